@@ -1,0 +1,3 @@
+//! The talos-operator binary.
+
+fn main() {}
