@@ -1,1 +1,34 @@
 //! Domain types of talos-operator.
+//!
+//! Everything here is pure data and pure questions about it: no network, no
+//! files, no clock. The rooms, in the order in which an upgrade passes them:
+//!
+//! - [`version`], [`matrix`], [`catalogue`], [`image`]: what there is to run.
+//! - [`snapshot`]: what was observed of a cluster.
+//! - [`intent`], [`policy`] ([`amount`], [`window`]): what the user wants, and how.
+//! - [`plan`], [`step`]: what will be done.
+//! - [`journal`]: what was done.
+//! - [`reason`], [`event`]: what is told about it; [`secret`] keeps it clean.
+//!
+//! "Rule 5" in a comment is rule 5 of `docs/architecture.md`.
+
+// The bans on clocks and on the environment hold here without exception.
+#![forbid(clippy::disallowed_methods)]
+
+pub mod amount;
+pub mod catalogue;
+pub mod event;
+pub mod image;
+pub mod intent;
+pub mod journal;
+pub mod matrix;
+pub mod plan;
+pub mod policy;
+pub mod reason;
+pub mod secret;
+pub mod snapshot;
+pub mod step;
+pub mod version;
+pub mod window;
+
+pub use jiff;

@@ -1,0 +1,334 @@
+//! How the user wants the work done: order, limits, deadlines, windows.
+//!
+//! The shape is that of the `policy` section of a cluster profile; every field
+//! has a default that argues for itself below.
+
+use std::collections::BTreeMap;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::amount::Amount;
+use crate::window::{Freeze, Window, WindowError};
+
+/// Which role goes first in an operating system hop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// The annotation door: a bad release hurts a worker before it hurts etcd.
+    WorkersFirst,
+    /// The profile and Terraform doors.
+    #[default]
+    ControlPlanesFirst,
+}
+
+/// What happens when pods are still there at the drain deadline (rule 6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDrainTimeout {
+    /// Uncordon the node and stop the run.
+    #[default]
+    Halt,
+    /// Reboot with the pods that remain; Talos stops them with their grace.
+    Proceed,
+}
+
+/// Limits for workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Workers {
+    /// How many workers may be unavailable at once, those that were down
+    /// already included (rule 6).
+    pub max_unavailable: Amount,
+    /// Pools with a limit of their own; all other workers share the one above.
+    pub pools: BTreeMap<String, Amount>,
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self {
+            max_unavailable: Amount::Count(1),
+            pools: BTreeMap::new(),
+        }
+    }
+}
+
+/// Limits for kubelet restarts in a Kubernetes hop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Kubelets {
+    /// How many kubelets of workers restart at once. Pods keep running
+    /// meanwhile, so this may be larger than the number of unavailable workers.
+    pub max_parallel: Amount,
+}
+
+impl Default for Kubelets {
+    fn default() -> Self {
+        Self {
+            max_parallel: Amount::Percent(25),
+        }
+    }
+}
+
+/// How nodes are drained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Drain {
+    /// How long pods get to leave.
+    pub timeout: SignedDuration,
+    /// What happens then.
+    pub on_timeout: OnDrainTimeout,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self {
+            timeout: SignedDuration::from_mins(10),
+            on_timeout: OnDrainTimeout::default(),
+        }
+    }
+}
+
+/// Where etcd snapshots go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SnapshotPolicy {
+    /// The folder; `None` lets the door choose.
+    pub dir: Option<String>,
+    /// How many are kept.
+    pub keep: usize,
+}
+
+impl Default for SnapshotPolicy {
+    fn default() -> Self {
+        Self { dir: None, keep: 5 }
+    }
+}
+
+/// How often a harmless step that failed is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retries {
+    /// Attempts in all, the first included.
+    pub attempts: u32,
+    /// The pause before the second attempt; it doubles each time.
+    pub backoff: SignedDuration,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self {
+            attempts: 3,
+            backoff: SignedDuration::from_secs(15),
+        }
+    }
+}
+
+/// Deadlines (rule 11). Generous: they end what will not end by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Timeouts {
+    /// Pulling an image; the Image Factory builds on first pull.
+    pub pull: SignedDuration,
+    /// Writing the inactive slot.
+    pub install: SignedDuration,
+    /// A call that answers at once: cordon, uncordon, leadership, preflight.
+    pub call: SignedDuration,
+    /// From the reboot request until the node answers with a new boot ID.
+    /// Servers with slow firmware take ten minutes.
+    pub reboot: SignedDuration,
+    /// From a new boot ID until everything about the node is as planned.
+    pub verify: SignedDuration,
+    /// An etcd snapshot, streamed and checked.
+    pub snapshot: SignedDuration,
+    /// One Kubernetes component or kubelet on one node.
+    pub component: SignedDuration,
+    /// Syncing the bootstrap manifests and their roll-outs.
+    pub manifests: SignedDuration,
+    /// How long a closed safety gate (etcd, budget, unknown node) is waited for.
+    pub gate: SignedDuration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let minutes = SignedDuration::from_mins;
+        Self {
+            pull: minutes(15),
+            install: minutes(10),
+            call: minutes(2),
+            reboot: minutes(20),
+            verify: minutes(15),
+            snapshot: minutes(15),
+            component: minutes(10),
+            manifests: minutes(10),
+            gate: minutes(15),
+        }
+    }
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// Which role goes first.
+    pub order: Order,
+    /// Worker limits.
+    pub workers: Workers,
+    /// Kubelet limits.
+    pub kubelets: Kubelets,
+    /// Draining.
+    pub drain: Drain,
+    /// A pause after each verified node. Verification is by level, so the
+    /// default is none.
+    pub soak: SignedDuration,
+    /// The user accepts that a cluster with one or two control planes is
+    /// without its API while one reboots (rule 1).
+    pub accept_outage: bool,
+    /// etcd snapshots.
+    pub snapshot: SnapshotPolicy,
+    /// When new work may begin; none means always.
+    pub windows: Vec<Window>,
+    /// When it may not.
+    pub freezes: Vec<Freeze>,
+    /// Second chances.
+    pub retries: Retries,
+    /// Deadlines.
+    pub timeouts: Timeouts,
+}
+
+/// A policy that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PolicyError {
+    /// A time span that is not longer than nothing.
+    #[error("policy: {field} is {value:#}; it must be longer than zero")]
+    NotPositive {
+        /// Which one.
+        field: &'static str,
+        /// What was written.
+        value: SignedDuration,
+    },
+    /// No attempts at all.
+    #[error("policy: retries.attempts is 0; write at least 1")]
+    NoAttempts,
+    /// No snapshot would be kept.
+    #[error("policy: snapshot.keep is 0; at least the newest snapshot is kept")]
+    KeepsNothing,
+    /// A window or freeze.
+    #[error("policy: {0}")]
+    Window(WindowError),
+}
+
+impl Policy {
+    /// Everything that is wrong with it.
+    pub fn problems(&self) -> Vec<PolicyError> {
+        let Self {
+            drain,
+            soak,
+            snapshot,
+            windows,
+            freezes,
+            retries,
+            timeouts,
+            ..
+        } = self;
+        let Timeouts {
+            pull,
+            install,
+            call,
+            reboot,
+            verify,
+            component,
+            manifests,
+            gate,
+            ..
+        } = timeouts;
+        let mut problems = Vec::new();
+        for (field, value) in [
+            ("drain.timeout", drain.timeout),
+            ("timeouts.pull", *pull),
+            ("timeouts.install", *install),
+            ("timeouts.call", *call),
+            ("timeouts.reboot", *reboot),
+            ("timeouts.verify", *verify),
+            ("timeouts.snapshot", timeouts.snapshot),
+            ("timeouts.component", *component),
+            ("timeouts.manifests", *manifests),
+            ("timeouts.gate", *gate),
+            ("retries.backoff", retries.backoff),
+        ] {
+            if value <= SignedDuration::ZERO {
+                problems.push(PolicyError::NotPositive { field, value });
+            }
+        }
+        if soak.is_negative() {
+            problems.push(PolicyError::NotPositive {
+                field: "soak",
+                value: *soak,
+            });
+        }
+        if retries.attempts == 0 {
+            problems.push(PolicyError::NoAttempts);
+        }
+        if snapshot.keep == 0 {
+            problems.push(PolicyError::KeepsNothing);
+        }
+        let windows = windows.iter().map(Window::validate);
+        let freezes = freezes.iter().map(Freeze::validate);
+        problems.extend(
+            windows
+                .chain(freezes)
+                .filter_map(Result::err)
+                .map(PolicyError::Window),
+        );
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_section_is_read() {
+        let policy: Policy = serde_json::from_str(
+            r#"{"order": "workers-first", "workers": {"max_unavailable": 2, "pools": {"gpu": "50%"}},
+                "drain": {"timeout": "10m", "on_timeout": "proceed"}, "soak": "30s",
+                "snapshot": {"dir": "./backups", "keep": 5}}"#,
+        )
+        .unwrap();
+        assert_eq!(policy.order, Order::WorkersFirst);
+        assert_eq!(policy.workers.pools["gpu"], Amount::Percent(50));
+        assert_eq!(policy.soak, SignedDuration::from_secs(30));
+        assert_eq!(policy.drain.on_timeout, OnDrainTimeout::Proceed);
+        assert!(policy.problems().is_empty());
+    }
+
+    #[test]
+    fn defaults_are_sound_and_cautious() {
+        let policy = Policy::default();
+        assert!(policy.problems().is_empty());
+        assert_eq!(policy.workers.max_unavailable, Amount::Count(1));
+        assert_eq!(policy.drain.on_timeout, OnDrainTimeout::Halt);
+        assert!(!policy.accept_outage);
+    }
+
+    #[test]
+    fn every_problem_is_named() {
+        let policy: Policy = serde_json::from_str(
+            r#"{"drain": {"timeout": "0s"}, "retries": {"attempts": 0}, "snapshot": {"keep": 0},
+                "windows": [{"start": "22:00", "duration": "1h", "timezone": "Nowhere"}]}"#,
+        )
+        .unwrap();
+        let text: Vec<_> = policy.problems().iter().map(ToString::to_string).collect();
+        assert_eq!(text.len(), 4, "{text:?}");
+        assert!(text[0].contains("drain.timeout is 0s"), "{text:?}");
+        assert!(text[3].contains("Nowhere"), "{text:?}");
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let error = serde_json::from_str::<Policy>(r#"{"max_unavailable": 2}"#).unwrap_err();
+        assert!(error.to_string().contains("max_unavailable"), "{error}");
+    }
+}

@@ -1,0 +1,350 @@
+//! What was observed of a cluster, at one moment.
+//!
+//! A snapshot may be partial: every fact is [`Fact::Known`], or [`Fact::Unknown`]
+//! with the error that hid it. Nothing downstream guesses; unknown is unsafe
+//! (rule 10).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::image::ImageRef;
+use crate::version::Version;
+
+/// Something that was observed, or the reason why it was not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fact<T> {
+    /// Observed.
+    Known(T),
+    /// Not observed; the text says why.
+    Unknown(String),
+}
+
+impl<T> Fact<T> {
+    /// The observation, if there is one.
+    pub fn known(&self) -> Option<&T> {
+        match self {
+            Self::Known(value) => Some(value),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    /// The observation, or why it is missing.
+    pub fn as_result(&self) -> Result<&T, &str> {
+        match self {
+            Self::Known(value) => Ok(value),
+            Self::Unknown(why) => Err(why),
+        }
+    }
+}
+
+/// A node's name: its Kubernetes node name, which is also its Talos hostname.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeName(pub String);
+
+impl Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl From<&str> for NodeName {
+    fn from(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+}
+
+/// What a node is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Runs etcd and the Kubernetes control plane.
+    ControlPlane,
+    /// Runs workloads only.
+    Worker,
+}
+
+impl Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::ControlPlane => "control plane",
+            Self::Worker => "worker",
+        })
+    }
+}
+
+/// The stage a Talos machine reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(
+    missing_docs,
+    reason = "the names are Talos's own and say all there is"
+)]
+pub enum Stage {
+    Unknown,
+    Booting,
+    Installing,
+    Maintenance,
+    Running,
+    Rebooting,
+    ShuttingDown,
+    Resetting,
+    Upgrading,
+}
+
+/// A system extension found on a node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Extension {
+    /// Its name, such as `iscsi-tools`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// What a node's Talos API told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TalosFacts {
+    /// The running version.
+    pub version: Version,
+    /// Changes with every boot.
+    pub boot_id: String,
+    /// The machine stage.
+    pub stage: Stage,
+    /// Whether the machine calls itself ready.
+    pub ready: bool,
+    /// The Image Factory schematic the node was built from, if it was.
+    pub schematic: Option<String>,
+    /// System extensions, the virtual `schematic` one left out.
+    pub extensions: Vec<Extension>,
+    /// The install image of the machine config.
+    pub installer: Option<ImageRef>,
+    /// The Talos platform, such as `metal` or `nocloud`.
+    pub platform: String,
+    /// Whether the node boots with Secure Boot.
+    pub secure_boot: bool,
+}
+
+/// What the Kubernetes API told of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KubernetesFacts {
+    /// The kubelet's version.
+    pub kubelet: Version,
+    /// The Ready condition.
+    pub ready: bool,
+    /// Whether the node is cordoned.
+    pub unschedulable: bool,
+}
+
+/// A part of Kubernetes that runs from its own image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names are Kubernetes's own")]
+pub enum Component {
+    KubeApiserver,
+    KubeControllerManager,
+    KubeScheduler,
+    KubeProxy,
+    Kubelet,
+}
+
+impl Component {
+    /// The name Kubernetes and Talos use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::KubeProxy => "kube-proxy",
+            Self::Kubelet => "kubelet",
+        }
+    }
+}
+
+impl Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One machine of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its address for the Talos API.
+    pub address: String,
+    /// What it is for.
+    pub role: Role,
+    /// The worker pool it belongs to, if it belongs to one.
+    pub pool: Option<String>,
+    /// What Talos told.
+    pub talos: Fact<TalosFacts>,
+    /// What Kubernetes told.
+    pub kubernetes: Fact<KubernetesFacts>,
+    /// The images that run Kubernetes here: static pods and kube-proxy on
+    /// control planes, the kubelet everywhere.
+    pub images: Fact<BTreeMap<Component, ImageRef>>,
+}
+
+impl Node {
+    /// Whether the node is known to serve: Talos running, Kubernetes Ready.
+    pub fn is_up(&self) -> bool {
+        let running = self
+            .talos
+            .known()
+            .is_some_and(|talos| talos.stage == Stage::Running);
+        running
+            && self
+                .kubernetes
+                .known()
+                .is_some_and(|kubernetes| kubernetes.ready)
+    }
+}
+
+/// An etcd member's ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberId(pub u64);
+
+impl Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+// Hexadecimal text, as etcd's own tools print it: JSON readers that hold
+// numbers as doubles would round a 64-bit ID.
+impl Serialize for MemberId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for MemberId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        u64::from_str_radix(&text, 16)
+            .map(Self)
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+/// What one etcd member says of itself and of the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// The leader it follows; `None` while it knows none.
+    pub leader: Option<MemberId>,
+    /// The raft term it is in.
+    pub term: u64,
+    /// The last raft index it applied.
+    pub applied_index: u64,
+    /// The members it knows.
+    pub sees: BTreeSet<MemberId>,
+    /// Errors it reports.
+    pub errors: Vec<String>,
+}
+
+/// One etcd member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcdMember {
+    /// Its ID.
+    pub id: MemberId,
+    /// The node it runs on.
+    pub node: NodeName,
+    /// Learners do not vote.
+    pub learner: bool,
+    /// What it answered when asked itself.
+    pub status: Fact<MemberStatus>,
+}
+
+/// The state of etcd, as its members tell it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EtcdFacts {
+    /// All members.
+    pub members: Vec<EtcdMember>,
+    /// Raised alarms, such as `NOSPACE`.
+    pub alarms: Vec<String>,
+}
+
+impl EtcdFacts {
+    /// The node that leads, if all who answered agree on it.
+    pub fn leader(&self) -> Option<&NodeName> {
+        let mut leaders = self
+            .members
+            .iter()
+            .filter_map(|member| member.status.known()?.leader);
+        let leader = leaders.next()?;
+        if leaders.any(|other| other != leader) {
+            return None;
+        }
+        self.members
+            .iter()
+            .find(|member| member.id == leader)
+            .map(|member| &member.node)
+    }
+}
+
+/// Everything known of one cluster at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The cluster's name.
+    pub cluster: String,
+    /// When the observation began: every fact is at least as new as this.
+    pub taken_at: Timestamp,
+    /// The machines, by name.
+    pub nodes: BTreeMap<NodeName, Node>,
+    /// etcd.
+    pub etcd: Fact<EtcdFacts>,
+    /// The Kubernetes version of the control plane (its lowest component);
+    /// `None` when the question was not asked.
+    pub kubernetes: Option<Fact<Version>>,
+}
+
+impl Snapshot {
+    /// The nodes of one role.
+    pub fn nodes_with(&self, role: Role) -> impl Iterator<Item = (&NodeName, &Node)> {
+        self.nodes.iter().filter(move |(_, node)| node.role == role)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(id: u64, node: &str, leader: Option<u64>) -> EtcdMember {
+        EtcdMember {
+            id: MemberId(id),
+            node: node.into(),
+            learner: false,
+            status: Fact::Known(MemberStatus {
+                leader: leader.map(MemberId),
+                term: 1,
+                applied_index: 10,
+                sees: BTreeSet::from([MemberId(1), MemberId(2)]),
+                errors: vec![],
+            }),
+        }
+    }
+
+    #[test]
+    fn a_leader_is_known_only_if_members_agree() {
+        let facts = |first, second| EtcdFacts {
+            members: vec![member(1, "cp-1", first), member(2, "cp-2", second)],
+            alarms: vec![],
+        };
+        assert_eq!(facts(Some(2), Some(2)).leader(), Some(&"cp-2".into()));
+        assert_eq!(facts(Some(2), None).leader(), Some(&"cp-2".into()));
+        assert_eq!(facts(Some(2), Some(1)).leader(), None);
+        assert_eq!(facts(None, None).leader(), None);
+        assert_eq!(facts(Some(9), Some(9)).leader(), None);
+    }
+
+    #[test]
+    fn member_ids_survive_json() {
+        let id = MemberId(u64::MAX - 1);
+        let json = serde_json::to_string(&id).unwrap();
+        assert_eq!(json, "\"fffffffffffffffe\"");
+        assert_eq!(serde_json::from_str::<MemberId>(&json).unwrap(), id);
+    }
+}

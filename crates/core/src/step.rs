@@ -1,0 +1,299 @@
+//! Steps: what is done to one node, or to the cluster, as data.
+//!
+//! A step is an enum, not a closure, so that it can be planned, hashed, journaled
+//! and resumed by another process.
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use thiserror::Error;
+
+use crate::policy::Policy;
+use crate::snapshot::{Component, NodeName};
+
+/// One thing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// Look for flags, admission plugins, feature gates and API objects that
+    /// the next Kubernetes minor no longer has.
+    CheckRemovals,
+    /// Take an etcd snapshot off the cluster and verify it (rule 3).
+    SnapshotEtcd,
+    /// Pull the images that the hop will need.
+    Pull,
+    /// Write the inactive slot. From here on the node is armed.
+    Install,
+    /// Give etcd leadership away if the node has it (rule 1).
+    Forfeit,
+    /// Mark the node unschedulable (rule 7).
+    Cordon,
+    /// Evict its pods (rule 6).
+    Drain,
+    /// Reboot into the other slot.
+    Reboot,
+    /// The legacy call: install and reboot at once (Talos up to 1.12).
+    Upgrade,
+    /// Boot ID, version, schematic, extensions, stage, etcd, Node Ready.
+    Verify,
+    /// Lift our cordon (rule 7).
+    Uncordon,
+    /// Wait a while with nothing disrupted.
+    Soak,
+    /// Move kube-apiserver to its image.
+    SetKubeApiserver,
+    /// Move kube-controller-manager to its image.
+    SetKubeControllerManager,
+    /// Move kube-scheduler to its image.
+    SetKubeScheduler,
+    /// Write the kube-proxy image into the machine config; the manifests
+    /// carry it on.
+    SetKubeProxy,
+    /// Apply the bootstrap manifests and wait for their roll-outs.
+    SyncManifests,
+    /// Move the kubelet to its image.
+    SetKubelet,
+}
+
+impl Action {
+    /// Every action, for tests and documentation.
+    pub const ALL: [Self; 18] = [
+        Self::CheckRemovals,
+        Self::SnapshotEtcd,
+        Self::Pull,
+        Self::Install,
+        Self::Forfeit,
+        Self::Cordon,
+        Self::Drain,
+        Self::Reboot,
+        Self::Upgrade,
+        Self::Verify,
+        Self::Uncordon,
+        Self::Soak,
+        Self::SetKubeApiserver,
+        Self::SetKubeControllerManager,
+        Self::SetKubeScheduler,
+        Self::SetKubeProxy,
+        Self::SyncManifests,
+        Self::SetKubelet,
+    ];
+
+    /// The word used in step names, journals and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::CheckRemovals => "check-removals",
+            Self::SnapshotEtcd => "snapshot-etcd",
+            Self::Pull => "pull",
+            Self::Install => "install",
+            Self::Forfeit => "forfeit",
+            Self::Cordon => "cordon",
+            Self::Drain => "drain",
+            Self::Reboot => "reboot",
+            Self::Upgrade => "upgrade",
+            Self::Verify => "verify",
+            Self::Uncordon => "uncordon",
+            Self::Soak => "soak",
+            Self::SetKubeApiserver => "set-kube-apiserver",
+            Self::SetKubeControllerManager => "set-kube-controller-manager",
+            Self::SetKubeScheduler => "set-kube-scheduler",
+            Self::SetKubeProxy => "set-kube-proxy",
+            Self::SyncManifests => "sync-manifests",
+            Self::SetKubelet => "set-kubelet",
+        }
+    }
+
+    /// Whether it takes something away from the cluster, if only for a moment.
+    /// Such an act needs a fresh observation (rule 2), and its node counts as
+    /// disrupted until it is verified (rules 1 and 6).
+    pub const fn is_disruptive(self) -> bool {
+        match self {
+            Self::Forfeit
+            | Self::Cordon
+            | Self::Drain
+            | Self::Reboot
+            | Self::Upgrade
+            | Self::SetKubeApiserver
+            | Self::SetKubeControllerManager
+            | Self::SetKubeScheduler
+            | Self::SetKubelet => true,
+            Self::CheckRemovals
+            | Self::SnapshotEtcd
+            | Self::Pull
+            | Self::Install
+            | Self::Verify
+            | Self::Uncordon
+            | Self::Soak
+            | Self::SetKubeProxy
+            | Self::SyncManifests => false,
+        }
+    }
+
+    /// Whether a failure of it may be tried again without a person. Never for
+    /// what writes a slot or reboots: a blind retry can overwrite the good slot
+    /// (rule 5).
+    pub const fn may_retry(self) -> bool {
+        !matches!(self, Self::Install | Self::Reboot | Self::Upgrade)
+    }
+
+    /// How long it may take (rule 11).
+    pub fn timeout(self, policy: &Policy) -> SignedDuration {
+        let timeouts = &policy.timeouts;
+        match self {
+            Self::CheckRemovals
+            | Self::Forfeit
+            | Self::Cordon
+            | Self::Uncordon
+            | Self::SetKubeProxy => timeouts.call,
+            Self::SnapshotEtcd => timeouts.snapshot,
+            Self::Pull => timeouts.pull,
+            Self::Install => timeouts.install,
+            Self::Drain => policy.drain.timeout,
+            Self::Reboot => timeouts.reboot,
+            Self::Upgrade => timeouts.install.saturating_add(timeouts.reboot),
+            Self::Verify => timeouts.verify,
+            Self::Soak => policy.soak.saturating_add(timeouts.call),
+            Self::SetKubeApiserver
+            | Self::SetKubeControllerManager
+            | Self::SetKubeScheduler
+            | Self::SetKubelet => timeouts.component,
+            Self::SyncManifests => timeouts.manifests,
+        }
+    }
+
+    /// The Kubernetes component that it moves, if it moves one.
+    pub const fn component(self) -> Option<Component> {
+        match self {
+            Self::SetKubeApiserver => Some(Component::KubeApiserver),
+            Self::SetKubeControllerManager => Some(Component::KubeControllerManager),
+            Self::SetKubeScheduler => Some(Component::KubeScheduler),
+            Self::SetKubeProxy => Some(Component::KubeProxy),
+            Self::SetKubelet => Some(Component::Kubelet),
+            _ => None,
+        }
+    }
+}
+
+impl Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The name of a step within its plan: hop, node (or the cluster) and action,
+/// written `2/worker-3/drain` or `2/*/snapshot-etcd`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepId {
+    /// The hop's number, from 1.
+    pub hop: u32,
+    /// The node; `None` for a step of the whole cluster.
+    pub node: Option<NodeName>,
+    /// What is done.
+    pub action: Action,
+}
+
+impl Display for StepId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { hop, node, action } = self;
+        let node = node.as_ref().map_or("*", |node| node.0.as_str());
+        write!(f, "{hop}/{node}/{action}")
+    }
+}
+
+/// A text that is not the name of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not a step: it is written like 2/worker-3/drain")]
+pub struct ParseStepError(String);
+
+impl FromStr for StepId {
+    type Err = ParseStepError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let fail = || ParseStepError(text.to_owned());
+        let mut parts = text.split('/');
+        let (Some(hop), Some(node), Some(action), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(fail());
+        };
+        let node = match node {
+            "" => return Err(fail()),
+            "*" => None,
+            name => Some(name.into()),
+        };
+        Ok(Self {
+            hop: hop.parse().map_err(|_| fail())?,
+            node,
+            action: Action::ALL
+                .into_iter()
+                .find(|known| known.name() == action)
+                .ok_or_else(fail)?,
+        })
+    }
+}
+
+impl Serialize for StepId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for StepId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for action in Action::ALL {
+            for node in [None, Some("worker-3".into())] {
+                let step = StepId {
+                    hop: 2,
+                    node,
+                    action,
+                };
+                assert_eq!(step.to_string().parse::<StepId>().unwrap(), step);
+            }
+            assert_eq!(
+                serde_json::to_string(&action).unwrap(),
+                format!("\"{action}\"")
+            );
+        }
+        for text in [
+            "",
+            "2/worker-3",
+            "2//drain",
+            "x/worker-3/drain",
+            "2/a/fly",
+            "2/a/drain/x",
+        ] {
+            assert!(text.parse::<StepId>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_touches_a_slot_is_never_retried_blindly() {
+        // Rule 5.
+        let never: Vec<_> = Action::ALL
+            .into_iter()
+            .filter(|action| !action.may_retry())
+            .collect();
+        assert_eq!(never, [Action::Install, Action::Reboot, Action::Upgrade]);
+    }
+
+    #[test]
+    fn every_step_has_a_deadline() {
+        // Rule 11.
+        let policy = Policy::default();
+        for action in Action::ALL {
+            assert!(action.timeout(&policy) > SignedDuration::ZERO, "{action}");
+        }
+    }
+}
