@@ -1,1 +1,23 @@
-//! Planning and deciding.
+//! Planning and deciding: synchronous functions of their arguments, the time
+//! included. No network, no files, no clock.
+//!
+//! - [`plan`] turns what was observed and what is wanted into a [`Plan`] and a
+//!   [`Report`]: [`hops`] finds the path through the support matrix, [`waves`]
+//!   the order of nodes, [`installer`] the images.
+//! - [`check`] reads a finished plan with other eyes and names what breaks a rule.
+//! - [`decide`] says what to do next: it is the only home of parallelism,
+//!   windows, pause, retries and quorum ([`etcd`]).
+//! - [`estimate`] says how long it will take.
+//!
+//! [`Plan`]: upgrade_core::plan::Plan
+//! [`Report`]: report::Report
+
+// The bans on clocks and on the environment hold here without exception.
+#![forbid(clippy::disallowed_methods)]
+
+pub mod estimate;
+pub mod planner;
+pub mod report;
+
+pub use estimate::estimate;
+pub use planner::{Planned, Request, plan};
