@@ -97,16 +97,10 @@ impl Matrix {
         }
         for row in &matrix.rows {
             if row.host_min >= row.host_max {
-                return Err(MatrixError::EmptyRange {
-                    talos: row.talos,
-                    what: "host",
-                });
+                return Err(MatrixError::EmptyRange { talos: row.talos, what: "host" });
             }
             if row.kubernetes_min >= row.kubernetes_max {
-                return Err(MatrixError::EmptyRange {
-                    talos: row.talos,
-                    what: "Kubernetes",
-                });
+                return Err(MatrixError::EmptyRange { talos: row.talos, what: "Kubernetes" });
             }
         }
         Ok(matrix)
@@ -129,14 +123,12 @@ impl Matrix {
 
     /// Whether `talos` runs `kubernetes`. Unknown lines run nothing (rule 10).
     pub fn supports(&self, talos: &Version, kubernetes: &Version) -> bool {
-        self.row(talos.minor())
-            .is_some_and(|row| row.runs(kubernetes))
+        self.row(talos.minor()).is_some_and(|row| row.runs(kubernetes))
     }
 
     /// Whether a node on `from` may be moved to `to`.
     pub fn accepts(&self, from: &Version, to: &Version) -> bool {
-        self.row(to.minor())
-            .is_some_and(|row| row.accepts_host(from))
+        self.row(to.minor()).is_some_and(|row| row.accepts_host(from))
     }
 }
 
@@ -177,10 +169,7 @@ mod tests {
             assert_eq!(row.talos, Minor::new(1, *talos));
             assert_eq!(row.host_min, version(host_min));
             assert_eq!(row.host_max, version(host_max));
-            assert_eq!(
-                row.kubernetes_minors(),
-                (Minor::new(1, *oldest), Minor::new(1, *newest))
-            );
+            assert_eq!(row.kubernetes_minors(), (Minor::new(1, *oldest), Minor::new(1, *newest)));
             assert_eq!(row.kubernetes_max.patch(), 99);
             assert_eq!(row.released, *talos < 15);
         }
@@ -244,10 +233,7 @@ mod tests {
             MatrixError::OutOfOrder(Minor::new(1, 13))
         );
         let empty = row("1.13", "1.15.0", "1.11.0");
-        assert!(matches!(
-            Matrix::from_toml(&empty),
-            Err(MatrixError::EmptyRange { .. })
-        ));
+        assert!(matches!(Matrix::from_toml(&empty), Err(MatrixError::EmptyRange { .. })));
         let error = Matrix::from_toml("[[row]]\ntalos = \"1.x\"\n").unwrap_err();
         assert!(error.to_string().contains("1.x"), "{error}");
         assert!(Matrix::from_toml("rows = 3").is_err());

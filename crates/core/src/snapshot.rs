@@ -80,10 +80,7 @@ impl Display for Role {
 /// The stage a Talos machine reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(
-    missing_docs,
-    reason = "the names are Talos's own and say all there is"
-)]
+#[expect(missing_docs, reason = "the names are Talos's own and say all there is")]
 pub enum Stage {
     Unknown,
     Booting,
@@ -191,15 +188,8 @@ pub struct Node {
 impl Node {
     /// Whether the node is known to serve: Talos running, Kubernetes Ready.
     pub fn is_up(&self) -> bool {
-        let running = self
-            .talos
-            .known()
-            .is_some_and(|talos| talos.stage == Stage::Running);
-        running
-            && self
-                .kubernetes
-                .known()
-                .is_some_and(|kubernetes| kubernetes.ready)
+        let running = self.talos.known().is_some_and(|talos| talos.stage == Stage::Running);
+        running && self.kubernetes.known().is_some_and(|kubernetes| kubernetes.ready)
     }
 }
 
@@ -224,9 +214,7 @@ impl Serialize for MemberId {
 impl<'de> Deserialize<'de> for MemberId {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        u64::from_str_radix(&text, 16)
-            .map(Self)
-            .map_err(serde::de::Error::custom)
+        u64::from_str_radix(&text, 16).map(Self).map_err(serde::de::Error::custom)
     }
 }
 
@@ -270,18 +258,12 @@ pub struct EtcdFacts {
 impl EtcdFacts {
     /// The node that leads, if all who answered agree on it.
     pub fn leader(&self) -> Option<&NodeName> {
-        let mut leaders = self
-            .members
-            .iter()
-            .filter_map(|member| member.status.known()?.leader);
+        let mut leaders = self.members.iter().filter_map(|member| member.status.known()?.leader);
         let leader = leaders.next()?;
         if leaders.any(|other| other != leader) {
             return None;
         }
-        self.members
-            .iter()
-            .find(|member| member.id == leader)
-            .map(|member| &member.node)
+        self.members.iter().find(|member| member.id == leader).map(|member| &member.node)
     }
 }
 

@@ -26,12 +26,7 @@ pub fn problems(snapshot: &Snapshot, node: Option<&NodeName>, rollback: bool) ->
         return vec!["etcd shows no members".to_owned()];
     }
     let mut problems = membership(snapshot, facts);
-    problems.extend(
-        facts
-            .alarms
-            .iter()
-            .map(|alarm| format!("the alarm {alarm} is raised")),
-    );
+    problems.extend(facts.alarms.iter().map(|alarm| format!("the alarm {alarm} is raised")));
     let everyone: BTreeSet<MemberId> = facts.members.iter().map(|member| member.id).collect();
     let mut leaders = BTreeSet::new();
     let mut applied = Vec::new();
@@ -76,16 +71,11 @@ pub fn problems(snapshot: &Snapshot, node: Option<&NodeName>, rollback: bool) ->
 /// Every control plane has a member, and every member its control plane.
 fn membership(snapshot: &Snapshot, facts: &EtcdFacts) -> Vec<String> {
     let members: BTreeSet<&NodeName> = facts.members.iter().map(|member| &member.node).collect();
-    let nodes: BTreeSet<&NodeName> = snapshot
-        .nodes_with(Role::ControlPlane)
-        .map(|(name, _)| name)
-        .collect();
-    let missing = nodes
-        .difference(&members)
-        .map(|node| format!("{node} is not a member"));
-    let foreign = members
-        .difference(&nodes)
-        .map(|node| format!("member {node} is no control plane"));
+    let nodes: BTreeSet<&NodeName> =
+        snapshot.nodes_with(Role::ControlPlane).map(|(name, _)| name).collect();
+    let missing = nodes.difference(&members).map(|node| format!("{node} is not a member"));
+    let foreign =
+        members.difference(&nodes).map(|node| format!("member {node} is no control plane"));
     missing.chain(foreign).collect()
 }
 
@@ -101,15 +91,9 @@ mod tests {
     #[test]
     fn quorum_arithmetic() {
         // Rule 1.
-        for (voters, survives) in [
-            (0, false),
-            (1, false),
-            (2, false),
-            (3, true),
-            (4, true),
-            (5, true),
-            (7, true),
-        ] {
+        for (voters, survives) in
+            [(0, false), (1, false), (2, false), (3, true), (4, true), (5, true), (7, true)]
+        {
             assert_eq!(survives_one_loss(voters), survives, "{voters}");
         }
     }

@@ -34,55 +34,33 @@ pub fn find(
     report: &mut Report,
 ) -> Option<Vec<Leg>> {
     let talos = talos_track(running.talos.as_ref(), intent, matrix, catalogue, report);
-    let kubernetes = kubernetes_track(
-        running.kubernetes.as_ref(),
-        intent,
-        matrix,
-        catalogue,
-        report,
-    );
-    let grid = Grid {
-        talos: talos?,
-        kubernetes: kubernetes?,
-        intent,
-        matrix,
-    };
+    let kubernetes =
+        kubernetes_track(running.kubernetes.as_ref(), intent, matrix, catalogue, report);
+    let grid = Grid { talos: talos?, kubernetes: kubernetes?, intent, matrix };
     if grid.goal() == (0, 0) {
         return Some(Vec::new());
     }
     if let Some(constraint) = grid.pair_constraint(0, 0) {
         report.warn(Warning::StartsUnsupported { constraint });
     }
-    for (track, missing) in [
-        (&grid.talos, Product::Talos),
-        (&grid.kubernetes, Product::Kubernetes),
-    ] {
+    for (track, missing) in [(&grid.talos, Product::Talos), (&grid.kubernetes, Product::Kubernetes)]
+    {
         if track.is_empty() {
             report.warn(Warning::PairsUnchecked { missing });
         }
     }
-    match grid.path() {
-        Some(legs) => {
-            for leg in &legs {
-                if let Change::Talos { from, to } = &leg.change
-                    && from
-                        .minor()
-                        .steps_to(to.minor())
-                        .is_some_and(|steps| steps > 1)
-                {
-                    report.warn(Warning::SkipsMinor {
-                        from: from.clone(),
-                        to: to.clone(),
-                    });
-                }
-            }
-            Some(legs)
-        }
-        None => {
-            report.refuse(grid.no_path());
-            None
+    let Some(legs) = grid.path() else {
+        report.refuse(grid.no_path());
+        return None;
+    };
+    for leg in &legs {
+        if let Change::Talos { from, to } = &leg.change
+            && from.minor().steps_to(to.minor()).is_some_and(|steps| steps > 1)
+        {
+            report.warn(Warning::SkipsMinor { from: from.clone(), to: to.clone() });
         }
     }
+    Some(legs)
 }
 
 /// The versions of Talos to pass through; empty if nothing is known of it,
@@ -102,24 +80,14 @@ fn talos_track(
     };
     let Some(row) = matrix.row(target.minor()) else {
         let lines = || matrix.rows().iter().map(|row| row.talos);
-        report.refuse(unknown(
-            Product::Talos,
-            target,
-            lines().min(),
-            lines().max(),
-        ));
+        report.refuse(unknown(Product::Talos, target, lines().min(), lines().max()));
         return None;
     };
     if !row.released {
-        report.warn(Warning::Unreleased {
-            talos: target.clone(),
-        });
+        report.warn(Warning::Unreleased { talos: target.clone() });
     }
     if let Some(broken) = catalogue.broken(target) {
-        report.warn(Warning::Broken {
-            talos: target.clone(),
-            why: broken.why.clone(),
-        });
+        report.warn(Warning::Broken { talos: target.clone(), why: broken.why.clone() });
     }
     let newest = catalogue.newest_talos(target.minor());
     remark(Product::Talos, running, target, newest, report);
@@ -134,13 +102,7 @@ fn talos_track(
         });
         return None;
     }
-    Some(track(
-        Product::Talos,
-        running,
-        target,
-        |line| catalogue.newest_talos(line),
-        report,
-    ))
+    Some(track(Product::Talos, running, target, |line| catalogue.newest_talos(line), report))
 }
 
 /// The same for Kubernetes.
@@ -157,16 +119,8 @@ fn kubernetes_track(
     let Some(target) = intent.kubernetes.as_ref() else {
         return Some(vec![running.clone()]);
     };
-    let oldest = matrix
-        .rows()
-        .iter()
-        .map(|row| row.kubernetes_minors().0)
-        .min();
-    let newest = matrix
-        .rows()
-        .iter()
-        .map(|row| row.kubernetes_minors().1)
-        .max();
+    let oldest = matrix.rows().iter().map(|row| row.kubernetes_minors().0).min();
+    let newest = matrix.rows().iter().map(|row| row.kubernetes_minors().1).max();
     if Some(target.minor()) < oldest || Some(target.minor()) > newest {
         report.refuse(unknown(Product::Kubernetes, target, oldest, newest));
         return None;
@@ -181,11 +135,7 @@ fn kubernetes_track(
         report.refuse(if intent.rollback {
             Refusal::KubernetesRollback { from, to }
         } else {
-            Refusal::Downgrade {
-                product: Product::Kubernetes,
-                from,
-                to,
-            }
+            Refusal::Downgrade { product: Product::Kubernetes, from, to }
         });
         return None;
     }
@@ -221,22 +171,12 @@ fn remark(
     report: &mut Report,
 ) {
     if target == running {
-        report.note(Note::AlreadyThere {
-            product,
-            version: target.clone(),
-        });
+        report.note(Note::AlreadyThere { product, version: target.clone() });
     } else if target.is_prerelease() {
-        report.warn(Warning::Prerelease {
-            product,
-            version: target.clone(),
-        });
+        report.warn(Warning::Prerelease { product, version: target.clone() });
     }
     if let Some(newer) = newest.filter(|newest| *newest > target && target > running) {
-        report.note(Note::NewerPatch {
-            product,
-            target: target.clone(),
-            newer: newer.clone(),
-        });
+        report.note(Note::NewerPatch { product, target: target.clone(), newer: newer.clone() });
     }
 }
 
@@ -253,10 +193,7 @@ fn track<'a>(
     let mut line = running.minor().next();
     while line < target.minor() {
         let version = newest(line).cloned().unwrap_or_else(|| {
-            report.warn(Warning::PatchUnknown {
-                product,
-                version: line.first(),
-            });
+            report.warn(Warning::PatchUnknown { product, version: line.first() });
             line.first()
         });
         versions.push(version);
@@ -280,10 +217,7 @@ struct Grid<'a> {
 
 impl Grid<'_> {
     fn goal(&self) -> Place {
-        (
-            self.talos.len().saturating_sub(1),
-            self.kubernetes.len().saturating_sub(1),
-        )
+        (self.talos.len().saturating_sub(1), self.kubernetes.len().saturating_sub(1))
     }
 
     fn versions(&self, (talos, kubernetes): Place) -> Versions {
@@ -319,11 +253,7 @@ impl Grid<'_> {
     }
 
     fn move_constraint(&self, from: Place, to: Place) -> Option<Constraint> {
-        let host = if from.0 == to.0 {
-            None
-        } else {
-            self.host_constraint(from.0, to.0)
-        };
+        let host = if from.0 == to.0 { None } else { self.host_constraint(from.0, to.0) };
         host.or_else(|| self.pair_constraint(to.0, to.1))
     }
 
@@ -344,8 +274,7 @@ impl Grid<'_> {
     }
 
     fn allowed(&self, from: Place) -> impl Iterator<Item = Place> {
-        self.moves(from)
-            .filter(move |to| self.move_constraint(from, *to).is_none())
+        self.moves(from).filter(move |to| self.move_constraint(from, *to).is_none())
     }
 
     /// The path with the fewest reboots; among those, the preferred one.
@@ -382,21 +311,12 @@ impl Grid<'_> {
 
     fn leg(&self, from: Place, to: Place) -> Leg {
         let change = if from.0 == to.0 {
-            let (from, to) = (
-                self.kubernetes[from.1].clone(),
-                self.kubernetes[to.1].clone(),
-            );
+            let (from, to) = (self.kubernetes[from.1].clone(), self.kubernetes[to.1].clone());
             Change::Kubernetes { from, to }
         } else {
-            Change::Talos {
-                from: self.talos[from.0].clone(),
-                to: self.talos[to.0].clone(),
-            }
+            Change::Talos { from: self.talos[from.0].clone(), to: self.talos[to.0].clone() }
         };
-        Leg {
-            change,
-            after: self.versions(to),
-        }
+        Leg { change, after: self.versions(to) }
     }
 
     /// Why the goal is out of reach, and how far one gets.
@@ -427,15 +347,11 @@ impl Grid<'_> {
             }
         }
         // The target itself, if that is what cannot be; else the next move.
-        let constraint = self.pair_constraint(goal.0, goal.1).or_else(|| {
-            self.moves(furthest)
-                .find_map(|to| self.move_constraint(furthest, to))
-        });
+        let constraint = self
+            .pair_constraint(goal.0, goal.1)
+            .or_else(|| self.moves(furthest).find_map(|to| self.move_constraint(furthest, to)));
         match constraint {
-            Some(constraint) => Refusal::NoPath {
-                constraint,
-                furthest: self.versions(furthest),
-            },
+            Some(constraint) => Refusal::NoPath { constraint, furthest: self.versions(furthest) },
             // A search without a path always has a constraint; should that ever
             // be wrong, nothing is planned all the same.
             None => Refusal::NoTarget,

@@ -49,11 +49,7 @@ pub fn choose(
         Installer::Keep => keep(node, facts, target, intent, report),
         Installer::Schematic(schematic) => {
             let image = with_schematic(facts, schematic, target);
-            Some(Choice {
-                image,
-                schematic: Some(schematic.clone()),
-                extensions: None,
-            })
+            Some(Choice { image, schematic: Some(schematic.clone()), extensions: None })
         }
         Installer::Image(image) => {
             let schematic = schematic_of(image).map(ToOwned::to_owned);
@@ -61,11 +57,7 @@ pub fn choose(
             if schematic.is_none() {
                 plain_may_replace(node, facts, &image, intent, report)?;
             }
-            Some(Choice {
-                image,
-                schematic,
-                extensions: None,
-            })
+            Some(Choice { image, schematic, extensions: None })
         }
     }
 }
@@ -77,11 +69,8 @@ fn keep(
     intent: &Intent,
     report: &mut Report,
 ) -> Option<Choice> {
-    let extensions: Vec<String> = facts
-        .extensions
-        .iter()
-        .map(|extension| extension.name.clone())
-        .collect();
+    let extensions: Vec<String> =
+        facts.extensions.iter().map(|extension| extension.name.clone()).collect();
     let Some(configured) = &facts.installer else {
         let Some(schematic) = &facts.schematic else {
             report.refuse(Refusal::NoInstaller {
@@ -92,11 +81,7 @@ fn keep(
         };
         let image = with_schematic(facts, schematic, target);
         let schematic = Some(schematic.clone());
-        return Some(Choice {
-            image,
-            schematic,
-            extensions: Some(extensions),
-        });
+        return Some(Choice { image, schematic, extensions: Some(extensions) });
     };
     match (schematic_of(configured), &facts.schematic) {
         // Built by a factory, as configured or as it runs.
@@ -109,11 +94,7 @@ fn keep(
                     running: schematic.to_owned(),
                 });
             }
-            let image = retag(
-                &replace_schematic(configured, named, schematic),
-                target,
-                report,
-            );
+            let image = retag(&replace_schematic(configured, named, schematic), target, report);
             Some(Choice {
                 image,
                 schematic: Some(schematic.to_owned()),
@@ -137,14 +118,8 @@ fn keep(
         (None, running) => {
             let image = plain(configured, facts, target, report);
             plain_may_replace(node, facts, &image, intent, report)?;
-            let schematic = schematic_of(&image)
-                .map(ToOwned::to_owned)
-                .or_else(|| running.clone());
-            Some(Choice {
-                image,
-                schematic,
-                extensions: Some(Vec::new()),
-            })
+            let schematic = schematic_of(&image).map(ToOwned::to_owned).or_else(|| running.clone());
+            Some(Choice { image, schematic, extensions: Some(Vec::new()) })
         }
     }
 }
@@ -170,9 +145,7 @@ fn plain(
         return image;
     }
     let image = retag(configured, target, report);
-    report.warn(Warning::MirrorUnchecked {
-        installer: image.clone(),
-    });
+    report.warn(Warning::MirrorUnchecked { installer: image.clone() });
     image
 }
 
@@ -185,19 +158,13 @@ fn plain_may_replace(
     intent: &Intent,
     report: &mut Report,
 ) -> Option<()> {
-    let extensions: Vec<String> = facts
-        .extensions
-        .iter()
-        .map(|extension| extension.name.clone())
-        .collect();
+    let extensions: Vec<String> =
+        facts.extensions.iter().map(|extension| extension.name.clone()).collect();
     if extensions.is_empty() {
         return Some(());
     }
     if intent.drop_extensions {
-        report.warn(Warning::ExtensionsDropped {
-            node: node.clone(),
-            extensions,
-        });
+        report.warn(Warning::ExtensionsDropped { node: node.clone(), extensions });
         return Some(());
     }
     report.refuse(Refusal::ExtensionsLost {
@@ -221,14 +188,8 @@ pub fn schematic_of(image: &ImageRef) -> Option<&str> {
 }
 
 fn replace_schematic(image: &ImageRef, old: &str, new: &str) -> ImageRef {
-    let kept = image
-        .repository
-        .strip_suffix(old)
-        .unwrap_or(&image.repository);
-    ImageRef {
-        repository: format!("{kept}{new}"),
-        ..image.clone()
-    }
+    let kept = image.repository.strip_suffix(old).unwrap_or(&image.repository);
+    ImageRef { repository: format!("{kept}{new}"), ..image.clone() }
 }
 
 /// A factory's installer with this schematic: the node's own factory, platform
@@ -239,11 +200,7 @@ fn with_schematic(facts: &TalosFacts, schematic: &str, target: &Version) -> Imag
     {
         return replace_schematic(image, named, schematic).with_tag(&target.tag());
     }
-    let platform = if facts.platform.is_empty() {
-        "metal"
-    } else {
-        &facts.platform
-    };
+    let platform = if facts.platform.is_empty() { "metal" } else { &facts.platform };
     let secure = if facts.secure_boot { "-secureboot" } else { "" };
     ImageRef {
         registry: Some(FACTORY.to_owned()),
@@ -256,10 +213,8 @@ fn with_schematic(facts: &TalosFacts, schematic: &str, target: &Version) -> Imag
 fn retag(image: &ImageRef, target: &Version, report: &mut Report) -> ImageRef {
     let retagged = image.with_tag(&target.tag());
     if image.digest.is_some() {
-        report.note(Note::DigestReplaced {
-            configured: image.clone(),
-            installer: retagged.clone(),
-        });
+        report
+            .note(Note::DigestReplaced { configured: image.clone(), installer: retagged.clone() });
     }
     retagged
 }

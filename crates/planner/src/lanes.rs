@@ -50,10 +50,7 @@ impl<'a> Lanes<'a> {
             request,
             limits: Limits::new(snapshot, &request.policy.workers),
             control_planes: waves::control_planes(snapshot),
-            workers: snapshot
-                .nodes_with(Role::Worker)
-                .map(|(name, _)| name)
-                .collect(),
+            workers: snapshot.nodes_with(Role::Worker).map(|(name, _)| name).collect(),
             believed,
             report: Report::default(),
         }
@@ -61,11 +58,7 @@ impl<'a> Lanes<'a> {
 
     /// Adds what there was to say to the report.
     pub(crate) fn tell(self, report: &mut Report) {
-        let Report {
-            refusals,
-            warnings,
-            notes,
-        } = self.report;
+        let Report { refusals, warnings, notes } = self.report;
         report.refusals.extend(refusals);
         report.warnings.extend(warnings);
         report.notes.extend(notes);
@@ -80,12 +73,7 @@ impl<'a> Lanes<'a> {
         let (limit, pool_limits) = match &leg.change {
             Change::Talos { .. } => (self.limits.shared, self.limits.pools.clone()),
             Change::Kubernetes { .. } => {
-                let width = self
-                    .request
-                    .policy
-                    .kubelets
-                    .max_parallel
-                    .of(self.workers.len());
+                let width = self.request.policy.kubelets.max_parallel.of(self.workers.len());
                 (width.max(1), BTreeMap::new())
             }
         };
@@ -112,12 +100,7 @@ impl<'a> Lanes<'a> {
             }
             let intent = self.request.intent;
             let choice = installer::choose(name, &node.talos, to, intent, &mut self.report);
-            let Some(installer::Choice {
-                image,
-                schematic,
-                extensions,
-            }) = choice
-            else {
+            let Some(installer::Choice { image, schematic, extensions }) = choice else {
                 continue;
             };
             let target = TalosTarget {
@@ -132,9 +115,7 @@ impl<'a> Lanes<'a> {
             node.talos.installer = Some(image);
             node.talos.schematic = schematic;
             if let Some(kept) = extensions {
-                node.talos
-                    .extensions
-                    .retain(|extension| kept.contains(&extension.name));
+                node.talos.extensions.retain(|extension| kept.contains(&extension.name));
             }
             targets.insert((*name).clone(), Box::new(target));
         }
@@ -155,21 +136,17 @@ impl<'a> Lanes<'a> {
         };
         for name in &workers {
             if !self.request.snapshot.nodes[*name].is_up() {
-                self.report.warn(Warning::NodeDown {
-                    node: (*name).clone(),
-                });
+                self.report.warn(Warning::NodeDown { node: (*name).clone() });
             }
         }
         let pulls = targets
             .iter()
             .map(|(name, target)| pull(name, vec![target.installer.clone()]))
             .collect();
-        let mut prepare = self.prepare(pulls, &[], !control_planes.is_empty());
+        let mut prepare = prepare(pulls, &[], !control_planes.is_empty());
         let first = control_planes.into_iter().map(|name| vec![name.clone()]);
         let first = first.map(|names| (Group::ControlPlane, names));
-        let then = worker_waves
-            .into_iter()
-            .map(|names| (Group::Workers, names));
+        let then = worker_waves.into_iter().map(|names| (Group::Workers, names));
         let order: Vec<_> = match self.request.policy.order {
             Order::ControlPlanesFirst => first.chain(then).collect(),
             Order::WorkersFirst => then.chain(first).collect(),
@@ -208,12 +185,7 @@ impl<'a> Lanes<'a> {
         }
         let pool = self.request.snapshot.nodes[&node].pool.as_deref();
         let pool = self.limits.pool(pool).map(ToOwned::to_owned);
-        Lane {
-            node: Some(node),
-            pool,
-            target: Target::Talos(target),
-            steps,
-        }
+        Lane { node: Some(node), pool, target: Target::Talos(target), steps }
     }
 
     fn kubernetes(&mut self, number: u32, to: &Version) -> Vec<Wave> {
@@ -240,10 +212,7 @@ impl<'a> Lanes<'a> {
             .iter()
             .map(|(name, images)| {
                 // kube-proxy is a DaemonSet's: its own roll-out pulls it.
-                let pulled = images
-                    .next
-                    .iter()
-                    .filter(|(part, _)| **part != Component::KubeProxy);
+                let pulled = images.next.iter().filter(|(part, _)| **part != Component::KubeProxy);
                 pull(name, pulled.map(|(_, image)| image.clone()).collect())
             })
             .collect();
@@ -252,7 +221,7 @@ impl<'a> Lanes<'a> {
             let images = moves.get(name)?;
             images.lane(name, actions)
         };
-        let mut result = self.prepare(pulls, &[Action::CheckRemovals], true);
+        let mut result = prepare(pulls, &[Action::CheckRemovals], true);
         for actions in [
             &[Action::SetKubeApiserver][..],
             &[Action::SetKubeControllerManager, Action::SetKubeScheduler],
@@ -262,48 +231,36 @@ impl<'a> Lanes<'a> {
                     .extend(lane(name, actions).map(|lane| wave(Group::ControlPlane, vec![lane])));
             }
         }
-        let proxies: Vec<Lane> = control_planes
-            .iter()
-            .filter_map(|name| lane(name, &[Action::SetKubeProxy]))
-            .collect();
+        let proxies: Vec<Lane> =
+            control_planes.iter().filter_map(|name| lane(name, &[Action::SetKubeProxy])).collect();
         if !proxies.is_empty() {
             result.push(wave(Group::Cluster, proxies));
         }
-        result.push(wave(
-            Group::Cluster,
-            vec![cluster(&[Action::SyncManifests])],
-        ));
+        result.push(wave(Group::Cluster, vec![cluster(&[Action::SyncManifests])]));
         for name in &control_planes {
             let lane = lane(name, &[Action::SetKubelet]);
             result.extend(lane.map(|lane| wave(Group::ControlPlane, vec![lane])));
         }
-        let workers: Vec<_> = self
-            .workers
-            .iter()
-            .filter(|name| moves.contains_key(**name))
-            .copied()
-            .collect();
+        let workers: Vec<_> =
+            self.workers.iter().filter(|name| moves.contains_key(**name)).copied().collect();
         let width = self.request.policy.kubelets.max_parallel;
         for names in waves::kubelets(self.request.snapshot, width, &workers) {
-            let lanes = names
-                .iter()
-                .filter_map(|name| lane(name, &[Action::SetKubelet]))
-                .collect();
+            let lanes = names.iter().filter_map(|name| lane(name, &[Action::SetKubelet])).collect();
             result.push(wave(Group::Workers, lanes));
         }
         result
     }
+}
 
-    /// Everything that disturbs nobody, side by side: pulls, preflight, and the
-    /// snapshot that rule 3 wants before a control plane is touched.
-    fn prepare(&self, pulls: Vec<Lane>, checks: &[Action], control_planes: bool) -> Vec<Wave> {
-        let mut lanes: Vec<Lane> = checks.iter().map(|check| cluster(&[*check])).collect();
-        if control_planes {
-            lanes.push(cluster(&[Action::SnapshotEtcd]));
-        }
-        lanes.extend(pulls);
-        vec![wave(Group::Prepare, lanes)]
+/// Everything that disturbs nobody, side by side: pulls, preflight, and the
+/// snapshot that rule 3 wants before a control plane is touched.
+fn prepare(pulls: Vec<Lane>, checks: &[Action], control_planes: bool) -> Vec<Wave> {
+    let mut lanes: Vec<Lane> = checks.iter().map(|check| cluster(&[*check])).collect();
+    if control_planes {
+        lanes.push(cluster(&[Action::SnapshotEtcd]));
     }
+    lanes.extend(pulls);
+    vec![wave(Group::Prepare, lanes)]
 }
 
 /// The images that a node has to move, and those it has.
@@ -329,10 +286,7 @@ impl Images {
             }
             // An image without a version in its tag is moved too: "unknown" is
             // not "there already".
-            if image
-                .version()
-                .is_some_and(|version| is_there(&version, to, rollback))
-            {
+            if image.version().is_some_and(|version| is_there(&version, to, rollback)) {
                 continue;
             }
             let tag = format!("{}{}", to.tag(), image.variant().unwrap_or_default());
@@ -358,10 +312,7 @@ impl Images {
         (!parts.is_empty()).then(|| Lane {
             node: Some(name.clone()),
             pool: None,
-            target: Target::Kubernetes {
-                images: pick(&self.next),
-                previous: pick(&self.previous),
-            },
+            target: Target::Kubernetes { images: pick(&self.next), previous: pick(&self.previous) },
             steps: parts.iter().map(|(action, _)| *action).collect(),
         })
     }
@@ -370,11 +321,7 @@ impl Images {
 /// Whether nothing is left to do between two versions. Upwards a newer version
 /// is fine as it is; on the way back it has to be the one that was asked for.
 fn is_there(running: &Version, target: &Version, rollback: bool) -> bool {
-    if rollback {
-        running == target
-    } else {
-        running >= target
-    }
+    if rollback { running == target } else { running >= target }
 }
 
 /// What would bring the node back to where it is.
@@ -393,28 +340,15 @@ fn pull(node: &NodeName, images: Vec<ImageRef>) -> Lane {
 }
 
 fn cluster(steps: &[Action]) -> Lane {
-    Lane {
-        node: None,
-        pool: None,
-        target: Target::Cluster,
-        steps: steps.to_vec(),
-    }
+    Lane { node: None, pool: None, target: Target::Cluster, steps: steps.to_vec() }
 }
 
 fn wave(group: Group, lanes: Vec<Lane>) -> Wave {
-    Wave {
-        number: 0,
-        group,
-        lanes,
-    }
+    Wave { number: 0, group, lanes }
 }
 
 fn number_waves(waves: Vec<Wave>) -> Vec<Wave> {
-    waves
-        .into_iter()
-        .zip(1..)
-        .map(|(wave, number)| Wave { number, ..wave })
-        .collect()
+    waves.into_iter().zip(1..).map(|(wave, number)| Wave { number, ..wave }).collect()
 }
 
 #[cfg(test)]
@@ -424,16 +358,8 @@ mod tests {
     #[test]
     fn repositories_and_variants_stay() {
         let running = BTreeMap::from([
-            (
-                Component::Kubelet,
-                "mirror.lan/siderolabs/kubelet:v1.34.2-slim"
-                    .parse()
-                    .unwrap(),
-            ),
-            (
-                Component::KubeProxy,
-                "registry.k8s.io/kube-proxy:v1.34.2".parse().unwrap(),
-            ),
+            (Component::Kubelet, "mirror.lan/siderolabs/kubelet:v1.34.2-slim".parse().unwrap()),
+            (Component::KubeProxy, "registry.k8s.io/kube-proxy:v1.34.2".parse().unwrap()),
         ]);
         let to = Version::new(1, 35, 10);
         let images = Images::to(&to, &running, Role::ControlPlane, false);

@@ -26,5 +26,7 @@ pub mod planner;
 pub mod report;
 pub mod waves;
 
+pub use check::check;
+pub use decide::decide;
 pub use estimate::estimate;
 pub use planner::{Planned, Request, plan};

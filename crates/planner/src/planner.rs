@@ -42,18 +42,10 @@ pub struct Planned {
 
 /// Makes a plan, or says every reason why there is none.
 pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
-    let Request {
-        snapshot,
-        intent,
-        policy,
-        matrix,
-        catalogue,
-    } = *request;
+    let Request { snapshot, intent, policy, matrix, catalogue } = *request;
     let mut report = Report::default();
     for problem in policy.problems() {
-        report.refuse(Refusal::BadPolicy {
-            problem: problem.to_string(),
-        });
+        report.refuse(Refusal::BadPolicy { problem: problem.to_string() });
     }
     if intent.talos.is_none() && intent.kubernetes.is_none() {
         report.refuse(Refusal::NoTarget);
@@ -68,18 +60,12 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
         return Err(report);
     }
     let mut lanes = Lanes::new(request);
-    let hops = legs
-        .iter()
-        .zip(1..)
-        .filter_map(|(leg, number)| lanes.hop(number, leg))
-        .collect();
+    let hops = legs.iter().zip(1..).filter_map(|(leg, number)| lanes.hop(number, leg)).collect();
     lanes.tell(&mut report);
     if !report.refusals.is_empty() {
         return Err(report);
     }
-    let to = legs
-        .last()
-        .map_or_else(|| running.clone(), |leg| leg.after.clone());
+    let to = legs.last().map_or_else(|| running.clone(), |leg| leg.after.clone());
     let plan = Plan {
         format: PLAN_FORMAT,
         cluster: snapshot.cluster.clone(),
@@ -96,28 +82,17 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
 /// Whatever could not be seen stops the plan (rule 10).
 fn unknowns(snapshot: &Snapshot, report: &mut Report) {
     for (name, node) in &snapshot.nodes {
-        let facts = [
-            node.talos.as_result().err(),
-            node.kubernetes.as_result().err(),
-        ];
+        let facts = [node.talos.as_result().err(), node.kubernetes.as_result().err()];
         for why in facts.into_iter().flatten() {
-            report.refusals.push(Refusal::NodeUnknown {
-                node: name.clone(),
-                why: why.to_owned(),
-            });
+            report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why: why.to_owned() });
         }
         if let Err(why) = node.images.as_result() {
             let why = format!("its Kubernetes images: {why}");
-            report.refusals.push(Refusal::NodeUnknown {
-                node: name.clone(),
-                why,
-            });
+            report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why });
         }
     }
     if let Some(Err(why)) = snapshot.kubernetes.as_ref().map(|fact| fact.as_result()) {
-        report.refuse(Refusal::KubernetesUnknown {
-            why: why.to_owned(),
-        });
+        report.refuse(Refusal::KubernetesUnknown { why: why.to_owned() });
     }
     if snapshot.nodes_with(Role::ControlPlane).next().is_none() {
         report.refuse(Refusal::NoControlPlane);
@@ -126,16 +101,11 @@ fn unknowns(snapshot: &Snapshot, report: &mut Report) {
 
 /// The lowest version of each product: a cluster is as old as its oldest part.
 fn running(snapshot: &Snapshot) -> Versions {
-    let talos = snapshot
-        .nodes
-        .values()
-        .filter_map(|node| Some(&node.talos.known()?.version));
+    let talos = snapshot.nodes.values().filter_map(|node| Some(&node.talos.known()?.version));
     let control_plane = snapshot.kubernetes.as_ref().and_then(|fact| fact.known());
     let kubernetes = control_plane.map(|version| {
-        let kubelets = snapshot
-            .nodes
-            .values()
-            .filter_map(|node| Some(&node.kubernetes.known()?.kubelet));
+        let kubelets =
+            snapshot.nodes.values().filter_map(|node| Some(&node.kubernetes.known()?.kubelet));
         let images = snapshot
             .nodes
             .values()
@@ -143,18 +113,10 @@ fn running(snapshot: &Snapshot) -> Versions {
             .flat_map(|images| images.values())
             .filter_map(upgrade_core::image::ImageRef::version)
             .min();
-        let oldest = kubelets
-            .min()
-            .map_or(version, |kubelet| kubelet.min(version));
-        images.map_or_else(
-            || oldest.clone(),
-            |image: Version| image.min(oldest.clone()),
-        )
+        let oldest = kubelets.min().map_or(version, |kubelet| kubelet.min(version));
+        images.map_or_else(|| oldest.clone(), |image: Version| image.min(oldest.clone()))
     });
-    Versions {
-        talos: talos.min().cloned(),
-        kubernetes,
-    }
+    Versions { talos: talos.min().cloned(), kubernetes }
 }
 
 /// Control planes and etcd must be fit before a plan is worth making (rule 1).
@@ -166,9 +128,7 @@ fn control_planes_fit(
     report: &mut Report,
 ) {
     let control_planes = snapshot.nodes_with(Role::ControlPlane).count();
-    let reboots = legs
-        .iter()
-        .any(|leg| matches!(leg.change, Change::Talos { .. }));
+    let reboots = legs.iter().any(|leg| matches!(leg.change, Change::Talos { .. }));
     // One API server less is an outage only if there is no other; one etcd
     // member less, if the rest are no majority.
     let outage = control_planes == 1 || (reboots && !etcd::survives_one_loss(control_planes));
@@ -179,7 +139,7 @@ fn control_planes_fit(
             report.refuse(Refusal::Outage { control_planes });
         }
     }
-    if control_planes > 2 && control_planes % 2 == 0 {
+    if control_planes > 2 && control_planes.is_multiple_of(2) {
         report.warn(Warning::EvenControlPlanes { control_planes });
     }
     // A way back starts from a cluster that is not well: `decide` still keeps

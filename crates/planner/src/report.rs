@@ -58,21 +58,10 @@ pub enum Constraint {
 impl Display for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pair {
-                talos,
-                kubernetes,
-                oldest,
-                newest,
-            } => write!(
-                f,
-                "Talos {talos} runs Kubernetes {oldest} to {newest}, not {kubernetes}"
-            ),
-            Self::Host {
-                from,
-                to,
-                oldest,
-                too_new,
-            } => write!(
+            Self::Pair { talos, kubernetes, oldest, newest } => {
+                write!(f, "Talos {talos} runs Kubernetes {oldest} to {newest}, not {kubernetes}")
+            }
+            Self::Host { from, to, oldest, too_new } => write!(
                 f,
                 "Talos {to} installs over {oldest} and newer, below {too_new}; {from} runs"
             ),
@@ -201,9 +190,7 @@ impl Refusal {
                 to.minor().next(),
                 to.minor()
             ),
-            Self::UnknownMinor {
-                newest, product, ..
-            } => format!(
+            Self::UnknownMinor { newest, product, .. } => format!(
                 "choose {product} {newest} or older, or use a newer talos-operator that knows the release"
             ),
             Self::NoPath { furthest, .. } => match (&furthest.talos, &furthest.kubernetes) {
@@ -246,24 +233,13 @@ impl Display for Refusal {
                 write!(f, "{product} {to} is older than {from}, which runs")
             }
             Self::KubernetesRollback { from, to } => {
-                write!(
-                    f,
-                    "Kubernetes does not go back from {from} to {to}: that is another minor"
-                )
+                write!(f, "Kubernetes does not go back from {from} to {to}: that is another minor")
             }
-            Self::UnknownMinor {
-                product,
-                version,
-                oldest,
-                newest,
-            } => write!(
+            Self::UnknownMinor { product, version, oldest, newest } => write!(
                 f,
                 "{product} {version} is unknown to the support matrix, which goes from {oldest} to {newest}"
             ),
-            Self::NoPath {
-                constraint,
-                furthest: _,
-            } => {
+            Self::NoPath { constraint, furthest: _ } => {
                 write!(f, "no supported path leads there: {constraint}")
             }
             Self::NodeUnknown { node, why } => write!(f, "{node} cannot be seen: {why}"),
@@ -273,7 +249,7 @@ impl Display for Refusal {
             Self::ControlPlaneDown { node } => write!(f, "control plane {node} is not ready"),
             Self::EtcdUnsafe { why } => write!(f, "etcd is not fit to lose a member: {why}"),
             Self::Outage { control_planes: 1 } => f.write_str(
-                "the only control plane has to reboot: the Kubernetes API is away meanwhile",
+                "the only control plane is to be disrupted: the Kubernetes API is away meanwhile",
             ),
             Self::Outage { control_planes } => write!(
                 f,
@@ -285,22 +261,10 @@ impl Display for Refusal {
                     write!(f, "pool {pool}: ")?;
                 }
                 let names: Vec<_> = down.iter().map(ToString::to_string).collect();
-                write!(
-                    f,
-                    "{} down already, and at most {limit} may be",
-                    names.join(", ")
-                )
+                write!(f, "{} down already, and at most {limit} may be", names.join(", "))
             }
-            Self::ExtensionsLost {
-                node,
-                installer,
-                extensions,
-            } => {
-                write!(
-                    f,
-                    "{node} would lose {}: {installer} lacks them",
-                    extensions.join(", ")
-                )
+            Self::ExtensionsLost { node, installer, extensions } => {
+                write!(f, "{node} would lose {}: {installer} lacks them", extensions.join(", "))
             }
             Self::NoInstaller { node, why } => write!(f, "no installer for {node}: {why}"),
         }
@@ -403,18 +367,14 @@ impl Display for Warning {
             Self::StartsUnsupported { constraint } => {
                 write!(f, "what runs now is not supported: {constraint}")
             }
-            Self::PairsUnchecked { missing } => write!(
-                f,
-                "the {missing} version is not given, so its support was not checked"
-            ),
+            Self::PairsUnchecked { missing } => {
+                write!(f, "the {missing} version is not given, so its support was not checked")
+            }
             Self::Prerelease { product, version } => {
                 write!(f, "{product} {version} is a prerelease")
             }
             Self::Unreleased { talos } => {
-                write!(
-                    f,
-                    "Talos {talos} was not released when this program was built"
-                )
+                write!(f, "Talos {talos} was not released when this program was built")
             }
             Self::Broken { talos, why } => write!(f, "Talos {talos} has a known fault: {why}"),
             Self::Outage { control_planes } => write!(
@@ -428,27 +388,19 @@ impl Display for Warning {
                 control_planes.saturating_sub(1)
             ),
             Self::NodeDown { node } => {
-                write!(
-                    f,
-                    "{node} is down; it counts against the limit and goes last"
-                )
+                write!(f, "{node} is down; it counts against the limit and goes last")
             }
             Self::ExtensionsDropped { node, extensions } => {
                 write!(f, "{node} loses {}, as asked for", extensions.join(", "))
             }
-            Self::SchematicDiffers {
-                node,
-                configured,
-                running,
-            } => write!(
+            Self::SchematicDiffers { node, configured, running } => write!(
                 f,
                 "{node} runs schematic {}, its machine config names {configured}; what runs is kept",
                 short(running)
             ),
-            Self::MirrorUnchecked { installer } => write!(
-                f,
-                "{installer} lies on a mirror: make sure it is there before you begin"
-            ),
+            Self::MirrorUnchecked { installer } => {
+                write!(f, "{installer} lies on a mirror: make sure it is there before you begin")
+            }
             Self::PatchUnknown { product, version } => write!(
                 f,
                 "no patch of {product} {} is known; the path passes through {version}",
@@ -514,29 +466,13 @@ impl Display for Note {
             Self::AlreadyThere { product, version } => {
                 write!(f, "{product} is at {version} already")
             }
-            Self::NewerPatch {
-                product,
-                target,
-                newer,
-            } => {
-                write!(
-                    f,
-                    "{product} {newer} is known, newer than the target {target}"
-                )
+            Self::NewerPatch { product, target, newer } => {
+                write!(f, "{product} {newer} is known, newer than the target {target}")
             }
-            Self::DigestReplaced {
-                configured,
-                installer,
-            } => {
-                write!(
-                    f,
-                    "the digest of {configured} pins the old release; {installer} is used"
-                )
+            Self::DigestReplaced { configured, installer } => {
+                write!(f, "the digest of {configured} pins the old release; {installer} is used")
             }
-            Self::PlainInstallerGone {
-                configured,
-                installer,
-            } => write!(
+            Self::PlainInstallerGone { configured, installer } => write!(
                 f,
                 "{} is not published from Talos 1.14; {installer} is used",
                 configured.repository
@@ -548,10 +484,7 @@ impl Display for Note {
                 )
             }
             Self::Skipped { node, hop, version } => {
-                write!(
-                    f,
-                    "{node} runs {version} already and is left alone in hop {hop}"
-                )
+                write!(f, "{node} runs {version} already and is left alone in hop {hop}")
             }
         }
     }

@@ -24,10 +24,7 @@ impl Limits {
     pub fn new(snapshot: &Snapshot, policy: &Workers) -> Self {
         let mut sizes: BTreeMap<Option<&str>, usize> = BTreeMap::new();
         for (_, node) in snapshot.nodes_with(Role::Worker) {
-            let pool = node
-                .pool
-                .as_deref()
-                .filter(|pool| policy.pools.contains_key(*pool));
+            let pool = node.pool.as_deref().filter(|pool| policy.pools.contains_key(*pool));
             *sizes.entry(pool).or_default() += 1;
         }
         let size = |pool| sizes.get(&pool).copied().unwrap_or_default();
@@ -43,23 +40,18 @@ impl Limits {
 
     /// The pool whose own limit counts for a worker of `pool`.
     pub fn pool<'a>(&'a self, pool: Option<&str>) -> Option<&'a str> {
-        pool.and_then(|pool| self.pools.get_key_value(pool))
-            .map(|(pool, _)| pool.as_str())
+        pool.and_then(|pool| self.pools.get_key_value(pool)).map(|(pool, _)| pool.as_str())
     }
 
     fn limit(&self, pool: Option<&str>) -> usize {
-        pool.and_then(|pool| self.pools.get(pool))
-            .copied()
-            .unwrap_or(self.shared)
+        pool.and_then(|pool| self.pools.get(pool)).copied().unwrap_or(self.shared)
     }
 }
 
 /// Control planes in the order in which they go: by name, the etcd leader last.
 pub fn control_planes<'a>(snapshot: &'a Snapshot) -> Vec<&'a NodeName> {
-    let mut names: Vec<&'a NodeName> = snapshot
-        .nodes_with(Role::ControlPlane)
-        .map(|(name, _)| name)
-        .collect();
+    let mut names: Vec<&'a NodeName> =
+        snapshot.nodes_with(Role::ControlPlane).map(|(name, _)| name).collect();
     let leader = snapshot.etcd.known().and_then(|etcd| etcd.leader());
     names.sort_by_cached_key(|name| (Some(*name) == leader, natural(&name.0)));
     names
@@ -76,9 +68,7 @@ pub fn workers(
     let mut down: BTreeMap<Option<&str>, Vec<NodeName>> = BTreeMap::new();
     for (name, node) in snapshot.nodes_with(Role::Worker) {
         if !node.is_up() {
-            down.entry(limits.pool(node.pool.as_deref()))
-                .or_default()
-                .push(name.clone());
+            down.entry(limits.pool(node.pool.as_deref())).or_default().push(name.clone());
         }
     }
     let mut queues: BTreeMap<Option<&str>, (Vec<&NodeName>, Vec<&NodeName>)> = BTreeMap::new();
@@ -98,11 +88,7 @@ pub fn workers(
         let down = down.remove(&pool).unwrap_or_default();
         let room = limit.saturating_sub(down.len());
         if room == 0 && !up.is_empty() {
-            refusals.push(Refusal::NoRoom {
-                pool: pool.map(ToOwned::to_owned),
-                limit,
-                down,
-            });
+            refusals.push(Refusal::NoRoom { pool: pool.map(ToOwned::to_owned), limit, down });
             continue;
         }
         let chunks = up.chunks(room.max(1)).chain(not_up.chunks(limit.max(1)));
@@ -113,11 +99,7 @@ pub fn workers(
             waves[number].extend(chunk.iter().map(|name| (*name).clone()));
         }
     }
-    if refusals.is_empty() {
-        Ok(waves)
-    } else {
-        Err(refusals)
-    }
+    if refusals.is_empty() { Ok(waves) } else { Err(refusals) }
 }
 
 /// Waves for kubelets of workers: nothing leaves its node, so only the number
@@ -125,17 +107,11 @@ pub fn workers(
 pub fn kubelets(snapshot: &Snapshot, width: Amount, moving: &[&NodeName]) -> Vec<Vec<NodeName>> {
     let mut order = moving.to_vec();
     order.sort_by_cached_key(|name| {
-        let up = snapshot
-            .nodes
-            .get(*name)
-            .is_some_and(upgrade_core::snapshot::Node::is_up);
+        let up = snapshot.nodes.get(*name).is_some_and(upgrade_core::snapshot::Node::is_up);
         (!up, natural(&name.0))
     });
     let width = width.of(snapshot.nodes_with(Role::Worker).count()).max(1);
-    order
-        .chunks(width)
-        .map(|chunk| chunk.iter().map(|name| (*name).clone()).collect())
-        .collect()
+    order.chunks(width).map(|chunk| chunk.iter().map(|name| (*name).clone()).collect()).collect()
 }
 
 /// A key under which `worker-9` comes before `worker-10`.
@@ -143,13 +119,9 @@ fn natural(name: &str) -> Vec<(String, u64)> {
     let mut parts = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(rest.len());
+        let digits = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
         let (text, tail) = rest.split_at(digits);
-        let end = tail
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(tail.len());
+        let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
         let (number, tail) = tail.split_at(end);
         parts.push((text.to_owned(), number.parse().unwrap_or(u64::MAX)));
         rest = tail;
@@ -165,9 +137,6 @@ mod tests {
     fn names_sort_as_people_count() {
         let mut names = ["worker-10", "worker-9", "a", "worker-1-b", "worker-1"];
         names.sort_by_key(|name| natural(name));
-        assert_eq!(
-            names,
-            ["a", "worker-1", "worker-1-b", "worker-9", "worker-10"]
-        );
+        assert_eq!(names, ["a", "worker-1", "worker-1-b", "worker-9", "worker-10"]);
     }
 }
