@@ -246,10 +246,10 @@ impl<'a> Run<'a> {
         let mut steps = Vec::new();
         let mut count = 0;
         let mut until = Timestamp::MAX;
-        for lane in self.hop.lanes() {
-            let Some((action, step)) = lane.current() else {
-                continue;
-            };
+        // Any step of a lane, not only its first unfinished one: a node that is
+        // given back is uncordoned out of turn.
+        let all = self.hop.lanes().flat_map(|lane| lane.steps().map(move |step| (lane, step)));
+        for (lane, (action, step)) in all {
             if let Phase::Running { since } = step.phase {
                 let limit = action.timeout(&self.plan.policy).saturating_add(OVERDUE_GRACE);
                 until = until.min(after(since, limit));

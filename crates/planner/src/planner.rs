@@ -4,6 +4,7 @@
 //! once. The lanes themselves are laid in [`crate::lanes`].
 
 use upgrade_core::catalogue::Catalogue;
+use upgrade_core::image::ImageRef;
 use upgrade_core::intent::Intent;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::{Change, PLAN_FORMAT, Plan, Versions};
@@ -51,7 +52,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
         report.refuse(Refusal::NoTarget);
     }
     unknowns(snapshot, &mut report);
-    let running = running(snapshot);
+    let running = running(snapshot, intent.rollback);
     let legs = hops::find(&running, intent, matrix, catalogue, &mut report).unwrap_or_default();
     if !legs.is_empty() {
         control_planes_fit(snapshot, intent, policy, &legs, &mut report);
@@ -99,24 +100,25 @@ fn unknowns(snapshot: &Snapshot, report: &mut Report) {
     }
 }
 
-/// The lowest version of each product: a cluster is as old as its oldest part.
-fn running(snapshot: &Snapshot) -> Versions {
-    let talos = snapshot.nodes.values().filter_map(|node| Some(&node.talos.known()?.version));
+/// The version of each product: a cluster is as old as its oldest part. On the
+/// way back it is as new as its newest, or the nodes that went ahead would be
+/// forgotten.
+fn running(snapshot: &Snapshot, rollback: bool) -> Versions {
+    let nodes = || snapshot.nodes.values();
+    let talos = nodes().filter_map(|node| Some(node.talos.known()?.version.clone()));
     let control_plane = snapshot.kubernetes.as_ref().and_then(|fact| fact.known());
-    let kubernetes = control_plane.map(|version| {
-        let kubelets =
-            snapshot.nodes.values().filter_map(|node| Some(&node.kubernetes.known()?.kubelet));
-        let images = snapshot
-            .nodes
-            .values()
-            .filter_map(|node| node.images.known())
-            .flat_map(|images| images.values())
-            .filter_map(upgrade_core::image::ImageRef::version)
-            .min();
-        let oldest = kubelets.min().map_or(version, |kubelet| kubelet.min(version));
-        images.map_or_else(|| oldest.clone(), |image: Version| image.min(oldest.clone()))
-    });
-    Versions { talos: talos.min().cloned(), kubernetes }
+    let kubelets = nodes().filter_map(|node| Some(node.kubernetes.known()?.kubelet.clone()));
+    let images = nodes().filter_map(|node| node.images.known());
+    let images = images.flat_map(|images| images.values()).filter_map(ImageRef::version);
+    let end = |versions: &mut dyn Iterator<Item = Version>| {
+        if rollback { versions.max() } else { versions.min() }
+    };
+    Versions {
+        talos: end(&mut { talos }),
+        // Without the control plane's word the question was not asked.
+        kubernetes: control_plane
+            .and_then(|known| end(&mut kubelets.chain(images).chain([known.clone()]))),
+    }
 }
 
 /// Control planes and etcd must be fit before a plan is worth making (rule 1).
