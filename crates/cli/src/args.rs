@@ -7,7 +7,7 @@ mod plan;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub use matrix::MatrixArgs;
 pub use plan::{OrderArg, PlanArgs, PreferArg};
@@ -23,14 +23,19 @@ Examples:
 
 Exit codes: 0 answered, 1 refused (the reasons are printed), 2 bad usage";
 
-/// Upgrades Talos Linux and Kubernetes on running clusters, safely and fast
-///
-/// This release plans: it finds the supported path from what runs to what you
-/// want, the order of the nodes, and how long it takes.
+const ABOUT: &str = "\
+Upgrades Talos Linux and Kubernetes on running clusters, safely and fast.
+
+This release plans: it finds the supported path from what runs to what you want, the order of
+the nodes, and how long it takes.";
+
+/// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "talos-operator",
     version,
+    about = ABOUT,
+    disable_help_flag = true,
     after_help = EXAMPLES,
     disable_help_subcommand = true,
     max_term_width = 96
@@ -39,6 +44,10 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+    /// Print help
+    // One help, not two: the longer form spreads the same words over more lines.
+    #[arg(short, long, action = ArgAction::HelpShort, global = true)]
+    pub help: Option<bool>,
 }
 
 /// What to do.
@@ -49,7 +58,7 @@ pub enum Command {
     /// Show which Talos upgrades from which, and which Kubernetes it runs
     Matrix(MatrixArgs),
     /// Named by every plan as the next command, so it must answer.
-    #[command(hide = true, disable_help_flag = true)]
+    #[command(hide = true)]
     Upgrade {
         /// Whatever the plan named.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

@@ -23,12 +23,8 @@ impl ReleaseData {
         Ok(Self {
             matrix: read("--matrix", args.matrix.as_deref(), Matrix::from_toml)?
                 .unwrap_or_else(Matrix::builtin),
-            catalogue: read(
-                "--catalogue",
-                args.catalogue.as_deref(),
-                Catalogue::from_toml,
-            )?
-            .unwrap_or_else(Catalogue::builtin),
+            catalogue: read("--catalogue", args.catalogue.as_deref(), Catalogue::from_toml)?
+                .unwrap_or_else(Catalogue::builtin),
         })
     }
 }

@@ -11,13 +11,11 @@ use upgrade_core::snapshot::{
 };
 use upgrade_core::version::Version;
 use upgrade_planner::Planned;
+use upgrade_planner::installer::{EMPTY_SCHEMATIC, FACTORY, schematic_of};
 use upgrade_planner::report::{Product, Warning};
 
 /// The name a cluster without a name gets.
 pub const CLUSTER: &str = "offline";
-
-/// The Image Factory's schematic without any customisation.
-const EMPTY_SCHEMATIC: &str = "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba";
 
 /// Stands where a version was not given. No release line has it, so nothing is
 /// checked against it, and [`Cluster::unsay`] takes it out again.
@@ -47,10 +45,7 @@ impl Cluster {
         let node = |role, network: u8| {
             move |(index, name): (usize, NodeName)| (name, self.node(role, network, index))
         };
-        let nodes = control_planes
-            .into_iter()
-            .enumerate()
-            .map(node(Role::ControlPlane, 0));
+        let nodes = control_planes.into_iter().enumerate().map(node(Role::ControlPlane, 0));
         let nodes = nodes.chain(workers.into_iter().enumerate().map(node(Role::Worker, 1)));
         Snapshot {
             cluster: CLUSTER.to_owned(),
@@ -77,9 +72,7 @@ impl Cluster {
         for hop in &mut plan.hops {
             hop.versions.talos = None;
         }
-        report.warnings.push(Warning::PairsUnchecked {
-            missing: Product::Talos,
-        });
+        report.warnings.push(Warning::PairsUnchecked { missing: Product::Talos });
     }
 
     fn node(&self, role: Role, network: u8, index: usize) -> Node {
@@ -96,7 +89,7 @@ impl Cluster {
     fn talos_facts(&self) -> Fact<TalosFacts> {
         let version = self.talos.clone().unwrap_or(UNSAID);
         let installer = self.installer.clone().unwrap_or_else(|| ImageRef {
-            registry: Some("factory.talos.dev".to_owned()),
+            registry: Some(FACTORY.to_owned()),
             repository: format!("metal-installer/{EMPTY_SCHEMATIC}"),
             tag: Some(version.tag()),
             digest: None,
@@ -117,11 +110,7 @@ impl Cluster {
 
     fn kubernetes_facts(&self) -> Fact<KubernetesFacts> {
         let version = self.kubernetes.clone().unwrap_or(UNSAID);
-        Fact::Known(KubernetesFacts {
-            kubelet: version,
-            ready: true,
-            unschedulable: false,
-        })
+        Fact::Known(KubernetesFacts { kubelet: version, ready: true, unschedulable: false })
     }
 
     /// The images of a Talos cluster that nobody changed.
@@ -150,17 +139,12 @@ impl Cluster {
             tag: Some(version.tag()),
             digest: None,
         };
-        components
-            .into_iter()
-            .map(|component| (component, image(component)))
-            .collect()
+        components.into_iter().map(|component| (component, image(component))).collect()
     }
 }
 
 fn names(prefix: &str, count: usize) -> Vec<NodeName> {
-    (1..=count)
-        .map(|number| NodeName(format!("{prefix}-{number}")))
-        .collect()
+    (1..=count).map(|number| NodeName(format!("{prefix}-{number}"))).collect()
 }
 
 /// Everyone healthy and in step, the first one leading: the leader goes last,
@@ -180,10 +164,7 @@ fn etcd(control_planes: &[NodeName]) -> EtcdFacts {
             errors: Vec::new(),
         }),
     });
-    EtcdFacts {
-        members: members.collect(),
-        alarms: Vec::new(),
-    }
+    EtcdFacts { members: members.collect(), alarms: Vec::new() }
 }
 
 /// What an Image Factory reference tells of the node:
@@ -196,27 +177,17 @@ struct Built {
 
 impl Built {
     fn read(installer: &ImageRef) -> Self {
-        let (path, last) = match installer.repository.rsplit_once('/') {
-            Some((path, last)) => (path, last),
-            None => ("", installer.repository.as_str()),
-        };
-        let is_schematic = last.len() == 64 && last.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let name = if is_schematic {
-            path.rsplit('/').next().unwrap_or(path)
-        } else {
-            last
-        };
-        let (name, secure_boot) = match name.strip_suffix("-secureboot") {
-            Some(name) => (name, true),
-            None => (name, false),
-        };
+        let schematic = schematic_of(installer);
+        // The part of the name that tells the kind: the last, or the one before
+        // the schematic.
+        let name = installer.repository.rsplit('/').nth(usize::from(schematic.is_some()));
+        let name = name.unwrap_or_default();
+        let (name, secure_boot) =
+            name.strip_suffix("-secureboot").map_or((name, false), |name| (name, true));
         Self {
-            platform: name
-                .strip_suffix("-installer")
-                .unwrap_or("metal")
-                .to_owned(),
+            platform: name.strip_suffix("-installer").unwrap_or("metal").to_owned(),
             secure_boot,
-            schematic: is_schematic.then(|| last.to_owned()),
+            schematic: schematic.map(ToOwned::to_owned),
         }
     }
 }
@@ -246,32 +217,19 @@ mod tests {
         let installers: BTreeSet<_> = snapshot
             .nodes
             .values()
-            .map(|node| {
-                node.talos
-                    .known()
-                    .unwrap()
-                    .installer
-                    .clone()
-                    .unwrap()
-                    .to_string()
-            })
+            .map(|node| node.talos.known().unwrap().installer.clone().unwrap().to_string())
             .collect();
         assert_eq!(
             installers.into_iter().collect::<Vec<_>>(),
-            [format!(
-                "factory.talos.dev/metal-installer/{EMPTY_SCHEMATIC}:v1.11.6"
-            )]
+            [format!("factory.talos.dev/metal-installer/{EMPTY_SCHEMATIC}:v1.11.6")]
         );
     }
 
     #[test]
     fn addresses_differ() {
         let snapshot = cluster(3, 1000).snapshot();
-        let addresses: BTreeSet<_> = snapshot
-            .nodes
-            .values()
-            .map(|node| node.address.clone())
-            .collect();
+        let addresses: BTreeSet<_> =
+            snapshot.nodes.values().map(|node| node.address.clone()).collect();
         assert_eq!(addresses.len(), 1003);
     }
 
@@ -279,17 +237,13 @@ mod tests {
     fn an_installer_tells_the_platform() {
         let read = |text: &str| Built::read(&text.parse().unwrap());
         let schematic = "ab".repeat(32);
-        let built = read(&format!(
-            "factory.talos.dev/nocloud-installer-secureboot/{schematic}:v1.12.0"
-        ));
+        let built =
+            read(&format!("factory.talos.dev/nocloud-installer-secureboot/{schematic}:v1.12.0"));
         assert_eq!(built.platform, "nocloud");
         assert!(built.secure_boot);
         assert_eq!(built.schematic, Some(schematic));
         let built = read("ghcr.io/siderolabs/installer:v1.12.0");
-        assert_eq!(
-            (built.platform.as_str(), built.secure_boot),
-            ("metal", false)
-        );
+        assert_eq!((built.platform.as_str(), built.secure_boot), ("metal", false));
         assert_eq!(built.schematic, None);
     }
 }

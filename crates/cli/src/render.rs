@@ -13,6 +13,7 @@ mod time;
 
 use anstyle::{AnsiColor, Style};
 use upgrade_core::plan::{Plan, PlanHash};
+use upgrade_planner::check::Finding;
 use upgrade_planner::estimate::Estimate;
 use upgrade_planner::report::Report;
 
@@ -49,6 +50,8 @@ pub struct Answer {
     pub outcome: Outcome,
     /// What the planner has to say about it.
     pub report: Report,
+    /// What a second look at the plan found.
+    pub findings: Vec<Finding>,
 }
 
 const HEADING: Style = Style::new().bold();

@@ -16,10 +16,7 @@ pub struct Usage {
 impl Usage {
     /// A message and the way on.
     pub fn new(message: impl Into<String>, next: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            next: next.into(),
-        }
+        Self { message: message.into(), next: next.into() }
     }
 }
 
@@ -45,11 +42,9 @@ impl From<&clap::Error> for Usage {
             .filter_map(|end| rendered.find(end))
             .min()
             .map_or(rendered.as_str(), |end| &rendered[..end]);
-        let message = message.strip_prefix("error: ").unwrap_or(message).trim();
-        Self::new(
-            message,
-            "see `talos-operator --help`, or `--help` after a command",
-        )
+        let message =
+            message.strip_prefix("error: ").unwrap_or(message).trim().replace("\n\n", "\n");
+        Self::new(message, "see `talos-operator --help`, or `--help` after a command")
     }
 }
 
@@ -68,22 +63,13 @@ mod tests {
     #[test]
     fn a_bad_value_names_its_flag_and_what_to_write() {
         let usage = usage("plan --offline --talos-from 1.x");
-        assert!(
-            usage
-                .message
-                .starts_with("--talos-from: `1.x` is not a version")
-        );
+        assert!(usage.message.starts_with("--talos-from: `1.x` is not a version"));
         assert!(usage.message.contains("like 1.13.9"), "{usage:?}");
     }
 
     #[test]
     fn the_usage_text_is_left_out() {
-        for line in [
-            "plan --ofline",
-            "plan --order sideways",
-            "fly",
-            "plan --workers",
-        ] {
+        for line in ["plan --ofline", "plan --order sideways", "fly", "plan --workers"] {
             let usage = usage(line);
             assert!(!usage.message.contains("Usage:"), "{usage:?}");
             assert!(!usage.message.contains("For more"), "{usage:?}");

@@ -3,16 +3,22 @@
 use thiserror::Error;
 use upgrade_core::jiff::SignedDuration;
 
-/// The most nodes of one role that a plan is made for. Kubernetes itself is
-/// tested with 5,000 nodes; this is room to spare, and keeps a slip of the
-/// finger from filling the memory.
-const MOST_NODES: usize = 20_000;
+/// The most workers that a plan is made for. Kubernetes itself is tested with
+/// 5,000 nodes; this is room to spare, and keeps a slip of the finger from
+/// filling the memory.
+const MOST_WORKERS: usize = 20_000;
+
+/// The most control planes. etcd's makers advise against more than seven
+/// members, and each of them has to know all others.
+const MOST_CONTROL_PLANES: usize = 99;
 
 /// A flag value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(super) enum ParseFlagError {
-    #[error("`{0}` is not a number of nodes: write one from {1} to {MOST_NODES}")]
-    Count(String, usize),
+    #[error("`{0}` is not a number of workers: write one from 0 to {MOST_WORKERS}")]
+    Workers(String),
+    #[error("`{0}` is not a number of control planes: write one from 1 to {MOST_CONTROL_PLANES}")]
+    ControlPlanes(String),
     #[error("a cluster has at least one control plane; write 1, 3 or 5")]
     NoControlPlane,
     #[error("`{0}` is not a time span: write it like 30s, 5m or 1h30m")]
@@ -26,15 +32,15 @@ pub(super) enum ParseFlagError {
 pub(super) fn control_planes(text: &str) -> Result<usize, ParseFlagError> {
     match text.parse() {
         Ok(0) => Err(ParseFlagError::NoControlPlane),
-        Ok(count @ 1..=MOST_NODES) => Ok(count),
-        _ => Err(ParseFlagError::Count(text.to_owned(), 1)),
+        Ok(count @ 1..=MOST_CONTROL_PLANES) => Ok(count),
+        _ => Err(ParseFlagError::ControlPlanes(text.to_owned())),
     }
 }
 
 pub(super) fn workers(text: &str) -> Result<usize, ParseFlagError> {
     match text.parse() {
-        Ok(count @ 0..=MOST_NODES) => Ok(count),
-        _ => Err(ParseFlagError::Count(text.to_owned(), 0)),
+        Ok(count @ 0..=MOST_WORKERS) => Ok(count),
+        _ => Err(ParseFlagError::Workers(text.to_owned())),
     }
 }
 

@@ -3,6 +3,7 @@
 use upgrade_core::intent::{Installer, Intent};
 use upgrade_core::policy::{Policy, Workers};
 use upgrade_core::version::Version;
+use upgrade_planner::check::Severity;
 use upgrade_planner::{Request, estimate};
 
 use crate::Exit;
@@ -22,11 +23,8 @@ pub fn plan(args: &PlanArgs, printer: Printer) -> Result<Exit, Usage> {
         ));
     }
     let (talos_from, talos_to) = side("talos", args.talos_from.as_ref(), args.talos_to.as_ref())?;
-    let (kubernetes_from, kubernetes_to) = side(
-        "kubernetes",
-        args.kubernetes_from.as_ref(),
-        args.kubernetes_to.as_ref(),
-    )?;
+    let (kubernetes_from, kubernetes_to) =
+        side("kubernetes", args.kubernetes_from.as_ref(), args.kubernetes_to.as_ref())?;
     if talos_to.is_none() && kubernetes_to.is_none() {
         return Err(Usage::new(
             "there is nothing to plan: no versions were given",
@@ -52,8 +50,15 @@ pub fn plan(args: &PlanArgs, printer: Printer) -> Result<Exit, Usage> {
     if let Ok(planned) = &mut planned {
         cluster.unsay(planned);
     }
+    // The planner is careful, and read with other eyes all the same.
+    let findings = match &planned {
+        Ok(planned) => upgrade_planner::check(&planned.plan, &snapshot, &data.matrix),
+        Err(_) => Vec::new(),
+    };
+    let broken = findings.iter().any(|finding| finding.severity == Severity::Fatal);
     let (outcome, report) = match planned {
         Err(report) => (Outcome::Refused, report),
+        Ok(planned) if broken => (Outcome::Refused, planned.report),
         Ok(planned) if planned.plan.is_empty() => (Outcome::NothingToDo, planned.report),
         Ok(planned) => {
             let outcome = Outcome::Planned {
@@ -69,7 +74,7 @@ pub fn plan(args: &PlanArgs, printer: Printer) -> Result<Exit, Usage> {
         Outcome::Planned { .. } => Exit::Done,
         Outcome::NothingToDo | Outcome::Refused => Exit::Refused,
     };
-    let answer = Answer { outcome, report };
+    let answer = Answer { outcome, report, findings };
     match (args.output.output, exit) {
         (Output::Json, _) => printer.stdout(&render::plan_json(&answer)),
         (Output::Text, Exit::Done) => printer.stdout(&render::plan_text(&answer, &snapshot)),
@@ -106,10 +111,7 @@ fn intent(args: &PlanArgs, talos: Option<Version>, kubernetes: Option<Version>) 
     Intent {
         talos,
         kubernetes,
-        installer: args
-            .schematic
-            .clone()
-            .map_or(Installer::Keep, Installer::Schematic),
+        installer: args.schematic.clone().map_or(Installer::Keep, Installer::Schematic),
         drop_extensions: args.drop_extensions,
         skip_minors: args.skip_minors,
         rollback: args.rollback,
@@ -120,10 +122,7 @@ fn intent(args: &PlanArgs, talos: Option<Version>, kubernetes: Option<Version>) 
 fn policy(args: &PlanArgs) -> Policy {
     Policy {
         order: args.order.into(),
-        workers: Workers {
-            max_unavailable: args.max_unavailable,
-            ..Workers::default()
-        },
+        workers: Workers { max_unavailable: args.max_unavailable, ..Workers::default() },
         soak: args.soak,
         accept_outage: args.accept_outage,
         ..Policy::default()

@@ -54,11 +54,7 @@ pub(super) fn command(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     for (index, part) in text.split(" --").enumerate() {
-        let part = if index == 0 {
-            part.to_owned()
-        } else {
-            format!(" --{part}")
-        };
+        let part = if index == 0 { part.to_owned() } else { format!(" --{part}") };
         // Room for the caller's indent and the backslash.
         if width(&line) + width(&part) > WIDTH - 4 {
             lines.push(format!("{line} \\"));
@@ -77,10 +73,7 @@ pub(super) fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> S
         .iter()
         .enumerate()
         .map(|(column, title)| {
-            let cells = rows
-                .iter()
-                .filter_map(|row| row.get(column))
-                .map(|cell| width(cell));
+            let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell));
             cells.max().unwrap_or(0).max(width(title))
         })
         .collect();
@@ -88,11 +81,8 @@ pub(super) fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> S
         let mut out = String::new();
         for (column, cell) in cells.iter().enumerate() {
             let space = " ".repeat(widths[column].saturating_sub(width(cell)));
-            let (before, after) = if right.contains(&column) {
-                (space.as_str(), "")
-            } else {
-                ("", space.as_str())
-            };
+            let (before, after) =
+                if right.contains(&column) { (space.as_str(), "") } else { ("", space.as_str()) };
             out.push_str(before);
             out.push_str(cell);
             out.push_str(after);
@@ -124,18 +114,12 @@ mod tests {
 
     #[test]
     fn a_command_breaks_before_a_flag() {
-        let text = format!(
-            "talos-operator upgrade both{}",
-            " --some-flag value".repeat(8)
-        );
+        let text = format!("talos-operator upgrade both{}", " --some-flag value".repeat(8));
         let lines = command(&text);
         assert!(lines.len() > 1);
         assert!(lines[0].ends_with(" \\"));
         assert!(lines[1].starts_with("    --"));
-        let joined: Vec<_> = lines
-            .iter()
-            .map(|line| line.trim_end_matches('\\').trim())
-            .collect();
+        let joined: Vec<_> = lines.iter().map(|line| line.trim_end_matches('\\').trim()).collect();
         assert_eq!(joined.join(" "), text);
     }
 
@@ -146,9 +130,6 @@ mod tests {
             &[vec!["a".into(), "7".into()], vec!["b".into(), "10".into()]],
             &[1],
         );
-        assert_eq!(
-            anstream::adapter::strip_str(&text).to_string(),
-            "A   N\na   7\nb  10\n"
-        );
+        assert_eq!(anstream::adapter::strip_str(&text).to_string(), "A   N\na   7\nb  10\n");
     }
 }

@@ -1,5 +1,7 @@
 //! The support matrix, as a table, one line in words, and JSON.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 use upgrade_core::catalogue::Broken;
 use upgrade_core::matrix::Row;
@@ -41,16 +43,9 @@ pub struct KubernetesLine {
 pub fn lines(data: &ReleaseData) -> Vec<Line> {
     let ReleaseData { matrix, catalogue } = data;
     let line = |row: &Row| {
-        let host = catalogue
-            .newest_talos(row.talos)
-            .cloned()
-            .unwrap_or_else(|| row.talos.first());
+        let host = catalogue.newest_talos(row.talos).cloned().unwrap_or_else(|| row.talos.first());
         // More than two minors at once are never planned, whatever installs.
-        let near = |other: &Row| {
-            row.talos
-                .steps_to(other.talos)
-                .is_none_or(|steps| steps <= 2)
-        };
+        let near = |other: &Row| row.talos.steps_to(other.talos).is_none_or(|steps| steps <= 2);
         let installable =
             |other: &&Row| other.talos != row.talos && other.accepts_host(&host) && near(other);
         let (newer, older): (Vec<Minor>, Vec<Minor>) = matrix
@@ -105,16 +100,20 @@ pub fn table(lines: &[Line]) -> String {
             ]
         })
         .collect();
-    let header = [
-        "TALOS",
-        "UPGRADES FROM",
-        "UPGRADES TO",
-        "KUBERNETES",
-        "NEWEST KNOWN",
-    ];
-    layout::table(&header, &rows, &[])
-        + "\nUpgrades go through adjacent lines unless --skip-minors asks for two at once.\n\
-           One line in more words: talos-operator matrix --talos 1.13\n"
+    let header = ["TALOS", "UPGRADES FROM", "UPGRADES TO", "KUBERNETES", "NEWEST KNOWN"];
+    let mut out = layout::table(&header, &rows, &[]);
+    out.push_str(
+        "\nUpgrades go through adjacent lines unless --skip-minors asks for two at once.\n",
+    );
+    // The line people will want next: the newest that they can run.
+    if let Some(line) = lines.iter().rev().find(|line| line.row.released) {
+        let _ = writeln!(
+            out,
+            "One line in more words: talos-operator matrix --talos {}",
+            line.row.talos
+        );
+    }
+    out
 }
 
 fn newest_of(line: &Line) -> String {
@@ -129,23 +128,12 @@ fn listed(lines: &[Minor], none: &str) -> String {
     if lines.is_empty() {
         return none.to_owned();
     }
-    lines
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+    lines.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// One line in more words.
 pub fn one(line: &Line) -> String {
-    let Line {
-        row,
-        newest: _,
-        upgrades_to,
-        goes_back_to,
-        kubernetes,
-        broken,
-    } = line;
+    let Line { row, newest: _, upgrades_to, goes_back_to, kubernetes, broken } = line;
     let mut out = format!("{}\n\n", paint(HEADING, &format!("Talos {}", row.talos)));
     let mut say = |key: &str, value: &str| {
         out.push_str(&hang(&format!("  {key:<16}"), 18, value));
@@ -156,25 +144,17 @@ pub fn one(line: &Line) -> String {
     }
     say(
         "Upgrades from",
-        &format!(
-            "{} and newer, up to an older patch of {}",
-            row.host_min, row.talos
-        ),
+        &format!("{} and newer, up to an older patch of {}", row.host_min, row.talos),
     );
     say("Upgrades to", &directions(row.talos, upgrades_to));
-    say(
-        "Goes back to",
-        &listed(goes_back_to, "nothing that is known"),
-    );
+    say("Goes back to", &listed(goes_back_to, "nothing that is known"));
     let (oldest, newest) = row.kubernetes_minors();
     say("Kubernetes", &format!("{oldest} to {newest}"));
     out.push('\n');
     let rows: Vec<Vec<String>> = kubernetes
         .iter()
         .map(|KubernetesLine { line, newest }| {
-            let newest = newest
-                .as_ref()
-                .map_or_else(|| "none".to_owned(), ToString::to_string);
+            let newest = newest.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string);
             vec![line.to_string(), newest]
         })
         .collect();
@@ -222,8 +202,5 @@ pub fn json(lines: &[Line]) -> String {
         format: u32,
         lines: &'a [Line],
     }
-    pretty(&View {
-        format: FORMAT,
-        lines,
-    })
+    pretty(&View { format: FORMAT, lines })
 }

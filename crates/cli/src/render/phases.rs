@@ -71,10 +71,7 @@ pub(super) fn phases(hop: &Hop, policy: &Policy, leader: Option<&NodeName>) -> V
             Work::Manifests => "apply the manifests, roll out kube-proxy and CoreDNS".to_owned(),
             Work::Parts(parts) => format!("{}, {}", parts.join(" and "), nodes(waves, None)),
         };
-        phases.push(Phase {
-            label: label(first.group, waves),
-            text,
-        });
+        phases.push(Phase { label: label(first.group, waves), text });
     }
     phases.extend(each_node(hop, policy));
     phases.extend(installer(hop));
@@ -96,10 +93,8 @@ fn label(group: Group, waves: &[Wave]) -> &'static str {
 fn prepare(waves: &[Wave]) -> String {
     let lanes = || waves.iter().flat_map(|wave| &wave.lanes);
     let has = |action| lanes().any(|lane| lane.steps.contains(&action));
-    let pulling: BTreeSet<_> = lanes()
-        .filter(|lane| lane.steps.contains(&Action::Pull))
-        .map(|lane| &lane.node)
-        .collect();
+    let pulling: BTreeSet<_> =
+        lanes().filter(|lane| lane.steps.contains(&Action::Pull)).map(|lane| &lane.node).collect();
     let mut parts = Vec::new();
     if has(Action::CheckRemovals) {
         parts.push("check for removed APIs".to_owned());
@@ -116,10 +111,7 @@ fn prepare(waves: &[Wave]) -> String {
 }
 
 fn names(wave: &Wave) -> Vec<&NodeName> {
-    wave.lanes
-        .iter()
-        .filter_map(|lane| lane.node.as_ref())
-        .collect()
+    wave.lanes.iter().filter_map(|lane| lane.node.as_ref()).collect()
 }
 
 /// Who, in which order, how many at once.
@@ -145,13 +137,8 @@ fn nodes(waves: &[Wave], leader: Option<&NodeName>) -> String {
             format!("{} … {} ({count})", show(first), show(last))
         }
         _ => {
-            let wave = |wave: &Wave| {
-                names(wave)
-                    .into_iter()
-                    .map(show)
-                    .collect::<Vec<_>>()
-                    .join(" + ")
-            };
+            let wave =
+                |wave: &Wave| names(wave).into_iter().map(show).collect::<Vec<_>>().join(" + ");
             waves.iter().map(wave).collect::<Vec<_>>().join(", ")
         }
     };
@@ -177,10 +164,7 @@ fn installer(hop: &Hop) -> Option<Phase> {
         1 => short(first),
         count => format!("{} and {} more", short(first), count - 1),
     };
-    Some(Phase {
-        label: "installer",
-        text,
-    })
+    Some(Phase { label: "installer", text })
 }
 
 /// An image whose schematic is cut to what people compare.
@@ -192,10 +176,7 @@ fn short(image: &ImageRef) -> String {
         _ => part.to_owned(),
     };
     let repository: Vec<String> = image.repository.split('/').map(part).collect();
-    let image = ImageRef {
-        repository: repository.join("/"),
-        ..image.clone()
-    };
+    let image = ImageRef { repository: repository.join("/"), ..image.clone() };
     image.to_string()
 }
 
@@ -205,13 +186,11 @@ fn each_node(hop: &Hop, policy: &Policy) -> Option<Phase> {
     let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
     let lane: &Lane = lanes
         .filter(|lane| {
-            lane.steps
-                .iter()
-                .any(|action| matches!(action, Action::Reboot | Action::Upgrade))
+            lane.steps.iter().any(|action| matches!(action, Action::Reboot | Action::Upgrade))
         })
         .max_by_key(|lane| lane.steps.len())?;
     let words = lane.steps.iter().filter_map(|action| match action {
-        Action::Forfeit => Some("give away etcd leadership (if it leads)".to_owned()),
+        Action::Forfeit => Some("yield etcd leadership".to_owned()),
         Action::Upgrade => Some("install and reboot".to_owned()),
         Action::Soak => Some(format!("wait {}", time::exact(policy.soak))),
         Action::Install
@@ -223,8 +202,5 @@ fn each_node(hop: &Hop, policy: &Policy) -> Option<Phase> {
         | Action::Pull => Some(action.name().to_owned()),
         _ => None,
     });
-    Some(Phase {
-        label: "each node",
-        text: words.collect::<Vec<_>>().join(", "),
-    })
+    Some(Phase { label: "each node", text: words.collect::<Vec<_>>().join(", ") })
 }

@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 use upgrade_core::plan::{Plan, PlanHash};
+use upgrade_planner::check::Finding;
 use upgrade_planner::estimate::Estimate;
 use upgrade_planner::report::{Note, Refusal, Warning};
 
@@ -18,6 +19,7 @@ struct View<'a> {
     hash: Option<&'a PlanHash>,
     plan: Option<&'a Plan>,
     report: ReportView<'a>,
+    findings: &'a [Finding],
     estimate: Option<&'a Estimate>,
     next: Option<&'a str>,
 }
@@ -41,25 +43,18 @@ struct Item<'a, T> {
 
 impl<'a, T: ToString> Item<'a, T> {
     fn new(reason: &'a T) -> Self {
-        Self {
-            reason,
-            message: reason.to_string(),
-            advice: None,
-        }
+        Self { reason, message: reason.to_string(), advice: None }
     }
 }
 
 /// The answer as one JSON object.
 pub fn plan_json(answer: &Answer) -> String {
-    let Answer { outcome, report } = answer;
+    let Answer { outcome, report, findings } = answer;
     let report = ReportView {
         refusals: report
             .refusals
             .iter()
-            .map(|refusal| Item {
-                advice: Some(refusal.advice()),
-                ..Item::new(refusal)
-            })
+            .map(|refusal| Item { advice: Some(refusal.advice()), ..Item::new(refusal) })
             .collect(),
         warnings: report.warnings.iter().map(Item::new).collect(),
         notes: report.notes.iter().map(Item::new).collect(),
@@ -70,16 +65,12 @@ pub fn plan_json(answer: &Answer) -> String {
         hash: None,
         plan: None,
         report,
+        findings,
         estimate: None,
         next: None,
     };
     let view = match outcome {
-        Outcome::Planned {
-            hash,
-            plan,
-            estimate,
-            next,
-        } => View {
+        Outcome::Planned { hash, plan, estimate, next } => View {
             hash: Some(hash),
             plan: Some(plan),
             estimate: Some(estimate),

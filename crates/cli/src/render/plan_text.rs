@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 use upgrade_core::plan::{Change, Hop, Plan, PlanHash, Target};
 use upgrade_core::snapshot::{Component, NodeName, Role, Snapshot};
 use upgrade_core::version::Version;
+use upgrade_planner::check::Finding;
 use upgrade_planner::estimate::Estimate;
-use upgrade_planner::report::{Note, Report};
+use upgrade_planner::report::{Note, Report, Warning};
 
 use super::layout::{self, hang, remark};
 use super::phases::phases;
@@ -17,22 +18,21 @@ use super::{Answer, BAD, CARE, COMMAND, FAINT, HEADING, INFO, Outcome, paint, ti
 /// Columns before the text of a phase.
 const PHASE_INDENT: usize = 20;
 
+/// What a person does about a plan that breaks a rule: it is not their fault.
+const FAULTY_PLAN: &str =
+    "the planner made a plan that breaks its own rules; nothing was done, please report this";
+
 /// The answer as text.
 pub fn plan_text(answer: &Answer, snapshot: &Snapshot) -> String {
-    let Answer { outcome, report } = answer;
+    let Answer { outcome, report, findings } = answer;
     match outcome {
-        Outcome::Planned {
-            hash,
-            plan,
-            estimate,
-            next,
-        } => {
+        Outcome::Planned { hash, plan, estimate, next } => {
             let mut out = headline(plan, hash, estimate, snapshot);
             out.push('\n');
             out.push_str(&components(plan, snapshot));
             out.push('\n');
             out.push_str(&hops(plan, estimate, snapshot));
-            let remarks = warnings_and_notes(report);
+            let remarks = warnings_and_notes(report, findings);
             if !remarks.is_empty() {
                 out.push_str(&remarks);
                 out.push('\n');
@@ -43,21 +43,22 @@ pub fn plan_text(answer: &Answer, snapshot: &Snapshot) -> String {
         Outcome::NothingToDo => nothing_to_do(report),
         Outcome::Refused => {
             let mut out = String::new();
+            for finding in findings {
+                out.push_str(&remark(BAD, "refused", &finding.to_string()));
+                out.push_str(&remark(FAINT, "  next", FAULTY_PLAN));
+            }
             for refusal in &report.refusals {
                 out.push_str(&remark(BAD, "refused", &refusal.to_string()));
                 out.push_str(&remark(FAINT, "  next", &refusal.advice()));
             }
-            out + &warnings_and_notes(report)
+            // Notes tell of a plan; there is none.
+            out + &warnings(report)
         }
     }
 }
 
 fn headline(plan: &Plan, hash: &PlanHash, estimate: &Estimate, snapshot: &Snapshot) -> String {
-    let title = if plan.rollback {
-        "Rollback plan"
-    } else {
-        "Upgrade plan"
-    };
+    let title = if plan.rollback { "Rollback plan" } else { "Upgrade plan" };
     let mut out = format!("{} {}\n\n", paint(HEADING, title), hash.short());
     let mut line = |key: &str, value: &str| {
         out.push_str(&hang(&format!("  {key:<12}"), 14, value));
@@ -70,11 +71,7 @@ fn headline(plan: &Plan, hash: &PlanHash, estimate: &Estimate, snapshot: &Snapsh
     };
     line(
         "Cluster",
-        &format!(
-            "{}, {} and {workers}",
-            plan.cluster,
-            counted(control_planes, "control plane")
-        ),
+        &format!("{}, {} and {workers}", plan.cluster, counted(control_planes, "control plane")),
     );
     for (key, from, to) in [
         ("Talos", &plan.from.talos, &plan.to.talos),
@@ -102,12 +99,7 @@ fn headline(plan: &Plan, hash: &PlanHash, estimate: &Estimate, snapshot: &Snapsh
 fn reboots(plan: &Plan, snapshot: &Snapshot) -> String {
     let mut counts: BTreeMap<&NodeName, usize> =
         snapshot.nodes.keys().map(|node| (node, 0)).collect();
-    for lane in plan
-        .hops
-        .iter()
-        .flat_map(|hop| &hop.waves)
-        .flat_map(|wave| &wave.lanes)
-    {
+    for lane in plan.hops.iter().flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes) {
         if let (Some(node), Target::Talos(_)) = (&lane.node, &lane.target) {
             *counts.entry(node).or_default() += 1;
         }
@@ -137,12 +129,7 @@ fn components(plan: &Plan, snapshot: &Snapshot) -> String {
             Some(to) if to != from => to.to_string(),
             _ => "stays".to_owned(),
         };
-        rows.push(vec![
-            name.to_owned(),
-            nodes.to_string(),
-            from.to_string(),
-            target,
-        ]);
+        rows.push(vec![name.to_owned(), nodes.to_string(), from.to_string(), target]);
     };
     row("Talos", everywhere, &plan.from.talos, &plan.to.talos);
     for component in [
@@ -156,33 +143,17 @@ fn components(plan: &Plan, snapshot: &Snapshot) -> String {
             Component::KubeProxy | Component::Kubelet => everywhere,
             _ => control_planes,
         };
-        row(
-            component.name(),
-            nodes,
-            &plan.from.kubernetes,
-            &plan.to.kubernetes,
-        );
+        row(component.name(), nodes, &plan.from.kubernetes, &plan.to.kubernetes);
     }
-    if plan
-        .hops
-        .iter()
-        .any(|hop| matches!(hop.change, Change::Kubernetes { .. }))
-    {
+    if plan.hops.iter().any(|hop| matches!(hop.change, Change::Kubernetes { .. })) {
         // Its version is Talos's choice and travels in the manifests.
-        rows.push(
-            ["CoreDNS", "-", "-", "as the manifests say"]
-                .map(str::to_owned)
-                .to_vec(),
-        );
+        rows.push(["CoreDNS", "-", "-", "as the manifests say"].map(str::to_owned).to_vec());
     }
     layout::table(&["COMPONENT", "NODES", "CURRENT", "TARGET"], &rows, &[1])
 }
 
 fn hops(plan: &Plan, estimate: &Estimate, snapshot: &Snapshot) -> String {
-    let leader = snapshot
-        .etcd
-        .known()
-        .and_then(upgrade_core::snapshot::EtcdFacts::leader);
+    let leader = snapshot.etcd.known().and_then(upgrade_core::snapshot::EtcdFacts::leader);
     let title = |hop: &Hop| {
         let change = &hop.change;
         format!("{} {} → {}", change.product(), change.from(), change.to())
@@ -192,11 +163,7 @@ fn hops(plan: &Plan, estimate: &Estimate, snapshot: &Snapshot) -> String {
         count => format!("reboots {}", counted(count, "node")),
     };
     let wide = |text: &dyn Fn(&Hop) -> String| {
-        plan.hops
-            .iter()
-            .map(|hop| layout::width(&text(hop)))
-            .max()
-            .unwrap_or(0)
+        plan.hops.iter().map(|hop| layout::width(&text(hop))).max().unwrap_or(0)
     };
     let (title_width, effect_width) = (wide(&title), wide(&effect));
     let mut out = String::new();
@@ -223,15 +190,18 @@ fn hops(plan: &Plan, estimate: &Estimate, snapshot: &Snapshot) -> String {
 
 fn rebooting(hop: &Hop) -> usize {
     let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
-    lanes
-        .filter(|lane| matches!(lane.target, Target::Talos(_)))
-        .count()
+    lanes.filter(|lane| matches!(lane.target, Target::Talos(_))).count()
 }
 
-fn warnings_and_notes(report: &Report) -> String {
-    let mut out = String::new();
-    for warning in &report.warnings {
-        out.push_str(&remark(CARE, "warning", &warning.to_string()));
+fn warnings(report: &Report) -> String {
+    let text = |warning: &Warning| remark(CARE, "warning", &warning.to_string());
+    report.warnings.iter().map(text).collect()
+}
+
+fn warnings_and_notes(report: &Report, findings: &[Finding]) -> String {
+    let mut out = warnings(report);
+    for finding in findings {
+        out.push_str(&remark(CARE, "warning", &finding.to_string()));
     }
     for note in &report.notes {
         out.push_str(&remark(INFO, "note", &note.to_string()));
@@ -271,15 +241,56 @@ fn nothing_to_do(report: &Report) -> String {
         "  next",
         "choose a newer target; `talos-operator matrix` shows the releases that are known",
     ));
-    for warning in &report.warnings {
-        out.push_str(&remark(CARE, "warning", &warning.to_string()));
-    }
-    out
+    out + &warnings(report)
 }
 
 fn counted(count: usize, noun: &str) -> String {
     match count {
         1 => format!("1 {noun}"),
         count => format!("{count} {noun}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use upgrade_planner::check::Severity;
+
+    use super::*;
+    use crate::offline::Cluster;
+
+    fn text(outcome: Outcome, report: Report, findings: Vec<Finding>) -> String {
+        let cluster = Cluster {
+            control_planes: 3,
+            workers: 0,
+            talos: None,
+            kubernetes: None,
+            installer: None,
+        };
+        let answer = Answer { outcome, report, findings };
+        anstream::adapter::strip_str(&plan_text(&answer, &cluster.snapshot())).to_string()
+    }
+
+    #[test]
+    fn a_plan_that_breaks_a_rule_is_no_plan() {
+        let finding = Finding {
+            rule: 1,
+            severity: Severity::Fatal,
+            text: "two control planes at once".to_owned(),
+        };
+        let text = text(Outcome::Refused, Report::default(), vec![finding]);
+        assert!(text.starts_with("refused: rule 1: two control planes at once\n"), "{text}");
+        assert!(text.contains("please report this"), "{text}");
+    }
+
+    #[test]
+    fn nothing_to_do_needs_no_notes() {
+        let text = text(Outcome::NothingToDo, Report::default(), Vec::new());
+        assert!(text.starts_with("nothing to do: everything is where it should be\n"), "{text}");
+    }
+
+    #[test]
+    fn things_are_counted_as_people_count() {
+        assert_eq!(counted(1, "hop"), "1 hop");
+        assert_eq!(counted(2, "hop"), "2 hops");
     }
 }
