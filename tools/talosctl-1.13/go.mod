@@ -2,7 +2,8 @@ module talos-operator/tools/talosctl-1.13
 
 go 1.26.6
 
-// The versions that Talos asks for cannot be had as modules; these can.
+// The versions that Talos asks for could not be fetched when this was pinned;
+// these could.
 replace (
 	github.com/siderolabs/go-kubernetes => github.com/siderolabs/go-kubernetes v0.2.39
 	go.etcd.io/etcd/etcdutl/v3 => go.etcd.io/etcd/etcdutl/v3 v3.6.14

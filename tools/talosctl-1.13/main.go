@@ -3,7 +3,7 @@
 // Every command that talks to a cluster is upstream's own code, from the
 // module version pinned in go.mod. Only this root is ours: upstream's root
 // also pulls in the commands that start virtual machines, which the tests
-// never use and which do not build outside upstream's own tree.
+// never use, and not all of whose dependencies could be fetched as modules.
 package main
 
 import (

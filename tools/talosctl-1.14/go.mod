@@ -2,7 +2,8 @@ module talos-operator/tools/talosctl-1.14
 
 go 1.26.5
 
-// The versions that Talos asks for cannot be had as modules; these can.
+// The versions that Talos asks for could not be fetched when this was pinned;
+// these could.
 replace (
 	github.com/cosi-project/runtime => github.com/cosi-project/runtime v1.16.2
 	github.com/jsimonetti/rtnetlink/v2 => github.com/jsimonetti/rtnetlink/v2 v2.2.0
