@@ -12,7 +12,7 @@
 mod build;
 mod catalog;
 mod folder;
-mod host;
+pub(crate) mod host;
 mod source;
 mod version;
 
@@ -47,10 +47,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     if !list {
         ensure(&names)?;
     }
-    let rows = plan(&names)?
-        .into_iter()
-        .map(Planned::into_row)
-        .collect::<Vec<_>>();
+    let rows = plan(&names)?.into_iter().map(Planned::into_row).collect::<Vec<_>>();
     host::print_table(["TOOL", "VERSION", "FROM", "PATH"], &rows);
     Ok(())
 }
@@ -66,32 +63,15 @@ pub(crate) fn ensure(names: &[&str]) -> Result<BTreeMap<&'static str, PathBuf>> 
         }
     }
 
-    let total = planned
-        .iter()
-        .filter(|p| matches!(p.choice, Choice::Build { .. }))
-        .count();
+    let total = planned.iter().filter(|p| matches!(p.choice, Choice::Build { .. })).count();
     let mut position = 0;
     let mut paths = BTreeMap::new();
-    for Planned {
-        tool,
-        folder,
-        wanted,
-        entry,
-        choice,
-    } in planned
-    {
+    for Planned { tool, folder, wanted, entry, choice } in planned {
         let path = match choice {
             Choice::Cached { path } => path,
-            Choice::Use {
-                source,
-                path,
-                found,
-            } => {
+            Choice::Use { source, path, found } => {
                 let path_shown = path.display();
-                host::note(&format!(
-                    "{}: using {path_shown} ({source}, {found})",
-                    tool.name
-                ));
+                host::note(&format!("{}: using {path_shown} ({source}, {found})", tool.name));
                 path
             }
             Choice::Build { passed_over } => {
@@ -99,14 +79,7 @@ pub(crate) fn ensure(names: &[&str]) -> Result<BTreeMap<&'static str, PathBuf>> 
                 for reason in passed_over {
                     host::note(&format!("{}: {reason}", tool.name));
                 }
-                build::build(&Job {
-                    tool,
-                    folder: &folder,
-                    wanted,
-                    entry,
-                    position,
-                    total,
-                })?
+                build::build(&Job { tool, folder: &folder, wanted, entry, position, total })?
             }
             Choice::Refuse { reason } => bail!("{}: {reason}", tool.name),
         };
@@ -134,20 +107,12 @@ struct Planned {
 
 impl Planned {
     fn into_row(self) -> [String; 4] {
-        let Self {
-            tool,
-            folder: _,
-            wanted,
-            entry: _,
-            choice,
-        } = self;
+        let Self { tool, folder: _, wanted, entry: _, choice } = self;
         let (version, from, path) = match choice {
             Choice::Cached { path } => (wanted, "cache".to_owned(), path.display().to_string()),
-            Choice::Use {
-                source,
-                path,
-                found,
-            } => (found, source.to_string(), path.display().to_string()),
+            Choice::Use { source, path, found } => {
+                (found, source.to_string(), path.display().to_string())
+            }
             Choice::Build { passed_over } => {
                 (wanted, "missing".to_owned(), parenthesised(&passed_over))
             }
@@ -158,11 +123,7 @@ impl Planned {
 }
 
 fn parenthesised(reasons: &[String]) -> String {
-    if reasons.is_empty() {
-        String::new()
-    } else {
-        format!("({})", reasons.join("; "))
-    }
+    if reasons.is_empty() { String::new() } else { format!("({})", reasons.join("; ")) }
 }
 
 fn plan(names: &[&str]) -> Result<Vec<Planned>> {
@@ -179,13 +140,7 @@ fn plan(names: &[&str]) -> Result<Vec<Planned>> {
             let choice = source::choose(&wanted, &candidates, |path| {
                 version::probe(path, tool.version_arguments)
             });
-            Ok(Planned {
-                tool,
-                folder,
-                wanted,
-                entry,
-                choice,
-            })
+            Ok(Planned { tool, folder, wanted, entry, choice })
         })
         .collect()
 }
@@ -196,14 +151,8 @@ mod tests {
 
     #[test]
     fn variables_are_spelled_like_shell_names() {
-        assert_eq!(
-            variable("talosctl-1.14"),
-            "TALOS_OPERATOR_TOOL_TALOSCTL_1_14"
-        );
-        assert_eq!(
-            variable("kube-apiserver"),
-            "TALOS_OPERATOR_TOOL_KUBE_APISERVER"
-        );
+        assert_eq!(variable("talosctl-1.14"), "TALOS_OPERATOR_TOOL_TALOSCTL_1_14");
+        assert_eq!(variable("kube-apiserver"), "TALOS_OPERATOR_TOOL_KUBE_APISERVER");
     }
 
     #[test]
@@ -221,12 +170,8 @@ mod tests {
         for name in ["talosctl-1.12", "talosctl-1.13", "talosctl-1.14"] {
             let folder = Folder::read(name).expect("a readable folder");
             assert_eq!(
-                folder
-                    .version_of("github.com/siderolabs/talos")
-                    .expect("the client"),
-                folder
-                    .version_of("github.com/siderolabs/talos/pkg/machinery")
-                    .expect("its tag"),
+                folder.version_of("github.com/siderolabs/talos").expect("the client"),
+                folder.version_of("github.com/siderolabs/talos/pkg/machinery").expect("its tag"),
             );
         }
     }

@@ -10,16 +10,10 @@ use upgrade_core::snapshot::{
     NodeName, Role, Snapshot, Stage, TalosFacts,
 };
 use upgrade_core::version::Version;
-use upgrade_planner::Planned;
 use upgrade_planner::installer::{EMPTY_SCHEMATIC, FACTORY, schematic_of};
-use upgrade_planner::report::{Product, Warning};
 
 /// The name a cluster without a name gets.
 pub const CLUSTER: &str = "offline";
-
-/// Stands where a version was not given. No release line has it, so nothing is
-/// checked against it, and [`Cluster::unsay`] takes it out again.
-const UNSAID: Version = Version::new(0, 0, 0);
 
 /// What the flags say of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,25 +48,8 @@ impl Cluster {
             taken_at: Timestamp::UNIX_EPOCH,
             nodes: nodes.collect(),
             etcd: Fact::Known(etcd),
-            kubernetes: self.kubernetes.clone().map(Fact::Known),
+            kubernetes: self.kubernetes.clone().map_or(Fact::Unasked, Fact::Known),
         }
-    }
-
-    /// Takes a Talos that nobody spoke of out of a plan, and says that nothing
-    /// was checked against it. A snapshot can leave Kubernetes out, but a node
-    /// without a Talos version is one that could not be seen (rule 10); offline
-    /// it merely was not told.
-    pub fn unsay(&self, planned: &mut Planned) {
-        if self.talos.is_some() {
-            return;
-        }
-        let Planned { plan, report } = planned;
-        plan.from.talos = None;
-        plan.to.talos = None;
-        for hop in &mut plan.hops {
-            hop.versions.talos = None;
-        }
-        report.warnings.push(Warning::PairsUnchecked { missing: Product::Talos });
     }
 
     fn node(&self, role: Role, network: u8, index: usize) -> Node {
@@ -82,12 +59,14 @@ impl Cluster {
             pool: None,
             talos: self.talos_facts(),
             kubernetes: self.kubernetes_facts(),
-            images: Fact::Known(self.images(role)),
+            images: self.images(role),
         }
     }
 
     fn talos_facts(&self) -> Fact<TalosFacts> {
-        let version = self.talos.clone().unwrap_or(UNSAID);
+        let Some(version) = self.talos.clone() else {
+            return Fact::Unasked;
+        };
         let installer = self.installer.clone().unwrap_or_else(|| ImageRef {
             registry: Some(FACTORY.to_owned()),
             repository: format!("metal-installer/{EMPTY_SCHEMATIC}"),
@@ -109,14 +88,15 @@ impl Cluster {
     }
 
     fn kubernetes_facts(&self) -> Fact<KubernetesFacts> {
-        let version = self.kubernetes.clone().unwrap_or(UNSAID);
-        Fact::Known(KubernetesFacts { kubelet: version, ready: true, unschedulable: false })
+        self.kubernetes.clone().map_or(Fact::Unasked, |kubelet| {
+            Fact::Known(KubernetesFacts { kubelet, ready: true, unschedulable: false })
+        })
     }
 
     /// The images of a Talos cluster that nobody changed.
-    fn images(&self, role: Role) -> BTreeMap<Component, ImageRef> {
+    fn images(&self, role: Role) -> Fact<BTreeMap<Component, ImageRef>> {
         let Some(version) = &self.kubernetes else {
-            return BTreeMap::new();
+            return Fact::Unasked;
         };
         let mut components = vec![Component::Kubelet];
         if role == Role::ControlPlane {
@@ -139,7 +119,7 @@ impl Cluster {
             tag: Some(version.tag()),
             digest: None,
         };
-        components.into_iter().map(|component| (component, image(component))).collect()
+        Fact::Known(components.into_iter().map(|part| (part, image(part))).collect())
     }
 }
 

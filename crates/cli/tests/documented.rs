@@ -59,6 +59,7 @@ fn every_code_is_documented() {
             NoTarget,
             NoControlPlane,
             Downgrade,
+            NoWayBack,
             KubernetesRollback,
             UnknownMinor,
             NoPath,
@@ -101,7 +102,7 @@ fn every_code_is_documented() {
             Skipped,
         }),
     );
-    assert_listed("### Constraints", &codes!(Constraint { Pair, Host }));
+    assert_listed("### Constraints", &codes!(Constraint { Pair, UnknownTalos, Host }));
 }
 
 #[test]

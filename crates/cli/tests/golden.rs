@@ -56,7 +56,7 @@ mod planned {
         plan_talos_only: "plan --offline --talos-from v1.12.4 --talos-to v1.13.12 --workers 2",
         /// Kubernetes stays, but every pair is checked against it.
         plan_talos_beside_kubernetes: "plan --offline --talos-from 1.12.4 --talos-to 1.13.12 \
-            --kubernetes-from 1.34.2 --kubernetes-to 1.34.2 --workers 2",
+            --kubernetes-from 1.34.2 --workers 2",
         plan_kubernetes_only: "plan --offline --kubernetes-from 1.33.4 --kubernetes-to 1.34.13 --workers 3",
         /// Nodes on 1.13 and newer install ahead; the steps of a node differ.
         plan_lifecycle_nodes: "plan --offline --talos-from 1.13.4 --talos-to 1.14.4 --workers 1 --soak 1m30s",
@@ -108,6 +108,12 @@ mod refused {
             --kubernetes-from 1.36.3 --kubernetes-to 1.39.0 --control-planes 2",
         refused_json: "plan --offline --talos-from 1.13.9 --talos-to 1.13.9 \
             --kubernetes-from 1.36.3 --kubernetes-to 1.37.2 --output json",
+        refused_other_major: "plan --offline --talos-from 0.14.0 --talos-to 1.13.9",
+        refused_upward_rollback: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 --rollback",
+        refused_unknown_talos_runs: "plan --offline --talos-from 1.1.0 --kubernetes-from 1.24.1 \
+            --kubernetes-to 1.25.3",
+        refused_no_way_out: "plan --offline --talos-from 1.11.6 --kubernetes-from 1.26.1 \
+            --kubernetes-to 1.29.2",
         refused_matrix_line: "matrix --talos 1.99",
     }
 }
@@ -123,7 +129,7 @@ mod bad_usage {
         usage_version_without_patch: "plan --offline --talos-from 1.12 --talos-to 1.13.9",
         usage_no_side: "plan --offline --workers 5",
         usage_no_from: "plan --offline --talos-to 1.13.9",
-        usage_no_to: "plan --offline --kubernetes-from 1.33.4 --talos-from 1.12.4 --talos-to 1.13.9",
+        usage_no_to: "plan --offline --kubernetes-from 1.33.4 --talos-from 1.12.4",
         usage_no_control_planes: "plan --offline --talos-from 1.12.4 --talos-to 1.13.9 --control-planes 0",
         usage_negative_workers: "plan --offline --talos-from 1.12.4 --talos-to 1.13.9 --workers -1",
         usage_amount: "plan --offline --talos-from 1.12.4 --talos-to 1.13.9 --max-unavailable 0",

@@ -49,7 +49,10 @@ impl Row {
 
     /// The oldest and newest Kubernetes minors this line runs.
     pub fn kubernetes_minors(&self) -> (Minor, Minor) {
-        (self.kubernetes_min.minor(), self.kubernetes_max.minor())
+        let bound = self.kubernetes_max.minor();
+        // The bound itself is excluded: `1.38.0` means up to 1.37.
+        let newest = if self.kubernetes_max.patch() == 0 { bound.previous() } else { bound };
+        (self.kubernetes_min.minor(), newest)
     }
 }
 
@@ -210,6 +213,14 @@ mod tests {
         assert!(matrix.supports(&version("1.13.0-rc.1"), &version("1.31.0-alpha.1")));
         assert!(matrix.accepts(&version("1.11.0-beta.1"), &version("1.13.0")));
         assert!(!matrix.supports(&version("1.12.0"), &version("1.36.0-alpha.1")));
+    }
+
+    #[test]
+    fn an_upper_bound_is_excluded() {
+        let mut row = Matrix::builtin().rows()[0].clone();
+        row.kubernetes_max = version("1.25.0");
+        assert!(!row.runs(&version("1.25.0")));
+        assert_eq!(row.kubernetes_minors(), (Minor::new(1, 23), Minor::new(1, 24)));
     }
 
     #[test]

@@ -123,6 +123,12 @@ impl Minor {
         Self { major: self.major, minor: self.minor + 1 }
     }
 
+    /// The line before this one, of the same major; the first has none before it.
+    #[must_use]
+    pub const fn previous(self) -> Self {
+        Self { major: self.major, minor: self.minor.saturating_sub(1) }
+    }
+
     /// How many minors lie between this line and a later one of the same
     /// major; `None` for an earlier line or another major.
     pub fn steps_to(self, later: Self) -> Option<u64> {

@@ -86,8 +86,10 @@ fn talos_track(
     if !row.released {
         report.warn(Warning::Unreleased { talos: target.clone() });
     }
-    if let Some(broken) = catalogue.broken(target) {
-        report.warn(Warning::Broken { talos: target.clone(), why: broken.why.clone() });
+    for version in [running, target] {
+        if let Some(broken) = catalogue.broken(version) {
+            report.warn(Warning::Broken { talos: version.clone(), why: broken.why.clone() });
+        }
     }
     let newest = catalogue.newest_talos(target.minor());
     remark(Product::Talos, running, target, newest, report);
@@ -102,6 +104,12 @@ fn talos_track(
         });
         return None;
     }
+    if running.minor().steps_to(target.minor()).is_none() {
+        let lines = || matrix.rows().iter().map(|row| row.talos);
+        report.refuse(unknown(Product::Talos, running, lines().min(), lines().max()));
+        return None;
+    }
+    upwards(Product::Talos, running, target, intent, report)?;
     Some(track(Product::Talos, running, target, |line| catalogue.newest_talos(line), report))
 }
 
@@ -139,6 +147,11 @@ fn kubernetes_track(
         });
         return None;
     }
+    if running.minor().steps_to(target.minor()).is_none() {
+        report.refuse(unknown(Product::Kubernetes, running, oldest, newest));
+        return None;
+    }
+    upwards(Product::Kubernetes, running, target, intent, report)?;
     Some(track(
         Product::Kubernetes,
         running,
@@ -146,6 +159,22 @@ fn kubernetes_track(
         |line| catalogue.newest_kubernetes(line),
         report,
     ))
+}
+
+/// A rollback does not lead upwards.
+fn upwards(
+    product: Product,
+    running: &Version,
+    target: &Version,
+    intent: &Intent,
+    report: &mut Report,
+) -> Option<()> {
+    if !intent.rollback || target == running {
+        return Some(());
+    }
+    let (from, to) = (running.clone(), target.clone());
+    report.refuse(Refusal::NoWayBack { product, from, to });
+    None
 }
 
 fn unknown(
@@ -230,13 +259,21 @@ impl Grid<'_> {
     /// What the matrix has against running both versions together.
     fn pair_constraint(&self, talos: usize, kubernetes: usize) -> Option<Constraint> {
         let (talos, kubernetes) = (self.talos.get(talos)?, self.kubernetes.get(kubernetes)?);
-        let row = self.matrix.row(talos.minor())?;
+        let Some(row) = self.matrix.row(talos.minor()) else {
+            return Some(Constraint::UnknownTalos { talos: talos.clone() });
+        };
         let (oldest, newest) = row.kubernetes_minors();
         (!row.runs(kubernetes)).then(|| Constraint::Pair {
             talos: talos.clone(),
             kubernetes: kubernetes.clone(),
             oldest,
             newest,
+            needs: self
+                .matrix
+                .rows()
+                .iter()
+                .find(|row| row.talos > talos.minor() && row.runs(kubernetes))
+                .map(|row| row.talos),
         })
     }
 
@@ -351,7 +388,11 @@ impl Grid<'_> {
             .pair_constraint(goal.0, goal.1)
             .or_else(|| self.moves(furthest).find_map(|to| self.move_constraint(furthest, to)));
         match constraint {
-            Some(constraint) => Refusal::NoPath { constraint, furthest: self.versions(furthest) },
+            Some(constraint) => Refusal::NoPath {
+                constraint,
+                running: self.versions((0, 0)),
+                furthest: self.versions(furthest),
+            },
             // A search without a path always has a constraint; should that ever
             // be wrong, nothing is planned all the same.
             None => Refusal::NoTarget,

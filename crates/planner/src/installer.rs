@@ -94,7 +94,11 @@ fn keep(
                     running: schematic.to_owned(),
                 });
             }
-            let image = retag(&replace_schematic(configured, named, schematic), target, report);
+            let image = if schematic == named {
+                retag(configured, target, report)
+            } else {
+                retag(&replace_schematic(configured, named, schematic), target, report)
+            };
             Some(Choice {
                 image,
                 schematic: Some(schematic.to_owned()),

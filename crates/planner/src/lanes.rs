@@ -1,5 +1,6 @@
 //! Lays the lanes of a hop: which node gets which steps, with which images.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use upgrade_core::image::ImageRef;
@@ -17,10 +18,9 @@ use crate::report::{Note, Report, Warning};
 use crate::waves::{self, Limits};
 
 /// What a node is believed to be once the hops before are done.
-#[derive(Clone)]
-struct Believed {
-    talos: TalosFacts,
-    images: BTreeMap<Component, ImageRef>,
+struct Believed<'a> {
+    talos: Option<Cow<'a, TalosFacts>>,
+    images: Cow<'a, BTreeMap<Component, ImageRef>>,
 }
 
 /// Lays hop after hop, remembering what each leaves behind.
@@ -29,7 +29,7 @@ pub(crate) struct Lanes<'a> {
     limits: Limits,
     control_planes: Vec<&'a NodeName>,
     workers: Vec<&'a NodeName>,
-    believed: BTreeMap<&'a NodeName, Believed>,
+    believed: BTreeMap<&'a NodeName, Believed<'a>>,
     report: Report,
 }
 
@@ -40,10 +40,10 @@ impl<'a> Lanes<'a> {
         let believed = snapshot
             .nodes
             .iter()
-            .filter_map(|(name, node)| {
-                let talos = node.talos.known()?.clone();
-                let images = node.images.known().cloned().unwrap_or_default();
-                Some((name, Believed { talos, images }))
+            .map(|(name, node)| {
+                let talos = node.talos.known().map(Cow::Borrowed);
+                let images = node.images.known().map(Cow::Borrowed).unwrap_or_default();
+                (name, Believed { talos, images })
             })
             .collect();
         Self {
@@ -65,10 +65,11 @@ impl<'a> Lanes<'a> {
     }
 
     /// The hop for a leg; `None` if no node needs it.
-    pub(crate) fn hop(&mut self, number: u32, leg: &Leg) -> Option<Hop> {
+    /// Whether `more` follow decides if its outcome is remembered.
+    pub(crate) fn hop(&mut self, number: u32, leg: &Leg, more: bool) -> Option<Hop> {
         let waves = match &leg.change {
-            Change::Talos { to, .. } => self.talos(number, to),
-            Change::Kubernetes { to, .. } => self.kubernetes(number, to),
+            Change::Talos { to, .. } => self.talos(number, to, more),
+            Change::Kubernetes { to, .. } => self.kubernetes(number, to, more),
         };
         let (limit, pool_limits) = match &leg.change {
             Change::Talos { .. } => (self.limits.shared, self.limits.pools.clone()),
@@ -87,35 +88,42 @@ impl<'a> Lanes<'a> {
         })
     }
 
-    fn talos(&mut self, number: u32, to: &Version) -> Vec<Wave> {
+    fn talos(&mut self, number: u32, to: &Version, more: bool) -> Vec<Wave> {
         let mut targets: BTreeMap<NodeName, Box<TalosTarget>> = BTreeMap::new();
         for (name, node) in &mut self.believed {
-            if is_there(&node.talos.version, to, self.request.intent.rollback) {
+            let Some(talos) = &mut node.talos else { continue };
+            if is_there(&talos.version, to, self.request.intent.rollback) {
                 self.report.notes.push(Note::Skipped {
                     node: (*name).clone(),
                     hop: number,
-                    version: node.talos.version.clone(),
+                    version: talos.version.clone(),
                 });
                 continue;
             }
             let intent = self.request.intent;
-            let choice = installer::choose(name, &node.talos, to, intent, &mut self.report);
+            let choice = installer::choose(name, talos, to, intent, &mut self.report);
             let Some(installer::Choice { image, schematic, extensions }) = choice else {
                 continue;
             };
             let target = TalosTarget {
-                from: node.talos.version.clone(),
-                api: UpgradeApi::of(&node.talos.version),
+                from: talos.version.clone(),
+                api: UpgradeApi::of(&talos.version),
                 installer: image.clone(),
                 schematic: schematic.clone(),
                 extensions: extensions.clone(),
-                previous: previous(&node.talos),
+                previous: previous(talos),
             };
-            node.talos.version = to.clone();
-            node.talos.installer = Some(image);
-            node.talos.schematic = schematic;
+            // What the next hop starts from; the last one needs no copy.
+            if !more {
+                targets.insert((*name).clone(), Box::new(target));
+                continue;
+            }
+            let talos = talos.to_mut();
+            talos.version = to.clone();
+            talos.installer = Some(image);
+            talos.schematic = schematic;
             if let Some(kept) = extensions {
-                node.talos.extensions.retain(|extension| kept.contains(&extension.name));
+                talos.extensions.retain(|extension| kept.contains(&extension.name));
             }
             targets.insert((*name).clone(), Box::new(target));
         }
@@ -188,7 +196,7 @@ impl<'a> Lanes<'a> {
         Lane { node: Some(node), pool, target: Target::Talos(target), steps }
     }
 
-    fn kubernetes(&mut self, number: u32, to: &Version) -> Vec<Wave> {
+    fn kubernetes(&mut self, number: u32, to: &Version, more: bool) -> Vec<Wave> {
         let mut moves: BTreeMap<NodeName, Images> = BTreeMap::new();
         let rollback = self.request.intent.rollback;
         for (name, node) in &mut self.believed {
@@ -202,7 +210,9 @@ impl<'a> Lanes<'a> {
                 });
                 continue;
             }
-            node.images.extend(images.next.clone());
+            if more {
+                node.images.to_mut().extend(images.next.clone());
+            }
             moves.insert((*name).clone(), images);
         }
         if moves.is_empty() {

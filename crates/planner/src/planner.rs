@@ -61,7 +61,9 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
         return Err(report);
     }
     let mut lanes = Lanes::new(request);
-    let hops = legs.iter().zip(1..).filter_map(|(leg, number)| lanes.hop(number, leg)).collect();
+    let last = u32::try_from(legs.len()).unwrap_or(u32::MAX);
+    let hops = legs.iter().zip(1..);
+    let hops = hops.filter_map(|(leg, number)| lanes.hop(number, leg, number < last)).collect();
     lanes.tell(&mut report);
     if !report.refusals.is_empty() {
         return Err(report);
@@ -83,16 +85,16 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
 /// Whatever could not be seen stops the plan (rule 10).
 fn unknowns(snapshot: &Snapshot, report: &mut Report) {
     for (name, node) in &snapshot.nodes {
-        let facts = [node.talos.as_result().err(), node.kubernetes.as_result().err()];
+        let facts = [node.talos.trouble(), node.kubernetes.trouble()];
         for why in facts.into_iter().flatten() {
             report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why: why.to_owned() });
         }
-        if let Err(why) = node.images.as_result() {
+        if let Some(why) = node.images.trouble() {
             let why = format!("its Kubernetes images: {why}");
             report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why });
         }
     }
-    if let Some(Err(why)) = snapshot.kubernetes.as_ref().map(|fact| fact.as_result()) {
+    if let Some(why) = snapshot.kubernetes.trouble() {
         report.refuse(Refusal::KubernetesUnknown { why: why.to_owned() });
     }
     if snapshot.nodes_with(Role::ControlPlane).next().is_none() {
@@ -106,7 +108,7 @@ fn unknowns(snapshot: &Snapshot, report: &mut Report) {
 fn running(snapshot: &Snapshot, rollback: bool) -> Versions {
     let nodes = || snapshot.nodes.values();
     let talos = nodes().filter_map(|node| Some(node.talos.known()?.version.clone()));
-    let control_plane = snapshot.kubernetes.as_ref().and_then(|fact| fact.known());
+    let control_plane = snapshot.kubernetes.known();
     let kubelets = nodes().filter_map(|node| Some(node.kubernetes.known()?.kubelet.clone()));
     let images = nodes().filter_map(|node| node.images.known());
     let images = images.flat_map(|images| images.values()).filter_map(ImageRef::version);
@@ -150,7 +152,7 @@ fn control_planes_fit(
         return;
     }
     for (name, node) in snapshot.nodes_with(Role::ControlPlane) {
-        let seen = node.talos.known().is_some() && node.kubernetes.known().is_some();
+        let seen = node.talos.trouble().is_none() && node.kubernetes.trouble().is_none();
         if seen && !node.is_up() {
             report.refuse(Refusal::ControlPlaneDown { node: name.clone() });
         }

@@ -1,11 +1,12 @@
 //! Who goes when: control planes one by one with the etcd leader last (rule 1),
 //! workers within their limits (rule 6).
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use upgrade_core::amount::Amount;
 use upgrade_core::policy::Workers;
-use upgrade_core::snapshot::{NodeName, Role, Snapshot};
+use upgrade_core::snapshot::{Node, NodeName, Role, Snapshot};
 
 use crate::report::Refusal;
 
@@ -53,7 +54,10 @@ pub fn control_planes<'a>(snapshot: &'a Snapshot) -> Vec<&'a NodeName> {
     let mut names: Vec<&'a NodeName> =
         snapshot.nodes_with(Role::ControlPlane).map(|(name, _)| name).collect();
     let leader = snapshot.etcd.known().and_then(|etcd| etcd.leader());
-    names.sort_by_cached_key(|name| (Some(*name) == leader, natural(&name.0)));
+    names.sort_by(|a, b| {
+        let last = |name: &NodeName| Some(name) == leader;
+        last(a).cmp(&last(b)).then_with(|| natural(&a.0, &b.0))
+    });
     names
 }
 
@@ -82,8 +86,8 @@ pub fn workers(
     let mut waves: Vec<Vec<NodeName>> = Vec::new();
     let mut refusals = Vec::new();
     for (pool, (mut up, mut not_up)) in queues {
-        up.sort_by_cached_key(|name| natural(&name.0));
-        not_up.sort_by_cached_key(|name| natural(&name.0));
+        up.sort_by(|a, b| natural(&a.0, &b.0));
+        not_up.sort_by(|a, b| natural(&a.0, &b.0));
         let limit = limits.limit(pool);
         let down = down.remove(&pool).unwrap_or_default();
         let room = limit.saturating_sub(down.len());
@@ -106,27 +110,33 @@ pub fn workers(
 /// that restarts at once is limited. Workers that are down go last.
 pub fn kubelets(snapshot: &Snapshot, width: Amount, moving: &[&NodeName]) -> Vec<Vec<NodeName>> {
     let mut order = moving.to_vec();
-    order.sort_by_cached_key(|name| {
-        let up = snapshot.nodes.get(*name).is_some_and(upgrade_core::snapshot::Node::is_up);
-        (!up, natural(&name.0))
-    });
+    let down = |name: &NodeName| !snapshot.nodes.get(name).is_some_and(Node::is_up);
+    order.sort_by(|a, b| down(a).cmp(&down(b)).then_with(|| natural(&a.0, &b.0)));
     let width = width.of(snapshot.nodes_with(Role::Worker).count()).max(1);
     order.chunks(width).map(|chunk| chunk.iter().map(|name| (*name).clone()).collect()).collect()
 }
 
-/// A key under which `worker-9` comes before `worker-10`.
-fn natural(name: &str) -> Vec<(String, u64)> {
-    let mut parts = Vec::new();
-    let mut rest = name;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let (text, tail) = rest.split_at(digits);
-        let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
-        let (number, tail) = tail.split_at(end);
-        parts.push((text.to_owned(), number.parse().unwrap_or(u64::MAX)));
-        rest = tail;
+/// Orders `worker-9` before `worker-10`: runs of digits count as numbers.
+fn natural(a: &str, b: &str) -> Ordering {
+    let (mut a, mut b) = (a, b);
+    loop {
+        let (text_a, number_a, rest_a) = part(a);
+        let (text_b, number_b, rest_b) = part(b);
+        let order = text_a.cmp(text_b).then(number_a.cmp(&number_b));
+        if order != Ordering::Equal || (rest_a.is_empty() && rest_b.is_empty()) {
+            return order;
+        }
+        (a, b) = (rest_a, rest_b);
     }
-    parts
+}
+
+/// The text before the first number, the number, and what follows.
+fn part(name: &str) -> (&str, Option<u64>, &str) {
+    let digits = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
+    let (text, tail) = name.split_at(digits);
+    let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
+    let (number, rest) = tail.split_at(end);
+    (text, number.parse().ok(), rest)
 }
 
 #[cfg(test)]
@@ -136,7 +146,7 @@ mod tests {
     #[test]
     fn names_sort_as_people_count() {
         let mut names = ["worker-10", "worker-9", "a", "worker-1-b", "worker-1"];
-        names.sort_by_key(|name| natural(name));
+        names.sort_by(|a, b| natural(a, b));
         assert_eq!(names, ["a", "worker-1", "worker-1-b", "worker-9", "worker-10"]);
     }
 }

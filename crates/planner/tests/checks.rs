@@ -73,7 +73,7 @@ const BREAKAGES: &[Breakage] = &[
         let again = waves[0].clone();
         waves.push(again);
     }),
-    (9, "another cluster", |plan| plan.cluster = "staging".to_owned()),
+    (9, "another cluster", |plan| "staging".clone_into(&mut plan.cluster)),
     (9, "another form", |plan| plan.format = 99),
     (10, "a node nobody saw", |plan| {
         for lane in lanes(plan) {

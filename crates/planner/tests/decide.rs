@@ -15,6 +15,9 @@ use upgrade_core::snapshot::{Fact, Snapshot, Stage};
 use upgrade_core::step::Action;
 use upgrade_planner::decide::{Decision, decide};
 
+/// What the halt says of it, and how etcd gets it.
+type Sickness = (&'static str, fn(&mut Snapshot));
+
 fn policy(workers: usize) -> Policy {
     let mut policy = Policy::default();
     policy.workers.max_unavailable = Amount::Count(workers);
@@ -215,11 +218,11 @@ fn harmless_steps_are_tried_again_with_growing_pauses() {
 #[test]
 fn an_unhealthy_etcd_is_waited_for_and_then_halts() {
     // Rules 1 and 11.
-    let sick: [(&str, fn(&mut Snapshot)); 6] = [
+    let sick: [Sickness; 6] = [
         ("alarm", |snapshot| etcd(snapshot).alarms.push("NOSPACE".to_owned())),
         ("learner", |snapshot| etcd(snapshot).members[1].learner = true),
         ("answer", |snapshot| {
-            etcd(snapshot).members[1].status = Fact::Unknown("timeout".to_owned())
+            etcd(snapshot).members[1].status = Fact::Unknown("timeout".to_owned());
         }),
         ("behind", |snapshot| {
             if let Fact::Known(status) = &mut etcd(snapshot).members[2].status {

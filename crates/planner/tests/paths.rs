@@ -3,6 +3,7 @@
 mod common;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::LazyLock;
 
 use common::version;
 use upgrade_core::catalogue::Catalogue;
@@ -17,9 +18,12 @@ fn running(talos: Option<&str>, kubernetes: Option<&str>) -> Versions {
     Versions { talos: talos.map(version), kubernetes: kubernetes.map(version) }
 }
 
+static MATRIX: LazyLock<Matrix> = LazyLock::new(Matrix::builtin);
+static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::builtin);
+
 fn path(from: &Versions, intent: &Intent) -> (Option<Vec<Leg>>, Report) {
     let mut report = Report::default();
-    let legs = find(from, intent, &Matrix::builtin(), &Catalogue::builtin(), &mut report);
+    let legs = find(from, intent, &MATRIX, &CATALOGUE, &mut report);
     (legs, report)
 }
 
@@ -44,9 +48,8 @@ fn reachable(
     to: (Minor, Minor),
     skip: bool,
 ) -> Option<usize> {
-    let catalogue = Catalogue::builtin();
-    let talos = |line| newest(&catalogue.talos, line);
-    let kubernetes = |line| newest(&catalogue.kubernetes, line);
+    let talos = |line| newest(&CATALOGUE.talos, line);
+    let kubernetes = |line| newest(&CATALOGUE.kubernetes, line);
     let mut seen = BTreeSet::from([from]);
     // Moves that reboot cost one, others nothing: a 0-1 breadth-first search.
     let mut queue = VecDeque::from([(from, 0)]);
@@ -82,7 +85,7 @@ fn reachable(
 #[test]
 fn the_whole_matrix() {
     // Rule 13: every start that is supported, every target, both preferences.
-    let (matrix, catalogue) = (Matrix::builtin(), Catalogue::builtin());
+    let (matrix, catalogue) = (&*MATRIX, &*CATALOGUE);
     let mut paths = 0;
     for from in &catalogue.talos {
         for to in catalogue.talos.iter().filter(|to| *to >= from) {
@@ -109,7 +112,7 @@ fn the_whole_matrix() {
                             (talos.minor(), kubernetes.minor())
                         };
                         let wanted =
-                            reachable(&matrix, lines(from, k_from), lines(to, k_to), skip_minors);
+                            reachable(matrix, lines(from, k_from), lines(to, k_to), skip_minors);
                         let found = legs.as_ref().map(|legs| {
                             legs.iter()
                                 .filter(|leg| matches!(leg.change, Change::Talos { .. }))
@@ -118,7 +121,7 @@ fn the_whole_matrix() {
                         assert_eq!(found, wanted, "{from}/{k_from} to {to}/{k_to}: {report:?}");
                         paths += 1;
                         match legs {
-                            Some(legs) => supported(&matrix, &start, &legs, skip_minors),
+                            Some(legs) => supported(matrix, &start, &legs, skip_minors),
                             None => furthest_is_reachable(&start, &intent, &report),
                         }
                     }
@@ -214,7 +217,11 @@ fn refusals_name_the_constraint_and_the_way() {
         refusal.to_string(),
         "no supported path leads there: Talos 1.13.9 runs Kubernetes 1.31 to 1.36, not 1.37.1"
     );
-    assert_eq!(refusal.advice(), "the furthest reachable is Talos 1.13.9 with Kubernetes 1.36.6");
+    assert_eq!(
+        refusal.advice(),
+        "Kubernetes 1.37 needs Talos 1.14 or newer; \
+         the furthest reachable is Talos 1.13.9 with Kubernetes 1.36.6"
+    );
 }
 
 #[test]

@@ -81,8 +81,8 @@ fn refusals() {
     let policy = Policy::default();
 
     let mut unknown = cluster(3, 2, "1.13.1", "1.34.2");
-    let lost = || Fact::Unknown("connection refused".to_owned());
-    unknown.nodes.get_mut(&"worker-1".into()).unwrap().kubernetes = lost();
+    unknown.nodes.get_mut(&"worker-1".into()).unwrap().kubernetes =
+        Fact::Unknown("connection refused".to_owned());
     unknown.etcd = Fact::Unknown("no control plane answered".to_owned());
     golden("refused_unknown", &unknown, &os, &policy);
 

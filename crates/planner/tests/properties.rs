@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use common::world::{End, World};
 use common::{cluster, etcd, kubernetes, plan_for, talos};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
 use upgrade_core::amount::Amount;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Intent, Preference};
@@ -18,12 +19,30 @@ use upgrade_core::version::Version;
 use upgrade_planner::check;
 use upgrade_planner::check::Severity;
 
-/// Some release, with some patch up to the newest.
-fn release(of: fn(&Catalogue) -> &Vec<Version>) -> impl Strategy<Value = Version> {
+/// A release that runs and one that is wanted, mostly not older.
+fn releases(of: fn(&Catalogue) -> &Vec<Version>) -> impl Strategy<Value = (Version, Version)> {
     let newest = of(&Catalogue::builtin()).clone();
-    (prop::sample::select(newest), 0_u64..=20).prop_map(|(newest, patch)| {
-        format!("{}.{}", newest.minor(), patch.min(newest.patch())).parse().unwrap()
-    })
+    let last = newest.len() - 1;
+    (0..=last, 0_usize..4, 0_u64..=20, 0_u64..=20, 0_u8..20).prop_map(
+        move |(from, up, patch, to_patch, swap)| {
+            let release = |at: usize, patch: u64| -> Version {
+                let newest: &Version = &newest[at.min(last)];
+                format!("{}.{}", newest.minor(), patch.min(newest.patch())).parse().unwrap()
+            };
+            let (from, to) = (release(from, patch), release(from + up, to_patch));
+            if swap == 0 { (to, from) } else { (from, to) }
+        },
+    )
+}
+
+/// Versions that run and that are wanted; what runs is mostly a supported pair.
+fn versions() -> impl Strategy<Value = ((Version, Version), (Version, Version))> {
+    (releases(|it| &it.talos), releases(|it| &it.kubernetes)).prop_filter(
+        "one in many starts outside the matrix",
+        |((talos, _), (kubernetes, _))| {
+            Matrix::builtin().supports(talos, kubernetes) || talos.patch() == 3
+        },
+    )
 }
 
 fn amount() -> impl Strategy<Value = Amount> {
@@ -45,16 +64,10 @@ fn policy() -> impl Strategy<Value = Policy> {
 }
 
 /// A cluster somewhere between healthy and half upgraded.
-fn snapshot() -> impl Strategy<Value = Snapshot> {
+fn snapshot(version: Version, k8s: Version) -> impl Strategy<Value = Snapshot> {
     let size = (prop::sample::select(vec![1_usize, 2, 3, 4, 5, 7]), 0_usize..12);
-    (
-        size,
-        release(|it| &it.talos),
-        release(|it| &it.kubernetes),
-        prop::collection::vec(any::<(u8, bool)>(), 20),
-        any::<prop::sample::Index>(),
-    )
-        .prop_map(|((control_planes, workers), version, k8s, noise, leader)| {
+    (size, prop::collection::vec(any::<(u8, bool)>(), 20), any::<prop::sample::Index>()).prop_map(
+        move |((control_planes, workers), noise, leader)| {
             let mut snapshot =
                 cluster(control_planes, workers, &version.to_string(), &k8s.to_string());
             let names: Vec<String> = snapshot.nodes.keys().map(|name| name.0.clone()).collect();
@@ -79,22 +92,24 @@ fn snapshot() -> impl Strategy<Value = Snapshot> {
                 }
             }
             snapshot
-        })
+        },
+    )
 }
 
-fn intent() -> impl Strategy<Value = Intent> {
-    (
-        prop::option::of(release(|it| &it.talos)),
-        prop::option::of(release(|it| &it.kubernetes)),
-        any::<(bool, bool)>(),
-    )
-        .prop_map(|(talos, kubernetes, (skip_minors, talos_first))| Intent {
-            talos,
-            kubernetes,
-            skip_minors,
-            prefer: if talos_first { Preference::TalosFirst } else { Preference::KubernetesFirst },
-            ..Intent::default()
-        })
+fn intent(talos: Version, kubernetes: Version) -> impl Strategy<Value = Intent> {
+    any::<(bool, bool, u8)>().prop_map(move |(skip_minors, talos_first, leave)| Intent {
+        talos: (leave > 40).then(|| talos.clone()),
+        kubernetes: (leave < 215).then(|| kubernetes.clone()),
+        skip_minors,
+        prefer: if talos_first { Preference::TalosFirst } else { Preference::KubernetesFirst },
+        ..Intent::default()
+    })
+}
+
+fn case() -> impl Strategy<Value = (Snapshot, Intent, Policy)> {
+    versions().prop_flat_map(|((talos, to), (kubernetes, kubernetes_to))| {
+        (snapshot(talos, kubernetes), intent(to, kubernetes_to), policy())
+    })
 }
 
 proptest! {
@@ -103,7 +118,7 @@ proptest! {
     /// Rules 1, 3, 4, 6, 7, 11 and 13, by code that shares nothing with the
     /// planner, and by `check`.
     #[test]
-    fn every_plan_keeps_the_rules(snapshot in snapshot(), intent in intent(), policy in policy()) {
+    fn every_plan_keeps_the_rules((snapshot, intent, policy) in case()) {
         let matrix = Matrix::builtin();
         let Ok(planned) = plan_for(&snapshot, &intent, &policy) else { return Ok(()) };
         for hop in &planned.plan.hops {
@@ -145,7 +160,7 @@ proptest! {
 
     /// The same input gives the same plan and the same hash, through JSON too.
     #[test]
-    fn same_input_same_hash(snapshot in snapshot(), intent in intent(), policy in policy()) {
+    fn same_input_same_hash((snapshot, intent, policy) in case()) {
         let first = plan_for(&snapshot, &intent, &policy);
         prop_assert_eq!(&first, &plan_for(&snapshot, &intent, &policy));
         if let Ok(planned) = first {
@@ -156,13 +171,26 @@ proptest! {
     }
 }
 
+/// Properties that hold because nothing is ever planned would be worthless.
+#[test]
+fn most_cases_are_planned() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let planned = (0..400)
+        .filter(|_| {
+            let (snapshot, intent, policy) = case().new_tree(&mut runner).unwrap().current();
+            plan_for(&snapshot, &intent, &policy).is_ok_and(|planned| !planned.plan.is_empty())
+        })
+        .count();
+    assert!(planned > 120, "{planned} of 400");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// A plan, run to its end, leaves nothing to do; the world's own referee
     /// watches the rules on the way.
     #[test]
-    fn what_a_plan_reached_needs_no_plan(snapshot in snapshot(), intent in intent(), policy in policy()) {
+    fn what_a_plan_reached_needs_no_plan((snapshot, intent, policy) in case()) {
         let Ok(planned) = plan_for(&snapshot, &intent, &policy) else { return Ok(()) };
         let healthy = snapshot.nodes.values().all(upgrade_core::snapshot::Node::is_up);
         prop_assume!(healthy);

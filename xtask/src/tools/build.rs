@@ -46,17 +46,9 @@ pub(crate) struct Job<'a> {
 
 /// Builds the tool and returns its path in the cache.
 pub(crate) fn build(job: &Job<'_>) -> Result<PathBuf> {
-    let Job {
-        tool,
-        folder,
-        wanted,
-        entry,
-        ..
-    } = job;
+    let Job { tool, folder, wanted, entry, .. } = job;
     let binary = entry.join(tool.binary);
-    let cache = entry
-        .parent()
-        .context("the cache is a folder in a folder")?;
+    let cache = entry.parent().context("the cache is a folder in a folder")?;
     fs::create_dir_all(cache).with_context(|| format!("creating {}", cache.display()))?;
 
     let _lock = lock(&beside(entry, "lock"), &job.title())?;
@@ -82,10 +74,7 @@ pub(crate) fn build(job: &Job<'_>) -> Result<PathBuf> {
     let found = version::probe(&unproven, tool.version_arguments)
         .map_err(|problem| anyhow::anyhow!("{}: what was built {problem}", tool.name))?;
     if found != *wanted {
-        bail!(
-            "{}: what was built says it is {found}, and go.mod pins {wanted}",
-            tool.name
-        );
+        bail!("{}: what was built says it is {found}, and go.mod pins {wanted}", tool.name);
     }
     fs::rename(&partial, entry).with_context(|| format!("moving {} into place", tool.name))?;
     Ok(binary)
@@ -93,13 +82,7 @@ pub(crate) fn build(job: &Job<'_>) -> Result<PathBuf> {
 
 impl Job<'_> {
     fn title(&self) -> String {
-        let Self {
-            tool,
-            wanted,
-            position,
-            total,
-            ..
-        } = self;
+        let Self { tool, wanted, position, total, .. } = self;
         format!("[{position}/{total}] {} {wanted}", tool.name)
     }
 }
@@ -142,10 +125,7 @@ fn check_go(tool: &Tool, folder: &Folder) -> Result<()> {
     let output = match go(folder).args(["env", "GOVERSION"]).output() {
         Ok(output) => output,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            bail!(
-                "{} is built with Go, and there is no `go` on the PATH: {advice}",
-                tool.name
-            )
+            bail!("{} is built with Go, and there is no `go` on the PATH: {advice}", tool.name)
         }
         Err(error) => return Err(error).context("running `go env GOVERSION`"),
     };
@@ -178,24 +158,12 @@ fn go(folder: &Folder) -> Command {
 }
 
 fn compile(job: &Job<'_>, target: &Path) -> Result<()> {
-    let Job {
-        tool,
-        folder,
-        wanted,
-        ..
-    } = job;
+    let Job { tool, folder, wanted, .. } = job;
     let mut command = go(folder);
     command
         // `readonly`: the committed go.sum decides, whatever GOFLAGS say. The
         // state of our own repository is not the tool's (`buildvcs`).
-        .args([
-            "build",
-            "-v",
-            "-mod=readonly",
-            "-buildvcs=false",
-            "-trimpath",
-            "-ldflags",
-        ])
+        .args(["build", "-v", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags"])
         .arg(tool.link_flags(wanted))
         .arg("-o")
         .arg(target)
@@ -253,19 +221,11 @@ fn watch(mut child: Child, job: &Job<'_>) -> Result<(ExitStatus, Output)> {
         if now - started > BUILD_LIMIT {
             child.kill().ok();
             child.wait().ok();
-            bail!(
-                "{}: not built within {BUILD_LIMIT:?}, given up",
-                job.title()
-            );
+            bail!("{}: not built within {BUILD_LIMIT:?}, given up", job.title());
         }
         if now - shown >= interval {
             shown = now;
-            let line = format!(
-                "{}: {}, {}",
-                job.title(),
-                clock(now - started),
-                output.progress()
-            );
+            let line = format!("{}: {}, {}", job.title(), clock(now - started), output.progress());
             if watched {
                 host::overwrite(&line);
             } else {
@@ -302,11 +262,7 @@ impl Output {
     }
 
     fn progress(&self) -> String {
-        let Self {
-            downloaded,
-            compiled,
-            ..
-        } = self;
+        let Self { downloaded, compiled, .. } = self;
         match downloaded {
             0 => format!("{compiled} packages compiled"),
             _ => format!("{downloaded} modules fetched, {compiled} packages compiled"),
@@ -331,10 +287,7 @@ mod tests {
     #[test]
     fn names_beside_an_entry_keep_its_version() {
         let entry = Path::new("/cache/etcd-3.6.16-0123456789ab");
-        assert_eq!(
-            beside(entry, "lock"),
-            Path::new("/cache/etcd-3.6.16-0123456789ab.lock")
-        );
+        assert_eq!(beside(entry, "lock"), Path::new("/cache/etcd-3.6.16-0123456789ab.lock"));
     }
 
     #[test]
@@ -360,11 +313,7 @@ mod tests {
     fn only_the_last_errors_are_kept() {
         let mut output = Output::default();
         (0..100).for_each(|number| output.add(format!("error {number}")));
-        assert!(
-            output.errors().starts_with("error 70\n"),
-            "{}",
-            output.errors()
-        );
+        assert!(output.errors().starts_with("error 70\n"), "{}", output.errors());
         assert!(output.errors().ends_with("error 99"), "{}", output.errors());
     }
 

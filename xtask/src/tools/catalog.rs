@@ -47,29 +47,14 @@ const KUBERNETES_COMPONENT: Tool = Tool {
     binary: "",
     version_arguments: &["--version"],
     // What a server answers at /version, and what a client calls itself.
-    stamped_packages: &[
-        "k8s.io/component-base/version",
-        "k8s.io/client-go/pkg/version",
-    ],
+    stamped_packages: &["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"],
 };
 
 /// All tools, in the order they are built: the quick feedback first.
 static TOOLS: [Tool; 9] = [
-    Tool {
-        name: "talosctl-1.14",
-        folder: "talosctl-1.14",
-        ..TALOSCTL
-    },
-    Tool {
-        name: "talosctl-1.13",
-        folder: "talosctl-1.13",
-        ..TALOSCTL
-    },
-    Tool {
-        name: "talosctl-1.12",
-        folder: "talosctl-1.12",
-        ..TALOSCTL
-    },
+    Tool { name: "talosctl-1.14", folder: "talosctl-1.14", ..TALOSCTL },
+    Tool { name: "talosctl-1.13", folder: "talosctl-1.13", ..TALOSCTL },
+    Tool { name: "talosctl-1.12", folder: "talosctl-1.12", ..TALOSCTL },
     Tool {
         name: "etcd",
         folder: "etcd",
@@ -128,11 +113,7 @@ impl Tool {
         ];
         let mut flags = vec!["-s -w".to_owned()];
         for package in self.stamped_packages {
-            flags.extend(
-                stamps
-                    .iter()
-                    .map(|(name, value)| format!("-X {package}.{name}={value}")),
-            );
+            flags.extend(stamps.iter().map(|(name, value)| format!("-X {package}.{name}={value}")));
         }
         flags.join(" ")
     }
@@ -149,15 +130,8 @@ impl Tool {
 /// pins it. No names mean all of them.
 pub(crate) fn select(names: &[&str]) -> Result<Vec<&'static Tool>> {
     for name in names {
-        if !TOOLS
-            .iter()
-            .any(|tool| tool.name == *name || tool.folder == *name)
-        {
-            let known = TOOLS
-                .iter()
-                .map(|tool| tool.name)
-                .collect::<Vec<_>>()
-                .join(", ");
+        if !TOOLS.iter().any(|tool| tool.name == *name || tool.folder == *name) {
+            let known = TOOLS.iter().map(|tool| tool.name).collect::<Vec<_>>().join(", ");
             bail!("no tool is called {name}; there are {known}");
         }
     }
@@ -179,58 +153,34 @@ mod tests {
     use super::*;
 
     fn names(asked: &[&str]) -> Vec<&'static str> {
-        select(asked)
-            .expect("known names")
-            .into_iter()
-            .map(|tool| tool.name)
-            .collect()
+        select(asked).expect("known names").into_iter().map(|tool| tool.name).collect()
     }
 
     #[test]
     fn a_folder_stands_for_its_tools() {
         assert_eq!(
             names(&["kubernetes"]),
-            [
-                "kube-apiserver",
-                "kube-controller-manager",
-                "kube-scheduler",
-                "kubectl"
-            ],
+            ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"],
         );
         assert_eq!(names(&["etcd"]), ["etcd"]);
-        assert_eq!(
-            names(&["kubectl", "talosctl-1.12"]),
-            ["talosctl-1.12", "kubectl"]
-        );
+        assert_eq!(names(&["kubectl", "talosctl-1.12"]), ["talosctl-1.12", "kubectl"]);
         assert_eq!(names(&[]).len(), TOOLS.len());
     }
 
     #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {
-        let error = select(&["talosctl"])
-            .expect_err("three of them, so none")
-            .to_string();
+        let error = select(&["talosctl"]).expect_err("three of them, so none").to_string();
         assert!(error.contains("talosctl-1.14"), "{error}");
     }
 
     #[test]
     fn only_kubernetes_is_stamped() {
         let version = Version::new(1, 36, 4);
-        let [kubectl] = select(&["kubectl"]).expect("a tool")[..] else {
-            panic!("one tool")
-        };
+        let [kubectl] = select(&["kubectl"]).expect("a tool")[..] else { panic!("one tool") };
         let flags = kubectl.link_flags(&version);
-        assert!(
-            flags.contains("-X k8s.io/component-base/version.gitVersion=v1.36.4"),
-            "{flags}"
-        );
-        assert!(
-            flags.contains("-X k8s.io/component-base/version.gitMinor=36"),
-            "{flags}"
-        );
-        let [etcd] = select(&["etcd"]).expect("a tool")[..] else {
-            panic!("one tool")
-        };
+        assert!(flags.contains("-X k8s.io/component-base/version.gitVersion=v1.36.4"), "{flags}");
+        assert!(flags.contains("-X k8s.io/component-base/version.gitMinor=36"), "{flags}");
+        let [etcd] = select(&["etcd"]).expect("a tool")[..] else { panic!("one tool") };
         assert_eq!(etcd.link_flags(&version), "-s -w");
     }
 }

@@ -21,12 +21,8 @@ pub(crate) struct Folder {
 impl Folder {
     /// Reads the folder `tools/<name>` of this checkout.
     pub(crate) fn read(name: &str) -> Result<Self> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../tools")
-            .join(name);
-        let path = path
-            .canonicalize()
-            .with_context(|| format!("tools/{name} is not there"))?;
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools").join(name);
+        let path = path.canonicalize().with_context(|| format!("tools/{name} is not there"))?;
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(&path).with_context(|| format!("reading {}", path.display()))? {
             let entry = entry?;
@@ -36,25 +32,16 @@ impl Folder {
                 files.insert(file_name, fs::read(entry.path())?);
             }
         }
-        let go_mod = files
-            .get("go.mod")
-            .with_context(|| format!("tools/{name} has no go.mod"))?;
+        let go_mod = files.get("go.mod").with_context(|| format!("tools/{name} has no go.mod"))?;
         let (go, requirements) = parse_go_mod(&String::from_utf8_lossy(go_mod))
             .with_context(|| format!("tools/{name}/go.mod names no Go version"))?;
-        Ok(Self {
-            path,
-            go,
-            requirements,
-            files,
-        })
+        Ok(Self { path, go, requirements, files })
     }
 
     /// The version that `go.mod` pins for a module.
     pub(crate) fn version_of(&self, module: &str) -> Result<Version> {
         let version = self.requirements.get(module);
-        version
-            .cloned()
-            .with_context(|| format!("{}: no {module} in go.mod", self.path.display()))
+        version.cloned().with_context(|| format!("{}: no {module} in go.mod", self.path.display()))
     }
 
     /// A short hash of all files and of the recipe they are built by.
@@ -68,9 +55,7 @@ impl Folder {
 fn fingerprint(files: &BTreeMap<String, Vec<u8>>, recipe: &str) -> String {
     let mut hasher = Sha256::new();
     let recipe = ("", recipe.as_bytes());
-    let files = files
-        .iter()
-        .map(|(name, contents)| (name.as_str(), contents.as_slice()));
+    let files = files.iter().map(|(name, contents)| (name.as_str(), contents.as_slice()));
     for (name, contents) in std::iter::once(recipe).chain(files) {
         // Lengths first, or bytes could wander from one file into the next.
         for part in [name.as_bytes(), contents] {
@@ -78,9 +63,7 @@ fn fingerprint(files: &BTreeMap<String, Vec<u8>>, recipe: &str) -> String {
             hasher.update(part);
         }
     }
-    hasher.finalize()[..6]
-        .iter()
-        .fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+    hasher.finalize()[..6].iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
 /// The `go` line and the required modules. Replacements are left out: what
@@ -91,12 +74,8 @@ fn parse_go_mod(text: &str) -> Option<(Version, BTreeMap<String, Version>)> {
     let mut requirements = BTreeMap::new();
     let mut block = None;
     for line in text.lines() {
-        let words: Vec<&str> = line
-            .split("//")
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .collect();
+        let words: Vec<&str> =
+            line.split("//").next().unwrap_or_default().split_whitespace().collect();
         match (block, words.as_slice()) {
             (_, [")"]) => block = None,
             (None, [verb, "("]) => block = Some(*verb),
@@ -117,10 +96,7 @@ fn parse_go_mod(text: &str) -> Option<(Version, BTreeMap<String, Version>)> {
 /// is dropped; it never decides whether a module builds.
 pub(crate) fn parse_go_version(text: &str) -> Option<Version> {
     let text = text.trim().trim_start_matches("go");
-    let numbers: String = text
-        .chars()
-        .take_while(|c| c.is_ascii_digit() || *c == '.')
-        .collect();
+    let numbers: String = text.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
     let mut parts = numbers.split('.').map(str::parse);
     let major = parts.next()?.ok()?;
     let minor = parts.next()?.ok()?;
@@ -133,10 +109,7 @@ mod tests {
     use super::*;
 
     fn files(files: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
-        files
-            .iter()
-            .map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec()))
-            .collect()
+        files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec())).collect()
     }
 
     #[test]

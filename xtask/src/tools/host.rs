@@ -42,10 +42,7 @@ impl Host {
             cache: cache.join("talos-operator/tools"),
             named: tools.iter().filter_map(named).collect(),
             assets: environment("KUBEBUILDER_ASSETS").map(PathBuf::from),
-            path: environment("PATH")
-                .iter()
-                .flat_map(env::split_paths)
-                .collect(),
+            path: environment("PATH").iter().flat_map(env::split_paths).collect(),
         })
     }
 
@@ -53,12 +50,7 @@ impl Host {
     /// the test binaries they installed, then our own exact build, then
     /// whatever else the machine has.
     pub(crate) fn candidates(&self, tool: &Tool, entry: &Path) -> Vec<Candidate> {
-        let Self {
-            cache: _,
-            named,
-            assets,
-            path,
-        } = self;
+        let Self { cache: _, named, assets, path } = self;
         let in_folder = |source: Source, folder: &Path| {
             let path = folder.join(tool.binary);
             path.is_file().then_some(Candidate { source, path })
@@ -68,35 +60,22 @@ impl Host {
             source: Source::Variable(variable(tool.name)),
             path: path.clone(),
         });
-        let assets = assets
-            .as_deref()
-            .and_then(|folder| in_folder(Source::Assets, folder));
+        let assets = assets.as_deref().and_then(|folder| in_folder(Source::Assets, folder));
         let cached = in_folder(Source::Cache, entry);
         // As a shell does it: the first on the PATH is the one there is.
-        let on_path = path
-            .iter()
-            .find_map(|folder| in_folder(Source::Path, folder));
-        [named, assets, cached, on_path]
-            .into_iter()
-            .flatten()
-            .collect()
+        let on_path = path.iter().find_map(|folder| in_folder(Source::Path, folder));
+        [named, assets, cached, on_path].into_iter().flatten().collect()
     }
 }
 
 /// A variable that is set to nothing counts as unset.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place where this command reads settings"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one place where this command reads settings")]
 fn environment(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// The time, for showing how long a build takes and ending one that hangs.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place where this command reads the clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one place where this command reads the clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
@@ -136,15 +115,10 @@ fn table<const COLUMNS: usize>(header: [&str; COLUMNS], rows: &[[String; COLUMNS
         }
     }
     let line = |cells: [&str; COLUMNS]| {
-        let padded = cells
-            .iter()
-            .zip(widths)
-            .map(|(cell, width)| format!("{cell:width$}"));
+        let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    let rows = rows
-        .iter()
-        .map(|row| line(row.each_ref().map(String::as_str)));
+    let rows = rows.iter().map(|row| line(row.each_ref().map(String::as_str)));
     std::iter::once(line(header)).chain(rows).collect()
 }
 
@@ -169,24 +143,16 @@ mod tests {
             path: vec![root.join("empty"), root.join("first"), root.join("second")],
         };
         let found = |name: &str| {
-            let [tool] = catalog::select(&[name]).expect("a tool")[..] else {
-                panic!("one tool")
-            };
+            let [tool] = catalog::select(&[name]).expect("a tool")[..] else { panic!("one tool") };
             host.candidates(tool, &root.join("entry"))
         };
         let expected = [
-            (
-                Source::Variable("TALOS_OPERATOR_TOOL_ETCD".to_owned()),
-                "nowhere",
-            ),
+            (Source::Variable("TALOS_OPERATOR_TOOL_ETCD".to_owned()), "nowhere"),
             (Source::Assets, "assets/etcd"),
             (Source::Cache, "entry/etcd"),
             (Source::Path, "first/etcd"),
         ]
-        .map(|(source, path)| Candidate {
-            source,
-            path: root.join(path),
-        });
+        .map(|(source, path)| Candidate { source, path: root.join(path) });
         assert_eq!(found("etcd"), expected);
         assert_eq!(found("etcdutl"), []);
         fs::remove_dir_all(&root).expect("cleaning up");
@@ -194,13 +160,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_and_lines_end_clean() {
-        let rows = [
-            ["etcd".to_owned(), String::new()],
-            ["a".to_owned(), "b".to_owned()],
-        ];
-        assert_eq!(
-            table(["T", "PATH"], &rows),
-            ["T     PATH", "etcd", "a     b"]
-        );
+        let rows = [["etcd".to_owned(), String::new()], ["a".to_owned(), "b".to_owned()]];
+        assert_eq!(table(["T", "PATH"], &rows), ["T     PATH", "etcd", "a     b"]);
     }
 }

@@ -45,11 +45,7 @@ pub(crate) enum Choice {
     /// Ours, built before, exactly as pinned.
     Cached { path: PathBuf },
     /// Somebody else's, and good enough.
-    Use {
-        source: Source,
-        path: PathBuf,
-        found: Version,
-    },
+    Use { source: Source, path: PathBuf, found: Version },
     /// Nothing fits; `passed_over` says why not, for each that was looked at.
     Build { passed_over: Vec<String> },
     /// The user named a file for this tool and it will not do. Going on with
@@ -73,11 +69,7 @@ pub(crate) fn choose(
         let shown = path.display();
         let problem = match probe(path) {
             Ok(found) if fits(wanted, &found) => {
-                return Choice::Use {
-                    source: source.clone(),
-                    path: path.clone(),
-                    found,
-                };
+                return Choice::Use { source: source.clone(), path: path.clone(), found };
             }
             Ok(found) => {
                 let Version { major, minor, .. } = wanted;
@@ -87,9 +79,7 @@ pub(crate) fn choose(
         };
         let reason = format!("{shown} ({source}) {problem}");
         if matches!(source, Source::Variable(_)) {
-            return Choice::Refuse {
-                reason: format!("{reason}; correct or unset the variable"),
-            };
+            return Choice::Refuse { reason: format!("{reason}; correct or unset the variable") };
         }
         passed_over.push(reason);
     }
@@ -119,12 +109,7 @@ mod tests {
     #[test]
     fn nothing_there_means_build() {
         let choice = choose(&WANTED, &[], |_| panic!("nothing to run"));
-        assert_eq!(
-            choice,
-            Choice::Build {
-                passed_over: vec![]
-            }
-        );
+        assert_eq!(choice, Choice::Build { passed_over: vec![] });
     }
 
     #[test]
@@ -135,11 +120,7 @@ mod tests {
             let Candidate { source, path } = candidate(source);
             assert_eq!(
                 choose(&WANTED, &candidates, printing(found.clone())),
-                Choice::Use {
-                    source,
-                    path,
-                    found
-                },
+                Choice::Use { source, path, found },
             );
         }
     }
@@ -148,12 +129,7 @@ mod tests {
     fn the_cache_is_taken_without_running_it() {
         let candidates = [candidate(Source::Cache), candidate(Source::Path)];
         let choice = choose(&WANTED, &candidates, |_| panic!("not to be run"));
-        assert_eq!(
-            choice,
-            Choice::Cached {
-                path: candidate(Source::Cache).path
-            }
-        );
+        assert_eq!(choice, Choice::Cached { path: candidate(Source::Cache).path });
     }
 
     #[test]

@@ -25,10 +25,7 @@ pub(crate) fn fits(wanted: &Version, found: &Version) -> bool {
 pub(crate) fn first_version(output: &str) -> Option<Version> {
     output
         .split_whitespace()
-        .map(|word| {
-            word.trim_end_matches([',', ';', ')'])
-                .trim_start_matches(['(', 'v'])
-        })
+        .map(|word| word.trim_end_matches([',', ';', ')']).trim_start_matches(['(', 'v']))
         .find_map(|word| Version::parse(word).ok())
 }
 
@@ -44,11 +41,7 @@ pub(crate) fn probe(program: &Path, arguments: &[&str]) -> Result<Version, Strin
 
     // Reading only after the end is safe: a version is far smaller than a pipe.
     let mut waited = Duration::ZERO;
-    while child
-        .try_wait()
-        .map_err(|error| error.to_string())?
-        .is_none()
-    {
+    while child.try_wait().map_err(|error| error.to_string())?.is_none() {
         if waited >= PROBE_LIMIT {
             // Best effort: it may have ended in between.
             child.kill().ok();
@@ -58,9 +51,7 @@ pub(crate) fn probe(program: &Path, arguments: &[&str]) -> Result<Version, Strin
         thread::sleep(PROBE_POLL);
         waited += PROBE_POLL;
     }
-    let output = child
-        .wait_with_output()
-        .map_err(|error| error.to_string())?;
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
     first_version(&String::from_utf8_lossy(&output.stdout))
         .ok_or_else(|| format!("printed no version ({})", output.status))
 }
@@ -77,20 +68,11 @@ mod tests {
     fn versions_are_found_in_what_each_tool_prints() {
         for (output, expected) in [
             ("Client:\nTalos v1.14.1\n", "1.14.1"),
-            (
-                "Client:\n\tTag:         v1.12.6\n\tSHA:         undefined\n",
-                "1.12.6",
-            ),
-            (
-                "etcd Version: 3.6.16\nGit SHA: Not provided\nGo Version: go1.26.8\n",
-                "3.6.16",
-            ),
+            ("Client:\n\tTag:         v1.12.6\n\tSHA:         undefined\n", "1.12.6"),
+            ("etcd Version: 3.6.16\nGit SHA: Not provided\nGo Version: go1.26.8\n", "3.6.16"),
             ("etcdutl version: 3.6.16\nAPI version: 3.6\n", "3.6.16"),
             ("Kubernetes v1.36.4\n", "1.36.4"),
-            (
-                "Client Version: v1.36.4\nKustomize Version: v5.8.1\n",
-                "1.36.4",
-            ),
+            ("Client Version: v1.36.4\nKustomize Version: v5.8.1\n", "1.36.4"),
             ("Client Version: v1.32.4-dispatcher\n", "1.32.4-dispatcher"),
         ] {
             assert_eq!(first_version(output), Some(version(expected)), "{output}");

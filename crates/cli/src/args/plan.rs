@@ -18,7 +18,7 @@ Examples:
 
   Talos alone; give Kubernetes the same version twice to have it checked as well:
     talos-operator plan --offline --talos-from 1.12.4 --talos-to 1.13.9 --workers 20 \\
-        --max-unavailable 25% --kubernetes-from 1.34.2 --kubernetes-to 1.34.2
+        --max-unavailable 25% --kubernetes-from 1.34.2
 
   A single machine, for a program to read:
     talos-operator plan --offline --talos-from 1.12.4 --talos-to 1.13.9 \\

@@ -27,7 +27,7 @@ pub fn plan(args: &PlanArgs, printer: Printer) -> Result<Exit, Usage> {
         side("kubernetes", args.kubernetes_from.as_ref(), args.kubernetes_to.as_ref())?;
     if talos_to.is_none() && kubernetes_to.is_none() {
         return Err(Usage::new(
-            "there is nothing to plan: no versions were given",
+            "there is nothing to plan: no target was given",
             "give --talos-from and --talos-to, --kubernetes-from and --kubernetes-to, or all four",
         ));
     }
@@ -40,16 +40,13 @@ pub fn plan(args: &PlanArgs, printer: Printer) -> Result<Exit, Usage> {
         installer: args.installer.clone(),
     };
     let snapshot = cluster.snapshot();
-    let mut planned = upgrade_planner::plan(&Request {
+    let planned = upgrade_planner::plan(&Request {
         snapshot: &snapshot,
         intent: &intent(args, talos_to, kubernetes_to),
         policy: &policy(args),
         matrix: &data.matrix,
         catalogue: &data.catalogue,
     });
-    if let Ok(planned) = &mut planned {
-        cluster.unsay(planned);
-    }
     // The planner is careful, and read with other eyes all the same.
     let findings = match &planned {
         Ok(planned) => upgrade_planner::check(&planned.plan, &snapshot, &data.matrix),
@@ -85,7 +82,8 @@ pub fn plan(args: &PlanArgs, printer: Printer) -> Result<Exit, Usage> {
     Ok(exit)
 }
 
-/// Both ends of one product, or neither.
+/// The ends of one product. A beginning alone means that it stays where it is,
+/// and that the other one is checked against it.
 fn side(
     product: &str,
     from: Option<&Version>,
@@ -95,13 +93,6 @@ fn side(
         (None, Some(to)) => Err(Usage::new(
             format!("--{product}-to {to} lacks its beginning"),
             format!("say what runs now with --{product}-from"),
-        )),
-        (Some(from), None) => Err(Usage::new(
-            format!("--{product}-from {from} lacks its target"),
-            format!(
-                "say what you want with --{product}-to; \
-                 to leave it where it is, repeat it: --{product}-to {from}"
-            ),
         )),
         (from, to) => Ok((from.cloned(), to.cloned())),
     }

@@ -6,6 +6,7 @@
 pub mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::image::ImageRef;
@@ -62,7 +63,7 @@ pub fn cluster(control_planes: usize, workers: usize, talos: &str, kubernetes: &
         taken_at: Timestamp::UNIX_EPOCH,
         nodes,
         etcd: Fact::Known(EtcdFacts { members, alarms: vec![] }),
-        kubernetes: Some(Fact::Known(version(kubernetes))),
+        kubernetes: Fact::Known(version(kubernetes)),
     }
 }
 
@@ -111,7 +112,7 @@ fn node(role: Role, number: usize, talos: &str, kubernetes: &str) -> Node {
 pub fn talos<'a>(snapshot: &'a mut Snapshot, node: &str) -> &'a mut TalosFacts {
     match &mut snapshot.nodes.get_mut(&node.into()).unwrap().talos {
         Fact::Known(facts) => facts,
-        Fact::Unknown(_) => panic!("{node} is unknown"),
+        _ => panic!("{node} is unknown"),
     }
 }
 
@@ -119,7 +120,7 @@ pub fn talos<'a>(snapshot: &'a mut Snapshot, node: &str) -> &'a mut TalosFacts {
 pub fn kubernetes<'a>(snapshot: &'a mut Snapshot, node: &str) -> &'a mut KubernetesFacts {
     match &mut snapshot.nodes.get_mut(&node.into()).unwrap().kubernetes {
         Fact::Known(facts) => facts,
-        Fact::Unknown(_) => panic!("{node} is unknown"),
+        _ => panic!("{node} is unknown"),
     }
 }
 
@@ -127,7 +128,7 @@ pub fn kubernetes<'a>(snapshot: &'a mut Snapshot, node: &str) -> &'a mut Kuberne
 pub fn etcd(snapshot: &mut Snapshot) -> &mut EtcdFacts {
     match &mut snapshot.etcd {
         Fact::Known(facts) => facts,
-        Fact::Unknown(_) => panic!("etcd is unknown"),
+        _ => panic!("etcd is unknown"),
     }
 }
 
@@ -145,7 +146,7 @@ pub fn sketch(planned: &Planned) -> String {
     let mut text = String::new();
     for hop in &planned.plan.hops {
         let (from, to) = (hop.change.from(), hop.change.to());
-        text += &format!("{} {from} -> {to}\n", hop.change.product());
+        let _ = writeln!(text, "{} {from} -> {to}", hop.change.product());
         for wave in &hop.waves {
             let lanes: Vec<String> = wave
                 .lanes
@@ -156,7 +157,7 @@ pub fn sketch(planned: &Planned) -> String {
                     format!("{node}[{}]", steps.join(" "))
                 })
                 .collect();
-            text += &format!("  {:?}: {}\n", wave.group, lanes.join(", "));
+            let _ = writeln!(text, "  {:?}: {}", wave.group, lanes.join(", "));
         }
     }
     text
@@ -166,13 +167,13 @@ pub fn sketch(planned: &Planned) -> String {
 pub fn told(report: &Report) -> String {
     let mut text = String::new();
     for refusal in &report.refusals {
-        text += &format!("refused: {refusal}\n   next: {}\n", refusal.advice());
+        let _ = writeln!(text, "refused: {refusal}\n   next: {}", refusal.advice());
     }
     for warning in &report.warnings {
-        text += &format!("warning: {warning}\n");
+        let _ = writeln!(text, "warning: {warning}");
     }
     for note in &report.notes {
-        text += &format!("note: {note}\n");
+        let _ = writeln!(text, "note: {note}");
     }
     text
 }

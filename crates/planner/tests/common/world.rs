@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::{Entry, Evidence, Outcome, Proof, Record, State};
 use upgrade_core::plan::{Change, Plan, Target};
@@ -37,6 +38,9 @@ pub enum Trouble {
     NeverReturns,
 }
 
+/// Changes the world behind everybody's back.
+pub type Meddle = Box<dyn FnMut(&mut Snapshot, Timestamp)>;
+
 struct InFlight {
     ends: Timestamp,
     step: StepId,
@@ -58,7 +62,7 @@ pub struct World {
     /// Waits that were met, by key.
     pub waits: BTreeSet<String>,
     /// Something to do to the world before each decision.
-    pub meddle: Option<Box<dyn FnMut(&mut Snapshot, Timestamp)>>,
+    pub meddle: Option<Meddle>,
     in_flight: Vec<InFlight>,
     failures: BTreeMap<StepId, u32>,
     boots: u64,
@@ -389,15 +393,15 @@ impl World {
             }
             action => {
                 if let (Some(component), Some(node)) = (action.component(), &step.node) {
-                    self.set(node.clone(), component, &to);
+                    self.set(&node.clone(), component, &to);
                 }
             }
         }
         Outcome::Done { proof: None }
     }
 
-    fn set(&mut self, node: NodeName, component: Component, to: &Version) {
-        let node = self.truth.nodes.get_mut(&node).unwrap();
+    fn set(&mut self, node: &NodeName, component: Component, to: &Version) {
+        let node = self.truth.nodes.get_mut(node).unwrap();
         if let Fact::Known(images) = &mut node.images {
             let next = images[&component].with_tag(&to.tag());
             images.insert(component, next);
@@ -406,8 +410,8 @@ impl World {
             facts.kubelet = to.clone();
         }
         let images = self.truth.nodes.values().filter_map(|node| node.images.known());
-        let lowest = images.flat_map(|images| images.values()).filter_map(|it| it.version()).min();
-        self.truth.kubernetes = Some(Fact::Known(lowest.unwrap()));
+        let lowest = images.flat_map(|images| images.values()).filter_map(ImageRef::version).min();
+        self.truth.kubernetes = Fact::Known(lowest.unwrap());
     }
 
     /// Installers keep track of what they installed only where a test looks.
