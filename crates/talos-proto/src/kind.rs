@@ -1,0 +1,4 @@
+//! k
+/// k
+#[derive(Debug)]
+pub struct Kind;
