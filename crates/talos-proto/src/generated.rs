@@ -4,9 +4,18 @@
 #![expect(
     missing_docs,
     clippy::pedantic,
-    clippy::allow_attributes,
-    clippy::allow_attributes_without_reason,
     reason = "generated code; `proto/` is what people read and review"
+)]
+#![cfg_attr(
+    any(feature = "client", feature = "server"),
+    expect(
+        clippy::allow_attributes_without_reason,
+        reason = "tonic writes its own exceptions"
+    )
+)]
+#![cfg_attr(
+    feature = "server",
+    expect(clippy::allow_attributes, reason = "tonic writes its own exceptions")
 )]
 
 macro_rules! package {

@@ -23,10 +23,14 @@
 //! Maps are ordered, so encoding is deterministic. `common::Data` and the
 //! messages of `cosi.resource` hold their bytes as [`bytes::Bytes`], which are
 //! cheap to clone.
+//!
+//! Messages that may hold keys (machine configurations, kubeconfigs, specs of
+//! resources) show only the length of what they hold in their `Debug` output.
 
 pub mod event;
 mod generated;
 pub mod kind;
+mod redacted;
 
 #[doc(inline)]
 pub use generated::{cluster, common, cosi, google, machine};
