@@ -26,7 +26,9 @@ pub struct Kind {
     pub aliases: &'static [&'static str],
     /// Columns of a table: name, and JSON path in the YAML of the spec.
     pub columns: &'static [(&'static str, &'static str)],
-    /// Whether reading it needs the role `os:admin`.
+    /// Whether reading it needs the role `os:admin`. So it is in the newest
+    /// versions; in 1.12.6, [`KUBELET_SPEC`] and [`API_SERVER_CONFIG`] are open
+    /// to readers.
     pub sensitive: bool,
     /// The minor version of Talos 1 that brought it; 0 if all of those that we
     /// deal with have it.
@@ -193,8 +195,7 @@ kinds! {
     /// Payload: [`VersionSpec`](crate::resource::runtime::VersionSpec).
     VERSION = Kind::new("Versions.runtime.talos.dev", "Version", "runtime", &["version"])
         .id("version")
-        .columns(&[("Name", "{.name}"), ("Version", "{.version}")])
-        .since_minor(13);
+        .columns(&[("Name", "{.name}"), ("Version", "{.version}")]);
 
     /// Payload: [`DiagnosticSpec`](crate::resource::runtime::DiagnosticSpec).
     DIAGNOSTIC =
