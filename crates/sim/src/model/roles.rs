@@ -1,0 +1,77 @@
+//! Who may call what: the roles in the caller's certificate.
+
+use serde::{Deserialize, Serialize};
+
+/// A role of the Talos API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Role {
+    /// Everything.
+    Admin,
+    /// Reading, and what an operator does daily.
+    Operator,
+    /// Reading.
+    Reader,
+    /// Reading etcd and taking its snapshots.
+    EtcdBackup,
+    /// apid itself: it speaks for others.
+    Impersonator,
+}
+
+impl Role {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Admin, "os:admin"),
+        (Self::Operator, "os:operator"),
+        (Self::Reader, "os:reader"),
+        (Self::EtcdBackup, "os:etcd:backup"),
+        (Self::Impersonator, "os:impersonator"),
+    ];
+
+    /// As a certificate's organisation writes it.
+    pub fn name(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(role, _)| *role == self)
+            .map_or("", |(_, name)| name)
+    }
+
+    /// The role of that name; `None` for one that the model does not know, which
+    /// allows nothing.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .find(|(_, known)| *known == name)
+            .map(|(role, _)| *role)
+    }
+}
+
+/// Whoever sends a request, as far as the node can tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    roles: Vec<Role>,
+}
+
+impl Caller {
+    /// A caller with these roles. Names come from the organisations of the
+    /// client certificate or, if apid forwards, from the metadata `talos-role`.
+    pub fn with_roles<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let roles = names.into_iter().filter_map(Role::from_name).collect();
+        Self { roles }
+    }
+
+    /// A caller who may do everything.
+    pub fn admin() -> Self {
+        Self {
+            roles: vec![Role::Admin],
+        }
+    }
+
+    /// Whether the caller has the role.
+    pub fn has(&self, role: Role) -> bool {
+        self.roles.contains(&role)
+    }
+
+    /// Whether the caller has one of the roles.
+    pub(super) fn has_any(&self, roles: &[Role]) -> bool {
+        roles.iter().any(|role| self.has(*role))
+    }
+}
