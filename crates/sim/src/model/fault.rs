@@ -4,6 +4,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::World;
+use super::api::NodeIndex;
+use super::etcd::Alarm;
+use super::node::Power;
+use super::schedule::Due;
+use super::time::Time;
+
 /// A fault of one node. It lasts until it is cleared, unless it says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -96,5 +103,99 @@ impl Fault {
             Self::Partition => FaultKind::Partition,
             Self::ClockSkew { .. } => FaultKind::ClockSkew,
         }
+    }
+}
+
+impl World {
+    /// Makes something go wrong on a node, or on all of them. A fault of the
+    /// same kind that is there already is replaced.
+    pub fn inject(&mut self, now: Time, node: Option<NodeIndex>, fault: &Fault) {
+        self.advance(now);
+        for index in self.chosen(node) {
+            self.faults
+                .retain(|(other, present)| *other != index || present.kind() != fault.kind());
+            self.faults.push((index, fault.clone()));
+            self.begin_fault(index, fault);
+        }
+        self.etcd_changed();
+        self.settle();
+    }
+
+    /// Ends a fault on a node, or on all of them.
+    pub fn clear(&mut self, now: Time, node: Option<NodeIndex>, fault: FaultKind) {
+        self.advance(now);
+        for index in self.chosen(node) {
+            let had = self.fault(index, fault).is_some();
+            self.faults
+                .retain(|(other, present)| *other != index || present.kind() != fault);
+            if had {
+                self.end_fault(index, fault);
+            }
+        }
+        self.etcd_changed();
+        self.settle();
+    }
+
+    /// The faults that hold now.
+    pub fn faults(&self) -> &[(NodeIndex, Fault)] {
+        &self.faults
+    }
+
+    fn chosen(&self, node: Option<NodeIndex>) -> Vec<NodeIndex> {
+        match node {
+            Some(node) if node.0 < self.nodes.len() => vec![node],
+            Some(_) => Vec::new(),
+            None => (0..self.nodes.len()).map(NodeIndex).collect(),
+        }
+    }
+
+    fn begin_fault(&mut self, node: NodeIndex, fault: &Fault) {
+        match fault {
+            Fault::Partition => self.drop_streams(node),
+            Fault::EtcdAlarm { corrupt } => {
+                if let Some(member) = self.etcd.member_of(node) {
+                    let alarm = Alarm {
+                        member: member.id,
+                        corrupt: *corrupt,
+                    };
+                    if !self.etcd.alarms.contains(&alarm) {
+                        self.etcd.alarms.push(alarm);
+                    }
+                }
+            }
+            Fault::NeverReturns => self
+                .schedule
+                .retain(|due| !matches!(due, Due::PowerOn { node: other, .. } if *other == node)),
+            _ => {}
+        }
+    }
+
+    fn end_fault(&mut self, node: NodeIndex, fault: FaultKind) {
+        match fault {
+            FaultKind::EtcdAlarm => {
+                if let Some(id) = self.etcd.member_of(node).map(|member| member.id) {
+                    self.etcd.alarms.retain(|alarm| alarm.member != id);
+                }
+            }
+            FaultKind::NeverReturns if self.nodes[node.0].power == Power::Down => {
+                self.schedule_power_on(node);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn fault(&self, node: NodeIndex, kind: FaultKind) -> Option<&Fault> {
+        self.faults
+            .iter()
+            .find(|(index, fault)| *index == node && fault.kind() == kind)
+            .map(|(_, fault)| fault)
+    }
+
+    /// Whether a fault holds; if so, it has happened and is over.
+    pub(super) fn take_fault(&mut self, node: NodeIndex, kind: FaultKind) -> bool {
+        let before = self.faults.len();
+        self.faults
+            .retain(|(index, fault)| *index != node || fault.kind() != kind);
+        self.faults.len() < before
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::api::Request;
+
 /// A role of the Talos API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
@@ -73,5 +75,67 @@ impl Caller {
     /// Whether the caller has one of the roles.
     pub(super) fn has_any(&self, roles: &[Role]) -> bool {
         roles.iter().any(|role| self.has(*role))
+    }
+}
+
+/// Who may send a request. What is not listed needs the highest role.
+/// Resources are open to readers; the sensitive ones are checked where they are
+/// served.
+pub(super) fn allowed(request: &Request) -> &'static [Role] {
+    const READ: &[Role] = &[Role::Admin, Role::Operator, Role::Reader];
+    const OPERATE: &[Role] = &[Role::Admin, Role::Operator];
+    const SNAPSHOT: &[Role] = &[Role::Admin, Role::Operator, Role::EtcdBackup];
+    const READ_ETCD: &[Role] = &[Role::Admin, Role::Operator, Role::Reader, Role::EtcdBackup];
+    const ADMIN: &[Role] = &[Role::Admin];
+    match request {
+        Request::Version
+        | Request::Hostname
+        | Request::SystemStat
+        | Request::LoadAvg
+        | Request::Memory
+        | Request::Mounts
+        | Request::DiskStats
+        | Request::Events(_)
+        | Request::Dmesg(_)
+        | Request::Logs(_)
+        | Request::LogsContainers
+        | Request::Containers(_)
+        | Request::ServiceList
+        | Request::ImageList(_)
+        | Request::ImageServiceList(_)
+        | Request::HealthCheck(_)
+        | Request::CosiGet(_)
+        | Request::CosiList(_)
+        | Request::CosiWatch(_)
+        | Request::CosiCreate(_)
+        | Request::CosiUpdate(_)
+        | Request::CosiDestroy(_)
+        | Request::CosiTeardown(_)
+        | Request::CosiTeardownAndDestroy(_) => READ,
+        Request::Reboot(_)
+        | Request::Shutdown(_)
+        | Request::ServiceStart(_)
+        | Request::ServiceStop(_)
+        | Request::ServiceRestart(_)
+        | Request::ImagePull(_)
+        | Request::ImageServicePull(_)
+        | Request::EtcdAlarmDisarm
+        | Request::EtcdDefragment => OPERATE,
+        Request::EtcdSnapshot(_) => SNAPSHOT,
+        Request::EtcdMemberList(_) | Request::EtcdStatus | Request::EtcdAlarmList => READ_ETCD,
+        Request::Read(_)
+        | Request::Copy(_)
+        | Request::Bootstrap(_)
+        | Request::Rollback(_)
+        | Request::Reset(_)
+        | Request::Upgrade(_)
+        | Request::ApplyConfiguration(_)
+        | Request::Kubeconfig
+        | Request::EtcdForfeitLeadership(_)
+        | Request::EtcdLeaveCluster(_)
+        | Request::EtcdRemoveMemberById(_)
+        | Request::ImageServiceRemove(_)
+        | Request::LifecycleInstall(_)
+        | Request::LifecycleUpgrade(_) => ADMIN,
     }
 }
