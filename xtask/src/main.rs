@@ -1,3 +1,38 @@
-//! Project commands.
+//! The project's own commands. `cargo xtask test` is the one that CI and a
+//! newcomer run; it installs and builds what it needs by itself.
 
-fn main() {}
+mod bench;
+mod purity;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Project commands", disable_help_subcommand = true)]
+enum Xtask {
+    /// Format, lints, purity, all tests, documentation: everything CI checks
+    Test(test::Args),
+    /// Measure, and print ratios
+    Bench(bench::Args),
+    /// Build the real tools that the tests compare with, or show where they are
+    Tools(tools::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Xtask::parse() {
+        Xtask::Test(args) => test::run(args),
+        Xtask::Bench(args) => bench::run(args),
+        Xtask::Tools(args) => tools::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The chain of causes, without a backtrace that helps nobody here.
+            tools::host::note(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

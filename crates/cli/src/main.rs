@@ -1,3 +1,7 @@
-//! The talos-operator binary.
+//! The talos-operator binary; everything it does is in the library beside it.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    talos_operator::run(std::env::args_os()).into()
+}

@@ -97,22 +97,10 @@ mod tests {
 
     #[test]
     fn both_forms_are_read_from_json() {
-        assert_eq!(
-            serde_json::from_str::<Amount>("2").unwrap(),
-            Amount::Count(2)
-        );
-        assert_eq!(
-            serde_json::from_str::<Amount>("\"2\"").unwrap(),
-            Amount::Count(2)
-        );
-        assert_eq!(
-            serde_json::from_str::<Amount>("\"25%\"").unwrap(),
-            Amount::Percent(25)
-        );
-        assert_eq!(
-            serde_json::to_string(&Amount::Percent(25)).unwrap(),
-            "\"25%\""
-        );
+        assert_eq!(serde_json::from_str::<Amount>("2").unwrap(), Amount::Count(2));
+        assert_eq!(serde_json::from_str::<Amount>("\"2\"").unwrap(), Amount::Count(2));
+        assert_eq!(serde_json::from_str::<Amount>("\"25%\"").unwrap(), Amount::Percent(25));
+        assert_eq!(serde_json::to_string(&Amount::Percent(25)).unwrap(), "\"25%\"");
         assert_eq!(serde_json::to_string(&Amount::Count(2)).unwrap(), "2");
     }
 
@@ -120,10 +108,7 @@ mod tests {
     fn nothing_and_nonsense_are_refused() {
         for text in ["0", "-1", "0%", "101%", "many", "", "%", "1.5"] {
             let error = text.parse::<Amount>().unwrap_err();
-            assert!(
-                error.to_string().contains("write a number from 1"),
-                "{text}"
-            );
+            assert!(error.to_string().contains("write a number from 1"), "{text}");
         }
         assert!(serde_json::from_str::<Amount>("0").is_err());
     }

@@ -82,17 +82,10 @@ mod tests {
     fn builtin_covers_the_matrix() {
         let catalogue = Catalogue::builtin();
         for row in Matrix::builtin().rows().iter().filter(|row| row.released) {
-            assert!(
-                catalogue.newest_talos(row.talos).is_some(),
-                "Talos {}",
-                row.talos
-            );
+            assert!(catalogue.newest_talos(row.talos).is_some(), "Talos {}", row.talos);
             let (mut line, last) = row.kubernetes_minors();
             while line <= last {
-                assert!(
-                    catalogue.newest_kubernetes(line).is_some(),
-                    "Kubernetes {line}"
-                );
+                assert!(catalogue.newest_kubernetes(line).is_some(), "Kubernetes {line}");
                 line = line.next();
             }
         }
@@ -107,19 +100,13 @@ mod tests {
         .unwrap();
         let line = Minor::new(1, 13);
         assert_eq!(catalogue.newest_talos(line), Some(&Version::new(1, 13, 2)));
-        assert_eq!(
-            catalogue.broken(&Version::new(1, 13, 3)).unwrap().why,
-            "panics"
-        );
+        assert_eq!(catalogue.broken(&Version::new(1, 13, 3)).unwrap().why, "panics");
         assert_eq!(catalogue.newest_talos(Minor::new(1, 14)), None);
     }
 
     #[test]
     fn a_bad_catalogue_names_its_fault() {
         let error = Catalogue::from_toml("talos = [\"1.13\"]").unwrap_err();
-        assert!(
-            error.to_string().contains("patch number is missing"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("patch number is missing"), "{error}");
     }
 }

@@ -131,9 +131,7 @@ mod tests {
             kind: EventKind::StepFinished {
                 step: "1/cp-1/drain".parse().unwrap(),
                 attempt: 1,
-                outcome: Outcome::Skipped {
-                    why: "nothing to evict".to_owned(),
-                },
+                outcome: Outcome::Skipped { why: "nothing to evict".to_owned() },
             },
         };
         let json = serde_json::to_string(&event).unwrap();

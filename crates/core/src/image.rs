@@ -37,40 +37,27 @@ impl ImageRef {
     /// is dropped.
     #[must_use]
     pub fn with_tag(&self, tag: &str) -> Self {
-        Self {
-            tag: Some(tag.to_owned()),
-            digest: None,
-            ..self.clone()
-        }
+        Self { tag: Some(tag.to_owned()), digest: None, ..self.clone() }
     }
 
     /// The version in the tag. Variants such as `v1.34.2-fat` belong to the
     /// version before the suffix; see [`ImageRef::variant`].
     pub fn version(&self) -> Option<Version> {
         let tag = self.tag.as_deref()?;
-        let tag = self
-            .variant()
-            .map_or(tag, |variant| &tag[..tag.len() - variant.len()]);
+        let tag = self.variant().map_or(tag, |variant| &tag[..tag.len() - variant.len()]);
         tag.parse().ok()
     }
 
     /// The kubelet image variant (`-fat` or `-slim`) that an upgrade must keep.
     pub fn variant(&self) -> Option<&'static str> {
         let tag = self.tag.as_deref()?;
-        ["-fat", "-slim"]
-            .into_iter()
-            .find(|variant| tag.ends_with(variant))
+        ["-fat", "-slim"].into_iter().find(|variant| tag.ends_with(variant))
     }
 }
 
 impl Display for ImageRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            registry,
-            repository,
-            tag,
-            digest,
-        } = self;
+        let Self { registry, repository, tag, digest } = self;
         if let Some(registry) = registry {
             write!(f, "{registry}/")?;
         }
@@ -89,10 +76,7 @@ impl FromStr for ImageRef {
     type Err = ParseImageError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let fail = |why| ParseImageError {
-            text: text.to_owned(),
-            why,
-        };
+        let fail = |why| ParseImageError { text: text.to_owned(), why };
         if text.is_empty() {
             return Err(fail("it is empty; write registry/name:tag"));
         }
@@ -130,12 +114,7 @@ impl FromStr for ImageRef {
         if repository.chars().any(|c| c.is_ascii_uppercase()) {
             return Err(fail("names are lower case"));
         }
-        Ok(Self {
-            registry,
-            repository: repository.to_owned(),
-            tag,
-            digest,
-        })
+        Ok(Self { registry, repository: repository.to_owned(), tag, digest })
     }
 }
 
@@ -169,15 +148,10 @@ mod tests {
         ] {
             assert_eq!(text.parse::<ImageRef>().unwrap().to_string(), text);
         }
-        let image: ImageRef = "registry.example.com:5000/a/b:v1@sha256:abcd"
-            .parse()
-            .unwrap();
+        let image: ImageRef = "registry.example.com:5000/a/b:v1@sha256:abcd".parse().unwrap();
         assert_eq!(image.registry.as_deref(), Some("registry.example.com:5000"));
         assert_eq!(image.repository, "a/b");
-        assert_eq!(
-            image.with_tag("v2").to_string(),
-            "registry.example.com:5000/a/b:v2"
-        );
+        assert_eq!(image.with_tag("v2").to_string(), "registry.example.com:5000/a/b:v2");
     }
 
     #[test]
@@ -202,10 +176,7 @@ mod tests {
         assert_eq!(image.version(), Some(Version::new(1, 34, 2)));
         assert_eq!(image.variant(), Some("-fat"));
         let image: ImageRef = "registry.k8s.io/kube-proxy:v1.34.2".parse().unwrap();
-        assert_eq!(
-            (image.version(), image.variant()),
-            (Some(Version::new(1, 34, 2)), None)
-        );
+        assert_eq!((image.version(), image.variant()), (Some(Version::new(1, 34, 2)), None));
         let image: ImageRef = "registry.k8s.io/kube-proxy:latest".parse().unwrap();
         assert_eq!(image.version(), None);
     }

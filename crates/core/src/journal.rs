@@ -211,21 +211,12 @@ impl State {
     /// The state of a plan of which nothing was done yet.
     pub fn new(plan: &Plan) -> Self {
         let ids: Vec<StepId> = plan.steps().collect();
-        let pending = StepState {
-            attempts: 0,
-            tried: 0,
-            phase: Phase::Pending,
-            evidence: None,
-        };
+        let pending = StepState { attempts: 0, tried: 0, phase: Phase::Pending, evidence: None };
         Self {
             plan: plan.hash(),
             actions: ids.iter().map(|id| id.action).collect(),
             steps: vec![pending; ids.len()],
-            index: ids
-                .into_iter()
-                .enumerate()
-                .map(|(position, id)| (id, position))
-                .collect(),
+            index: ids.into_iter().enumerate().map(|(position, id)| (id, position)).collect(),
             armed: BTreeSet::new(),
             cordons: BTreeMap::new(),
             snapshots: BTreeMap::new(),
@@ -251,32 +242,16 @@ impl State {
 
     /// Takes one more entry in. An entry that does not fit changes nothing.
     pub fn apply(&mut self, entry: &Entry) -> Result<(), FoldError> {
-        let Entry {
-            at,
-            plan,
-            runner: _,
-            record,
-        } = entry;
+        let Entry { at, plan, runner: _, record } = entry;
         if *plan != self.plan {
-            return Err(FoldError::OtherPlan {
-                expected: self.plan.clone(),
-                found: plan.clone(),
-            });
+            return Err(FoldError::OtherPlan { expected: self.plan.clone(), found: plan.clone() });
         }
         match record {
             Record::Began => self.took_over(*at),
-            Record::Started {
-                step,
-                attempt,
-                evidence,
-            } => {
+            Record::Started { step, attempt, evidence } => {
                 self.started(*at, step, *attempt, evidence.as_ref())?;
             }
-            Record::Finished {
-                step,
-                attempt,
-                outcome,
-            } => {
+            Record::Finished { step, attempt, outcome } => {
                 self.finished(*at, step, *attempt, outcome)?;
             }
             Record::Waiting { key } => self.waiting = Some((key.clone(), *at)),
@@ -358,26 +333,17 @@ impl State {
     ) -> Result<(), FoldError> {
         let step = self.step_mut(id)?;
         if !matches!(step.phase, Phase::Running { .. }) || step.attempts != attempt {
-            return Err(FoldError::NotRunning {
-                step: id.clone(),
-                attempt,
-            });
+            return Err(FoldError::NotRunning { step: id.clone(), attempt });
         }
         step.phase = match outcome {
             Outcome::Done { .. } | Outcome::Skipped { .. } => Phase::Done,
-            Outcome::Failed { failure } => Phase::Failed {
-                at,
-                failure: failure.clone(),
-            },
+            Outcome::Failed { failure } => Phase::Failed { at, failure: failure.clone() },
         };
         let well = step.phase == Phase::Done;
         if id.action.is_disruptive() {
             self.observe_after = self.observe_after.max(Some(at));
         }
-        if let Outcome::Done {
-            proof: Some(proof @ Proof::EtcdSnapshot { .. }),
-        } = outcome
-        {
+        if let Outcome::Done { proof: Some(proof @ Proof::EtcdSnapshot { .. }) } = outcome {
             self.snapshots.insert(id.hop, proof.clone());
         }
         if let (Some(node), true) = (&id.node, well) {
@@ -399,15 +365,8 @@ impl State {
     /// cluster: should the run go on later, it has to be cordoned and drained
     /// anew. What may have rebooted keeps its doubt (rule 8).
     fn gave_up(&mut self, hop: u32, node: &NodeName) {
-        let id = |action| StepId {
-            hop,
-            node: Some(node.clone()),
-            action,
-        };
-        if self
-            .step(&id(Action::Verify))
-            .is_none_or(|step| step.phase == Phase::Done)
-        {
+        let id = |action| StepId { hop, node: Some(node.clone()), action };
+        if self.step(&id(Action::Verify)).is_none_or(|step| step.phase == Phase::Done) {
             return;
         }
         for action in [Action::Cordon, Action::Drain, Action::Uncordon] {
@@ -444,11 +403,7 @@ impl State {
 
     /// How many steps are done, and how many there are.
     pub fn progress(&self) -> (usize, usize) {
-        let done = self
-            .steps
-            .iter()
-            .filter(|step| step.phase == Phase::Done)
-            .count();
+        let done = self.steps.iter().filter(|step| step.phase == Phase::Done).count();
         (done, self.actions.len())
     }
 
@@ -459,10 +414,7 @@ impl State {
 
     /// Nodes that we cordoned and have not uncordoned (rule 7).
     pub fn our_cordons(&self) -> impl Iterator<Item = &NodeName> {
-        self.cordons
-            .iter()
-            .filter(|(_, found)| !**found)
-            .map(|(node, _)| node)
+        self.cordons.iter().filter(|(_, found)| !**found).map(|(node, _)| node)
     }
 
     /// Whether the node was cordoned by somebody else before we came.
@@ -477,10 +429,7 @@ impl State {
 
     /// Since when the run waits for the thing with this key.
     pub fn waiting_since(&self, key: &str) -> Option<Timestamp> {
-        self.waiting
-            .as_ref()
-            .filter(|(waiting, _)| waiting == key)
-            .map(|(_, since)| *since)
+        self.waiting.as_ref().filter(|(waiting, _)| waiting == key).map(|(_, since)| *since)
     }
 
     /// Who paused the run.
@@ -537,28 +486,17 @@ mod tests {
             policy: Policy::default(),
             hops: vec![Hop {
                 number: 1,
-                change: Change::Talos {
-                    from: Version::new(1, 13, 1),
-                    to: Version::new(1, 13, 2),
-                },
+                change: Change::Talos { from: Version::new(1, 13, 1), to: Version::new(1, 13, 2) },
                 versions: Versions::default(),
                 limit: 1,
                 pool_limits: BTreeMap::new(),
-                waves: vec![Wave {
-                    number: 1,
-                    group: Group::Workers,
-                    lanes: vec![lane],
-                }],
+                waves: vec![Wave { number: 1, group: Group::Workers, lanes: vec![lane] }],
             }],
         }
     }
 
     fn step(action: Action) -> StepId {
-        StepId {
-            hop: 1,
-            node: Some("w-1".into()),
-            action,
-        }
+        StepId { hop: 1, node: Some("w-1".into()), action }
     }
 
     struct Writer {
@@ -569,11 +507,7 @@ mod tests {
 
     impl Writer {
         fn new() -> Self {
-            Self {
-                state: State::new(&plan()),
-                clock: 0,
-                entries: vec![],
-            }
+            Self { state: State::new(&plan()), clock: 0, entries: vec![] }
         }
 
         fn write(&mut self, record: Record) -> Result<(), FoldError> {
@@ -591,22 +525,12 @@ mod tests {
 
         fn start(&mut self, action: Action, evidence: Option<Evidence>) {
             let attempt = self.state.step(&step(action)).unwrap().attempts + 1;
-            self.write(Record::Started {
-                step: step(action),
-                attempt,
-                evidence,
-            })
-            .unwrap();
+            self.write(Record::Started { step: step(action), attempt, evidence }).unwrap();
         }
 
         fn end(&mut self, action: Action, outcome: Outcome) {
             let attempt = self.state.step(&step(action)).unwrap().attempts;
-            self.write(Record::Finished {
-                step: step(action),
-                attempt,
-                outcome,
-            })
-            .unwrap();
+            self.write(Record::Finished { step: step(action), attempt, outcome }).unwrap();
         }
 
         fn phase(&self, action: Action) -> &Phase {
@@ -615,9 +539,7 @@ mod tests {
     }
 
     fn failed() -> Outcome {
-        Outcome::Failed {
-            failure: Failure::new(FailureKind::Drain, "pods remain"),
-        }
+        Outcome::Failed { failure: Failure::new(FailureKind::Drain, "pods remain") }
     }
 
     const DONE: Outcome = Outcome::Done { proof: None };
@@ -630,27 +552,15 @@ mod tests {
         journal.write(Record::Began).unwrap();
         assert_eq!(*journal.phase(Action::Reboot), Phase::InDoubt);
         journal.start(Action::Reboot, Some(Evidence::BootId("b".to_owned())));
-        let evidence = journal
-            .state
-            .step(&step(Action::Reboot))
-            .unwrap()
-            .evidence
-            .clone();
-        assert_eq!(
-            evidence,
-            Some(Evidence::BootId("a".to_owned())),
-            "the first look counts"
-        );
+        let evidence = journal.state.step(&step(Action::Reboot)).unwrap().evidence.clone();
+        assert_eq!(evidence, Some(Evidence::BootId("a".to_owned())), "the first look counts");
     }
 
     #[test]
     fn arming_is_remembered_until_verified() {
         let mut journal = Writer::new();
         journal.start(Action::Install, None);
-        assert!(
-            journal.state.armed().contains(&"w-1".into()),
-            "from the start of the act"
-        );
+        assert!(journal.state.armed().contains(&"w-1".into()), "from the start of the act");
         journal.end(Action::Install, DONE);
         journal.start(Action::Verify, None);
         journal.end(Action::Verify, DONE);
@@ -685,11 +595,7 @@ mod tests {
         assert_eq!(*journal.phase(Action::Cordon), Phase::Pending);
         assert_eq!(*journal.phase(Action::Uncordon), Phase::Pending);
         assert!(matches!(journal.phase(Action::Drain), Phase::Failed { .. }));
-        journal
-            .write(Record::Resumed {
-                by: "ada".to_owned(),
-            })
-            .unwrap();
+        journal.write(Record::Resumed { by: "ada".to_owned() }).unwrap();
         assert_eq!(*journal.phase(Action::Drain), Phase::InDoubt);
         assert_eq!(journal.state.step(&step(Action::Drain)).unwrap().tried, 0);
     }
@@ -699,40 +605,15 @@ mod tests {
         // Rules 8 and 9.
         let mut journal = Writer::new();
         journal.start(Action::Drain, None);
-        let again = Record::Started {
-            step: step(Action::Drain),
-            attempt: 2,
-            evidence: None,
-        };
-        assert_eq!(
-            journal.write(again),
-            Err(FoldError::BeganTwice(step(Action::Drain)))
-        );
-        let other = Record::Finished {
-            step: step(Action::Drain),
-            attempt: 7,
-            outcome: DONE,
-        };
-        assert!(matches!(
-            journal.write(other),
-            Err(FoldError::NotRunning { attempt: 7, .. })
-        ));
+        let again = Record::Started { step: step(Action::Drain), attempt: 2, evidence: None };
+        assert_eq!(journal.write(again), Err(FoldError::BeganTwice(step(Action::Drain))));
+        let other = Record::Finished { step: step(Action::Drain), attempt: 7, outcome: DONE };
+        assert!(matches!(journal.write(other), Err(FoldError::NotRunning { attempt: 7, .. })));
         journal.end(Action::Drain, DONE);
-        let after = Record::Started {
-            step: step(Action::Drain),
-            attempt: 2,
-            evidence: None,
-        };
+        let after = Record::Started { step: step(Action::Drain), attempt: 2, evidence: None };
         assert!(journal.write(after).is_err());
-        let unknown = Record::Started {
-            step: step(Action::Forfeit),
-            attempt: 1,
-            evidence: None,
-        };
-        assert!(matches!(
-            journal.write(unknown),
-            Err(FoldError::UnknownStep(_))
-        ));
+        let unknown = Record::Started { step: step(Action::Forfeit), attempt: 1, evidence: None };
+        assert!(matches!(journal.write(unknown), Err(FoldError::UnknownStep(_))));
 
         let foreign = Entry {
             at: Timestamp::UNIX_EPOCH,
@@ -740,10 +621,7 @@ mod tests {
             runner: "other".to_owned(),
             record: Record::Completed,
         };
-        assert!(matches!(
-            journal.state.apply(&foreign),
-            Err(FoldError::OtherPlan { .. })
-        ));
+        assert!(matches!(journal.state.apply(&foreign), Err(FoldError::OtherPlan { .. })));
         assert!(!journal.state.completed());
     }
 
@@ -756,10 +634,7 @@ mod tests {
         assert_eq!(journal.state.observe_after(), None);
         journal.start(Action::Reboot, None);
         journal.end(Action::Reboot, DONE);
-        assert_eq!(
-            journal.state.observe_after(),
-            Some(journal.entries.last().unwrap().at)
-        );
+        assert_eq!(journal.state.observe_after(), Some(journal.entries.last().unwrap().at));
     }
 
     #[test]
@@ -768,11 +643,7 @@ mod tests {
         journal.write(Record::Began).unwrap();
         journal.start(Action::Cordon, Some(Evidence::WasCordoned(false)));
         journal.end(Action::Cordon, DONE);
-        journal
-            .write(Record::Waiting {
-                key: "etcd-unsafe/cp-1".to_owned(),
-            })
-            .unwrap();
+        journal.write(Record::Waiting { key: "etcd-unsafe/cp-1".to_owned() }).unwrap();
         journal.start(Action::Drain, None);
         journal.end(Action::Drain, failed());
         let why = HaltReason::StepFailed {
@@ -781,15 +652,10 @@ mod tests {
             failure: Failure::new(FailureKind::Drain, "pods remain"),
         };
         journal.write(Record::Halted { why: why.clone() }).unwrap();
-        let lines: Vec<String> = journal
-            .entries
-            .iter()
-            .map(|entry| serde_json::to_string(entry).unwrap())
-            .collect();
-        let read: Vec<Entry> = lines
-            .iter()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let lines: Vec<String> =
+            journal.entries.iter().map(|entry| serde_json::to_string(entry).unwrap()).collect();
+        let read: Vec<Entry> =
+            lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(read, journal.entries);
         let state = State::fold(&plan(), &read).unwrap();
         assert_eq!(state.steps(), journal.state.steps());

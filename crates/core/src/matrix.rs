@@ -49,7 +49,10 @@ impl Row {
 
     /// The oldest and newest Kubernetes minors this line runs.
     pub fn kubernetes_minors(&self) -> (Minor, Minor) {
-        (self.kubernetes_min.minor(), self.kubernetes_max.minor())
+        let bound = self.kubernetes_max.minor();
+        // The bound itself is excluded: `1.38.0` means up to 1.37.
+        let newest = if self.kubernetes_max.patch() == 0 { bound.previous() } else { bound };
+        (self.kubernetes_min.minor(), newest)
     }
 }
 
@@ -97,16 +100,10 @@ impl Matrix {
         }
         for row in &matrix.rows {
             if row.host_min >= row.host_max {
-                return Err(MatrixError::EmptyRange {
-                    talos: row.talos,
-                    what: "host",
-                });
+                return Err(MatrixError::EmptyRange { talos: row.talos, what: "host" });
             }
             if row.kubernetes_min >= row.kubernetes_max {
-                return Err(MatrixError::EmptyRange {
-                    talos: row.talos,
-                    what: "Kubernetes",
-                });
+                return Err(MatrixError::EmptyRange { talos: row.talos, what: "Kubernetes" });
             }
         }
         Ok(matrix)
@@ -129,14 +126,12 @@ impl Matrix {
 
     /// Whether `talos` runs `kubernetes`. Unknown lines run nothing (rule 10).
     pub fn supports(&self, talos: &Version, kubernetes: &Version) -> bool {
-        self.row(talos.minor())
-            .is_some_and(|row| row.runs(kubernetes))
+        self.row(talos.minor()).is_some_and(|row| row.runs(kubernetes))
     }
 
     /// Whether a node on `from` may be moved to `to`.
     pub fn accepts(&self, from: &Version, to: &Version) -> bool {
-        self.row(to.minor())
-            .is_some_and(|row| row.accepts_host(from))
+        self.row(to.minor()).is_some_and(|row| row.accepts_host(from))
     }
 }
 
@@ -177,10 +172,7 @@ mod tests {
             assert_eq!(row.talos, Minor::new(1, *talos));
             assert_eq!(row.host_min, version(host_min));
             assert_eq!(row.host_max, version(host_max));
-            assert_eq!(
-                row.kubernetes_minors(),
-                (Minor::new(1, *oldest), Minor::new(1, *newest))
-            );
+            assert_eq!(row.kubernetes_minors(), (Minor::new(1, *oldest), Minor::new(1, *newest)));
             assert_eq!(row.kubernetes_max.patch(), 99);
             assert_eq!(row.released, *talos < 15);
         }
@@ -224,6 +216,14 @@ mod tests {
     }
 
     #[test]
+    fn an_upper_bound_is_excluded() {
+        let mut row = Matrix::builtin().rows()[0].clone();
+        row.kubernetes_max = version("1.25.0");
+        assert!(!row.runs(&version("1.25.0")));
+        assert_eq!(row.kubernetes_minors(), (Minor::new(1, 23), Minor::new(1, 24)));
+    }
+
+    #[test]
     fn unknown_lines_support_nothing() {
         let matrix = Matrix::builtin();
         assert!(!matrix.supports(&version("1.99.0"), &version("1.36.0")));
@@ -244,10 +244,7 @@ mod tests {
             MatrixError::OutOfOrder(Minor::new(1, 13))
         );
         let empty = row("1.13", "1.15.0", "1.11.0");
-        assert!(matches!(
-            Matrix::from_toml(&empty),
-            Err(MatrixError::EmptyRange { .. })
-        ));
+        assert!(matches!(Matrix::from_toml(&empty), Err(MatrixError::EmptyRange { .. })));
         let error = Matrix::from_toml("[[row]]\ntalos = \"1.x\"\n").unwrap_err();
         assert!(error.to_string().contains("1.x"), "{error}");
         assert!(Matrix::from_toml("rows = 3").is_err());

@@ -109,11 +109,7 @@ impl UpgradeApi {
     /// the second alpha of 1.13; talosctl draws the line in the same place.
     pub fn of(version: &Version) -> Self {
         let last_without: Version = "1.13.0-alpha.2".parse().expect("a version");
-        if *version > last_without {
-            Self::Lifecycle
-        } else {
-            Self::Legacy
-        }
+        if *version > last_without { Self::Lifecycle } else { Self::Legacy }
     }
 }
 
@@ -219,9 +215,7 @@ impl Hop {
     /// the limit is the pool's own.
     pub fn limit_for<'a>(&'a self, pool: Option<&str>) -> (Option<&'a str>, usize) {
         pool.and_then(|pool| self.pool_limits.get_key_value(pool))
-            .map_or((None, self.limit), |(pool, limit)| {
-                (Some(pool.as_str()), *limit)
-            })
+            .map_or((None, self.limit), |(pool, limit)| (Some(pool.as_str()), *limit))
     }
 }
 
@@ -270,16 +264,13 @@ impl Plan {
     /// Every step, in plan order.
     pub fn steps(&self) -> impl Iterator<Item = StepId> {
         self.hops.iter().flat_map(|hop| {
-            hop.waves
-                .iter()
-                .flat_map(|wave| &wave.lanes)
-                .flat_map(|lane| {
-                    lane.steps.iter().map(|action| StepId {
-                        hop: hop.number,
-                        node: lane.node.clone(),
-                        action: *action,
-                    })
+            hop.waves.iter().flat_map(|wave| &wave.lanes).flat_map(|lane| {
+                lane.steps.iter().map(|action| StepId {
+                    hop: hop.number,
+                    node: lane.node.clone(),
+                    action: *action,
                 })
+            })
         })
     }
 }
@@ -333,10 +324,7 @@ mod tests {
         let read: Plan = serde_json::from_str(&json).unwrap();
         assert_eq!(read, plan);
         assert_eq!(read.hash(), plan.hash());
-        let other = Plan {
-            cluster: "dev".to_owned(),
-            ..plan.clone()
-        };
+        let other = Plan { cluster: "dev".to_owned(), ..plan.clone() };
         assert_ne!(other.hash(), plan.hash());
         assert_eq!(plan.hash().to_string().len(), 64);
         assert_eq!(plan.hash().short().len(), 12);

@@ -47,10 +47,7 @@ pub struct Workers {
 
 impl Default for Workers {
     fn default() -> Self {
-        Self {
-            max_unavailable: Amount::Count(1),
-            pools: BTreeMap::new(),
-        }
+        Self { max_unavailable: Amount::Count(1), pools: BTreeMap::new() }
     }
 }
 
@@ -65,9 +62,7 @@ pub struct Kubelets {
 
 impl Default for Kubelets {
     fn default() -> Self {
-        Self {
-            max_parallel: Amount::Percent(25),
-        }
+        Self { max_parallel: Amount::Percent(25) }
     }
 }
 
@@ -83,10 +78,7 @@ pub struct Drain {
 
 impl Default for Drain {
     fn default() -> Self {
-        Self {
-            timeout: SignedDuration::from_mins(10),
-            on_timeout: OnDrainTimeout::default(),
-        }
+        Self { timeout: SignedDuration::from_mins(10), on_timeout: OnDrainTimeout::default() }
     }
 }
 
@@ -118,10 +110,7 @@ pub struct Retries {
 
 impl Default for Retries {
     fn default() -> Self {
-        Self {
-            attempts: 3,
-            backoff: SignedDuration::from_secs(15),
-        }
+        Self { attempts: 3, backoff: SignedDuration::from_secs(15) }
     }
 }
 
@@ -222,27 +211,9 @@ pub enum PolicyError {
 impl Policy {
     /// Everything that is wrong with it.
     pub fn problems(&self) -> Vec<PolicyError> {
-        let Self {
-            drain,
-            soak,
-            snapshot,
-            windows,
-            freezes,
-            retries,
-            timeouts,
-            ..
-        } = self;
-        let Timeouts {
-            pull,
-            install,
-            call,
-            reboot,
-            verify,
-            component,
-            manifests,
-            gate,
-            ..
-        } = timeouts;
+        let Self { drain, soak, snapshot, windows, freezes, retries, timeouts, .. } = self;
+        let Timeouts { pull, install, call, reboot, verify, component, manifests, gate, .. } =
+            timeouts;
         let mut problems = Vec::new();
         for (field, value) in [
             ("drain.timeout", drain.timeout),
@@ -262,10 +233,7 @@ impl Policy {
             }
         }
         if soak.is_negative() {
-            problems.push(PolicyError::NotPositive {
-                field: "soak",
-                value: *soak,
-            });
+            problems.push(PolicyError::NotPositive { field: "soak", value: *soak });
         }
         if retries.attempts == 0 {
             problems.push(PolicyError::NoAttempts);
@@ -275,12 +243,7 @@ impl Policy {
         }
         let windows = windows.iter().map(Window::validate);
         let freezes = freezes.iter().map(Freeze::validate);
-        problems.extend(
-            windows
-                .chain(freezes)
-                .filter_map(Result::err)
-                .map(PolicyError::Window),
-        );
+        problems.extend(windows.chain(freezes).filter_map(Result::err).map(PolicyError::Window));
         problems
     }
 }

@@ -74,10 +74,7 @@ pub struct Failure {
 impl Failure {
     /// A failure with its explanation.
     pub fn new(kind: FailureKind, text: &str) -> Self {
-        Self {
-            kind,
-            text: scrub(text).into_owned(),
-        }
+        Self { kind, text: scrub(text).into_owned() }
     }
 
     /// The explanation.
@@ -135,8 +132,10 @@ pub enum WaitReason {
         pool: Option<String>,
         /// The limit.
         limit: usize,
-        /// Who is away.
+        /// Some of those who are away.
         away: Vec<NodeName>,
+        /// How many are away.
+        count: usize,
     },
     /// Outside the maintenance windows, or in a freeze.
     Window {
@@ -187,33 +186,29 @@ impl Display for WaitReason {
                 }
             }
             Self::StaleObservation { newer_than } => {
-                write!(
-                    f,
-                    "looking at the cluster again; the last look is older than {newer_than}"
-                )
+                write!(f, "looking at the cluster again; the last look is older than {newer_than}")
             }
             Self::EtcdUnsafe { node, why } => write!(f, "{node} must not be disrupted: {why}"),
             Self::ControlPlaneDown { node, down } => {
-                write!(
-                    f,
-                    "{node} must not be disrupted while control plane {down} is down"
-                )
+                write!(f, "{node} must not be disrupted while control plane {down} is down")
             }
             Self::NodeUnknown { node, why } => write!(f, "cannot see {node} well enough: {why}"),
-            Self::NoRoom { pool, limit, away } => {
+            Self::NoRoom { pool, limit, away, count } => {
                 if let Some(pool) = pool {
                     write!(f, "pool {pool}: ")?;
                 }
-                let (verb, names) = (if away.len() == 1 { "is" } else { "are" }, list(away));
-                write!(f, "{names} {verb} away, and at most {limit} may be")
+                f.write_str(&list(away))?;
+                match count - away.len() {
+                    0 if *count == 1 => f.write_str(" is")?,
+                    0 => f.write_str(" are")?,
+                    more => write!(f, " and {more} more are")?,
+                }
+                write!(f, " away, and at most {limit} may be")
             }
             Self::Window { why } => f.write_str(why),
             Self::Paused { by } => write!(f, "paused by {by}"),
             Self::Backoff { step, attempt } => {
-                write!(
-                    f,
-                    "{step} failed on attempt {attempt} and is tried again shortly"
-                )
+                write!(f, "{step} failed on attempt {attempt} and is tried again shortly")
             }
         }
     }
@@ -255,6 +250,11 @@ pub enum HaltReason {
         /// What runs.
         found: Version,
     },
+    /// A control plane was to be disrupted without a verified snapshot (rule 3).
+    NoSnapshot {
+        /// In which hop.
+        hop: u32,
+    },
     /// The journal belongs to another plan (rule 9).
     OtherPlan {
         /// The plan at hand.
@@ -272,6 +272,7 @@ impl HaltReason {
             Self::Overdue { .. } => FailureKind::Deadline.advice(),
             Self::WaitedTooLong { .. } => "mend what it waited for, then resume",
             Self::Drift { .. } => "somebody else changed the node; plan again",
+            Self::NoSnapshot { .. } => "take an etcd snapshot and plan again",
             Self::OtherPlan { .. } => "resume with the plan that the journal names, or plan again",
         }
     }
@@ -280,11 +281,7 @@ impl HaltReason {
 impl Display for HaltReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::StepFailed {
-                step,
-                attempt,
-                failure,
-            } => {
+            Self::StepFailed { step, attempt, failure } => {
                 write!(f, "{step} failed")?;
                 if *attempt > 1 {
                     write!(f, " on attempt {attempt}")?;
@@ -295,12 +292,11 @@ impl Display for HaltReason {
             Self::WaitedTooLong { since, waiting_for } => {
                 write!(f, "waited since {since}, in vain: {waiting_for}")
             }
-            Self::Drift {
-                node,
-                expected,
-                found,
-            } => {
+            Self::Drift { node, expected, found } => {
                 write!(f, "{node} runs {found}, where the plan expects {expected}")
+            }
+            Self::NoSnapshot { hop } => {
+                write!(f, "hop {hop} has no verified etcd snapshot to fall back on")
             }
             Self::OtherPlan { expected, found } => {
                 let (expected, found) = (expected.short(), found.short());
@@ -311,11 +307,7 @@ impl Display for HaltReason {
 }
 
 fn list<T: Display>(items: &[T]) -> String {
-    items
-        .iter()
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -77,11 +77,7 @@ fn scrub_values(text: &str) -> Option<String> {
         let after = at + separator.len();
         let value = text[after..].trim_start_matches([' ', '"', '\'']);
         let start = text.len() - value.len();
-        let scheme = if value.starts_with("Bearer ") {
-            "Bearer ".len()
-        } else {
-            0
-        };
+        let scheme = if value.starts_with("Bearer ") { "Bearer ".len() } else { 0 };
         let length = value[scheme..]
             .find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '}' | ']' | ';'))
             .map_or(value.len(), |end| end + scheme);
@@ -113,28 +109,15 @@ mod tests {
             ),
             ("cut -----BEGIN PRIVATE KEY-----\nabc", "cut [redacted]"),
             ("token: abc123 rest", "token: [redacted] rest"),
-            (
-                "{\"token\": \"abc123\", \"a\": 1}",
-                "{\"token\": \"[redacted]\", \"a\": 1}",
-            ),
-            (
-                "Authorization: Bearer abc.def more",
-                "Authorization: [redacted] more",
-            ),
-            (
-                "    key: LS0tLS1CRUdJTg==\n    x: 1",
-                "    key: [redacted]\n    x: 1",
-            ),
+            ("{\"token\": \"abc123\", \"a\": 1}", "{\"token\": \"[redacted]\", \"a\": 1}"),
+            ("Authorization: Bearer abc.def more", "Authorization: [redacted] more"),
+            ("    key: LS0tLS1CRUdJTg==\n    x: 1", "    key: [redacted]\n    x: 1"),
             ("password=hunter2;x", "password=[redacted];x"),
             ("monkey: banana", "monkey: banana"),
             ("ca: LS0t crt: LS0u", "ca: [redacted] crt: [redacted]"),
         ] {
             assert_eq!(scrub(text), clean);
-            assert_eq!(
-                scrub(&scrub(text)),
-                clean,
-                "scrubbing twice changes nothing"
-            );
+            assert_eq!(scrub(&scrub(text)), clean, "scrubbing twice changes nothing");
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A snapshot may be partial: every fact is [`Fact::Known`], or [`Fact::Unknown`]
 //! with the error that hid it. Nothing downstream guesses; unknown is unsafe
-//! (rule 10).
+//! (rule 10). Only a cluster made up for a question, not observed, has facts
+//! that are [`Fact::Unasked`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -21,6 +22,9 @@ pub enum Fact<T> {
     Known(T),
     /// Not observed; the text says why.
     Unknown(String),
+    /// Not part of the question: whoever made the snapshot left it out on
+    /// purpose. A plan leaves the same thing out; nothing runs on it.
+    Unasked,
 }
 
 impl<T> Fact<T> {
@@ -28,7 +32,7 @@ impl<T> Fact<T> {
     pub fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
-            Self::Unknown(_) => None,
+            Self::Unknown(_) | Self::Unasked => None,
         }
     }
 
@@ -37,6 +41,15 @@ impl<T> Fact<T> {
         match self {
             Self::Known(value) => Ok(value),
             Self::Unknown(why) => Err(why),
+            Self::Unasked => Err("it was left out of the question"),
+        }
+    }
+
+    /// Why it is missing, if it is missing against somebody's will.
+    pub fn trouble(&self) -> Option<&str> {
+        match self {
+            Self::Unknown(why) => Some(why),
+            Self::Known(_) | Self::Unasked => None,
         }
     }
 }
@@ -80,10 +93,7 @@ impl Display for Role {
 /// The stage a Talos machine reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(
-    missing_docs,
-    reason = "the names are Talos's own and say all there is"
-)]
+#[expect(missing_docs, reason = "the names are Talos's own and say all there is")]
 pub enum Stage {
     Unknown,
     Booting,
@@ -191,15 +201,17 @@ pub struct Node {
 impl Node {
     /// Whether the node is known to serve: Talos running, Kubernetes Ready.
     pub fn is_up(&self) -> bool {
-        let running = self
-            .talos
-            .known()
-            .is_some_and(|talos| talos.stage == Stage::Running);
-        running
-            && self
-                .kubernetes
-                .known()
-                .is_some_and(|kubernetes| kubernetes.ready)
+        let running = match &self.talos {
+            Fact::Known(talos) => talos.stage == Stage::Running,
+            Fact::Unknown(_) => false,
+            Fact::Unasked => true,
+        };
+        let ready = match &self.kubernetes {
+            Fact::Known(kubernetes) => kubernetes.ready,
+            Fact::Unknown(_) => false,
+            Fact::Unasked => true,
+        };
+        running && ready
     }
 }
 
@@ -224,9 +236,7 @@ impl Serialize for MemberId {
 impl<'de> Deserialize<'de> for MemberId {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        u64::from_str_radix(&text, 16)
-            .map(Self)
-            .map_err(serde::de::Error::custom)
+        u64::from_str_radix(&text, 16).map(Self).map_err(serde::de::Error::custom)
     }
 }
 
@@ -270,18 +280,12 @@ pub struct EtcdFacts {
 impl EtcdFacts {
     /// The node that leads, if all who answered agree on it.
     pub fn leader(&self) -> Option<&NodeName> {
-        let mut leaders = self
-            .members
-            .iter()
-            .filter_map(|member| member.status.known()?.leader);
+        let mut leaders = self.members.iter().filter_map(|member| member.status.known()?.leader);
         let leader = leaders.next()?;
         if leaders.any(|other| other != leader) {
             return None;
         }
-        self.members
-            .iter()
-            .find(|member| member.id == leader)
-            .map(|member| &member.node)
+        self.members.iter().find(|member| member.id == leader).map(|member| &member.node)
     }
 }
 
@@ -296,9 +300,8 @@ pub struct Snapshot {
     pub nodes: BTreeMap<NodeName, Node>,
     /// etcd.
     pub etcd: Fact<EtcdFacts>,
-    /// The Kubernetes version of the control plane (its lowest component);
-    /// `None` when the question was not asked.
-    pub kubernetes: Option<Fact<Version>>,
+    /// The Kubernetes version of the control plane (its lowest component).
+    pub kubernetes: Fact<Version>,
 }
 
 impl Snapshot {

@@ -254,26 +254,12 @@ mod tests {
     fn names_are_read_back() {
         for action in Action::ALL {
             for node in [None, Some("worker-3".into())] {
-                let step = StepId {
-                    hop: 2,
-                    node,
-                    action,
-                };
+                let step = StepId { hop: 2, node, action };
                 assert_eq!(step.to_string().parse::<StepId>().unwrap(), step);
             }
-            assert_eq!(
-                serde_json::to_string(&action).unwrap(),
-                format!("\"{action}\"")
-            );
+            assert_eq!(serde_json::to_string(&action).unwrap(), format!("\"{action}\""));
         }
-        for text in [
-            "",
-            "2/worker-3",
-            "2//drain",
-            "x/worker-3/drain",
-            "2/a/fly",
-            "2/a/drain/x",
-        ] {
+        for text in ["", "2/worker-3", "2//drain", "x/worker-3/drain", "2/a/fly", "2/a/drain/x"] {
             assert!(text.parse::<StepId>().is_err(), "{text}");
         }
     }
@@ -281,10 +267,7 @@ mod tests {
     #[test]
     fn what_touches_a_slot_is_never_retried_blindly() {
         // Rule 5.
-        let never: Vec<_> = Action::ALL
-            .into_iter()
-            .filter(|action| !action.may_retry())
-            .collect();
+        let never: Vec<_> = Action::ALL.into_iter().filter(|action| !action.may_retry()).collect();
         assert_eq!(never, [Action::Install, Action::Reboot, Action::Upgrade]);
     }
 

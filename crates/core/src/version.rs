@@ -71,10 +71,7 @@ impl FromStr for Version {
     type Err = ParseVersionError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let fail = |why: &str| ParseVersionError {
-            text: text.to_owned(),
-            why: why.to_owned(),
-        };
+        let fail = |why: &str| ParseVersionError { text: text.to_owned(), why: why.to_owned() };
         let bare = text.strip_prefix('v').unwrap_or(text);
         if bare.is_empty() {
             return Err(fail("it is empty; write it like 1.13.9"));
@@ -82,17 +79,13 @@ impl FromStr for Version {
         if bare.bytes().filter(|byte| *byte == b'.').count() < 2
             && bare.split('.').all(|part| part.parse::<u64>().is_ok())
         {
-            return Err(fail(
-                "the patch number is missing; write all three parts, like 1.13.9",
-            ));
+            return Err(fail("the patch number is missing; write all three parts, like 1.13.9"));
         }
         let version = semver::Version::parse(bare).map_err(|_| {
             fail("write major, minor and patch as numbers, like 1.13.9 or v1.14.0-rc.1")
         })?;
         if !version.build.is_empty() {
-            return Err(fail(
-                "image tags cannot carry build metadata; leave out what follows `+`",
-            ));
+            return Err(fail("image tags cannot carry build metadata; leave out what follows `+`"));
         }
         Ok(Self(version))
     }
@@ -127,20 +120,19 @@ impl Minor {
     /// The next line of the same major.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self {
-            major: self.major,
-            minor: self.minor + 1,
-        }
+        Self { major: self.major, minor: self.minor + 1 }
+    }
+
+    /// The line before this one, of the same major; the first has none before it.
+    #[must_use]
+    pub const fn previous(self) -> Self {
+        Self { major: self.major, minor: self.minor.saturating_sub(1) }
     }
 
     /// How many minors lie between this line and a later one of the same
     /// major; `None` for an earlier line or another major.
     pub fn steps_to(self, later: Self) -> Option<u64> {
-        if self.major == later.major {
-            later.minor.checked_sub(self.minor)
-        } else {
-            None
-        }
+        if self.major == later.major { later.minor.checked_sub(self.minor) } else { None }
     }
 
     /// The first release of this line.
@@ -227,10 +219,7 @@ mod tests {
         ] {
             let error = text.parse::<Version>().unwrap_err();
             assert!(error.to_string().contains(hint), "{text}: {error}");
-            assert!(
-                error.to_string().starts_with(&format!("`{text}`")),
-                "{error}"
-            );
+            assert!(error.to_string().starts_with(&format!("`{text}`")), "{error}");
         }
     }
 
@@ -248,18 +237,9 @@ mod tests {
 
     #[test]
     fn json_carries_the_bare_form_and_reads_both() {
-        assert_eq!(
-            serde_json::to_string(&version("v1.13.9")).unwrap(),
-            "\"1.13.9\""
-        );
-        assert_eq!(
-            serde_json::from_str::<Version>("\"v1.13.9\"").unwrap(),
-            version("1.13.9")
-        );
+        assert_eq!(serde_json::to_string(&version("v1.13.9")).unwrap(), "\"1.13.9\"");
+        assert_eq!(serde_json::from_str::<Version>("\"v1.13.9\"").unwrap(), version("1.13.9"));
         let error = serde_json::from_str::<Version>("\"1.13\"").unwrap_err();
-        assert!(
-            error.to_string().contains("patch number is missing"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("patch number is missing"), "{error}");
     }
 }

@@ -156,28 +156,19 @@ impl Freeze {
         if self.until > self.from {
             return Ok(());
         }
-        Err(WindowError::Freeze {
-            from: self.from,
-            until: self.until,
-        })
+        Err(WindowError::Freeze { from: self.from, until: self.until })
     }
 }
 
 /// Whether new work may begin at `now`. No windows at all means always, but for
 /// freezes. An unreadable window counts as closed (rule 10).
 pub fn gate(windows: &[Window], freezes: &[Freeze], now: Timestamp) -> Gate {
-    if let Some(freeze) = freezes
-        .iter()
-        .find(|freeze| freeze.from <= now && now < freeze.until)
-    {
+    if let Some(freeze) = freezes.iter().find(|freeze| freeze.from <= now && now < freeze.until) {
         let why = match freeze.reason.as_str() {
             "" => "a freeze is in force".to_owned(),
             reason => format!("a freeze is in force ({reason})"),
         };
-        return Gate::Closed {
-            until: freeze.until,
-            why,
-        };
+        return Gate::Closed { until: freeze.until, why };
     }
     if windows.is_empty() {
         return Gate::Open;
@@ -249,17 +240,9 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         let zone = window(r#"{"start": "22:00", "duration": "4h", "timezone": "Mars/Base"}"#);
-        assert!(
-            zone.validate()
-                .unwrap_err()
-                .to_string()
-                .contains("Mars/Base")
-        );
+        assert!(zone.validate().unwrap_err().to_string().contains("Mars/Base"));
         let long = window(r#"{"start": "22:00", "duration": "200h"}"#);
         assert!(long.validate().is_err());
-        assert!(matches!(
-            gate(&[zone], &[], at("2026-11-15T23:00:00Z")),
-            Gate::Closed { .. }
-        ));
+        assert!(matches!(gate(&[zone], &[], at("2026-11-15T23:00:00Z")), Gate::Closed { .. }));
     }
 }

@@ -17,24 +17,15 @@ pub struct Span {
 
 impl Span {
     const fn seconds(low: i64, high: i64) -> Self {
-        Self {
-            low: SignedDuration::from_secs(low),
-            high: SignedDuration::from_secs(high),
-        }
+        Self { low: SignedDuration::from_secs(low), high: SignedDuration::from_secs(high) }
     }
 
     fn then(self, next: Self) -> Self {
-        Self {
-            low: self.low.saturating_add(next.low),
-            high: self.high.saturating_add(next.high),
-        }
+        Self { low: self.low.saturating_add(next.low), high: self.high.saturating_add(next.high) }
     }
 
     fn or_longer(self, other: Self) -> Self {
-        Self {
-            low: self.low.max(other.low),
-            high: self.high.max(other.high),
-        }
+        Self { low: self.low.max(other.low), high: self.high.max(other.high) }
     }
 }
 
@@ -56,20 +47,17 @@ fn step(action: Action, plan: &Plan) -> Span {
         }
         Action::SetKubeProxy => Span::seconds(1, 5),
         Action::SnapshotEtcd => Span::seconds(2, 30),
-        Action::Pull => Span::seconds(30, 60),
+        Action::Pull | Action::Verify => Span::seconds(30, 60),
         Action::Install => Span::seconds(10, 30),
         Action::Drain => Span::seconds(10, 60),
         Action::Reboot => Span::seconds(30, 90),
         Action::Upgrade => Span::seconds(40, 120),
-        Action::Verify => Span::seconds(30, 60),
-        Action::Soak => Span {
-            low: plan.policy.soak,
-            high: plan.policy.soak,
-        },
+        Action::Soak => Span { low: plan.policy.soak, high: plan.policy.soak },
         Action::SetKubeApiserver => Span::seconds(20, 60),
-        Action::SetKubeControllerManager | Action::SetKubeScheduler => Span::seconds(10, 40),
+        Action::SetKubeControllerManager | Action::SetKubeScheduler | Action::SetKubelet => {
+            Span::seconds(10, 40)
+        }
         Action::SyncManifests => Span::seconds(20, 120),
-        Action::SetKubelet => Span::seconds(10, 40),
     }
 }
 
@@ -82,9 +70,9 @@ fn lane(lane: &Lane, plan: &Plan, armed_ahead: bool) -> Span {
 }
 
 fn wave(wave: &Wave, plan: &Plan, armed_ahead: bool) -> Span {
-    wave.lanes.iter().fold(Span::default(), |longest, next| {
-        longest.or_longer(lane(next, plan, armed_ahead))
-    })
+    wave.lanes
+        .iter()
+        .fold(Span::default(), |longest, next| longest.or_longer(lane(next, plan, armed_ahead)))
 }
 
 fn hop(hop: &Hop, plan: &Plan) -> Span {
@@ -99,8 +87,5 @@ fn hop(hop: &Hop, plan: &Plan) -> Span {
 /// How long the plan takes, windows and waiting aside.
 pub fn estimate(plan: &Plan) -> Estimate {
     let hops: Vec<Span> = plan.hops.iter().map(|next| hop(next, plan)).collect();
-    Estimate {
-        total: hops.iter().fold(Span::default(), |sum, hop| sum.then(*hop)),
-        hops,
-    }
+    Estimate { total: hops.iter().fold(Span::default(), |sum, hop| sum.then(*hop)), hops }
 }

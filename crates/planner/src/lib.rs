@@ -15,9 +15,18 @@
 // The bans on clocks and on the environment hold here without exception.
 #![forbid(clippy::disallowed_methods)]
 
+pub mod check;
+pub mod decide;
 pub mod estimate;
+pub mod etcd;
+pub mod hops;
+pub mod installer;
+mod lanes;
 pub mod planner;
 pub mod report;
+pub mod waves;
 
+pub use check::check;
+pub use decide::decide;
 pub use estimate::estimate;
 pub use planner::{Planned, Request, plan};

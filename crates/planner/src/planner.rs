@@ -1,13 +1,21 @@
 //! From an observation and an intent to a plan.
+//!
+//! Looks at everything before it refuses, so that a person sees all reasons at
+//! once. The lanes themselves are laid in [`crate::lanes`].
 
 use upgrade_core::catalogue::Catalogue;
+use upgrade_core::image::ImageRef;
 use upgrade_core::intent::Intent;
 use upgrade_core::matrix::Matrix;
-use upgrade_core::plan::Plan;
+use upgrade_core::plan::{Change, PLAN_FORMAT, Plan, Versions};
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::Snapshot;
+use upgrade_core::snapshot::{Role, Snapshot};
+use upgrade_core::version::Version;
 
-use crate::report::Report;
+use crate::etcd;
+use crate::hops::{self, Leg};
+use crate::lanes::Lanes;
+use crate::report::{Refusal, Report, Warning};
 
 /// All that a plan is made from.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +42,122 @@ pub struct Planned {
 }
 
 /// Makes a plan, or says every reason why there is none.
-pub fn plan(_request: &Request<'_>) -> Result<Planned, Report> {
-    Err(Report::default())
+pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
+    let Request { snapshot, intent, policy, matrix, catalogue } = *request;
+    let mut report = Report::default();
+    for problem in policy.problems() {
+        report.refuse(Refusal::BadPolicy { problem: problem.to_string() });
+    }
+    if intent.talos.is_none() && intent.kubernetes.is_none() {
+        report.refuse(Refusal::NoTarget);
+    }
+    unknowns(snapshot, &mut report);
+    let running = running(snapshot, intent.rollback);
+    let legs = hops::find(&running, intent, matrix, catalogue, &mut report).unwrap_or_default();
+    if !legs.is_empty() {
+        control_planes_fit(snapshot, intent, policy, &legs, &mut report);
+    }
+    if !report.refusals.is_empty() {
+        return Err(report);
+    }
+    let mut lanes = Lanes::new(request);
+    let last = u32::try_from(legs.len()).unwrap_or(u32::MAX);
+    let hops = legs.iter().zip(1..);
+    let hops = hops.filter_map(|(leg, number)| lanes.hop(number, leg, number < last)).collect();
+    lanes.tell(&mut report);
+    if !report.refusals.is_empty() {
+        return Err(report);
+    }
+    let to = legs.last().map_or_else(|| running.clone(), |leg| leg.after.clone());
+    let plan = Plan {
+        format: PLAN_FORMAT,
+        cluster: snapshot.cluster.clone(),
+        parent: None,
+        rollback: intent.rollback,
+        from: running,
+        to,
+        policy: policy.clone(),
+        hops,
+    };
+    Ok(Planned { plan, report })
+}
+
+/// Whatever could not be seen stops the plan (rule 10).
+fn unknowns(snapshot: &Snapshot, report: &mut Report) {
+    for (name, node) in &snapshot.nodes {
+        let facts = [node.talos.trouble(), node.kubernetes.trouble()];
+        for why in facts.into_iter().flatten() {
+            report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why: why.to_owned() });
+        }
+        if let Some(why) = node.images.trouble() {
+            let why = format!("its Kubernetes images: {why}");
+            report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why });
+        }
+    }
+    if let Some(why) = snapshot.kubernetes.trouble() {
+        report.refuse(Refusal::KubernetesUnknown { why: why.to_owned() });
+    }
+    if snapshot.nodes_with(Role::ControlPlane).next().is_none() {
+        report.refuse(Refusal::NoControlPlane);
+    }
+}
+
+/// The version of each product: a cluster is as old as its oldest part. On the
+/// way back it is as new as its newest, or the nodes that went ahead would be
+/// forgotten.
+fn running(snapshot: &Snapshot, rollback: bool) -> Versions {
+    let nodes = || snapshot.nodes.values();
+    let talos = nodes().filter_map(|node| Some(node.talos.known()?.version.clone()));
+    let control_plane = snapshot.kubernetes.known();
+    let kubelets = nodes().filter_map(|node| Some(node.kubernetes.known()?.kubelet.clone()));
+    let images = nodes().filter_map(|node| node.images.known());
+    let images = images.flat_map(|images| images.values()).filter_map(ImageRef::version);
+    let end = |versions: &mut dyn Iterator<Item = Version>| {
+        if rollback { versions.max() } else { versions.min() }
+    };
+    Versions {
+        talos: end(&mut { talos }),
+        // Without the control plane's word the question was not asked.
+        kubernetes: control_plane
+            .and_then(|known| end(&mut kubelets.chain(images).chain([known.clone()]))),
+    }
+}
+
+/// Control planes and etcd must be fit before a plan is worth making (rule 1).
+fn control_planes_fit(
+    snapshot: &Snapshot,
+    intent: &Intent,
+    policy: &Policy,
+    legs: &[Leg],
+    report: &mut Report,
+) {
+    let control_planes = snapshot.nodes_with(Role::ControlPlane).count();
+    let reboots = legs.iter().any(|leg| matches!(leg.change, Change::Talos { .. }));
+    // One API server less is an outage only if there is no other; one etcd
+    // member less, if the rest are no majority.
+    let outage = control_planes == 1 || (reboots && !etcd::survives_one_loss(control_planes));
+    if outage && control_planes > 0 {
+        if policy.accept_outage {
+            report.warn(Warning::Outage { control_planes });
+        } else {
+            report.refuse(Refusal::Outage { control_planes });
+        }
+    }
+    if control_planes > 2 && control_planes.is_multiple_of(2) {
+        report.warn(Warning::EvenControlPlanes { control_planes });
+    }
+    // A way back starts from a cluster that is not well: `decide` still keeps
+    // quorum, but the plan is not refused for it (rule 12).
+    if intent.rollback {
+        return;
+    }
+    for (name, node) in snapshot.nodes_with(Role::ControlPlane) {
+        let seen = node.talos.trouble().is_none() && node.kubernetes.trouble().is_none();
+        if seen && !node.is_up() {
+            report.refuse(Refusal::ControlPlaneDown { node: name.clone() });
+        }
+    }
+    for why in etcd::problems(snapshot, None, false) {
+        report.refuse(Refusal::EtcdUnsafe { why });
+    }
 }

@@ -41,6 +41,13 @@ pub enum Constraint {
         oldest: Minor,
         /// The newest minor it runs.
         newest: Minor,
+        /// The first newer Talos line that runs it, if one is known.
+        needs: Option<Minor>,
+    },
+    /// A Talos release that the matrix does not know runs nothing (rule 10).
+    UnknownTalos {
+        /// The Talos release.
+        talos: Version,
     },
     /// A Talos release cannot be installed over the one that runs.
     Host {
@@ -58,21 +65,13 @@ pub enum Constraint {
 impl Display for Constraint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pair {
-                talos,
-                kubernetes,
-                oldest,
-                newest,
-            } => write!(
-                f,
-                "Talos {talos} runs Kubernetes {oldest} to {newest}, not {kubernetes}"
-            ),
-            Self::Host {
-                from,
-                to,
-                oldest,
-                too_new,
-            } => write!(
+            Self::Pair { talos, kubernetes, oldest, newest, needs: _ } => {
+                write!(f, "Talos {talos} runs Kubernetes {oldest} to {newest}, not {kubernetes}")
+            }
+            Self::UnknownTalos { talos } => {
+                write!(f, "Talos {talos} is unknown to the support matrix")
+            }
+            Self::Host { from, to, oldest, too_new } => write!(
                 f,
                 "Talos {to} installs over {oldest} and newer, below {too_new}; {from} runs"
             ),
@@ -83,6 +82,7 @@ impl Display for Constraint {
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "a report holds a handful, for a moment")]
 pub enum Refusal {
     /// The policy cannot be followed.
     BadPolicy {
@@ -95,6 +95,16 @@ pub enum Refusal {
     NoControlPlane,
     /// Rule 13: versions do not fall unless a rollback was asked for.
     Downgrade {
+        /// Of what.
+        product: Product,
+        /// What runs.
+        from: Version,
+        /// What was asked for.
+        to: Version,
+    },
+    /// A rollback was asked for, and the target is newer than what runs: gates
+    /// would be opened for something that is no way back (rule 12).
+    NoWayBack {
         /// Of what.
         product: Product,
         /// What runs.
@@ -126,6 +136,8 @@ pub enum Refusal {
         /// What stands in the way.
         #[serde(flatten)]
         constraint: Constraint,
+        /// What runs.
+        running: Versions,
         /// As far as one can go towards the target.
         furthest: Versions,
     },
@@ -193,29 +205,37 @@ impl Refusal {
                 "check that the endpoints are control planes of this cluster".to_owned()
             }
             Self::Downgrade { .. } => {
-                "choose a newer target, or ask for a rollback if going back is what you want"
-                    .to_owned()
+                "choose a newer target, or say --rollback if going back is what you want".to_owned()
             }
-            Self::KubernetesRollback { to, .. } => format!(
+            Self::NoWayBack { .. } => "leave out --rollback".to_owned(),
+            Self::KubernetesRollback { from, to } => format!(
                 "stay within Kubernetes {}, or restore an etcd snapshot taken under {}",
-                to.minor().next(),
+                from.minor(),
                 to.minor()
             ),
-            Self::UnknownMinor {
-                newest, product, ..
-            } => format!(
+            Self::UnknownMinor { version, oldest, product, .. } if version.minor() < *oldest => {
+                format!("nothing is known of {product} before {oldest}; that far goes only by hand")
+            }
+            Self::UnknownMinor { newest, product, .. } => format!(
                 "choose {product} {newest} or older, or use a newer talos-operator that knows the release"
             ),
-            Self::NoPath { furthest, .. } => match (&furthest.talos, &furthest.kubernetes) {
-                (Some(talos), Some(kubernetes)) => {
-                    format!("the furthest reachable is Talos {talos} with Kubernetes {kubernetes}")
+            Self::NoPath { constraint, running, furthest } => {
+                let needs = match constraint {
+                    Constraint::Pair { kubernetes, needs: Some(line), .. } => Some(format!(
+                        "Kubernetes {} needs Talos {line} or newer",
+                        kubernetes.minor()
+                    )),
+                    _ => None,
+                };
+                let reach = (furthest != running).then(|| furthest_words(furthest));
+                match (needs, reach) {
+                    (Some(needs), Some(reach)) => format!("{needs}; {reach}"),
+                    (Some(only), None) | (None, Some(only)) => only,
+                    (None, None) => "not one supported step leads towards it; \
+                         bring what runs into support by hand"
+                        .to_owned(),
                 }
-                (Some(talos), None) => format!("the furthest reachable is Talos {talos}"),
-                (None, Some(kubernetes)) => {
-                    format!("the furthest reachable is Kubernetes {kubernetes}")
-                }
-                (None, None) => "plan the products one at a time".to_owned(),
-            },
+            }
             Self::NodeUnknown { .. } | Self::KubernetesUnknown { .. } => {
                 "mend the connection and plan again; nothing is disrupted unseen".to_owned()
             }
@@ -245,25 +265,17 @@ impl Display for Refusal {
             Self::Downgrade { product, from, to } => {
                 write!(f, "{product} {to} is older than {from}, which runs")
             }
-            Self::KubernetesRollback { from, to } => {
-                write!(
-                    f,
-                    "Kubernetes does not go back from {from} to {to}: that is another minor"
-                )
+            Self::NoWayBack { product, from, to } => {
+                write!(f, "{product} {to} is no way back: it is newer than {from}, which runs")
             }
-            Self::UnknownMinor {
-                product,
-                version,
-                oldest,
-                newest,
-            } => write!(
+            Self::KubernetesRollback { from, to } => {
+                write!(f, "Kubernetes does not go back from {from} to {to}: that is another minor")
+            }
+            Self::UnknownMinor { product, version, oldest, newest } => write!(
                 f,
                 "{product} {version} is unknown to the support matrix, which goes from {oldest} to {newest}"
             ),
-            Self::NoPath {
-                constraint,
-                furthest: _,
-            } => {
+            Self::NoPath { constraint, running: _, furthest: _ } => {
                 write!(f, "no supported path leads there: {constraint}")
             }
             Self::NodeUnknown { node, why } => write!(f, "{node} cannot be seen: {why}"),
@@ -273,7 +285,7 @@ impl Display for Refusal {
             Self::ControlPlaneDown { node } => write!(f, "control plane {node} is not ready"),
             Self::EtcdUnsafe { why } => write!(f, "etcd is not fit to lose a member: {why}"),
             Self::Outage { control_planes: 1 } => f.write_str(
-                "the only control plane has to reboot: the Kubernetes API is away meanwhile",
+                "the only control plane is to be disrupted: the Kubernetes API is away meanwhile",
             ),
             Self::Outage { control_planes } => write!(
                 f,
@@ -285,22 +297,10 @@ impl Display for Refusal {
                     write!(f, "pool {pool}: ")?;
                 }
                 let names: Vec<_> = down.iter().map(ToString::to_string).collect();
-                write!(
-                    f,
-                    "{} down already, and at most {limit} may be",
-                    names.join(", ")
-                )
+                write!(f, "{} down already, and at most {limit} may be", names.join(", "))
             }
-            Self::ExtensionsLost {
-                node,
-                installer,
-                extensions,
-            } => {
-                write!(
-                    f,
-                    "{node} would lose {}: {installer} lacks them",
-                    extensions.join(", ")
-                )
+            Self::ExtensionsLost { node, installer, extensions } => {
+                write!(f, "{node} would lose {}: {installer} lacks them", extensions.join(", "))
             }
             Self::NoInstaller { node, why } => write!(f, "no installer for {node}: {why}"),
         }
@@ -403,23 +403,19 @@ impl Display for Warning {
             Self::StartsUnsupported { constraint } => {
                 write!(f, "what runs now is not supported: {constraint}")
             }
-            Self::PairsUnchecked { missing } => write!(
-                f,
-                "the {missing} version is not given, so its support was not checked"
-            ),
+            Self::PairsUnchecked { missing } => {
+                write!(f, "the {missing} version is not given, so its support was not checked")
+            }
             Self::Prerelease { product, version } => {
                 write!(f, "{product} {version} is a prerelease")
             }
             Self::Unreleased { talos } => {
-                write!(
-                    f,
-                    "Talos {talos} was not released when this program was built"
-                )
+                write!(f, "Talos {talos} was not released when this program was built")
             }
             Self::Broken { talos, why } => write!(f, "Talos {talos} has a known fault: {why}"),
             Self::Outage { control_planes } => write!(
                 f,
-                "the Kubernetes API is away while a control plane reboots (there {} {control_planes})",
+                "the Kubernetes API is away while a control plane is disrupted (there {} {control_planes})",
                 if *control_planes == 1 { "is" } else { "are" }
             ),
             Self::EvenControlPlanes { control_planes } => write!(
@@ -428,27 +424,19 @@ impl Display for Warning {
                 control_planes.saturating_sub(1)
             ),
             Self::NodeDown { node } => {
-                write!(
-                    f,
-                    "{node} is down; it counts against the limit and goes last"
-                )
+                write!(f, "{node} is down; it counts against the limit and goes last")
             }
             Self::ExtensionsDropped { node, extensions } => {
                 write!(f, "{node} loses {}, as asked for", extensions.join(", "))
             }
-            Self::SchematicDiffers {
-                node,
-                configured,
-                running,
-            } => write!(
+            Self::SchematicDiffers { node, configured, running } => write!(
                 f,
                 "{node} runs schematic {}, its machine config names {configured}; what runs is kept",
                 short(running)
             ),
-            Self::MirrorUnchecked { installer } => write!(
-                f,
-                "{installer} lies on a mirror: make sure it is there before you begin"
-            ),
+            Self::MirrorUnchecked { installer } => {
+                write!(f, "{installer} lies on a mirror: make sure it is there before you begin")
+            }
             Self::PatchUnknown { product, version } => write!(
                 f,
                 "no patch of {product} {} is known; the path passes through {version}",
@@ -514,29 +502,13 @@ impl Display for Note {
             Self::AlreadyThere { product, version } => {
                 write!(f, "{product} is at {version} already")
             }
-            Self::NewerPatch {
-                product,
-                target,
-                newer,
-            } => {
-                write!(
-                    f,
-                    "{product} {newer} is known, newer than the target {target}"
-                )
+            Self::NewerPatch { product, target, newer } => {
+                write!(f, "{product} {newer} is known, newer than the target {target}")
             }
-            Self::DigestReplaced {
-                configured,
-                installer,
-            } => {
-                write!(
-                    f,
-                    "the digest of {configured} pins the old release; {installer} is used"
-                )
+            Self::DigestReplaced { configured, installer } => {
+                write!(f, "the digest of {configured} pins the old release; {installer} is used")
             }
-            Self::PlainInstallerGone {
-                configured,
-                installer,
-            } => write!(
+            Self::PlainInstallerGone { configured, installer } => write!(
                 f,
                 "{} is not published from Talos 1.14; {installer} is used",
                 configured.repository
@@ -548,10 +520,7 @@ impl Display for Note {
                 )
             }
             Self::Skipped { node, hop, version } => {
-                write!(
-                    f,
-                    "{node} runs {version} already and is left alone in hop {hop}"
-                )
+                write!(f, "{node} runs {version} already and is left alone in hop {hop}")
             }
         }
     }
@@ -590,6 +559,17 @@ impl Report {
             self.notes.push(note);
         }
     }
+}
+
+fn furthest_words(furthest: &Versions) -> String {
+    let words: Vec<String> = [
+        furthest.talos.as_ref().map(|version| format!("Talos {version}")),
+        furthest.kubernetes.as_ref().map(|version| format!("Kubernetes {version}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    format!("the furthest reachable is {}", words.join(" with "))
 }
 
 /// Enough of a schematic for people to tell it from another.

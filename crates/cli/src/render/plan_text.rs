@@ -1,0 +1,296 @@
+//! The plan for people: first what changes, then how, then what to look at,
+//! and at the end what to type.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use upgrade_core::plan::{Change, Hop, Plan, PlanHash, Target};
+use upgrade_core::snapshot::{Component, NodeName, Role, Snapshot};
+use upgrade_core::version::Version;
+use upgrade_planner::check::Finding;
+use upgrade_planner::estimate::Estimate;
+use upgrade_planner::report::{Note, Report, Warning};
+
+use super::layout::{self, hang, remark};
+use super::phases::phases;
+use super::{Answer, BAD, CARE, COMMAND, FAINT, HEADING, INFO, Outcome, paint, time};
+
+/// Columns before the text of a phase.
+const PHASE_INDENT: usize = 20;
+
+/// What a person does about a plan that breaks a rule: it is not their fault.
+const FAULTY_PLAN: &str =
+    "the planner made a plan that breaks its own rules; nothing was done, please report this";
+
+/// The answer as text.
+pub fn plan_text(answer: &Answer, snapshot: &Snapshot) -> String {
+    let Answer { outcome, report, findings } = answer;
+    match outcome {
+        Outcome::Planned { hash, plan, estimate, next } => {
+            let mut out = headline(plan, hash, estimate, snapshot);
+            out.push('\n');
+            out.push_str(&components(plan, snapshot));
+            out.push('\n');
+            out.push_str(&hops(plan, estimate, snapshot));
+            let remarks = warnings_and_notes(report, findings);
+            if !remarks.is_empty() {
+                out.push_str(&remarks);
+                out.push('\n');
+            }
+            out.push_str(&what_next(next));
+            out
+        }
+        Outcome::NothingToDo => nothing_to_do(report),
+        Outcome::Refused => {
+            let mut out = String::new();
+            for finding in findings {
+                out.push_str(&remark(BAD, "refused", &finding.to_string()));
+                out.push_str(&remark(FAINT, "  next", FAULTY_PLAN));
+            }
+            for refusal in &report.refusals {
+                out.push_str(&remark(BAD, "refused", &refusal.to_string()));
+                out.push_str(&remark(FAINT, "  next", &refusal.advice()));
+            }
+            // Notes tell of a plan; there is none.
+            out + &warnings(report)
+        }
+    }
+}
+
+fn headline(plan: &Plan, hash: &PlanHash, estimate: &Estimate, snapshot: &Snapshot) -> String {
+    let title = if plan.rollback { "Rollback plan" } else { "Upgrade plan" };
+    let mut out = format!("{} {}\n\n", paint(HEADING, title), hash.short());
+    let mut line = |key: &str, value: &str| {
+        out.push_str(&hang(&format!("  {key:<12}"), 14, value));
+    };
+    let control_planes = snapshot.nodes_with(Role::ControlPlane).count();
+    let workers = snapshot.nodes_with(Role::Worker).count();
+    let workers = match workers {
+        0 => "no workers".to_owned(),
+        count => counted(count, "worker"),
+    };
+    line(
+        "Cluster",
+        &format!("{}, {} and {workers}", plan.cluster, counted(control_planes, "control plane")),
+    );
+    for (key, from, to) in [
+        ("Talos", &plan.from.talos, &plan.to.talos),
+        ("Kubernetes", &plan.from.kubernetes, &plan.to.kubernetes),
+    ] {
+        match (from, to) {
+            (Some(from), Some(to)) if from != to => line(key, &format!("{from} → {to}")),
+            (Some(from), _) => line(key, &format!("stays at {from}")),
+            (None, _) => {}
+        }
+    }
+    line(
+        "Takes",
+        &format!(
+            "{}, about {}; {}",
+            counted(plan.hops.len(), "hop"),
+            time::span(estimate.total),
+            reboots(plan, snapshot),
+        ),
+    );
+    out
+}
+
+/// How often nodes reboot.
+fn reboots(plan: &Plan, snapshot: &Snapshot) -> String {
+    let mut counts: BTreeMap<&NodeName, usize> =
+        snapshot.nodes.keys().map(|node| (node, 0)).collect();
+    for lane in plan.hops.iter().flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes) {
+        if let (Some(node), Target::Talos(_)) = (&lane.node, &lane.target) {
+            *counts.entry(node).or_default() += 1;
+        }
+    }
+    let most = counts.values().copied().max().unwrap_or(0);
+    let times = match most {
+        0 => return "nothing reboots".to_owned(),
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        count => format!("{count} times"),
+    };
+    match (counts.len(), counts.values().all(|count| *count == most)) {
+        (1, _) => format!("the node reboots {times}"),
+        (_, true) => format!("every node reboots {times}"),
+        (_, false) => format!("nodes reboot {times} at most"),
+    }
+}
+
+/// Component, current and target, as kubeadm shows them.
+fn components(plan: &Plan, snapshot: &Snapshot) -> String {
+    let everywhere = snapshot.nodes.len();
+    let control_planes = snapshot.nodes_with(Role::ControlPlane).count();
+    let mut rows = Vec::new();
+    let mut row = |name: &str, nodes: usize, from: &Option<Version>, to: &Option<Version>| {
+        let Some(from) = from else { return };
+        let target = match to {
+            Some(to) if to != from => to.to_string(),
+            _ => "stays".to_owned(),
+        };
+        rows.push(vec![name.to_owned(), nodes.to_string(), from.to_string(), target]);
+    };
+    row("Talos", everywhere, &plan.from.talos, &plan.to.talos);
+    for component in [
+        Component::KubeApiserver,
+        Component::KubeControllerManager,
+        Component::KubeScheduler,
+        Component::KubeProxy,
+        Component::Kubelet,
+    ] {
+        let nodes = match component {
+            Component::KubeProxy | Component::Kubelet => everywhere,
+            _ => control_planes,
+        };
+        row(component.name(), nodes, &plan.from.kubernetes, &plan.to.kubernetes);
+    }
+    if plan.hops.iter().any(|hop| matches!(hop.change, Change::Kubernetes { .. })) {
+        // Its version is Talos's choice and travels in the manifests.
+        rows.push(["CoreDNS", "-", "-", "as the manifests say"].map(str::to_owned).to_vec());
+    }
+    layout::table(&["COMPONENT", "NODES", "CURRENT", "TARGET"], &rows, &[1])
+}
+
+fn hops(plan: &Plan, estimate: &Estimate, snapshot: &Snapshot) -> String {
+    let leader = snapshot.etcd.known().and_then(upgrade_core::snapshot::EtcdFacts::leader);
+    let title = |hop: &Hop| {
+        let change = &hop.change;
+        format!("{} {} → {}", change.product(), change.from(), change.to())
+    };
+    let effect = |hop: &Hop| match rebooting(hop) {
+        0 => "no reboots".to_owned(),
+        count => format!("reboots {}", counted(count, "node")),
+    };
+    let wide = |text: &dyn Fn(&Hop) -> String| {
+        plan.hops.iter().map(|hop| layout::width(&text(hop))).max().unwrap_or(0)
+    };
+    let (title_width, effect_width) = (wide(&title), wide(&effect));
+    let mut out = String::new();
+    for (hop, span) in plan.hops.iter().zip(&estimate.hops) {
+        let number = format!("{}.", hop.number);
+        let space = " ".repeat(title_width - layout::width(&title(hop)));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "{number:<4}{}{space}   {:<effect_width$}   {}",
+            paint(HEADING, &title(hop)),
+            effect(hop),
+            time::span(*span),
+        );
+        for phase in phases(hop, &plan.policy, leader) {
+            let width = PHASE_INDENT - 4;
+            let label = paint(FAINT, &format!("{:<width$}", phase.label));
+            out.push_str(&hang(&format!("    {label}"), PHASE_INDENT, &phase.text));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+fn rebooting(hop: &Hop) -> usize {
+    let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
+    lanes.filter(|lane| matches!(lane.target, Target::Talos(_))).count()
+}
+
+fn warnings(report: &Report) -> String {
+    let text = |warning: &Warning| remark(CARE, "warning", &warning.to_string());
+    report.warnings.iter().map(text).collect()
+}
+
+fn warnings_and_notes(report: &Report, findings: &[Finding]) -> String {
+    let mut out = warnings(report);
+    for finding in findings {
+        out.push_str(&remark(CARE, "warning", &finding.to_string()));
+    }
+    for note in &report.notes {
+        out.push_str(&remark(INFO, "note", &note.to_string()));
+    }
+    out
+}
+
+fn what_next(command: &str) -> String {
+    // Until that command is there, a plan must not pretend that it is.
+    let mut out = format!(
+        "{}, once a later release can upgrade (it plans again from what it observes, and asks first):\n",
+        paint(HEADING, "Next"),
+    );
+    for line in layout::command(command) {
+        out.push_str("  ");
+        out.push_str(&paint(COMMAND, &line));
+        out.push('\n');
+    }
+    out
+}
+
+fn nothing_to_do(report: &Report) -> String {
+    let there: Vec<String> = report
+        .notes
+        .iter()
+        .filter(|note| matches!(note, Note::AlreadyThere { .. }))
+        .map(ToString::to_string)
+        .collect();
+    let why = if there.is_empty() {
+        "everything is where it should be".to_owned()
+    } else {
+        there.join(", ")
+    };
+    let mut out = remark(BAD, "nothing to do", &why);
+    out.push_str(&remark(
+        FAINT,
+        "  next",
+        "choose a newer target; `talos-operator matrix` shows the releases that are known",
+    ));
+    out + &warnings(report)
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use upgrade_planner::check::Severity;
+
+    use super::*;
+    use crate::offline::Cluster;
+
+    fn text(outcome: Outcome, report: Report, findings: Vec<Finding>) -> String {
+        let cluster = Cluster {
+            control_planes: 3,
+            workers: 0,
+            talos: None,
+            kubernetes: None,
+            installer: None,
+        };
+        let answer = Answer { outcome, report, findings };
+        anstream::adapter::strip_str(&plan_text(&answer, &cluster.snapshot())).to_string()
+    }
+
+    #[test]
+    fn a_plan_that_breaks_a_rule_is_no_plan() {
+        let finding = Finding {
+            rule: 1,
+            severity: Severity::Fatal,
+            text: "two control planes at once".to_owned(),
+        };
+        let text = text(Outcome::Refused, Report::default(), vec![finding]);
+        assert!(text.starts_with("refused: rule 1: two control planes at once\n"), "{text}");
+        assert!(text.contains("please report this"), "{text}");
+    }
+
+    #[test]
+    fn nothing_to_do_needs_no_notes() {
+        let text = text(Outcome::NothingToDo, Report::default(), Vec::new());
+        assert!(text.starts_with("nothing to do: everything is where it should be\n"), "{text}");
+    }
+
+    #[test]
+    fn things_are_counted_as_people_count() {
+        assert_eq!(counted(1, "hop"), "1 hop");
+        assert_eq!(counted(2, "hop"), "2 hops");
+    }
+}

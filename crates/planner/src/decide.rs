@@ -1,0 +1,351 @@
+//! What to do next: the only home of parallelism, windows, pause, retries,
+//! quorum and arming ahead.
+//!
+//! [`decide`] is asked after every journal entry and every observation. It never
+//! remembers anything itself: what it cannot see in the snapshot it finds in the
+//! journal's [`State`]. The gates that a disruptive step has to pass are in
+//! [`gates`]; this file decides which steps come up for them.
+
+mod away;
+mod gates;
+mod lane;
+
+use jiff::{SignedDuration, Timestamp};
+use upgrade_core::jiff;
+use upgrade_core::journal::{Phase, State, StepState};
+use upgrade_core::plan::{Group, Plan};
+use upgrade_core::reason::{HaltReason, WaitReason};
+use upgrade_core::snapshot::{NodeName, Snapshot};
+use upgrade_core::step::{Action, StepId};
+use upgrade_core::window::{Gate, gate};
+
+use away::Away;
+use gates::Closed;
+use lane::{HopView, LaneView};
+
+/// A step ends itself at its deadline; one that is still under way this much
+/// later has hung, and its process with it.
+const OVERDUE_GRACE: SignedDuration = SignedDuration::from_mins(2);
+
+/// How many steps a reason names before it counts.
+const NAMED_STEPS: usize = 3;
+
+/// A pause has no end of its own; it is looked at again after this long.
+const PAUSE_LOOK: SignedDuration = SignedDuration::from_hours(24);
+
+/// A step to start now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// Which.
+    pub step: StepId,
+    /// The number of this attempt.
+    pub attempt: u32,
+    /// An earlier attempt may have acted: look for its effect first (rule 8).
+    pub look_first: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Start these steps, beside those that are under way.
+    Run(Vec<Start>),
+    /// Start nothing now.
+    Wait {
+        /// Why.
+        reason: WaitReason,
+        /// Until when at the latest (rule 11).
+        until: Timestamp,
+        /// Whether the run halts then, instead of looking again. Such a wait
+        /// belongs in the journal, so that its time counts across restarts.
+        gives_up: bool,
+    },
+    /// Stop until a person acts. Belongs in the journal at once, before what
+    /// is left to finish: a reason that is only waited for would be forgotten.
+    Halt {
+        /// Why.
+        reason: HaltReason,
+        /// Steps that bring nodes in flight to a safe state; decide again after
+        /// them. Empty once nothing is left to do.
+        finish: Vec<Start>,
+        /// Nodes whose next boot, whoever causes it, is into the new version.
+        armed: Vec<NodeName>,
+        /// Nodes that stay cordoned because they are not ready.
+        cordoned: Vec<NodeName>,
+    },
+    /// Everything planned is done.
+    Done,
+}
+
+/// Decides what to do next. The state must be the fold of this plan's journal.
+pub fn decide(plan: &Plan, state: &State, snapshot: &Snapshot, now: Timestamp) -> Decision {
+    if state.completed() {
+        return Decision::Done;
+    }
+    let Some(hop) = HopView::current(plan, state) else {
+        return Decision::Done;
+    };
+    let run = Run { plan, state, snapshot, now, hop };
+    if let Some(reason) = state.halted().cloned().or_else(|| run.fatal()) {
+        return run.wind_down(reason);
+    }
+    let mut round = run.round();
+    if !round.starts.is_empty() {
+        return Decision::Run(round.starts);
+    }
+    if let Some(wait) = run.under_way() {
+        return wait;
+    }
+    match round.closed.take() {
+        Some(Closed::Never(reason)) => run.wind_down(reason),
+        Some(Closed::Now(reason)) => run.wait_at_gate(reason),
+        None => round.idle.unwrap_or_else(|| {
+            // Every unfinished lane is under way, waits at a gate or may start;
+            // should that ever be wrong, look again rather than act.
+            let newer_than = now;
+            run.wait_at_gate(WaitReason::StaleObservation { newer_than })
+        }),
+    }
+}
+
+/// One look at the current hop.
+struct Run<'a> {
+    plan: &'a Plan,
+    state: &'a State,
+    snapshot: &'a Snapshot,
+    now: Timestamp,
+    hop: HopView<'a>,
+}
+
+/// What one pass over the lanes found.
+#[derive(Default)]
+struct Round {
+    starts: Vec<Start>,
+    closed: Option<Closed>,
+    idle: Option<Decision>,
+}
+
+impl<'a> Run<'a> {
+    /// A failure that no retry may mend, or a step that hangs (rule 11).
+    fn fatal(&self) -> Option<HaltReason> {
+        self.hop.lanes().flat_map(|lane| lane.steps().map(move |step| (lane, step))).find_map(
+            |(lane, (action, step))| match &step.phase {
+                Phase::Failed { failure, .. }
+                    if !self.may_retry(action, &step.phase, step.tried) =>
+                {
+                    Some(HaltReason::StepFailed {
+                        step: lane.id(action),
+                        attempt: step.attempts,
+                        failure: failure.clone(),
+                    })
+                }
+                Phase::Running { since } => {
+                    let limit = action.timeout(&self.plan.policy);
+                    let over = after(*since, limit.saturating_add(OVERDUE_GRACE));
+                    (self.now >= over).then(|| HaltReason::Overdue { step: lane.id(action), limit })
+                }
+                _ => None,
+            },
+        )
+    }
+
+    /// Rule 5: what touches a slot is never tried again by itself.
+    fn may_retry(&self, action: Action, phase: &Phase, tried: u32) -> bool {
+        matches!(phase, Phase::Failed { failure, .. }
+            if action.may_retry()
+                && failure.kind.may_pass()
+                && tried < self.plan.policy.retries.attempts)
+    }
+
+    /// One pass over the lanes that may do something.
+    fn round(&self) -> Round {
+        let mut round = Round { idle: self.nothing_new(), ..Round::default() };
+        let may_begin = round.idle.is_none();
+        let mut away = Away::new(self);
+        for (lane, may_disrupt) in self.candidates() {
+            let Some((action, step)) = lane.current() else {
+                continue;
+            };
+            // Nothing new while paused or outside a window; a node in flight
+            // goes on until it is safe (rule 12).
+            if !(may_begin || lane.is_entered()) {
+                continue;
+            }
+            if !may_disrupt && action != Action::Install {
+                continue;
+            }
+            match &step.phase {
+                Phase::Running { .. } | Phase::Done => continue,
+                Phase::Failed { at, .. } => {
+                    let again = after(*at, self.backoff(step.tried));
+                    if self.now < again {
+                        let attempt = step.attempts;
+                        let reason = WaitReason::Backoff { step: lane.id(action), attempt };
+                        round.idle = Some(Decision::Wait { reason, until: again, gives_up: false });
+                        continue;
+                    }
+                }
+                Phase::Pending | Phase::InDoubt => {}
+            }
+            match self.pass(&lane, action, &away) {
+                Ok(()) => {
+                    if action.is_disruptive() {
+                        away.enter(&self.hop, &lane, self.snapshot);
+                    }
+                    round.starts.push(start(&lane, action, step));
+                }
+                Err(closed) => {
+                    // The first gate in plan order is the one to tell about, but
+                    // one that will never open ends the run at once.
+                    if round.closed.is_none() || matches!(closed, Closed::Never(_)) {
+                        round.closed = Some(closed);
+                    }
+                }
+            }
+        }
+        round
+    }
+
+    /// The lanes of the wave at hand, and of the one after it: workers may roll
+    /// on as soon as there is room, everybody else may only arm one wave ahead.
+    fn candidates(&self) -> Vec<(LaneView<'a>, bool)> {
+        let Some(current) = self.hop.current_wave() else {
+            return Vec::new();
+        };
+        let group = |wave: usize| self.hop.hop.waves.get(wave).map(|wave| wave.group);
+        let here = group(current);
+        let mut lanes: Vec<_> = self.hop.wave(current).map(|lane| (lane, true)).collect();
+        let next = current + 1;
+        let may_disrupt = here == Some(Group::Workers) && group(next) == Some(Group::Workers);
+        let may_arm = matches!(here, Some(Group::Workers | Group::ControlPlane));
+        if may_disrupt || may_arm {
+            lanes.extend(self.hop.wave(next).map(|lane| (lane, may_disrupt)));
+        }
+        lanes
+    }
+
+    /// The wait, if nothing new may begin by the user's word or by the clock.
+    fn nothing_new(&self) -> Option<Decision> {
+        if let Some(by) = self.state.paused() {
+            return Some(Decision::Wait {
+                reason: WaitReason::Paused { by: by.to_owned() },
+                until: after(self.now, PAUSE_LOOK),
+                gives_up: false,
+            });
+        }
+        let policy = &self.plan.policy;
+        match gate(&policy.windows, &policy.freezes, self.now) {
+            Gate::Open => None,
+            Gate::Closed { until, why } => {
+                Some(Decision::Wait { reason: WaitReason::Window { why }, until, gives_up: false })
+            }
+        }
+    }
+
+    /// Waiting for steps that are under way, if there are any.
+    fn under_way(&self) -> Option<Decision> {
+        let mut steps = Vec::new();
+        let mut count = 0;
+        let mut until = Timestamp::MAX;
+        // Any step of a lane, not only its first unfinished one: a node that is
+        // given back is uncordoned out of turn.
+        let all = self.hop.lanes().flat_map(|lane| lane.steps().map(move |step| (lane, step)));
+        for (lane, (action, step)) in all {
+            if let Phase::Running { since } = step.phase {
+                let limit = action.timeout(&self.plan.policy).saturating_add(OVERDUE_GRACE);
+                until = until.min(after(since, limit));
+                count += 1;
+                if steps.len() < NAMED_STEPS {
+                    steps.push(lane.id(action));
+                }
+            }
+        }
+        (count > 0).then_some(Decision::Wait {
+            reason: WaitReason::Running { steps, count },
+            until,
+            gives_up: false,
+        })
+    }
+
+    /// Waiting at a closed gate, until its deadline (rule 11).
+    fn wait_at_gate(&self, reason: WaitReason) -> Decision {
+        let since = self.state.waiting_since(&reason.key()).unwrap_or(self.now);
+        let until = after(since, self.plan.policy.timeouts.gate);
+        if self.now >= until {
+            return self.wind_down(HaltReason::WaitedTooLong { since, waiting_for: reason });
+        }
+        Decision::Wait { reason, until, gives_up: true }
+    }
+
+    /// Comes to a stop: nodes in flight reach a safe state first, our cordons
+    /// go where their node serves again (rules 7 and 12), nothing new begins.
+    fn wind_down(&self, reason: HaltReason) -> Decision {
+        let mut finish = Vec::new();
+        let away = Away::new(self);
+        for lane in self.hop.lanes().filter(LaneView::is_entered) {
+            let Some((action, step)) = lane.current() else {
+                continue;
+            };
+            if lane.steps().any(|(_, step)| matches!(step.phase, Phase::Running { .. })) {
+                continue;
+            }
+            let goes_on = matches!(step.phase, Phase::Pending | Phase::InDoubt)
+                && !gives_up_on(&lane, &reason)
+                && self.pass(&lane, action, &away).is_ok();
+            if goes_on {
+                finish.push(start(&lane, action, step));
+            } else {
+                finish.extend(self.give_back(&lane));
+            }
+        }
+        // A hanging step would be waited for without end.
+        let hangs = matches!(reason, HaltReason::Overdue { .. });
+        match self.under_way() {
+            Some(wait) if finish.is_empty() && !hangs => wait,
+            _ => Decision::Halt {
+                reason,
+                finish,
+                armed: self.state.armed().iter().cloned().collect(),
+                cordoned: self.state.our_cordons().cloned().collect(),
+            },
+        }
+    }
+
+    /// Lifts our cordon from a node that serves (rule 7). One that does not
+    /// serve keeps it, and the halt names it.
+    fn give_back(&self, lane: &LaneView<'_>) -> Option<Start> {
+        let node = lane.lane.node.as_ref()?;
+        let ours = self.state.our_cordons().any(|cordoned| cordoned == node);
+        let step = lane.step(Action::Uncordon)?;
+        let untried = matches!(step.phase, Phase::Pending | Phase::InDoubt);
+        let up = self.snapshot.nodes.get(node).is_some_and(upgrade_core::snapshot::Node::is_up);
+        (ours && untried && up).then(|| start(lane, Action::Uncordon, step))
+    }
+
+    fn backoff(&self, tried: u32) -> SignedDuration {
+        let first = self.plan.policy.retries.backoff;
+        let doubled = 1_i32.checked_shl(tried.saturating_sub(1).min(16)).unwrap_or(1);
+        first.checked_mul(doubled).unwrap_or(SignedDuration::MAX)
+    }
+}
+
+fn start(lane: &LaneView<'_>, action: Action, step: &StepState) -> Start {
+    Start { step: lane.id(action), attempt: step.attempts + 1, look_first: step.attempts > 0 }
+}
+
+/// Whether the reason for stopping is this lane's own.
+fn gives_up_on(lane: &LaneView<'_>, reason: &HaltReason) -> bool {
+    let node = match reason {
+        HaltReason::StepFailed { step, .. } | HaltReason::Overdue { step, .. } => {
+            step.node.as_ref()
+        }
+        HaltReason::Drift { node, .. } => Some(node),
+        HaltReason::WaitedTooLong { .. }
+        | HaltReason::NoSnapshot { .. }
+        | HaltReason::OtherPlan { .. } => return true,
+    };
+    lane.lane.node.as_ref() == node
+}
+
+fn after(start: Timestamp, span: SignedDuration) -> Timestamp {
+    start.checked_add(span).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,143 @@
+//! The gates before a step: what has to be seen, and seen recently, before
+//! something is taken away from the cluster.
+
+use upgrade_core::plan::{Change, Target};
+use upgrade_core::reason::{HaltReason, WaitReason};
+use upgrade_core::snapshot::{Node, NodeName, Role};
+use upgrade_core::step::Action;
+use upgrade_core::version::Version;
+
+use super::Run;
+use super::away::Away;
+use super::lane::LaneView;
+use crate::etcd;
+
+/// How many nodes a reason names before it counts.
+const NAMED_NODES: usize = 3;
+
+/// A gate that does not let a step pass.
+#[derive(Debug)]
+pub(super) enum Closed {
+    /// It may open by itself.
+    Now(WaitReason),
+    /// It will not.
+    Never(HaltReason),
+}
+
+impl Run<'_> {
+    /// Whether the step may start, given who is away.
+    pub(super) fn pass(
+        &self,
+        lane: &LaneView<'_>,
+        action: Action,
+        away: &Away<'_>,
+    ) -> Result<(), Closed> {
+        // What writes a slot needs to know what it overwrites, no more; what
+        // disrupts nothing needs nothing.
+        let guarded = action.is_disruptive() || action == Action::Install;
+        let (true, Some(name)) = (guarded, &lane.lane.node) else {
+            return Ok(());
+        };
+        if action.is_disruptive() {
+            self.fresh()?;
+        }
+        let node = self.seen(name, action)?;
+        as_expected(lane, name, node)?;
+        if action == Action::Install {
+            return Ok(());
+        }
+        match node.role {
+            Role::ControlPlane => self.quorum(lane, name, away),
+            Role::Worker => room(lane, name, node, away),
+        }
+    }
+
+    /// Rule 2: an observation newer than the last disruption.
+    fn fresh(&self) -> Result<(), Closed> {
+        match self.state.observe_after() {
+            Some(newer_than) if self.snapshot.taken_at <= newer_than => {
+                Err(Closed::Now(WaitReason::StaleObservation { newer_than }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Rule 10: the node can be seen. A way back is held up only by what it
+    /// needs itself, which is the Talos API (rule 12).
+    fn seen(&self, name: &NodeName, action: Action) -> Result<&Node, Closed> {
+        let unknown = |why: &str| {
+            Closed::Now(WaitReason::NodeUnknown { node: name.clone(), why: why.to_owned() })
+        };
+        let Some(node) = self.snapshot.nodes.get(name) else {
+            return Err(unknown("it is not in the cluster any more"));
+        };
+        node.talos.as_result().map_err(unknown)?;
+        if action.is_disruptive() && !self.plan.rollback {
+            node.kubernetes.as_result().map_err(unknown)?;
+        }
+        Ok(node)
+    }
+
+    /// Rules 1 and 3: one control plane at a time, and only while etcd can
+    /// spare it, with a snapshot to fall back on.
+    fn quorum(&self, lane: &LaneView<'_>, name: &NodeName, away: &Away<'_>) -> Result<(), Closed> {
+        if self.state.snapshot(lane.hop.number).is_none() {
+            return Err(Closed::Never(HaltReason::NoSnapshot { hop: lane.hop.number }));
+        }
+        let reboots = matches!(lane.hop.change, Change::Talos { .. });
+        let members = self.snapshot.etcd.known().map_or(0, |etcd| etcd.members.len());
+        let mut problems = etcd::problems(self.snapshot, Some(name), self.plan.rollback);
+        if reboots && !etcd::survives_one_loss(members) && !self.plan.policy.accept_outage {
+            problems.push(format!("{members} members are no quorum without it"));
+        }
+        if !problems.is_empty() {
+            let why = problems.join("; ");
+            return Err(Closed::Now(WaitReason::EtcdUnsafe { node: name.clone(), why }));
+        }
+        // Whoever has etcd's word may go back even if Kubernetes is not well
+        // elsewhere (rule 12); a lane in flight still excludes every other.
+        let down = away
+            .control_planes()
+            .filter(|other| *other != name)
+            .find(|other| !self.plan.rollback || away.is_entered(other));
+        match down {
+            Some(down) => Err(Closed::Now(WaitReason::ControlPlaneDown {
+                node: name.clone(),
+                down: down.clone(),
+            })),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The node runs what the plan expects: the version before, or already the
+/// one after.
+fn as_expected(lane: &LaneView<'_>, name: &NodeName, node: &Node) -> Result<(), Closed> {
+    let (Target::Talos(target), Some(talos)) = (&lane.lane.target, node.talos.known()) else {
+        return Ok(());
+    };
+    let to: &Version = lane.hop.change.to();
+    if talos.version == target.from || talos.version == *to {
+        return Ok(());
+    }
+    Err(Closed::Never(HaltReason::Drift {
+        node: name.clone(),
+        expected: target.from.clone(),
+        found: talos.version.clone(),
+    }))
+}
+
+/// Rule 6: no more workers away than the policy allows, this one included.
+fn room(lane: &LaneView<'_>, name: &NodeName, node: &Node, away: &Away<'_>) -> Result<(), Closed> {
+    let (pool, limit) = lane.hop.limit_for(node.pool.as_deref());
+    let others = || away.workers(pool).filter(|other| *other != name);
+    if others().take(limit).count() < limit {
+        return Ok(());
+    }
+    Err(Closed::Now(WaitReason::NoRoom {
+        pool: pool.map(ToOwned::to_owned),
+        limit,
+        away: others().take(NAMED_NODES).cloned().collect(),
+        count: others().count(),
+    }))
+}

@@ -1,0 +1,401 @@
+//! The path through the support matrix (rule 13).
+//!
+//! Both products have a *track*: the versions they pass through, one a minor.
+//! A state is a place on each track; a move takes one product forward. A search
+//! over this small grid finds the path with the fewest reboots on which every
+//! state is supported, or the furthest state and what stands in the way.
+
+use std::cmp::Reverse;
+
+use upgrade_core::catalogue::Catalogue;
+use upgrade_core::intent::{Intent, Preference};
+use upgrade_core::matrix::Matrix;
+use upgrade_core::plan::{Change, Versions};
+use upgrade_core::version::{Minor, Version};
+
+use crate::report::{Constraint, Note, Product, Refusal, Report, Warning};
+
+/// One move, and what runs after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leg {
+    /// What moves.
+    pub change: Change,
+    /// What runs then.
+    pub after: Versions,
+}
+
+/// Finds the legs from what runs to what is wanted. On a refusal, which is put
+/// into the report, there are none.
+pub fn find(
+    running: &Versions,
+    intent: &Intent,
+    matrix: &Matrix,
+    catalogue: &Catalogue,
+    report: &mut Report,
+) -> Option<Vec<Leg>> {
+    let talos = talos_track(running.talos.as_ref(), intent, matrix, catalogue, report);
+    let kubernetes =
+        kubernetes_track(running.kubernetes.as_ref(), intent, matrix, catalogue, report);
+    let grid = Grid { talos: talos?, kubernetes: kubernetes?, intent, matrix };
+    if grid.goal() == (0, 0) {
+        return Some(Vec::new());
+    }
+    if let Some(constraint) = grid.pair_constraint(0, 0) {
+        report.warn(Warning::StartsUnsupported { constraint });
+    }
+    for (track, missing) in [(&grid.talos, Product::Talos), (&grid.kubernetes, Product::Kubernetes)]
+    {
+        if track.is_empty() {
+            report.warn(Warning::PairsUnchecked { missing });
+        }
+    }
+    let Some(legs) = grid.path() else {
+        report.refuse(grid.no_path());
+        return None;
+    };
+    for leg in &legs {
+        if let Change::Talos { from, to } = &leg.change
+            && from.minor().steps_to(to.minor()).is_some_and(|steps| steps > 1)
+        {
+            report.warn(Warning::SkipsMinor { from: from.clone(), to: to.clone() });
+        }
+    }
+    Some(legs)
+}
+
+/// The versions of Talos to pass through; empty if nothing is known of it,
+/// `None` if the target is refused.
+fn talos_track(
+    running: Option<&Version>,
+    intent: &Intent,
+    matrix: &Matrix,
+    catalogue: &Catalogue,
+    report: &mut Report,
+) -> Option<Vec<Version>> {
+    let Some(running) = running else {
+        return Some(Vec::new());
+    };
+    let Some(target) = intent.talos.as_ref() else {
+        return Some(vec![running.clone()]);
+    };
+    let Some(row) = matrix.row(target.minor()) else {
+        let lines = || matrix.rows().iter().map(|row| row.talos);
+        report.refuse(unknown(Product::Talos, target, lines().min(), lines().max()));
+        return None;
+    };
+    if !row.released {
+        report.warn(Warning::Unreleased { talos: target.clone() });
+    }
+    for version in [running, target] {
+        if let Some(broken) = catalogue.broken(version) {
+            report.warn(Warning::Broken { talos: version.clone(), why: broken.why.clone() });
+        }
+    }
+    let newest = catalogue.newest_talos(target.minor());
+    remark(Product::Talos, running, target, newest, report);
+    if target < running {
+        if intent.rollback {
+            return Some(vec![running.clone(), target.clone()]);
+        }
+        report.refuse(Refusal::Downgrade {
+            product: Product::Talos,
+            from: running.clone(),
+            to: target.clone(),
+        });
+        return None;
+    }
+    if running.minor().steps_to(target.minor()).is_none() {
+        let lines = || matrix.rows().iter().map(|row| row.talos);
+        report.refuse(unknown(Product::Talos, running, lines().min(), lines().max()));
+        return None;
+    }
+    upwards(Product::Talos, running, target, intent, report)?;
+    Some(track(Product::Talos, running, target, |line| catalogue.newest_talos(line), report))
+}
+
+/// The same for Kubernetes.
+fn kubernetes_track(
+    running: Option<&Version>,
+    intent: &Intent,
+    matrix: &Matrix,
+    catalogue: &Catalogue,
+    report: &mut Report,
+) -> Option<Vec<Version>> {
+    let Some(running) = running else {
+        return Some(Vec::new());
+    };
+    let Some(target) = intent.kubernetes.as_ref() else {
+        return Some(vec![running.clone()]);
+    };
+    let oldest = matrix.rows().iter().map(|row| row.kubernetes_minors().0).min();
+    let newest = matrix.rows().iter().map(|row| row.kubernetes_minors().1).max();
+    if Some(target.minor()) < oldest || Some(target.minor()) > newest {
+        report.refuse(unknown(Product::Kubernetes, target, oldest, newest));
+        return None;
+    }
+    let known = catalogue.newest_kubernetes(target.minor());
+    remark(Product::Kubernetes, running, target, known, report);
+    if target < running {
+        let (from, to) = (running.clone(), target.clone());
+        if intent.rollback && from.minor() == to.minor() {
+            return Some(vec![from, to]);
+        }
+        report.refuse(if intent.rollback {
+            Refusal::KubernetesRollback { from, to }
+        } else {
+            Refusal::Downgrade { product: Product::Kubernetes, from, to }
+        });
+        return None;
+    }
+    if running.minor().steps_to(target.minor()).is_none() {
+        report.refuse(unknown(Product::Kubernetes, running, oldest, newest));
+        return None;
+    }
+    upwards(Product::Kubernetes, running, target, intent, report)?;
+    Some(track(
+        Product::Kubernetes,
+        running,
+        target,
+        |line| catalogue.newest_kubernetes(line),
+        report,
+    ))
+}
+
+/// A rollback does not lead upwards.
+fn upwards(
+    product: Product,
+    running: &Version,
+    target: &Version,
+    intent: &Intent,
+    report: &mut Report,
+) -> Option<()> {
+    if !intent.rollback || target == running {
+        return Some(());
+    }
+    let (from, to) = (running.clone(), target.clone());
+    report.refuse(Refusal::NoWayBack { product, from, to });
+    None
+}
+
+fn unknown(
+    product: Product,
+    target: &Version,
+    oldest: Option<Minor>,
+    newest: Option<Minor>,
+) -> Refusal {
+    let own = target.minor();
+    Refusal::UnknownMinor {
+        product,
+        version: target.clone(),
+        oldest: oldest.unwrap_or(own),
+        newest: newest.unwrap_or(own),
+    }
+}
+
+fn remark(
+    product: Product,
+    running: &Version,
+    target: &Version,
+    newest: Option<&Version>,
+    report: &mut Report,
+) {
+    if target == running {
+        report.note(Note::AlreadyThere { product, version: target.clone() });
+    } else if target.is_prerelease() {
+        report.warn(Warning::Prerelease { product, version: target.clone() });
+    }
+    if let Some(newer) = newest.filter(|newest| *newest > target && target > running) {
+        report.note(Note::NewerPatch { product, target: target.clone(), newer: newer.clone() });
+    }
+}
+
+/// Every version passed on the way up: what runs, the newest patch of each line
+/// between, the target.
+fn track<'a>(
+    product: Product,
+    running: &Version,
+    target: &Version,
+    newest: impl Fn(Minor) -> Option<&'a Version>,
+    report: &mut Report,
+) -> Vec<Version> {
+    let mut versions = vec![running.clone()];
+    let mut line = running.minor().next();
+    while line < target.minor() {
+        let version = newest(line).cloned().unwrap_or_else(|| {
+            report.warn(Warning::PatchUnknown { product, version: line.first() });
+            line.first()
+        });
+        versions.push(version);
+        line = line.next();
+    }
+    if target != running {
+        versions.push(target.clone());
+    }
+    versions
+}
+
+/// A place on both tracks.
+type Place = (usize, usize);
+
+struct Grid<'a> {
+    talos: Vec<Version>,
+    kubernetes: Vec<Version>,
+    intent: &'a Intent,
+    matrix: &'a Matrix,
+}
+
+impl Grid<'_> {
+    fn goal(&self) -> Place {
+        (self.talos.len().saturating_sub(1), self.kubernetes.len().saturating_sub(1))
+    }
+
+    fn versions(&self, (talos, kubernetes): Place) -> Versions {
+        Versions {
+            talos: self.talos.get(talos).cloned(),
+            kubernetes: self.kubernetes.get(kubernetes).cloned(),
+        }
+    }
+
+    /// What the matrix has against running both versions together.
+    fn pair_constraint(&self, talos: usize, kubernetes: usize) -> Option<Constraint> {
+        let (talos, kubernetes) = (self.talos.get(talos)?, self.kubernetes.get(kubernetes)?);
+        let Some(row) = self.matrix.row(talos.minor()) else {
+            return Some(Constraint::UnknownTalos { talos: talos.clone() });
+        };
+        let (oldest, newest) = row.kubernetes_minors();
+        (!row.runs(kubernetes)).then(|| Constraint::Pair {
+            talos: talos.clone(),
+            kubernetes: kubernetes.clone(),
+            oldest,
+            newest,
+            needs: self
+                .matrix
+                .rows()
+                .iter()
+                .find(|row| row.talos > talos.minor() && row.runs(kubernetes))
+                .map(|row| row.talos),
+        })
+    }
+
+    /// What the matrix has against installing one Talos over the other.
+    fn host_constraint(&self, from: usize, to: usize) -> Option<Constraint> {
+        let (from, to) = (self.talos.get(from)?, self.talos.get(to)?);
+        let row = self.matrix.row(to.minor())?;
+        (!row.accepts_host(from)).then(|| Constraint::Host {
+            from: from.clone(),
+            to: to.clone(),
+            oldest: row.host_min.clone(),
+            too_new: row.host_max.clone(),
+        })
+    }
+
+    fn move_constraint(&self, from: Place, to: Place) -> Option<Constraint> {
+        let host = if from.0 == to.0 { None } else { self.host_constraint(from.0, to.0) };
+        host.or_else(|| self.pair_constraint(to.0, to.1))
+    }
+
+    /// The places one move away, the door's preference first. Two Talos minors
+    /// at once come last: they are taken only where they save a reboot.
+    fn moves(&self, (talos, kubernetes): Place) -> impl Iterator<Item = Place> {
+        let goal = self.goal();
+        let next_talos = (talos < goal.0).then_some((talos + 1, kubernetes));
+        let two_minors =
+            (self.intent.skip_minors && talos + 2 <= goal.0).then_some((talos + 2, kubernetes));
+        let next_kubernetes = (kubernetes < goal.1).then_some((talos, kubernetes + 1));
+        match self.intent.prefer {
+            Preference::TalosFirst => [next_talos, next_kubernetes, two_minors],
+            Preference::KubernetesFirst => [next_kubernetes, next_talos, two_minors],
+        }
+        .into_iter()
+        .flatten()
+    }
+
+    fn allowed(&self, from: Place) -> impl Iterator<Item = Place> {
+        self.moves(from).filter(move |to| self.move_constraint(from, *to).is_none())
+    }
+
+    /// The path with the fewest reboots; among those, the preferred one.
+    fn path(&self) -> Option<Vec<Leg>> {
+        let goal = self.goal();
+        // Reboots still ahead of each place, from the goal backwards. Moves only
+        // go up, so every place is finished before it is asked for.
+        let mut ahead = vec![vec![None::<usize>; goal.1 + 1]; goal.0 + 1];
+        for talos in (0..=goal.0).rev() {
+            for kubernetes in (0..=goal.1).rev() {
+                let here = (talos, kubernetes);
+                ahead[talos][kubernetes] = if here == goal {
+                    Some(0)
+                } else {
+                    self.allowed(here)
+                        .filter_map(|to| Some(ahead[to.0][to.1]? + usize::from(to.0 != talos)))
+                        .min()
+                };
+            }
+        }
+        let mut legs = Vec::new();
+        let mut here = (0, 0);
+        let mut left = ahead[0][0]?;
+        while here != goal {
+            let next = self.allowed(here).find(|to| {
+                ahead[to.0][to.1].map(|more| more + usize::from(to.0 != here.0)) == Some(left)
+            })?;
+            left = ahead[next.0][next.1]?;
+            legs.push(self.leg(here, next));
+            here = next;
+        }
+        Some(legs)
+    }
+
+    fn leg(&self, from: Place, to: Place) -> Leg {
+        let change = if from.0 == to.0 {
+            let (from, to) = (self.kubernetes[from.1].clone(), self.kubernetes[to.1].clone());
+            Change::Kubernetes { from, to }
+        } else {
+            Change::Talos { from: self.talos[from.0].clone(), to: self.talos[to.0].clone() }
+        };
+        Leg { change, after: self.versions(to) }
+    }
+
+    /// Why the goal is out of reach, and how far one gets.
+    fn no_path(&self) -> Refusal {
+        let goal = self.goal();
+        let mut reached = vec![vec![false; goal.1 + 1]; goal.0 + 1];
+        reached[0][0] = true;
+        let mut furthest = (0, 0);
+        for talos in 0..=goal.0 {
+            for kubernetes in 0..=goal.1 {
+                let here = (talos, kubernetes);
+                if !reached[talos][kubernetes] {
+                    continue;
+                }
+                furthest = [furthest, here]
+                    .into_iter()
+                    .max_by_key(|(talos, kubernetes)| {
+                        let preferred = match self.intent.prefer {
+                            Preference::TalosFirst => *talos,
+                            Preference::KubernetesFirst => *kubernetes,
+                        };
+                        (talos + kubernetes, preferred, Reverse(*talos))
+                    })
+                    .unwrap_or(here);
+                for to in self.allowed(here) {
+                    reached[to.0][to.1] = true;
+                }
+            }
+        }
+        // The target itself, if that is what cannot be; else the next move.
+        let constraint = self
+            .pair_constraint(goal.0, goal.1)
+            .or_else(|| self.moves(furthest).find_map(|to| self.move_constraint(furthest, to)));
+        match constraint {
+            Some(constraint) => Refusal::NoPath {
+                constraint,
+                running: self.versions((0, 0)),
+                furthest: self.versions(furthest),
+            },
+            // A search without a path always has a constraint; should that ever
+            // be wrong, nothing is planned all the same.
+            None => Refusal::NoTarget,
+        }
+    }
+}

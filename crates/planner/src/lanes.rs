@@ -1,0 +1,382 @@
+//! Lays the lanes of a hop: which node gets which steps, with which images.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use upgrade_core::image::ImageRef;
+use upgrade_core::jiff::SignedDuration;
+use upgrade_core::plan::{Change, Group, Hop, Lane, TalosTarget, Target, UpgradeApi, Wave};
+use upgrade_core::policy::Order;
+use upgrade_core::snapshot::{Component, NodeName, Role, TalosFacts};
+use upgrade_core::step::Action;
+use upgrade_core::version::Version;
+
+use crate::hops::Leg;
+use crate::installer;
+use crate::planner::Request;
+use crate::report::{Note, Report, Warning};
+use crate::waves::{self, Limits};
+
+/// What a node is believed to be once the hops before are done.
+struct Believed<'a> {
+    talos: Option<Cow<'a, TalosFacts>>,
+    images: Cow<'a, BTreeMap<Component, ImageRef>>,
+}
+
+/// Lays hop after hop, remembering what each leaves behind.
+pub(crate) struct Lanes<'a> {
+    request: &'a Request<'a>,
+    limits: Limits,
+    control_planes: Vec<&'a NodeName>,
+    workers: Vec<&'a NodeName>,
+    believed: BTreeMap<&'a NodeName, Believed<'a>>,
+    report: Report,
+}
+
+impl<'a> Lanes<'a> {
+    /// Starts from what was observed.
+    pub(crate) fn new(request: &'a Request<'a>) -> Self {
+        let snapshot = request.snapshot;
+        let believed = snapshot
+            .nodes
+            .iter()
+            .map(|(name, node)| {
+                let talos = node.talos.known().map(Cow::Borrowed);
+                let images = node.images.known().map(Cow::Borrowed).unwrap_or_default();
+                (name, Believed { talos, images })
+            })
+            .collect();
+        Self {
+            request,
+            limits: Limits::new(snapshot, &request.policy.workers),
+            control_planes: waves::control_planes(snapshot),
+            workers: snapshot.nodes_with(Role::Worker).map(|(name, _)| name).collect(),
+            believed,
+            report: Report::default(),
+        }
+    }
+
+    /// Adds what there was to say to the report.
+    pub(crate) fn tell(self, report: &mut Report) {
+        let Report { refusals, warnings, notes } = self.report;
+        report.refusals.extend(refusals);
+        report.warnings.extend(warnings);
+        report.notes.extend(notes);
+    }
+
+    /// The hop for a leg; `None` if no node needs it.
+    /// Whether `more` follow decides if its outcome is remembered.
+    pub(crate) fn hop(&mut self, number: u32, leg: &Leg, more: bool) -> Option<Hop> {
+        let waves = match &leg.change {
+            Change::Talos { to, .. } => self.talos(number, to, more),
+            Change::Kubernetes { to, .. } => self.kubernetes(number, to, more),
+        };
+        let (limit, pool_limits) = match &leg.change {
+            Change::Talos { .. } => (self.limits.shared, self.limits.pools.clone()),
+            Change::Kubernetes { .. } => {
+                let width = self.request.policy.kubelets.max_parallel.of(self.workers.len());
+                (width.max(1), BTreeMap::new())
+            }
+        };
+        (!waves.is_empty()).then(|| Hop {
+            number,
+            change: leg.change.clone(),
+            versions: leg.after.clone(),
+            limit,
+            pool_limits,
+            waves: number_waves(waves),
+        })
+    }
+
+    fn talos(&mut self, number: u32, to: &Version, more: bool) -> Vec<Wave> {
+        let mut targets: BTreeMap<NodeName, Box<TalosTarget>> = BTreeMap::new();
+        for (name, node) in &mut self.believed {
+            let Some(talos) = &mut node.talos else { continue };
+            if is_there(&talos.version, to, self.request.intent.rollback) {
+                self.report.notes.push(Note::Skipped {
+                    node: (*name).clone(),
+                    hop: number,
+                    version: talos.version.clone(),
+                });
+                continue;
+            }
+            let intent = self.request.intent;
+            let choice = installer::choose(name, talos, to, intent, &mut self.report);
+            let Some(installer::Choice { image, schematic, extensions }) = choice else {
+                continue;
+            };
+            let target = TalosTarget {
+                from: talos.version.clone(),
+                api: UpgradeApi::of(&talos.version),
+                installer: image.clone(),
+                schematic: schematic.clone(),
+                extensions: extensions.clone(),
+                previous: previous(talos),
+            };
+            // What the next hop starts from; the last one needs no copy.
+            if !more {
+                targets.insert((*name).clone(), Box::new(target));
+                continue;
+            }
+            let talos = talos.to_mut();
+            talos.version = to.clone();
+            talos.installer = Some(image);
+            talos.schematic = schematic;
+            if let Some(kept) = extensions {
+                talos.extensions.retain(|extension| kept.contains(&extension.name));
+            }
+            targets.insert((*name).clone(), Box::new(target));
+        }
+        if targets.is_empty() {
+            return Vec::new();
+        }
+        let moving = |name: &&&NodeName| targets.contains_key(**name);
+        let control_planes: Vec<_> = self.control_planes.iter().filter(moving).copied().collect();
+        let workers: Vec<_> = self.workers.iter().filter(moving).copied().collect();
+        let worker_waves = match waves::workers(self.request.snapshot, &self.limits, &workers) {
+            Ok(waves) => waves,
+            Err(refusals) => {
+                for refusal in refusals {
+                    self.report.refuse(refusal);
+                }
+                return Vec::new();
+            }
+        };
+        for name in &workers {
+            if !self.request.snapshot.nodes[*name].is_up() {
+                self.report.warn(Warning::NodeDown { node: (*name).clone() });
+            }
+        }
+        let pulls = targets
+            .iter()
+            .map(|(name, target)| pull(name, vec![target.installer.clone()]))
+            .collect();
+        let mut prepare = prepare(pulls, &[], !control_planes.is_empty());
+        let first = control_planes.into_iter().map(|name| vec![name.clone()]);
+        let first = first.map(|names| (Group::ControlPlane, names));
+        let then = worker_waves.into_iter().map(|names| (Group::Workers, names));
+        let order: Vec<_> = match self.request.policy.order {
+            Order::ControlPlanesFirst => first.chain(then).collect(),
+            Order::WorkersFirst => then.chain(first).collect(),
+        };
+        for (group, names) in order {
+            let lanes = names
+                .into_iter()
+                .filter_map(|name| Some(self.talos_lane(targets.remove(&name)?, name, group)))
+                .collect();
+            prepare.push(wave(group, lanes));
+        }
+        prepare
+    }
+
+    fn talos_lane(&mut self, target: Box<TalosTarget>, node: NodeName, group: Group) -> Lane {
+        let mut steps = Vec::with_capacity(8);
+        if target.api == UpgradeApi::Lifecycle {
+            steps.push(Action::Install);
+        }
+        if group == Group::ControlPlane && self.control_planes.len() > 1 {
+            steps.push(Action::Forfeit);
+        }
+        steps.push(Action::Cordon);
+        if self.believed.len() > 1 {
+            steps.push(Action::Drain);
+        } else {
+            self.report.note(Note::DrainLeftOut { node: node.clone() });
+        }
+        steps.push(match target.api {
+            UpgradeApi::Lifecycle => Action::Reboot,
+            UpgradeApi::Legacy => Action::Upgrade,
+        });
+        steps.extend([Action::Verify, Action::Uncordon]);
+        if self.request.policy.soak > SignedDuration::ZERO {
+            steps.push(Action::Soak);
+        }
+        let pool = self.request.snapshot.nodes[&node].pool.as_deref();
+        let pool = self.limits.pool(pool).map(ToOwned::to_owned);
+        Lane { node: Some(node), pool, target: Target::Talos(target), steps }
+    }
+
+    fn kubernetes(&mut self, number: u32, to: &Version, more: bool) -> Vec<Wave> {
+        let mut moves: BTreeMap<NodeName, Images> = BTreeMap::new();
+        let rollback = self.request.intent.rollback;
+        for (name, node) in &mut self.believed {
+            let role = self.request.snapshot.nodes[*name].role;
+            let images = Images::to(to, &node.images, role, rollback);
+            if images.next.is_empty() {
+                self.report.notes.push(Note::Skipped {
+                    node: (*name).clone(),
+                    hop: number,
+                    version: to.clone(),
+                });
+                continue;
+            }
+            if more {
+                node.images.to_mut().extend(images.next.clone());
+            }
+            moves.insert((*name).clone(), images);
+        }
+        if moves.is_empty() {
+            return Vec::new();
+        }
+        let pulls = moves
+            .iter()
+            .map(|(name, images)| {
+                // kube-proxy is a DaemonSet's: its own roll-out pulls it.
+                let pulled = images.next.iter().filter(|(part, _)| **part != Component::KubeProxy);
+                pull(name, pulled.map(|(_, image)| image.clone()).collect())
+            })
+            .collect();
+        let control_planes: Vec<_> = self.control_planes.clone();
+        let lane = |name: &NodeName, actions: &[Action]| {
+            let images = moves.get(name)?;
+            images.lane(name, actions)
+        };
+        let mut result = prepare(pulls, &[Action::CheckRemovals], true);
+        for actions in [
+            &[Action::SetKubeApiserver][..],
+            &[Action::SetKubeControllerManager, Action::SetKubeScheduler],
+        ] {
+            for name in &control_planes {
+                result
+                    .extend(lane(name, actions).map(|lane| wave(Group::ControlPlane, vec![lane])));
+            }
+        }
+        let proxies: Vec<Lane> =
+            control_planes.iter().filter_map(|name| lane(name, &[Action::SetKubeProxy])).collect();
+        if !proxies.is_empty() {
+            result.push(wave(Group::Cluster, proxies));
+        }
+        result.push(wave(Group::Cluster, vec![cluster(&[Action::SyncManifests])]));
+        for name in &control_planes {
+            let lane = lane(name, &[Action::SetKubelet]);
+            result.extend(lane.map(|lane| wave(Group::ControlPlane, vec![lane])));
+        }
+        let workers: Vec<_> =
+            self.workers.iter().filter(|name| moves.contains_key(**name)).copied().collect();
+        let width = self.request.policy.kubelets.max_parallel;
+        for names in waves::kubelets(self.request.snapshot, width, &workers) {
+            let lanes = names.iter().filter_map(|name| lane(name, &[Action::SetKubelet])).collect();
+            result.push(wave(Group::Workers, lanes));
+        }
+        result
+    }
+}
+
+/// Everything that disturbs nobody, side by side: pulls, preflight, and the
+/// snapshot that rule 3 wants before a control plane is touched.
+fn prepare(pulls: Vec<Lane>, checks: &[Action], control_planes: bool) -> Vec<Wave> {
+    let mut lanes: Vec<Lane> = checks.iter().map(|check| cluster(&[*check])).collect();
+    if control_planes {
+        lanes.push(cluster(&[Action::SnapshotEtcd]));
+    }
+    lanes.extend(pulls);
+    vec![wave(Group::Prepare, lanes)]
+}
+
+/// The images that a node has to move, and those it has.
+struct Images {
+    next: BTreeMap<Component, ImageRef>,
+    previous: BTreeMap<Component, ImageRef>,
+}
+
+impl Images {
+    /// Repository and variant stay as they are on the node (a mirror stays a
+    /// mirror, `-fat` stays `-fat`); only the version changes.
+    fn to(
+        to: &Version,
+        running: &BTreeMap<Component, ImageRef>,
+        role: Role,
+        rollback: bool,
+    ) -> Self {
+        let mut next = BTreeMap::new();
+        let mut previous = BTreeMap::new();
+        for (component, image) in running {
+            if role == Role::Worker && *component != Component::Kubelet {
+                continue;
+            }
+            // An image without a version in its tag is moved too: "unknown" is
+            // not "there already".
+            if image.version().is_some_and(|version| is_there(&version, to, rollback)) {
+                continue;
+            }
+            let tag = format!("{}{}", to.tag(), image.variant().unwrap_or_default());
+            next.insert(*component, image.with_tag(&tag));
+            previous.insert(*component, image.clone());
+        }
+        Self { next, previous }
+    }
+
+    /// The lane that does those of the `actions` that this node needs.
+    fn lane(&self, name: &NodeName, actions: &[Action]) -> Option<Lane> {
+        let parts: Vec<(Action, Component)> = actions
+            .iter()
+            .filter_map(|action| Some((*action, action.component()?)))
+            .filter(|(_, component)| self.next.contains_key(component))
+            .collect();
+        let pick = |from: &BTreeMap<Component, ImageRef>| {
+            parts
+                .iter()
+                .filter_map(|(_, component)| Some((*component, from.get(component)?.clone())))
+                .collect()
+        };
+        (!parts.is_empty()).then(|| Lane {
+            node: Some(name.clone()),
+            pool: None,
+            target: Target::Kubernetes { images: pick(&self.next), previous: pick(&self.previous) },
+            steps: parts.iter().map(|(action, _)| *action).collect(),
+        })
+    }
+}
+
+/// Whether nothing is left to do between two versions. Upwards a newer version
+/// is fine as it is; on the way back it has to be the one that was asked for.
+fn is_there(running: &Version, target: &Version, rollback: bool) -> bool {
+    if rollback { running == target } else { running >= target }
+}
+
+/// What would bring the node back to where it is.
+fn previous(talos: &TalosFacts) -> Option<ImageRef> {
+    let image = talos.installer.as_ref()?;
+    Some(image.with_tag(&talos.version.tag()))
+}
+
+fn pull(node: &NodeName, images: Vec<ImageRef>) -> Lane {
+    Lane {
+        node: Some(node.clone()),
+        pool: None,
+        target: Target::Pulled { images },
+        steps: vec![Action::Pull],
+    }
+}
+
+fn cluster(steps: &[Action]) -> Lane {
+    Lane { node: None, pool: None, target: Target::Cluster, steps: steps.to_vec() }
+}
+
+fn wave(group: Group, lanes: Vec<Lane>) -> Wave {
+    Wave { number: 0, group, lanes }
+}
+
+fn number_waves(waves: Vec<Wave>) -> Vec<Wave> {
+    waves.into_iter().zip(1..).map(|(wave, number)| Wave { number, ..wave }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repositories_and_variants_stay() {
+        let running = BTreeMap::from([
+            (Component::Kubelet, "mirror.lan/siderolabs/kubelet:v1.34.2-slim".parse().unwrap()),
+            (Component::KubeProxy, "registry.k8s.io/kube-proxy:v1.34.2".parse().unwrap()),
+        ]);
+        let to = Version::new(1, 35, 10);
+        let images = Images::to(&to, &running, Role::ControlPlane, false);
+        let kubelet = images.next[&Component::Kubelet].to_string();
+        assert_eq!(kubelet, "mirror.lan/siderolabs/kubelet:v1.35.10-slim");
+        assert_eq!(images.previous, running);
+        let worker = Images::to(&to, &running, Role::Worker, false);
+        assert_eq!(worker.next.len(), 1);
+    }
+}

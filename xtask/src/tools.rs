@@ -1,0 +1,178 @@
+//! `cargo xtask tools`: the real programs that the tests run against.
+//!
+//! Talos clients, etcd and the Kubernetes control plane are built from Go
+//! modules pinned in the folders below `tools/`. Whatever is built goes into a
+//! cache of the user, in a folder whose name holds the version and a hash of
+//! everything that went into the build: a changed pin is a new folder, and two
+//! checkouts that agree share one.
+//!
+//! Other commands call [`ensure`] and hand the paths to the tests through
+//! [`variable`]; the same variables let a user bring a binary of their own.
+
+mod build;
+mod catalog;
+mod folder;
+pub(crate) mod host;
+mod source;
+mod version;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use semver::Version;
+
+use self::build::Job;
+use self::catalog::Tool;
+use self::folder::Folder;
+use self::host::Host;
+use self::source::Choice;
+
+/// Builds the real programs the tests run against, where they are missing.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Tools, or folders below `tools/`; all of them when left out
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// Only show each tool, its version and where it comes from
+    #[arg(long)]
+    list: bool,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> Result<()> {
+    let Args { names, list } = args;
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    if !list {
+        ensure(&names)?;
+    }
+    let rows = plan(&names)?.into_iter().map(Planned::into_row).collect::<Vec<_>>();
+    host::print_table(["TOOL", "VERSION", "FROM", "PATH"], &rows);
+    Ok(())
+}
+
+/// The path of every tool asked for (all when `names` is empty), building
+/// what nobody has yet.
+pub(crate) fn ensure(names: &[&str]) -> Result<BTreeMap<&'static str, PathBuf>> {
+    let planned = plan(names)?;
+    // A tool the user named wrongly is worth knowing before minutes of builds.
+    for Planned { tool, choice, .. } in &planned {
+        if let Choice::Refuse { reason } = choice {
+            bail!("{}: {reason}", tool.name);
+        }
+    }
+
+    let total = planned.iter().filter(|p| matches!(p.choice, Choice::Build { .. })).count();
+    let mut position = 0;
+    let mut paths = BTreeMap::new();
+    for Planned { tool, folder, wanted, entry, choice } in planned {
+        let path = match choice {
+            Choice::Cached { path } => path,
+            Choice::Use { source, path, found } => {
+                let path_shown = path.display();
+                host::note(&format!("{}: using {path_shown} ({source}, {found})", tool.name));
+                path
+            }
+            Choice::Build { passed_over } => {
+                position += 1;
+                for reason in passed_over {
+                    host::note(&format!("{}: {reason}", tool.name));
+                }
+                build::build(&Job { tool, folder: &folder, wanted, entry, position, total })?
+            }
+            Choice::Refuse { reason } => bail!("{}: {reason}", tool.name),
+        };
+        paths.insert(tool.name, path);
+    }
+    Ok(paths)
+}
+
+/// The environment variable that carries a tool's path: to us from the user,
+/// and from us to the tests.
+pub(crate) fn variable(name: &str) -> String {
+    let upper = name.to_ascii_uppercase().replace(['-', '.'], "_");
+    format!("TALOS_OPERATOR_TOOL_{upper}")
+}
+
+/// One tool, and what is to be done about it.
+struct Planned {
+    tool: &'static Tool,
+    folder: Folder,
+    wanted: Version,
+    /// Its folder in the cache, there or not.
+    entry: PathBuf,
+    choice: Choice,
+}
+
+impl Planned {
+    fn into_row(self) -> [String; 4] {
+        let Self { tool, folder: _, wanted, entry: _, choice } = self;
+        let (version, from, path) = match choice {
+            Choice::Cached { path } => (wanted, "cache".to_owned(), path.display().to_string()),
+            Choice::Use { source, path, found } => {
+                (found, source.to_string(), path.display().to_string())
+            }
+            Choice::Build { passed_over } => {
+                (wanted, "missing".to_owned(), parenthesised(&passed_over))
+            }
+            Choice::Refuse { reason } => (wanted, "refused".to_owned(), parenthesised(&[reason])),
+        };
+        [tool.name.to_owned(), version.to_string(), from, path]
+    }
+}
+
+fn parenthesised(reasons: &[String]) -> String {
+    if reasons.is_empty() { String::new() } else { format!("({})", reasons.join("; ")) }
+}
+
+fn plan(names: &[&str]) -> Result<Vec<Planned>> {
+    let tools = catalog::select(names)?;
+    let host = Host::read(&tools)?;
+    tools
+        .into_iter()
+        .map(|tool| {
+            let folder = Folder::read(tool.folder)?;
+            let wanted = folder.version_of(tool.module)?;
+            let hash = folder.fingerprint(&tool.recipe(&wanted));
+            let entry = host.cache.join(format!("{}-{wanted}-{hash}", tool.name));
+            let candidates = host.candidates(tool, &entry);
+            let choice = source::choose(&wanted, &candidates, |path| {
+                version::probe(path, tool.version_arguments)
+            });
+            Ok(Planned { tool, folder, wanted, entry, choice })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_spelled_like_shell_names() {
+        assert_eq!(variable("talosctl-1.14"), "TALOS_OPERATOR_TOOL_TALOSCTL_1_14");
+        assert_eq!(variable("kube-apiserver"), "TALOS_OPERATOR_TOOL_KUBE_APISERVER");
+    }
+
+    #[test]
+    fn every_tool_has_a_pinned_version_in_its_folder() {
+        for tool in catalog::select(&[]).expect("all tools") {
+            let folder = Folder::read(tool.folder).expect("a readable folder");
+            folder.version_of(tool.module).expect("a pinned version");
+        }
+    }
+
+    /// The client prints the tag that this module embeds, not the one of the
+    /// module we ask for by name; the two drift apart if a dependency lifts it.
+    #[test]
+    fn the_talos_tag_comes_from_the_pinned_version() {
+        for name in ["talosctl-1.12", "talosctl-1.13", "talosctl-1.14"] {
+            let folder = Folder::read(name).expect("a readable folder");
+            assert_eq!(
+                folder.version_of("github.com/siderolabs/talos").expect("the client"),
+                folder.version_of("github.com/siderolabs/talos/pkg/machinery").expect("its tag"),
+            );
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Building one tool into the cache.
+//!
+//! The binary is built beside its place and moved there whole, so a folder
+//! that is there is complete; a lock keeps a second process from building the
+//! same thing, and gives it the first one's result instead.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use semver::Version;
+
+use super::catalog::Tool;
+use super::folder::{Folder, parse_go_version};
+use super::{host, variable, version};
+
+/// The slowest tool takes seven minutes on two cores from nothing. An hour
+/// allows for a machine eight times slower; beyond it a download hangs.
+const BUILD_LIMIT: Duration = Duration::from_hours(1);
+
+/// How often a watched line is redrawn.
+const REDRAW: Duration = Duration::from_secs(1);
+
+/// How often a line is added where nobody can redraw one, as in CI logs.
+const REPEAT: Duration = Duration::from_secs(30);
+
+/// The errors stand at the end of Go's output; more than this is scrolling.
+const ERROR_LINES: usize = 30;
+
+/// One build to do.
+pub(crate) struct Job<'a> {
+    pub(crate) tool: &'static Tool,
+    pub(crate) folder: &'a Folder,
+    pub(crate) wanted: Version,
+    /// The tool's folder in the cache.
+    pub(crate) entry: PathBuf,
+    /// This is build number `position` of `total`.
+    pub(crate) position: usize,
+    pub(crate) total: usize,
+}
+
+/// Builds the tool and returns its path in the cache.
+pub(crate) fn build(job: &Job<'_>) -> Result<PathBuf> {
+    let Job { tool, folder, wanted, entry, .. } = job;
+    let binary = entry.join(tool.binary);
+    let cache = entry.parent().context("the cache is a folder in a folder")?;
+    fs::create_dir_all(cache).with_context(|| format!("creating {}", cache.display()))?;
+
+    let _lock = lock(&beside(entry, "lock"), &job.title())?;
+    if binary.is_file() {
+        host::note(&format!("{}: built by another process", job.title()));
+        return Ok(binary);
+    }
+    check_go(tool, folder)?;
+
+    // Both are ours alone under the lock: left over from a build that was
+    // killed, or from a user who deleted the binary only.
+    let partial = beside(entry, "partial");
+    for leftover in [&partial, entry] {
+        if leftover.exists() {
+            fs::remove_dir_all(leftover)
+                .with_context(|| format!("removing {}", leftover.display()))?;
+        }
+    }
+    fs::create_dir(&partial).with_context(|| format!("creating {}", partial.display()))?;
+
+    let unproven = partial.join(tool.binary);
+    compile(job, &unproven)?;
+    let found = version::probe(&unproven, tool.version_arguments)
+        .map_err(|problem| anyhow::anyhow!("{}: what was built {problem}", tool.name))?;
+    if found != *wanted {
+        bail!("{}: what was built says it is {found}, and go.mod pins {wanted}", tool.name);
+    }
+    fs::rename(&partial, entry).with_context(|| format!("moving {} into place", tool.name))?;
+    Ok(binary)
+}
+
+impl Job<'_> {
+    fn title(&self) -> String {
+        let Self { tool, wanted, position, total, .. } = self;
+        format!("[{position}/{total}] {} {wanted}", tool.name)
+    }
+}
+
+/// The cache entry's name with an ending. Not `with_extension`, which would
+/// take part of the version for one.
+fn beside(entry: &Path, ending: &str) -> PathBuf {
+    let mut name = entry.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Waits for the lock, saying so. It has no deadline of its own: the holder's
+/// build has one, and the system drops a dead process's lock. The file stays,
+/// because deleting it would let two processes lock two files of one name.
+fn lock(path: &Path, title: &str) -> Result<File> {
+    let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            host::note(&format!("{title}: another process builds it, waiting"));
+            file.lock()
+        }
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+    .with_context(|| format!("locking {}", path.display()))?;
+    Ok(file)
+}
+
+/// Asks Go for its version inside the folder, so that a Go which fetches newer
+/// versions of itself has the chance to do so.
+fn check_go(tool: &Tool, folder: &Folder) -> Result<()> {
+    let needed = &folder.go;
+    let advice = format!(
+        "install Go {needed} or newer, or set {} to an existing {}",
+        variable(tool.name),
+        tool.binary,
+    );
+    let output = match go(folder).args(["env", "GOVERSION"]).output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            bail!("{} is built with Go, and there is no `go` on the PATH: {advice}", tool.name)
+        }
+        Err(error) => return Err(error).context("running `go env GOVERSION`"),
+    };
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("Go cannot build {}: {}\n{advice}", tool.name, said.trim());
+    }
+    let printed = String::from_utf8_lossy(&output.stdout);
+    match parse_go_version(&printed) {
+        Some(found) if found < *needed => {
+            bail!("Go {found} is too old for {}: {advice}", tool.name)
+        }
+        // A Go that gives no number is somebody's own; it will tell.
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn go(folder: &Folder) -> Command {
+    let mut command = Command::new("go");
+    command
+        .current_dir(&folder.path)
+        .stdin(Stdio::null())
+        // Neither a workspace around us nor a setting for cross-compiling may
+        // change what is built; and a binary without C runs anywhere.
+        .env("GOWORK", "off")
+        .env("CGO_ENABLED", "0")
+        .env_remove("GOOS")
+        .env_remove("GOARCH");
+    command
+}
+
+fn compile(job: &Job<'_>, target: &Path) -> Result<()> {
+    let Job { tool, folder, wanted, .. } = job;
+    let mut command = go(folder);
+    command
+        // `readonly`: the committed go.sum decides, whatever GOFLAGS say. The
+        // state of our own repository is not the tool's (`buildvcs`).
+        .args(["build", "-v", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags"])
+        .arg(tool.link_flags(wanted))
+        .arg("-o")
+        .arg(target)
+        .arg(tool.package)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+
+    let started = host::now();
+    host::note(&format!("{}: building", job.title()));
+    let (status, output) = watch(command.spawn().context("running `go build`")?, job)?;
+    let took = clock(host::now() - started);
+    if host::is_watched() {
+        host::overwrite("");
+    }
+    if !status.success() {
+        bail!(
+            "`go build` of {} failed ({status}):\n{}\n\n\
+             If a module could not be fetched: `go env GOPROXY` says where from, and it has to \
+             be reachable once. Otherwise set {} to an existing {} {wanted}.",
+            tool.name,
+            output.errors(),
+            variable(tool.name),
+            tool.binary,
+        );
+    }
+    host::note(&format!("{}: built in {took}", job.title()));
+    Ok(())
+}
+
+/// Follows a build to its end, showing how far it is.
+fn watch(mut child: Child, job: &Job<'_>) -> Result<(ExitStatus, Output)> {
+    let stderr = child.stderr.take().context("Go's output was asked for")?;
+    let (sender, lines) = mpsc::channel();
+    // Ends with the pipe, which ends with the child.
+    thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+
+    let watched = host::is_watched();
+    let interval = if watched { REDRAW } else { REPEAT };
+    let started = host::now();
+    let mut shown = started;
+    let mut output = Output::default();
+    loop {
+        match lines.recv_timeout(REDRAW) {
+            Ok(line) => output.add(line),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        let now = host::now();
+        if now - started > BUILD_LIMIT {
+            child.kill().ok();
+            child.wait().ok();
+            bail!("{}: not built within {BUILD_LIMIT:?}, given up", job.title());
+        }
+        if now - shown >= interval {
+            shown = now;
+            let line = format!("{}: {}, {}", job.title(), clock(now - started), output.progress());
+            if watched {
+                host::overwrite(&line);
+            } else {
+                host::note(&line);
+            }
+        }
+    }
+    Ok((child.wait().context("waiting for `go build`")?, output))
+}
+
+/// What Go has said so far.
+#[derive(Default)]
+struct Output {
+    downloaded: usize,
+    compiled: usize,
+    /// The latest download: an error after it often does not name the module.
+    download: Option<String>,
+    rest: Vec<String>,
+}
+
+impl Output {
+    /// With `-v`, Go names each package it compiles on a line of its own.
+    /// Whatever is neither that nor a download is an error or its context.
+    fn add(&mut self, line: String) {
+        if line.starts_with("go: downloading ") {
+            self.downloaded += 1;
+            self.download = Some(line);
+        } else if line.contains(char::is_whitespace) {
+            self.rest.extend(self.download.take());
+            self.rest.push(line);
+        } else {
+            self.compiled += 1;
+        }
+    }
+
+    fn progress(&self) -> String {
+        let Self { downloaded, compiled, .. } = self;
+        match downloaded {
+            0 => format!("{compiled} packages compiled"),
+            _ => format!("{downloaded} modules fetched, {compiled} packages compiled"),
+        }
+    }
+
+    fn errors(&self) -> String {
+        self.rest[self.rest.len().saturating_sub(ERROR_LINES)..].join("\n")
+    }
+}
+
+/// Minutes and seconds.
+fn clock(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_beside_an_entry_keep_its_version() {
+        let entry = Path::new("/cache/etcd-3.6.16-0123456789ab");
+        assert_eq!(beside(entry, "lock"), Path::new("/cache/etcd-3.6.16-0123456789ab.lock"));
+    }
+
+    #[test]
+    fn output_is_progress_or_an_error() {
+        let mut output = Output::default();
+        for line in [
+            "go: downloading github.com/spf13/cobra v1.10.2",
+            "github.com/spf13/cobra",
+            "# talos-operator/tools/talosctl-1.14",
+            "./main.go:12:2: undefined: talos",
+        ] {
+            output.add(line.to_owned());
+        }
+        assert_eq!(output.progress(), "1 modules fetched, 1 packages compiled");
+        assert_eq!(
+            output.errors(),
+            "go: downloading github.com/spf13/cobra v1.10.2\n\
+             # talos-operator/tools/talosctl-1.14\n./main.go:12:2: undefined: talos",
+        );
+    }
+
+    #[test]
+    fn only_the_last_errors_are_kept() {
+        let mut output = Output::default();
+        (0..100).for_each(|number| output.add(format!("error {number}")));
+        assert!(output.errors().starts_with("error 70\n"), "{}", output.errors());
+        assert!(output.errors().ends_with("error 99"), "{}", output.errors());
+    }
+
+    #[test]
+    fn time_is_shown_as_minutes() {
+        assert_eq!(clock(Duration::from_secs(405)), "6:45");
+    }
+}

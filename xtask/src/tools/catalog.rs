@@ -1,0 +1,186 @@
+//! The tools there are, and how each is built.
+//!
+//! Versions are not written here: they are read from the `go.mod` that pins
+//! them, so that there is one place to change.
+
+use anyhow::{Result, bail};
+use semver::Version;
+
+/// One program, built from one of the folders below `tools/`.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    /// Its name on our command line.
+    pub(crate) name: &'static str,
+    /// The folder below `tools/` that pins it.
+    pub(crate) folder: &'static str,
+    /// The module whose pinned version is the tool's version.
+    pub(crate) module: &'static str,
+    /// The Go package of its `main`.
+    pub(crate) package: &'static str,
+    /// Its file name, in the cache as on anybody's PATH.
+    pub(crate) binary: &'static str,
+    /// What makes it print its version without talking to anybody.
+    pub(crate) version_arguments: &'static [&'static str],
+    /// Packages whose `gitVersion` and its siblings the linker has to fill in.
+    /// The other tools carry their version in their sources.
+    pub(crate) stamped_packages: &'static [&'static str],
+}
+
+const TALOS: &str = "github.com/siderolabs/talos";
+const KUBERNETES: &str = "k8s.io/kubernetes";
+
+const TALOSCTL: Tool = Tool {
+    name: "",
+    folder: "",
+    module: TALOS,
+    package: ".",
+    binary: "talosctl",
+    version_arguments: &["version", "--client", "--short"],
+    stamped_packages: &[],
+};
+
+const KUBERNETES_COMPONENT: Tool = Tool {
+    name: "",
+    folder: "kubernetes",
+    module: KUBERNETES,
+    package: "",
+    binary: "",
+    version_arguments: &["--version"],
+    // What a server answers at /version, and what a client calls itself.
+    stamped_packages: &["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"],
+};
+
+/// All tools, in the order they are built: the quick feedback first.
+static TOOLS: [Tool; 9] = [
+    Tool { name: "talosctl-1.14", folder: "talosctl-1.14", ..TALOSCTL },
+    Tool { name: "talosctl-1.13", folder: "talosctl-1.13", ..TALOSCTL },
+    Tool { name: "talosctl-1.12", folder: "talosctl-1.12", ..TALOSCTL },
+    Tool {
+        name: "etcd",
+        folder: "etcd",
+        module: "go.etcd.io/etcd/server/v3",
+        package: "go.etcd.io/etcd/server/v3",
+        binary: "etcd",
+        version_arguments: &["--version"],
+        stamped_packages: &[],
+    },
+    Tool {
+        name: "etcdutl",
+        folder: "etcd",
+        module: "go.etcd.io/etcd/etcdutl/v3",
+        package: "go.etcd.io/etcd/etcdutl/v3",
+        binary: "etcdutl",
+        version_arguments: &["version"],
+        stamped_packages: &[],
+    },
+    Tool {
+        name: "kube-apiserver",
+        binary: "kube-apiserver",
+        package: "k8s.io/kubernetes/cmd/kube-apiserver",
+        ..KUBERNETES_COMPONENT
+    },
+    Tool {
+        name: "kube-controller-manager",
+        binary: "kube-controller-manager",
+        package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+        ..KUBERNETES_COMPONENT
+    },
+    Tool {
+        name: "kube-scheduler",
+        binary: "kube-scheduler",
+        package: "k8s.io/kubernetes/cmd/kube-scheduler",
+        ..KUBERNETES_COMPONENT
+    },
+    Tool {
+        name: "kubectl",
+        binary: "kubectl",
+        package: "k8s.io/kubernetes/cmd/kubectl",
+        version_arguments: &["version", "--client"],
+        ..KUBERNETES_COMPONENT
+    },
+];
+
+impl Tool {
+    /// The linker's orders: no debug tables, and the version where the sources
+    /// leave it open.
+    pub(crate) fn link_flags(&self, version: &Version) -> String {
+        let Version { major, minor, .. } = version;
+        let stamps = [
+            ("gitVersion", format!("v{version}")),
+            ("gitMajor", major.to_string()),
+            ("gitMinor", minor.to_string()),
+            ("gitTreeState", "clean".to_owned()),
+        ];
+        let mut flags = vec!["-s -w".to_owned()];
+        for package in self.stamped_packages {
+            flags.extend(stamps.iter().map(|(name, value)| format!("-X {package}.{name}={value}")));
+        }
+        flags.join(" ")
+    }
+
+    /// Everything besides the folder's files that shapes the binary, so that a
+    /// changed recipe never finds yesterday's build in the cache.
+    pub(crate) fn recipe(&self, version: &Version) -> String {
+        let platform = (std::env::consts::OS, std::env::consts::ARCH);
+        format!("{platform:?} {} {}", self.package, self.link_flags(version))
+    }
+}
+
+/// The tools that go by these names: a tool's own, or that of the folder which
+/// pins it. No names mean all of them.
+pub(crate) fn select(names: &[&str]) -> Result<Vec<&'static Tool>> {
+    for name in names {
+        if !TOOLS.iter().any(|tool| tool.name == *name || tool.folder == *name) {
+            let known = TOOLS.iter().map(|tool| tool.name).collect::<Vec<_>>().join(", ");
+            bail!("no tool is called {name}; there are {known}");
+        }
+    }
+    // A tool's own name wins: `etcd` is the server, not all of its folder.
+    let own_name = |name: &str| TOOLS.iter().any(|tool| tool.name == name);
+    Ok(TOOLS
+        .iter()
+        .filter(|tool| {
+            names.is_empty()
+                || names
+                    .iter()
+                    .any(|name| tool.name == *name || (tool.folder == *name && !own_name(name)))
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(asked: &[&str]) -> Vec<&'static str> {
+        select(asked).expect("known names").into_iter().map(|tool| tool.name).collect()
+    }
+
+    #[test]
+    fn a_folder_stands_for_its_tools() {
+        assert_eq!(
+            names(&["kubernetes"]),
+            ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"],
+        );
+        assert_eq!(names(&["etcd"]), ["etcd"]);
+        assert_eq!(names(&["kubectl", "talosctl-1.12"]), ["talosctl-1.12", "kubectl"]);
+        assert_eq!(names(&[]).len(), TOOLS.len());
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let error = select(&["talosctl"]).expect_err("three of them, so none").to_string();
+        assert!(error.contains("talosctl-1.14"), "{error}");
+    }
+
+    #[test]
+    fn only_kubernetes_is_stamped() {
+        let version = Version::new(1, 36, 4);
+        let [kubectl] = select(&["kubectl"]).expect("a tool")[..] else { panic!("one tool") };
+        let flags = kubectl.link_flags(&version);
+        assert!(flags.contains("-X k8s.io/component-base/version.gitVersion=v1.36.4"), "{flags}");
+        assert!(flags.contains("-X k8s.io/component-base/version.gitMinor=36"), "{flags}");
+        let [etcd] = select(&["etcd"]).expect("a tool")[..] else { panic!("one tool") };
+        assert_eq!(etcd.link_flags(&version), "-s -w");
+    }
+}
