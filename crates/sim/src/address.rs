@@ -132,10 +132,7 @@ impl Places {
             .ok_or(AddressError::TooMany(count))?;
         let first = addresses.first().copied().unwrap_or(IpAddr::V4(base));
         let places = Self {
-            apid: addresses
-                .iter()
-                .map(|address| SocketAddr::new(*address, APID_PORT))
-                .collect(),
+            apid: addresses.iter().map(|address| SocketAddr::new(*address, APID_PORT)).collect(),
             nodes: addresses,
             factory: SocketAddr::new(first, FACTORY_PORT),
         };
@@ -145,37 +142,24 @@ impl Places {
 
     fn on_ports(count: usize) -> Result<(Self, Sockets), AddressError> {
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        let mut places = Self {
-            nodes: Vec::new(),
-            apid: Vec::new(),
-            factory: any,
-        };
+        let mut places = Self { nodes: Vec::new(), apid: Vec::new(), factory: any };
         let mut sockets = Vec::new();
         for index in 0..count {
             let inside = node_address(Ipv4Addr::new(10, 5, 0, 0), index);
-            places
-                .nodes
-                .push(inside.ok_or(AddressError::TooMany(count))?);
+            places.nodes.push(inside.ok_or(AddressError::TooMany(count))?);
             let (socket, address) = open_any(any)?;
             sockets.push(socket);
             places.apid.push(address);
         }
         let (factory, address) = open_any(any)?;
         places.factory = address;
-        let sockets = Sockets {
-            apid: sockets,
-            factory,
-        };
+        let sockets = Sockets { apid: sockets, factory };
         Ok((places, sockets))
     }
 }
 
 fn open(address: SocketAddr, hint: &'static str) -> Result<TcpListener, AddressError> {
-    listen(address).map_err(|source| AddressError::Taken {
-        address,
-        hint,
-        source,
-    })
+    listen(address).map_err(|source| AddressError::Taken { address, hint, source })
 }
 
 fn open_any(any: SocketAddr) -> Result<(TcpListener, SocketAddr), AddressError> {
@@ -209,10 +193,7 @@ mod tests {
         let (two, _kept) = Places::find(3, Layout::Addresses, None, b"a").unwrap();
         assert!(one.nodes.iter().all(|node| !two.nodes.contains(node)));
         let error = one.reopen().unwrap_err();
-        assert!(
-            error.to_string().contains(&one.apid[0].to_string()),
-            "{error}"
-        );
+        assert!(error.to_string().contains(&one.apid[0].to_string()), "{error}");
         drop(sockets);
         one.reopen().unwrap();
     }
@@ -220,12 +201,7 @@ mod tests {
     #[tokio::test]
     async fn ports_are_shared_out() {
         let (places, _sockets) = Places::find(3, Layout::Ports, None, b"").unwrap();
-        assert!(
-            places
-                .apid
-                .iter()
-                .all(|apid| apid.ip() == Ipv4Addr::LOCALHOST)
-        );
+        assert!(places.apid.iter().all(|apid| apid.ip() == Ipv4Addr::LOCALHOST));
         assert_eq!(places.nodes[0].to_string(), "10.5.0.2");
     }
 

@@ -54,9 +54,7 @@ impl Router {
         let node = values(metadata, "node");
         let nodes = values(metadata, "nodes");
         if node.len() > 1 {
-            return Err(Status::invalid_argument(
-                "node metadata must be single-valued",
-            ));
+            return Err(Status::invalid_argument("node metadata must be single-valued"));
         }
         let is_local = |targets: &[String]| {
             !self.forwards && matches!(targets, [target] if self.local.contains(target))
@@ -167,11 +165,7 @@ pub fn name_reply(reply: &Bytes, target: &str) -> Result<Bytes, Status> {
 /// A node's failure as a message, whole or as the item of a stream.
 pub fn name_failure(failure: &Status, target: &str, streaming: bool) -> Bytes {
     let message = metadata(target, Some(failure)).encode_to_vec();
-    if streaming {
-        message.into()
-    } else {
-        embed(&[], &message)
-    }
+    if streaming { message.into() } else { embed(&[], &message) }
 }
 
 fn embed(message: &[u8], more: &[u8]) -> Bytes {
@@ -230,10 +224,7 @@ mod tests {
     const VERSION: &str = "/machine.MachineService/Version";
 
     fn router(forwards: bool) -> Router {
-        Router {
-            forwards,
-            local: vec!["worker-1".to_owned(), "127.1.2.3".to_owned()],
-        }
+        Router { forwards, local: vec!["worker-1".to_owned(), "127.1.2.3".to_owned()] }
     }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -270,10 +261,7 @@ mod tests {
             route(true, VERSION, &[("node", "a:50000")]),
             r#"Internal: invalid target "a:50000""#
         );
-        assert_eq!(
-            route(true, VERSION, &[("node", "fd00::1")]),
-            r#"One("fd00::1")"#
-        );
+        assert_eq!(route(true, VERSION, &[("node", "fd00::1")]), r#"One("fd00::1")"#);
         // Forwarded once, it is not forwarded again.
         let forwarded = [("proxyfrom", "x"), ("node", "a")];
         assert_eq!(route(true, VERSION, &forwarded), "Local");
@@ -291,14 +279,9 @@ mod tests {
     #[test]
     fn names_and_failures_are_put_into_messages() {
         let reply = machine::HostnameResponse {
-            messages: vec![machine::Hostname {
-                metadata: None,
-                hostname: "cp-1".to_owned(),
-            }],
+            messages: vec![machine::Hostname { metadata: None, hostname: "cp-1".to_owned() }],
         };
-        let mut merged = name_reply(&reply.encode_to_vec().into(), "a")
-            .unwrap()
-            .to_vec();
+        let mut merged = name_reply(&reply.encode_to_vec().into(), "a").unwrap().to_vec();
         let down = Unreachable::Down.status("127.1.2.3");
         merged.extend(name_failure(&down, "127.1.2.3", false));
         let merged = machine::HostnameResponse::decode(merged.as_slice()).unwrap();
@@ -307,16 +290,9 @@ mod tests {
         assert_eq!(merged.messages[0].metadata.as_ref().unwrap().hostname, "a");
         let failed = merged.messages[1].metadata.as_ref().unwrap();
         assert_eq!(failed.status.as_ref().unwrap().code, 14);
-        assert!(
-            failed
-                .error
-                .starts_with("rpc error: code = Unavailable desc = connection error")
-        );
+        assert!(failed.error.starts_with("rpc error: code = Unavailable desc = connection error"));
 
-        let item = common::Data {
-            metadata: None,
-            bytes: Bytes::from_static(b"x"),
-        };
+        let item = common::Data { metadata: None, bytes: Bytes::from_static(b"x") };
         let named = name_item(&item.encode_to_vec().into(), "b");
         let named = common::Data::decode(named).unwrap();
         assert_eq!(named.metadata.unwrap().hostname, "b");

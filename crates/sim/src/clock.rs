@@ -27,11 +27,7 @@ pub struct Clock {
 impl Clock {
     /// A clock that shows `time` now.
     pub fn starting_at(time: Time, speed: f64) -> Self {
-        Self {
-            real: Instant::now(),
-            time,
-            speed: bounded(speed),
-        }
+        Self { real: Instant::now(), time, speed: bounded(speed) }
     }
 
     /// What it shows.
@@ -57,11 +53,7 @@ impl Clock {
 }
 
 fn bounded(speed: f64) -> f64 {
-    if speed.is_finite() {
-        speed.clamp(SLOWEST, FASTEST)
-    } else {
-        1.0
-    }
+    if speed.is_finite() { speed.clamp(SLOWEST, FASTEST) } else { 1.0 }
 }
 
 /// The instant of real time that much later.
@@ -71,14 +63,9 @@ pub fn real_after(duration: Duration) -> Instant {
 
 /// The time of the machine that the simulator runs on: where a new cluster's
 /// clock begins, and what certificates are dated by.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the file that reads the clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "this is the file that reads the clock")]
 pub fn wall_time() -> Time {
-    let since_epoch = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Time::default().plus(since_epoch)
 }
 

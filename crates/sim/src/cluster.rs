@@ -59,14 +59,7 @@ impl Default for Shape {
         let catalogue = Catalogue::builtin();
         let talos = newest(&catalogue.talos).unwrap_or(Version::new(1, 13, 9));
         let kubernetes = newest_kubernetes(&talos).unwrap_or(Version::new(1, 36, 3));
-        Self {
-            name: "sim".to_owned(),
-            control_planes: 3,
-            workers: 2,
-            talos,
-            kubernetes,
-            seed: 0,
-        }
+        Self { name: "sim".to_owned(), control_planes: 3, workers: 2, talos, kubernetes, seed: 0 }
     }
 }
 
@@ -292,20 +285,14 @@ impl Cluster {
 
     /// Makes something go wrong on a node: `inject("cp-1", "boot-back")`.
     pub async fn inject(&self, node: &str, fault: &str) -> Result<(), String> {
-        let ask = Ask::Inject {
-            node: Some(node.to_owned()),
-            fault: fault.to_owned(),
-            lasting: None,
-        };
+        let ask =
+            Ask::Inject { node: Some(node.to_owned()), fault: fault.to_owned(), lasting: None };
         self.ask(ask).await.map(drop)
     }
 
     /// Ends a fault on a node.
     pub async fn clear(&self, node: &str, fault: &str) -> Result<(), String> {
-        let ask = Ask::Clear {
-            node: Some(node.to_owned()),
-            fault: fault.to_owned(),
-        };
+        let ask = Ask::Clear { node: Some(node.to_owned()), fault: fault.to_owned() };
         self.ask(ask).await.map(drop)
     }
 
@@ -377,10 +364,7 @@ impl Prepared {
         let admin = Identity::new("os:admin", wall);
         let talosconfig = mint(&shape, &places, &authority, &admin)?;
         if let Some(store) = store {
-            store.set_marker(&Marker {
-                shape: shape.clone(),
-                places: places.clone(),
-            })?;
+            store.set_marker(&Marker { shape: shape.clone(), places: places.clone() })?;
             store.set_authority(authority.pair())?;
             store.set_talosconfig(&talosconfig)?;
         }
@@ -390,26 +374,14 @@ impl Prepared {
             places,
             sockets,
             authority,
-            inside: Inside {
-                world,
-                clock,
-                schedule,
-            },
+            inside: Inside { world, clock, schedule },
             talosconfig,
             servers,
         })
     }
 
     fn start(self, options: &Options, store: Option<Store>) -> Result<Cluster, StartError> {
-        let Self {
-            shape,
-            places,
-            sockets,
-            authority,
-            inside,
-            talosconfig,
-            servers,
-        } = self;
+        let Self { shape, places, sockets, authority, inside, talosconfig, servers } = self;
         let _ = options;
         let nodes = node_places(inside.world.spec(), &places);
         let mut tasks = JoinSet::new();
@@ -430,9 +402,7 @@ impl Prepared {
         }
         tasks.spawn(factory::serve(sockets.factory, driver.clone()));
         let names = |node: &NodePlace| vec![node.hostname.clone(), node.address.to_string()];
-        let directory = Arc::new(Directory {
-            names: nodes.iter().map(names).collect(),
-        });
+        let directory = Arc::new(Directory { names: nodes.iter().map(names).collect() });
         for (index, ((node, tls), listener)) in
             nodes.iter().zip(servers).zip(sockets.apid).enumerate()
         {
@@ -452,16 +422,7 @@ impl Prepared {
             };
             tasks.spawn(server.run(listener));
         }
-        Ok(Cluster {
-            shape,
-            places,
-            nodes,
-            authority,
-            talosconfig,
-            driver,
-            tasks,
-            store,
-        })
+        Ok(Cluster { shape, places, nodes, authority, talosconfig, driver, tasks, store })
     }
 }
 
@@ -489,22 +450,10 @@ fn new_cluster(
 fn compare(folder: &Path, wanted: &Shape, found: &Shape) -> Result<(), StartError> {
     let pairs = [
         ("name", wanted.name.clone(), found.name.clone()),
-        (
-            "control planes",
-            wanted.control_planes.to_string(),
-            found.control_planes.to_string(),
-        ),
-        (
-            "workers",
-            wanted.workers.to_string(),
-            found.workers.to_string(),
-        ),
+        ("control planes", wanted.control_planes.to_string(), found.control_planes.to_string()),
+        ("workers", wanted.workers.to_string(), found.workers.to_string()),
         ("Talos at first", wanted.talos.tag(), found.talos.tag()),
-        (
-            "Kubernetes at first",
-            wanted.kubernetes.tag(),
-            found.kubernetes.tag(),
-        ),
+        ("Kubernetes at first", wanted.kubernetes.tag(), found.kubernetes.tag()),
         ("seed", wanted.seed.to_string(), found.seed.to_string()),
     ];
     let differences: Vec<String> = pairs
@@ -515,19 +464,12 @@ fn compare(folder: &Path, wanted: &Shape, found: &Shape) -> Result<(), StartErro
     if differences.is_empty() {
         return Ok(());
     }
-    Err(StartError::Differs {
-        folder: folder.to_owned(),
-        what: differences.join("; "),
-    })
+    Err(StartError::Differs { folder: folder.to_owned(), what: differences.join("; ") })
 }
 
 fn spec(shape: &Shape, places: &Places, authority: &Authority, options: &Options) -> ClusterSpec {
-    let mut spec = ClusterSpec::new(
-        shape.control_planes,
-        shape.workers,
-        &shape.talos,
-        &shape.kubernetes,
-    );
+    let mut spec =
+        ClusterSpec::new(shape.control_planes, shape.workers, &shape.talos, &shape.kubernetes);
     spec.name.clone_from(&shape.name);
     spec.timings = options.timings.clone();
     for (node, address) in spec.nodes.iter_mut().zip(&places.nodes) {

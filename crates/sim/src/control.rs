@@ -108,19 +108,14 @@ struct Line {
 /// Asks the simulator that runs in a folder.
 pub async fn ask(folder: &Path, ask: Ask) -> Result<Vec<ActiveFault>, ControlError> {
     let control: Control = store::read_control(folder)?;
-    let line = Line {
-        password: control.password,
-        ask,
-    };
+    let line = Line { password: control.password, ask };
     let exchange = async {
         let mut stream = TcpStream::connect(control.address).await?;
         let mut text = serde_json::to_vec(&line)?;
         text.push(b'\n');
         stream.write_all(&text).await?;
         let mut answer = String::new();
-        BufReader::new(stream.take(MAX_LINE))
-            .read_line(&mut answer)
-            .await?;
+        BufReader::new(stream.take(MAX_LINE)).read_line(&mut answer).await?;
         Ok(answer)
     };
     let answer = tokio::time::timeout(TIMEOUT, exchange)
@@ -162,9 +157,7 @@ pub async fn serve(listener: TcpListener, control: Control, driver: Driver) {
 async fn answer(stream: TcpStream, control: &Control, driver: &Driver) -> std::io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut text = String::new();
-    BufReader::new(reader.take(MAX_LINE))
-        .read_line(&mut text)
-        .await?;
+    BufReader::new(reader.take(MAX_LINE)).read_line(&mut text).await?;
     let told = match serde_json::from_str::<Line>(&text) {
         Ok(line) if line.password == control.password => driver
             .visit(move |inside| obey(inside, &line.ask))
@@ -186,18 +179,10 @@ pub fn obey(inside: &mut Inside, ask: &Ask) -> Told {
 }
 
 fn try_obey(inside: &mut Inside, ask: &Ask) -> Result<(), FaultError> {
-    let Inside {
-        world,
-        clock,
-        schedule,
-    } = inside;
+    let Inside { world, clock, schedule } = inside;
     let now = clock.now();
     match ask {
-        Ask::Inject {
-            node,
-            fault,
-            lasting,
-        } => {
+        Ask::Inject { node, fault, lasting } => {
             let planned = Planned {
                 node: node.clone(),
                 fault: schedule::parse_fault(fault)?,
@@ -235,9 +220,6 @@ fn active(inside: &Inside) -> Vec<ActiveFault> {
     world
         .faults()
         .iter()
-        .map(|(node, fault)| ActiveFault {
-            node: name(*node),
-            fault: schedule::fault_text(fault),
-        })
+        .map(|(node, fault)| ActiveFault { node: name(*node), fault: schedule::fault_text(fault) })
         .collect()
 }

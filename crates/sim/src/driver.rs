@@ -210,13 +210,8 @@ impl Task {
     }
 
     fn next(&self) -> Option<Time> {
-        let Inside {
-            world, schedule, ..
-        } = &self.inside;
-        [world.next_event(), schedule.next()]
-            .into_iter()
-            .flatten()
-            .min()
+        let Inside { world, schedule, .. } = &self.inside;
+        [world.next_event(), schedule.next()].into_iter().flatten().min()
     }
 
     /// Lets everything happen that is due, one thing after the other: a node
@@ -224,9 +219,7 @@ impl Task {
     fn settle(&mut self) -> Time {
         let now = self.inside.clock.now();
         while let Some(next) = self.next().filter(|next| *next <= now) {
-            let Inside {
-                world, schedule, ..
-            } = &mut self.inside;
+            let Inside { world, schedule, .. } = &mut self.inside;
             world.advance(next);
             schedule.advance(world, next);
             self.changed();
@@ -265,16 +258,8 @@ impl Task {
     }
 
     fn call(&mut self, now: Time, call: Call) -> Answer {
-        let Call {
-            node,
-            caller,
-            method,
-            request,
-            forwarded,
-        } = call;
-        let Inside {
-            world, schedule, ..
-        } = &mut self.inside;
+        let Call { node, caller, method, request, forwarded } = call;
+        let Inside { world, schedule, .. } = &mut self.inside;
         if !world.is_reachable(node) {
             return Answer::Down;
         }
@@ -289,11 +274,7 @@ impl Task {
             Reply::Stream(stream) => {
                 let (sender, contents) = mpsc::channel(STREAM_CAPACITY);
                 self.streams.insert(stream, sender);
-                Answer::Open(Open {
-                    contents,
-                    stream,
-                    commands: self.commands.clone(),
-                })
+                Answer::Open(Open { contents, stream, commands: self.commands.clone() })
             }
         }
     }
@@ -322,10 +303,7 @@ impl Task {
 
     fn publish(&mut self) {
         let world = &self.inside.world;
-        self.presence.resize_with(world.len(), || Presence {
-            reachable: true,
-            epoch: 0,
-        });
+        self.presence.resize_with(world.len(), || Presence { reachable: true, epoch: 0 });
         let mut changed = false;
         for (index, presence) in self.presence.iter_mut().enumerate() {
             let reachable = world.is_reachable(NodeIndex(index));
@@ -345,15 +323,10 @@ impl Task {
         let Some(file) = &mut self.file else {
             return;
         };
-        let Inside {
-            world, schedule, ..
-        } = &self.inside;
+        let Inside { world, schedule, .. } = &self.inside;
         // A full disk must not stop the cluster; the next change tries again.
         if let Err(error) = file.save(&Saved { world, schedule }) {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "the state is not saved"
-            );
+            tracing::error!(error = &error as &dyn std::error::Error, "the state is not saved");
         }
     }
 }

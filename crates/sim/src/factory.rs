@@ -29,14 +29,8 @@ const EXTENSIONS: &[(&str, &str)] = &[
     ("siderolabs/i915", "Intel GPU firmware and modules"),
     ("siderolabs/intel-ucode", "Intel CPU microcode"),
     ("siderolabs/iscsi-tools", "iSCSI initiator"),
-    (
-        "siderolabs/nonfree-kmod-nvidia-lts",
-        "NVIDIA kernel modules",
-    ),
-    (
-        "siderolabs/nvidia-container-toolkit-lts",
-        "NVIDIA container toolkit",
-    ),
+    ("siderolabs/nonfree-kmod-nvidia-lts", "NVIDIA kernel modules"),
+    ("siderolabs/nvidia-container-toolkit-lts", "NVIDIA container toolkit"),
     ("siderolabs/nut-client", "Network UPS Tools client"),
     ("siderolabs/qemu-guest-agent", "QEMU guest agent"),
     ("siderolabs/tailscale", "Tailscale"),
@@ -68,10 +62,7 @@ pub async fn serve(listener: TcpListener, driver: Driver) {
 type Shared = State<Arc<Driver>>;
 
 async fn known(driver: &Driver) -> Registry {
-    driver
-        .visit(|inside| inside.world.spec().registry.clone())
-        .await
-        .unwrap_or_default()
+    driver.visit(|inside| inside.world.spec().registry.clone()).await.unwrap_or_default()
 }
 
 fn json<T: Serialize>(status: StatusCode, value: &T) -> Response {
@@ -94,13 +85,8 @@ async fn create_schematic(State(driver): Shared, body: Bytes) -> Response {
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
     };
     let (id, resolved) = schematic.resolve();
-    let created = Created {
-        id: id.clone(),
-        schematic: resolved.yaml.clone(),
-    };
-    driver
-        .visit(move |inside| inside.world.add_schematic(id, resolved))
-        .await;
+    let created = Created { id: id.clone(), schematic: resolved.yaml.clone() };
+    driver.visit(move |inside| inside.world.add_schematic(id, resolved)).await;
     json(StatusCode::CREATED, &created)
 }
 
@@ -123,10 +109,7 @@ async fn versions(State(driver): Shared, Query(query): Query<VersionsQuery>) -> 
         let broken = Catalogue::builtin().broken;
         broken.iter().map(|broken| broken.talos.tag()).collect()
     } else {
-        released(&known(&driver).await)
-            .iter()
-            .map(Version::tag)
-            .collect()
+        released(&known(&driver).await).iter().map(Version::tag).collect()
     };
     json(StatusCode::OK, &tags)
 }
@@ -211,10 +194,7 @@ async fn registry(State(driver): Shared, method: Method, Path(rest): Path<String
         if tags.is_empty() {
             return missing("NAME_UNKNOWN", "repository name not known to registry");
         }
-        return json(
-            StatusCode::OK,
-            &serde_json::json!({ "name": name, "tags": tags }),
-        );
+        return json(StatusCode::OK, &serde_json::json!({ "name": name, "tags": tags }));
     }
     missing("UNSUPPORTED", "the operation is unsupported")
 }
@@ -298,16 +278,10 @@ mod tests {
         let empty = model::EMPTY_SCHEMATIC;
         let has = |name: &str, tag: &str| has_image(&registry, name, tag);
         assert!(has(&format!("metal-installer/{empty}"), "v1.13.9"));
-        assert!(has(
-            &format!("metal-installer-secureboot/{empty}"),
-            "v1.13.0"
-        ));
+        assert!(has(&format!("metal-installer-secureboot/{empty}"), "v1.13.0"));
         assert!(has(&format!("installer/{empty}"), "v1.14.1"));
         assert!(!has(&format!("metal-installer/{empty}"), "v1.13.10"));
-        assert!(!has(
-            &format!("metal-installer/{}", "ab".repeat(32)),
-            "v1.13.9"
-        ));
+        assert!(!has(&format!("metal-installer/{}", "ab".repeat(32)), "v1.13.9"));
         assert!(!has(&format!("metal-fly/{empty}"), "v1.13.9"));
         assert!(has("siderolabs/installer", "v1.13.9"));
         assert!(!has("siderolabs/installer", "v1.14.1"));

@@ -86,11 +86,7 @@ impl Identity {
     /// The same, but it held until a day ago.
     #[must_use]
     pub fn expired(self, now: Time) -> Self {
-        Self {
-            not_before: now.minus(DAY * 30),
-            not_after: now.minus(DAY),
-            ..self
-        }
+        Self { not_before: now.minus(DAY * 30), not_after: now.minus(DAY), ..self }
     }
 
     /// The same for other uses.
@@ -113,15 +109,9 @@ impl Authority {
         let key = KeyPair::generate_for(&PKCS_ED25519)?;
         let mut params = params(now.minus(LEEWAY), now.plus(CA_LIFETIME), Some("talos"));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![
-            KeyUsagePurpose::DigitalSignature,
-            KeyUsagePurpose::KeyCertSign,
-        ];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
         let certificate = params.self_signed(&key)?;
-        Self::load(Pair {
-            certificate: certificate.pem(),
-            key: key.serialize_pem(),
-        })
+        Self::load(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
     /// One that was made before.
@@ -144,28 +134,17 @@ impl Authority {
         now: Time,
     ) -> Result<Pair, PkiError> {
         let mut params = params(now.minus(LEEWAY), now.plus(CLIENT_LIFETIME), None);
-        params
-            .distinguished_name
-            .push(DnType::CommonName, hostname.to_owned());
-        params.subject_alt_names = addresses
-            .iter()
-            .map(|address| SanType::IpAddress(*address))
-            .collect();
-        params
-            .subject_alt_names
-            .push(SanType::DnsName(hostname.try_into()?));
+        params.distinguished_name.push(DnType::CommonName, hostname.to_owned());
+        params.subject_alt_names =
+            addresses.iter().map(|address| SanType::IpAddress(*address)).collect();
+        params.subject_alt_names.push(SanType::DnsName(hostname.try_into()?));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign(params)
     }
 
     /// A caller's certificate.
     pub fn client(&self, identity: &Identity) -> Result<Pair, PkiError> {
-        let Identity {
-            role,
-            not_before,
-            not_after,
-            usages,
-        } = identity;
+        let Identity { role, not_before, not_after, usages } = identity;
         let mut params = params(*not_before, *not_after, Some(role));
         params.extended_key_usages = usages
             .iter()
@@ -182,10 +161,7 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(&key, &self.issuer)?;
-        Ok(Pair {
-            certificate: certificate.pem(),
-            key: key.serialize_pem(),
-        })
+        Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 }
 
@@ -193,9 +169,7 @@ fn params(not_before: Time, not_after: Time, organisation: Option<&str>) -> Cert
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     if let Some(organisation) = organisation {
-        params
-            .distinguished_name
-            .push(DnType::OrganizationName, organisation.to_owned());
+        params.distinguished_name.push(DnType::OrganizationName, organisation.to_owned());
     }
     params.not_before = date(not_before);
     params.not_after = date(not_after);

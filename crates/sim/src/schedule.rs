@@ -39,42 +39,18 @@ pub enum FaultError {
 
 /// Every fault with its name and what it means.
 pub const FAULTS: &[(FaultKind, &str, &str)] = &[
-    (
-        FaultKind::SlowPull,
-        "slow-pull",
-        "pulls take 10 times as long; slow-pull=N: N times",
-    ),
+    (FaultKind::SlowPull, "slow-pull", "pulls take 10 times as long; slow-pull=N: N times"),
     (FaultKind::FailingPull, "failing-pull", "pulls fail"),
     (
         FaultKind::InstallerExit,
         "installer-exit",
         "the installer exits with 7; installer-exit=N: with N",
     ),
-    (
-        FaultKind::NeverReturns,
-        "never-returns",
-        "the next time it goes down, it stays down",
-    ),
-    (
-        FaultKind::BootBack,
-        "boot-back",
-        "the next boot of a new version falls back to the old one",
-    ),
-    (
-        FaultKind::LostReboot,
-        "lost-reboot",
-        "reboot requests are accepted, and nothing happens",
-    ),
-    (
-        FaultKind::NotReady,
-        "not-ready",
-        "the Kubernetes node is not ready",
-    ),
-    (
-        FaultKind::EtcdLearner,
-        "etcd-learner",
-        "the etcd member is a learner",
-    ),
+    (FaultKind::NeverReturns, "never-returns", "the next time it goes down, it stays down"),
+    (FaultKind::BootBack, "boot-back", "the next boot of a new version falls back to the old one"),
+    (FaultKind::LostReboot, "lost-reboot", "reboot requests are accepted, and nothing happens"),
+    (FaultKind::NotReady, "not-ready", "the Kubernetes node is not ready"),
+    (FaultKind::EtcdLearner, "etcd-learner", "the etcd member is a learner"),
     (
         FaultKind::EtcdAlarm,
         "etcd-alarm",
@@ -90,11 +66,7 @@ pub const FAULTS: &[(FaultKind, &str, &str)] = &[
         "apid-drops",
         "apid drops every 2nd connection; apid-drops=N: every N-th",
     ),
-    (
-        FaultKind::Partition,
-        "partition",
-        "it runs, but nobody can reach it",
-    ),
+    (FaultKind::Partition, "partition", "it runs, but nobody can reach it"),
     (
         FaultKind::ClockSkew,
         "clock-skew",
@@ -109,10 +81,7 @@ fn names() -> String {
 
 /// The name of a fault.
 pub fn kind_name(kind: FaultKind) -> &'static str {
-    FAULTS
-        .iter()
-        .find(|(known, ..)| *known == kind)
-        .map_or("", |(_, name, _)| name)
+    FAULTS.iter().find(|(known, ..)| *known == kind).map_or("", |(_, name, _)| name)
 }
 
 /// The fault of this name, whatever number follows it.
@@ -136,9 +105,7 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
     };
     let number = |default: u64| match value {
         None => Ok(default),
-        Some(value) => value
-            .parse()
-            .map_err(|_| wrong(value, "a number should stand there")),
+        Some(value) => value.parse().map_err(|_| wrong(value, "a number should stand there")),
     };
     let small = |default: u64| {
         number(default)?
@@ -160,9 +127,7 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
                 Some(other) => return Err(wrong(other, "alarms are nospace and corrupt")),
             },
         },
-        FaultKind::EtcdLag => Fault::EtcdLag {
-            entries: number(10_000)?,
-        },
+        FaultKind::EtcdLag => Fault::EtcdLag { entries: number(10_000)? },
         FaultKind::ApidDrops => Fault::ApidDrops { every: small(2)? },
         FaultKind::ClockSkew => {
             let text = value.unwrap_or("10m");
@@ -213,10 +178,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, FaultError> {
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let letters = rest[digits..]
-            .bytes()
-            .take_while(u8::is_ascii_alphabetic)
-            .count();
+        let letters = rest[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
         let number: u64 = rest[..digits].parse().map_err(|_| wrong())?;
         let unit = match &rest[digits..digits + letters] {
             "ms" => Duration::from_millis(1),
@@ -232,11 +194,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, FaultError> {
         total = total.checked_add(part).ok_or_else(wrong)?;
         rest = &rest[digits + letters..];
     }
-    if text.is_empty() {
-        Err(wrong())
-    } else {
-        Ok(total)
-    }
+    if text.is_empty() { Err(wrong()) } else { Ok(total) }
 }
 
 /// One entry of a file of faults.
@@ -268,9 +226,7 @@ fn fault<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Fault, D::Error> 
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let text = String::deserialize(deserializer)?;
-    parse_duration(&text)
-        .map(Some)
-        .map_err(serde::de::Error::custom)
+    parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
 /// Reads a file of faults: a YAML list of [`Planned`].
@@ -306,20 +262,10 @@ enum What {
 impl Schedule {
     /// Plans a fault, counting from `now`.
     pub fn add(&mut self, world: &World, now: Time, planned: &Planned) -> Result<(), FaultError> {
-        let Planned {
-            node,
-            fault,
-            after,
-            on,
-            lasting,
-        } = planned;
+        let Planned { node, fault, after, on, lasting } = planned;
         let node = match node {
             None => None,
-            Some(name) => Some(
-                world
-                    .find(name)
-                    .ok_or_else(|| FaultError::Node(name.clone()))?,
-            ),
+            Some(name) => Some(world.find(name).ok_or_else(|| FaultError::Node(name.clone()))?),
         };
         let when = match on {
             Some(method) => When::Called(method.clone()),
@@ -413,10 +359,7 @@ mod tests {
         }
         assert_eq!(
             parse_fault("clock-skew=-90s").unwrap(),
-            Fault::ClockSkew {
-                by: Duration::from_secs(90),
-                ahead: false
-            }
+            Fault::ClockSkew { by: Duration::from_secs(90), ahead: false }
         );
         for wrong in [
             "fly",
@@ -469,21 +412,13 @@ mod tests {
 
     #[test]
     fn a_file_that_is_none_says_so() {
-        for text in [
-            "node: cp-1",
-            "- {node: cp-1}",
-            "- {fault: boot-back, wenn: 3}",
-            "- {fault: fly}",
-        ] {
-            assert!(
-                matches!(parse_file(text), Err(FaultError::File(_))),
-                "{text}"
-            );
+        for text in
+            ["node: cp-1", "- {node: cp-1}", "- {fault: boot-back, wenn: 3}", "- {fault: fly}"]
+        {
+            assert!(matches!(parse_file(text), Err(FaultError::File(_))), "{text}");
         }
         let planned = &parse_file("- {node: nobody, fault: boot-back}").unwrap()[0];
-        let error = Schedule::default()
-            .add(&world(), Time::default(), planned)
-            .unwrap_err();
+        let error = Schedule::default().add(&world(), Time::default(), planned).unwrap_err();
         assert_eq!(error, FaultError::Node("nobody".to_owned()));
     }
 }

@@ -105,19 +105,11 @@ impl Schematic {
 
     /// The canonical form.
     pub fn to_yaml(&self) -> String {
-        let Self {
-            owner,
-            overlay,
-            customization,
-        } = self;
+        let Self { owner, overlay, customization } = self;
         let mut root = Vec::new();
         text(&mut root, "owner", owner);
         if *overlay != Overlay::default() {
-            let Overlay {
-                image,
-                name,
-                options,
-            } = overlay;
+            let Overlay { image, name, options } = overlay;
             let mut map = vec![
                 ("image".to_owned(), Yaml::Text(image.clone())),
                 ("name".to_owned(), Yaml::Text(name.clone())),
@@ -141,23 +133,13 @@ impl Customization {
             embedded_machine_configuration,
             extra_kernel_args,
             meta,
-            system_extensions: SystemExtensions {
-                official_extensions,
-            },
+            system_extensions: SystemExtensions { official_extensions },
             bootloader,
-            secureboot:
-                SecureBoot {
-                    enroll_keys,
-                    include_well_known_certificates,
-                },
+            secureboot: SecureBoot { enroll_keys, include_well_known_certificates },
             disk_image: DiskImage { sector_size },
         } = self;
         let mut map = Vec::new();
-        text(
-            &mut map,
-            "embeddedMachineConfiguration",
-            embedded_machine_configuration,
-        );
+        text(&mut map, "embeddedMachineConfiguration", embedded_machine_configuration);
         list(&mut map, "extraKernelArgs", extra_kernel_args);
         if !meta.is_empty() {
             let values = meta.iter().map(|MetaValue { key, value }| {
@@ -223,70 +205,70 @@ fn any(value: &Value) -> Yaml {
         Value::Bool(_) | Value::Number(_) => Yaml::Plain(value.to_string()),
         Value::String(text) => Yaml::Text(text.clone()),
         Value::Array(values) => Yaml::List(values.iter().map(any).collect()),
-        Value::Object(map) => Yaml::Map(
-            map.iter()
-                .map(|(key, value)| (key.clone(), any(value)))
-                .collect(),
-        ),
+        Value::Object(map) => {
+            Yaml::Map(map.iter().map(|(key, value)| (key.clone(), any(value))).collect())
+        }
     }
 }
 
-fn emit_map(out: &mut String, map: &Map, level: usize, inline: bool) {
+fn emit_map(out: &mut String, map: &Map, column: usize, inline: bool) {
     for (index, (key, value)) in map.iter().enumerate() {
         if index > 0 || !inline {
-            indent(out, level);
+            indent(out, column);
         }
-        scalar(out, key, level);
+        scalar(out, key, column);
         out.push(':');
-        emit_value(out, value, level);
+        emit_value(out, value, column);
     }
 }
 
-fn emit_value(out: &mut String, value: &Yaml, level: usize) {
+fn emit_value(out: &mut String, value: &Yaml, column: usize) {
     match value {
         Yaml::Plain(text) => {
             let _ = writeln!(out, " {text}");
         }
         Yaml::Text(text) => {
             out.push(' ');
-            scalar(out, text, level + 1);
+            scalar(out, text, deeper(column));
             out.push('\n');
         }
         Yaml::Map(map) if map.is_empty() => out.push_str(" {}\n"),
         Yaml::List(list) if list.is_empty() => out.push_str(" []\n"),
         Yaml::Map(map) => {
             out.push('\n');
-            emit_map(out, map, level + 1, false);
+            emit_map(out, map, deeper(column), false);
         }
         Yaml::List(list) => {
             out.push('\n');
+            let column = deeper(column);
             for item in list {
-                indent(out, level + 1);
+                indent(out, column);
                 out.push('-');
                 match item {
+                    // A map begins on the line of its dash.
                     Yaml::Map(map) if !map.is_empty() => {
-                        // A map begins on the line of its dash.
                         out.push(' ');
-                        let mut inner = String::new();
-                        emit_map(&mut inner, map, 0, true);
-                        let pad = format!("\n{}  ", "    ".repeat(level + 1));
-                        out.push_str(&inner.trim_end_matches('\n').replace('\n', &pad));
-                        out.push('\n');
+                        emit_map(out, map, column + 2, true);
                     }
-                    other => emit_value(out, other, level + 1),
+                    other => emit_value(out, other, column),
                 }
             }
         }
     }
 }
 
-fn indent(out: &mut String, level: usize) {
-    out.push_str(&"    ".repeat(level));
+/// The next level: Go goes to the next multiple of four.
+fn deeper(column: usize) -> usize {
+    (column / 4 + 1) * 4
+}
+
+fn indent(out: &mut String, column: usize) {
+    out.push_str(&" ".repeat(column));
 }
 
 /// A string as Go's YAML writes it: plain where that reads back as the same
 /// string, quoted otherwise, as a block if it has several lines.
-fn scalar(out: &mut String, text: &str, level: usize) {
+fn scalar(out: &mut String, text: &str, column: usize) {
     if text.contains('\n') && text.chars().all(|c| c == '\n' || !c.is_control()) {
         let chomp = match text.trim_end_matches('\n').len() {
             kept if kept == text.len() => "-",
@@ -297,7 +279,7 @@ fn scalar(out: &mut String, text: &str, level: usize) {
         for line in text.trim_end_matches('\n').split('\n') {
             out.push('\n');
             if !line.is_empty() {
-                indent(out, level);
+                indent(out, column);
                 out.push_str(line);
             }
         }
@@ -316,14 +298,25 @@ fn scalar(out: &mut String, text: &str, level: usize) {
 fn is_something_else(text: &str) -> bool {
     const WORDS: &[&str] = &[
         "", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n", ".nan", ".inf",
-        "-.inf", "+.inf", "<<", "=",
+        "-.inf", "+.inf", "<<",
     ];
     let lower = text.to_ascii_lowercase();
     WORDS.contains(&lower.as_str())
         || lower.replace('_', "").parse::<f64>().is_ok()
-        || ["0x", "0o", "0b"]
-            .iter()
-            .any(|prefix| lower.starts_with(prefix))
+        || is_date(&lower)
+        || ["0x", "0o", "0b"].iter().any(|prefix| lower.starts_with(prefix))
+}
+
+/// Four digits, a dash and so on: read as a time.
+fn is_date(text: &str) -> bool {
+    let mut parts = text.splitn(3, '-');
+    let mut digits = |least: usize, most: usize| {
+        parts.next().is_some_and(|part| {
+            let count = part.bytes().take_while(u8::is_ascii_digit).count();
+            (least..=most).contains(&count)
+        })
+    };
+    digits(4, 4) && digits(1, 2) && digits(1, 2)
 }
 
 fn is_plain(text: &str) -> bool {
@@ -354,10 +347,7 @@ mod tests {
     fn well_known_ids() {
         assert_eq!(id("customization: {}\n"), model::EMPTY_SCHEMATIC);
         assert_eq!(id("{}"), model::EMPTY_SCHEMATIC);
-        assert_eq!(
-            id(r#"{"customization": {"extraKernelArgs": []}}"#),
-            model::EMPTY_SCHEMATIC
-        );
+        assert_eq!(id(r#"{"customization": {"extraKernelArgs": []}}"#), model::EMPTY_SCHEMATIC);
         assert_eq!(
             id(
                 "customization: {systemExtensions: {officialExtensions: [siderolabs/qemu-guest-agent]}}"
@@ -410,13 +400,8 @@ customization:
 
     #[test]
     fn strangers_are_refused() {
-        for text in [
-            "customisation: {}",
-            "customization: {extensions: []}",
-            "owner: me",
-            "",
-            "- a",
-        ] {
+        for text in ["customisation: {}", "customization: {extensions: []}", "owner: me", "", "- a"]
+        {
             assert!(Schematic::parse(text).is_err(), "{text}");
         }
     }

@@ -40,11 +40,7 @@ const CONNECTION_WINDOW: u32 = 65_535 * 16;
 
 /// Opens a listening socket.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A node that reboots takes its address again at once.
     #[cfg(unix)]
     socket.set_reuse_address(true)?;

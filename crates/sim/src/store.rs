@@ -79,11 +79,7 @@ pub enum StoreError {
 }
 
 fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> StoreError + 'a {
-    move |source| StoreError::Io {
-        what,
-        path: path.to_owned(),
-        source,
-    }
+    move |source| StoreError::Io { what, path: path.to_owned(), source }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -125,11 +121,7 @@ impl Store {
             Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(path.to_owned())),
             Err(TryLockError::Error(source)) => return Err(io_error("lock", &file)(source)),
         }
-        Ok(Self {
-            path: path.to_owned(),
-            created,
-            _lock: lock,
-        })
+        Ok(Self { path: path.to_owned(), created, _lock: lock })
     }
 
     /// Gives up on a folder that did not become ours: as if it had never been
@@ -156,10 +148,7 @@ impl Store {
 
     /// Writes the marker: from now on the folder is ours.
     pub fn set_marker<T: Serialize>(&self, value: &T) -> Result<(), StoreError> {
-        let marked = Marked {
-            format: FORMAT,
-            value,
-        };
+        let marked = Marked { format: FORMAT, value };
         write_json(&self.path.join(MARKER), &marked, true)
     }
 
@@ -170,10 +159,7 @@ impl Store {
 
     /// Where the state is saved.
     pub fn state_file(&self) -> StateFile {
-        StateFile {
-            path: self.path.join(STATE),
-            written: Vec::new(),
-        }
+        StateFile { path: self.path.join(STATE), written: Vec::new() }
     }
 
     /// The authority; `None` in a new folder.
@@ -243,9 +229,7 @@ pub fn read_authority(folder: &Path) -> Result<Option<Pair>, StoreError> {
         }
     };
     let (key, certificate) = (read("ca.key")?, read("ca.crt")?);
-    Ok(key
-        .zip(certificate)
-        .map(|(key, certificate)| Pair { certificate, key }))
+    Ok(key.zip(certificate).map(|(key, certificate)| Pair { certificate, key }))
 }
 
 /// What is saved of a running cluster.
@@ -276,10 +260,8 @@ pub struct StateFile {
 impl StateFile {
     /// Writes the state, unless it is what was written last.
     pub fn save(&mut self, saved: &Saved<'_>) -> Result<(), StoreError> {
-        let bytes = serde_json::to_vec(saved).map_err(|source| StoreError::Damaged {
-            path: self.path.clone(),
-            source,
-        })?;
+        let bytes = serde_json::to_vec(saved)
+            .map_err(|source| StoreError::Damaged { path: self.path.clone(), source })?;
         if bytes != self.written {
             // It comes again and again, and a reader sees the old or the new one
             // either way: no need to wait for the disk.
@@ -298,22 +280,12 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StoreError> 
     };
     serde_json::from_slice(&bytes)
         .map(Some)
-        .map_err(|source| StoreError::Damaged {
-            path: path.to_owned(),
-            source,
-        })
+        .map_err(|source| StoreError::Damaged { path: path.to_owned(), source })
 }
 
 fn write_json<T: Serialize>(path: &Path, value: &T, pretty: bool) -> Result<(), StoreError> {
-    let encoded = if pretty {
-        serde_json::to_vec_pretty(value)
-    } else {
-        serde_json::to_vec(value)
-    };
-    let bytes = encoded.map_err(|source| StoreError::Damaged {
-        path: path.to_owned(),
-        source,
-    })?;
+    let encoded = if pretty { serde_json::to_vec_pretty(value) } else { serde_json::to_vec(value) };
+    let bytes = encoded.map_err(|source| StoreError::Damaged { path: path.to_owned(), source })?;
     write(path, &bytes)
 }
 
@@ -362,11 +334,7 @@ mod tests {
         fs::create_dir(&theirs).unwrap();
         fs::write(theirs.join("notes.txt"), "x").unwrap();
         assert!(matches!(Store::open(&theirs), Err(StoreError::NotOurs(_))));
-        assert_eq!(
-            fs::read_dir(&theirs).unwrap().count(),
-            1,
-            "nothing was added"
-        );
+        assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "nothing was added");
     }
 
     #[test]
@@ -375,10 +343,7 @@ mod tests {
         fs::write(folder.path().join(MARKER), "{").unwrap();
         let store = Store::open(folder.path()).unwrap();
         let error = store.marker::<serde_json::Value>().unwrap_err();
-        assert!(
-            error.to_string().ends_with("cluster.json is damaged"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("cluster.json is damaged"), "{error}");
         fs::write(folder.path().join(MARKER), r#"{"format": 9}"#).unwrap();
         let error = store.marker::<serde_json::Value>().unwrap_err();
         assert!(matches!(error, StoreError::Format { found: 9, .. }));
@@ -393,10 +358,7 @@ mod tests {
         write(&path, b"one").unwrap();
         write(&path, b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_eq!(
-            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

@@ -79,9 +79,7 @@ impl ClientCertVerifier for OnlyClients {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        let verified = self
-            .inner
-            .verify_client_cert(end_entity, intermediates, now)?;
+        let verified = self.inner.verify_client_cert(end_entity, intermediates, now)?;
         if is_only_for_clients(end_entity) {
             Ok(verified)
         } else {
@@ -149,19 +147,11 @@ mod tests {
         let leaf = der(&authority.client(&reader).unwrap());
         assert_eq!(roles(&leaf), ["os:reader"]);
         assert!(is_only_for_clients(&leaf));
-        for usages in [
-            vec![],
-            vec![Usage::Server],
-            vec![Usage::Client, Usage::Server],
-        ] {
+        for usages in [vec![], vec![Usage::Server], vec![Usage::Client, Usage::Server]] {
             let other = reader.clone().with_usages(usages);
-            assert!(!is_only_for_clients(&der(&authority
-                .client(&other)
-                .unwrap())));
+            assert!(!is_only_for_clients(&der(&authority.client(&other).unwrap())));
         }
-        let node = authority
-            .server("cp-1", &["127.0.0.1".parse().unwrap()], now)
-            .unwrap();
+        let node = authority.server("cp-1", &["127.0.0.1".parse().unwrap()], now).unwrap();
         assert!(roles(&der(&node)).is_empty());
         server_config(&authority.pair().certificate, &node).unwrap();
     }

@@ -180,13 +180,7 @@ mod tests {
             unknown("/machine.MachineService/Fly"),
             "unknown method Fly for service machine.MachineService"
         );
-        assert_eq!(
-            unknown("/time.TimeService/Time"),
-            "unknown service time.TimeService"
-        );
-        assert_eq!(
-            unknown("/machine.Machine/x"),
-            "unknown service machine.Machine"
-        );
+        assert_eq!(unknown("/time.TimeService/Time"), "unknown service time.TimeService");
+        assert_eq!(unknown("/machine.Machine/x"), "unknown service machine.Machine");
     }
 }

@@ -40,10 +40,7 @@ pub struct Directory {
 
 impl Directory {
     fn find(&self, target: &str) -> Option<NodeIndex> {
-        self.names
-            .iter()
-            .position(|names| names.iter().any(|name| name == target))
-            .map(NodeIndex)
+        self.names.iter().position(|names| names.iter().any(|name| name == target)).map(NodeIndex)
     }
 }
 
@@ -100,11 +97,8 @@ impl Door {
     /// in the metadata, if it wants to.
     fn caller(&self, metadata: &HeaderMap) -> Caller {
         let own = Caller::with_roles(self.roles.iter().map(String::as_str));
-        let others: Vec<&str> = metadata
-            .get_all("talos-role")
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .collect();
+        let others: Vec<&str> =
+            metadata.get_all("talos-role").iter().filter_map(|value| value.to_str().ok()).collect();
         if own.has(Role::Impersonator) && !others.is_empty() {
             Caller::with_roles(others)
         } else {
@@ -123,8 +117,7 @@ impl Door {
             return Err(Unreachable::Unknown.status(target));
         };
         let forwarded = node != self.node;
-        self.ask(node, caller, path, message, forwarded, target)
-            .await
+        self.ask(node, caller, path, message, forwarded, target).await
     }
 
     async fn merge(
@@ -212,13 +205,7 @@ impl Door {
         })?;
         let answer = self
             .driver
-            .call(Call {
-                node,
-                caller,
-                method: method.name(),
-                request,
-                forwarded,
-            })
+            .call(Call { node, caller, method: method.name(), request, forwarded })
             .await;
         match answer {
             Answer::Items(items) => {
