@@ -316,7 +316,6 @@ impl World {
         };
         let applied = self.applied_index(member);
         let content = snapshot_file::Content {
-            cluster_id: self.etcd.cluster_id,
             term: self.etcd.term,
             index: applied,
             storage_version: etcd_version(self.nodes[node.0].minor()).1.to_owned(),
