@@ -222,12 +222,21 @@ pub struct Cluster {
 impl Cluster {
     /// Starts a cluster, or goes on with the one in the folder.
     pub async fn start(options: Options) -> Result<Self, StartError> {
+        // Keys and files take their time; whoever else runs here goes on.
+        let started = tokio::task::spawn_blocking(move || Self::start_here(&options));
+        match started.await {
+            Ok(started) => started,
+            Err(failure) => std::panic::resume_unwind(failure.into_panic()),
+        }
+    }
+
+    fn start_here(options: &Options) -> Result<Self, StartError> {
         let store = match &options.folder {
             Some(folder) => Some(Store::open(folder)?),
             None => None,
         };
-        match Prepared::new(&options, store.as_ref()) {
-            Ok(prepared) => prepared.start(&options, store),
+        match Prepared::new(options, store.as_ref()) {
+            Ok(prepared) => prepared.start(store),
             Err(error) => {
                 if let Some(store) = store {
                     store.abandon();
@@ -380,9 +389,8 @@ impl Prepared {
         })
     }
 
-    fn start(self, options: &Options, store: Option<Store>) -> Result<Cluster, StartError> {
+    fn start(self, store: Option<Store>) -> Result<Cluster, StartError> {
         let Self { shape, places, sockets, authority, inside, talosconfig, servers } = self;
-        let _ = options;
         let nodes = node_places(inside.world.spec(), &places);
         let mut tasks = JoinSet::new();
         let control = match &store {

@@ -14,16 +14,16 @@ use time::OffsetDateTime;
 
 use crate::model::Time;
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const DAY: Duration = Duration::from_hours(24);
 
 /// As long as Talos's own authority.
-const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const CA_LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// As long as a talosconfig that Talos makes.
-pub const CLIENT_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
+pub const CLIENT_LIFETIME: Duration = Duration::from_hours(365 * 24);
 
 /// Certificates begin a little earlier, for callers whose clock is behind.
-const LEEWAY: Duration = Duration::from_secs(3600);
+const LEEWAY: Duration = Duration::from_hours(1);
 
 /// Why a certificate could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -183,8 +183,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, FaultError> {
         let unit = match &rest[digits..digits + letters] {
             "ms" => Duration::from_millis(1),
             "s" => Duration::from_secs(1),
-            "m" => Duration::from_secs(60),
-            "h" => Duration::from_secs(3600),
+            "m" => Duration::from_mins(1),
+            "h" => Duration::from_hours(1),
             _ => return Err(wrong()),
         };
         let part = u32::try_from(number)

@@ -68,9 +68,8 @@ impl Server {
         let mut presence = self.door.driver.presence();
         let mut listener = Some(listener);
         loop {
-            let here = match wait_until_reachable(&mut presence, self.door.node.0).await {
-                Some(here) => here,
-                None => return,
+            let Some(here) = wait_until_reachable(&mut presence, self.door.node.0).await else {
+                return;
             };
             let listener = match listener.take() {
                 Some(listener) => listener,

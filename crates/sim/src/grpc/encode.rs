@@ -14,7 +14,7 @@ macro_rules! encode {
 }
 
 /// The message, encoded.
-pub fn encode(response: &Response) -> Bytes {
+pub(super) fn encode(response: &Response) -> Bytes {
     let bytes = encode!(
         response,
         Version Hostname SystemStat LoadAvg Memory Mounts DiskStats Event Data LogsContainers
@@ -28,7 +28,7 @@ pub fn encode(response: &Response) -> Bytes {
 }
 
 /// The failure, as tonic has it.
-pub fn status(status: Status) -> tonic::Status {
+pub(super) fn status(status: Status) -> tonic::Status {
     let Status { code, message } = status;
     tonic::Status::new(tonic::Code::from_i32(code as i32), message)
 }

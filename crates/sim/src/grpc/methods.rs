@@ -40,7 +40,7 @@ static BY_PATH: LazyLock<HashMap<&'static str, &'static Method>> =
     LazyLock::new(|| METHODS.iter().map(|method| (method.path, method)).collect());
 
 /// What a real node says of a method that it lacks.
-pub fn unknown(path: &str) -> String {
+pub(super) fn unknown(path: &str) -> String {
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
     let service = parts.next().unwrap_or_default();
     let method = parts.next().unwrap_or_default();

@@ -257,10 +257,10 @@ impl Stream for Contents {
         let Some(open) = &mut self.0 else {
             return Poll::Ready(None);
         };
-        let Poll::Ready(content) = open.contents.poll_recv(context) else {
+        let Poll::Ready(received) = open.contents.poll_recv(context) else {
             return Poll::Pending;
         };
-        let item = match content {
+        let item = match received {
             Some(Content::Item(response)) => {
                 return Poll::Ready(Some(Ok(encode::encode(&response))));
             }

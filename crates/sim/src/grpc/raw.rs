@@ -6,7 +6,7 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 /// Messages as bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Raw;
+pub(super) struct Raw;
 
 impl Codec for Raw {
     type Encode = Bytes;
