@@ -3,6 +3,7 @@
 mod matrix;
 mod parse;
 mod plan;
+mod sim;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,6 +12,10 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 pub use matrix::MatrixArgs;
 pub use plan::{OrderArg, PlanArgs, PreferArg};
+pub use sim::{
+    DirArgs, FaultArgs, FaultsArgs, NetworkArgs, SimArgs, SimCommand, StartArgs, TalosconfigArgs,
+    TimingArgs,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,6 +25,9 @@ Examples:
 
   Which Kubernetes runs on which Talos?
     talos-operator matrix
+
+  Is there a cluster to try things on?
+    talos-operator sim --control-planes 3 --workers 5 --speed 20 --dir ./mycluster
 
 Exit codes: 0 answered, 1 refused (the reasons are printed), 2 bad usage";
 
@@ -57,6 +65,8 @@ pub enum Command {
     Plan(Box<PlanArgs>),
     /// Show which Talos upgrades from which, and which Kubernetes it runs
     Matrix(MatrixArgs),
+    /// Run a simulated cluster on this machine, to rehearse on
+    Sim(Box<SimArgs>),
     /// Named by every plan as the next command, so it must answer.
     #[command(hide = true)]
     Upgrade {

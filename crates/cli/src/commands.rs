@@ -2,6 +2,8 @@
 
 mod matrix;
 mod plan;
+mod sim;
 
 pub use matrix::matrix;
 pub use plan::plan;
+pub use sim::sim;

@@ -74,6 +74,7 @@ fn dispatch(cli: &Cli, printer: Printer) -> Result<Exit, Usage> {
     match &cli.command {
         Command::Plan(args) => commands::plan(args, printer),
         Command::Matrix(args) => commands::matrix(args, printer),
+        Command::Sim(args) => commands::sim(args, printer),
         Command::Upgrade { .. } => Err(Usage::new(
             "this release plans and does not upgrade yet; upgrading a live cluster comes with a later one",
             "see what it will do with `talos-operator plan --offline`",

@@ -1,0 +1,205 @@
+//! The arguments of `sim`.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use talos_sim::model::Range;
+use talos_sim::schedule;
+use upgrade_core::version::Version;
+
+use super::parse;
+
+const EXAMPLES: &str = "\
+Examples:
+  A cluster to try things on, twenty times as fast as life:
+    talos-operator sim --control-planes 3 --workers 5 --talos 1.12.11 --kubernetes 1.34.2 \\
+        --speed 20 --dir ./mycluster
+
+  The same one again, with everything that happened to it:
+    talos-operator sim --dir ./mycluster
+
+  In another terminal, make something go wrong:
+    talos-operator sim fault cp-1 boot-back --dir ./mycluster";
+
+/// A simulated cluster.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct SimArgs {
+    #[command(subcommand)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub command: Option<SimCommand>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub start: StartArgs,
+}
+
+/// What to do with a simulated cluster that is there already.
+#[derive(Clone, Debug, Subcommand)]
+pub enum SimCommand {
+    /// Make something go wrong on a node while the cluster runs
+    Fault(FaultArgs),
+    /// List the faults that hold, or with --kinds all there are
+    Faults(FaultsArgs),
+    /// Write a talosconfig with another role
+    Talosconfig(TalosconfigArgs),
+}
+
+/// Which folder.
+#[derive(Clone, Debug, Args)]
+pub struct DirArgs {
+    /// The folder of the cluster: its talosconfig, its keys and its state
+    #[arg(long, value_name = "FOLDER", default_value = "./talos-sim")]
+    pub dir: PathBuf,
+}
+
+/// What is started, and how.
+#[derive(Clone, Debug, Args)]
+pub struct StartArgs {
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub folder: DirArgs,
+    /// How many control planes [default: 3]
+    #[arg(long, value_name = "N", value_parser = parse::control_planes)]
+    pub control_planes: Option<usize>,
+    /// How many workers [default: 2]
+    #[arg(long, value_name = "N", value_parser = parse::workers)]
+    pub workers: Option<usize>,
+    /// The Talos that the nodes run at first [default: the newest]
+    #[arg(long, value_name = "VERSION")]
+    pub talos: Option<Version>,
+    /// The Kubernetes that they run at first [default: the newest that goes with it]
+    #[arg(long, value_name = "VERSION")]
+    pub kubernetes: Option<Version>,
+    /// The cluster's name [default: sim]
+    #[arg(long, value_name = "NAME", value_parser = cluster_name)]
+    pub name: Option<String>,
+    /// Where chance begins: the same seed gives the same run [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// How many times faster than life time passes
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
+    pub speed: f64,
+    /// Faults to come: a YAML list of node, fault, after or on, and for
+    #[arg(long, value_name = "FILE")]
+    pub faults: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub network: NetworkArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub timings: TimingArgs,
+}
+
+/// Where a new cluster listens.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Addresses of a new cluster")]
+pub struct NetworkArgs {
+    /// The block of loopback addresses, such as 127.77.0.0 [default: a free one]
+    #[arg(long, value_name = "ADDRESS", value_parser = subnet)]
+    pub subnet: Option<Ipv4Addr>,
+    /// Give each node a port of 127.0.0.1 instead of an address of its own
+    #[arg(long, conflicts_with = "subnet")]
+    pub ports: bool,
+}
+
+/// How long things take in a new cluster.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "How long things take in a new cluster, such as 45s or 30s-60s")]
+pub struct TimingArgs {
+    /// Pulling an image [default: 30s-60s]
+    #[arg(long, value_name = "SPAN", value_parser = range)]
+    pub pull: Option<Range>,
+    /// Running an installer [default: 10s-30s]
+    #[arg(long, value_name = "SPAN", value_parser = range)]
+    pub install: Option<Range>,
+    /// A node's own drain, in the upgrade of Talos 1.12 [default: 10s-60s]
+    #[arg(long, value_name = "SPAN", value_parser = range)]
+    pub drain: Option<Range>,
+    /// Being down for a reboot [default: 30s-90s]
+    #[arg(long, value_name = "SPAN", value_parser = range)]
+    pub reboot: Option<Range>,
+    /// Being healthy again after that [default: 30s-60s]
+    #[arg(long, value_name = "SPAN", value_parser = range)]
+    pub rejoin: Option<Range>,
+}
+
+/// A fault while the cluster runs.
+#[derive(Clone, Debug, Args)]
+pub struct FaultArgs {
+    /// Host name or address of the node, or `all`
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// What goes wrong, such as boot-back or slow-pull=5; see `sim faults --kinds`
+    #[arg(value_name = "KIND")]
+    pub fault: String,
+    /// End it after this long, in the cluster's own time
+    #[arg(long = "for", value_name = "SPAN", value_parser = schedule::parse_duration)]
+    pub lasting: Option<Duration>,
+    /// End it now
+    #[arg(long, conflicts_with = "lasting")]
+    pub clear: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub folder: DirArgs,
+}
+
+/// Which faults hold.
+#[derive(Clone, Debug, Args)]
+pub struct FaultsArgs {
+    /// List what can go wrong instead
+    #[arg(long)]
+    pub kinds: bool,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub folder: DirArgs,
+}
+
+/// A talosconfig with another role.
+#[derive(Clone, Debug, Args)]
+pub struct TalosconfigArgs {
+    /// The role: os:admin, os:operator, os:reader or os:etcd:backup
+    #[arg(long, value_name = "ROLE", default_value = "os:admin")]
+    pub role: String,
+    /// Make one whose certificate has expired
+    #[arg(long)]
+    pub expired: bool,
+    /// Where to write it [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub folder: DirArgs,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (0.001..=100_000.0).contains(&speed) => Ok(speed),
+        _ => Err(format!("`{text}` is not a speed: write a number from 0.001 to 100000")),
+    }
+}
+
+fn cluster_name(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
+    if begins && text.len() <= 63 && text.bytes().all(plain) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("`{text}` is not a name: write lower-case letters, digits and dashes"))
+    }
+}
+
+fn subnet(text: &str) -> Result<Ipv4Addr, String> {
+    let wrong = || format!("`{text}` is not a loopback address: write one like 127.77.0.0");
+    let address: Ipv4Addr = text.parse().map_err(|_| wrong())?;
+    if address.is_loopback() { Ok(address) } else { Err(wrong()) }
+}
+
+fn range(text: &str) -> Result<Range, String> {
+    let wrong = || format!("`{text}` is not a span: write it like 45s or 30s-60s");
+    let (min, max) = text.split_once('-').unwrap_or((text, text));
+    let min = schedule::parse_duration(min).map_err(|_| wrong())?;
+    let max = schedule::parse_duration(max).map_err(|_| wrong())?;
+    if min <= max { Ok(Range { min, max }) } else { Err(wrong()) }
+}

@@ -1,0 +1,215 @@
+//! Where the nodes of a cluster listen.
+//!
+//! Each has an address of its own on loopback, in a block that follows from the
+//! cluster's folder, so that it is the same at every start and clusters side by
+//! side do not meet. Some systems (macOS) have only 127.0.0.1 there; then the
+//! nodes share it, each on a port of its own, and know each other by addresses
+//! that exist only inside the simulation.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tokio::net::TcpListener;
+
+use crate::server::listen;
+
+/// apid's port on every real node.
+pub const APID_PORT: u16 = 50_000;
+
+/// The Image Factory's port, where an address has all its ports to itself.
+const FACTORY_PORT: u16 = 8080;
+
+/// Blocks lie in 127.64.0.0 to 127.127.255.0, away from the addresses near
+/// 127.0.0.1 that other programs use.
+const FIRST_BLOCK: u32 = u32::from_be_bytes([127, 64, 0, 0]);
+const BLOCKS: u32 = 64 * 256;
+
+/// How many blocks are tried before giving up.
+const ATTEMPTS: u32 = 16;
+
+/// How the nodes are told apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// An address each if the system can do that, else a port each.
+    #[default]
+    Auto,
+    /// An address each, apid on its usual port.
+    Addresses,
+    /// 127.0.0.1 for all, a port each.
+    Ports,
+}
+
+/// Where everything listens. Part of what a folder remembers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Places {
+    /// Of each node, the address that the cluster knows it by.
+    pub nodes: Vec<IpAddr>,
+    /// Of each node, where its apid is reached.
+    pub apid: Vec<SocketAddr>,
+    /// Where the Image Factory is reached.
+    pub factory: SocketAddr,
+}
+
+/// Sockets that are open, in the order of [`Places`].
+#[derive(Debug)]
+pub struct Sockets {
+    /// Of each node.
+    pub apid: Vec<TcpListener>,
+    /// Of the Image Factory.
+    pub factory: TcpListener,
+}
+
+/// Why nothing listens.
+#[derive(Debug, thiserror::Error)]
+pub enum AddressError {
+    /// An address is taken or cannot be used.
+    #[error("cannot listen on {address}{hint}")]
+    Taken {
+        /// Which.
+        address: SocketAddr,
+        /// What to do about it.
+        hint: &'static str,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// Too many nodes for the addresses there are.
+    #[error("{0} nodes do not fit behind that address")]
+    TooMany(usize),
+}
+
+impl Places {
+    /// Opens the sockets of a cluster that has been started before.
+    pub fn reopen(&self) -> Result<Sockets, AddressError> {
+        let hint = ": is another simulator or a real node using it?";
+        let open = |address: &SocketAddr| open(*address, hint);
+        Ok(Sockets {
+            apid: self.apid.iter().map(open).collect::<Result<_, _>>()?,
+            factory: open(&self.factory)?,
+        })
+    }
+
+    /// Finds places for a new cluster: in the block that begins at `subnet`, or
+    /// in the first free one of those that follow from `seed`.
+    pub fn find(
+        count: usize,
+        layout: Layout,
+        subnet: Option<Ipv4Addr>,
+        seed: &[u8],
+    ) -> Result<(Self, Sockets), AddressError> {
+        let ports = match layout {
+            Layout::Addresses => false,
+            Layout::Ports => true,
+            Layout::Auto => subnet.is_none() && !has_many_addresses(),
+        };
+        if ports {
+            return Self::on_ports(count);
+        }
+        if let Some(base) = subnet {
+            return Self::on_addresses(count, base);
+        }
+        let hash = Sha256::digest(seed);
+        let start = u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]) % BLOCKS;
+        // Each try is a block further than the cluster is wide.
+        let width = u32::try_from(count / 250 + 1).map_err(|_| AddressError::TooMany(count))?;
+        let mut last = AddressError::TooMany(count);
+        for attempt in 0..ATTEMPTS {
+            let block = (start + attempt * width) % (BLOCKS - width.min(BLOCKS - 1));
+            match Self::on_addresses(count, Ipv4Addr::from_bits(FIRST_BLOCK + (block << 8))) {
+                Ok(found) => return Ok(found),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn on_addresses(count: usize, base: Ipv4Addr) -> Result<(Self, Sockets), AddressError> {
+        let addresses: Vec<IpAddr> = (0..count)
+            .map(|index| node_address(base, index))
+            .collect::<Option<_>>()
+            .ok_or(AddressError::TooMany(count))?;
+        let first = addresses.first().copied().unwrap_or(IpAddr::V4(base));
+        let places = Self {
+            apid: addresses.iter().map(|address| SocketAddr::new(*address, APID_PORT)).collect(),
+            nodes: addresses,
+            factory: SocketAddr::new(first, FACTORY_PORT),
+        };
+        let sockets = places.reopen()?;
+        Ok((places, sockets))
+    }
+
+    fn on_ports(count: usize) -> Result<(Self, Sockets), AddressError> {
+        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        let mut places = Self { nodes: Vec::new(), apid: Vec::new(), factory: any };
+        let mut sockets = Vec::new();
+        for index in 0..count {
+            let inside = node_address(Ipv4Addr::new(10, 5, 0, 0), index);
+            places.nodes.push(inside.ok_or(AddressError::TooMany(count))?);
+            let (socket, address) = open_any(any)?;
+            sockets.push(socket);
+            places.apid.push(address);
+        }
+        let (factory, address) = open_any(any)?;
+        places.factory = address;
+        let sockets = Sockets { apid: sockets, factory };
+        Ok((places, sockets))
+    }
+}
+
+fn open(address: SocketAddr, hint: &'static str) -> Result<TcpListener, AddressError> {
+    listen(address).map_err(|source| AddressError::Taken { address, hint, source })
+}
+
+fn open_any(any: SocketAddr) -> Result<(TcpListener, SocketAddr), AddressError> {
+    let socket = open(any, "")?;
+    let address = socket.local_addr().unwrap_or(any);
+    Ok((socket, address))
+}
+
+/// The first node is at .2, as in most networks; the ends of each block of 256
+/// are left out.
+fn node_address(base: Ipv4Addr, index: usize) -> Option<IpAddr> {
+    let index = u32::try_from(index).ok()?;
+    let offset = (index / 250) * 256 + index % 250 + 2;
+    let bits = base.to_bits().checked_add(offset)?;
+    Some(IpAddr::V4(Ipv4Addr::from_bits(bits)))
+}
+
+/// Whether all of 127.0.0.0/8 can be used.
+fn has_many_addresses() -> bool {
+    let probe = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 64, 0, 2)), 0);
+    listen(probe).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn blocks_follow_from_the_seed_and_do_not_meet() {
+        let (one, sockets) = Places::find(3, Layout::Addresses, None, b"a").unwrap();
+        let (two, _kept) = Places::find(3, Layout::Addresses, None, b"a").unwrap();
+        assert!(one.nodes.iter().all(|node| !two.nodes.contains(node)));
+        let error = one.reopen().unwrap_err();
+        assert!(error.to_string().contains(&one.apid[0].to_string()), "{error}");
+        drop(sockets);
+        one.reopen().unwrap();
+    }
+
+    #[tokio::test]
+    async fn ports_are_shared_out() {
+        let (places, _sockets) = Places::find(3, Layout::Ports, None, b"").unwrap();
+        assert!(places.apid.iter().all(|apid| apid.ip() == Ipv4Addr::LOCALHOST));
+        assert_eq!(places.nodes[0].to_string(), "10.5.0.2");
+    }
+
+    #[test]
+    fn many_nodes_fit() {
+        let base = Ipv4Addr::new(127, 64, 0, 0);
+        assert_eq!(node_address(base, 249).unwrap().to_string(), "127.64.0.251");
+        assert_eq!(node_address(base, 250).unwrap().to_string(), "127.64.1.2");
+        assert_eq!(node_address(Ipv4Addr::BROADCAST, 0), None);
+    }
+}

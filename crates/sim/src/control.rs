@@ -1,0 +1,225 @@
+//! Reaching into a running cluster: faults, and how fast time passes.
+//!
+//! The simulator listens on a port of loopback and leaves the port and a
+//! password in its folder, readable by their owner. One line of JSON asks, one
+//! answers.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::driver::{Driver, Inside};
+use crate::model::NodeIndex;
+use crate::schedule::{self, FaultError, Planned};
+use crate::server;
+use crate::store::{self, StoreError};
+
+/// The longest line that is read.
+const MAX_LINE: u64 = 64 * 1024;
+
+/// Nothing that is asked here takes long.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How a running simulator is reached.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Control {
+    address: SocketAddr,
+    password: String,
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Control({})", self.address)
+    }
+}
+
+/// What can be asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ask {
+    /// Make something go wrong.
+    Inject {
+        /// On this node, or on all.
+        node: Option<String>,
+        /// Such as `slow-pull=5`.
+        fault: String,
+        /// For this long (virtual time); until it is cleared if `None`.
+        lasting: Option<Duration>,
+    },
+    /// End a fault.
+    Clear {
+        /// On this node, or on all.
+        node: Option<String>,
+        /// Its name.
+        fault: String,
+    },
+    /// Which faults hold?
+    Faults,
+    /// Let time pass at another speed.
+    Speed(f64),
+}
+
+/// A fault that holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActiveFault {
+    /// The node's name.
+    pub node: String,
+    /// Such as `slow-pull=5`.
+    pub fault: String,
+}
+
+/// What comes back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Told {
+    /// Done; these faults hold now.
+    Faults(Vec<ActiveFault>),
+    /// Refused, and why.
+    Refused(String),
+}
+
+/// Why a running simulator could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// There is none.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Nobody answers there any more.
+    #[error("no simulator answers for this folder; is it running?")]
+    Gone(#[source] std::io::Error),
+    /// It answered something else.
+    #[error("the simulator of this folder answers something else; is it another version?")]
+    Strange,
+    /// It refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    password: String,
+    ask: Ask,
+}
+
+/// Asks the simulator that runs in a folder.
+pub async fn ask(folder: &Path, ask: Ask) -> Result<Vec<ActiveFault>, ControlError> {
+    let control: Control = store::read_control(folder)?;
+    let line = Line { password: control.password, ask };
+    let exchange = async {
+        let mut stream = TcpStream::connect(control.address).await?;
+        let mut text = serde_json::to_vec(&line)?;
+        text.push(b'\n');
+        stream.write_all(&text).await?;
+        let mut answer = String::new();
+        BufReader::new(stream.take(MAX_LINE)).read_line(&mut answer).await?;
+        Ok(answer)
+    };
+    let answer = tokio::time::timeout(TIMEOUT, exchange)
+        .await
+        .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
+        .map_err(ControlError::Gone)?;
+    match serde_json::from_str(&answer) {
+        Ok(Told::Faults(faults)) => Ok(faults),
+        Ok(Told::Refused(why)) => Err(ControlError::Refused(why)),
+        Err(_) => Err(ControlError::Strange),
+    }
+}
+
+/// Opens the door: where it is, and the socket to [serve](serve).
+pub fn open() -> std::io::Result<(Control, TcpListener)> {
+    let listener = server::listen((Ipv4Addr::LOCALHOST, 0).into())?;
+    let mut random = [0; 32];
+    rustls::crypto::ring::default_provider()
+        .secure_random
+        .fill(&mut random)
+        .map_err(|_| std::io::Error::other("the system has no random numbers"))?;
+    let control = Control {
+        address: listener.local_addr()?,
+        password: crate::talosconfig::encode_bytes(&random),
+    };
+    Ok((control, listener))
+}
+
+/// Answers until the task is aborted.
+pub async fn serve(listener: TcpListener, control: Control, driver: Driver) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let (control, driver) = (control.clone(), driver.clone());
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(TIMEOUT, answer(stream, &control, &driver)).await;
+        });
+    }
+}
+
+async fn answer(stream: TcpStream, control: &Control, driver: &Driver) -> std::io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut text = String::new();
+    BufReader::new(reader.take(MAX_LINE)).read_line(&mut text).await?;
+    let told = match serde_json::from_str::<Line>(&text) {
+        Ok(line) if line.password == control.password => driver
+            .visit(move |inside| obey(inside, &line.ask))
+            .await
+            .unwrap_or_else(|| Told::Refused("the simulator is stopping".to_owned())),
+        _ => Told::Refused("the request makes no sense, or its password is wrong".to_owned()),
+    };
+    let mut text = serde_json::to_vec(&told)?;
+    text.push(b'\n');
+    writer.write_all(&text).await
+}
+
+/// Does what was asked.
+pub fn obey(inside: &mut Inside, ask: &Ask) -> Told {
+    match try_obey(inside, ask) {
+        Ok(()) => Told::Faults(active(inside)),
+        Err(error) => Told::Refused(error.to_string()),
+    }
+}
+
+fn try_obey(inside: &mut Inside, ask: &Ask) -> Result<(), FaultError> {
+    let Inside { world, clock, schedule } = inside;
+    let now = clock.now();
+    match ask {
+        Ask::Inject { node, fault, lasting } => {
+            let planned = Planned {
+                node: node.clone(),
+                fault: schedule::parse_fault(fault)?,
+                after: None,
+                on: None,
+                lasting: *lasting,
+            };
+            schedule.add(world, now, &planned)?;
+            schedule.advance(world, now);
+        }
+        Ask::Clear { node, fault } => {
+            let kind = schedule::parse_kind(fault)?;
+            let node = match node {
+                None => None,
+                Some(name) => {
+                    let found = world.find(name);
+                    Some(found.ok_or_else(|| FaultError::Node(name.clone()))?)
+                }
+            };
+            schedule.forget(node, kind);
+            world.clear(now, node, kind);
+        }
+        Ask::Faults => {}
+        Ask::Speed(speed) => clock.set_speed(*speed),
+    }
+    Ok(())
+}
+
+fn active(inside: &Inside) -> Vec<ActiveFault> {
+    let world = &inside.world;
+    let name = |NodeIndex(index): NodeIndex| match world.spec().nodes.get(index) {
+        Some(node) => node.hostname.clone(),
+        None => String::new(),
+    };
+    world
+        .faults()
+        .iter()
+        .map(|(node, fault)| ActiveFault { node: name(*node), fault: schedule::fault_text(fault) })
+        .collect()
+}

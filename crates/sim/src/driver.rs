@@ -1,0 +1,339 @@
+//! The one task that owns a world: it takes calls from a queue, lets time pass,
+//! and hands what comes up to the open streams.
+
+use std::collections::HashMap;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Duration, Instant};
+
+use crate::clock::{self, Clock};
+use crate::model::{
+    Caller, Content, NodeIndex, Output, Reply, Request, Response, Status, StreamId, Time, World,
+};
+use crate::schedule::Schedule;
+use crate::store::{Saved, StateFile};
+
+/// How many messages may wait for a reader before its stream is given up: far
+/// more than a node has to say in one go, and a bound on memory.
+const STREAM_CAPACITY: usize = 16_384;
+
+/// Changes are saved together, this long after the first of them.
+const SAVE_AFTER: Duration = Duration::from_secs(1);
+
+/// Whether a node can be reached, and how often it could not be any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Presence {
+    /// Whether it answers connections now.
+    pub reachable: bool,
+    /// Counts its disappearances: connections from before one are gone, even if
+    /// the node is back already.
+    pub epoch: u64,
+}
+
+/// What a call got.
+#[derive(Debug)]
+pub enum Answer {
+    /// The answer of a unary method, or all items of a stream.
+    Items(Vec<Response>),
+    /// Items to come.
+    Open(Open),
+    /// A failure.
+    Failed(Status),
+    /// The node could not be reached.
+    Down,
+    /// The node dropped the connection that the call came by.
+    Dropped,
+}
+
+/// An open stream. Dropping it tells the node that the caller has gone.
+#[derive(Debug)]
+pub struct Open {
+    /// What is sent to it.
+    pub contents: mpsc::Receiver<Content>,
+    stream: StreamId,
+    commands: mpsc::UnboundedSender<Command>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // If nobody listens any more, there is no node left to tell.
+        let _ = self.commands.send(Command::Close(self.stream));
+    }
+}
+
+/// A call of a node's method.
+#[derive(Debug)]
+pub struct Call {
+    /// Which node.
+    pub node: NodeIndex,
+    /// Who calls.
+    pub caller: Caller,
+    /// The method's name.
+    pub method: &'static str,
+    /// Its message.
+    pub request: Request,
+    /// Whether another node's apid forwards it, over a connection of its own.
+    pub forwarded: bool,
+}
+
+type Visit = Box<dyn FnOnce(&mut Inside) + Send>;
+
+enum Command {
+    Call(Box<Call>, oneshot::Sender<Answer>),
+    Connect(NodeIndex, oneshot::Sender<bool>),
+    Close(StreamId),
+    Visit(Visit),
+    Stop(oneshot::Sender<()>),
+}
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Call(..) => "Call",
+            Self::Connect(..) => "Connect",
+            Self::Close(_) => "Close",
+            Self::Visit(_) => "Visit",
+            Self::Stop(_) => "Stop",
+        })
+    }
+}
+
+/// What the task owns, for those who [visit](Driver::visit) it.
+#[derive(Debug)]
+pub struct Inside {
+    /// The cluster.
+    pub world: World,
+    /// Its clock.
+    pub clock: Clock,
+    /// Faults to come.
+    pub schedule: Schedule,
+}
+
+/// A handle on the task. Clones are handles on the same one.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    commands: mpsc::UnboundedSender<Command>,
+    presence: watch::Receiver<Vec<Presence>>,
+}
+
+impl Driver {
+    /// Starts the task.
+    pub fn start(inside: Inside, file: Option<StateFile>) -> (Self, JoinHandle<()>) {
+        let (commands, queue) = mpsc::unbounded_channel();
+        let (published, presence) = watch::channel(Vec::new());
+        let mut task = Task {
+            presence: Vec::new(),
+            inside,
+            commands: commands.clone(),
+            published,
+            streams: HashMap::new(),
+            file,
+            save_at: None,
+        };
+        task.publish();
+        let driver = Self { commands, presence };
+        (driver, tokio::spawn(task.run(queue)))
+    }
+
+    /// Calls a method; [`Answer::Down`] if the simulator is being stopped.
+    pub async fn call(&self, call: Call) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.commands.send(Command::Call(Box::new(call), reply));
+        answer.await.unwrap_or(Answer::Down)
+    }
+
+    /// Whether a new connection to a node is accepted, or dropped by a fault.
+    pub async fn accepts(&self, node: NodeIndex) -> bool {
+        let (reply, accepted) = oneshot::channel();
+        let _ = self.commands.send(Command::Connect(node, reply));
+        accepted.await.unwrap_or(false)
+    }
+
+    /// Who can be reached, and changes of that.
+    pub fn presence(&self) -> watch::Receiver<Vec<Presence>> {
+        self.presence.clone()
+    }
+
+    /// Looks at, or changes, what the task owns; `None` once it has stopped.
+    pub async fn visit<T: Send + 'static>(
+        &self,
+        visit: impl FnOnce(&mut Inside) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        let visit: Visit = Box::new(move |inside| {
+            let _ = reply.send(visit(inside));
+        });
+        let _ = self.commands.send(Command::Visit(visit));
+        answer.await.ok()
+    }
+
+    /// Saves the state and ends the task.
+    pub async fn stop(&self) {
+        let (reply, stopped) = oneshot::channel();
+        let _ = self.commands.send(Command::Stop(reply));
+        let _ = stopped.await;
+    }
+}
+
+struct Task {
+    inside: Inside,
+    commands: mpsc::UnboundedSender<Command>,
+    published: watch::Sender<Vec<Presence>>,
+    presence: Vec<Presence>,
+    streams: HashMap<StreamId, mpsc::Sender<Content>>,
+    file: Option<StateFile>,
+    save_at: Option<Instant>,
+}
+
+impl Task {
+    async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Command>) {
+        loop {
+            let wake = self.next().map(|time| self.inside.clock.instant_of(time));
+            let save_at = self.save_at;
+            tokio::select! {
+                command = queue.recv() => match command {
+                    Some(Command::Stop(reply)) => {
+                        self.save();
+                        let _ = reply.send(());
+                        return;
+                    }
+                    Some(command) => self.handle(command),
+                    None => return,
+                },
+                () = sleep_until(wake) => {
+                    self.settle();
+                }
+                () = sleep_until(save_at) => self.save(),
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Time> {
+        let Inside { world, schedule, .. } = &self.inside;
+        [world.next_event(), schedule.next()].into_iter().flatten().min()
+    }
+
+    /// Lets everything happen that is due, one thing after the other: a node
+    /// that went down and came back in between still drops its connections.
+    fn settle(&mut self) -> Time {
+        let now = self.inside.clock.now();
+        while let Some(next) = self.next().filter(|next| *next <= now) {
+            let Inside { world, schedule, .. } = &mut self.inside;
+            world.advance(next);
+            schedule.advance(world, next);
+            self.changed();
+            if self.next() == Some(next) {
+                // Nothing moved; going on would never end.
+                break;
+            }
+        }
+        self.inside.world.advance(now);
+        self.after();
+        now
+    }
+
+    fn handle(&mut self, command: Command) {
+        let now = self.settle();
+        match command {
+            Command::Call(call, reply) => {
+                let answer = self.call(now, *call);
+                let _ = reply.send(answer);
+                self.changed();
+            }
+            Command::Connect(node, reply) => {
+                let _ = reply.send(!self.inside.world.drops_connection(node));
+            }
+            Command::Close(stream) => {
+                self.streams.remove(&stream);
+                self.inside.world.close_stream(now, stream);
+                self.after();
+            }
+            Command::Visit(visit) => {
+                visit(&mut self.inside);
+                self.changed();
+            }
+            Command::Stop(_) => {}
+        }
+    }
+
+    fn call(&mut self, now: Time, call: Call) -> Answer {
+        let Call { node, caller, method, request, forwarded } = call;
+        let Inside { world, schedule, .. } = &mut self.inside;
+        if !world.is_reachable(node) {
+            return Answer::Down;
+        }
+        if forwarded && world.drops_connection(node) {
+            return Answer::Dropped;
+        }
+        schedule.called(world, now, node, method);
+        match world.request(now, node, &caller, request) {
+            Reply::Unary(response) => Answer::Items(vec![response]),
+            Reply::Items(items) => Answer::Items(items),
+            Reply::Error(status) => Answer::Failed(status),
+            Reply::Stream(stream) => {
+                let (sender, contents) = mpsc::channel(STREAM_CAPACITY);
+                self.streams.insert(stream, sender);
+                Answer::Open(Open { contents, stream, commands: self.commands.clone() })
+            }
+        }
+    }
+
+    fn changed(&mut self) {
+        self.after();
+        if self.file.is_some() && self.save_at.is_none() {
+            self.save_at = Some(clock::real_after(SAVE_AFTER));
+        }
+    }
+
+    fn after(&mut self) {
+        for Output { stream, content } in self.inside.world.outputs() {
+            let ends = !matches!(content, Content::Item(_));
+            let Some(sender) = self.streams.get(&stream) else {
+                continue;
+            };
+            // A reader that does not read loses its stream: dropping the sender
+            // ends it.
+            if sender.try_send(content).is_err() || ends {
+                self.streams.remove(&stream);
+            }
+        }
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        let world = &self.inside.world;
+        self.presence.resize_with(world.len(), || Presence { reachable: true, epoch: 0 });
+        let mut changed = false;
+        for (index, presence) in self.presence.iter_mut().enumerate() {
+            let reachable = world.is_reachable(NodeIndex(index));
+            if presence.reachable != reachable {
+                presence.reachable = reachable;
+                presence.epoch += u64::from(!reachable);
+                changed = true;
+            }
+        }
+        if changed || self.published.borrow().len() != self.presence.len() {
+            self.published.send_replace(self.presence.clone());
+        }
+    }
+
+    fn save(&mut self) {
+        self.save_at = None;
+        let Some(file) = &mut self.file else {
+            return;
+        };
+        let Inside { world, schedule, .. } = &self.inside;
+        // A full disk must not stop the cluster; the next change tries again.
+        if let Err(error) = file.save(&Saved { world, schedule }) {
+            tracing::error!(error = &error as &dyn std::error::Error, "the state is not saved");
+        }
+    }
+}
+
+async fn sleep_until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,29 @@
+//! A cluster of simulated Talos nodes.
+//!
+//! [`model`] is the heart: a pure, synchronous state machine of one cluster.
+//! Sockets, and the in-memory worlds of the deterministic simulation, are
+//! doors to it.
+//!
+//! The doors: [`cluster`] starts a whole cluster on loopback. Its [`driver`]
+//! owns the model and the [`clock`]; a [`server`] a node listens and speaks TLS
+//! ([`tls`], [`pki`]); [`grpc`] reads requests, which [`apid`] routes. Beside
+//! the nodes stand an Image Factory ([`factory`]), a [`store`] for what
+//! survives a restart, and a [`control`] for the faults of [`schedule`] while
+//! it all runs.
+
+pub mod address;
+pub mod apid;
+pub mod clock;
+pub mod cluster;
+pub mod control;
+pub mod driver;
+pub mod factory;
+pub mod grpc;
+pub mod model;
+pub mod pki;
+pub mod schedule;
+pub mod schematic;
+pub mod server;
+pub mod store;
+pub mod talosconfig;
+pub mod tls;

@@ -1,0 +1,129 @@
+//! Going down and coming up.
+
+use std::time::Duration;
+
+use super::World;
+use super::api::NodeIndex;
+use super::fault::FaultKind;
+use super::images::Place;
+use super::node::{Power, Stage};
+use super::schedule::{Due, Part};
+use super::sequence::Kind;
+use super::services;
+
+impl World {
+    /// The machine stops answering. It comes back by itself unless a fault
+    /// keeps it down.
+    pub(super) fn go_down(&mut self, node: NodeIndex) {
+        self.drop_streams(node);
+        let here = &mut self.nodes[node.0];
+        here.power = Power::Down;
+        here.sequence = None;
+        here.boot += 1;
+        here.services.clear();
+        here.network = false;
+        here.install = None;
+        here.pulls.clear();
+        here.kubernetes.stop_pods();
+        // One of the two containerds keeps its images in memory.
+        here.images.retain(|image| image.place != Place::InMemory);
+        self.etcd_changed();
+        if self.fault(node, FaultKind::NeverReturns).is_none() {
+            self.schedule_power_on(node);
+        }
+    }
+
+    pub(super) fn schedule_power_on(&mut self, node: NodeIndex) {
+        let mut lasts = self.draw(|timings| timings.reboot);
+        let here = &self.nodes[node.0];
+        if here.slots.armed().is_some() && self.fault(node, FaultKind::BootBack).is_some() {
+            // The new version boots, fails and reverts: two boots.
+            lasts *= 2;
+        }
+        if here.staged_upgrade.is_some() {
+            lasts += self.draw(|timings| timings.install);
+        }
+        let boot = self.nodes[node.0].boot;
+        let at = self.now.plus(lasts);
+        self.schedule.put(at, Due::PowerOn { node, boot });
+    }
+
+    /// The machine answers again, and begins to boot.
+    pub(super) fn power_on(&mut self, node: NodeIndex) {
+        if let Some(image) = self.nodes[node.0].staged_upgrade.take() {
+            // A staged upgrade that fails leaves the version as it is.
+            let _ = self.install_in_sequence(node, &image);
+        }
+        let boots_back = self.nodes[node.0].slots.armed().is_some()
+            && self.take_fault(node, FaultKind::BootBack);
+        let boot_id = self.random.uuid();
+        let now = self.now;
+        let here = &mut self.nodes[node.0];
+        if boots_back {
+            here.slots.boot_back();
+        }
+        here.slots.boot();
+        here.power = Power::On;
+        here.stage = Stage::Booting;
+        here.boot_id = boot_id;
+        here.booted = now;
+        here.events.clear();
+        here.last_status = None;
+        here.cosi = super::cosi::Store::default();
+        let minor = here.minor();
+        here.config.boot(minor);
+        let config = here.config.components.clone();
+        here.kubernetes.boot(&config);
+        self.start_sequence(node, Kind::Initialize, String::new(), true);
+    }
+
+    /// The last phase of a boot: everything is started, and comes up one after
+    /// the other within the time that rejoining takes.
+    pub(super) fn start_everything(&mut self, node: NodeIndex) {
+        let role = self.nodes[node.0].role;
+        for id in services::late(role) {
+            self.start_service(node, id);
+            if !matches!(*id, "etcd" | "kubelet") {
+                self.set_health(node, id, true);
+            }
+        }
+        let total = self
+            .draw(|timings| timings.rejoin)
+            .saturating_sub(Duration::from_secs(4));
+        let boot = self.nodes[node.0].boot;
+        let parts = [
+            (Part::Etcd, 40),
+            (Part::Kubelet, 55),
+            (Part::StaticPods, 80),
+            (Part::NodeReady, 100),
+        ];
+        for (part, percent) in parts {
+            let at = self.now.plus(total * percent / 100);
+            self.schedule.put(at, Due::Rejoin { node, boot, part });
+        }
+    }
+
+    pub(super) fn rejoin(&mut self, node: NodeIndex, part: Part) {
+        match part {
+            Part::Etcd => {
+                self.member_is_ready(node);
+                self.etcd_changed();
+            }
+            Part::Kubelet => {
+                self.nodes[node.0].kubernetes.kubelet.up = true;
+                self.set_health(node, "kubelet", true);
+                // The boot sequence waits for its services.
+                self.finish_boot(node);
+            }
+            Part::StaticPods => {
+                let now = self.now;
+                self.nodes[node.0].kubernetes.start_pods(now);
+                self.register_nodes();
+            }
+            Part::NodeReady => {
+                self.nodes[node.0].kubernetes.comes_up = true;
+                self.register_nodes();
+            }
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The configuration of a node that nobody has configured by hand.
+
+use std::fmt::Write as _;
+
+use super::super::kubernetes::Component;
+use super::super::random::Random;
+use super::super::spec::{ClusterSpec, NodeRole, NodeSpec, Secrets};
+use super::default_image;
+
+/// Makes up the secrets that are not given: they look right and open nothing.
+pub(in super::super) fn fill(secrets: &Secrets, random: &mut Random) -> Secrets {
+    let mut pem = |given: &str, what: &str| {
+        if given.is_empty() {
+            let body = random.letters(64);
+            base64(format!("-----BEGIN {what}-----\n{body}\n-----END {what}-----\n").as_bytes())
+        } else {
+            given.to_owned()
+        }
+    };
+    let machine_ca_crt = pem(&secrets.machine_ca_crt, "CERTIFICATE");
+    let machine_ca_key = pem(&secrets.machine_ca_key, "ED25519 PRIVATE KEY");
+    let cluster_ca_crt = pem(&secrets.cluster_ca_crt, "CERTIFICATE");
+    let cluster_ca_key = pem(&secrets.cluster_ca_key, "EC PRIVATE KEY");
+    let etcd_ca_crt = pem(&secrets.etcd_ca_crt, "CERTIFICATE");
+    let etcd_ca_key = pem(&secrets.etcd_ca_key, "EC PRIVATE KEY");
+    let mut token = |given: &str| {
+        if given.is_empty() {
+            format!("{}.{}", random.letters(6), random.letters(16))
+        } else {
+            given.to_owned()
+        }
+    };
+    Secrets {
+        machine_ca_crt,
+        machine_ca_key,
+        cluster_ca_crt,
+        cluster_ca_key,
+        etcd_ca_crt,
+        etcd_ca_key,
+        machine_token: token(&secrets.machine_token),
+        cluster_token: token(&secrets.cluster_token),
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let mut group = [0; 3];
+        group[..chunk.len()].copy_from_slice(chunk);
+        let number = u32::from_be_bytes([0, group[0], group[1], group[2]]);
+        for place in 0..4 {
+            if place <= chunk.len() {
+                let digit = (number >> (18 - 6 * place)) & 63;
+                text.push(char::from(ALPHABET[digit as usize]));
+            } else {
+                text.push('=');
+            }
+        }
+    }
+    text
+}
+
+/// The configuration of a node. `secrets` are complete.
+pub(in super::super) fn generate(spec: &ClusterSpec, node: &NodeSpec, secrets: &Secrets) -> String {
+    let control_plane = node.role == NodeRole::ControlPlane;
+    let image = |component| default_image(component, &node.kubernetes);
+    let installer = match &node.schematic {
+        Some(id) => format!(
+            "factory.talos.dev/metal-installer/{id}:{}",
+            node.talos.tag()
+        ),
+        None => format!("ghcr.io/siderolabs/installer:{}", node.talos.tag()),
+    };
+    let role = if control_plane {
+        "controlplane"
+    } else {
+        "worker"
+    };
+    let machine_key = if control_plane {
+        &secrets.machine_ca_key
+    } else {
+        ""
+    };
+    let cluster_key = if control_plane {
+        &secrets.cluster_ca_key
+    } else {
+        ""
+    };
+    let mut text = format!(
+        "version: v1alpha1
+debug: false
+persist: true
+machine:
+    type: {role}
+    token: {machine_token}
+    ca:
+        crt: {machine_ca_crt}
+        key: {machine_key:?}
+    certSANs: []
+    kubelet:
+        image: {kubelet}
+        defaultRuntimeSeccompProfileEnabled: true
+        disableManifestsDirectory: true
+    network: {{}}
+    install:
+        disk: /dev/sda
+        image: {installer}
+        wipe: false
+    features:
+        diskQuotaSupport: true
+        kubePrism:
+            enabled: true
+            port: 7445
+        hostDNS:
+            enabled: true
+            forwardKubeDNSToHost: true
+cluster:
+    id: {cluster_id}
+    secret: {cluster_secret}
+    controlPlane:
+        endpoint: {endpoint}
+    clusterName: {name}
+    network:
+        dnsDomain: cluster.local
+        podSubnets:
+            - 10.244.0.0/16
+        serviceSubnets:
+            - 10.96.0.0/12
+    token: {cluster_token}
+    ca:
+        crt: {cluster_ca_crt}
+        key: {cluster_key:?}
+    discovery:
+        enabled: true
+",
+        machine_token = secrets.machine_token,
+        machine_ca_crt = secrets.machine_ca_crt,
+        kubelet = image(Component::Kubelet),
+        cluster_id = base64(format!("{}-cluster-id-simulated-32b", spec.name).as_bytes()),
+        cluster_secret = base64(secrets.cluster_token.as_bytes()),
+        endpoint = spec.endpoint,
+        name = spec.name,
+        cluster_token = secrets.cluster_token,
+        cluster_ca_crt = secrets.cluster_ca_crt,
+    );
+    if control_plane {
+        let _ = write!(
+            text,
+            "    apiServer:
+        image: {api_server}
+        certSANs:
+            - {address}
+        disablePodSecurityPolicy: true
+    controllerManager:
+        image: {controller_manager}
+    proxy:
+        image: {proxy}
+    scheduler:
+        image: {scheduler}
+    etcd:
+        ca:
+            crt: {etcd_ca_crt}
+            key: {etcd_ca_key}
+",
+            api_server = image(Component::ApiServer),
+            address = node
+                .addresses
+                .first()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
+            controller_manager = image(Component::ControllerManager),
+            proxy = image(Component::Proxy),
+            scheduler = image(Component::Scheduler),
+            etcd_ca_crt = secrets.etcd_ca_crt,
+            etcd_ca_key = secrets.etcd_ca_key,
+        );
+    }
+    let _ = write!(
+        text,
+        "---
+apiVersion: v1alpha1
+kind: HostnameConfig
+hostname: {}
+",
+        node.hostname
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_the_usual_one() {
+        assert_eq!(base64(b""), "");
+        assert_eq!(base64(b"f"), "Zg==");
+        assert_eq!(base64(b"fo"), "Zm8=");
+        assert_eq!(base64(b"foo"), "Zm9v");
+        assert_eq!(base64(b"foobar"), "Zm9vYmFy");
+    }
+}

@@ -1,0 +1,384 @@
+//! Resources about the Kubernetes parts of a node.
+
+use std::borrow::Cow;
+
+use talos_proto::resource::k8s;
+use talos_proto::{Kind, common, kind};
+
+use super::super::World;
+use super::super::api::NodeIndex;
+use super::super::kubernetes::{Component, Pod, PodState};
+use super::super::node::Node;
+use super::super::tree::{Tree, empty, list, map};
+use super::View;
+
+const POD_SUBNET: &str = "10.244.0.0/16";
+const SERVICE_SUBNET: &str = "10.96.0.0/12";
+
+impl World {
+    pub(super) fn kubernetes_views(&self, node: NodeIndex, kind: &Kind) -> Option<Vec<View>> {
+        let here = &self.nodes[node.0];
+        let views = match *kind {
+            kind::NODENAME => {
+                let message = k8s::NodenameSpec {
+                    nodename: here.hostname.clone(),
+                    hostname_version: "1".to_owned(),
+                    skip_node_registration: false,
+                };
+                let yaml = map([
+                    ("nodename", here.hostname.clone().into()),
+                    ("hostnameVersion", "1".into()),
+                    ("skipNodeRegistration", false.into()),
+                ]);
+                vec![View::new("nodename", &message, &yaml)]
+            }
+            kind::NODE_STATUS if !here.kubernetes.registered => Vec::new(),
+            kind::NODE_STATUS => vec![self.node_status(node)],
+            kind::KUBELET_SPEC => vec![kubelet_spec(here)],
+            kind::STATIC_POD => here
+                .kubernetes
+                .pods
+                .iter()
+                .map(|pod| static_pod(here, pod))
+                .collect(),
+            kind::STATIC_POD_STATUS => here
+                .kubernetes
+                .pods
+                .iter()
+                .filter(|pod| pod.state != PodState::Absent)
+                .map(|pod| self.static_pod_status(node, pod))
+                .collect(),
+            kind::API_SERVER_CONFIG => {
+                configs(here, Component::ApiServer, || self.api_server(node))
+            }
+            kind::CONTROLLER_MANAGER_CONFIG => configs(here, Component::ControllerManager, || {
+                controller_manager(here)
+            }),
+            kind::SCHEDULER_CONFIG => configs(here, Component::Scheduler, || scheduler(here)),
+            kind::MANIFEST if here.is_control_plane() => vec![proxy_manifest(here)],
+            kind::MANIFEST => Vec::new(),
+            _ => return None,
+        };
+        Some(views)
+    }
+
+    fn node_status(&self, node: NodeIndex) -> View {
+        let here = &self.nodes[node.0];
+        let ready = self.node_ready(node);
+        let unschedulable = here.kubernetes.unschedulable;
+        let mut labels = vec![("kubernetes.io/hostname", here.hostname.as_str())];
+        if here.is_control_plane() {
+            labels.push(("node-role.kubernetes.io/control-plane", ""));
+        }
+        let third = u8::try_from(node.0 % 256).unwrap_or(0);
+        let message = k8s::NodeStatusSpec {
+            nodename: here.hostname.clone(),
+            node_ready: ready,
+            unschedulable,
+            labels: labels
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect(),
+            annotations: std::collections::BTreeMap::default(),
+            pod_cid_rs: vec![common::NetIpPrefix {
+                ip: vec![10, 244, third, 0],
+                prefix_length: 24,
+            }],
+        };
+        let labels = labels
+            .into_iter()
+            .map(|(key, value)| (Cow::Borrowed(key), value.to_owned().into()))
+            .collect();
+        let yaml = map([
+            ("nodename", here.hostname.clone().into()),
+            ("nodeReady", ready.into()),
+            ("unschedulable", unschedulable.into()),
+            ("labels", Tree::Map(labels)),
+            ("annotations", empty()),
+            ("podCIDRs", list([format!("10.244.{third}.0/24")])),
+        ]);
+        View::new(here.hostname.clone(), &message, &yaml)
+    }
+
+    fn static_pod_status(&self, node: NodeIndex, pod: &Pod) -> View {
+        let here = &self.nodes[node.0];
+        let ready = self.pod_is_ready(node, pod);
+        let condition = |name: &'static str, holds: bool| {
+            map([
+                ("type", name.into()),
+                ("status", if holds { "True" } else { "False" }.into()),
+            ])
+        };
+        let phase = if pod.state == PodState::Running {
+            "Running"
+        } else {
+            "Pending"
+        };
+        let address = here
+            .addresses
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let status = map([
+            ("phase", phase.into()),
+            (
+                "conditions",
+                Tree::List(vec![
+                    condition("Initialized", true),
+                    condition("Ready", ready),
+                    condition("ContainersReady", ready),
+                    condition("PodScheduled", true),
+                ]),
+            ),
+            ("hostIP", address.clone().into()),
+            ("podIP", address.into()),
+            ("startTime", pod.started.to_jiff().to_string().into()),
+        ]);
+        let message = k8s::StaticPodStatusSpec {
+            pod_status: Some(status.to_struct()),
+        };
+        let name = pod.component.name();
+        View::new(
+            format!("kube-system/{name}-{}", here.hostname),
+            &message,
+            &status,
+        )
+    }
+
+    fn api_server(&self, node: NodeIndex) -> View {
+        let here = &self.nodes[node.0];
+        let image = here.config.components.api_server.clone();
+        let endpoint = self.spec.endpoint.clone();
+        let message = k8s::ApiServerConfigSpec {
+            image: image.clone(),
+            control_plane_endpoint: endpoint.clone(),
+            etcd_servers: vec!["https://localhost:2379".to_owned()],
+            local_port: 6443,
+            service_cid_rs: vec![SERVICE_SUBNET.to_owned()],
+            advertised_address: "$(POD_IP)".to_owned(),
+            ..Default::default()
+        };
+        let resources = map([("requests", empty()), ("limits", empty())]);
+        let yaml = map([
+            ("image", image.into()),
+            ("cloudProvider", "".into()),
+            ("controlPlaneEndpoint", endpoint.into()),
+            ("etcdServers", list(["https://localhost:2379"])),
+            ("localPort", 6443.into()),
+            ("serviceCIDR", list([SERVICE_SUBNET])),
+            ("extraArgs", empty()),
+            ("extraVolumes", Tree::List(Vec::new())),
+            ("environmentVariables", empty()),
+            ("advertisedAddress", "$(POD_IP)".into()),
+            ("resources", resources),
+        ]);
+        View::new("kube-apiserver", &message, &yaml)
+    }
+}
+
+/// The configuration of a component. From 1.14 on there is a second, final
+/// one; both count alike (talos#14258 is about nodes where they did not).
+fn configs(here: &Node, component: Component, view: impl Fn() -> View) -> Vec<View> {
+    if !here.is_control_plane() {
+        return Vec::new();
+    }
+    let version = here.config.version_of(component);
+    let mut views = vec![view().version(version)];
+    if here.minor() >= 14 {
+        let mut copy = view().version(version);
+        copy.id = format!("final-{}", component.name());
+        views.push(copy);
+    }
+    views
+}
+
+fn controller_manager(here: &Node) -> View {
+    let image = here.config.components.controller_manager.clone();
+    let message = k8s::ControllerManagerConfigSpec {
+        enabled: true,
+        image: image.clone(),
+        cloud_provider: String::new(),
+        pod_cid_rs: vec![POD_SUBNET.to_owned()],
+        service_cid_rs: vec![SERVICE_SUBNET.to_owned()],
+    };
+    let yaml = map([
+        ("enabled", true.into()),
+        ("image", image.into()),
+        ("cloudProvider", "".into()),
+        ("podCIDRs", list([POD_SUBNET])),
+        ("serviceCIDRs", list([SERVICE_SUBNET])),
+        ("extraVolumes", Tree::List(Vec::new())),
+        ("environmentVariables", empty()),
+        (
+            "resources",
+            map([("requests", empty()), ("limits", empty())]),
+        ),
+    ]);
+    View::new("kube-controller-manager", &message, &yaml)
+}
+
+fn scheduler(here: &Node) -> View {
+    let image = here.config.components.scheduler.clone();
+    let message = k8s::SchedulerConfigSpec {
+        enabled: true,
+        image: image.clone(),
+        config: Some(prost_types::Struct::default()),
+    };
+    let yaml = map([
+        ("enabled", true.into()),
+        ("image", image.into()),
+        ("config", empty()),
+        ("extraVolumes", Tree::List(Vec::new())),
+        ("environmentVariables", empty()),
+        (
+            "resources",
+            map([("requests", empty()), ("limits", empty())]),
+        ),
+    ]);
+    View::new("kube-scheduler", &message, &yaml)
+}
+
+fn kubelet_spec(here: &Node) -> View {
+    let image = here.config.components.kubelet.clone();
+    let args = vec![
+        "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubeconfig".to_owned(),
+        "--config=/etc/kubernetes/kubelet.yaml".to_owned(),
+        format!("--hostname-override={}", here.hostname),
+    ];
+    let config = map([
+        ("apiVersion", "kubelet.config.k8s.io/v1beta1".into()),
+        ("kind", "KubeletConfiguration".into()),
+        ("clusterDomain", "cluster.local".into()),
+        ("rotateCertificates", true.into()),
+    ]);
+    let message = k8s::KubeletSpecSpec {
+        image: image.clone(),
+        args: args.clone(),
+        expected_nodename: here.hostname.clone(),
+        config: Some(config.to_struct()),
+    };
+    let yaml = map([
+        ("image", image.into()),
+        ("args", list(args)),
+        ("expectedNodename", here.hostname.clone().into()),
+        ("config", config),
+    ]);
+    View::new("kubelet", &message, &yaml).version(here.config.version_of(Component::Kubelet))
+}
+
+/// The pod as the configuration wants it, whether it runs yet or not.
+fn static_pod(here: &Node, pod: &Pod) -> View {
+    let name = pod.component.name();
+    let version = here.config.version_of(pod.component);
+    let command: Vec<Tree> = match pod.component {
+        Component::ApiServer => vec![
+            "/usr/local/bin/kube-apiserver".into(),
+            "--admission-control-config-file=/system/config/kubernetes/kube-apiserver/\
+             admission-control-config.yaml"
+                .into(),
+            "--allow-privileged=true".into(),
+            "--authorization-mode=Node,RBAC".into(),
+            "--enable-admission-plugins=NodeRestriction".into(),
+            "--etcd-servers=https://localhost:2379".into(),
+        ],
+        Component::ControllerManager => vec![
+            "/usr/local/bin/kube-controller-manager".into(),
+            "--use-service-account-credentials".into(),
+            "--leader-elect=true".into(),
+        ],
+        _ => vec![
+            "/usr/local/bin/kube-scheduler".into(),
+            "--leader-elect=true".into(),
+            "--profiling=false".into(),
+        ],
+    };
+    let labels = || {
+        map([
+            ("component", name.into()),
+            ("k8s-app", name.into()),
+            ("tier", "control-plane".into()),
+        ])
+    };
+    let container = map([
+        ("name", name.into()),
+        (
+            "image",
+            here.config
+                .components
+                .image(pod.component)
+                .to_owned()
+                .into(),
+        ),
+        ("command", Tree::List(command)),
+    ]);
+    let tree = map([
+        ("apiVersion", "v1".into()),
+        ("kind", "Pod".into()),
+        (
+            "metadata",
+            map([
+                (
+                    "annotations",
+                    map([("talos.dev/config-version", version.to_string().into())]),
+                ),
+                ("labels", labels()),
+                ("name", name.into()),
+                ("namespace", "kube-system".into()),
+            ]),
+        ),
+        (
+            "spec",
+            map([
+                ("containers", Tree::List(vec![container])),
+                ("hostNetwork", true.into()),
+                ("priority", 2_000_000_000.into()),
+                ("priorityClassName", "system-cluster-critical".into()),
+            ]),
+        ),
+    ]);
+    let message = k8s::StaticPodSpec {
+        pod: Some(tree.to_struct()),
+    };
+    View::new(name, &message, &tree)
+}
+
+/// The bootstrap manifest that carries kube-proxy's image.
+fn proxy_manifest(here: &Node) -> View {
+    let container = map([
+        ("name", "kube-proxy".into()),
+        ("image", here.config.components.proxy.clone().into()),
+    ]);
+    let labels = || map([("k8s-app", "kube-proxy".into())]);
+    let object = map([
+        ("apiVersion", "apps/v1".into()),
+        ("kind", "DaemonSet".into()),
+        (
+            "metadata",
+            map([
+                ("labels", labels()),
+                ("name", "kube-proxy".into()),
+                ("namespace", "kube-system".into()),
+            ]),
+        ),
+        (
+            "spec",
+            map([
+                ("selector", map([("matchLabels", labels())])),
+                (
+                    "template",
+                    map([
+                        ("metadata", map([("labels", labels())])),
+                        ("spec", map([("containers", Tree::List(vec![container]))])),
+                    ]),
+                ),
+            ]),
+        ),
+    ]);
+    let message = k8s::ManifestSpec {
+        items: vec![k8s::SingleManifest {
+            object: Some(object.to_struct()),
+        }],
+    };
+    let view = View::new("10-kube-proxy", &message, &Tree::List(vec![object]));
+    view.version(here.config.version_of(Component::Proxy))
+}

@@ -1,0 +1,247 @@
+//! The cluster's etcd: members, leadership, terms, indexes and alarms.
+//!
+//! Rule 1 is about this: without a quorum nothing of it is served, and what
+//! depends on it is not ready.
+
+mod calls;
+
+use serde::{Deserialize, Serialize};
+
+use super::World;
+use super::api::NodeIndex;
+use super::fault::{Fault, FaultKind};
+use super::node::Power;
+use super::random::Random;
+use super::schedule::Due;
+use super::sequence::Kind;
+use super::services;
+use super::time::Time;
+
+/// How much the log grows: what a small cluster writes in a second.
+const ENTRIES_PER_SECOND: u64 = 4;
+
+/// A member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Member {
+    pub(super) id: u64,
+    pub(super) node: NodeIndex,
+    /// Whether it has caught up since its node's last boot.
+    ready: bool,
+    /// Since when the member's log stands still, and where.
+    pub(super) db_in_use: i64,
+    pub(super) db_size: i64,
+}
+
+/// An alarm that a member has raised.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Alarm {
+    pub(super) member: u64,
+    pub(super) corrupt: bool,
+}
+
+/// All members, as they agree.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Etcd {
+    pub(super) cluster_id: u64,
+    pub(super) members: Vec<Member>,
+    /// The leader's member id, if there is one.
+    pub(super) leader: Option<u64>,
+    pub(super) term: u64,
+    /// The index at `since`; it grows from there while there is a leader.
+    index: u64,
+    since: Time,
+    pub(super) alarms: Vec<Alarm>,
+    /// Counts elections, so that an older one that is still due is void.
+    round: u64,
+}
+
+impl Etcd {
+    pub(super) fn new(nodes: &[NodeIndex], random: &mut Random, now: Time) -> Self {
+        let members: Vec<Member> = nodes
+            .iter()
+            .map(|node| {
+                let in_use = 12_000_000 + i64::try_from(random.below(4_000_000)).unwrap_or(0);
+                Member {
+                    id: random.next() | 1,
+                    node: *node,
+                    ready: true,
+                    db_in_use: in_use,
+                    db_size: in_use * 2,
+                }
+            })
+            .collect();
+        let count = u64::try_from(members.len()).unwrap_or(0);
+        let leader = usize::try_from(random.below(count))
+            .ok()
+            .and_then(|place| members.get(place))
+            .map(|member| member.id);
+        Self {
+            cluster_id: random.next(),
+            members,
+            leader,
+            term: 2 + random.below(8),
+            index: 100_000 + random.below(900_000),
+            since: now,
+            alarms: Vec::new(),
+            round: 0,
+        }
+    }
+
+    pub(super) fn index(&self, now: Time) -> u64 {
+        if self.leader.is_none() {
+            return self.index;
+        }
+        let elapsed = now.since(self.since);
+        let grown = u64::try_from(elapsed.as_millis()).unwrap_or(0) * ENTRIES_PER_SECOND / 1000;
+        self.index + grown
+    }
+
+    fn set_leader(&mut self, leader: Option<u64>, now: Time) {
+        self.index = self.index(now);
+        self.since = now;
+        if leader.is_some() && leader != self.leader {
+            self.term += 1;
+            self.index += 1;
+        }
+        self.leader = leader;
+    }
+
+    pub(super) fn member_of(&self, node: NodeIndex) -> Option<&Member> {
+        self.members.iter().find(|member| member.node == node)
+    }
+}
+
+impl World {
+    /// Whether a member runs and the others reach it.
+    fn member_is_alive(&self, member: &Member) -> bool {
+        let node = &self.nodes[member.node.0];
+        member.ready
+            && node.power == Power::On
+            && node.service_runs("etcd")
+            && self.fault(member.node, FaultKind::Partition).is_none()
+    }
+
+    pub(super) fn is_learner(&self, member: &Member) -> bool {
+        self.fault(member.node, FaultKind::EtcdLearner).is_some()
+    }
+
+    /// Members that vote and live, and whether they are enough.
+    fn voters(&self) -> (Vec<u64>, bool) {
+        let voters = || {
+            self.etcd
+                .members
+                .iter()
+                .filter(|member| !self.is_learner(member))
+        };
+        let alive: Vec<u64> = voters()
+            .filter(|member| self.member_is_alive(member))
+            .map(|member| member.id)
+            .collect();
+        let quorum = alive.len() > voters().count() / 2;
+        (alive, quorum)
+    }
+
+    /// Whether etcd answers what needs a quorum, on this node.
+    pub(super) fn etcd_serves(&self, node: NodeIndex) -> bool {
+        self.etcd.leader.is_some()
+            && self
+                .etcd
+                .member_of(node)
+                .is_some_and(|member| self.member_is_alive(member))
+    }
+
+    /// The applied index of a member: it follows the leader's unless it lags,
+    /// and it is what it was while it is cut off.
+    pub(super) fn applied_index(&self, member: &Member) -> u64 {
+        let index = self.etcd.index(self.now);
+        match self.fault(member.node, FaultKind::EtcdLag) {
+            Some(Fault::EtcdLag { entries }) => index.saturating_sub(*entries),
+            _ => index,
+        }
+    }
+
+    /// A member has caught up.
+    pub(super) fn member_is_ready(&mut self, node: NodeIndex) {
+        if let Some(member) = self
+            .etcd
+            .members
+            .iter_mut()
+            .find(|member| member.node == node)
+        {
+            member.ready = true;
+        }
+    }
+
+    /// Something about the members has changed: leadership, health and what
+    /// depends on them follow.
+    pub(super) fn etcd_changed(&mut self) {
+        for place in 0..self.etcd.members.len() {
+            let node = &self.nodes[self.etcd.members[place].node.0];
+            if node.power != Power::On || !node.service_runs("etcd") {
+                self.etcd.members[place].ready = false;
+            }
+        }
+        let (alive, quorum) = self.voters();
+        let leader_lives = self
+            .etcd
+            .leader
+            .is_some_and(|leader| alive.contains(&leader));
+        if !quorum || !leader_lives {
+            self.etcd.set_leader(None, self.now);
+        }
+        if quorum && self.etcd.leader.is_none() {
+            self.etcd.round += 1;
+            let round = self.etcd.round;
+            let lasts = self.draw(|timings| timings.election);
+            self.schedule
+                .put(self.now.plus(lasts), Due::Election { round });
+        }
+        self.follow_etcd();
+    }
+
+    /// An election is over.
+    pub(super) fn elect(&mut self, round: u64) {
+        if round != self.etcd.round || self.etcd.leader.is_some() {
+            return;
+        }
+        let (alive, quorum) = self.voters();
+        if !quorum {
+            return;
+        }
+        let count = u64::try_from(alive.len()).unwrap_or(0);
+        let winner = usize::try_from(self.random.below(count)).unwrap_or(0);
+        self.etcd.set_leader(alive.get(winner).copied(), self.now);
+        self.follow_etcd();
+        self.register_nodes();
+    }
+
+    /// The health of the members' services, and boots that wait for it.
+    fn follow_etcd(&mut self) {
+        let nodes: Vec<NodeIndex> = self.etcd.members.iter().map(|member| member.node).collect();
+        for node in nodes {
+            let healthy = self.etcd_serves(node);
+            let known = self.nodes[node.0]
+                .service("etcd")
+                .is_some_and(|service| service.healthy.is_some());
+            if healthy || known {
+                self.set_health(node, "etcd", healthy);
+            }
+            self.finish_boot(node);
+        }
+    }
+
+    /// Ends a boot sequence that waits for its services, if they are there.
+    pub(super) fn finish_boot(&mut self, node: NodeIndex) {
+        let here = &self.nodes[node.0];
+        let boots = here
+            .sequence
+            .as_ref()
+            .is_some_and(|sequence| sequence.kind == Kind::Boot);
+        let up = services::late(here.role)
+            .iter()
+            .all(|id| here.service_is_healthy(id));
+        if boots && up {
+            self.end_phase(node);
+        }
+    }
+}

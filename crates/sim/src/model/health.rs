@@ -1,0 +1,159 @@
+//! `ClusterService.HealthCheck`: a control plane looks at its cluster, check by
+//! check, until all hold or the time is up.
+
+use std::time::Duration;
+
+use talos_proto::cluster;
+
+use super::World;
+use super::api::{NodeIndex, Reply, Status, StreamId};
+use super::node::{Power, Stage};
+use super::schedule::Due;
+use super::streams::Stream;
+use super::time::Time;
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// Unless the request says otherwise.
+const TIMEOUT: Duration = Duration::from_mins(20);
+
+/// A health check on its way.
+#[derive(Clone, Debug)]
+pub(super) struct HealthCheck {
+    /// The check that is next.
+    check: usize,
+    until: Time,
+    /// What was said last, so that it is not said again.
+    said: String,
+}
+
+type Check = fn(&World) -> Result<(), String>;
+
+const CHECKS: &[(&str, Check)] = &[
+    ("etcd to be healthy", etcd_is_healthy),
+    ("apid to be ready", apid_is_ready),
+    ("kubelet to be healthy", kubelet_is_healthy),
+    ("all nodes to finish boot sequence", nodes_run),
+    ("all k8s nodes to report ready", nodes_ready),
+    ("all control plane static pods to be running", pods_run),
+];
+
+fn named(world: &World, wrong: impl Fn(NodeIndex) -> bool, what: &str) -> Result<(), String> {
+    let names: Vec<&str> = (0..world.nodes.len())
+        .filter(|index| wrong(NodeIndex(*index)))
+        .map(|index| world.nodes[index].hostname.as_str())
+        .collect();
+    if names.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{what}: {}", names.join(", ")))
+    }
+}
+
+fn etcd_is_healthy(world: &World) -> Result<(), String> {
+    let wrong = |node: NodeIndex| world.etcd.member_of(node).is_some() && !world.etcd_serves(node);
+    named(world, wrong, "etcd is not healthy on")
+}
+
+fn apid_is_ready(world: &World) -> Result<(), String> {
+    named(world, |node| !world.is_reachable(node), "no answer from")
+}
+
+fn kubelet_is_healthy(world: &World) -> Result<(), String> {
+    let wrong = |node: NodeIndex| !world.nodes[node.0].service_is_healthy("kubelet");
+    named(world, wrong, "kubelet is not healthy on")
+}
+
+fn nodes_run(world: &World) -> Result<(), String> {
+    let wrong = |node: NodeIndex| {
+        world.nodes[node.0].power != Power::On || world.nodes[node.0].stage != Stage::Running
+    };
+    named(world, wrong, "not running yet")
+}
+
+fn nodes_ready(world: &World) -> Result<(), String> {
+    named(world, |node| !world.node_ready(node), "not ready yet")
+}
+
+fn pods_run(world: &World) -> Result<(), String> {
+    named(
+        world,
+        |node| !world.pod_problems(node).is_empty(),
+        "static pods are not ready on",
+    )
+}
+
+impl World {
+    pub(super) fn health_check(
+        &mut self,
+        node: NodeIndex,
+        request: &cluster::HealthCheckRequest,
+    ) -> Reply {
+        if !self.nodes[node.0].is_control_plane() {
+            return Status::unimplemented(
+                "cluster health check is only available on control plane nodes",
+            )
+            .into();
+        }
+        let timeout = request
+            .wait_timeout
+            .and_then(|timeout| Duration::try_from(timeout).ok())
+            .unwrap_or(TIMEOUT);
+        let check = HealthCheck {
+            check: 0,
+            until: self.now.plus(timeout),
+            said: String::new(),
+        };
+        let stream = self.open(node, Stream::Health(check));
+        self.look(stream);
+        Reply::Stream(stream)
+    }
+
+    /// Goes through the checks as far as they hold.
+    pub(super) fn look(&mut self, stream: StreamId) {
+        let Some(Stream::Health(mut health)) =
+            self.streams.get(&stream).map(|open| open.stream.clone())
+        else {
+            return;
+        };
+        while let Some((what, check)) = CHECKS.get(health.check) {
+            let (done, line) = match check(self) {
+                Ok(()) => (true, format!("waiting for {what}: OK")),
+                Err(problem) => (false, format!("waiting for {what}: {problem}")),
+            };
+            if health.check == 0 && health.said.is_empty() {
+                self.say(stream, format!("waiting for {what}: ..."));
+            }
+            if line != health.said {
+                self.say(stream, line.clone());
+                health.said.clone_from(&line);
+            }
+            if done {
+                health.check += 1;
+                continue;
+            }
+            if self.now >= health.until {
+                self.end(stream, Err(Status::deadline_exceeded(line)));
+                return;
+            }
+            let at = self.now.plus(PAUSE).min(health.until);
+            self.schedule.put(at, Due::Health { stream });
+            if let Some(open) = self.streams.get_mut(&stream) {
+                open.stream = Stream::Health(health);
+            }
+            return;
+        }
+        self.end(stream, Ok(()));
+    }
+
+    fn say(&mut self, stream: StreamId, message: String) {
+        self.send(
+            stream,
+            cluster::HealthCheckProgress {
+                metadata: None,
+                message,
+            },
+        );
+    }
+}

@@ -1,0 +1,341 @@
+//! The Kubernetes parts of a node: its kubelet, its static pods, and whether
+//! the cluster counts it as ready. The API server itself is a door's.
+
+use serde::{Deserialize, Serialize};
+
+use super::World;
+use super::api::NodeIndex;
+use super::config::Components;
+use super::fault::FaultKind;
+use super::images::Place;
+use super::node::Power;
+use super::schedule::Due;
+use super::services::State;
+use super::time::Time;
+
+/// A component whose image the machine configuration names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of Kubernetes")]
+pub enum Component {
+    ApiServer,
+    ControllerManager,
+    Scheduler,
+    Proxy,
+    Kubelet,
+}
+
+/// The components that run as static pods of a control plane.
+pub(super) const STATIC: [Component; 3] = [
+    Component::ApiServer,
+    Component::ControllerManager,
+    Component::Scheduler,
+];
+
+impl Component {
+    /// As its image and its pods are called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Proxy => "kube-proxy",
+            Self::Kubelet => "kubelet",
+        }
+    }
+}
+
+/// How far a static pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum PodState {
+    /// The kubelet does not run it.
+    Absent,
+    /// Its container is on the way, or its image cannot be had.
+    Pending,
+    Running,
+}
+
+/// A static pod.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Pod {
+    pub(super) component: Component,
+    /// The image that runs, or will.
+    pub(super) image: String,
+    pub(super) state: PodState,
+    pub(super) started: Time,
+    /// Counts restarts, so that an older one that is still due is void.
+    restart: u64,
+}
+
+/// The kubelet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Kubelet {
+    pub(super) image: String,
+    pub(super) up: bool,
+    restart: u64,
+}
+
+/// What a node has of Kubernetes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Kubernetes {
+    pub(super) pods: Vec<Pod>,
+    pub(super) kubelet: Kubelet,
+    /// Whether the node has done all it must to be ready.
+    pub(super) comes_up: bool,
+    /// Whether the API server has its status since the last boot.
+    pub(super) registered: bool,
+    pub(super) unschedulable: bool,
+}
+
+impl Kubernetes {
+    /// What runs on a node that has been up for a while.
+    pub(super) fn running(components: &Components, control_plane: bool, since: Time) -> Self {
+        let mut kubernetes = Self {
+            pods: Vec::new(),
+            kubelet: Kubelet {
+                image: components.kubelet.clone(),
+                up: true,
+                restart: 0,
+            },
+            comes_up: true,
+            registered: true,
+            unschedulable: false,
+        };
+        if control_plane {
+            kubernetes.pods = STATIC
+                .iter()
+                .map(|component| Pod {
+                    component: *component,
+                    image: components.image(*component).to_owned(),
+                    state: PodState::Running,
+                    started: since,
+                    restart: 0,
+                })
+                .collect();
+        }
+        kubernetes
+    }
+
+    /// A boot: nothing runs yet, and everything takes its image from the
+    /// configuration.
+    pub(super) fn boot(&mut self, components: &Components) {
+        self.stop_pods();
+        self.comes_up = false;
+        self.registered = false;
+        self.kubelet.image.clone_from(&components.kubelet);
+        for pod in &mut self.pods {
+            components.image(pod.component).clone_into(&mut pod.image);
+        }
+    }
+
+    pub(super) fn stop_pods(&mut self) {
+        self.kubelet.up = false;
+        self.kubelet.restart += 1;
+        for pod in &mut self.pods {
+            pod.state = PodState::Absent;
+            pod.restart += 1;
+        }
+    }
+
+    pub(super) fn start_pods(&mut self, now: Time) {
+        for pod in &mut self.pods {
+            pod.state = PodState::Running;
+            pod.started = now;
+        }
+    }
+}
+
+/// A node as the Kubernetes API would show it: for the door that serves that.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KubernetesNode {
+    /// The name of the node.
+    pub name: String,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Whether Talos has cordoned it.
+    pub unschedulable: bool,
+    /// The image of its kubelet.
+    pub kubelet_image: String,
+    /// Its static pods.
+    pub pods: Vec<KubernetesPod>,
+}
+
+/// A static pod as the Kubernetes API would show it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KubernetesPod {
+    /// Which one.
+    pub component: Component,
+    /// The image that runs.
+    pub image: String,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// What its annotation `talos.dev/config-version` says.
+    pub config_version: u64,
+}
+
+impl World {
+    /// What the Kubernetes API shows of a node.
+    pub fn kubernetes(&self, node: NodeIndex) -> Option<KubernetesNode> {
+        let here = self.nodes.get(node.0)?;
+        Some(KubernetesNode {
+            name: here.hostname.clone(),
+            ready: here.power == Power::On && self.node_ready(node),
+            unschedulable: here.kubernetes.unschedulable,
+            kubelet_image: here.kubernetes.kubelet.image.clone(),
+            pods: here
+                .kubernetes
+                .pods
+                .iter()
+                .filter(|pod| pod.state != PodState::Absent)
+                .map(|pod| KubernetesPod {
+                    component: pod.component,
+                    image: pod.image.clone(),
+                    ready: self.pod_is_ready(node, pod),
+                    config_version: here.config.version_of(pod.component),
+                })
+                .collect(),
+        })
+    }
+
+    /// Whether the Kubernetes API answers: etcd has a leader, and a control
+    /// plane runs an API server.
+    pub fn kubernetes_api_is_up(&self) -> bool {
+        self.etcd.leader.is_some()
+            && self.nodes.iter().enumerate().any(|(index, node)| {
+                node.power == Power::On
+                    && self.fault(NodeIndex(index), FaultKind::Partition).is_none()
+                    && node.kubernetes.pods.iter().any(|pod| {
+                        pod.component == Component::ApiServer && pod.state == PodState::Running
+                    })
+            })
+    }
+
+    /// Cordons or uncordons a node, as the Kubernetes API would.
+    pub fn set_unschedulable(&mut self, now: Time, node: NodeIndex, unschedulable: bool) {
+        self.advance(now);
+        if let Some(here) = self.nodes.get_mut(node.0) {
+            here.kubernetes.unschedulable = unschedulable;
+        }
+        self.settle();
+    }
+
+    pub(super) fn node_ready(&self, node: NodeIndex) -> bool {
+        let kubernetes = &self.nodes[node.0].kubernetes;
+        kubernetes.registered
+            && kubernetes.kubelet.up
+            && self.fault(node, FaultKind::NotReady).is_none()
+    }
+
+    pub(super) fn pod_is_ready(&self, node: NodeIndex, pod: &Pod) -> bool {
+        // The API server's readiness includes etcd's.
+        pod.state == PodState::Running
+            && (pod.component != Component::ApiServer || self.etcd_serves(node))
+    }
+
+    /// What is wrong with the static pods, as the machine's status says it.
+    pub(super) fn pod_problems(&self, node: NodeIndex) -> Vec<String> {
+        let here = &self.nodes[node.0];
+        here.kubernetes
+            .pods
+            .iter()
+            .filter_map(|pod| {
+                let what = match pod.state {
+                    PodState::Absent => return None,
+                    PodState::Pending => "pending",
+                    PodState::Running if self.pod_is_ready(node, pod) => return None,
+                    PodState::Running => "not ready",
+                };
+                let name = pod.component.name();
+                Some(format!("kube-system/{name}-{} {what}", here.hostname))
+            })
+            .collect()
+    }
+
+    /// The API server takes note of nodes that have come up.
+    pub(super) fn register_nodes(&mut self) {
+        if !self.kubernetes_api_is_up() {
+            return;
+        }
+        for node in &mut self.nodes {
+            if node.kubernetes.comes_up {
+                node.kubernetes.registered = true;
+            }
+        }
+    }
+
+    /// The configuration names other images: what runs them starts anew.
+    pub(super) fn follow_config(&mut self, node: NodeIndex) {
+        let here = &self.nodes[node.0];
+        if here.power != Power::On {
+            return;
+        }
+        let boot = here.boot;
+        let components = here.config.components.clone();
+        for index in 0..here.kubernetes.pods.len() {
+            let pod = &self.nodes[node.0].kubernetes.pods[index];
+            let component = pod.component;
+            let wanted = components.image(component).to_owned();
+            if pod.image == wanted || pod.state == PodState::Absent {
+                continue;
+            }
+            let lasts = self.draw(|timings| timings.static_pod);
+            let arrival = self.fetch(node, Place::Cri, &wanted);
+            let pod = &mut self.nodes[node.0].kubernetes.pods[index];
+            pod.image = wanted;
+            pod.state = PodState::Pending;
+            pod.restart += 1;
+            let restart = pod.restart;
+            if let Some(arrival) = arrival {
+                let at = self.now.plus(arrival + lasts);
+                let due = Due::Pod {
+                    node,
+                    boot,
+                    component,
+                    restart,
+                };
+                self.schedule.put(at, due);
+            }
+        }
+        let wanted = components.kubelet;
+        if self.nodes[node.0].kubernetes.kubelet.image != wanted
+            && self.nodes[node.0].service("kubelet").is_some()
+        {
+            let lasts = self.draw(|timings| timings.kubelet);
+            let arrival = self.fetch(node, Place::System, &wanted);
+            self.stop_service(node, "kubelet");
+            let kubelet = &mut self.nodes[node.0].kubernetes.kubelet;
+            kubelet.image = wanted;
+            kubelet.restart += 1;
+            let restart = kubelet.restart;
+            self.set_service(node, "kubelet", State::Preparing, None, "Running pre state");
+            if let Some(arrival) = arrival {
+                let at = self.now.plus(arrival + lasts);
+                self.schedule.put(
+                    at,
+                    Due::Kubelet {
+                        node,
+                        boot,
+                        restart,
+                    },
+                );
+            }
+        }
+    }
+
+    pub(super) fn kubelet_is_back(&mut self, node: NodeIndex, restart: u64) {
+        if self.nodes[node.0].kubernetes.kubelet.restart == restart {
+            self.start_service(node, "kubelet");
+            self.set_health(node, "kubelet", true);
+        }
+    }
+
+    pub(super) fn pod_is_back(&mut self, node: NodeIndex, component: Component, restart: u64) {
+        let now = self.now;
+        for pod in &mut self.nodes[node.0].kubernetes.pods {
+            if pod.component == component && pod.restart == restart {
+                pod.state = PodState::Running;
+                pod.started = now;
+            }
+        }
+        self.register_nodes();
+    }
+}

@@ -1,0 +1,385 @@
+//! The model: a pure, synchronous state machine of one cluster of Talos nodes.
+//!
+//! A [`World`] takes requests and the time, and gives replies and what happens
+//! next. It has no clock, no sockets, no threads and no state outside itself;
+//! its only chance is a seeded generator that is part of its state. So the same
+//! seed and the same requests at the same times give the same run, and a
+//! thousand worlds fit in one process.
+//!
+//! Whoever drives a world does this:
+//!
+//! ```text
+//! loop:
+//!     at the time of next_event():  advance(now)
+//!     when a caller sends something: request(now, ...)
+//!     after either:                  outputs() -> to the open streams
+//! ```
+//!
+//! Time never goes back: a `now` earlier than the latest one counts as that.
+//! Before a request is looked at, everything that is due by then happens.
+//!
+//! Doors own what is not the node itself: TLS, the roles in a certificate,
+//! routing between nodes by metadata, and dropping the connections of a node
+//! that [cannot be reached](World::is_reachable).
+//!
+//! Inside, a node is a struct of plain data ([`node`]); what it does from one
+//! state to the next is a [`sequence`]; everything that happens by itself
+//! stands in a [`schedule`]; and resources ([`cosi`]) are views of the state,
+//! made when somebody looks.
+
+#![forbid(clippy::disallowed_methods)]
+
+mod api;
+mod boot;
+mod config;
+mod cosi;
+mod dispatch;
+mod etcd;
+mod events;
+mod fault;
+mod health;
+mod images;
+mod installer;
+mod kubernetes;
+mod machine_calls;
+mod node;
+mod random;
+mod roles;
+mod schedule;
+mod sequence;
+mod services;
+mod slots;
+mod snapshot_file;
+mod spec;
+mod streams;
+mod time;
+mod timing;
+mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub use api::{Code, Content, NodeIndex, Output, Reply, Request, Response, Status, StreamId};
+pub use fault::{Fault, FaultKind};
+pub use kubernetes::{Component, KubernetesNode, KubernetesPod};
+pub use roles::{Caller, Role};
+pub use spec::{ClusterSpec, EMPTY_SCHEMATIC, NodeRole, NodeSpec, Registry, Schematic, Secrets};
+pub use time::Time;
+pub use timing::{Range, Timings};
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use upgrade_core::version::Version;
+
+use config::Config;
+use etcd::Etcd;
+use events::Note;
+use fault::FaultKind as Kind;
+use kubernetes::Kubernetes;
+use node::{Node, Power, Stage};
+use random::Random;
+use schedule::{Due, Schedule};
+use slots::{Installed, Slots};
+use streams::{Open, Stream};
+
+/// How long the nodes of a new world have been up.
+const UPTIME: Duration = Duration::from_hours(72);
+
+/// One cluster.
+///
+/// It is serialisable, and what was serialised goes on where it was. Open
+/// streams do not survive, nor do the pulls that somebody waited for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct World {
+    spec: ClusterSpec,
+    now: Time,
+    random: Random,
+    nodes: Vec<Node>,
+    etcd: Etcd,
+    schedule: Schedule,
+    faults: Vec<(NodeIndex, Fault)>,
+    next_stream: u64,
+    #[serde(skip)]
+    streams: BTreeMap<StreamId, Open>,
+    #[serde(skip)]
+    outputs: Vec<Output>,
+    #[serde(skip)]
+    kubeconfig: Bytes,
+}
+
+impl World {
+    /// A healthy cluster that has been running for a while.
+    pub fn new(spec: &ClusterSpec, seed: u64, now: Time) -> Self {
+        let mut random = Random::new(seed);
+        let since = now.minus(UPTIME);
+        let mut spec = spec.clone();
+        spec.secrets = config::fill(&spec.secrets, &mut random);
+        let nodes = spec
+            .nodes
+            .iter()
+            .map(|node| new_node(&spec, node, &mut random, since))
+            .collect();
+        let control_planes: Vec<NodeIndex> = (0..spec.nodes.len())
+            .filter(|index| spec.nodes[*index].role == NodeRole::ControlPlane)
+            .map(NodeIndex)
+            .collect();
+        let etcd = Etcd::new(&control_planes, &mut random, now);
+        let mut world = Self {
+            spec,
+            now,
+            random,
+            nodes,
+            etcd,
+            schedule: Schedule::default(),
+            faults: Vec::new(),
+            next_stream: 1,
+            streams: BTreeMap::new(),
+            outputs: Vec::new(),
+            kubeconfig: Bytes::new(),
+        };
+        world.settle();
+        world
+    }
+
+    /// When something happens by itself next; `None` if nothing will unless
+    /// somebody asks for it.
+    pub fn next_event(&self) -> Option<Time> {
+        self.schedule.next_time()
+    }
+
+    /// Makes everything happen that is due by `now`, in order.
+    pub fn advance(&mut self, now: Time) {
+        let now = self.now.max(now);
+        while let Some((at, due)) = self.schedule.take(now) {
+            self.now = self.now.max(at);
+            self.happen(due);
+            self.settle();
+        }
+        self.now = now;
+    }
+
+    /// Takes what has come up for open streams since the last call.
+    pub fn outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// The caller has gone away: nothing more is sent to the stream. A pull
+    /// that it waited for is cancelled; an installer is not, it goes on alone.
+    pub fn close_stream(&mut self, now: Time, stream: StreamId) {
+        self.advance(now);
+        if let Some(open) = self.streams.remove(&stream)
+            && matches!(open.stream, Stream::Pull)
+        {
+            self.cancel_pull(open.node, stream);
+        }
+        self.outputs.retain(|output| output.stream != stream);
+    }
+
+    /// Whether the node answers connections: not while it is down, rebooting or
+    /// cut off.
+    pub fn is_reachable(&self, node: NodeIndex) -> bool {
+        self.nodes.get(node.0).is_some_and(|here| {
+            here.power == Power::On
+                && here.service_runs("apid")
+                && self.fault(node, Kind::Partition).is_none()
+        })
+    }
+
+    /// Whether apid drops this new connection or call; each question counts as
+    /// one.
+    pub fn drops_connection(&mut self, node: NodeIndex) -> bool {
+        let Some(Fault::ApidDrops { every }) = self.fault(node, Kind::ApidDrops) else {
+            return false;
+        };
+        let every = (*every).max(1);
+        let here = &mut self.nodes[node.0];
+        here.connections = here.connections.wrapping_add(1);
+        here.connections % every == 0
+    }
+
+    /// Switches on a machine that was shut down.
+    pub fn switch_on(&mut self, now: Time, node: NodeIndex) {
+        self.advance(now);
+        if let Some(here) = self.nodes.get_mut(node.0)
+            && here.power == Power::Off
+        {
+            here.power = Power::Down;
+            self.schedule_power_on(node);
+        }
+    }
+
+    /// The latest time the world has been told.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// What the world began as; the registry may have grown since.
+    pub fn spec(&self) -> &ClusterSpec {
+        &self.spec
+    }
+
+    /// The version of Talos that a node runs.
+    pub fn talos_version(&self, node: NodeIndex) -> Option<&Version> {
+        self.nodes.get(node.0).map(Node::version)
+    }
+
+    /// The node with this host name or address.
+    pub fn find(&self, name_or_address: &str) -> Option<NodeIndex> {
+        let named = |node: &Node| {
+            let address = |address: &std::net::IpAddr| address.to_string() == name_or_address;
+            node.hostname == name_or_address || node.addresses.iter().any(address)
+        };
+        self.nodes.iter().position(named).map(NodeIndex)
+    }
+
+    /// Tells the registries of a schematic, as the Image Factory does when
+    /// somebody posts one.
+    pub fn add_schematic(&mut self, id: String, schematic: Schematic) {
+        self.spec.registry.schematics.insert(id, schematic);
+    }
+
+    /// What `Kubeconfig` answers: a gzipped tar archive with one file. The
+    /// Kubernetes side belongs to a door; until it sets this, the call fails.
+    pub fn set_kubeconfig(&mut self, archive: Bytes) {
+        self.kubeconfig = archive;
+    }
+
+    /// Draws a duration from one of the configured ranges.
+    fn draw(&mut self, range: impl Fn(&Timings) -> Range) -> Duration {
+        let Range { min, max } = range(&self.spec.timings);
+        self.random.between(min, max)
+    }
+
+    /// What is due happens, unless the machine has rebooted since.
+    fn happen(&mut self, due: Due) {
+        let (node, boot) = match &due {
+            Due::Step { node, boot }
+            | Due::PowerOn { node, boot }
+            | Due::Rejoin { node, boot, .. }
+            | Due::Pull { node, boot, .. }
+            | Due::Install { node, boot }
+            | Due::RevertConfig { node, boot, .. }
+            | Due::Kubelet { node, boot, .. }
+            | Due::Pod { node, boot, .. }
+            | Due::Service { node, boot, .. } => (Some(*node), *boot),
+            Due::Election { .. } | Due::Health { .. } => (None, 0),
+        };
+        if node.is_some_and(|node| self.nodes[node.0].boot != boot) {
+            return;
+        }
+        match due {
+            Due::Step { node, .. } => self.end_phase(node),
+            Due::PowerOn { node, .. } => self.power_on(node),
+            Due::Rejoin { node, part, .. } => self.rejoin(node, part),
+            Due::Pull { node, pull, .. } => self.step_pull(node, pull),
+            Due::Install { node, .. } => self.step_install(node),
+            Due::Election { round } => self.elect(round),
+            Due::RevertConfig { node, trial, .. } => self.revert_config(node, trial),
+            Due::Kubelet { node, restart, .. } => self.kubelet_is_back(node, restart),
+            Due::Pod {
+                node,
+                component,
+                restart,
+                ..
+            } => self.pod_is_back(node, component, restart),
+            Due::Health { stream } => self.look(stream),
+            Due::Service { node, service, .. } => self.service_is_back(node, &service),
+        }
+    }
+
+    /// After every change: machine statuses are published, and watches told.
+    fn settle(&mut self) {
+        for index in 0..self.nodes.len() {
+            self.publish_status(NodeIndex(index));
+        }
+        self.refresh_watched();
+    }
+
+    /// Publishes a machine's status if it differs from what was last said.
+    fn publish_status(&mut self, node: NodeIndex) {
+        if self.nodes[node.0].power != Power::On {
+            return;
+        }
+        let unmet = self.unmet_conditions(node);
+        let here = &mut self.nodes[node.0];
+        let stage = here.stage;
+        let same = here.last_status.as_ref().is_some_and(|(last, reasons)| {
+            *last == stage
+                && reasons.len() == unmet.len()
+                && reasons
+                    .iter()
+                    .zip(&unmet)
+                    .all(|(one, other)| one.0 == other.0 && one.1 == other.1)
+        });
+        if same {
+            return;
+        }
+        here.last_status = Some((
+            stage,
+            unmet
+                .iter()
+                .map(|(name, reason)| ((*name).to_owned(), reason.clone()))
+                .collect(),
+        ));
+        if stage == Stage::Running && unmet.is_empty() {
+            here.slots.previous = false;
+        }
+        let unmet = unmet
+            .into_iter()
+            .map(|(name, reason)| (Cow::Borrowed(name), reason))
+            .collect();
+        self.publish(node, "", Note::Machine { stage, unmet });
+    }
+}
+
+fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Time) -> Node {
+    let control_plane = node.role == NodeRole::ControlPlane;
+    let slots = Slots::new(Installed {
+        version: node.talos.clone(),
+        schematic: node.schematic.clone(),
+    });
+    let minor = Version::new(1, 0, 0)
+        .minor()
+        .steps_to(node.talos.minor())
+        .unwrap_or(0);
+    let config = Config::new(config::generate(spec, node, &spec.secrets), minor);
+    Node {
+        hostname: node.hostname.clone(),
+        role: node.role,
+        addresses: node.addresses.clone(),
+        node_id: random.letters(43),
+        slots,
+        power: Power::On,
+        stage: Stage::Running,
+        boot_id: random.uuid(),
+        boot: 1,
+        booted: since,
+        network: true,
+        sequence: None,
+        services: services::running(node.role, since),
+        kubernetes: Kubernetes::running(&config.components, control_plane, since),
+        images: images::initial(&config.components, control_plane, since),
+        config,
+        install: None,
+        staged_upgrade: None,
+        events: events::Ring::default(),
+        last_status: None,
+        connections: 0,
+        pulls: Vec::new(),
+        cosi: cosi::Store::default(),
+    }
+}

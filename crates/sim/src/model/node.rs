@@ -1,0 +1,189 @@
+//! One node: everything it has on disk and in memory.
+
+use serde::{Deserialize, Serialize};
+use upgrade_core::version::Version;
+
+use super::World;
+use super::api::NodeIndex;
+use super::config::Config;
+use super::cosi::Store;
+use super::events::Ring;
+use super::fault::{Fault, FaultKind};
+use super::images::{Pull, StoredImage};
+use super::installer::Install;
+use super::kubernetes::Kubernetes;
+use super::sequence::Sequence;
+use super::services::{self, Service, State};
+use super::slots::Slots;
+use super::spec::NodeRole;
+use super::time::Time;
+
+/// The stage of a machine's life, with the numbers of the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Stage {
+    Booting = 1,
+    Running = 4,
+    Rebooting = 5,
+    ShuttingDown = 6,
+    Resetting = 7,
+    Upgrading = 8,
+}
+
+impl Stage {
+    /// As the YAML of the resource has it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Booting => "booting",
+            Self::Running => "running",
+            Self::Rebooting => "rebooting",
+            Self::ShuttingDown => "shutting down",
+            Self::Resetting => "resetting",
+            Self::Upgrading => "upgrading",
+        }
+    }
+}
+
+/// Whether the machine runs at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Power {
+    On,
+    /// Between its last breath and its next boot.
+    Down,
+    /// It stays down until somebody switches it on.
+    Off,
+}
+
+/// A node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Node {
+    pub(super) hostname: String,
+    pub(super) role: NodeRole,
+    pub(super) addresses: Vec<std::net::IpAddr>,
+    /// The cluster's id of it.
+    pub(super) node_id: String,
+    pub(super) slots: Slots,
+    pub(super) power: Power,
+    pub(super) stage: Stage,
+    /// Changes with every boot, as the kernel's own does.
+    pub(super) boot_id: String,
+    /// How often it has booted; what is due carries it.
+    pub(super) boot: u64,
+    pub(super) booted: Time,
+    /// Whether time and network are there yet.
+    pub(super) network: bool,
+    pub(super) sequence: Option<Sequence>,
+    pub(super) services: Vec<Service>,
+    pub(super) config: Config,
+    pub(super) kubernetes: Kubernetes,
+    pub(super) images: Vec<StoredImage>,
+    pub(super) install: Option<Install>,
+    /// An upgrade that the next boot installs first: the image's reference.
+    pub(super) staged_upgrade: Option<String>,
+    pub(super) events: Ring,
+    /// What the last published machine status said.
+    pub(super) last_status: Option<(Stage, Vec<(String, String)>)>,
+    /// How many connections apid was asked about.
+    pub(super) connections: u32,
+    /// Pulls end with the connections of their callers.
+    #[serde(skip)]
+    pub(super) pulls: Vec<Pull>,
+    /// Resources live in memory and are made anew when somebody looks.
+    #[serde(skip)]
+    pub(super) cosi: Store,
+}
+
+impl Node {
+    pub(super) fn version(&self) -> &Version {
+        &self.slots.running().version
+    }
+
+    /// The minor of the running Talos 1.
+    pub(super) fn minor(&self) -> u64 {
+        let first = Version::new(1, 0, 0).minor();
+        first.steps_to(self.version().minor()).unwrap_or(0)
+    }
+
+    pub(super) fn is_control_plane(&self) -> bool {
+        self.role == NodeRole::ControlPlane
+    }
+
+    pub(super) fn service(&self, id: &str) -> Option<&Service> {
+        self.services
+            .binary_search_by(|service| service.id.as_ref().cmp(id))
+            .ok()
+            .map(|place| &self.services[place])
+    }
+
+    pub(super) fn service_runs(&self, id: &str) -> bool {
+        self.service(id)
+            .is_some_and(|service| service.state == State::Running)
+    }
+
+    pub(super) fn service_is_healthy(&self, id: &str) -> bool {
+        self.service(id)
+            .is_some_and(|service| service.state == State::Running && service.healthy == Some(true))
+    }
+}
+
+impl World {
+    /// The node's own clock.
+    pub(super) fn node_time(&self, node: NodeIndex) -> Time {
+        match self.fault(node, FaultKind::ClockSkew) {
+            Some(Fault::ClockSkew { by, ahead: true }) => self.now.plus(*by),
+            Some(Fault::ClockSkew { by, ahead: false }) => self.now.minus(*by),
+            _ => self.now,
+        }
+    }
+
+    /// What keeps a machine from being ready, in the order of its checks.
+    pub(super) fn unmet_conditions(&self, node: NodeIndex) -> Vec<(&'static str, String)> {
+        let here = &self.nodes[node.0];
+        if !matches!(here.stage, Stage::Booting | Stage::Running) {
+            return Vec::new();
+        }
+        let mut unmet = Vec::new();
+        if !here.network || self.fault(node, FaultKind::ClockSkew).is_some() {
+            unmet.push(("time", "time is not synced".to_owned()));
+        }
+        if !here.network {
+            unmet.push(("network", "waiting on: address, connectivity".to_owned()));
+        }
+        let mut problems: Vec<String> = Vec::new();
+        for service in &here.services {
+            if service.state == State::Running && service.healthy == Some(false) {
+                problems.push(format!("{} not healthy", service.id));
+            }
+        }
+        for required in ["apid", "machined"]
+            .iter()
+            .chain(services::late(here.role))
+            .filter(|id| **id != "cri")
+        {
+            if !here.service_runs(required) {
+                problems.push(format!("{required} not running"));
+            } else if here
+                .service(required)
+                .is_some_and(|service| service.healthy.is_none())
+            {
+                problems.push(format!("{required} not healthy"));
+            }
+        }
+        if !problems.is_empty() {
+            unmet.push(("services", problems.join(", ")));
+        }
+        let pods = self.pod_problems(node);
+        if !pods.is_empty() {
+            unmet.push(("staticPods", pods.join(", ")));
+        }
+        if !here.kubernetes.registered {
+            let reason = format!("node {:?} status is not available yet", here.hostname);
+            unmet.push(("nodeReady", reason));
+        } else if !self.node_ready(node) {
+            unmet.push((
+                "nodeReady",
+                format!("node {:?} is not ready", here.hostname),
+            ));
+        }
+        unmet
+    }
+}

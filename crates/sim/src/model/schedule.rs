@@ -1,0 +1,117 @@
+//! What will happen by itself, in order.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::api::{NodeIndex, StreamId};
+use super::kubernetes::Component;
+use super::time::Time;
+
+/// Something that happens by itself. What belongs to one boot of a node carries
+/// the number of that boot, and is void after the next one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Due {
+    /// The node's sequence goes on.
+    Step { node: NodeIndex, boot: u64 },
+    /// The machine is back from its firmware.
+    PowerOn { node: NodeIndex, boot: u64 },
+    /// A part of the node is up again after a boot.
+    Rejoin {
+        node: NodeIndex,
+        boot: u64,
+        part: Part,
+    },
+    /// A pull goes on.
+    Pull {
+        node: NodeIndex,
+        boot: u64,
+        pull: u64,
+    },
+    /// The installer says something.
+    Install { node: NodeIndex, boot: u64 },
+    /// The remaining etcd members elect a leader.
+    Election { round: u64 },
+    /// A configuration on trial is taken back.
+    RevertConfig {
+        node: NodeIndex,
+        boot: u64,
+        trial: u64,
+    },
+    /// The kubelet is up with its new image.
+    Kubelet {
+        node: NodeIndex,
+        boot: u64,
+        restart: u64,
+    },
+    /// A static pod is up with its new image.
+    Pod {
+        node: NodeIndex,
+        boot: u64,
+        component: Component,
+        restart: u64,
+    },
+    /// A health check looks again.
+    Health { stream: StreamId },
+    /// A service that was asked to restart is up.
+    Service {
+        node: NodeIndex,
+        boot: u64,
+        service: String,
+    },
+}
+
+/// What comes up after a boot, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Part {
+    Etcd,
+    Kubelet,
+    StaticPods,
+    NodeReady,
+}
+
+/// Things to come, earliest first; of two at one time, the one that was put in
+/// first.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Schedule {
+    entries: BTreeMap<(Time, u64), Due>,
+    next: u64,
+}
+
+impl Schedule {
+    pub(super) fn put(&mut self, at: Time, due: Due) {
+        self.entries.insert((at, self.next), due);
+        self.next += 1;
+    }
+
+    pub(super) fn next_time(&self) -> Option<Time> {
+        self.entries.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Takes the first entry that is due by `now`.
+    pub(super) fn take(&mut self, now: Time) -> Option<(Time, Due)> {
+        let entry = self.entries.first_entry()?;
+        let at = entry.key().0;
+        (at <= now).then(|| (at, entry.remove()))
+    }
+
+    pub(super) fn retain(&mut self, keep: impl Fn(&Due) -> bool) {
+        self.entries.retain(|_, due| keep(due));
+    }
+}
+
+impl Serialize for Schedule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.entries.iter().map(|((at, _), due)| (at, due)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Schedule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut schedule = Self::default();
+        for (at, due) in Vec::<(Time, Due)>::deserialize(deserializer)? {
+            schedule.put(at, due);
+        }
+        Ok(schedule)
+    }
+}

@@ -1,0 +1,5 @@
+//! Worlds from outside, as a door sees them.
+
+mod driver;
+mod etcd;
+mod lifecycle;

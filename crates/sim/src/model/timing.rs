@@ -1,0 +1,75 @@
+//! How long things take. Each duration is drawn from its range by the world's
+//! random source, once for each time the thing happens.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Shortest and longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Range {
+    /// The shortest it may take.
+    pub min: Duration,
+    /// The longest.
+    pub max: Duration,
+}
+
+impl Range {
+    /// A range of whole seconds.
+    pub const fn secs(min: u64, max: u64) -> Self {
+        Self {
+            min: Duration::from_secs(min),
+            max: Duration::from_secs(max),
+        }
+    }
+
+    /// A range of milliseconds.
+    pub const fn millis(min: u64, max: u64) -> Self {
+        Self {
+            min: Duration::from_millis(min),
+            max: Duration::from_millis(max),
+        }
+    }
+}
+
+/// How long the parts of a node's life take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Timings {
+    /// Pulling an image that is not on the node.
+    pub pull: Range,
+    /// Running an installer.
+    pub install: Range,
+    /// The node's own drain in the legacy upgrade.
+    pub drain: Range,
+    /// From the last answer before a reboot to the first one after it.
+    pub reboot: Range,
+    /// From the first answer after a reboot to etcd, kubelet and Node being
+    /// healthy again.
+    pub rejoin: Range,
+    /// Stopping services and unmounting, before the machine goes down.
+    pub stop: Range,
+    /// Electing another etcd leader after the old one has gone.
+    pub election: Range,
+    /// Restarting a static pod after its image has changed.
+    pub static_pod: Range,
+    /// Restarting the kubelet after its image has changed.
+    pub kubelet: Range,
+}
+
+impl Default for Timings {
+    /// Those of a small cluster on ordinary hardware.
+    fn default() -> Self {
+        Self {
+            pull: Range::secs(30, 60),
+            install: Range::secs(10, 30),
+            drain: Range::secs(10, 60),
+            reboot: Range::secs(30, 90),
+            rejoin: Range::secs(30, 60),
+            stop: Range::secs(4, 10),
+            election: Range::millis(1_000, 2_000),
+            static_pod: Range::secs(5, 20),
+            kubelet: Range::secs(5, 15),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Certificates: the cluster's authority, the nodes' own and those of callers.
+//!
+//! Keys are Ed25519, as Talos makes them. What a caller may do stands in the
+//! organisations (`O`) of its certificate.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519, SanType,
+};
+use time::OffsetDateTime;
+
+use crate::model::Time;
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// As long as Talos's own authority.
+const CA_LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
+
+/// As long as a talosconfig that Talos makes.
+pub const CLIENT_LIFETIME: Duration = Duration::from_hours(365 * 24);
+
+/// Certificates begin a little earlier, for callers whose clock is behind.
+const LEEWAY: Duration = Duration::from_hours(1);
+
+/// Why a certificate could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    /// The generator refused, or what it was given is not PEM.
+    #[error("a certificate cannot be made or read")]
+    Certificate(#[from] rcgen::Error),
+}
+
+/// A certificate and its key, in PEM.
+#[derive(Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Pair {
+    /// The certificate.
+    pub certificate: String,
+    /// The private key.
+    pub key: String,
+}
+
+impl std::fmt::Debug for Pair {
+    /// Rule 14: never the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pair(..)")
+    }
+}
+
+/// What a client certificate says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Its organisation, such as `os:admin`. A real certificate may have
+    /// several; the generator writes one.
+    pub role: String,
+    /// From when it holds.
+    pub not_before: Time,
+    /// Until when.
+    pub not_after: Time,
+    /// What it may be used for, in order; a node wants exactly the client's.
+    pub usages: Vec<Usage>,
+}
+
+/// What a certificate may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// To show who calls.
+    Client,
+    /// To show who is called.
+    Server,
+}
+
+impl Identity {
+    /// A caller with this role, from now on.
+    pub fn new(role: impl Into<String>, now: Time) -> Self {
+        Self {
+            role: role.into(),
+            not_before: now.minus(LEEWAY),
+            not_after: now.plus(CLIENT_LIFETIME),
+            usages: vec![Usage::Client],
+        }
+    }
+
+    /// The same, but it held until a day ago.
+    #[must_use]
+    pub fn expired(self, now: Time) -> Self {
+        Self { not_before: now.minus(DAY * 30), not_after: now.minus(DAY), ..self }
+    }
+
+    /// The same for other uses.
+    #[must_use]
+    pub fn with_usages(self, usages: Vec<Usage>) -> Self {
+        Self { usages, ..self }
+    }
+}
+
+/// The authority of one cluster.
+#[derive(Debug)]
+pub struct Authority {
+    pair: Pair,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// A new one.
+    pub fn generate(now: Time) -> Result<Self, PkiError> {
+        let key = KeyPair::generate_for(&PKCS_ED25519)?;
+        let mut params = params(now.minus(LEEWAY), now.plus(CA_LIFETIME), Some("talos"));
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
+        let certificate = params.self_signed(&key)?;
+        Self::load(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+
+    /// One that was made before.
+    pub fn load(pair: Pair) -> Result<Self, PkiError> {
+        let key = KeyPair::from_pem(&pair.key)?;
+        let issuer = Issuer::from_ca_cert_pem(&pair.certificate, key)?;
+        Ok(Self { pair, issuer })
+    }
+
+    /// Its own certificate and key.
+    pub fn pair(&self) -> &Pair {
+        &self.pair
+    }
+
+    /// A node's certificate, for the names and addresses it is called by.
+    pub fn server(
+        &self,
+        hostname: &str,
+        addresses: &[IpAddr],
+        now: Time,
+    ) -> Result<Pair, PkiError> {
+        let mut params = params(now.minus(LEEWAY), now.plus(CLIENT_LIFETIME), None);
+        params.distinguished_name.push(DnType::CommonName, hostname.to_owned());
+        params.subject_alt_names =
+            addresses.iter().map(|address| SanType::IpAddress(*address)).collect();
+        params.subject_alt_names.push(SanType::DnsName(hostname.try_into()?));
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(params)
+    }
+
+    /// A caller's certificate.
+    pub fn client(&self, identity: &Identity) -> Result<Pair, PkiError> {
+        let Identity { role, not_before, not_after, usages } = identity;
+        let mut params = params(*not_before, *not_after, Some(role));
+        params.extended_key_usages = usages
+            .iter()
+            .map(|usage| match usage {
+                Usage::Client => ExtendedKeyUsagePurpose::ClientAuth,
+                Usage::Server => ExtendedKeyUsagePurpose::ServerAuth,
+            })
+            .collect();
+        self.sign(params)
+    }
+
+    fn sign(&self, mut params: CertificateParams) -> Result<Pair, PkiError> {
+        let key = KeyPair::generate_for(&PKCS_ED25519)?;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.use_authority_key_identifier_extension = true;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
+    }
+}
+
+fn params(not_before: Time, not_after: Time, organisation: Option<&str>) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    if let Some(organisation) = organisation {
+        params.distinguished_name.push(DnType::OrganizationName, organisation.to_owned());
+    }
+    params.not_before = date(not_before);
+    params.not_after = date(not_after);
+    params
+}
+
+fn date(time: Time) -> OffsetDateTime {
+    i64::try_from(time.as_secs())
+        .ok()
+        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
+        .unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}

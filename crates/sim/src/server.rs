@@ -1,0 +1,167 @@
+//! One node's apid on a socket. While the node cannot be reached nobody
+//! listens there, and the connections it had are gone.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ServerConfig;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::driver::Presence;
+use crate::grpc::Door;
+use crate::tls;
+
+/// Whoever connects and then says nothing is not kept longer than this.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a refused caller has to read why.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long to wait before the address is tried again, if somebody took it
+/// while the node was down.
+const BIND_RETRY: Duration = Duration::from_millis(200);
+
+/// Waiting connections, as many as Go asks for.
+const BACKLOG: i32 = 1024;
+
+/// Flow control windows of the real apid.
+const STREAM_WINDOW: u32 = 65_535 * 32;
+const CONNECTION_WINDOW: u32 = 65_535 * 16;
+
+/// Opens a listening socket.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A node that reboots takes its address again at once.
+    #[cfg(unix)]
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// One node on one address.
+#[derive(Debug)]
+pub struct Server {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// How it shows who it is.
+    pub tls: Arc<ServerConfig>,
+    /// What it answers; the caller's roles are filled in for each connection.
+    pub door: Door,
+}
+
+impl Server {
+    /// Serves until the task is aborted. The first listener is already open, so
+    /// that a taken address is found before anything has started.
+    pub async fn run(self, listener: TcpListener) {
+        let mut presence = self.door.driver.presence();
+        let mut listener = Some(listener);
+        loop {
+            let Some(here) = wait_until_reachable(&mut presence, self.door.node.0).await else {
+                return;
+            };
+            let listener = match listener.take() {
+                Some(listener) => listener,
+                None => self.listen_again().await,
+            };
+            let mut connections = JoinSet::new();
+            loop {
+                tokio::select! {
+                    accepted = listener.accept() => {
+                        if let Ok((stream, _)) = accepted {
+                            connections.spawn(self.connection(stream));
+                        }
+                    }
+                    changed = presence.changed() => {
+                        if changed.is_err() {
+                            return;
+                        }
+                        if presence.borrow_and_update().get(self.door.node.0) != Some(&here) {
+                            break;
+                        }
+                    }
+                    Some(_) = connections.join_next() => {}
+                }
+            }
+            // Dropping both closes the socket and every connection.
+        }
+    }
+
+    async fn listen_again(&self) -> TcpListener {
+        loop {
+            match listen(self.address) {
+                Ok(listener) => return listener,
+                Err(error) => {
+                    tracing::warn!(address = %self.address, %error, "cannot listen again yet");
+                    tokio::time::sleep(BIND_RETRY).await;
+                }
+            }
+        }
+    }
+
+    fn connection(&self, stream: TcpStream) -> impl Future<Output = ()> + Send + 'static {
+        let acceptor = TlsAcceptor::from(Arc::clone(&self.tls));
+        let mut door = self.door.clone();
+        async move {
+            if !door.driver.accepts(door.node).await {
+                return;
+            }
+            let _ = stream.set_nodelay(true);
+            let accepting = acceptor.accept(stream).into_fallible();
+            let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, accepting).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err((error, stream))) => {
+                    tracing::debug!(%error, "a caller was refused");
+                    refuse(stream).await;
+                    return;
+                }
+                Err(_) => return,
+            };
+            if let Some([leaf, ..]) = stream.get_ref().1.peer_certificates() {
+                door.roles = tls::roles(leaf).into();
+            }
+            let service = service_fn(move |request| door.clone().serve(request));
+            let served = http2::Builder::new(TokioExecutor::new())
+                .initial_stream_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(CONNECTION_WINDOW)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "a connection ended");
+            }
+        }
+    }
+}
+
+/// Waits for the caller to have read the alert: closing a socket with unread
+/// bytes in it would take the alert back.
+async fn refuse(mut stream: TcpStream) {
+    let _ = stream.shutdown().await;
+    let mut rest = [0; 4096];
+    let drain = async { while matches!(stream.read(&mut rest).await, Ok(1..)) {} };
+    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, drain).await;
+}
+
+async fn wait_until_reachable(
+    presence: &mut watch::Receiver<Vec<Presence>>,
+    node: usize,
+) -> Option<Presence> {
+    loop {
+        let now = presence.borrow_and_update().get(node).copied();
+        match now {
+            Some(here) if here.reachable => return now,
+            _ => presence.changed().await.ok()?,
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The folder of a cluster: what survives a restart.
+//!
+//! ```text
+//! cluster.json   what kind of cluster it is and where it listens; the marker
+//! state.json     the world as it is
+//! ca.crt ca.key  the cluster's authority
+//! talosconfig    for the user
+//! control.json   how to reach the running simulator
+//! lock           held by the process that serves the folder
+//! ```
+//!
+//! Files are written beside their place and moved into it, readable by their
+//! owner only: most of them hold keys.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::model::World;
+use crate::pki::Pair;
+use crate::schedule::Schedule;
+
+const MARKER: &str = "cluster.json";
+const STATE: &str = "state.json";
+const CONTROL: &str = "control.json";
+
+/// The name of the file that talosctl reads.
+pub const TALOSCONFIG: &str = "talosconfig";
+
+/// Written into every marker. Another number means another layout.
+const FORMAT: u32 = 1;
+
+/// What is wrong with a folder.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Somebody else's files are in it.
+    #[error("{} is not empty and not a folder of this simulator", .0.display())]
+    NotOurs(PathBuf),
+    /// Another process has it.
+    #[error("{} is in use: another simulator serves this folder", .0.display())]
+    InUse(PathBuf),
+    /// No simulator was ever started there.
+    #[error("{} holds no simulated cluster", .0.display())]
+    Missing(PathBuf),
+    /// No simulator runs there.
+    #[error("no simulator runs in {}", .0.display())]
+    NotRunning(PathBuf),
+    /// It was written by another version of the simulator.
+    #[error("{} has format {found}, and this simulator reads {FORMAT}", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        found: u32,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot {what} {}", path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{} is damaged", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+fn io_error<'a>(what: &'static str, path: &'a Path) -> impl FnOnce(io::Error) -> StoreError + 'a {
+    move |source| StoreError::Io { what, path: path.to_owned(), source }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Marked<T> {
+    format: u32,
+    #[serde(flatten)]
+    value: T,
+}
+
+/// A folder that this process holds.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    /// Whether the folder was not there before.
+    created: bool,
+    /// Held while it is open.
+    _lock: File,
+}
+
+impl Store {
+    /// Takes a folder: an empty or missing one becomes ours, one of ours is
+    /// used again, any other is refused.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let ours = path.join(MARKER).exists();
+        if !ours && fs::read_dir(path).is_ok_and(|mut files| files.any(|file| !is_lock(&file))) {
+            return Err(StoreError::NotOurs(path.to_owned()));
+        }
+        let created = !path.exists();
+        fs::create_dir_all(path).map_err(io_error("create", path))?;
+        let file = path.join("lock");
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&file)
+            .map_err(io_error("open", &file))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse(path.to_owned())),
+            Err(TryLockError::Error(source)) => return Err(io_error("lock", &file)(source)),
+        }
+        Ok(Self { path: path.to_owned(), created, _lock: lock })
+    }
+
+    /// Gives up on a folder that did not become ours: as if it had never been
+    /// opened.
+    pub fn abandon(self) {
+        if self.path.join(MARKER).exists() {
+            return;
+        }
+        let _ = fs::remove_file(self.path.join("lock"));
+        if self.created {
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The marker; `None` in a new folder.
+    pub fn marker<T: DeserializeOwned>(&self) -> Result<Option<T>, StoreError> {
+        read_marker(&self.path)
+    }
+
+    /// Writes the marker: from now on the folder is ours.
+    pub fn set_marker<T: Serialize>(&self, value: &T) -> Result<(), StoreError> {
+        let marked = Marked { format: FORMAT, value };
+        write_json(&self.path.join(MARKER), &marked, true)
+    }
+
+    /// The saved state.
+    pub fn state(&self) -> Result<Option<Restored>, StoreError> {
+        read_json(&self.path.join(STATE))
+    }
+
+    /// Where the state is saved.
+    pub fn state_file(&self) -> StateFile {
+        StateFile { path: self.path.join(STATE), written: Vec::new() }
+    }
+
+    /// The authority; `None` in a new folder.
+    pub fn authority(&self) -> Result<Option<Pair>, StoreError> {
+        read_authority(&self.path)
+    }
+
+    /// Keeps the authority.
+    pub fn set_authority(&self, pair: &Pair) -> Result<(), StoreError> {
+        write(&self.path.join("ca.key"), pair.key.as_bytes())?;
+        write(&self.path.join("ca.crt"), pair.certificate.as_bytes())
+    }
+
+    /// Writes the talosconfig.
+    pub fn set_talosconfig(&self, text: &str) -> Result<(), StoreError> {
+        write(&self.path.join(TALOSCONFIG), text.as_bytes())
+    }
+
+    /// Says how the running simulator is reached.
+    pub fn set_control<T: Serialize>(&self, value: &T) -> Result<(), StoreError> {
+        write_json(&self.path.join(CONTROL), value, false)
+    }
+
+    /// Takes that back.
+    pub fn remove_control(&self) {
+        // Whoever finds a stale one is told that nobody answers there.
+        let _ = fs::remove_file(self.path.join(CONTROL));
+    }
+}
+
+fn is_lock(file: &io::Result<fs::DirEntry>) -> bool {
+    file.as_ref().is_ok_and(|file| file.file_name() == "lock")
+}
+
+/// Reads the marker of a folder that another process may hold.
+pub fn read_marker<T: DeserializeOwned>(folder: &Path) -> Result<Option<T>, StoreError> {
+    #[derive(Deserialize)]
+    struct Format {
+        format: u32,
+    }
+    let path = folder.join(MARKER);
+    match read_json::<Format>(&path)? {
+        None => Ok(None),
+        Some(Format { format: FORMAT }) => {
+            Ok(read_json::<Marked<T>>(&path)?.map(|marked| marked.value))
+        }
+        Some(Format { format: found }) => Err(StoreError::Format { path, found }),
+    }
+}
+
+/// Reads how to reach the simulator that runs in a folder.
+pub fn read_control<T: DeserializeOwned>(folder: &Path) -> Result<T, StoreError> {
+    if !folder.join(MARKER).exists() {
+        return Err(StoreError::Missing(folder.to_owned()));
+    }
+    read_json(&folder.join(CONTROL))?.ok_or_else(|| StoreError::NotRunning(folder.to_owned()))
+}
+
+/// Reads the authority of a folder.
+pub fn read_authority(folder: &Path) -> Result<Option<Pair>, StoreError> {
+    let read = |name: &str| {
+        let path = folder.join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io_error("read", &path)(error)),
+        }
+    };
+    let (key, certificate) = (read("ca.key")?, read("ca.crt")?);
+    Ok(key.zip(certificate).map(|(key, certificate)| Pair { certificate, key }))
+}
+
+/// What is saved of a running cluster.
+#[derive(Debug, Serialize)]
+pub struct Saved<'a> {
+    /// The cluster.
+    pub world: &'a World,
+    /// Faults to come.
+    pub schedule: &'a Schedule,
+}
+
+/// What was saved.
+#[derive(Debug, Deserialize)]
+pub struct Restored {
+    /// The cluster.
+    pub world: World,
+    /// Faults to come.
+    pub schedule: Schedule,
+}
+
+/// Where a cluster's state is saved.
+#[derive(Debug)]
+pub struct StateFile {
+    path: PathBuf,
+    written: Vec<u8>,
+}
+
+impl StateFile {
+    /// Writes the state, unless it is what was written last.
+    pub fn save(&mut self, saved: &Saved<'_>) -> Result<(), StoreError> {
+        let bytes = serde_json::to_vec(saved)
+            .map_err(|source| StoreError::Damaged { path: self.path.clone(), source })?;
+        if bytes != self.written {
+            // It comes again and again, and a reader sees the old or the new one
+            // either way: no need to wait for the disk.
+            replace(&self.path, &bytes, false)?;
+            self.written = bytes;
+        }
+        Ok(())
+    }
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, StoreError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_error("read", path)(error)),
+    };
+    serde_json::from_slice(&bytes)
+        .map(Some)
+        .map_err(|source| StoreError::Damaged { path: path.to_owned(), source })
+}
+
+fn write_json<T: Serialize>(path: &Path, value: &T, pretty: bool) -> Result<(), StoreError> {
+    let encoded = if pretty { serde_json::to_vec_pretty(value) } else { serde_json::to_vec(value) };
+    let bytes = encoded.map_err(|source| StoreError::Damaged { path: path.to_owned(), source })?;
+    write(path, &bytes)
+}
+
+/// Writes a file of ours: all of it or nothing, for its owner only.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    replace(path, bytes, true)
+}
+
+fn replace(path: &Path, bytes: &[u8], durable: bool) -> Result<(), StoreError> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&new).map_err(io_error("create", &new))?;
+    file.write_all(bytes).map_err(io_error("write", &new))?;
+    if durable {
+        file.sync_all().map_err(io_error("write", &new))?;
+    }
+    fs::rename(&new, path).map_err(io_error("write", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_ours_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let ours = folder.path().join("new/cluster");
+        let store = Store::open(&ours).unwrap();
+        assert_eq!(store.marker::<u8>().unwrap(), None);
+        assert!(matches!(Store::open(&ours), Err(StoreError::InUse(_))));
+        drop(store);
+        // A start that failed early leaves only the lock; that folder is free.
+        let store = Store::open(&ours).unwrap();
+        store.set_marker(&serde_json::json!({"name": "a"})).unwrap();
+        drop(store);
+        let store = Store::open(&ours).unwrap();
+        let marker: serde_json::Value = store.marker().unwrap().unwrap();
+        assert_eq!(marker["name"], "a");
+
+        let theirs = folder.path().join("theirs");
+        fs::create_dir(&theirs).unwrap();
+        fs::write(theirs.join("notes.txt"), "x").unwrap();
+        assert!(matches!(Store::open(&theirs), Err(StoreError::NotOurs(_))));
+        assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1, "nothing was added");
+    }
+
+    #[test]
+    fn damage_and_other_formats_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(MARKER), "{").unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let error = store.marker::<serde_json::Value>().unwrap_err();
+        assert!(error.to_string().ends_with("cluster.json is damaged"), "{error}");
+        fs::write(folder.path().join(MARKER), r#"{"format": 9}"#).unwrap();
+        let error = store.marker::<serde_json::Value>().unwrap_err();
+        assert!(matches!(error, StoreError::Format { found: 9, .. }));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_are_for_their_owner() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        write(&path, b"one").unwrap();
+        write(&path, b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}
