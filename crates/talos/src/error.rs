@@ -1,6 +1,6 @@
 //! What a call may fail with.
 //!
-//! [`Error`] says which call it was, of which node, through which endpoint;
+//! [`struct@Error`] says which call it was, of which node, through which endpoint;
 //! its source is a [`Failure`], which says what happened and what to do next.
 //! [`ActError`] is the error of calls that change something: it has to be
 //! asked first whether the change may have happened (rule 8).
