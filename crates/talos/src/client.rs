@@ -21,7 +21,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use crate::address::NodeAddress;
-use crate::deadline::Deadlines;
+use crate::deadline::{Deadlines, from_now};
 use crate::endpoints::{Endpoint, EndpointHealth, Endpoints};
 use crate::error::{ActError, Call, Error, Failure, Outcome};
 use crate::recover::{self, Again, Backoff};
@@ -225,7 +225,7 @@ impl Node {
         F: Fn(Line) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
     {
-        let until = Instant::now() + limit.total;
+        let until = from_now(limit.total);
         let mut backoff = self.backoff();
         let mut round = 0;
         loop {
@@ -258,7 +258,7 @@ impl Node {
                 }
             }
             let error = last.expect("a context has at least one endpoint");
-            let resume = Instant::now() + backoff.pause();
+            let resume = from_now(backoff.pause());
             // Certificates and names do not heal in a second.
             let hopeless = matches!(error.failure(), Failure::Connect(fault) if !fault.may_pass());
             if hopeless || round >= recover::ROUNDS || resume >= until {
@@ -329,7 +329,7 @@ impl Node {
                 outcome: Outcome::NotSent,
                 error,
             })?;
-        let until = Instant::now() + within;
+        let until = from_now(within);
         match self.attempt(&endpoint, within, until, call).await {
             Ok(value) => Ok(Answer { value, endpoint }),
             Err(failure) => Err(self.act_failed(method, Some(&endpoint), failure)),
@@ -355,12 +355,9 @@ impl Node {
         for endpoint in self.client.inner.endpoints.line_up(Instant::now()) {
             let attempt = self.deadlines().attempt;
             let answer = itself
-                .attempt(
-                    &endpoint,
-                    attempt,
-                    Instant::now() + attempt,
-                    |line| async move { line.machine().version(line.request(())).await },
-                )
+                .attempt(&endpoint, attempt, from_now(attempt), |line| async move {
+                    line.machine().version(line.request(())).await
+                })
                 .await;
             match answer {
                 Ok(_) => return Ok(endpoint),

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 /// Name, socket and TLS. A node on the same continent needs well under a
 /// second; an endpoint that drops packets should not hold up the next one.
 pub const CONNECT: Duration = Duration::from_secs(5);
@@ -53,6 +55,14 @@ pub const FOLLOW_IDLE: Duration = Duration::from_mins(5);
 /// The longest silence of a watch, which then opens itself again. Doing so
 /// costs one small request, and no state is older than this without notice.
 pub const WATCH_IDLE: Duration = Duration::from_mins(1);
+
+/// The end of a time that begins now. One too long to be a time at all ends in a
+/// year, which nobody has waited for yet.
+pub(crate) fn from_now(time: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(time)
+        .unwrap_or_else(|| now + Duration::from_hours(365 * 24))
+}
 
 /// All of them, for one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

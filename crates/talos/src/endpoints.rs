@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 use tokio::time::Instant;
+use tonic::codegen::http::Uri;
 use tonic::transport::{Channel, Endpoint as TonicEndpoint};
 
 use crate::address::EndpointAddress;
@@ -45,11 +46,7 @@ pub struct EndpointHealth {
 
 impl Endpoint {
     fn new(address: &EndpointAddress, tls: &Arc<ClientConfig>, connect: Duration) -> Self {
-        let uri = |scheme: &str| {
-            format!("{scheme}://{address}")
-                .parse()
-                .expect("a checked address makes a URI")
-        };
+        let uri = |scheme| uri(scheme, address);
         // Plain to tonic, whose own TLS is not used; honest to the other side.
         let channel = TonicEndpoint::from(uri("http"))
             .origin(uri("https"))
@@ -75,6 +72,12 @@ impl Endpoint {
     fn is_down(&self, now: Instant) -> bool {
         self.health().down_until.is_some_and(|until| now < until)
     }
+}
+
+fn uri(scheme: &str, address: &EndpointAddress) -> Uri {
+    format!("{scheme}://{address}")
+        .parse()
+        .expect("a checked address makes a URI")
 }
 
 /// All endpoints of a cluster.
@@ -126,5 +129,25 @@ impl Endpoints {
                 failure: endpoint.health().last_failure.clone(),
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_address_makes_a_uri_and_a_server_name(
+            text in "[a-zA-Z0-9_.:\\[\\]-]{1,24}|[0-9a-f:]{2,20}|[a-z.-]{1,12}:[0-9]{1,5}",
+        ) {
+            if let Ok(address) = text.parse::<EndpointAddress>() {
+                let uri = uri("https", &address);
+                prop_assert_eq!(uri.port_u16(), Some(address.port()));
+                let _ = address.server_name();
+            }
+        }
     }
 }

@@ -66,7 +66,7 @@ impl Node {
             .await?;
         // It says something for every check that changes, and each may use up
         // all of the time.
-        let total = *wait + self.deadlines().data_idle;
+        let total = wait.saturating_add(self.deadlines().data_idle);
         Ok(HealthReport {
             incoming: Incoming::new(self, METHOD, answer, total, Some(total)),
         })

@@ -9,11 +9,11 @@ use std::fmt::{self, Display};
 
 use talos_proto::machine as wire;
 use talos_proto::machine::lifecycle_service_install_progress::Response;
-use thiserror::Error;
+use thiserror::Error as ThisError;
 use upgrade_core::secret::scrub;
 
 use crate::client::Node;
-use crate::error::{ActError, Failure, Outcome};
+use crate::error::{ActError, Error, Failure, Outcome};
 use crate::image::ImageStore;
 use crate::recover;
 use crate::stream::Incoming;
@@ -98,7 +98,7 @@ impl Display for ExitCode {
 }
 
 /// Why an installation did not succeed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum InstallError {
     /// The call failed; it says whether anything may have happened.
     #[error("the installer's run could not be followed to its end")]
@@ -136,6 +136,8 @@ impl InstallError {
 pub struct Installing {
     incoming: Incoming<wire::LifecycleServiceUpgradeResponse>,
     last: VecDeque<String>,
+    /// Whether the node has said anything yet.
+    begun: bool,
     succeeded: bool,
 }
 
@@ -147,11 +149,11 @@ impl Installing {
                 Ok(Some(message)) => message,
                 Ok(None) => {
                     let failure = Failure::Truncated("the installer's exit code never came");
-                    let error = self.incoming.failed(failure);
-                    return Err(unknown(error));
+                    return Err(self.lost(self.incoming.failed(failure)));
                 }
-                Err(error) => return Err(unknown(error)),
+                Err(error) => return Err(self.lost(error)),
             };
+            self.begun = true;
             match message.progress.and_then(|progress| progress.response) {
                 Some(Response::Message(text)) => {
                     let line = scrub(text.trim_end()).into_owned();
@@ -176,20 +178,21 @@ impl Installing {
         Ok(None)
     }
 
+    /// What is known when the stream is lost: a refusal counts only as the first
+    /// word, since a node that has begun does not refuse.
+    fn lost(&self, error: Error) -> InstallError {
+        let outcome = match recover::outcome(error.failure()) {
+            Outcome::Refused if !self.begun => Outcome::Refused,
+            _ => Outcome::Unknown,
+        };
+        InstallError::Call(ActError { outcome, error })
+    }
+
     /// Waits for the end.
     pub async fn finish(mut self) -> Result<(), InstallError> {
         while self.next().await?.is_some() {}
         Ok(())
     }
-}
-
-/// The stream had begun, so only an answer of the node itself is certain.
-fn unknown(error: crate::Error) -> InstallError {
-    let outcome = match recover::outcome(error.failure()) {
-        Outcome::Refused => Outcome::Refused,
-        Outcome::NotSent | Outcome::Unknown => Outcome::Unknown,
-    };
-    InstallError::Call(ActError { outcome, error })
 }
 
 impl Node {
@@ -218,6 +221,7 @@ impl Node {
         Ok(Installing {
             incoming: Incoming::new(self, METHOD, answer, deadlines.progress_idle, total),
             last: VecDeque::new(),
+            begun: false,
             succeeded: false,
         })
     }

@@ -7,8 +7,8 @@ use talos_proto::machine as wire;
 use upgrade_core::version::{ParseVersionError, Version};
 
 use crate::client::Node;
-use crate::error::{ActError, Error, Failure};
-use crate::reply::{Message, one, part};
+use crate::error::{ActError, Error};
+use crate::reply::part;
 
 /// What a node says of its Talos.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,24 +122,6 @@ pub struct Memory {
 }
 
 impl Node {
-    /// The method's one message, checked.
-    pub(crate) fn only<M: Message>(
-        &self,
-        method: &'static str,
-        messages: Vec<M>,
-    ) -> Result<M, Error> {
-        one(messages).map_err(|failure| self.call(method, None).failed(failure))
-    }
-
-    /// The same for a call that changed something.
-    pub(crate) fn only_act<M: Message>(
-        &self,
-        method: &'static str,
-        messages: Vec<M>,
-    ) -> Result<M, ActError> {
-        one(messages).map_err(|failure| self.act_failed(method, None, failure))
-    }
-
     /// The running version, with architecture and platform.
     pub async fn version(&self) -> Result<TalosVersion, Error> {
         const METHOD: &str = "Version";
@@ -207,7 +189,7 @@ impl Node {
             .await?;
         let message = self.only(METHOD, reply.messages)?;
         let info = part(message.meminfo, "meminfo")
-            .map_err(|failure: Failure| self.call(METHOD, None).failed(failure))?;
+            .map_err(|failure| self.call(METHOD, None).failed(failure))?;
         Ok(Memory {
             total: info.memtotal,
             available: info.memavailable,

@@ -91,10 +91,11 @@ pub(crate) const fn outcome(failure: &Failure) -> Outcome {
         | Failure::NotSupported(_)
         | Failure::NotFound(_) => Outcome::Refused,
         Failure::Status { code, .. } => match code {
-            Code::InvalidArgument
-            | Code::FailedPrecondition
-            | Code::AlreadyExists
-            | Code::OutOfRange => Outcome::Refused,
+            Code::InvalidArgument | Code::FailedPrecondition | Code::AlreadyExists => {
+                Outcome::Refused
+            }
+            // `OutOfRange` is also how our own side says that an answer was too
+            // long to read.
             _ => Outcome::Unknown,
         },
         Failure::Broken(_)
@@ -231,7 +232,7 @@ mod tests {
             (status(Code::ResourceExhausted), Later, Unknown, true),
             (status(Code::FailedPrecondition), Never, Refused, true),
             (status(Code::Aborted), Later, Unknown, true),
-            (status(Code::OutOfRange), Never, Refused, false),
+            (status(Code::OutOfRange), Never, Unknown, false),
             (status(Code::Internal), Never, Unknown, true),
             (status(Code::Unavailable), Later, Unknown, true),
             (status(Code::DataLoss), Never, Unknown, true),

@@ -8,7 +8,8 @@ use talos_proto::common::Metadata;
 use talos_proto::machine;
 use tonic::Code;
 
-use crate::error::Failure;
+use crate::client::Node;
+use crate::error::{ActError, Error, Failure};
 
 /// A message of a reply, which may say where it came from and what failed.
 pub(crate) trait Message {
@@ -81,10 +82,31 @@ pub(crate) fn part<T>(value: Option<T>, name: &str) -> Result<T, Failure> {
     value.ok_or_else(|| Failure::Malformed(format!("`{name}` is missing")))
 }
 
+impl Node {
+    /// The method's one message, checked.
+    pub(crate) fn only<M: Message>(
+        &self,
+        method: &'static str,
+        messages: Vec<M>,
+    ) -> Result<M, Error> {
+        one(messages).map_err(|failure| self.call(method, None).failed(failure))
+    }
+
+    /// The same for a call that changed something.
+    pub(crate) fn only_act<M: Message>(
+        &self,
+        method: &'static str,
+        messages: Vec<M>,
+    ) -> Result<M, ActError> {
+        one(messages).map_err(|failure| self.act_failed(method, None, failure))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use talos_proto::google::rpc::Status;
+
+    use super::*;
 
     fn hostname(metadata: Option<Metadata>) -> machine::Hostname {
         machine::Hostname {

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use tonic::Streaming;
 
 use crate::client::{Answer, Node};
+use crate::deadline::from_now;
 use crate::error::{Call, Error, Failure};
 use crate::reply::carried;
 
@@ -42,7 +43,7 @@ impl<M> Incoming<M> {
             stream: value,
             call: node.call(method, Some(&endpoint)),
             idle,
-            total: total.map(|total| (Instant::now() + total, total)),
+            total: total.map(|total| (from_now(total), total)),
         }
     }
 
@@ -57,7 +58,7 @@ impl<M> Incoming<M> {
     /// The next message; `None` at the end. Safe to cancel: a message that was
     /// not returned is returned by the next call.
     pub(crate) async fn next(&mut self) -> Result<Option<M>, Error> {
-        let silent = Instant::now() + self.idle;
+        let silent = from_now(self.idle);
         let (until, late) = match self.total {
             Some((end, total)) if end < silent => (end, Failure::Deadline(total)),
             _ => (silent, Failure::Idle(self.idle)),

@@ -24,6 +24,7 @@ use tonic::Code;
 use crate::address::NodeAddress;
 use crate::client::Node;
 use crate::cosi::{self, Resource, Single, Spec};
+use crate::deadline::from_now;
 use crate::error::{Error, Failure};
 use crate::recover::{self, Backoff};
 use crate::stream::Incoming;
@@ -197,7 +198,7 @@ impl<T: Spec> Watch<T> {
                 self.ended = Some(error);
                 continue;
             }
-            self.resume_at = Some(Instant::now() + self.backoff.pause());
+            self.resume_at = Some(from_now(self.backoff.pause()));
             if self.interruption.is_none() {
                 tracing::debug!(kind = T::KIND.resource_type, %error, "a watch broke");
                 self.queue.push_back(WatchEvent::Interrupted(error.clone()));
@@ -212,7 +213,7 @@ impl<T: Spec> Watch<T> {
         within: Duration,
         mut done: impl FnMut(&Self) -> bool,
     ) -> Result<(), WaitError> {
-        let until = Instant::now() + within;
+        let until = from_now(within);
         loop {
             if self.is_current() && done(self) {
                 return Ok(());
@@ -244,7 +245,10 @@ impl<T: Spec> Watch<T> {
             Ok(None) => Err(stream.failed(Failure::Truncated("the node ended the watch"))),
             // Silence is normal, and is also how a dead node sounds. Asking
             // again tells them apart, and is no interruption if it works.
-            Err(error) if matches!(error.failure(), Failure::Idle(_)) => {
+            Err(error)
+                if matches!(error.failure(), Failure::Idle(_))
+                    && matches!(self.stage, Stage::Live) =>
+            {
                 self.stream = None;
                 Ok(())
             }

@@ -16,8 +16,9 @@ use talos_proto::machine::lifecycle_service_install_progress::Response as Instal
 use tonic::Code;
 use upgrade_core::plan::UpgradeApi;
 
-use crate::node::{Call, Step, send};
-use crate::{World, deadlines};
+use crate::node::{Call, Node, Step, send};
+use crate::pki::{Authority, Valid};
+use crate::{World, client, client_with, deadlines};
 
 fn version(tag: &str, mode: &str) -> Vec<Step> {
     vec![send(&wire::VersionResponse {
@@ -148,6 +149,49 @@ async fn without_an_endpoint_nothing_is_sent() {
 }
 
 #[tokio::test]
+async fn an_act_finds_a_living_endpoint_first() {
+    let authority = Authority::new();
+    let admin = authority.client("os:admin", Valid::Now);
+    let dead = Node::start(&authority, after_version(&rebooting)).await;
+    // This one takes connections and answers nothing.
+    let stuck = Node::start(&authority, |_| vec![Step::Hang]).await;
+    let alive = Node::start(&authority, after_version(&rebooting)).await;
+    dead.stop();
+    let endpoints = [dead.endpoint(), stuck.endpoint(), alive.endpoint()];
+    let mut deadlines = deadlines();
+    deadlines.attempt = Duration::from_millis(500);
+    let client = client_with(&authority.talosconfig(&endpoints, &admin), deadlines);
+    let node = client.node("10.5.0.2".parse().unwrap());
+    node.reboot(RebootMode::Default).await.unwrap();
+    assert!(dead.methods().is_empty());
+    assert_eq!(stuck.methods(), ["Version"]);
+    assert_eq!(alive.methods(), ["Version", "Reboot"]);
+    // And remembers it.
+    node.reboot(RebootMode::Default).await.unwrap();
+    assert_eq!(stuck.methods(), ["Version"]);
+}
+
+#[tokio::test]
+async fn an_act_that_is_lost_is_not_sent_through_another_endpoint() {
+    // Rule 8.
+    let authority = Authority::new();
+    let admin = authority.client("os:admin", Valid::Now);
+    let first = Node::start(&authority, after_version(&|| vec![Step::Break])).await;
+    let second = Node::start(&authority, after_version(&rebooting)).await;
+    let endpoints = [first.endpoint(), second.endpoint()];
+    let client = client(&authority.talosconfig(&endpoints, &admin));
+    let node = client.node("10.5.0.2".parse().unwrap());
+    let error = node.reboot(RebootMode::Default).await.unwrap_err();
+    assert_eq!(error.outcome, Outcome::Unknown);
+    assert_eq!(
+        error.error.endpoint().unwrap().to_string(),
+        first.endpoint()
+    );
+    assert_eq!(first.calls("Reboot").len(), 1);
+    assert!(second.calls("Reboot").is_empty());
+}
+
+#[tokio::test]
 async fn the_installer_runs_to_its_end() {
     let world = World::new(after_version(&|| {
         vec![line("writing\n"), line("token: hunter2"), exit(0)]
@@ -204,6 +248,8 @@ async fn an_installer_that_is_lost_may_have_succeeded() {
             ]
         },
         &|| vec![line("writing"), Step::Fail(Code::Unavailable, "gone")],
+        // Who has begun cannot refuse any more.
+        &|| vec![line("writing"), Step::Fail(Code::FailedPrecondition, "no")],
         &|| vec![line("writing"), Step::Hang],
     ] {
         let mut deadlines = deadlines();

@@ -409,6 +409,31 @@ async fn silence_is_checked_and_not_reported() {
 }
 
 #[tokio::test]
+async fn a_listing_that_stops_is_an_interruption() {
+    // Rule 11: what is waited for is visible.
+    let mut deadlines = deadlines();
+    deadlines.watch_idle = Duration::from_millis(100);
+    let world = World::with_deadlines(
+        deadlines,
+        scripts(vec![
+            vec![
+                hello(),
+                events(vec![created(service("etcd", "1", true))]),
+                Step::Hang,
+            ],
+            vec![
+                hello(),
+                events(vec![created(service("etcd", "1", true)), complete()]),
+                Step::Hang,
+            ],
+        ]),
+    )
+    .await;
+    let mut watch = world.node.watch_all::<ServiceStatus>();
+    expect(&mut watch, &["broken", "+etcd", "synced"]).await;
+}
+
+#[tokio::test]
 async fn without_an_address_a_bookmark_means_nothing() {
     let world = World::new(scripts(vec![vec![
         hello(),
