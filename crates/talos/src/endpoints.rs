@@ -136,7 +136,46 @@ impl Endpoints {
 mod tests {
     use proptest::prelude::*;
 
+    use rustls::{RootCertStore, crypto::ring};
+
     use super::*;
+
+    fn endpoints(addresses: &[&str]) -> Endpoints {
+        let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let addresses: Vec<_> = addresses.iter().map(|text| text.parse().unwrap()).collect();
+        Endpoints::new(&addresses, &Arc::new(tls), Duration::from_secs(1))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_worked_comes_first_and_what_failed_last_for_a_while() {
+        let endpoints = endpoints(&["a", "b", "c"]);
+        let line = || -> String {
+            let line = endpoints.line_up(Instant::now());
+            line.iter()
+                .map(|endpoint| endpoint.address.host())
+                .collect()
+        };
+        assert_eq!(line(), "abc");
+        endpoints.all[0].failed(&Failure::Broken(String::new()), Instant::now());
+        assert_eq!(line(), "bca");
+        endpoints.worked(&endpoints.all[2]);
+        assert_eq!(line(), "cba");
+        tokio::time::advance(DOWN_FOR).await;
+        assert_eq!(line(), "cab");
+        // The reason stays until it works again.
+        assert!(endpoints.health()[0].failure.is_some());
+        endpoints.worked(&endpoints.all[0]);
+        assert!(endpoints.health()[0].failure.is_none());
+        assert_eq!(line(), "abc");
+        for endpoint in &endpoints.all {
+            endpoint.failed(&Failure::Broken(String::new()), Instant::now());
+        }
+        assert_eq!(line(), "abc", "when all are down, all are tried");
+    }
 
     proptest! {
         #[test]
