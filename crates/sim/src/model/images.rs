@@ -129,12 +129,7 @@ impl Registry {
 
     fn installer(&self, image: &ImageRef) -> Option<Installed> {
         let version = match image.tag.as_deref()? {
-            "latest" => self
-                .talos
-                .iter()
-                .filter(|version| !version.is_prerelease())
-                .max()?
-                .clone(),
+            "latest" => self.talos.iter().filter(|version| !version.is_prerelease()).max()?.clone(),
             _ => image.version()?,
         };
         if !self.has_talos(&version) {
@@ -144,10 +139,7 @@ impl Registry {
             // The plain installer is not published any more from 1.14 on.
             (_, "installer") if image.repository == "siderolabs/installer" => {
                 let published = version.minor() < Version::new(1, 14, 0).minor();
-                return published.then_some(Installed {
-                    version,
-                    schematic: None,
-                });
+                return published.then_some(Installed { version, schematic: None });
             }
             (path, schematic) => (path.rsplit('/').next()?, schematic),
         };
@@ -156,10 +148,7 @@ impl Registry {
         if !is_installer || !self.schematics.contains_key(schematic) {
             return None;
         }
-        Some(Installed {
-            version,
-            schematic: Some(schematic.to_owned()),
-        })
+        Some(Installed { version, schematic: Some(schematic.to_owned()) })
     }
 }
 
@@ -200,10 +189,8 @@ pub(super) fn initial(
         reference: components.image(component).to_owned(),
         pulled: now,
     };
-    let mut images = vec![
-        stored(Place::System, Component::Kubelet),
-        stored(Place::Cri, Component::Proxy),
-    ];
+    let mut images =
+        vec![stored(Place::System, Component::Kubelet), stored(Place::Cri, Component::Proxy)];
     if control_plane {
         images.extend(super::kubernetes::STATIC.map(|component| stored(Place::Cri, component)));
     }
@@ -314,11 +301,7 @@ impl World {
         if pace.is_zero() {
             self.finish_pull(node, id);
         } else {
-            let due = Due::Pull {
-                node,
-                boot,
-                pull: id,
-            };
+            let due = Due::Pull { node, boot, pull: id };
             self.schedule.put(self.now.plus(pace), due);
         }
         Reply::Stream(stream)
@@ -326,11 +309,7 @@ impl World {
 
     /// A pull goes a step further.
     pub(super) fn step_pull(&mut self, node: NodeIndex, id: u64) {
-        let Some(pull) = self.nodes[node.0]
-            .pulls
-            .iter_mut()
-            .find(|pull| pull.id == id)
-        else {
+        let Some(pull) = self.nodes[node.0].pulls.iter_mut().find(|pull| pull.id == id) else {
             return;
         };
         pull.step += 1;
@@ -346,11 +325,7 @@ impl World {
             self.finish_pull(node, id);
         } else {
             let boot = self.nodes[node.0].boot;
-            let due = Due::Pull {
-                node,
-                boot,
-                pull: id,
-            };
+            let due = Due::Pull { node, boot, pull: id };
             self.schedule.put(self.now.plus(pull.pace), due);
         }
     }
@@ -392,20 +367,13 @@ impl World {
         match pull.then {
             Then::Service => {
                 let name = machine::image_service_pull_response::Response::Name(pinned(reference));
-                self.send(
-                    pull.stream,
-                    machine::ImageServicePullResponse {
-                        response: Some(name),
-                    },
-                );
+                self.send(pull.stream, machine::ImageServicePullResponse { response: Some(name) });
                 self.end(pull.stream, Ok(()));
             }
             Then::Legacy => {
                 self.send(
                     pull.stream,
-                    machine::ImagePullResponse {
-                        messages: vec![machine::ImagePull::default()],
-                    },
+                    machine::ImagePullResponse { messages: vec![machine::ImagePull::default()] },
                 );
                 self.end(pull.stream, Ok(()));
             }
@@ -415,9 +383,7 @@ impl World {
 
     /// Whoever wanted the image has gone.
     pub(super) fn cancel_pull(&mut self, node: NodeIndex, stream: StreamId) {
-        self.nodes[node.0]
-            .pulls
-            .retain(|pull| pull.stream != stream);
+        self.nodes[node.0].pulls.retain(|pull| pull.stream != stream);
     }
 
     pub(super) fn image_service_pull(
@@ -468,10 +434,7 @@ impl World {
     }
 
     fn images_in(&self, node: NodeIndex, place: Place) -> impl Iterator<Item = &StoredImage> {
-        self.nodes[node.0]
-            .images
-            .iter()
-            .filter(move |image| image.place == place)
+        self.nodes[node.0].images.iter().filter(move |image| image.place == place)
     }
 
     pub(super) fn image_list(&self, node: NodeIndex, request: machine::ImageListRequest) -> Reply {
@@ -546,20 +509,17 @@ fn progress(pull: &Pull, now: Time) -> Vec<machine::ImageServicePullResponse> {
             };
             let layer_id = digest(&format!("{}#{layer}", pull.reference));
             machine::ImageServicePullResponse {
-                response: Some(
-                    machine::image_service_pull_response::Response::PullProgress(
-                        machine::ImageServicePullProgress {
-                            layer_id,
-                            progress: Some(machine::ImageServicePullLayerProgress {
-                                status: status.into(),
-                                elapsed: prost_types::Duration::try_from(now.since(pull.started))
-                                    .ok(),
-                                offset: total * share / 100,
-                                total,
-                            }),
-                        },
-                    ),
-                ),
+                response: Some(machine::image_service_pull_response::Response::PullProgress(
+                    machine::ImageServicePullProgress {
+                        layer_id,
+                        progress: Some(machine::ImageServicePullLayerProgress {
+                            status: status.into(),
+                            elapsed: prost_types::Duration::try_from(now.since(pull.started)).ok(),
+                            offset: total * share / 100,
+                            total,
+                        }),
+                    },
+                )),
             }
         })
         .collect()
@@ -580,11 +540,7 @@ mod tests {
         let plain = installer("ghcr.io/siderolabs/installer:v1.13.9").unwrap();
         assert_eq!(plain.schematic, None);
         assert_eq!(installer("ghcr.io/siderolabs/installer:v1.14.1"), None);
-        for name in [
-            "metal-installer",
-            "installer",
-            "nocloud-installer-secureboot",
-        ] {
+        for name in ["metal-installer", "installer", "nocloud-installer-secureboot"] {
             let reference = format!("factory.talos.dev/{name}/{EMPTY_SCHEMATIC}:v1.14.1");
             let built = installer(&reference).unwrap();
             assert_eq!(built.schematic.as_deref(), Some(EMPTY_SCHEMATIC));
@@ -592,23 +548,9 @@ mod tests {
         }
         let mirror = format!("127.0.0.1:5000/metal-installer/{EMPTY_SCHEMATIC}:v1.13.1");
         assert!(installer(&mirror).is_some());
-        assert_eq!(
-            installer("factory.talos.dev/metal-installer/beef:v1.14.1"),
-            None
-        );
-        assert_eq!(
-            registry.resolve("registry.k8s.io/kube-apiserver:v1.99.0"),
-            None
-        );
-        assert!(
-            registry
-                .resolve("registry.k8s.io/kube-apiserver:v1.35.1")
-                .is_some()
-        );
-        assert!(
-            registry
-                .resolve("ghcr.io/siderolabs/kubelet:v1.35.1-fat")
-                .is_some()
-        );
+        assert_eq!(installer("factory.talos.dev/metal-installer/beef:v1.14.1"), None);
+        assert_eq!(registry.resolve("registry.k8s.io/kube-apiserver:v1.99.0"), None);
+        assert!(registry.resolve("registry.k8s.io/kube-apiserver:v1.35.1").is_some());
+        assert!(registry.resolve("ghcr.io/siderolabs/kubelet:v1.35.1-fat").is_some());
     }
 }

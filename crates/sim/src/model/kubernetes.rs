@@ -25,11 +25,8 @@ pub enum Component {
 }
 
 /// The components that run as static pods of a control plane.
-pub(super) const STATIC: [Component; 3] = [
-    Component::ApiServer,
-    Component::ControllerManager,
-    Component::Scheduler,
-];
+pub(super) const STATIC: [Component; 3] =
+    [Component::ApiServer, Component::ControllerManager, Component::Scheduler];
 
 impl Component {
     /// As its image and its pods are called.
@@ -91,11 +88,7 @@ impl Kubernetes {
     pub(super) fn running(components: &Components, control_plane: bool, since: Time) -> Self {
         let mut kubernetes = Self {
             pods: Vec::new(),
-            kubelet: Kubelet {
-                image: components.kubelet.clone(),
-                up: true,
-                restart: 0,
-            },
+            kubelet: Kubelet { image: components.kubelet.clone(), up: true, restart: 0 },
             comes_up: true,
             registered: true,
             unschedulable: false,
@@ -286,12 +279,7 @@ impl World {
             let restart = pod.restart;
             if let Some(arrival) = arrival {
                 let at = self.now.plus(arrival + lasts);
-                let due = Due::Pod {
-                    node,
-                    boot,
-                    component,
-                    restart,
-                };
+                let due = Due::Pod { node, boot, component, restart };
                 self.schedule.put(at, due);
             }
         }
@@ -309,14 +297,7 @@ impl World {
             self.set_service(node, "kubelet", State::Preparing, None, "Running pre state");
             if let Some(arrival) = arrival {
                 let at = self.now.plus(arrival + lasts);
-                self.schedule.put(
-                    at,
-                    Due::Kubelet {
-                        node,
-                        boot,
-                        restart,
-                    },
-                );
+                self.schedule.put(at, Due::Kubelet { node, boot, restart });
             }
         }
     }

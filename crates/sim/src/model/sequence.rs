@@ -107,42 +107,19 @@ enum Effect {
 }
 
 const fn phase(name: &'static str, tasks: &'static [&'static str], effect: Effect) -> Phase {
-    Phase {
-        name,
-        tasks,
-        effect,
-    }
+    Phase { name, tasks, effect }
 }
 
 const DENY: Phase = phase("denyNewServices", &["denyNewServices"], Effect::None);
 const CLEANUP: Phase = phase("cleanup", &["stopAllPods"], Effect::None);
 const PRE_SHUTDOWN: Phase = phase("preShutdown", &["preShutdownServices"], Effect::None);
 const DBUS: Phase = phase("dbus", &["stopDBus"], Effect::None);
-const CONTAINERS: Phase = phase(
-    "stopContainers",
-    &["teardownContainerLifecycle"],
-    Effect::None,
-);
-const STOP: Phase = phase(
-    "stopServices",
-    &["stopServicesForUpgrade"],
-    Effect::StopEphemeral,
-);
-const BIND: Phase = phase(
-    "unmountBind",
-    &["unmountSystemDiskBindMounts"],
-    Effect::None,
-);
-const PROMOTABLE: Phase = phase(
-    "unmountPromotable",
-    &["unmountPromotableSystemPartitions"],
-    Effect::None,
-);
-const SYSTEM: Phase = phase(
-    "unmountSystem",
-    &["unmountEphemeralPartition"],
-    Effect::None,
-);
+const CONTAINERS: Phase = phase("stopContainers", &["teardownContainerLifecycle"], Effect::None);
+const STOP: Phase = phase("stopServices", &["stopServicesForUpgrade"], Effect::StopEphemeral);
+const BIND: Phase = phase("unmountBind", &["unmountSystemDiskBindMounts"], Effect::None);
+const PROMOTABLE: Phase =
+    phase("unmountPromotable", &["unmountPromotableSystemPartitions"], Effect::None);
+const SYSTEM: Phase = phase("unmountSystem", &["unmountEphemeralPartition"], Effect::None);
 const FINALIZE: Phase = phase("volumeFinalize", &["teardownLifecycle"], Effect::None);
 const KEXEC: Phase = phase("kexec", &["kexecPrepare"], Effect::None);
 const EVERYTHING: Phase = phase("stopEverything", &["stopAllServices"], Effect::StopAll);
@@ -155,16 +132,7 @@ fn stop_all(minor: u64, kexec: bool) -> Vec<Phase> {
     let umount = phase("umount", &["unmountPodMounts"], Effect::None);
     let mut phases = Vec::new();
     if minor >= 14 {
-        phases.extend([
-            PRE_SHUTDOWN,
-            DBUS,
-            DENY,
-            CONTAINERS,
-            STOP,
-            umount,
-            BIND,
-            PROMOTABLE,
-        ]);
+        phases.extend([PRE_SHUTDOWN, DBUS, DENY, CONTAINERS, STOP, umount, BIND, PROMOTABLE]);
         phases.extend([SYSTEM, FINALIZE, EVERYTHING]);
         phases.extend(kexec.then_some(KEXEC));
     } else {
@@ -178,11 +146,7 @@ fn stop_all(minor: u64, kexec: bool) -> Vec<Phase> {
 fn phases(kind: &Kind, minor: u64) -> Vec<Phase> {
     match kind {
         Kind::Initialize => {
-            let udevd = if minor >= 14 {
-                "waitForUdevd"
-            } else {
-                "startUdevd"
-            };
+            let udevd = if minor >= 14 { "waitForUdevd" } else { "startUdevd" };
             let early: &[&str] = match (minor >= 14, minor >= 13) {
                 (true, _) => &[
                     "startMachined",
@@ -210,11 +174,7 @@ fn phases(kind: &Kind, minor: u64) -> Vec<Phase> {
             };
             debug_assert!(early.contains(&udevd));
             let mut phases = vec![
-                phase(
-                    "systemRequirements",
-                    &["enforceKSPPRequirements"],
-                    Effect::None,
-                ),
+                phase("systemRequirements", &["enforceKSPPRequirements"], Effect::None),
                 phase("earlyServices", early, Effect::EarlyServices),
             ];
             phases.extend((minor < 14).then_some(phase("usb", &["waitForUSB"], Effect::None)));
@@ -227,11 +187,7 @@ fn phases(kind: &Kind, minor: u64) -> Vec<Phase> {
         }
         Kind::Boot => {
             let volumes = if minor >= 14 {
-                phase(
-                    "promotableVolumes",
-                    &["mountPromotableSystemPartitions"],
-                    Effect::None,
-                )
+                phase("promotableVolumes", &["mountPromotableSystemPartitions"], Effect::None)
             } else {
                 phase("udevSetup", &["writeUdevRules"], Effect::None)
             };
@@ -248,11 +204,7 @@ fn phases(kind: &Kind, minor: u64) -> Vec<Phase> {
             ]
         }
         Kind::Reboot { force: true, .. } => vec![REBOOT],
-        Kind::Reboot {
-            force: false,
-            kexec,
-        }
-        | Kind::StageUpgrade { kexec } => {
+        Kind::Reboot { force: false, kexec } | Kind::StageUpgrade { kexec } => {
             let mut phases = vec![CLEANUP];
             phases.extend(stop_all(minor, *kexec));
             phases.push(REBOOT);
@@ -287,11 +239,8 @@ fn phases(kind: &Kind, minor: u64) -> Vec<Phase> {
             phases
         }
         Kind::Shutdown { force } => {
-            let mut phases = vec![phase(
-                "storeShutdown",
-                &["storeShutdownEmergency"],
-                Effect::None,
-            )];
+            let mut phases =
+                vec![phase("storeShutdown", &["storeShutdownEmergency"], Effect::None)];
             phases.extend((!force).then_some(DRAIN));
             phases.push(CLEANUP);
             phases.extend(stop_all(minor, false));
@@ -347,12 +296,7 @@ impl World {
         self.schedule.retain(|due| {
             !matches!(due, Due::Step { node: other, .. } | Due::Rejoin { node: other, .. } if *other == node)
         });
-        self.nodes[node.0].sequence = Some(Sequence {
-            kind,
-            actor: actor.clone(),
-            phase: 0,
-            pace,
-        });
+        self.nodes[node.0].sequence = Some(Sequence { kind, actor: actor.clone(), phase: 0, pace });
         self.publish(node, &actor, Note::SequenceStart(name));
         self.set_stage(node, stage);
         self.begin_phase(node);
@@ -417,8 +361,7 @@ impl World {
             }
         }
         let boot = self.nodes[node.0].boot;
-        self.schedule
-            .put(self.now.plus(lasts), Due::Step { node, boot });
+        self.schedule.put(self.now.plus(lasts), Due::Step { node, boot });
     }
 
     /// The phase that runs has ended.
@@ -437,17 +380,9 @@ impl World {
             return;
         }
         for task in phase.tasks {
-            self.publish(
-                node,
-                &sequence.actor,
-                Note::Task(Cow::Borrowed(task), false),
-            );
+            self.publish(node, &sequence.actor, Note::Task(Cow::Borrowed(task), false));
         }
-        self.publish(
-            node,
-            &sequence.actor,
-            Note::Phase(Cow::Borrowed(phase.name), false),
-        );
+        self.publish(node, &sequence.actor, Note::Phase(Cow::Borrowed(phase.name), false));
         if let Some(running) = &mut self.nodes[node.0].sequence {
             running.phase += 1;
         }
@@ -479,11 +414,7 @@ impl World {
         );
         let code = common::Code::Fatal.into();
         let note = Note::SequenceError(Cow::Borrowed(name), code, message);
-        self.publish(
-            node,
-            &sequence.actor,
-            Note::SequenceStop(Cow::Borrowed(name)),
-        );
+        self.publish(node, &sequence.actor, Note::SequenceStop(Cow::Borrowed(name)));
         self.publish(node, &sequence.actor, note);
         self.set_stage(node, Stage::Rebooting);
         self.go_down(node);

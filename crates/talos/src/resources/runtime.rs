@@ -250,10 +250,7 @@ impl Node {
             .into_iter()
             .map(|resource| resource.spec)
             .filter(|extension| !extension.is_schematic())
-            .map(|extension| Extension {
-                name: extension.name,
-                version: extension.version,
-            })
+            .map(|extension| Extension { name: extension.name, version: extension.version })
             .collect();
         extensions.sort();
         Ok(extensions)

@@ -44,9 +44,7 @@ impl World {
                 })
                 .collect(),
             kind::BOOT_ID => {
-                let message = runtime::BootIdSpec {
-                    boot_id: here.boot_id.clone(),
-                };
+                let message = runtime::BootIdSpec { boot_id: here.boot_id.clone() };
                 let yaml = map([("bootID", here.boot_id.clone().into())]);
                 vec![View::new("boot-id", &message, &yaml)]
             }
@@ -66,23 +64,15 @@ impl World {
             // Healthy nodes complain about nothing.
             kind::DIAGNOSTIC => Vec::new(),
             kind::SECURITY_STATE => {
-                let message = runtime::SecurityStateSpec {
-                    booted_with_uki: true,
-                    ..Default::default()
-                };
+                let message =
+                    runtime::SecurityStateSpec { booted_with_uki: true, ..Default::default() };
                 let yaml = map([("secureBoot", false.into()), ("bootedWithUKI", true.into())]);
                 vec![View::new("securitystate", &message, &yaml)]
             }
             kind::BOOTED_ENTRY => {
                 let entry = here.slots.entry();
-                let message = runtime::BootedEntrySpec {
-                    booted_entry: entry.clone(),
-                };
-                vec![View::new(
-                    "bootedentry",
-                    &message,
-                    &map([("bootedEntry", entry.into())]),
-                )]
+                let message = runtime::BootedEntrySpec { booted_entry: entry.clone() };
+                vec![View::new("bootedentry", &message, &map([("bootedEntry", entry.into())]))]
             }
             kind::SERVICE => self.services(node),
             kind::VOLUME_STATUS => vec![ephemeral_volume()],
@@ -101,9 +91,7 @@ impl World {
                 } else {
                     (config::MachineType::Worker, "worker")
                 };
-                let message = config::MachineTypeSpec {
-                    machine_type: number.into(),
-                };
+                let message = config::MachineTypeSpec { machine_type: number.into() };
                 vec![View::new("machine-type", &message, &name.into())]
             }
             kind::KUBERNETES_ACCESS_CONFIG => {
@@ -121,20 +109,14 @@ impl World {
                     hostname: here.hostname.clone(),
                     domainname: String::new(),
                 };
-                let yaml = map([
-                    ("hostname", here.hostname.clone().into()),
-                    ("domainname", "".into()),
-                ]);
+                let yaml =
+                    map([("hostname", here.hostname.clone().into()), ("domainname", "".into())]);
                 vec![View::new("hostname", &message, &yaml)]
             }
             kind::NODE_ADDRESS => ["current", "default"]
                 .into_iter()
                 .map(|id| {
-                    let count = if id == "default" {
-                        1
-                    } else {
-                        here.addresses.len()
-                    };
+                    let count = if id == "default" { 1 } else { here.addresses.len() };
                     let addresses = here.addresses.iter().take(count);
                     let message = network::NodeAddressSpec {
                         addresses: addresses
@@ -146,10 +128,7 @@ impl World {
                             .collect(),
                     };
                     let yaml = map([
-                        (
-                            "addresses",
-                            list(addresses.map(|address| format!("{address}/24"))),
-                        ),
+                        ("addresses", list(addresses.map(|address| format!("{address}/24")))),
                         ("sortAlgorithm", "v1".into()),
                     ]);
                     View::new(id, &message, &yaml)
@@ -199,25 +178,14 @@ impl World {
         let Some(id) = &here.slots.running().schematic else {
             return Vec::new();
         };
-        let schematic = self
-            .spec
-            .registry
-            .schematics
-            .get(id)
-            .cloned()
-            .unwrap_or_default();
+        let schematic = self.spec.registry.schematics.get(id).cloned().unwrap_or_default();
         let version = here.version().tag();
         let mut layers: Vec<(String, String, String, String)> = schematic
             .extensions
             .iter()
             .map(|name| {
                 let short = name.rsplit('/').next().unwrap_or(name).to_owned();
-                (
-                    short,
-                    version.clone(),
-                    "Sidero Labs".to_owned(),
-                    String::new(),
-                )
+                (short, version.clone(), "Sidero Labs".to_owned(), String::new())
             })
             .collect();
         let author = format!("Image Factory ({FACTORY}/)");
@@ -272,11 +240,7 @@ impl World {
             .map(|service| {
                 let healthy = service.healthy == Some(true);
                 let unknown = service.healthy.is_none();
-                let message = v1alpha1::ServiceSpec {
-                    running: true,
-                    healthy,
-                    unknown,
-                };
+                let message = v1alpha1::ServiceSpec { running: true, healthy, unknown };
                 let yaml = map([
                     ("running", true.into()),
                     ("healthy", healthy.into()),
@@ -315,10 +279,7 @@ fn ephemeral_volume() -> View {
         ("mountLocation", "/dev/sda6".into()),
         ("parentLocation", "/dev/sda".into()),
         ("partitionIndex", 6.into()),
-        (
-            "size",
-            i64::try_from(EPHEMERAL_SIZE).unwrap_or(i64::MAX).into(),
-        ),
+        ("size", i64::try_from(EPHEMERAL_SIZE).unwrap_or(i64::MAX).into()),
         ("prettySize", "21 GB".into()),
         ("filesystem", "xfs".into()),
     ]);
@@ -328,11 +289,7 @@ fn ephemeral_volume() -> View {
 fn links(node: NodeIndex) -> Vec<View> {
     let number = u8::try_from(node.0 % 255).unwrap_or(0) + 1;
     let link = |index: u32, name: &'static str, loopback: bool| {
-        let hardware = if loopback {
-            vec![0; 6]
-        } else {
-            vec![2, 0, 0, 0, 0, number]
-        };
+        let hardware = if loopback { vec![0; 6] } else { vec![2, 0, 0, 0, 0, number] };
         let mtu: u32 = if loopback { 65_536 } else { 1_500 };
         let message = network::LinkStatusSpec {
             index,
@@ -358,25 +315,11 @@ fn links(node: NodeIndex) -> Vec<View> {
             ("index", i64::from(index).into()),
             ("type", if loopback { "loopback" } else { "ether" }.into()),
             ("linkIndex", 0.into()),
-            (
-                "flags",
-                if loopback {
-                    "UP,LOOPBACK,RUNNING"
-                } else {
-                    "UP,BROADCAST,RUNNING"
-                }
-                .into(),
-            ),
+            ("flags", if loopback { "UP,LOOPBACK,RUNNING" } else { "UP,BROADCAST,RUNNING" }.into()),
             ("hardwareAddr", text.join(":").into()),
             ("mtu", i64::from(mtu).into()),
-            (
-                "queueDisc",
-                if loopback { "noqueue" } else { "pfifo_fast" }.into(),
-            ),
-            (
-                "operationalState",
-                if loopback { "unknown" } else { "up" }.into(),
-            ),
+            ("queueDisc", if loopback { "noqueue" } else { "pfifo_fast" }.into()),
+            ("operationalState", if loopback { "unknown" } else { "up" }.into()),
             ("kind", "".into()),
             ("slaveKind", "".into()),
             ("linkState", true.into()),

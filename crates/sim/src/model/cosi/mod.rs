@@ -63,19 +63,11 @@ pub(super) struct View {
 
 impl View {
     fn new(id: impl Into<String>, message: &impl Message, yaml: &Tree) -> Self {
-        Self {
-            id: id.into(),
-            proto: message.encode_to_vec(),
-            yaml: yaml.to_yaml(),
-            version: None,
-        }
+        Self { id: id.into(), proto: message.encode_to_vec(), yaml: yaml.to_yaml(), version: None }
     }
 
     fn version(self, version: u64) -> Self {
-        Self {
-            version: Some(version),
-            ..self
-        }
+        Self { version: Some(version), ..self }
     }
 }
 
@@ -124,10 +116,7 @@ fn resource(kind: &Kind, id: &str, entry: &Entry) -> cosi::Resource {
             updated: Some(entry.updated.to_proto()),
             ..Default::default()
         }),
-        spec: Some(cosi::Spec {
-            proto_spec: entry.proto.clone(),
-            yaml_spec: entry.yaml.clone(),
-        }),
+        spec: Some(cosi::Spec { proto_spec: entry.proto.clone(), yaml_spec: entry.yaml.clone() }),
     }
 }
 
@@ -182,12 +171,7 @@ impl World {
         caller: &Caller,
         request: &cosi::GetRequest,
     ) -> Reply {
-        let cosi::GetRequest {
-            namespace,
-            r#type,
-            id,
-            options: _,
-        } = request;
+        let cosi::GetRequest { namespace, r#type, id, options: _ } = request;
         let place = match self.check_access(node, caller, namespace, r#type) {
             Ok(place) => place,
             Err(status) => return status.into(),
@@ -205,12 +189,7 @@ impl World {
             None
         };
         match found {
-            Some(resource) => Reply::Unary(
-                cosi::GetResponse {
-                    resource: Some(resource),
-                }
-                .into(),
-            ),
+            Some(resource) => Reply::Unary(cosi::GetResponse { resource: Some(resource) }.into()),
             None => Status::not_found(format!(
                 "resource {type}({namespace}/{id}@undefined) doesn't exist"
             ))
@@ -224,11 +203,7 @@ impl World {
         caller: &Caller,
         request: &cosi::ListRequest,
     ) -> Reply {
-        let cosi::ListRequest {
-            namespace,
-            r#type,
-            options,
-        } = request;
+        let cosi::ListRequest { namespace, r#type, options } = request;
         let options = options.clone().unwrap_or_default();
         let checked = self.check_access(node, caller, namespace, r#type);
         let filter = query::Filter::new(&options.label_query, options.id_query.as_ref());
@@ -249,9 +224,7 @@ impl World {
             .flat_map(|collection| &collection.entries)
             .filter(|(id, _)| filter.matches(id))
             .map(|(id, entry)| {
-                Response::from(cosi::ListResponse {
-                    resource: Some(resource(kind, id, entry)),
-                })
+                Response::from(cosi::ListResponse { resource: Some(resource(kind, id, entry)) })
             });
         Reply::Items(items.collect())
     }
@@ -261,11 +234,7 @@ impl World {
         let kind = &kind::ALL[place];
         let now = self.node_time(node);
         let views = self.views(node, kind);
-        let collection = self.nodes[node.0]
-            .cosi
-            .collections
-            .entry(place)
-            .or_default();
+        let collection = self.nodes[node.0].cosi.collections.entry(place).or_default();
         let events = collection.update(kind, views, now);
         if !events.is_empty() {
             self.tell_watchers(node, place, &events);
@@ -303,12 +272,7 @@ impl Collection {
             }
         }
         for view in views {
-            let View {
-                id,
-                proto,
-                yaml,
-                version,
-            } = view;
+            let View { id, proto, yaml, version } = view;
             match self.entries.get_mut(&id) {
                 Some(entry) if entry.proto == proto && entry.yaml == yaml => {
                     if let Some(version) = version {
@@ -359,10 +323,7 @@ impl Collection {
         if self.log.len() == KEPT {
             self.log.pop_front();
         }
-        self.log.push_back(Change {
-            position,
-            event: event.clone(),
-        });
+        self.log.push_back(Change { position, event: event.clone() });
         event
     }
 }
