@@ -74,7 +74,7 @@ impl World {
         here.config.boot(minor);
         let config = here.config.components.clone();
         here.kubernetes.boot(&config);
-        self.start_sequence(node, Kind::Initialize, String::new(), true);
+        self.start_sequence(node, Kind::Initialize, "", true);
     }
 
     /// The last phase of a boot: everything is started, and comes up one after

@@ -195,8 +195,8 @@ fn payload(note: &Note) -> Payload {
             task: task.to_string(),
             action: action(*start),
         }),
-        Note::Service(service, notice) => Payload::ServiceState(machine::ServiceStateEvent {
-            service: service.to_string(),
+        Note::Service(id, notice) => Payload::ServiceState(machine::ServiceStateEvent {
+            service: id.to_string(),
             action: notice.state as i32,
             message: notice.message.to_string(),
             health: Some(notice.health()),
@@ -236,10 +236,10 @@ fn message(published: &Published) -> machine::Event {
 impl World {
     /// Publishes a note of a node; `actor` is empty if nobody asked for what
     /// happened.
-    pub(super) fn publish(&mut self, node: NodeIndex, actor: &str, note: Note) {
+    pub(super) fn publish(&mut self, node: NodeIndex, actor: &str, what: Note) {
         let time = self.node_time(node);
         let machine = u32::try_from(node.0 + 1).unwrap_or(u32::MAX);
-        let published = self.nodes[node.0].events.push(time, machine, actor, note);
+        let published = self.nodes[node.0].events.push(time, machine, actor, what);
         let readers: Vec<StreamId> = self
             .streams
             .iter()

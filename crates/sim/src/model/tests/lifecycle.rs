@@ -8,11 +8,11 @@ use talos_proto::machine::lifecycle_service_install_progress::Response as Progre
 use super::super::*;
 use super::driver::Driver;
 
-fn system() -> Option<ContainerdInstance> {
-    Some(ContainerdInstance {
+fn system() -> ContainerdInstance {
+    ContainerdInstance {
         driver: ContainerDriver::Cri.into(),
         namespace: ContainerdNamespace::NsSystem.into(),
-    })
+    }
 }
 
 fn factory(version: &str) -> String {
@@ -21,14 +21,14 @@ fn factory(version: &str) -> String {
 
 fn pull(image: &str) -> Request {
     Request::ImageServicePull(machine::ImageServicePullRequest {
-        containerd: system(),
+        containerd: Some(system()),
         image_ref: image.to_owned(),
     })
 }
 
 fn install(image: &str) -> Request {
     Request::LifecycleUpgrade(machine::LifecycleServiceUpgradeRequest {
-        containerd: system(),
+        containerd: Some(system()),
         source: Some(machine::InstallArtifactsSource {
             image_name: image.to_owned(),
         }),
