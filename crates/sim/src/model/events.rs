@@ -40,6 +40,8 @@ pub(super) enum Note {
         hostname: String,
         addresses: Vec<String>,
     },
+    /// The argument of the reboot system call.
+    Restart(i64),
 }
 
 /// A note that went out.
@@ -221,6 +223,7 @@ fn payload(note: &Note) -> Payload {
             hostname: hostname.clone(),
             addresses: addresses.clone(),
         }),
+        Note::Restart(cmd) => Payload::Restart(machine::RestartEvent { cmd: *cmd }),
     }
 }
 

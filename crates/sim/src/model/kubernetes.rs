@@ -84,9 +84,27 @@ pub(super) struct Kubernetes {
     /// Whether the API server has its status since the last boot.
     pub(super) registered: bool,
     pub(super) unschedulable: bool,
+    /// Whether it was Talos that cordoned it, so that Talos uncordons it.
+    cordoned_by_talos: bool,
 }
 
 impl Kubernetes {
+    /// Talos cordons the node before it drains it. A cordon that is there
+    /// already is somebody else's (rule 7 is about the same).
+    pub(super) fn cordon(&mut self) {
+        if !self.unschedulable {
+            self.unschedulable = true;
+            self.cordoned_by_talos = true;
+        }
+    }
+
+    /// The node is ready again.
+    fn uncordon(&mut self) {
+        if std::mem::take(&mut self.cordoned_by_talos) {
+            self.unschedulable = false;
+        }
+    }
+
     /// What runs on a node that has been up for a while.
     pub(super) fn running(components: &Components, control_plane: bool, since: Time) -> Self {
         let mut kubernetes = Self {
@@ -99,6 +117,7 @@ impl Kubernetes {
             comes_up: true,
             registered: true,
             unschedulable: false,
+            cordoned_by_talos: false,
         };
         if control_plane {
             kubernetes.pods = STATIC
@@ -256,8 +275,9 @@ impl World {
             return;
         }
         for node in &mut self.nodes {
-            if node.kubernetes.comes_up {
+            if node.kubernetes.comes_up && !node.kubernetes.registered {
                 node.kubernetes.registered = true;
+                node.kubernetes.uncordon();
             }
         }
     }

@@ -271,6 +271,7 @@ impl World {
         let (node, boot) = match &due {
             Due::Step { node, boot }
             | Due::PowerOn { node, boot }
+            | Due::BootTimeout { node, boot }
             | Due::Rejoin { node, boot, .. }
             | Due::Pull { node, boot, .. }
             | Due::Install { node, boot }
@@ -286,6 +287,7 @@ impl World {
         match due {
             Due::Step { node, .. } => self.end_phase(node),
             Due::PowerOn { node, .. } => self.power_on(node),
+            Due::BootTimeout { node, .. } => self.boot_timed_out(node),
             Due::Rejoin { node, part, .. } => self.rejoin(node, part),
             Due::Pull { node, pull, .. } => self.step_pull(node, pull),
             Due::Install { node, .. } => self.step_install(node),

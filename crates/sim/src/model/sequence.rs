@@ -15,6 +15,10 @@ use super::phases::{Effect, phases};
 use super::schedule::Due;
 use super::services;
 
+/// Arguments of the reboot system call.
+const RESTART: i64 = 0x0123_4567;
+const POWER_OFF: i64 = 0x4321_fedc;
+
 /// A sequence on its way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sequence {
@@ -143,12 +147,15 @@ impl World {
                     self.set_health(node, id, true);
                 }
             }
-            Effect::Config => self.nodes[node.0].network = true,
+            Effect::Config => self.network_is_up(node),
             Effect::StartAll => {
                 self.start_everything(node);
                 return;
             }
-            Effect::Drain => lasts = self.draw(|timings| timings.drain),
+            Effect::Drain => {
+                self.nodes[node.0].kubernetes.cordon();
+                lasts = self.draw(|timings| timings.drain);
+            }
             Effect::StopEphemeral => {
                 for id in services::EPHEMERAL {
                     self.stop_service(node, id);
@@ -166,10 +173,12 @@ impl World {
                 self.drop_streams(node);
             }
             Effect::GoDown => {
+                self.publish(node, &sequence.actor, Note::Restart(RESTART));
                 self.go_down(node);
                 return;
             }
             Effect::GoOff => {
+                self.publish(node, &sequence.actor, Note::Restart(POWER_OFF));
                 self.go_down(node);
                 self.nodes[node.0].power = Power::Off;
                 return;
@@ -224,7 +233,12 @@ impl World {
                 self.publish(node, "", Note::SequenceStop(Cow::Borrowed("install")));
                 self.start_sequence(node, Kind::Boot, "", true);
             }
-            Kind::Boot => self.set_stage(node, Stage::Running),
+            Kind::Boot => {
+                self.schedule.retain(
+                    |due| !matches!(due, Due::BootTimeout { node: other, .. } if *other == node),
+                );
+                self.set_stage(node, Stage::Running);
+            }
             _ => {}
         }
     }
@@ -246,6 +260,32 @@ impl World {
         self.publish(node, &sequence.actor, error);
         self.set_stage(node, Stage::Rebooting);
         self.go_down(node);
+    }
+
+    /// Time, addresses and host name are there.
+    fn network_is_up(&mut self, node: NodeIndex) {
+        let here = &mut self.nodes[node.0];
+        here.network = true;
+        let address = Note::Address {
+            hostname: here.hostname.clone(),
+            addresses: here.addresses.iter().map(ToString::to_string).collect(),
+        };
+        self.publish(node, "", address);
+    }
+
+    /// A boot that has not ended in time is a fatal error. A version that has
+    /// never been ready is left for the one before it.
+    pub(super) fn boot_timed_out(&mut self, node: NodeIndex) {
+        let Some(sequence) = self.nodes[node.0].sequence.clone() else {
+            return;
+        };
+        if sequence.kind != Kind::Boot {
+            return;
+        }
+        if self.nodes[node.0].slots.previous {
+            self.nodes[node.0].slots.revert();
+        }
+        self.fail_sequence(node, &sequence, "context deadline exceeded");
     }
 
     fn set_stage(&mut self, node: NodeIndex, stage: Stage) {

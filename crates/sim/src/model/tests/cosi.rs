@@ -270,8 +270,14 @@ fn a_watch_of_one_resource_follows_it() {
         id: Some(id.to_owned()),
         ..watch("runtime", status, options)
     };
-    let stream = driver.stream(1, Request::CosiWatch(one("machine", Default::default())));
-    let absent = driver.stream(1, Request::CosiWatch(one("nothing", Default::default())));
+    let stream = driver.stream(
+        1,
+        Request::CosiWatch(one("machine", cosi::WatchOptions::default())),
+    );
+    let absent = driver.stream(
+        1,
+        Request::CosiWatch(one("nothing", cosi::WatchOptions::default())),
+    );
     let gone = &events(&driver, absent)[0];
     assert_eq!(gone.event_type(), cosi::EventType::Destroyed);
     assert!(gone.resource.as_ref().unwrap().spec.is_some());
