@@ -83,25 +83,32 @@ pub(super) struct Kubernetes {
     pub(super) comes_up: bool,
     /// Whether the API server has its status since the last boot.
     pub(super) registered: bool,
-    pub(super) unschedulable: bool,
-    /// Whether it was Talos that cordoned it, so that Talos uncordons it.
-    cordoned_by_talos: bool,
+    pub(super) cordon: Cordon,
+}
+
+/// Whether pods may be scheduled to a node, and who forbade it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Cordon {
+    #[default]
+    No,
+    /// Talos will lift it when the node is ready again.
+    ByTalos,
+    ByOthers,
 }
 
 impl Kubernetes {
     /// Talos cordons the node before it drains it. A cordon that is there
     /// already is somebody else's (rule 7 is about the same).
     pub(super) fn cordon(&mut self) {
-        if !self.unschedulable {
-            self.unschedulable = true;
-            self.cordoned_by_talos = true;
+        if self.cordon == Cordon::No {
+            self.cordon = Cordon::ByTalos;
         }
     }
 
     /// The node is ready again.
     fn uncordon(&mut self) {
-        if std::mem::take(&mut self.cordoned_by_talos) {
-            self.unschedulable = false;
+        if self.cordon == Cordon::ByTalos {
+            self.cordon = Cordon::No;
         }
     }
 
@@ -116,8 +123,7 @@ impl Kubernetes {
             },
             comes_up: true,
             registered: true,
-            unschedulable: false,
-            cordoned_by_talos: false,
+            cordon: Cordon::No,
         };
         if control_plane {
             kubernetes.pods = STATIC
@@ -170,7 +176,7 @@ pub struct KubernetesNode {
     pub name: String,
     /// Whether it is ready.
     pub ready: bool,
-    /// Whether Talos has cordoned it.
+    /// Whether it is cordoned.
     pub unschedulable: bool,
     /// The image of its kubelet.
     pub kubelet_image: String,
@@ -198,7 +204,7 @@ impl World {
         Some(KubernetesNode {
             name: here.hostname.clone(),
             ready: here.power == Power::On && self.node_ready(node),
-            unschedulable: here.kubernetes.unschedulable,
+            unschedulable: here.kubernetes.cordon != Cordon::No,
             kubelet_image: here.kubernetes.kubelet.image.clone(),
             pods: here
                 .kubernetes
@@ -232,7 +238,11 @@ impl World {
     pub fn set_unschedulable(&mut self, now: Time, node: NodeIndex, unschedulable: bool) {
         self.advance(now);
         if let Some(here) = self.nodes.get_mut(node.0) {
-            here.kubernetes.unschedulable = unschedulable;
+            here.kubernetes.cordon = if unschedulable {
+                Cordon::ByOthers
+            } else {
+                Cordon::No
+            };
         }
         self.settle();
     }
