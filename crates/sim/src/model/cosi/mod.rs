@@ -206,6 +206,7 @@ impl World {
         } else {
             None
         };
+        self.forget(node, place);
         match found {
             Some(resource) => Reply::Unary(
                 cosi::GetResponse {
@@ -243,7 +244,7 @@ impl World {
             return Reply::Items(Vec::new());
         }
         self.refresh(node, place);
-        let items = self.nodes[node.0]
+        let items: Vec<Response> = self.nodes[node.0]
             .cosi
             .collections
             .get(&place)
@@ -254,8 +255,10 @@ impl World {
                 Response::from(cosi::ListResponse {
                     resource: Some(resource(kind, id, entry)),
                 })
-            });
-        Reply::Items(items.collect())
+            })
+            .collect();
+        self.forget(node, place);
+        Reply::Items(items)
     }
 
     /// Brings the resources of a kind up to date, and tells those who watch.
@@ -271,6 +274,15 @@ impl World {
         let events = collection.update(kind, views, now);
         if !events.is_empty() {
             self.tell_watchers(node, place, &events);
+        }
+    }
+
+    /// What never changes is not kept: a node's definitions are most of what its
+    /// resources weigh.
+    fn forget(&mut self, node: NodeIndex, place: usize) {
+        let constant = [kind::RESOURCE_DEFINITION, kind::NAMESPACE];
+        if constant.contains(&kind::ALL[place]) && !self.is_watched(node, place) {
+            self.nodes[node.0].cosi.collections.remove(&place);
         }
     }
 

@@ -16,7 +16,7 @@ use super::{Collection, resource, tombstone};
 pub(in super::super) struct Watch {
     /// The place of the kind in the table.
     pub(super) place: usize,
-    /// `None` for a watch in a namespace where the kind has nothing.
+    /// Whether the kind has something in the namespace that is watched.
     live: bool,
     id: Option<String>,
     filter: Filter,
@@ -210,6 +210,13 @@ impl World {
                 .collect();
             self.send_events(stream, &watch, wanted);
         }
+    }
+
+    pub(super) fn is_watched(&self, node: NodeIndex, place: usize) -> bool {
+        self.streams.values().any(|open| {
+            open.node == node
+                && matches!(&open.stream, Stream::Watch(watch) if watch.place == place)
+        })
     }
 
     /// Brings everything up to date that somebody watches.
