@@ -9,7 +9,7 @@ use super::super::api::{NodeIndex, Reply, Status, StreamId};
 use super::super::roles::Caller;
 use super::super::streams::Stream;
 use super::query::Filter;
-use super::{Collection, resource, tombstone};
+use super::{Collection, kinds, resource, tombstone};
 
 /// What a watch wants.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ impl World {
         } = request;
         let options = options.unwrap_or_default();
         let place = self.check_access(node, caller, &namespace, &r#type)?;
-        let kind = &kind::ALL[place];
+        let kind = kinds::at(place);
         if id.is_some() && options.bootstrap_contents {
             return Err(Status::unimplemented(
                 "bootstrap contents is not implemented for resource watch",
