@@ -6,14 +6,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use talos_proto::machine;
 use talos_proto::machine::lifecycle_service_install_progress::Response as Progress;
-use upgrade_core::matrix::Matrix;
 use upgrade_core::version::Version;
 
 use super::World;
 use super::api::{NodeIndex, Reply, Status, StreamId};
 use super::config::{Rules, check_images, documents};
 use super::fault::{Fault, FaultKind};
-use super::images::{Place, Then};
+use super::images::Place;
+use super::pull::Then;
+use super::registry::MATRIX;
 use super::schedule::Due;
 use super::sequence::Kind;
 use super::slots::Installed;
@@ -34,7 +35,7 @@ pub(super) struct Install {
     lines: Vec<String>,
     said: usize,
     code: i32,
-    pace: Duration,
+    each: Duration,
 }
 
 /// What an installer says, and how it ends.
@@ -107,30 +108,27 @@ impl World {
             .filter(|reference| !reference.is_empty())
             .ok_or_else(|| Status::invalid_argument("installer image name is required"))?;
         let place = Place::of_instance(request.containerd.as_ref())?;
-        let new = match self.stored_installer(node, place, reference) {
-            Some(Some(new)) => new,
-            Some(None) => {
-                return Err(Status::internal(
-                    "upgrade failed: failed to start task: exec: \"/bin/installer\": stat \
-                     /bin/installer: no such file or directory",
-                ));
-            }
-            None => {
-                return Err(Status::internal(format!(
-                    "upgrade failed: installer image {reference:?} not found in containerd store: \
-                     image {reference:?}: not found"
-                )));
-            }
-        };
+        if !self.has_image(node, place, reference) {
+            return Err(Status::internal(format!(
+                "upgrade failed: installer image {reference:?} not found in containerd store: \
+                 image {reference:?}: not found"
+            )));
+        }
+        let new = self.installer_of(reference).ok_or_else(|| {
+            Status::internal(
+                "upgrade failed: failed to start task: exec: \"/bin/installer\": stat \
+                 /bin/installer: no such file or directory",
+            )
+        })?;
         let Run { lines, code } = self.run_installer(node, &new);
         let total =
             if code == 0 { self.draw(|timings| timings.install) } else { Duration::from_secs(2) };
-        let pace = total / u32::try_from(lines.len()).unwrap_or(1).max(1);
+        let each = total / u32::try_from(lines.len()).unwrap_or(1).max(1);
         let stream = self.open(node, Stream::Installer);
         self.nodes[node.0].install =
-            Some(Install { stream: Some(stream), new, lines, said: 0, code, pace });
+            Some(Install { stream: Some(stream), new, lines, said: 0, code, each });
         let boot = self.nodes[node.0].boot;
-        self.schedule.put(self.now.plus(pace), Due::Install { node, boot });
+        self.schedule.put(self.now.plus(each), Due::Install { node, boot });
         Ok(stream)
     }
 
@@ -151,7 +149,7 @@ impl World {
         if install.said < install.lines.len() {
             let boot = self.nodes[node.0].boot;
             let due = Due::Install { node, boot };
-            self.schedule.put(self.now.plus(install.pace), due);
+            self.schedule.put(self.now.plus(install.each), due);
             return;
         }
         self.nodes[node.0].install = None;
@@ -227,7 +225,7 @@ impl World {
         } else {
             Kind::Upgrade { image: request.image, kexec }
         };
-        self.start_sequence(node, kind, actor_id, false);
+        self.start_sequence(node, kind, &actor_id, false);
     }
 
     fn check_legacy_upgrade(
@@ -264,8 +262,7 @@ fn preserve_skips_checks(version: &Version) -> bool {
 
 /// Whether the new version accepts the running one (rule 13).
 fn host_rule(host: &Version, new: &Version) -> Result<(), String> {
-    let matrix = Matrix::builtin();
-    let row = matrix
+    let row = MATRIX
         .row(new.minor())
         .ok_or_else(|| format!("upgrades to version {new} are not supported"))?;
     if row.accepts_host(host) {

@@ -265,7 +265,7 @@ impl World {
                 force: request.mode() == Mode::Force,
                 kexec: request.mode() == Mode::Default,
             };
-            self.start_sequence(node, kind, actor_id.clone(), false);
+            self.start_sequence(node, kind, &actor_id, false);
         }
         Reply::Unary(
             machine::RebootResponse {
@@ -283,7 +283,7 @@ impl World {
         }
         if self.fault(node, FaultKind::LostReboot).is_none() {
             let kind = Kind::Reboot { force: false, kexec: true };
-            self.start_sequence(node, kind, String::new(), true);
+            self.start_sequence(node, kind, "", true);
         }
         Reply::Unary(
             machine::RollbackResponse { messages: vec![machine::Rollback::default()] }.into(),
@@ -293,7 +293,7 @@ impl World {
     pub(super) fn shutdown(&mut self, node: NodeIndex, request: machine::ShutdownRequest) -> Reply {
         let actor_id = self.random.uuid();
         let kind = Kind::Shutdown { force: request.force };
-        self.start_sequence(node, kind, actor_id.clone(), false);
+        self.start_sequence(node, kind, &actor_id, false);
         Reply::Unary(
             machine::ShutdownResponse {
                 messages: vec![machine::Shutdown { metadata: None, actor_id }],

@@ -9,9 +9,10 @@ use super::config::Config;
 use super::cosi::Store;
 use super::events::Ring;
 use super::fault::{Fault, FaultKind};
-use super::images::{Pull, StoredImage};
+use super::images::StoredImage;
 use super::installer::Install;
 use super::kubernetes::Kubernetes;
+use super::pull::Pull;
 use super::sequence::Sequence;
 use super::services::{self, Service, State};
 use super::slots::Slots;
@@ -25,7 +26,6 @@ pub(super) enum Stage {
     Running = 4,
     Rebooting = 5,
     ShuttingDown = 6,
-    Resetting = 7,
     Upgrading = 8,
 }
 
@@ -37,7 +37,6 @@ impl Stage {
             Self::Running => "running",
             Self::Rebooting => "rebooting",
             Self::ShuttingDown => "shutting down",
-            Self::Resetting => "resetting",
             Self::Upgrading => "upgrading",
         }
     }
@@ -60,7 +59,7 @@ pub(super) struct Node {
     pub(super) role: NodeRole,
     pub(super) addresses: Vec<std::net::IpAddr>,
     /// The cluster's id of it.
-    pub(super) node_id: String,
+    pub(super) identity: String,
     pub(super) slots: Slots,
     pub(super) power: Power,
     pub(super) stage: Stage,

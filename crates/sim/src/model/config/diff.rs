@@ -63,7 +63,9 @@ struct Edit<'a> {
 fn edits<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Edit<'a>> {
     let mut edits = Vec::new();
     let (mut one, mut two) = (0, 0);
-    let mut push = |sign, line, old, new| edits.push(Edit { sign, line, old, new });
+    let mut push = |sign, line, old, new| {
+        edits.push(Edit { sign, line, old, new });
+    };
     while one < old.len() || two < new.len() {
         if one < old.len() && two < new.len() && old[one] == new[two] {
             push(' ', old[one], one, two);
