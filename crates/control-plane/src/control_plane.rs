@@ -1,0 +1,406 @@
+//! A control plane that this process owns.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::{About as _, Error};
+use crate::folder::{ADMIN, Folder, Lock, Record};
+use crate::guard::Guard;
+use crate::ports::Ports;
+use crate::process::{self, Manner, Process};
+use crate::ready::{self, Question};
+use crate::{Component, Tools, clock};
+
+/// How long one component may take to get ready, unless [`Options`] say
+/// otherwise. The API server takes four seconds on two idle cores, and has
+/// been seen to take twenty when both were compiling.
+const READY_LIMIT: Duration = Duration::from_secs(90);
+
+/// How often a component is asked. Each question to one that listens is a run
+/// of kubectl, which keeps a core busy for a tenth of a second.
+const PAUSE: Duration = Duration::from_millis(150);
+
+/// How often other ports are tried. Between finding a port free and listening
+/// on it, somebody else may take it; three times in a row is no accident.
+const PORT_TRIES: usize = 3;
+
+/// How a control plane is started.
+pub struct Options {
+    /// Where it lives: a folder that is missing, empty, or one from before.
+    pub folder: PathBuf,
+    /// The programs.
+    pub tools: Tools,
+    /// The first of four ports, the API server's; free ones if it is left out.
+    pub port_base: Option<u16>,
+    /// More command line arguments. A flag given twice counts as given last,
+    /// so these win.
+    pub arguments: Vec<(Component, String)>,
+    /// How long each component may take to get ready.
+    pub ready_limit: Duration,
+    /// Stops a start that is under way, and cleans up, once it is true.
+    pub interrupt: Option<Arc<AtomicBool>>,
+    /// Told what happens.
+    pub observer: Option<Observer>,
+}
+
+/// Somebody who is told what happens.
+pub type Observer = Box<dyn FnMut(Event<'_>) + Send>;
+
+impl Options {
+    /// The usual: free ports, no more arguments, a minute and a half for each
+    /// component, and nobody who watches.
+    pub fn new(folder: impl Into<PathBuf>, tools: Tools) -> Self {
+        Self {
+            folder: folder.into(),
+            tools,
+            port_base: None,
+            arguments: Vec::new(),
+            ready_limit: READY_LIMIT,
+            interrupt: None,
+            observer: None,
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { folder, tools, port_base, arguments, ready_limit, interrupt: _, observer: _ } =
+            self;
+        formatter
+            .debug_struct("Options")
+            .field("folder", folder)
+            .field("tools", tools)
+            .field("port_base", port_base)
+            .field("arguments", arguments)
+            .field("ready_limit", ready_limit)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What happens while a control plane starts and stops.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A component was started.
+    Started {
+        /// Which.
+        component: Component,
+        /// Its process.
+        pid: u32,
+    },
+    /// A component is not ready, for a reason that was not told before.
+    Waiting {
+        /// Which.
+        component: Component,
+        /// What it lacks.
+        reason: &'a str,
+    },
+    /// A component is ready.
+    Ready {
+        /// Which.
+        component: Component,
+        /// How long that took.
+        took: Duration,
+    },
+    /// Somebody took a port between our finding it free and listening on it;
+    /// the start begins again with others.
+    PortTaken,
+    /// A component is being stopped.
+    Stopping {
+        /// Which.
+        component: Component,
+    },
+}
+
+/// A control plane that runs. Dropping it stops it.
+#[derive(Debug)]
+pub struct ControlPlane {
+    options: Options,
+    folder: Folder,
+    ports: Ports,
+    /// By component, which is the order they are started in.
+    processes: BTreeMap<Component, Process>,
+    guard: Guard,
+    /// Whether dropping it lets it run.
+    detached: bool,
+    /// Given back after everything else.
+    _lock: Lock,
+}
+
+impl ControlPlane {
+    /// Starts all components and returns when they are ready.
+    pub fn start(options: Options) -> Result<Self, Error> {
+        let folder = Folder::claim(&options.folder)?;
+        let lock = folder.try_lock()?;
+        end_incomplete_run(&folder)?;
+        folder.ensure_secrets()?;
+        let guard = Guard::start()
+            .map_err(|source| Error::Spawn { program: PathBuf::from("/bin/sh"), source })?;
+        let ports = match options.port_base {
+            Some(base) => Ports::from_base(base)?,
+            None => match folder.ports()?.filter(|ports| ports.check_free().is_ok()) {
+                Some(ports) => ports,
+                None => Ports::choose()?,
+            },
+        };
+        let processes = BTreeMap::new();
+        let mut plane =
+            Self { options, folder, ports, processes, guard, detached: false, _lock: lock };
+        for rest in (0..PORT_TRIES).rev() {
+            match plane.start_all() {
+                Err(error) if rest > 0 && plane.may_move(&error) => {
+                    plane.observe(Event::PortTaken);
+                    plane.end_all()?;
+                    plane.ports = Ports::choose()?;
+                }
+                // Whatever was started is stopped when `plane` is dropped.
+                result => return result.map(|()| plane),
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
+    fn start_all(&mut self) -> Result<(), Error> {
+        self.ports.check_free()?;
+        self.folder.keep_ports(self.ports)?;
+        // From here on, others know whom to ask.
+        self.keep_record()?;
+        self.start_together(&[Component::Etcd])?;
+        self.start_together(&[Component::ApiServer])?;
+        self.start_together(&[Component::ControllerManager, Component::Scheduler])
+    }
+
+    /// Whether the failure is one that other ports mend.
+    fn may_move(&self, error: &Error) -> bool {
+        if self.options.port_base.is_some() {
+            return false;
+        }
+        match error {
+            Error::Port { .. } => true,
+            Error::Died { tail, .. } => tail.contains("address already in use"),
+            _ => false,
+        }
+    }
+
+    fn start_together(&mut self, components: &[Component]) -> Result<(), Error> {
+        let began = clock::now();
+        for component in components {
+            self.spawn(*component)?;
+        }
+        for component in components {
+            self.wait_until_ready(*component)?;
+            self.observe(Event::Ready { component: *component, took: began.elapsed() });
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self, component: Component) -> Result<(), Error> {
+        let Self { options, folder, ports, .. } = &*self;
+        let mut arguments = component.arguments(folder, *ports);
+        let more = options.arguments.iter().filter(|(whose, _)| *whose == component);
+        arguments.extend(more.map(|(_, argument)| argument.into()));
+        let program = options.tools.of(component);
+        let process = Process::spawn(component, program, &arguments, folder.log_of(component))?;
+        let pid = process.pid();
+        self.processes.insert(component, process);
+        self.keep_record()?;
+        self.observe(Event::Started { component, pid });
+        Ok(())
+    }
+
+    fn wait_until_ready(&mut self, component: Component) -> Result<(), Error> {
+        let began = clock::now();
+        let mut told = String::new();
+        loop {
+            self.check()?;
+            self.check_interrupt()?;
+            let Err(reason) = self.question().ask(component) else { return Ok(()) };
+            let waited = began.elapsed();
+            if waited >= self.options.ready_limit {
+                // The death of it is a better reason than its silence.
+                self.check()?;
+                let process = self.processes.get(&component);
+                return Err(Error::NotReady {
+                    component,
+                    waited,
+                    reason,
+                    log: self.folder.log_of(component),
+                    tail: process.map(Process::tail).unwrap_or_default(),
+                });
+            }
+            if reason != told {
+                self.observe(Event::Waiting { component, reason: &reason });
+                told = reason;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn check_interrupt(&self) -> Result<(), Error> {
+        let interrupt = self.options.interrupt.as_ref();
+        let interrupted = interrupt.is_some_and(|it| it.load(Ordering::Relaxed));
+        if interrupted { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    fn question(&self) -> Question<'_> {
+        let Self { options, folder, ports, .. } = self;
+        Question { folder, ports: *ports, kubectl: &options.tools.kubectl }
+    }
+
+    fn observe(&mut self, event: Event<'_>) {
+        if let Some(observer) = &mut self.options.observer {
+            observer(event);
+        }
+    }
+
+    /// Writes down which processes there are, for the guard and for others.
+    fn keep_record(&mut self) -> Result<(), Error> {
+        let pids = || self.processes.values().map(Process::pid);
+        self.guard.watch(pids()).about("the pipe to the guard")?;
+        let processes = self.processes.keys().copied().zip(pids()).collect();
+        self.folder.keep_record(&Record { owner: Some(std::process::id()), processes })
+    }
+
+    /// Fails if a component ended that nobody asked to.
+    pub fn check(&mut self) -> Result<(), Error> {
+        self.processes.values_mut().try_for_each(Process::check)
+    }
+
+    /// The address of the API server.
+    pub fn url(&self) -> String {
+        Component::ApiServer.url(self.ports)
+    }
+
+    /// The address of etcd, which asks nobody for a password.
+    pub fn etcd_url(&self) -> String {
+        Component::Etcd.url(self.ports)
+    }
+
+    /// The token of the user that may do everything.
+    pub fn token(&self) -> Result<String, Error> {
+        self.folder.token(ADMIN)
+    }
+
+    /// The certificates that the API server is to be checked against, as PEM.
+    pub fn certificate_authority(&self) -> Result<String, Error> {
+        self.folder.authority()
+    }
+
+    /// Where the kubeconfig of the user that may do everything is. It needs no
+    /// other file.
+    pub fn kubeconfig_path(&self) -> PathBuf {
+        self.folder.kubeconfig()
+    }
+
+    /// The text of that kubeconfig.
+    pub fn kubeconfig(&self) -> Result<String, Error> {
+        let path = self.folder.kubeconfig();
+        std::fs::read_to_string(&path).about(path)
+    }
+
+    /// kubectl, pointed at this cluster.
+    pub fn kubectl(&self) -> Command {
+        ready::kubectl(&self.options.tools.kubectl, &self.folder)
+    }
+
+    /// The folder it lives in.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Where a component's log is.
+    pub fn log(&self, component: Component) -> PathBuf {
+        self.folder.log_of(component)
+    }
+
+    /// The process of a component, unless it was killed.
+    pub fn pid(&self, component: Component) -> Option<u32> {
+        self.processes.get(&component).map(Process::pid)
+    }
+
+    /// Ends a component by force, as a crash or a power cut would, and returns
+    /// when it is gone. [`restart`](Self::restart) brings it back.
+    pub fn kill(&mut self, component: Component) -> Result<(), Error> {
+        self.end(component, Manner::Force)
+    }
+
+    /// Stops a component, if it runs, and starts it again.
+    pub fn restart(&mut self, component: Component) -> Result<(), Error> {
+        self.end(component, self.manner(component))?;
+        self.start_together(&[component])
+    }
+
+    /// Stops the API server and starts it again, with the same objects.
+    pub fn restart_apiserver(&mut self) -> Result<(), Error> {
+        self.restart(Component::ApiServer)
+    }
+
+    /// Stops all components, the last started first. The data stays.
+    pub fn stop(mut self) -> Result<(), Error> {
+        self.end_all()
+    }
+
+    /// Lets all components run on without this process. From now on,
+    /// [`inspect`](crate::inspect) and [`take_down`](crate::take_down) are for
+    /// them.
+    pub fn detach(mut self) -> Result<(), Error> {
+        self.check()?;
+        let processes = self.processes.iter().map(|(it, process)| (*it, process.pid())).collect();
+        self.folder.keep_record(&Record { owner: None, processes })?;
+        self.detached = true;
+        Ok(())
+    }
+
+    fn manner(&self, component: Component) -> Manner {
+        Manner::suits(component, self.processes.contains_key(&Component::Etcd))
+    }
+
+    fn end(&mut self, component: Component, manner: Manner) -> Result<(), Error> {
+        let Some(process) = self.processes.get_mut(&component) else { return Ok(()) };
+        process.end(manner)?;
+        self.processes.remove(&component);
+        self.keep_record()
+    }
+
+    /// Goes on after a failure, so that one process that does not end keeps
+    /// no other alive.
+    fn end_all(&mut self) -> Result<(), Error> {
+        let mut result = Ok(());
+        for component in Component::ALL.into_iter().rev() {
+            if self.processes.contains_key(&component) {
+                self.observe(Event::Stopping { component });
+                result = result.and(self.end(component, self.manner(component)));
+            }
+        }
+        if result.is_ok() {
+            self.folder.keep_record(&Record::default())?;
+        }
+        result
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        if !self.detached {
+            self.end_all().ok();
+        }
+        self.guard.release();
+    }
+}
+
+/// What a run before left behind. A whole control plane is somebody's; a part
+/// of one is what is left of an accident.
+fn end_incomplete_run(folder: &Folder) -> Result<(), Error> {
+    let record = folder.record()?;
+    let alive = |it: &(Component, u32)| process::is_alive(folder, it.0, it.1);
+    if record.processes.len() == Component::ALL.len() && record.processes.iter().all(alive) {
+        return Err(Error::AlreadyRunning { folder: folder.path().to_owned() });
+    }
+    crate::inspect::end_recorded(folder, &record).map(drop)
+}

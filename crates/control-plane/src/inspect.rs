@@ -1,0 +1,138 @@
+//! Looking at, and taking down, a control plane that somebody else started.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::folder::{Folder, Record};
+use crate::process::{self, Manner};
+use crate::ready::Question;
+use crate::{Component, Tools, clock};
+
+/// How long an owner may take to stop its control plane when asked: four
+/// components, of which each has twice ten seconds before it is given up.
+const OWNER_LIMIT: Duration = Duration::from_secs(80);
+
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What is in a folder.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The kubeconfig of the user that may do everything.
+    pub kubeconfig: PathBuf,
+    /// The process that watches the control plane; nobody if it runs on its
+    /// own, or not at all.
+    pub owner: Option<u32>,
+    /// All components.
+    pub components: Vec<Running>,
+}
+
+impl Inspection {
+    /// Whether all of it is ready.
+    pub fn is_ready(&self) -> bool {
+        !self.components.is_empty() && self.components.iter().all(|it| it.health == Health::Ready)
+    }
+}
+
+/// One component of it.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Which.
+    pub component: Component,
+    /// Where it listens, or did.
+    pub url: String,
+    /// Its log.
+    pub log: PathBuf,
+    /// Its process, if it runs.
+    pub pid: Option<u32>,
+    /// How it does.
+    pub health: Health,
+}
+
+/// How a component does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It says that it is ready.
+    Ready,
+    /// It runs, and this is what it lacks.
+    Unready(String),
+    /// It does not run.
+    Stopped,
+}
+
+/// Looks at the control plane in a folder. `None` if there never was one.
+pub fn inspect(folder: &Path, tools: &Tools) -> Result<Option<Inspection>, Error> {
+    let Some(folder) = Folder::open(folder)? else { return Ok(None) };
+    let Some(ports) = folder.ports()? else { return Ok(None) };
+    let record = folder.record()?;
+    let question = Question { folder: &folder, ports, kubectl: &tools.kubectl };
+    let look = |component: Component| {
+        let recorded = record.processes.iter().find(|(it, _)| *it == component);
+        let pid = recorded.map(|(_, pid)| *pid);
+        let pid = pid.filter(|pid| process::is_alive(&folder, component, *pid));
+        let health = match pid.map(|_| question.ask(component)) {
+            Some(Ok(())) => Health::Ready,
+            Some(Err(reason)) => Health::Unready(reason),
+            None => Health::Stopped,
+        };
+        let (url, log) = (component.url(ports), folder.log_of(component));
+        Running { component, url, log, pid, health }
+    };
+    Ok(Some(Inspection {
+        folder: folder.path().to_owned(),
+        kubeconfig: folder.kubeconfig(),
+        owner: record.owner.filter(|_| matches!(folder.try_lock(), Err(Error::Busy { .. }))),
+        components: Component::ALL.map(look).into(),
+    }))
+}
+
+/// Stops the control plane in a folder, whoever started it, and says which
+/// components that took. Where nothing runs there is nothing to do.
+///
+/// An owner is asked to do it, with the signal that ends most programs; what
+/// it leaves is stopped afterwards.
+pub fn take_down(folder: &Path) -> Result<Vec<Component>, Error> {
+    let Some(folder) = Folder::open(folder)? else { return Ok(Vec::new()) };
+    let before = alive(&folder, &folder.record()?);
+    let mut asked = false;
+    let mut lock = folder.try_lock();
+    clock::within(OWNER_LIMIT, PAUSE, || {
+        if !matches!(lock, Err(Error::Busy { .. })) {
+            return true;
+        }
+        // An owner that has only just come may not have told its number.
+        let owner = folder.record().ok().and_then(|record| record.owner);
+        if let (false, Some(owner)) = (asked, owner) {
+            process::ask_owner(owner);
+            asked = true;
+        }
+        lock = folder.try_lock();
+        lock.is_ok()
+    });
+    let _lock = lock?;
+    let mut stopped = end_recorded(&folder, &folder.record()?)?;
+    stopped.extend(before.into_iter().map(|(component, _)| component));
+    stopped.sort();
+    stopped.dedup();
+    Ok(stopped)
+}
+
+/// Ends what is left of a recorded run, the last started first. Only for the
+/// holder of the lock.
+pub(crate) fn end_recorded(folder: &Folder, record: &Record) -> Result<Vec<Component>, Error> {
+    let alive = alive(folder, record);
+    let etcd_runs = alive.iter().any(|(component, _)| *component == Component::Etcd);
+    for (component, pid) in alive.iter().rev() {
+        process::end_leftover(folder, *component, *pid, Manner::suits(*component, etcd_runs))?;
+    }
+    folder.keep_record(&Record::default())?;
+    Ok(alive.into_iter().map(|(component, _)| component).collect())
+}
+
+fn alive(folder: &Folder, record: &Record) -> Vec<(Component, u32)> {
+    let mut alive = record.processes.clone();
+    alive.retain(|(component, pid)| process::is_alive(folder, *component, *pid));
+    alive
+}

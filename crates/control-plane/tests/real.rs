@@ -1,0 +1,124 @@
+//! The real programs, from an empty folder to one that is started again.
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use real_control_plane::{Component, ControlPlane, Error, Health, Options, Tools};
+
+const DEPLOYMENT: &str = "deployment/web";
+
+fn succeed(command: &mut Command) -> String {
+    let output = command.output().expect("kubectl starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{command:?}: {said}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn kubectl(plane: &ControlPlane, line: &str) -> String {
+    succeed(plane.kubectl().args(line.split(' ')))
+}
+
+fn processes(plane: &ControlPlane) -> Vec<u32> {
+    Component::ALL.iter().filter_map(|component| plane.pid(*component)).collect()
+}
+
+/// Whether any process names the folder on its command line, ours included.
+fn anybody_names(folder: &std::path::Path) -> bool {
+    let lines = succeed(Command::new("ps").args(["-ww", "-A", "-o", "args="]));
+    lines.contains(&*folder.to_string_lossy())
+}
+
+/// One long story, because every chapter would have to start with the first.
+#[test]
+fn a_control_plane_is_real_and_keeps_its_state() {
+    let root = tempfile::tempdir().expect("a folder");
+    let folder = root.path().canonicalize().expect("a path").join("plane");
+    let tools = Tools::find().expect("the tools");
+    let options = || Options::new(&folder, tools.clone());
+    let mut plane = ControlPlane::start(options()).expect("a control plane");
+
+    // It is the real thing, under the names it gave us.
+    assert_eq!(kubectl(&plane, "get --raw /readyz"), "ok");
+    assert!(plane.kubeconfig().expect("a kubeconfig").contains(&plane.url()));
+    assert!(plane.certificate_authority().expect("certificates").contains("BEGIN CERTIFICATE"));
+    assert_eq!(kubectl(&plane, "auth whoami -o jsonpath={.status.userInfo.username}"), "admin");
+    let refused = plane.kubectl().args(["get", "nodes", "--as", "somebody"]).output();
+    assert!(!refused.expect("kubectl starts").status.success(), "RBAC lets nobody in");
+
+    // Its owner is alone with it.
+    let second = ControlPlane::start(options()).map(|_| ()).expect_err("one owner");
+    assert!(matches!(second, Error::Busy { .. }), "{second}");
+    let seen = real_control_plane::inspect(&folder, &tools).expect("ours").expect("there");
+    assert!(seen.is_ready(), "{seen:?}");
+    assert_eq!(seen.owner, Some(std::process::id()));
+
+    // Objects come and go, and controllers act on them.
+    kubectl(&plane, "create configmap kept --from-literal=key=value");
+    kubectl(&plane, "create configmap lost --from-literal=key=value");
+    kubectl(&plane, "delete configmap lost");
+    kubectl(&plane, "create deployment web --image=example.invalid/web:1 --replicas=2");
+    kubectl(&plane, "wait --for=create replicaset --selector app=web --timeout=20s");
+    kubectl(
+        &plane,
+        "wait --for=jsonpath={.status.replicas}=2 replicaset --selector app=web --timeout=20s",
+    );
+    // No node, no place; but the scheduler has looked.
+    kubectl(&plane, "wait --for=condition=PodScheduled=false pod --selector app=web --timeout=20s");
+    let token = kubectl(&plane, "create token default");
+
+    // A new API server has the same objects and believes the same tokens.
+    let before = plane.pid(Component::ApiServer);
+    plane.restart_apiserver().expect("an API server");
+    assert_ne!(plane.pid(Component::ApiServer), before);
+    let still_there = |plane: &ControlPlane| {
+        assert_eq!(kubectl(plane, "get configmap kept -o jsonpath={.data.key}"), "value");
+        assert_eq!(kubectl(plane, "get configmap lost --ignore-not-found"), "");
+        let name = kubectl(plane, &format!("get {DEPLOYMENT} -o jsonpath={{.metadata.name}}"));
+        assert_eq!(name, "web");
+    };
+    still_there(&plane);
+    let review = format!("auth whoami --token {} -o name", token.trim());
+    kubectl(&plane, &review);
+
+    // Controllers survive it, and one that is killed comes back.
+    plane.kill(Component::ControllerManager).expect("it ends");
+    assert_eq!(plane.pid(Component::ControllerManager), None);
+    plane.check().expect("that was no accident");
+    plane.restart(Component::ControllerManager).expect("a controller manager");
+    kubectl(&plane, &format!("delete {DEPLOYMENT} --cascade=foreground --timeout=20s"));
+    kubectl(&plane, "create deployment web --image=example.invalid/web:1 --replicas=0");
+
+    // Left alone, it runs on, and can be taken down by anybody, twice.
+    let (url, token) = (plane.url(), plane.token().expect("a token"));
+    let left = processes(&plane);
+    assert_eq!(left.len(), Component::ALL.len());
+    plane.detach().expect("it goes on alone");
+    let error = ControlPlane::start(options()).map(|_| ()).expect_err("it runs");
+    assert!(matches!(error, Error::AlreadyRunning { .. }), "{error}");
+    let seen = real_control_plane::inspect(&folder, &tools).expect("ours").expect("there");
+    assert_eq!(seen.components.iter().filter_map(|it| it.pid).collect::<Vec<_>>(), left);
+    assert!(seen.is_ready() && seen.owner.is_none(), "{seen:?}");
+    assert_eq!(real_control_plane::take_down(&folder).expect("it stops"), Component::ALL);
+    assert_eq!(real_control_plane::take_down(&folder).expect("still stopped"), []);
+    let seen = real_control_plane::inspect(&folder, &tools).expect("ours").expect("there");
+    assert!(seen.components.iter().all(|it| it.health == Health::Stopped), "{seen:?}");
+    assert!(!anybody_names(&folder));
+
+    // The folder is the cluster: same address, same token, same objects.
+    let mut plane = ControlPlane::start(options()).expect("a control plane");
+    assert_eq!((plane.url(), plane.token().expect("a token")), (url, token));
+    still_there(&plane);
+
+    // An accident is noticed, and does not keep the rest from stopping.
+    let etcd = plane.pid(Component::Etcd).expect("etcd runs");
+    succeed(Command::new("kill").args(["-KILL", &etcd.to_string()]));
+    let noticed = (0..100).find_map(|_| {
+        thread::sleep(Duration::from_millis(20));
+        plane.check().err()
+    });
+    let error = noticed.expect("etcd is dead");
+    assert!(matches!(error, Error::Died { component: Component::Etcd, .. }), "{error}");
+    plane.stop().expect("the others stop");
+    assert!(!anybody_names(&folder));
+}
