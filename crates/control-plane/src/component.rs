@@ -77,6 +77,9 @@ impl Component {
                 .flag("--service-account-signing-key-file", folder.service_account_key())
                 .flag("--service-account-issuer", "https://kubernetes.default.svc")
                 .flag("--service-cluster-ip-range", "10.96.0.0/12")
+                // Without it, the open watches of others hold up a stop for
+                // a minute, in which nobody can connect any more.
+                .flag("--shutdown-watch-termination-grace-period", "1s")
                 // System pods such as kube-proxy ask for it, and clusters
                 // that run Talos allow it.
                 .flag("--allow-privileged", "true")

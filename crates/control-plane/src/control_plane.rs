@@ -332,7 +332,8 @@ impl ControlPlane {
 
     /// Stops a component, if it runs, and starts it again.
     pub fn restart(&mut self, component: Component) -> Result<(), Error> {
-        self.end(component, self.manner(component))?;
+        let manner = self.manner(component);
+        self.end(component, manner)?;
         self.start_together(&[component])
     }
 
@@ -357,8 +358,9 @@ impl ControlPlane {
         Ok(())
     }
 
-    fn manner(&self, component: Component) -> Manner {
-        Manner::suits(component, self.processes.contains_key(&Component::Etcd))
+    fn manner(&mut self, component: Component) -> Manner {
+        let etcd = self.processes.get_mut(&Component::Etcd);
+        Manner::suits(component, etcd.is_some_and(|etcd| etcd.check().is_ok()))
     }
 
     fn end(&mut self, component: Component, manner: Manner) -> Result<(), Error> {
@@ -375,7 +377,8 @@ impl ControlPlane {
         for component in Component::ALL.into_iter().rev() {
             if self.processes.contains_key(&component) {
                 self.observe(Event::Stopping { component });
-                result = result.and(self.end(component, self.manner(component)));
+                let manner = self.manner(component);
+                result = result.and(self.end(component, manner));
             }
         }
         if result.is_ok() {
