@@ -1,12 +1,15 @@
 //! Starts that fail: each says why, and leaves nothing running.
 
+mod common;
+
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use real_control_plane::{Component, ControlPlane, Error, Event, Options, Tools};
+
+use crate::common::anybody_names;
 
 fn stand_in(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -18,12 +21,6 @@ fn options(folder: &Path) -> Options {
 
 fn failure(options: Options) -> Error {
     ControlPlane::start(options).map(|_| ()).expect_err("it cannot start")
-}
-
-fn anybody_names(folder: &Path) -> bool {
-    let output = Command::new("ps").args(["-ww", "-A", "-o", "args="]).output().expect("ps");
-    let folder = folder.canonicalize().expect("a path");
-    String::from_utf8_lossy(&output.stdout).contains(&*folder.to_string_lossy())
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! The real programs, from an empty folder to one that is started again.
 
+mod common;
+
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use real_control_plane::{Component, ControlPlane, Error, Health, Options, Tools};
+
+use crate::common::anybody_names;
 
 const DEPLOYMENT: &str = "deployment/web";
 
@@ -21,12 +25,6 @@ fn kubectl(plane: &ControlPlane, line: &str) -> String {
 
 fn processes(plane: &ControlPlane) -> Vec<u32> {
     Component::ALL.iter().filter_map(|component| plane.pid(*component)).collect()
-}
-
-/// Whether any process names the folder on its command line, ours included.
-fn anybody_names(folder: &std::path::Path) -> bool {
-    let lines = succeed(Command::new("ps").args(["-ww", "-A", "-o", "args="]));
-    lines.contains(&*folder.to_string_lossy())
 }
 
 /// One long story, because every chapter would have to start with the first.
@@ -92,6 +90,7 @@ fn a_control_plane_is_real_and_keeps_its_state() {
     // Left alone, it runs on, and can be taken down by anybody, twice.
     let (url, token) = (plane.url(), plane.token().expect("a token"));
     let left = processes(&plane);
+    assert!(anybody_names(&folder), "or the checks below mean nothing");
     assert_eq!(left.len(), Component::ALL.len());
     plane.detach().expect("it goes on alone");
     let error = ControlPlane::start(options()).map(|_| ()).expect_err("it runs");
@@ -106,19 +105,27 @@ fn a_control_plane_is_real_and_keeps_its_state() {
     assert!(!anybody_names(&folder));
 
     // The folder is the cluster: same address, same token, same objects.
-    let mut plane = ControlPlane::start(options()).expect("a control plane");
+    let plane = ControlPlane::start(options()).expect("a control plane");
     assert_eq!((plane.url(), plane.token().expect("a token")), (url, token));
     still_there(&plane);
+    plane.stop().expect("it stops");
+    assert!(!anybody_names(&folder));
 
-    // An accident is noticed, and does not keep the rest from stopping.
+    // An accident is noticed, and neither it nor a test that panics keeps the
+    // rest from stopping.
+    let mut plane = ControlPlane::start(options()).expect("a control plane");
     let etcd = plane.pid(Component::Etcd).expect("etcd runs");
-    succeed(Command::new("kill").args(["-KILL", &etcd.to_string()]));
+    succeed(Command::new("/bin/sh").args(["-c", &format!("kill -KILL {etcd}")]));
     let noticed = (0..100).find_map(|_| {
         thread::sleep(Duration::from_millis(20));
         plane.check().err()
     });
     let error = noticed.expect("etcd is dead");
     assert!(matches!(error, Error::Died { component: Component::Etcd, .. }), "{error}");
-    plane.stop().expect("the others stop");
+    let panicking = thread::spawn(move || {
+        let _plane = plane;
+        panic!("on purpose");
+    });
+    panicking.join().expect_err("it panics");
     assert!(!anybody_names(&folder));
 }
