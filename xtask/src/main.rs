@@ -2,6 +2,7 @@
 //! newcomer run; it installs and builds what it needs by itself.
 
 mod bench;
+mod cluster;
 mod purity;
 mod test;
 mod tools;
@@ -17,6 +18,8 @@ enum Xtask {
     Test(test::Args),
     /// Measure, and print ratios
     Bench(bench::Args),
+    /// A real Kubernetes control plane on this machine: up, down, status
+    Cluster(cluster::Args),
     /// Build the real tools that the tests compare with, or show where they are
     Tools(tools::Args),
 }
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
     let result = match Xtask::parse() {
         Xtask::Test(args) => test::run(args),
         Xtask::Bench(args) => bench::run(args),
+        Xtask::Cluster(args) => cluster::run(args),
         Xtask::Tools(args) => tools::run(args),
     };
     match result {

@@ -91,6 +91,11 @@ pub(crate) fn print_table<const COLUMNS: usize>(
     }
 }
 
+/// One line of a result.
+pub(crate) fn print_line(line: &str) {
+    writeln!(io::stdout().lock(), "{line}").ok();
+}
+
 /// Everything that is not the result goes to stderr.
 pub(crate) fn note(line: &str) {
     writeln!(io::stderr().lock(), "{line}").ok();
