@@ -54,7 +54,7 @@ pub struct Cli {
     pub command: Command,
     /// Print help
     // One help, not two: the longer form spreads the same words over more lines.
-    #[arg(short, long, action = ArgAction::HelpShort, global = true)]
+    #[arg(short, long, action = ArgAction::HelpShort, global = true, display_order = 1000)]
     pub help: Option<bool>,
 }
 

@@ -51,11 +51,8 @@ async fn start(args: &StartArgs, printer: Printer) -> Result<Exit, Usage> {
 }
 
 fn options(args: &StartArgs) -> Result<Options, Usage> {
-    let stored = match cluster::stored_shape(&args.folder.dir) {
-        Ok(stored) => stored,
-        // Starting finds the same fault, and says what to do.
-        Err(_) => None,
-    };
+    // A folder that cannot be read: starting finds the same, and says so.
+    let stored = cluster::stored_shape(&args.folder.dir).unwrap_or_default();
     let mut shape = stored.unwrap_or_else(|| {
         let newest = Shape::default();
         let talos = args.talos.clone().unwrap_or(newest.talos);
