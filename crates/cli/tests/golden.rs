@@ -12,6 +12,7 @@ fn transcript(line: &str) -> String {
         // The reader's terminal must not show in the snapshots.
         .env_remove("CLICOLOR_FORCE")
         .env_remove("COLUMNS")
+        .env_remove("TALOSCONFIG")
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
         .stdin(Stdio::null())
         .output()
