@@ -6,14 +6,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use talos_proto::machine;
 use talos_proto::machine::lifecycle_service_install_progress::Response as Progress;
-use upgrade_core::matrix::Matrix;
 use upgrade_core::version::Version;
 
 use super::World;
 use super::api::{NodeIndex, Reply, Status, StreamId};
 use super::config::{Rules, check_images, documents};
 use super::fault::{Fault, FaultKind};
-use super::images::{Place, Then};
+use super::images::Place;
+use super::pull::Then;
+use super::registry::MATRIX;
 use super::schedule::Due;
 use super::sequence::Kind;
 use super::slots::Installed;
@@ -287,8 +288,7 @@ fn preserve_skips_checks(version: &Version) -> bool {
 
 /// Whether the new version accepts the running one (rule 13).
 fn host_rule(host: &Version, new: &Version) -> Result<(), String> {
-    let matrix = Matrix::builtin();
-    let row = matrix
+    let row = MATRIX
         .row(new.minor())
         .ok_or_else(|| format!("upgrades to version {new} are not supported"))?;
     if row.accepts_host(host) {

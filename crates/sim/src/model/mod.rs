@@ -22,10 +22,12 @@
 //! routing between nodes by metadata, and dropping the connections of a node
 //! that [cannot be reached](World::is_reachable).
 //!
-//! Inside, a node is a struct of plain data ([`node`]); what it does from one
-//! state to the next is a [`sequence`]; everything that happens by itself
-//! stands in a [`schedule`]; and resources ([`cosi`]) are views of the state,
-//! made when somebody looks.
+//! Inside, a node is a struct of plain data (`node.rs`); what it does from one
+//! state to the next is a sequence of phases (`sequence.rs`, `phases.rs`);
+//! everything that happens by itself stands in a schedule (`schedule.rs`); and
+//! resources (`cosi/`) are views of the state, made when somebody looks.
+//!
+//! "Rule 5" in a comment is rule 5 of `docs/architecture.md`.
 
 #![forbid(clippy::disallowed_methods)]
 
@@ -44,6 +46,7 @@ mod kubernetes;
 mod machine_calls;
 mod node;
 mod phases;
+mod pull;
 mod random;
 mod registry;
 mod roles;

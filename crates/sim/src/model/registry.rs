@@ -1,10 +1,16 @@
 //! What the world's registries hold.
 
+use std::sync::LazyLock;
+
 use upgrade_core::image::ImageRef;
+use upgrade_core::matrix::Matrix;
 use upgrade_core::version::Version;
 
 use super::slots::Installed;
 use super::spec::Registry;
+
+/// The rules that installers and nodes judge by, read once for all worlds.
+pub(super) static MATRIX: LazyLock<Matrix> = LazyLock::new(Matrix::builtin);
 
 /// What an image is.
 #[derive(Clone, Debug, PartialEq)]

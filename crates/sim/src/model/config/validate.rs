@@ -1,10 +1,10 @@
 //! What a node accepts as its configuration.
 
 use serde_json::Value;
-use upgrade_core::matrix::Matrix;
 use upgrade_core::version::Version;
 
 use super::super::kubernetes::Component;
+use super::super::registry::MATRIX;
 use super::super::spec::NodeRole;
 use super::{Components, image_version};
 
@@ -300,8 +300,7 @@ pub(in super::super) fn check_images(documents: &[Value], rules: &Rules<'_>) -> 
             (Component::Proxy, "kube-proxy"),
         ]);
     }
-    let matrix = Matrix::builtin();
-    let Some(row) = matrix.row(talos.minor()) else {
+    let Some(row) = MATRIX.row(talos.minor()) else {
         return vec![format!(
             "compatibility with version {talos} is not supported"
         )];

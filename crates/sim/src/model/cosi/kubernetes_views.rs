@@ -10,9 +10,8 @@ use super::super::api::NodeIndex;
 use super::super::kubernetes::{Component, Cordon, Pod, PodState};
 use super::super::node::Node;
 use super::super::tree::{Tree, empty, list, map};
-use super::View;
+use super::{POD_SUBNET, View};
 
-const POD_SUBNET: &str = "10.244.0.0/16";
 const SERVICE_SUBNET: &str = "10.96.0.0/12";
 
 impl World {

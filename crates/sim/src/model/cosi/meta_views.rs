@@ -6,15 +6,14 @@ use talos_proto::{Kind, kind};
 use super::super::World;
 use super::super::api::NodeIndex;
 use super::super::tree::{list, map};
-use super::{NAMESPACES, Tree, View, is_sensitive};
+use super::{NAMESPACES, Tree, View, is_sensitive, kinds};
 
 impl World {
     pub(super) fn meta_views(&self, node: NodeIndex, kind: &Kind) -> Option<Vec<View>> {
         let minor = self.nodes[node.0].minor();
         match *kind {
             kind::RESOURCE_DEFINITION => Some(
-                kind::ALL
-                    .iter()
+                kinds::all()
                     .filter(|kind| kind.since_minor <= minor)
                     .map(|kind| definition(kind, minor))
                     .collect(),

@@ -5,7 +5,9 @@
 //! resource's version grows when its content has changed since the last look.
 
 mod cluster_views;
+mod component_views;
 mod config_views;
+mod kinds;
 mod kubernetes_views;
 mod machine_views;
 mod meta_views;
@@ -53,6 +55,9 @@ const NAMESPACES: &[&str] = &[
     "security",
     "siderolink",
 ];
+
+/// Where pods get their addresses from.
+const POD_SUBNET: &str = "10.244.0.0/16";
 
 /// A resource as its view makes it.
 pub(super) struct View {
@@ -159,15 +164,14 @@ impl World {
     ) -> Result<usize, Status> {
         let minor = self.nodes[node.0].minor();
         let lower = resource_type.to_lowercase();
-        let found = kind::ALL
-            .iter()
+        let found = kinds::all()
             .position(|kind| kind.definition_id() == lower && kind.since_minor <= minor);
         let Some(place) = found else {
             return Err(Status::permission_denied(format!(
                 "resource type {resource_type:?} is not supported"
             )));
         };
-        if is_sensitive(&kind::ALL[place], minor) && !caller.has(Role::Admin) {
+        if is_sensitive(kinds::at(place), minor) && !caller.has(Role::Admin) {
             return Err(Status::permission_denied("not authorized"));
         }
         if !NAMESPACES.contains(&namespace) {
@@ -194,7 +198,7 @@ impl World {
             Ok(place) => place,
             Err(status) => return status.into(),
         };
-        let kind = &kind::ALL[place];
+        let kind = kinds::at(place);
         let found = if kind.namespace == *namespace {
             self.refresh(node, place);
             self.nodes[node.0]
@@ -206,6 +210,7 @@ impl World {
         } else {
             None
         };
+        self.forget(node, place);
         match found {
             Some(resource) => Reply::Unary(
                 cosi::GetResponse {
@@ -238,12 +243,12 @@ impl World {
             (Ok(place), Ok(filter)) => (place, filter),
             (Err(status), _) | (_, Err(status)) => return status.into(),
         };
-        let kind = &kind::ALL[place];
+        let kind = kinds::at(place);
         if kind.namespace != *namespace {
             return Reply::Items(Vec::new());
         }
         self.refresh(node, place);
-        let items = self.nodes[node.0]
+        let items: Vec<Response> = self.nodes[node.0]
             .cosi
             .collections
             .get(&place)
@@ -254,13 +259,15 @@ impl World {
                 Response::from(cosi::ListResponse {
                     resource: Some(resource(kind, id, entry)),
                 })
-            });
-        Reply::Items(items.collect())
+            })
+            .collect();
+        self.forget(node, place);
+        Reply::Items(items)
     }
 
     /// Brings the resources of a kind up to date, and tells those who watch.
     pub(super) fn refresh(&mut self, node: NodeIndex, place: usize) {
-        let kind = &kind::ALL[place];
+        let kind = kinds::at(place);
         let now = self.node_time(node);
         let views = self.views(node, kind);
         let collection = self.nodes[node.0]
@@ -274,6 +281,15 @@ impl World {
         }
     }
 
+    /// What never changes is not kept: a node's definitions are most of what its
+    /// resources weigh.
+    fn forget(&mut self, node: NodeIndex, place: usize) {
+        let constant = [kind::RESOURCE_DEFINITION, kind::NAMESPACE];
+        if constant.contains(kinds::at(place)) && !self.is_watched(node, place) {
+            self.nodes[node.0].cosi.collections.remove(&place);
+        }
+    }
+
     fn views(&self, node: NodeIndex, kind: &Kind) -> Vec<View> {
         self.meta_views(node, kind)
             .or_else(|| self.machine_views(node, kind))
@@ -281,14 +297,19 @@ impl World {
             .or_else(|| self.network_views(node, kind))
             .or_else(|| self.cluster_views(node, kind))
             .or_else(|| self.kubernetes_views(node, kind))
+            .or_else(|| self.component_views(node, kind))
             .unwrap_or_default()
     }
 }
 
-/// Two kinds became sensitive with 1.13.
+/// Kinds with arguments of components became sensitive with 1.13.
 fn is_sensitive(kind: &Kind, minor: u64) -> bool {
-    kind.sensitive
-        && (minor >= 13 || (*kind != kind::KUBELET_SPEC && *kind != kind::API_SERVER_CONFIG))
+    let open_before_13 = [
+        kind::KUBELET_SPEC,
+        kind::API_SERVER_CONFIG,
+        kinds::KUBELET_CONFIG,
+    ];
+    kind.sensitive && (minor >= 13 || !open_before_13.contains(kind))
 }
 
 impl Collection {

@@ -9,14 +9,14 @@ use super::super::api::{NodeIndex, Reply, Status, StreamId};
 use super::super::roles::Caller;
 use super::super::streams::Stream;
 use super::query::Filter;
-use super::{Collection, resource, tombstone};
+use super::{Collection, kinds, resource, tombstone};
 
 /// What a watch wants.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Watch {
     /// The place of the kind in the table.
     pub(super) place: usize,
-    /// `None` for a watch in a namespace where the kind has nothing.
+    /// Whether the kind has something in the namespace that is watched.
     live: bool,
     id: Option<String>,
     filter: Filter,
@@ -96,7 +96,7 @@ impl World {
         } = request;
         let options = options.unwrap_or_default();
         let place = self.check_access(node, caller, &namespace, &r#type)?;
-        let kind = &kind::ALL[place];
+        let kind = kinds::at(place);
         if id.is_some() && options.bootstrap_contents {
             return Err(Status::unimplemented(
                 "bootstrap contents is not implemented for resource watch",
@@ -210,6 +210,13 @@ impl World {
                 .collect();
             self.send_events(stream, &watch, wanted);
         }
+    }
+
+    pub(super) fn is_watched(&self, node: NodeIndex, place: usize) -> bool {
+        self.streams.values().any(|open| {
+            open.node == node
+                && matches!(&open.stream, Stream::Watch(watch) if watch.place == place)
+        })
     }
 
     /// Brings everything up to date that somebody watches.
