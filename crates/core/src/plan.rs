@@ -2,9 +2,7 @@
 //!
 //! A plan is a list of hops (one product, one version step), a hop a list of
 //! waves, a wave a list of lanes, a lane the steps of one node in order. It
-//! leaves the executor no choice but *when*, and that is [`decide`]'s.
-//!
-//! [`decide`]: https://docs.rs/upgrade-planner
+//! leaves the executor no choice but *when*, and that is for `decide` to say.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};

@@ -1,10 +1,10 @@
 //! What to do next: the only home of parallelism, windows, pause, retries,
 //! quorum and arming ahead.
 //!
-//! [`decide`] is asked after every journal entry and every observation. It never
+//! [`decide()`] is asked after every journal entry and every observation. It never
 //! remembers anything itself: what it cannot see in the snapshot it finds in the
 //! journal's [`State`]. The gates that a disruptive step has to pass are in
-//! [`gates`]; this file decides which steps come up for them.
+//! `gates`; this file decides which steps come up for them.
 
 mod away;
 mod gates;

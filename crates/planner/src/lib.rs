@@ -1,13 +1,13 @@
 //! Planning and deciding: synchronous functions of their arguments, the time
 //! included. No network, no files, no clock.
 //!
-//! - [`plan`] turns what was observed and what is wanted into a [`Plan`] and a
+//! - [`plan()`] turns what was observed and what is wanted into a [`Plan`] and a
 //!   [`Report`]: [`hops`] finds the path through the support matrix, [`waves`]
 //!   the order of nodes, [`installer`] the images.
-//! - [`check`] reads a finished plan with other eyes and names what breaks a rule.
-//! - [`decide`] says what to do next: it is the only home of parallelism,
+//! - [`check()`] reads a finished plan with other eyes and names what breaks a rule.
+//! - [`decide()`] says what to do next: it is the only home of parallelism,
 //!   windows, pause, retries and quorum ([`etcd`]).
-//! - [`estimate`] says how long it will take.
+//! - [`estimate()`] says how long it will take.
 //!
 //! [`Plan`]: upgrade_core::plan::Plan
 //! [`Report`]: report::Report

@@ -1,7 +1,7 @@
 //! From an observation and an intent to a plan.
 //!
 //! Looks at everything before it refuses, so that a person sees all reasons at
-//! once. The lanes themselves are laid in [`crate::lanes`].
+//! once. The lanes themselves are laid in `lanes`.
 
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::image::ImageRef;

@@ -326,6 +326,20 @@ fn a_worker_that_goes_down_on_its_own_takes_room() {
 }
 
 #[test]
+fn workers_that_are_down_can_be_mended_even_if_too_many_are() {
+    // Rule 6: moving a worker that is down takes nothing away.
+    let mut snapshot = cluster(3, 3, "1.13.1", "1.33.4");
+    for node in ["worker-1", "worker-3"] {
+        kubernetes(&mut snapshot, node).ready = false;
+    }
+    talos(&mut snapshot, "worker-2").version = version("1.13.9");
+    let mut world = world(snapshot, Some("1.13.9"), None, &policy(1));
+    assert_eq!(world.run(), End::Done, "{}", world.trace());
+    assert_upgraded(&world, "1.13.9", "1.33.4");
+    assert_eq!(world.reboots.len(), 5);
+}
+
+#[test]
 fn a_pause_lets_the_node_in_flight_finish_and_starts_nothing() {
     // Rule 12, at every entry.
     let make = || world(cluster(3, 3, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(2));

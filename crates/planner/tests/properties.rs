@@ -8,6 +8,7 @@ use common::world::{End, World};
 use common::{cluster, etcd, kubernetes, plan_for, talos};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
+use proptest::test_runner::RngSeed;
 use upgrade_core::amount::Amount;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Intent, Preference};
@@ -18,6 +19,22 @@ use upgrade_core::snapshot::{MemberId, Role, Snapshot};
 use upgrade_core::version::Version;
 use upgrade_planner::check;
 use upgrade_planner::check::Severity;
+
+/// The same cases in every run, so that a red test stays red until it is
+/// mended. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` look further.
+fn config(cases: u32) -> ProptestConfig {
+    let given = ProptestConfig::default();
+    let standard = ProptestConfig { cases: 256, ..ProptestConfig::default() };
+    ProptestConfig {
+        cases: if given.cases == standard.cases { cases } else { given.cases },
+        rng_seed: match given.rng_seed {
+            RngSeed::Random => RngSeed::Fixed(20_261_115),
+            fixed @ RngSeed::Fixed(_) => fixed,
+        },
+        failure_persistence: None,
+        ..given
+    }
+}
 
 /// A release that runs and one that is wanted, mostly not older.
 fn releases(of: fn(&Catalogue) -> &Vec<Version>) -> impl Strategy<Value = (Version, Version)> {
@@ -113,7 +130,7 @@ fn case() -> impl Strategy<Value = (Snapshot, Intent, Policy)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(1500))]
 
     /// Rules 1, 3, 4, 6, 7, 11 and 13, by code that shares nothing with the
     /// planner, and by `check`.
@@ -146,8 +163,11 @@ proptest! {
                     let amount = pool.map_or(policy.workers.max_unavailable, |_| policy.workers.pools["gpu"]);
                     let down = members.iter().filter(|(_, node)| !node.is_up()).count();
                     let moving_down = wave.lanes.iter().filter_map(|lane| lane.node.as_ref())
-                        .filter(|name| !snapshot.nodes[*name].is_up()).count();
-                    let away = count + down - moving_down.min(count);
+                        .filter(|name| {
+                            let node = &snapshot.nodes[*name];
+                            !node.is_up() && own(node.pool.as_deref()) == pool
+                        }).count();
+                    let away = count + down - moving_down;
                     prop_assert!(away <= amount.of(members.len()) || moving_down == count,
                         "rule 6: {away} away of {}", members.len());
                 }
@@ -185,7 +205,7 @@ fn most_cases_are_planned() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config(120))]
 
     /// A plan, run to its end, leaves nothing to do; the world's own referee
     /// watches the rules on the way.

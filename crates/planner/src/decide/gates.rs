@@ -130,7 +130,11 @@ fn as_expected(lane: &LaneView<'_>, name: &NodeName, node: &Node) -> Result<(), 
 /// Rule 6: no more workers away than the policy allows, this one included.
 fn room(lane: &LaneView<'_>, name: &NodeName, node: &Node, away: &Away<'_>) -> Result<(), Closed> {
     let (pool, limit) = lane.hop.limit_for(node.pool.as_deref());
-    let others = || away.workers(pool).filter(|other| *other != name);
+    // A worker that is down takes nothing away with it: only those in flight
+    // count beside it, or a pool with too many down could never be mended.
+    let down = !node.is_up();
+    let counts = |other: &NodeName| other != name && (!down || away.is_entered(other));
+    let others = || away.workers(pool).filter(|other| counts(other));
     if others().take(limit).count() < limit {
         return Ok(());
     }

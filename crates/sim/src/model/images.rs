@@ -86,10 +86,8 @@ pub(super) fn initial(
         reference: components.image(component).to_owned(),
         pulled: now,
     };
-    let mut images = vec![
-        stored(Place::System, Component::Kubelet),
-        stored(Place::Cri, Component::Proxy),
-    ];
+    let mut images =
+        vec![stored(Place::System, Component::Kubelet), stored(Place::Cri, Component::Proxy)];
     if control_plane {
         images.extend(super::kubernetes::STATIC.map(|component| stored(Place::Cri, component)));
     }
@@ -123,10 +121,7 @@ impl World {
     }
 
     fn images_in(&self, node: NodeIndex, place: Place) -> impl Iterator<Item = &StoredImage> {
-        self.nodes[node.0]
-            .images
-            .iter()
-            .filter(move |image| image.place == place)
+        self.nodes[node.0].images.iter().filter(move |image| image.place == place)
     }
 
     pub(super) fn image_list(&self, node: NodeIndex, request: machine::ImageListRequest) -> Reply {

@@ -123,11 +123,8 @@ impl World {
         let since = now.minus(UPTIME);
         let mut spec = spec.clone();
         spec.secrets = config::fill(&spec.secrets, &mut random);
-        let nodes = spec
-            .nodes
-            .iter()
-            .map(|node| new_node(&spec, node, &mut random, since))
-            .collect();
+        let nodes =
+            spec.nodes.iter().map(|node| new_node(&spec, node, &mut random, since)).collect();
         let control_planes: Vec<NodeIndex> = (0..spec.nodes.len())
             .filter(|index| spec.nodes[*index].role == NodeRole::ControlPlane)
             .map(NodeIndex)
@@ -297,12 +294,7 @@ impl World {
             Due::Election { round } => self.elect(round),
             Due::RevertConfig { node, trial, .. } => self.revert_config(node, trial),
             Due::Kubelet { node, restart, .. } => self.kubelet_is_back(node, restart),
-            Due::Pod {
-                node,
-                component,
-                restart,
-                ..
-            } => self.pod_is_back(node, component, restart),
+            Due::Pod { node, component, restart, .. } => self.pod_is_back(node, component, restart),
             Due::Health { stream } => self.look(stream),
             Due::Service { node, service, .. } => self.service_is_back(node, &service),
         }
@@ -337,32 +329,21 @@ impl World {
         }
         here.last_status = Some((
             stage,
-            unmet
-                .iter()
-                .map(|(name, reason)| ((*name).to_owned(), reason.clone()))
-                .collect(),
+            unmet.iter().map(|(name, reason)| ((*name).to_owned(), reason.clone())).collect(),
         ));
         if stage == Stage::Running && unmet.is_empty() {
             here.slots.previous = false;
         }
-        let unmet = unmet
-            .into_iter()
-            .map(|(name, reason)| (Cow::Borrowed(name), reason))
-            .collect();
+        let unmet = unmet.into_iter().map(|(name, reason)| (Cow::Borrowed(name), reason)).collect();
         self.publish(node, "", Note::Machine { stage, unmet });
     }
 }
 
 fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Time) -> Node {
     let control_plane = node.role == NodeRole::ControlPlane;
-    let slots = Slots::new(Installed {
-        version: node.talos.clone(),
-        schematic: node.schematic.clone(),
-    });
-    let minor = Version::new(1, 0, 0)
-        .minor()
-        .steps_to(node.talos.minor())
-        .unwrap_or(0);
+    let slots =
+        Slots::new(Installed { version: node.talos.clone(), schematic: node.schematic.clone() });
+    let minor = Version::new(1, 0, 0).minor().steps_to(node.talos.minor()).unwrap_or(0);
     let config = Config::new(config::generate(spec, node, &spec.secrets), minor);
     Node {
         hostname: node.hostname.clone(),

@@ -121,11 +121,7 @@ impl World {
         if interval.is_zero() {
             self.finish_pull(node, id);
         } else {
-            let due = Due::Pull {
-                node,
-                boot,
-                pull: id,
-            };
+            let due = Due::Pull { node, boot, pull: id };
             self.schedule.put(self.now.plus(interval), due);
         }
         Reply::Stream(stream)
@@ -133,11 +129,7 @@ impl World {
 
     /// A pull goes a step further.
     pub(super) fn step_pull(&mut self, node: NodeIndex, id: u64) {
-        let Some(pull) = self.nodes[node.0]
-            .pulls
-            .iter_mut()
-            .find(|pull| pull.id == id)
-        else {
+        let Some(pull) = self.nodes[node.0].pulls.iter_mut().find(|pull| pull.id == id) else {
             return;
         };
         pull.step += 1;
@@ -153,11 +145,7 @@ impl World {
             self.finish_pull(node, id);
         } else {
             let boot = self.nodes[node.0].boot;
-            let due = Due::Pull {
-                node,
-                boot,
-                pull: id,
-            };
+            let due = Due::Pull { node, boot, pull: id };
             self.schedule.put(self.now.plus(pull.interval), due);
         }
     }
@@ -199,20 +187,13 @@ impl World {
         match pull.then {
             Then::Service => {
                 let name = machine::image_service_pull_response::Response::Name(pinned(reference));
-                self.send(
-                    pull.stream,
-                    machine::ImageServicePullResponse {
-                        response: Some(name),
-                    },
-                );
+                self.send(pull.stream, machine::ImageServicePullResponse { response: Some(name) });
                 self.end(pull.stream, Ok(()));
             }
             Then::Legacy => {
                 self.send(
                     pull.stream,
-                    machine::ImagePullResponse {
-                        messages: vec![machine::ImagePull::default()],
-                    },
+                    machine::ImagePullResponse { messages: vec![machine::ImagePull::default()] },
                 );
                 self.end(pull.stream, Ok(()));
             }
@@ -222,9 +203,7 @@ impl World {
 
     /// Whoever wanted the image has gone.
     pub(super) fn cancel_pull(&mut self, node: NodeIndex, stream: StreamId) {
-        self.nodes[node.0]
-            .pulls
-            .retain(|pull| pull.stream != stream);
+        self.nodes[node.0].pulls.retain(|pull| pull.stream != stream);
     }
 
     pub(super) fn image_service_pull(
@@ -290,20 +269,17 @@ fn progress(pull: &Pull, now: Time) -> Vec<machine::ImageServicePullResponse> {
             };
             let layer_id = digest(&format!("{}#{layer}", pull.reference));
             machine::ImageServicePullResponse {
-                response: Some(
-                    machine::image_service_pull_response::Response::PullProgress(
-                        machine::ImageServicePullProgress {
-                            layer_id,
-                            progress: Some(machine::ImageServicePullLayerProgress {
-                                status: status.into(),
-                                elapsed: prost_types::Duration::try_from(now.since(pull.started))
-                                    .ok(),
-                                offset: total * share / 100,
-                                total,
-                            }),
-                        },
-                    ),
-                ),
+                response: Some(machine::image_service_pull_response::Response::PullProgress(
+                    machine::ImageServicePullProgress {
+                        layer_id,
+                        progress: Some(machine::ImageServicePullLayerProgress {
+                            status: status.into(),
+                            elapsed: prost_types::Duration::try_from(now.since(pull.started)).ok(),
+                            offset: total * share / 100,
+                            total,
+                        }),
+                    },
+                )),
             }
         })
         .collect()

@@ -37,9 +37,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Kind> {
 
 /// The kind at a place.
 pub(super) fn at(place: usize) -> &'static Kind {
-    kind::ALL
-        .get(place)
-        .unwrap_or_else(|| &MORE[place - kind::ALL.len()])
+    kind::ALL.get(place).unwrap_or_else(|| &MORE[place - kind::ALL.len()])
 }
 
 /// Payload of [`KUBELET_CONFIG`], as much of it as the simulator fills.

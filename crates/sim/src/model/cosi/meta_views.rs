@@ -23,9 +23,7 @@ impl World {
                     .iter()
                     .map(|name| {
                         let description = format!("Resources of {name}.");
-                        let message = meta::NamespaceSpec {
-                            description: description.clone(),
-                        };
+                        let message = meta::NamespaceSpec { description: description.clone() };
                         let yaml = map([("description", description.into())]);
                         View::new(*name, &message, &yaml)
                     })
@@ -40,10 +38,7 @@ fn definition(kind: &Kind, minor: u64) -> View {
     let sensitive = is_sensitive(kind, minor);
     let spec = Kind { sensitive, ..*kind }.definition();
     let columns = spec.print_columns.iter().map(|column| {
-        map([
-            ("name", column.name.clone().into()),
-            ("jsonPath", column.json_path.clone().into()),
-        ])
+        map([("name", column.name.clone().into()), ("jsonPath", column.json_path.clone().into())])
     });
     let mut yaml = map([
         ("type", spec.resource_type.clone().into()),

@@ -70,19 +70,11 @@ pub(super) struct View {
 
 impl View {
     fn new(id: impl Into<String>, message: &impl Message, yaml: &Tree) -> Self {
-        Self {
-            id: id.into(),
-            proto: message.encode_to_vec(),
-            yaml: yaml.to_yaml(),
-            version: None,
-        }
+        Self { id: id.into(), proto: message.encode_to_vec(), yaml: yaml.to_yaml(), version: None }
     }
 
     fn version(self, version: u64) -> Self {
-        Self {
-            version: Some(version),
-            ..self
-        }
+        Self { version: Some(version), ..self }
     }
 }
 
@@ -131,10 +123,7 @@ fn resource(kind: &Kind, id: &str, entry: &Entry) -> cosi::Resource {
             updated: Some(entry.updated.to_proto()),
             ..Default::default()
         }),
-        spec: Some(cosi::Spec {
-            proto_spec: entry.proto.clone(),
-            yaml_spec: entry.yaml.clone(),
-        }),
+        spec: Some(cosi::Spec { proto_spec: entry.proto.clone(), yaml_spec: entry.yaml.clone() }),
     }
 }
 
@@ -188,12 +177,7 @@ impl World {
         caller: &Caller,
         request: &cosi::GetRequest,
     ) -> Reply {
-        let cosi::GetRequest {
-            namespace,
-            r#type,
-            id,
-            options: _,
-        } = request;
+        let cosi::GetRequest { namespace, r#type, id, options: _ } = request;
         let place = match self.check_access(node, caller, namespace, r#type) {
             Ok(place) => place,
             Err(status) => return status.into(),
@@ -212,12 +196,7 @@ impl World {
         };
         self.forget(node, place);
         match found {
-            Some(resource) => Reply::Unary(
-                cosi::GetResponse {
-                    resource: Some(resource),
-                }
-                .into(),
-            ),
+            Some(resource) => Reply::Unary(cosi::GetResponse { resource: Some(resource) }.into()),
             None => Status::not_found(format!(
                 "resource {type}({namespace}/{id}@undefined) doesn't exist"
             ))
@@ -231,11 +210,7 @@ impl World {
         caller: &Caller,
         request: &cosi::ListRequest,
     ) -> Reply {
-        let cosi::ListRequest {
-            namespace,
-            r#type,
-            options,
-        } = request;
+        let cosi::ListRequest { namespace, r#type, options } = request;
         let options = options.clone().unwrap_or_default();
         let checked = self.check_access(node, caller, namespace, r#type);
         let filter = query::Filter::new(&options.label_query, options.id_query.as_ref());
@@ -256,9 +231,7 @@ impl World {
             .flat_map(|collection| &collection.entries)
             .filter(|(id, _)| filter.matches(id))
             .map(|(id, entry)| {
-                Response::from(cosi::ListResponse {
-                    resource: Some(resource(kind, id, entry)),
-                })
+                Response::from(cosi::ListResponse { resource: Some(resource(kind, id, entry)) })
             })
             .collect();
         self.forget(node, place);
@@ -270,11 +243,7 @@ impl World {
         let kind = kinds::at(place);
         let now = self.node_time(node);
         let views = self.views(node, kind);
-        let collection = self.nodes[node.0]
-            .cosi
-            .collections
-            .entry(place)
-            .or_default();
+        let collection = self.nodes[node.0].cosi.collections.entry(place).or_default();
         let events = collection.update(kind, views, now);
         if !events.is_empty() {
             self.tell_watchers(node, place, &events);
@@ -304,11 +273,7 @@ impl World {
 
 /// Kinds with arguments of components became sensitive with 1.13.
 fn is_sensitive(kind: &Kind, minor: u64) -> bool {
-    let open_before_13 = [
-        kind::KUBELET_SPEC,
-        kind::API_SERVER_CONFIG,
-        kinds::KUBELET_CONFIG,
-    ];
+    let open_before_13 = [kind::KUBELET_SPEC, kind::API_SERVER_CONFIG, kinds::KUBELET_CONFIG];
     kind.sensitive && (minor >= 13 || !open_before_13.contains(kind))
 }
 
@@ -328,12 +293,7 @@ impl Collection {
             }
         }
         for view in views {
-            let View {
-                id,
-                proto,
-                yaml,
-                version,
-            } = view;
+            let View { id, proto, yaml, version } = view;
             match self.entries.get_mut(&id) {
                 Some(entry) if entry.proto == proto && entry.yaml == yaml => {
                     if let Some(version) = version {
@@ -384,10 +344,7 @@ impl Collection {
         if self.log.len() == KEPT {
             self.log.pop_front();
         }
-        self.log.push_back(Change {
-            position,
-            event: event.clone(),
-        });
+        self.log.push_back(Change { position, event: event.clone() });
         event
     }
 }

@@ -52,10 +52,7 @@ impl Collection {
         let mark: [u8; 8] = mark.try_into().map_err(|_| invalid())?;
         let first =
             u64::try_from(i64::from_be_bytes(mark).saturating_add(1)).map_err(|_| invalid())?;
-        let oldest = self
-            .log
-            .front()
-            .map_or(self.position, |change| change.position);
+        let oldest = self.log.front().map_or(self.position, |change| change.position);
         if first < oldest || first > self.position {
             return Err(invalid());
         }
@@ -87,13 +84,7 @@ impl World {
         caller: &Caller,
         request: cosi::WatchRequest,
     ) -> Result<StreamId, Status> {
-        let cosi::WatchRequest {
-            namespace,
-            r#type,
-            id,
-            options,
-            api_version,
-        } = request;
+        let cosi::WatchRequest { namespace, r#type, id, options, api_version } = request;
         let options = options.unwrap_or_default();
         let place = self.check_access(node, caller, &namespace, &r#type)?;
         let kind = kinds::at(place);
@@ -103,9 +94,7 @@ impl World {
             ));
         }
         if id.is_some() && !options.label_query.is_empty() {
-            return Err(Status::unimplemented(
-                "label query is not implemented for resource watch",
-            ));
+            return Err(Status::unimplemented("label query is not implemented for resource watch"));
         }
         let watch = Watch {
             place,
@@ -136,11 +125,7 @@ impl World {
             events = collection.after(mark)?;
             events.retain(|event| watch.wants(event));
         } else if let Ok(tail @ 1..) = usize::try_from(options.tail_events) {
-            events = collection
-                .log
-                .iter()
-                .map(|change| change.event.clone())
-                .collect();
+            events = collection.log.iter().map(|change| change.event.clone()).collect();
             events.retain(|event| watch.wants(event));
             events.drain(..events.len().saturating_sub(tail));
         } else if let Some(id) = &watch.id {
@@ -153,10 +138,7 @@ impl World {
                 },
             });
         } else if options.bootstrap_contents {
-            let existing = collection
-                .entries
-                .iter()
-                .filter(|(id, _)| watch.filter.matches(id));
+            let existing = collection.entries.iter().filter(|(id, _)| watch.filter.matches(id));
             events.extend(existing.map(|(id, entry)| created(id, entry)));
             events.push(marker(kind, cosi::EventType::Bootstrapped, current));
         } else if options.bootstrap_bookmark {
@@ -203,11 +185,8 @@ impl World {
             })
             .collect();
         for (stream, watch) in watchers {
-            let wanted: Vec<cosi::Event> = events
-                .iter()
-                .filter(|event| watch.wants(event))
-                .cloned()
-                .collect();
+            let wanted: Vec<cosi::Event> =
+                events.iter().filter(|event| watch.wants(event)).cloned().collect();
             self.send_events(stream, &watch, wanted);
         }
     }

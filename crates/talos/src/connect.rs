@@ -1,0 +1,151 @@
+//! How a connection to one endpoint is made: name, socket, TLS, each with its
+//! own reason for failing.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tonic::codegen::{Service, http::Uri};
+
+use crate::address::EndpointAddress;
+use crate::fault::Fault;
+
+/// How long a connection may be silent before the kernel asks whether the other
+/// side is still there, and how long it waits between asking again. Together
+/// with the kernel's nine tries a dead peer is noticed within a minute.
+///
+/// Kernel probes, and not HTTP/2 pings: gRPC servers in Go drop clients that
+/// ping more often than once in five minutes.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long to wait for the endpoint's first word. In TLS 1.3 the handshake ends
+/// for us before the other side has looked at our certificate; a server of
+/// HTTP/2 then speaks first, so its first word says whether we are welcome.
+/// Waiting for it costs one round trip a connection, and turns a refused
+/// certificate into an error of connecting, with its reason, instead of a broken
+/// pipe somewhere in a call. One that stays silent is given the benefit of the
+/// doubt.
+const FIRST_WORD: Duration = Duration::from_secs(2);
+
+/// Makes connections to one endpoint.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    address: EndpointAddress,
+    server_name: ServerName<'static>,
+    tls: TlsConnector,
+    within: Duration,
+}
+
+impl Connector {
+    pub(crate) fn new(address: EndpointAddress, tls: Arc<ClientConfig>, within: Duration) -> Self {
+        Self { server_name: address.server_name(), address, tls: tls.into(), within }
+    }
+
+    async fn connect(self) -> Result<TokioIo<Connection>, Fault> {
+        let within = self.within;
+        tokio::time::timeout(within, self.connect_and_listen())
+            .await
+            .unwrap_or(Err(Fault::TimedOut(within)))
+            .map(TokioIo::new)
+    }
+
+    async fn connect_and_listen(self) -> Result<Connection, Fault> {
+        let Self { address, server_name, tls, within: _ } = self;
+        let addresses: Vec<_> = tokio::net::lookup_host((address.host(), address.port()))
+            .await
+            .map_err(|error| Fault::Unresolved(error.to_string()))?
+            .collect();
+        let socket =
+            TcpStream::connect(addresses.as_slice()).await.map_err(|error| Fault::of_io(&error))?;
+        // Neither is needed for correctness; a system may refuse both.
+        let _ = socket.set_nodelay(true);
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
+        let _ = SockRef::from(&socket).set_tcp_keepalive(&keepalive);
+        let mut stream =
+            tls.connect(server_name, socket).await.map_err(|error| Fault::of_io(&error))?;
+        let mut first = BytesMut::with_capacity(1024);
+        match tokio::time::timeout(FIRST_WORD, stream.read_buf(&mut first)).await {
+            Ok(Ok(0)) => return Err(Fault::of_io(&io::ErrorKind::UnexpectedEof.into())),
+            Ok(Err(error)) => return Err(Fault::of_io(&error)),
+            Ok(Ok(_)) | Err(_) => {}
+        }
+        Ok(Connection { stream, first })
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Connection>;
+    type Error = Fault;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Fault>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        Box::pin(self.clone().connect())
+    }
+}
+
+/// A connection, of which the first bytes were read already.
+pub(crate) struct Connection {
+    stream: TlsStream<TcpStream>,
+    first: BytesMut,
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.first.is_empty() {
+            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+        }
+        let count = self.first.len().min(buffer.remaining());
+        buffer.put_slice(&self.first.split_to(count));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buffer)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

@@ -1,0 +1,149 @@
+//! Resources: in which a node keeps everything it knows about itself.
+//!
+//! A [`Spec`] is our typed view of one kind; [`Node::get`] and its relatives
+//! read them, [`Node::watch`] follows them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use prost::Message;
+use talos_proto::Kind;
+use talos_proto::cosi::resource as wire;
+
+use crate::client::Node;
+use crate::error::{Error, Failure};
+use crate::stream::Incoming;
+
+/// A typed view of one kind of resource.
+pub trait Spec: Sized + Clone + fmt::Debug + Send + Sync + 'static {
+    /// Which kind.
+    const KIND: Kind;
+    /// How it is sent.
+    type Payload: Message + Default;
+    /// Makes the view; the text says why it could not be made.
+    fn view(payload: Self::Payload) -> Result<Self, String>;
+}
+
+/// A kind of which a node has one resource, under a fixed ID.
+pub trait Single: Spec {
+    /// The ID.
+    const ID: &'static str;
+}
+
+/// A resource: its view, and what is known about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource<T> {
+    /// About it.
+    pub metadata: Metadata,
+    /// What it says.
+    pub spec: T,
+}
+
+/// About a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    /// Its name among its kind.
+    pub id: String,
+    /// Counts its changes; starts again when the node reboots.
+    pub version: Option<u64>,
+    /// Whether it is about to be destroyed.
+    pub tearing_down: bool,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// The resource as sent, made into our view.
+pub(crate) fn view<T: Spec>(resource: &wire::Resource) -> Result<Resource<T>, Failure> {
+    let metadata = metadata::<T>(resource)?;
+    let malformed = |what: &dyn fmt::Display| {
+        let id = &metadata.id;
+        Failure::Malformed(format!("{} `{id}`: {what}", T::KIND.resource_type))
+    };
+    let spec = resource.spec.as_ref().ok_or_else(|| malformed(&"it has no spec"))?;
+    let payload = T::Payload::decode(spec.proto_spec.clone()).map_err(|error| malformed(&error))?;
+    let spec = T::view(payload).map_err(|what| malformed(&what))?;
+    Ok(Resource { metadata, spec })
+}
+
+/// What is known about the resource, also of a tombstone.
+pub(crate) fn metadata<T: Spec>(resource: &wire::Resource) -> Result<Metadata, Failure> {
+    let Some(metadata) = &resource.metadata else {
+        let kind = T::KIND.resource_type;
+        return Err(Failure::Malformed(format!("{kind}: it has no metadata")));
+    };
+    if metadata.r#type != T::KIND.resource_type {
+        return Err(Failure::Malformed(format!(
+            "{} where {} was asked for",
+            metadata.r#type,
+            T::KIND.resource_type
+        )));
+    }
+    Ok(Metadata {
+        id: metadata.id.clone(),
+        version: metadata.version.parse().ok(),
+        tearing_down: metadata.phase == "tearingDown",
+        labels: metadata.labels.clone(),
+        annotations: metadata.annotations.clone(),
+    })
+}
+
+impl Node {
+    /// The one resource of a kind; `None` if it does not exist.
+    pub async fn get<T: Single>(&self) -> Result<Option<Resource<T>>, Error> {
+        self.get_id(T::ID).await
+    }
+
+    /// A resource by its ID; `None` if it does not exist.
+    pub async fn get_id<T: Spec>(&self, id: &str) -> Result<Option<Resource<T>>, Error> {
+        const METHOD: &str = "State.Get";
+        let reply = self
+            .read(METHOD, |line| async move {
+                let request = line.request(wire::GetRequest {
+                    namespace: T::KIND.namespace.to_owned(),
+                    r#type: T::KIND.resource_type.to_owned(),
+                    id: id.to_owned(),
+                    options: None,
+                });
+                line.state().get(request).await
+            })
+            .await;
+        let failed = |failure| self.call(METHOD, None).failed(failure);
+        match reply {
+            Ok(wire::GetResponse { resource }) => {
+                let resource =
+                    resource.ok_or_else(|| failed(Failure::Malformed("no resource".to_owned())))?;
+                view(&resource).map(Some).map_err(failed)
+            }
+            Err(error) if matches!(error.failure(), Failure::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All resources of a kind.
+    pub async fn list<T: Spec>(&self) -> Result<Vec<Resource<T>>, Error> {
+        const METHOD: &str = "State.List";
+        let answer = self
+            .read_within(METHOD, self.read_limit(), |line| async move {
+                let request = line.request(wire::ListRequest {
+                    namespace: T::KIND.namespace.to_owned(),
+                    r#type: T::KIND.resource_type.to_owned(),
+                    options: None,
+                });
+                line.state().list(request).await
+            })
+            .await?;
+        let (idle, total) = (self.deadlines().data_idle, self.deadlines().read);
+        let mut incoming = Incoming::new(self, METHOD, answer, idle, Some(total));
+        let mut resources = Vec::new();
+        while let Some(wire::ListResponse { resource }) = incoming.next().await? {
+            let resource = resource
+                .ok_or_else(|| Failure::Malformed("no resource".to_owned()))
+                .and_then(|resource| view(&resource))
+                .map_err(|failure| incoming.failed(failure))?;
+            resources.push(resource);
+        }
+        Ok(resources)
+    }
+}

@@ -1,0 +1,173 @@
+//! Why there is no connection, as a type.
+//!
+//! Each of these means that nothing was asked of the node: the request never
+//! left. That is why they are a type of their own; `recover` relies on it.
+
+use std::io;
+use std::time::Duration;
+
+use rustls::{AlertDescription, CertificateError};
+use thiserror::Error;
+
+/// Why an endpoint could not be talked to.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The machine is there, and nothing listens on the port.
+    #[error(
+        "connection refused; the node may be booting, or the endpoint's port is not the Talos API"
+    )]
+    Refused,
+    /// The name has no address.
+    #[error("the name cannot be resolved ({0}); check the endpoint's spelling, or use its address")]
+    Unresolved(String),
+    /// Nothing answered in time.
+    #[error("no connection within {}s; check the network, firewalls and whether the node runs", .0.as_secs_f32())]
+    TimedOut(Duration),
+    /// The network said no.
+    #[error("it cannot be reached ({0}); check the network")]
+    Unreachable(String),
+    /// The endpoint's certificate is from another authority than the
+    /// talosconfig's: another cluster, or somebody in between.
+    #[error(
+        "its certificate was not issued by the `ca` of the talosconfig: wrong talosconfig for this \
+         cluster, or something answers in the node's place"
+    )]
+    WrongAuthority,
+    /// The endpoint's certificate is for other names and addresses.
+    #[error(
+        "its certificate is not valid for this address; use an address that the node itself has, \
+         or add this one to `machine.certSANs`"
+    )]
+    WrongName,
+    /// The endpoint's certificate is out of date, or our clock is.
+    #[error("its certificate has expired or is not valid yet; compare the clocks of both machines")]
+    ServerCertificateExpired,
+    /// Our own certificate is out of date.
+    #[error(
+        "it says that the client certificate in `crt` has expired; make a new talosconfig with \
+         `talosctl config new` from one that still works, or from the cluster's secrets"
+    )]
+    ClientCertificateExpired,
+    /// Our own certificate was refused otherwise.
+    #[error(
+        "it refused the client certificate in `crt` ({0}); the talosconfig belongs to another \
+         cluster, or its authority was replaced"
+    )]
+    ClientCertificateRejected(String),
+    /// The handshake failed otherwise.
+    #[error("the TLS handshake failed ({0}); is it the Talos API?")]
+    Handshake(String),
+}
+
+impl Fault {
+    /// Whether it may go away by itself. Certificates and names do not change
+    /// while one waits; nodes come back.
+    pub const fn may_pass(&self) -> bool {
+        match self {
+            Self::Refused
+            | Self::TimedOut(_)
+            | Self::Unreachable(_)
+            | Self::Unresolved(_)
+            // A node that is shutting down may cut a handshake short.
+            | Self::Handshake(_) => true,
+            Self::WrongAuthority
+            | Self::WrongName
+            | Self::ServerCertificateExpired
+            | Self::ClientCertificateExpired
+            | Self::ClientCertificateRejected(_) => false,
+        }
+    }
+
+    /// What an error of the socket or of TLS means.
+    pub(crate) fn of_io(error: &io::Error) -> Self {
+        if let Some(tls) = tls_error(error) {
+            return Self::of_tls(tls);
+        }
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => Self::Handshake("the connection was cut".to_owned()),
+            _ => Self::Unreachable(error.to_string()),
+        }
+    }
+
+    fn of_tls(error: &rustls::Error) -> Self {
+        match error {
+            rustls::Error::InvalidCertificate(problem) => match problem {
+                // All authorities of Talos bear the same name, so a foreign one
+                // shows as a signature that does not fit.
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                    Self::WrongAuthority
+                }
+                CertificateError::NotValidForName
+                | CertificateError::NotValidForNameContext { .. } => Self::WrongName,
+                CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. } => Self::ServerCertificateExpired,
+                other => Self::Handshake(format!("its certificate: {other:?}")),
+            },
+            rustls::Error::AlertReceived(alert) => Self::of_alert(*alert),
+            other => Self::Handshake(other.to_string()),
+        }
+    }
+
+    fn of_alert(alert: AlertDescription) -> Self {
+        match alert {
+            AlertDescription::CertificateExpired => Self::ClientCertificateExpired,
+            AlertDescription::UnknownCA => {
+                Self::ClientCertificateRejected("unknown authority".to_owned())
+            }
+            AlertDescription::BadCertificate
+            | AlertDescription::CertificateRequired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::DecryptError
+            | AlertDescription::AccessDenied => {
+                Self::ClientCertificateRejected(format!("{alert:?}"))
+            }
+            other => Self::Handshake(format!("{other:?}")),
+        }
+    }
+}
+
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alerts_tell_whose_certificate_is_wrong() {
+        for (alert, expected) in [
+            (AlertDescription::CertificateExpired, Fault::ClientCertificateExpired),
+            (
+                AlertDescription::UnknownCA,
+                Fault::ClientCertificateRejected("unknown authority".to_owned()),
+            ),
+            (
+                AlertDescription::BadCertificate,
+                Fault::ClientCertificateRejected("BadCertificate".to_owned()),
+            ),
+            (AlertDescription::InternalError, Fault::Handshake("InternalError".to_owned())),
+        ] {
+            let error = io::Error::other(rustls::Error::AlertReceived(alert));
+            assert_eq!(Fault::of_io(&error), expected);
+        }
+    }
+
+    #[test]
+    fn sockets_tell_what_is_wrong_with_the_network() {
+        assert_eq!(Fault::of_io(&io::ErrorKind::ConnectionRefused.into()), Fault::Refused);
+        assert!(matches!(
+            Fault::of_io(&io::ErrorKind::HostUnreachable.into()),
+            Fault::Unreachable(_)
+        ));
+        assert!(matches!(Fault::of_io(&io::ErrorKind::UnexpectedEof.into()), Fault::Handshake(_)));
+    }
+}

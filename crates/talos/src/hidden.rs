@@ -1,0 +1,43 @@
+//! A value that never shows itself (rule 14).
+
+use std::fmt;
+
+/// Holds something secret: it can be used, but `Debug` prints a placeholder,
+/// and there is no `Display` and no serialisation.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden<T>(T);
+
+impl<T> Hidden<T> {
+    /// Hides a value.
+    pub const fn new(value: T) -> Self {
+        Self(value)
+    }
+
+    /// The value. Whoever calls this answers for where it goes.
+    pub const fn expose(&self) -> &T {
+        &self.0
+    }
+
+    /// The value, taken out.
+    pub fn into_exposed(self) -> T {
+        self.0
+    }
+}
+
+impl<T> fmt::Debug for Hidden<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<hidden>")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_nothing() {
+        let hidden = Hidden::new("hunter2".to_owned());
+        assert_eq!(format!("{hidden:?} {hidden:#?}"), "<hidden> <hidden>");
+        assert_eq!(hidden.expose(), "hunter2");
+    }
+}

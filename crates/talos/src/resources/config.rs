@@ -1,0 +1,75 @@
+//! The node's configuration.
+
+use talos_proto::resource::{config, kubeaccess};
+use upgrade_core::snapshot::Role;
+
+use super::view;
+use crate::hidden::Hidden;
+
+/// The whole configuration of the machine, as YAML. Needs `os:admin`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineConfig(pub Hidden<String>);
+
+view!(MachineConfig of config::MachineConfigSpec as MACHINE_CONFIG at "v1alpha1", |spec| {
+    String::from_utf8(spec.yaml_marshalled)
+        .map(|yaml| MachineConfig(Hidden::new(yaml)))
+        .map_err(|_| "it is not text".to_owned())
+});
+
+/// What a machine is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineKind(pub Role);
+
+view!(MachineKind of config::MachineTypeSpec as MACHINE_TYPE at "machine-type", |spec| {
+    match spec.machine_type() {
+        config::MachineType::Unknown => Err("the machine does not know what it is for".to_owned()),
+        config::MachineType::Init | config::MachineType::ControlPlane => {
+            Ok(MachineKind(Role::ControlPlane))
+        }
+        config::MachineType::Worker => Ok(MachineKind(Role::Worker)),
+    }
+});
+
+/// Who in Kubernetes may use the Talos API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubernetesAccess {
+    /// Whether anybody.
+    pub enabled: bool,
+    /// With which roles.
+    pub roles: Vec<String>,
+    /// From which namespaces.
+    pub namespaces: Vec<String>,
+}
+
+view!(KubernetesAccess of kubeaccess::ConfigSpec as KUBERNETES_ACCESS_CONFIG at "config", |spec| {
+    Ok(KubernetesAccess {
+        enabled: spec.enabled,
+        roles: spec.allowed_api_roles,
+        namespaces: spec.allowed_kubernetes_namespaces,
+    })
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cosi::Spec as _;
+
+    #[test]
+    fn a_config_never_shows() {
+        // Rule 14.
+        let spec =
+            config::MachineConfigSpec { yaml_marshalled: b"machine: {token: hunter2}".to_vec() };
+        let config = MachineConfig::view(spec).unwrap();
+        assert!(config.0.expose().contains("hunter2"));
+        assert!(!format!("{config:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn kinds_of_machines() {
+        let of = |machine_type| MachineKind::view(config::MachineTypeSpec { machine_type });
+        assert_eq!(of(1).unwrap().0, Role::ControlPlane);
+        assert_eq!(of(2).unwrap().0, Role::ControlPlane);
+        assert_eq!(of(3).unwrap().0, Role::Worker);
+        assert!(of(0).is_err());
+    }
+}

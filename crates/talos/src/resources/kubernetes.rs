@@ -1,0 +1,298 @@
+//! The Kubernetes parts of a node.
+
+use prost_types::{Struct, Value, value};
+use talos_proto::resource::k8s;
+
+use super::view;
+use crate::hidden::Hidden;
+
+/// The node's name in Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nodename {
+    /// The name.
+    pub name: String,
+    /// Whether the kubelet makes a Node for it.
+    pub registered: bool,
+}
+
+view!(Nodename of k8s::NodenameSpec as NODENAME at "nodename", |spec| {
+    Ok(Nodename {
+        name: spec.nodename,
+        registered: !spec.skip_node_registration,
+    })
+});
+
+/// The node, as Kubernetes sees it. The ID is its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// The Ready condition.
+    pub ready: bool,
+    /// Whether it is cordoned.
+    pub unschedulable: bool,
+}
+
+view!(NodeStatus of k8s::NodeStatusSpec as NODE_STATUS, |spec| {
+    Ok(NodeStatus {
+        name: spec.nodename,
+        ready: spec.node_ready,
+        unschedulable: spec.unschedulable,
+    })
+});
+
+/// What the kubelet runs with. Needs `os:admin` on the newest versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubeletSpec {
+    /// Its image.
+    pub image: String,
+    /// Its arguments, among which may be credentials.
+    pub args: Hidden<Vec<String>>,
+}
+
+view!(KubeletSpec of k8s::KubeletSpecSpec as KUBELET_SPEC at "kubelet", |spec| {
+    Ok(KubeletSpec {
+        image: spec.image,
+        args: Hidden::new(spec.args),
+    })
+});
+
+/// The configuration of kube-apiserver. Needs `os:admin` on the newest versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiServerConfig {
+    /// Its image.
+    pub image: String,
+}
+
+view!(ApiServerConfig of k8s::ApiServerConfigSpec as API_SERVER_CONFIG at "kube-apiserver",
+    |spec| Ok(ApiServerConfig { image: spec.image }));
+
+/// The configuration of kube-controller-manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerManagerConfig {
+    /// Whether it runs here.
+    pub enabled: bool,
+    /// Its image.
+    pub image: String,
+}
+
+view!(ControllerManagerConfig of k8s::ControllerManagerConfigSpec as CONTROLLER_MANAGER_CONFIG
+    at "kube-controller-manager", |spec| {
+    Ok(ControllerManagerConfig {
+        enabled: spec.enabled,
+        image: spec.image,
+    })
+});
+
+/// The configuration of kube-scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulerConfig {
+    /// Whether it runs here.
+    pub enabled: bool,
+    /// Its image.
+    pub image: String,
+}
+
+view!(SchedulerConfig of k8s::SchedulerConfigSpec as SCHEDULER_CONFIG at "kube-scheduler", |spec| {
+    Ok(SchedulerConfig {
+        enabled: spec.enabled,
+        image: spec.image,
+    })
+});
+
+/// A pod that the kubelet runs by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticPod {
+    /// Its containers, in order.
+    pub containers: Vec<Container>,
+    /// Its annotation `talos.dev/config-version`.
+    pub config_version: Option<String>,
+}
+
+/// A container of a static pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// Its name.
+    pub name: String,
+    /// Its image.
+    pub image: String,
+    /// Its command line.
+    pub command: Vec<String>,
+}
+
+view!(StaticPod of k8s::StaticPodSpec as STATIC_POD, |spec| {
+    let pod = spec.pod.ok_or("it has no pod")?;
+    let containers = path(&pod, &["spec", "containers"]).map_or(&[][..], items);
+    Ok(StaticPod {
+        containers: containers
+            .iter()
+            .filter_map(fields)
+            .map(|container| {
+                let strings = |name| {
+                    let values = container.fields.get(name).map_or(&[][..], items);
+                    values.iter().filter_map(string).map(str::to_owned)
+                };
+                Container {
+                    name: text(container, "name"),
+                    image: text(container, "image"),
+                    command: strings("command").chain(strings("args")).collect(),
+                }
+            })
+            .collect(),
+        config_version: path(&pod, &["metadata", "annotations", "talos.dev/config-version"])
+            .and_then(string)
+            .map(str::to_owned),
+    })
+});
+
+/// How a static pod does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticPodStatus {
+    /// `Running`, `Pending`, ...
+    pub phase: String,
+    /// The Ready condition; `None` if it has none.
+    pub ready: Option<bool>,
+}
+
+view!(StaticPodStatus of k8s::StaticPodStatusSpec as STATIC_POD_STATUS, |spec| {
+    let status = spec.pod_status.ok_or("it has no status")?;
+    let conditions = status.fields.get("conditions").map_or(&[][..], items);
+    Ok(StaticPodStatus {
+        phase: text(&status, "phase"),
+        ready: conditions
+            .iter()
+            .filter_map(fields)
+            .find(|condition| text(condition, "type") == "Ready")
+            .map(|condition| text(condition, "status") == "True"),
+    })
+});
+
+/// A bootstrap manifest: objects for the Kubernetes API. Some are Secrets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    /// The objects, in order.
+    pub objects: Hidden<Vec<Struct>>,
+}
+
+view!(Manifest of k8s::ManifestSpec as MANIFEST, |spec| {
+    let objects: Option<_> = spec.items.into_iter().map(|item| item.object).collect();
+    Ok(Manifest {
+        objects: Hidden::new(objects.ok_or("an item has no object")?),
+    })
+});
+
+fn fields(value: &Value) -> Option<&Struct> {
+    match value.kind.as_ref()? {
+        value::Kind::StructValue(fields) => Some(fields),
+        _ => None,
+    }
+}
+
+fn items(value: &Value) -> &[Value] {
+    match value.kind.as_ref() {
+        Some(value::Kind::ListValue(list)) => &list.values,
+        _ => &[],
+    }
+}
+
+fn string(value: &Value) -> Option<&str> {
+    match value.kind.as_ref()? {
+        value::Kind::StringValue(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn text(fields: &Struct, name: &str) -> String {
+    let value = fields.fields.get(name).and_then(string);
+    value.unwrap_or_default().to_owned()
+}
+
+fn path<'a>(from: &'a Struct, names: &[&str]) -> Option<&'a Value> {
+    let (last, before) = names.split_last()?;
+    let mut at = from;
+    for name in before {
+        at = fields(at.fields.get(*name)?)?;
+    }
+    at.fields.get(*last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cosi::Spec as _;
+
+    fn structure<const N: usize>(fields: [(&str, Value); N]) -> Struct {
+        Struct {
+            fields: fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+        }
+    }
+
+    fn list<const N: usize>(values: [Value; N]) -> Value {
+        value::Kind::ListValue(prost_types::ListValue { values: values.into() }).into()
+    }
+
+    fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+        value::Kind::StructValue(structure(fields)).into()
+    }
+
+    #[test]
+    fn static_pods() {
+        let pod = structure([
+            (
+                "metadata",
+                object([("annotations", object([("talos.dev/config-version", "3".into())]))]),
+            ),
+            (
+                "spec",
+                object([(
+                    "containers",
+                    list([object([
+                        ("name", "kube-apiserver".into()),
+                        ("image", "example.org/kube-apiserver:v1.34.2".into()),
+                        ("command", list(["kube-apiserver".into(), "--a=b".into()])),
+                    ])]),
+                )]),
+            ),
+        ]);
+        let view = StaticPod::view(k8s::StaticPodSpec { pod: Some(pod) }).unwrap();
+        assert_eq!(view.config_version.as_deref(), Some("3"));
+        assert_eq!(view.containers[0].name, "kube-apiserver");
+        assert_eq!(view.containers[0].command, ["kube-apiserver", "--a=b"]);
+        assert!(StaticPod::view(k8s::StaticPodSpec { pod: None }).is_err());
+    }
+
+    #[test]
+    fn static_pod_statuses() {
+        let status = |status: &str| {
+            let ready = object([("type", "Ready".into()), ("status", status.into())]);
+            let other = object([("type", "Initialized".into()), ("status", "True".into())]);
+            let pod_status =
+                structure([("phase", "Running".into()), ("conditions", list([other, ready]))]);
+            StaticPodStatus::view(k8s::StaticPodStatusSpec { pod_status: Some(pod_status) })
+                .unwrap()
+        };
+        assert_eq!(status("True").ready, Some(true));
+        assert_eq!(status("False").ready, Some(false));
+        assert_eq!(status("Unknown").ready, Some(false));
+        let none =
+            StaticPodStatus::view(k8s::StaticPodStatusSpec { pod_status: Some(Struct::default()) });
+        assert_eq!(none.unwrap().ready, None);
+    }
+
+    #[test]
+    fn what_may_be_secret_never_shows() {
+        // Rule 14.
+        let kubelet = KubeletSpec::view(k8s::KubeletSpecSpec {
+            image: "example.org/kubelet:v1.34.2".to_owned(),
+            args: vec!["--token=hunter2".to_owned()],
+            ..k8s::KubeletSpecSpec::default()
+        });
+        assert!(!format!("{kubelet:?}").contains("hunter2"));
+        let manifest = Manifest::view(k8s::ManifestSpec {
+            items: vec![k8s::SingleManifest {
+                object: Some(structure([("token", "hunter2".into())])),
+            }],
+        });
+        assert!(!format!("{manifest:?}").contains("hunter2"));
+    }
+}

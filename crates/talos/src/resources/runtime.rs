@@ -1,0 +1,258 @@
+//! The running machine.
+
+use talos_proto::resource::enums::{BlockVolumePhase, RuntimeMachineStage};
+use talos_proto::resource::{block, extensions, runtime, v1alpha1};
+use upgrade_core::snapshot::{Extension, Stage};
+
+use super::view;
+use crate::client::Node;
+use crate::error::{Error, Failure};
+
+/// The name of the extension that is none: its version is the schematic's ID.
+const SCHEMATIC: &str = "schematic";
+
+/// How far the machine is, and whether it is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineStatus {
+    /// How far it is.
+    pub stage: Stage,
+    /// Whether nothing is missing.
+    pub ready: bool,
+    /// What is missing.
+    pub unmet: Vec<UnmetCondition>,
+}
+
+/// Something that keeps a machine from being ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnmetCondition {
+    /// `time`, `network`, `services`, `staticPods`, `nodeReady`.
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+view!(MachineStatus of runtime::MachineStatusSpec as MACHINE_STATUS at "machine", |spec| {
+    let stage = match spec.stage() {
+        RuntimeMachineStage::MachineStageUnknown => Stage::Unknown,
+        RuntimeMachineStage::MachineStageBooting => Stage::Booting,
+        RuntimeMachineStage::MachineStageInstalling => Stage::Installing,
+        RuntimeMachineStage::MachineStageMaintenance => Stage::Maintenance,
+        RuntimeMachineStage::MachineStageRunning => Stage::Running,
+        RuntimeMachineStage::MachineStageRebooting => Stage::Rebooting,
+        RuntimeMachineStage::MachineStageShuttingDown => Stage::ShuttingDown,
+        RuntimeMachineStage::MachineStageResetting => Stage::Resetting,
+        RuntimeMachineStage::MachineStageUpgrading => Stage::Upgrading,
+    };
+    let status = spec.status.unwrap_or_default();
+    Ok(MachineStatus {
+        stage,
+        ready: status.ready,
+        unmet: status
+            .unmet_conditions
+            .into_iter()
+            .map(|runtime::UnmetCondition { name, reason }| UnmetCondition { name, reason })
+            .collect(),
+    })
+});
+
+impl MachineStatus {
+    /// Running, and nothing is missing.
+    pub fn is_up(&self) -> bool {
+        self.stage == Stage::Running && self.ready
+    }
+}
+
+/// A service of Talos, such as `kubelet`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceStatus {
+    /// Whether it runs.
+    pub running: bool,
+    /// Whether its own check says so; `None` if there is none, or not yet.
+    pub healthy: Option<bool>,
+}
+
+view!(ServiceStatus of v1alpha1::ServiceSpec as SERVICE, |spec| {
+    Ok(ServiceStatus {
+        running: spec.running,
+        healthy: (!spec.unknown).then_some(spec.healthy),
+    })
+});
+
+impl ServiceStatus {
+    /// Running, and healthy if that can be said.
+    pub fn is_up(self) -> bool {
+        self.running && self.healthy != Some(false)
+    }
+}
+
+/// An extension in the node's image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtensionStatus {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The layer that it came in.
+    pub image: String,
+    /// Who made it.
+    pub author: String,
+    /// Whatever else it says.
+    pub extra_info: String,
+}
+
+view!(ExtensionStatus of extensions::Layer as EXTENSION_STATUS, |layer| {
+    let metadata = layer.metadata.ok_or("it has no metadata")?;
+    Ok(ExtensionStatus {
+        name: metadata.name,
+        version: metadata.version,
+        image: layer.image,
+        author: metadata.author,
+        extra_info: metadata.extra_info,
+    })
+});
+
+impl ExtensionStatus {
+    /// Whether it only tells the schematic.
+    pub fn is_schematic(&self) -> bool {
+        self.name == SCHEMATIC
+    }
+}
+
+/// What the Image Factory built the node's image from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schematic {
+    /// Its ID.
+    pub id: String,
+    /// The kind of image, where the node tells it.
+    pub flavor: String,
+    /// The factory, where the node tells it.
+    pub api_url: String,
+}
+
+view!(Schematic of runtime::ImageFactorySchematicSpec as IMAGE_FACTORY_SCHEMATIC
+    at "image-factory-schematic", |spec| {
+    Ok(Schematic {
+        id: spec.schematic_id,
+        flavor: spec.flavor,
+        api_url: spec.apiurl,
+    })
+});
+
+/// What changes with every boot (Talos 1.14 and newer).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootId(pub String);
+
+view!(BootId of runtime::BootIdSpec as BOOT_ID at "boot-id", |spec| {
+    if spec.boot_id.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    Ok(BootId(spec.boot_id))
+});
+
+/// The running version, as a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionResource(pub String);
+
+view!(VersionResource of runtime::VersionSpec as VERSION at "version", |spec| {
+    Ok(VersionResource(spec.version))
+});
+
+/// Something that the node complains about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// What.
+    pub message: String,
+    /// More about it.
+    pub details: Vec<String>,
+}
+
+view!(Diagnostic of runtime::DiagnosticSpec as DIAGNOSTIC, |spec| {
+    Ok(Diagnostic {
+        message: spec.message,
+        details: spec.details,
+    })
+});
+
+/// How the machine was booted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecurityState {
+    /// With Secure Boot.
+    pub secure_boot: bool,
+    /// From a unified kernel image.
+    pub booted_with_uki: bool,
+}
+
+view!(SecurityState of runtime::SecurityStateSpec as SECURITY_STATE at "securitystate", |spec| {
+    Ok(SecurityState {
+        secure_boot: spec.secure_boot,
+        booted_with_uki: spec.booted_with_uki,
+    })
+});
+
+/// The boot loader's entry that was booted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootedEntry(pub String);
+
+view!(BootedEntry of runtime::BootedEntrySpec as BOOTED_ENTRY at "bootedentry", |spec| {
+    Ok(BootedEntry(spec.booted_entry))
+});
+
+/// A volume, such as `EPHEMERAL`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeStatus {
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The device.
+    pub location: String,
+    /// What is wrong with it.
+    pub error: String,
+}
+
+view!(VolumeStatus of block::VolumeStatusSpec as VOLUME_STATUS, |spec| {
+    Ok(VolumeStatus {
+        ready: spec.phase() == BlockVolumePhase::VolumePhaseReady,
+        size: spec.size,
+        location: spec.location,
+        error: spec.error_message,
+    })
+});
+
+impl Node {
+    /// The node's schematic; `None` if its image is not from a factory. Talos
+    /// 1.14 has a resource for it; before, an extension that is none tells it.
+    pub async fn schematic(&self) -> Result<Option<Schematic>, Error> {
+        match self.get::<Schematic>().await {
+            Ok(Some(resource)) if !resource.spec.id.is_empty() => return Ok(Some(resource.spec)),
+            Ok(_) => {}
+            Err(error) if matches!(error.failure(), Failure::NotSupported(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let extensions = self.list::<ExtensionStatus>().await?;
+        Ok(extensions
+            .into_iter()
+            .map(|resource| resource.spec)
+            .find(ExtensionStatus::is_schematic)
+            .map(|extension| Schematic {
+                id: extension.version,
+                flavor: String::new(),
+                api_url: String::new(),
+            }))
+    }
+
+    /// The extensions in the node's image, sorted, without the one that only
+    /// tells the schematic.
+    pub async fn extensions(&self) -> Result<Vec<Extension>, Error> {
+        let mut extensions: Vec<_> = self
+            .list::<ExtensionStatus>()
+            .await?
+            .into_iter()
+            .map(|resource| resource.spec)
+            .filter(|extension| !extension.is_schematic())
+            .map(|extension| Extension { name: extension.name, version: extension.version })
+            .collect();
+        extensions.sort();
+        Ok(extensions)
+    }
+}
