@@ -207,6 +207,10 @@ responses! {
 }
 
 /// What a request got.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "both are passed on at once, never kept"
+)]
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Reply {
@@ -232,6 +236,10 @@ pub struct Output {
 }
 
 /// What a stream gets.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "both are passed on at once, never kept"
+)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// A message.

@@ -11,6 +11,9 @@ use super::schedule::{Due, Part};
 use super::sequence::Kind;
 use super::services;
 
+/// How long a boot may take before it counts as failed.
+const BOOT_TIMEOUT: Duration = Duration::from_mins(70);
+
 impl World {
     /// The machine stops answering. It comes back by itself unless a fault
     /// keeps it down.
@@ -74,7 +77,10 @@ impl World {
         here.config.boot(minor);
         let config = here.config.components.clone();
         here.kubernetes.boot(&config);
-        self.start_sequence(node, Kind::Initialize, String::new(), true);
+        let boot = here.boot;
+        let due = Due::BootTimeout { node, boot };
+        self.schedule.put(now.plus(BOOT_TIMEOUT), due);
+        self.start_sequence(node, Kind::Initialize, "", true);
     }
 
     /// The last phase of a boot: everything is started, and comes up one after

@@ -40,6 +40,8 @@ pub(super) enum Note {
         hostname: String,
         addresses: Vec<String>,
     },
+    /// The argument of the reboot system call.
+    Restart(i64),
 }
 
 /// A note that went out.
@@ -195,8 +197,8 @@ fn payload(note: &Note) -> Payload {
             task: task.to_string(),
             action: action(*start),
         }),
-        Note::Service(service, notice) => Payload::ServiceState(machine::ServiceStateEvent {
-            service: service.to_string(),
+        Note::Service(id, notice) => Payload::ServiceState(machine::ServiceStateEvent {
+            service: id.to_string(),
             action: notice.state as i32,
             message: notice.message.to_string(),
             health: Some(notice.health()),
@@ -221,6 +223,7 @@ fn payload(note: &Note) -> Payload {
             hostname: hostname.clone(),
             addresses: addresses.clone(),
         }),
+        Note::Restart(cmd) => Payload::Restart(machine::RestartEvent { cmd: *cmd }),
     }
 }
 
@@ -236,10 +239,10 @@ fn message(published: &Published) -> machine::Event {
 impl World {
     /// Publishes a note of a node; `actor` is empty if nobody asked for what
     /// happened.
-    pub(super) fn publish(&mut self, node: NodeIndex, actor: &str, note: Note) {
+    pub(super) fn publish(&mut self, node: NodeIndex, actor: &str, what: Note) {
         let time = self.node_time(node);
         let machine = u32::try_from(node.0 + 1).unwrap_or(u32::MAX);
-        let published = self.nodes[node.0].events.push(time, machine, actor, note);
+        let published = self.nodes[node.0].events.push(time, machine, actor, what);
         let readers: Vec<StreamId> = self
             .streams
             .iter()

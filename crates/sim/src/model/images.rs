@@ -1,5 +1,6 @@
 //! Container images on a node, and where they come from.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -7,14 +8,13 @@ use sha2::{Digest as _, Sha256};
 use talos_proto::machine::image_service_pull_layer_progress::Status as LayerStatus;
 use talos_proto::{common, machine};
 use upgrade_core::image::ImageRef;
-use upgrade_core::version::Version;
 
 use super::World;
 use super::api::{NodeIndex, Reply, Response, Status, StreamId};
 use super::fault::{Fault, FaultKind};
+use super::registry::Content;
 use super::schedule::Due;
 use super::slots::Installed;
-use super::spec::Registry;
 use super::streams::Stream;
 use super::time::Time;
 
@@ -81,7 +81,7 @@ pub(super) struct Pull {
     reference: String,
     started: Time,
     step: u32,
-    pace: Duration,
+    interval: Duration,
     then: Then,
 }
 
@@ -96,77 +96,10 @@ pub(super) enum Then {
     Upgrade(Box<machine::UpgradeRequest>),
 }
 
-/// What an image is.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Content {
-    Installer(Installed),
-    /// A component of Kubernetes, or anything else that is no installer.
-    Other,
-}
-
-impl Registry {
-    /// What a reference leads to; `None` if there is nothing.
-    pub(super) fn resolve(&self, reference: &str) -> Option<Content> {
-        if self.others.iter().any(|other| other == reference) {
-            return Some(Content::Other);
-        }
-        let image: ImageRef = reference.parse().ok()?;
-        if let Some(installer) = self.installer(&image) {
-            return Some(Content::Installer(installer));
-        }
-        let version = image.version()?;
-        let name = image.repository.rsplit('/').next()?;
-        let known = matches!(
-            name,
-            "kube-apiserver"
-                | "kube-controller-manager"
-                | "kube-scheduler"
-                | "kube-proxy"
-                | "kubelet"
-        );
-        (known && self.has_kubernetes(&version)).then_some(Content::Other)
-    }
-
-    fn installer(&self, image: &ImageRef) -> Option<Installed> {
-        let version = match image.tag.as_deref()? {
-            "latest" => self
-                .talos
-                .iter()
-                .filter(|version| !version.is_prerelease())
-                .max()?
-                .clone(),
-            _ => image.version()?,
-        };
-        if !self.has_talos(&version) {
-            return None;
-        }
-        let (name, schematic) = match image.repository.rsplit_once('/')? {
-            // The plain installer is not published any more from 1.14 on.
-            (_, "installer") if image.repository == "siderolabs/installer" => {
-                let published = version.minor() < Version::new(1, 14, 0).minor();
-                return published.then_some(Installed {
-                    version,
-                    schematic: None,
-                });
-            }
-            (path, schematic) => (path.rsplit('/').next()?, schematic),
-        };
-        let name = name.strip_suffix("-secureboot").unwrap_or(name);
-        let is_installer = name == "installer" || name.ends_with("-installer");
-        if !is_installer || !self.schematics.contains_key(schematic) {
-            return None;
-        }
-        Some(Installed {
-            version,
-            schematic: Some(schematic.to_owned()),
-        })
-    }
-}
-
 fn digest(reference: &str) -> String {
     let mut text = String::from("sha256:");
     for byte in Sha256::digest(reference.as_bytes()) {
-        text.push_str(&format!("{byte:02x}"));
+        let _ = write!(text, "{byte:02x}");
     }
     text
 }
@@ -211,7 +144,7 @@ pub(super) fn initial(
 }
 
 impl World {
-    fn has_image(&self, node: NodeIndex, place: Place, reference: &str) -> bool {
+    pub(super) fn has_image(&self, node: NodeIndex, place: Place, reference: &str) -> bool {
         self.nodes[node.0]
             .images
             .iter()
@@ -227,20 +160,6 @@ impl World {
                 pulled,
             });
         }
-    }
-
-    /// The installer in a stored image; `None` if the image is not there,
-    /// `Some(None)` if it is no installer.
-    pub(super) fn stored_installer(
-        &self,
-        node: NodeIndex,
-        place: Place,
-        reference: &str,
-    ) -> Option<Option<Installed>> {
-        if !self.has_image(node, place, reference) {
-            return None;
-        }
-        Some(self.installer_of(reference))
     }
 
     pub(super) fn installer_of(&self, reference: &str) -> Option<Installed> {
@@ -305,13 +224,13 @@ impl World {
             reference,
             started: self.now,
             step: 0,
-            pace: lasts / STEPS,
+            interval: lasts / STEPS,
             then,
         };
         let boot = self.nodes[node.0].boot;
-        let pace = pull.pace;
+        let interval = pull.interval;
         self.nodes[node.0].pulls.push(pull);
-        if pace.is_zero() {
+        if interval.is_zero() {
             self.finish_pull(node, id);
         } else {
             let due = Due::Pull {
@@ -319,7 +238,7 @@ impl World {
                 boot,
                 pull: id,
             };
-            self.schedule.put(self.now.plus(pace), due);
+            self.schedule.put(self.now.plus(interval), due);
         }
         Reply::Stream(stream)
     }
@@ -351,7 +270,7 @@ impl World {
                 boot,
                 pull: id,
             };
-            self.schedule.put(self.now.plus(pull.pace), due);
+            self.schedule.put(self.now.plus(pull.interval), due);
         }
     }
 
@@ -506,7 +425,7 @@ impl World {
                 digest: digest(&image.reference),
                 size: size(&image.reference),
                 created_at: Some(image.pulled.to_proto()),
-                labels: Default::default(),
+                labels: std::collections::BTreeMap::default(),
             })
         });
         Reply::Items(items.collect())
@@ -563,52 +482,4 @@ fn progress(pull: &Pull, now: Time) -> Vec<machine::ImageServicePullResponse> {
             }
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::EMPTY_SCHEMATIC;
-
-    #[test]
-    fn references_lead_to_what_is_published() {
-        let registry = Registry::default();
-        let installer = |reference: &str| match registry.resolve(reference) {
-            Some(Content::Installer(installed)) => Some(installed),
-            _ => None,
-        };
-        let plain = installer("ghcr.io/siderolabs/installer:v1.13.9").unwrap();
-        assert_eq!(plain.schematic, None);
-        assert_eq!(installer("ghcr.io/siderolabs/installer:v1.14.1"), None);
-        for name in [
-            "metal-installer",
-            "installer",
-            "nocloud-installer-secureboot",
-        ] {
-            let reference = format!("factory.talos.dev/{name}/{EMPTY_SCHEMATIC}:v1.14.1");
-            let built = installer(&reference).unwrap();
-            assert_eq!(built.schematic.as_deref(), Some(EMPTY_SCHEMATIC));
-            assert_eq!(built.version, Version::new(1, 14, 1));
-        }
-        let mirror = format!("127.0.0.1:5000/metal-installer/{EMPTY_SCHEMATIC}:v1.13.1");
-        assert!(installer(&mirror).is_some());
-        assert_eq!(
-            installer("factory.talos.dev/metal-installer/beef:v1.14.1"),
-            None
-        );
-        assert_eq!(
-            registry.resolve("registry.k8s.io/kube-apiserver:v1.99.0"),
-            None
-        );
-        assert!(
-            registry
-                .resolve("registry.k8s.io/kube-apiserver:v1.35.1")
-                .is_some()
-        );
-        assert!(
-            registry
-                .resolve("ghcr.io/siderolabs/kubelet:v1.35.1-fat")
-                .is_some()
-        );
-    }
 }

@@ -34,7 +34,7 @@ pub(super) struct Install {
     lines: Vec<String>,
     said: usize,
     code: i32,
-    pace: Duration,
+    each: Duration,
 }
 
 /// What an installer says, and how it ends.
@@ -113,28 +113,25 @@ impl World {
             .filter(|reference| !reference.is_empty())
             .ok_or_else(|| Status::invalid_argument("installer image name is required"))?;
         let place = Place::of_instance(request.containerd.as_ref())?;
-        let new = match self.stored_installer(node, place, reference) {
-            Some(Some(new)) => new,
-            Some(None) => {
-                return Err(Status::internal(
-                    "upgrade failed: failed to start task: exec: \"/bin/installer\": stat \
-                     /bin/installer: no such file or directory",
-                ));
-            }
-            None => {
-                return Err(Status::internal(format!(
-                    "upgrade failed: installer image {reference:?} not found in containerd store: \
-                     image {reference:?}: not found"
-                )));
-            }
-        };
+        if !self.has_image(node, place, reference) {
+            return Err(Status::internal(format!(
+                "upgrade failed: installer image {reference:?} not found in containerd store: \
+                 image {reference:?}: not found"
+            )));
+        }
+        let new = self.installer_of(reference).ok_or_else(|| {
+            Status::internal(
+                "upgrade failed: failed to start task: exec: \"/bin/installer\": stat \
+                 /bin/installer: no such file or directory",
+            )
+        })?;
         let Run { lines, code } = self.run_installer(node, &new);
         let total = if code == 0 {
             self.draw(|timings| timings.install)
         } else {
             Duration::from_secs(2)
         };
-        let pace = total / u32::try_from(lines.len()).unwrap_or(1).max(1);
+        let each = total / u32::try_from(lines.len()).unwrap_or(1).max(1);
         let stream = self.open(node, Stream::Installer);
         self.nodes[node.0].install = Some(Install {
             stream: Some(stream),
@@ -142,11 +139,11 @@ impl World {
             lines,
             said: 0,
             code,
-            pace,
+            each,
         });
         let boot = self.nodes[node.0].boot;
         self.schedule
-            .put(self.now.plus(pace), Due::Install { node, boot });
+            .put(self.now.plus(each), Due::Install { node, boot });
         Ok(stream)
     }
 
@@ -169,7 +166,7 @@ impl World {
         if install.said < install.lines.len() {
             let boot = self.nodes[node.0].boot;
             let due = Due::Install { node, boot };
-            self.schedule.put(self.now.plus(install.pace), due);
+            self.schedule.put(self.now.plus(install.each), due);
             return;
         }
         self.nodes[node.0].install = None;
@@ -253,7 +250,7 @@ impl World {
                 kexec,
             }
         };
-        self.start_sequence(node, kind, actor_id, false);
+        self.start_sequence(node, kind, &actor_id, false);
     }
 
     fn check_legacy_upgrade(

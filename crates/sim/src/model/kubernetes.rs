@@ -83,10 +83,35 @@ pub(super) struct Kubernetes {
     pub(super) comes_up: bool,
     /// Whether the API server has its status since the last boot.
     pub(super) registered: bool,
-    pub(super) unschedulable: bool,
+    pub(super) cordon: Cordon,
+}
+
+/// Whether pods may be scheduled to a node, and who forbade it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Cordon {
+    #[default]
+    No,
+    /// Talos will lift it when the node is ready again.
+    ByTalos,
+    ByOthers,
 }
 
 impl Kubernetes {
+    /// Talos cordons the node before it drains it. A cordon that is there
+    /// already is somebody else's (rule 7 is about the same).
+    pub(super) fn cordon(&mut self) {
+        if self.cordon == Cordon::No {
+            self.cordon = Cordon::ByTalos;
+        }
+    }
+
+    /// The node is ready again.
+    fn uncordon(&mut self) {
+        if self.cordon == Cordon::ByTalos {
+            self.cordon = Cordon::No;
+        }
+    }
+
     /// What runs on a node that has been up for a while.
     pub(super) fn running(components: &Components, control_plane: bool, since: Time) -> Self {
         let mut kubernetes = Self {
@@ -98,7 +123,7 @@ impl Kubernetes {
             },
             comes_up: true,
             registered: true,
-            unschedulable: false,
+            cordon: Cordon::No,
         };
         if control_plane {
             kubernetes.pods = STATIC
@@ -151,7 +176,7 @@ pub struct KubernetesNode {
     pub name: String,
     /// Whether it is ready.
     pub ready: bool,
-    /// Whether Talos has cordoned it.
+    /// Whether it is cordoned.
     pub unschedulable: bool,
     /// The image of its kubelet.
     pub kubelet_image: String,
@@ -179,7 +204,7 @@ impl World {
         Some(KubernetesNode {
             name: here.hostname.clone(),
             ready: here.power == Power::On && self.node_ready(node),
-            unschedulable: here.kubernetes.unschedulable,
+            unschedulable: here.kubernetes.cordon != Cordon::No,
             kubelet_image: here.kubernetes.kubelet.image.clone(),
             pods: here
                 .kubernetes
@@ -213,7 +238,11 @@ impl World {
     pub fn set_unschedulable(&mut self, now: Time, node: NodeIndex, unschedulable: bool) {
         self.advance(now);
         if let Some(here) = self.nodes.get_mut(node.0) {
-            here.kubernetes.unschedulable = unschedulable;
+            here.kubernetes.cordon = if unschedulable {
+                Cordon::ByOthers
+            } else {
+                Cordon::No
+            };
         }
         self.settle();
     }
@@ -256,8 +285,9 @@ impl World {
             return;
         }
         for node in &mut self.nodes {
-            if node.kubernetes.comes_up {
+            if node.kubernetes.comes_up && !node.kubernetes.registered {
                 node.kubernetes.registered = true;
+                node.kubernetes.uncordon();
             }
         }
     }

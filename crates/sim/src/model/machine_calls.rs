@@ -273,7 +273,7 @@ impl World {
                 force: request.mode() == Mode::Force,
                 kexec: request.mode() == Mode::Default,
             };
-            self.start_sequence(node, kind, actor_id.clone(), false);
+            self.start_sequence(node, kind, &actor_id, false);
         }
         Reply::Unary(
             machine::RebootResponse {
@@ -297,7 +297,7 @@ impl World {
                 force: false,
                 kexec: true,
             };
-            self.start_sequence(node, kind, String::new(), true);
+            self.start_sequence(node, kind, "", true);
         }
         Reply::Unary(
             machine::RollbackResponse {
@@ -312,7 +312,7 @@ impl World {
         let kind = Kind::Shutdown {
             force: request.force,
         };
-        self.start_sequence(node, kind, actor_id.clone(), false);
+        self.start_sequence(node, kind, &actor_id, false);
         Reply::Unary(
             machine::ShutdownResponse {
                 messages: vec![machine::Shutdown {

@@ -43,7 +43,9 @@ mod installer;
 mod kubernetes;
 mod machine_calls;
 mod node;
+mod phases;
 mod random;
+mod registry;
 mod roles;
 mod schedule;
 mod sequence;
@@ -198,7 +200,7 @@ impl World {
         let every = (*every).max(1);
         let here = &mut self.nodes[node.0];
         here.connections = here.connections.wrapping_add(1);
-        here.connections % every == 0
+        here.connections.is_multiple_of(every)
     }
 
     /// Switches on a machine that was shut down.
@@ -269,6 +271,7 @@ impl World {
         let (node, boot) = match &due {
             Due::Step { node, boot }
             | Due::PowerOn { node, boot }
+            | Due::BootTimeout { node, boot }
             | Due::Rejoin { node, boot, .. }
             | Due::Pull { node, boot, .. }
             | Due::Install { node, boot }
@@ -284,6 +287,7 @@ impl World {
         match due {
             Due::Step { node, .. } => self.end_phase(node),
             Due::PowerOn { node, .. } => self.power_on(node),
+            Due::BootTimeout { node, .. } => self.boot_timed_out(node),
             Due::Rejoin { node, part, .. } => self.rejoin(node, part),
             Due::Pull { node, pull, .. } => self.step_pull(node, pull),
             Due::Install { node, .. } => self.step_install(node),
@@ -361,7 +365,7 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         hostname: node.hostname.clone(),
         role: node.role,
         addresses: node.addresses.clone(),
-        node_id: random.letters(43),
+        identity: random.letters(43),
         slots,
         power: Power::On,
         stage: Stage::Running,

@@ -25,7 +25,6 @@ pub(super) enum Stage {
     Running = 4,
     Rebooting = 5,
     ShuttingDown = 6,
-    Resetting = 7,
     Upgrading = 8,
 }
 
@@ -37,7 +36,6 @@ impl Stage {
             Self::Running => "running",
             Self::Rebooting => "rebooting",
             Self::ShuttingDown => "shutting down",
-            Self::Resetting => "resetting",
             Self::Upgrading => "upgrading",
         }
     }
@@ -60,7 +58,7 @@ pub(super) struct Node {
     pub(super) role: NodeRole,
     pub(super) addresses: Vec<std::net::IpAddr>,
     /// The cluster's id of it.
-    pub(super) node_id: String,
+    pub(super) identity: String,
     pub(super) slots: Slots,
     pub(super) power: Power,
     pub(super) stage: Stage,

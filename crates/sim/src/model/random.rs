@@ -1,4 +1,4 @@
-//! The one source of chance: SplitMix64, seeded and part of the state. The same
+//! The one source of chance: `SplitMix64`, seeded and part of the state. The same
 //! seed and the same requests at the same times give the same run.
 
 use std::time::Duration;
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn ranges_are_kept() {
         let mut random = Random::new(3);
-        let (low, high) = (Duration::from_secs(30), Duration::from_secs(60));
+        let (low, high) = (Duration::from_secs(30), Duration::from_mins(1));
         for _ in 0..1000 {
             let drawn = random.between(low, high);
             assert!(low <= drawn && drawn <= high);

@@ -14,6 +14,8 @@ use super::time::Time;
 pub(super) enum Due {
     /// The node's sequence goes on.
     Step { node: NodeIndex, boot: u64 },
+    /// A boot should have ended by now.
+    BootTimeout { node: NodeIndex, boot: u64 },
     /// The machine is back from its firmware.
     PowerOn { node: NodeIndex, boot: u64 },
     /// A part of the node is up again after a boot.

@@ -11,8 +11,13 @@ use super::World;
 use super::api::NodeIndex;
 use super::events::Note;
 use super::node::{Node, Power, Stage};
+use super::phases::{Effect, phases};
 use super::schedule::Due;
 use super::services;
+
+/// Arguments of the reboot system call.
+const RESTART: i64 = 0x0123_4567;
+const POWER_OFF: i64 = 0x4321_fedc;
 
 /// A sequence on its way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,9 +51,6 @@ pub(super) enum Kind {
     Shutdown {
         force: bool,
     },
-    Reset {
-        reboot: bool,
-    },
 }
 
 impl Kind {
@@ -60,7 +62,6 @@ impl Kind {
             Self::Upgrade { .. } => "upgrade",
             Self::StageUpgrade { .. } => "stageUpgrade",
             Self::Shutdown { .. } => "shutdown",
-            Self::Reset { .. } => "reset",
         }
     }
 
@@ -70,244 +71,6 @@ impl Kind {
             Self::Reboot { .. } => Stage::Rebooting,
             Self::Upgrade { .. } | Self::StageUpgrade { .. } => Stage::Upgrading,
             Self::Shutdown { .. } => Stage::ShuttingDown,
-            Self::Reset { .. } => Stage::Resetting,
-        }
-    }
-}
-
-/// A phase: its name, its tasks and what it does.
-#[derive(Clone, Copy, Debug)]
-struct Phase {
-    name: &'static str,
-    tasks: &'static [&'static str],
-    effect: Effect,
-}
-
-/// What a phase does to the machine, at its beginning unless noted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
-    None,
-    /// Early services come up.
-    EarlyServices,
-    /// The configuration is there, and with it time and network.
-    Config,
-    /// Everything else is started; the phase ends when it is up.
-    StartAll,
-    Drain,
-    /// etcd, kubelet and what they need stop.
-    StopEphemeral,
-    /// The installer runs, and may fail at the end.
-    Install,
-    /// Everything stops, apid included.
-    StopAll,
-    /// The machine goes down.
-    GoDown,
-    /// The machine goes down for good.
-    GoOff,
-}
-
-const fn phase(name: &'static str, tasks: &'static [&'static str], effect: Effect) -> Phase {
-    Phase {
-        name,
-        tasks,
-        effect,
-    }
-}
-
-const DENY: Phase = phase("denyNewServices", &["denyNewServices"], Effect::None);
-const CLEANUP: Phase = phase("cleanup", &["stopAllPods"], Effect::None);
-const PRE_SHUTDOWN: Phase = phase("preShutdown", &["preShutdownServices"], Effect::None);
-const DBUS: Phase = phase("dbus", &["stopDBus"], Effect::None);
-const CONTAINERS: Phase = phase(
-    "stopContainers",
-    &["teardownContainerLifecycle"],
-    Effect::None,
-);
-const STOP: Phase = phase(
-    "stopServices",
-    &["stopServicesForUpgrade"],
-    Effect::StopEphemeral,
-);
-const BIND: Phase = phase(
-    "unmountBind",
-    &["unmountSystemDiskBindMounts"],
-    Effect::None,
-);
-const PROMOTABLE: Phase = phase(
-    "unmountPromotable",
-    &["unmountPromotableSystemPartitions"],
-    Effect::None,
-);
-const SYSTEM: Phase = phase(
-    "unmountSystem",
-    &["unmountEphemeralPartition"],
-    Effect::None,
-);
-const FINALIZE: Phase = phase("volumeFinalize", &["teardownLifecycle"], Effect::None);
-const KEXEC: Phase = phase("kexec", &["kexecPrepare"], Effect::None);
-const EVERYTHING: Phase = phase("stopEverything", &["stopAllServices"], Effect::StopAll);
-const REBOOT: Phase = phase("reboot", &["reboot"], Effect::GoDown);
-const DRAIN: Phase = phase("drain", &["cordonAndDrainNode"], Effect::Drain);
-
-/// What stops before the machine goes down; 1.14 brought several phases and
-/// prepares kexec last.
-fn stop_all(minor: u64, kexec: bool) -> Vec<Phase> {
-    let umount = phase("umount", &["unmountPodMounts"], Effect::None);
-    let mut phases = Vec::new();
-    if minor >= 14 {
-        phases.extend([
-            PRE_SHUTDOWN,
-            DBUS,
-            DENY,
-            CONTAINERS,
-            STOP,
-            umount,
-            BIND,
-            PROMOTABLE,
-        ]);
-        phases.extend([SYSTEM, FINALIZE, EVERYTHING]);
-        phases.extend(kexec.then_some(KEXEC));
-    } else {
-        phases.extend([DBUS, STOP, umount, BIND, SYSTEM, FINALIZE]);
-        phases.extend(kexec.then_some(KEXEC));
-        phases.push(EVERYTHING);
-    }
-    phases
-}
-
-fn phases(kind: &Kind, minor: u64) -> Vec<Phase> {
-    match kind {
-        Kind::Initialize => {
-            let udevd = if minor >= 14 {
-                "waitForUdevd"
-            } else {
-                "startUdevd"
-            };
-            let early: &[&str] = match (minor >= 14, minor >= 13) {
-                (true, _) => &[
-                    "startMachined",
-                    "waitForUdevd",
-                    "startApid",
-                    "startAuditd",
-                    "startSyslogd",
-                    "startContainerd",
-                ],
-                (false, true) => &[
-                    "startUdevd",
-                    "startMachined",
-                    "startApid",
-                    "startAuditd",
-                    "startSyslogd",
-                    "startContainerd",
-                ],
-                (false, false) => &[
-                    "startUdevd",
-                    "startMachined",
-                    "startAuditd",
-                    "startSyslogd",
-                    "startContainerd",
-                ],
-            };
-            debug_assert!(early.contains(&udevd));
-            let mut phases = vec![
-                phase(
-                    "systemRequirements",
-                    &["enforceKSPPRequirements"],
-                    Effect::None,
-                ),
-                phase("earlyServices", early, Effect::EarlyServices),
-            ];
-            phases.extend((minor < 14).then_some(phase("usb", &["waitForUSB"], Effect::None)));
-            phases.extend([
-                phase("meta", &["reloadMeta"], Effect::None),
-                phase("dashboard", &["startDashboard"], Effect::None),
-                phase("config", &["loadConfig"], Effect::Config),
-            ]);
-            phases
-        }
-        Kind::Boot => {
-            let volumes = if minor >= 14 {
-                phase(
-                    "promotableVolumes",
-                    &["mountPromotableSystemPartitions"],
-                    Effect::None,
-                )
-            } else {
-                phase("udevSetup", &["writeUdevRules"], Effect::None)
-            };
-            vec![
-                phase("memorySizeCheck", &["memorySizeCheck"], Effect::None),
-                phase("diskSizeCheck", &["diskSizeCheck"], Effect::None),
-                phase("env", &["setUserEnvVars", "waitForCARoots"], Effect::None),
-                phase("dbus", &["startDBus"], Effect::None),
-                phase("ephemeral", &["mountEphemeralPartition"], Effect::None),
-                volumes,
-                phase("userDisks", &["mountUserDisks"], Effect::None),
-                phase("userSetup", &["writeUserFiles"], Effect::None),
-                phase("startEverything", &["startAllServices"], Effect::StartAll),
-            ]
-        }
-        Kind::Reboot { force: true, .. } => vec![REBOOT],
-        Kind::Reboot {
-            force: false,
-            kexec,
-        }
-        | Kind::StageUpgrade { kexec } => {
-            let mut phases = vec![CLEANUP];
-            phases.extend(stop_all(minor, *kexec));
-            phases.push(REBOOT);
-            phases
-        }
-        Kind::Upgrade { kexec, .. } => {
-            let unmount = phase("unmount", &["unmountPodMounts"], Effect::None);
-            let mut phases = if minor >= 14 {
-                vec![
-                    DENY,
-                    DRAIN,
-                    CLEANUP,
-                    PRE_SHUTDOWN,
-                    DBUS,
-                    CONTAINERS,
-                    STOP,
-                    unmount,
-                    BIND,
-                    PROMOTABLE,
-                    SYSTEM,
-                    FINALIZE,
-                ]
-            } else {
-                vec![DRAIN, CLEANUP, DBUS, STOP, unmount, BIND, SYSTEM, FINALIZE]
-            };
-            phases.extend([
-                phase("upgrade", &["upgrade"], Effect::Install),
-                phase("meta", &["reloadMeta"], Effect::None),
-            ]);
-            phases.extend(kexec.then_some(KEXEC));
-            phases.extend([EVERYTHING, REBOOT]);
-            phases
-        }
-        Kind::Shutdown { force } => {
-            let mut phases = vec![phase(
-                "storeShutdown",
-                &["storeShutdownEmergency"],
-                Effect::None,
-            )];
-            phases.extend((!force).then_some(DRAIN));
-            phases.push(CLEANUP);
-            phases.extend(stop_all(minor, false));
-            phases.push(phase("shutdown", &["shutdown"], Effect::GoOff));
-            phases
-        }
-        Kind::Reset { reboot } => {
-            let mut phases = vec![DRAIN, CLEANUP];
-            phases.extend(stop_all(minor, false));
-            phases.push(phase("reset", &["resetSystemDisk"], Effect::None));
-            phases.push(if *reboot {
-                REBOOT
-            } else {
-                phase("shutdown", &["shutdown"], Effect::GoOff)
-            });
-            phases
         }
     }
 }
@@ -326,7 +89,7 @@ impl World {
         &mut self,
         node: NodeIndex,
         kind: Kind,
-        actor: String,
+        actor: &str,
         take_over: bool,
     ) {
         let name = Cow::Borrowed(kind.name());
@@ -349,11 +112,11 @@ impl World {
         });
         self.nodes[node.0].sequence = Some(Sequence {
             kind,
-            actor: actor.clone(),
+            actor: actor.to_owned(),
             phase: 0,
             pace,
         });
-        self.publish(node, &actor, Note::SequenceStart(name));
+        self.publish(node, actor, Note::SequenceStart(name));
         self.set_stage(node, stage);
         self.begin_phase(node);
     }
@@ -384,12 +147,15 @@ impl World {
                     self.set_health(node, id, true);
                 }
             }
-            Effect::Config => self.nodes[node.0].network = true,
+            Effect::Config => self.network_is_up(node),
             Effect::StartAll => {
                 self.start_everything(node);
                 return;
             }
-            Effect::Drain => lasts = self.draw(|timings| timings.drain),
+            Effect::Drain => {
+                self.nodes[node.0].kubernetes.cordon();
+                lasts = self.draw(|timings| timings.drain);
+            }
             Effect::StopEphemeral => {
                 for id in services::EPHEMERAL {
                     self.stop_service(node, id);
@@ -407,10 +173,12 @@ impl World {
                 self.drop_streams(node);
             }
             Effect::GoDown => {
+                self.publish(node, &sequence.actor, Note::Restart(RESTART));
                 self.go_down(node);
                 return;
             }
             Effect::GoOff => {
+                self.publish(node, &sequence.actor, Note::Restart(POWER_OFF));
                 self.go_down(node);
                 self.nodes[node.0].power = Power::Off;
                 return;
@@ -463,9 +231,14 @@ impl World {
                 // Nothing is to be installed: the sequence is there and empty.
                 self.publish(node, "", Note::SequenceStart(Cow::Borrowed("install")));
                 self.publish(node, "", Note::SequenceStop(Cow::Borrowed("install")));
-                self.start_sequence(node, Kind::Boot, String::new(), true);
+                self.start_sequence(node, Kind::Boot, "", true);
             }
-            Kind::Boot => self.set_stage(node, Stage::Running),
+            Kind::Boot => {
+                self.schedule.retain(
+                    |due| !matches!(due, Due::BootTimeout { node: other, .. } if *other == node),
+                );
+                self.set_stage(node, Stage::Running);
+            }
             _ => {}
         }
     }
@@ -478,15 +251,41 @@ impl World {
             sequence.phase + 1
         );
         let code = common::Code::Fatal.into();
-        let note = Note::SequenceError(Cow::Borrowed(name), code, message);
+        let error = Note::SequenceError(Cow::Borrowed(name), code, message);
         self.publish(
             node,
             &sequence.actor,
             Note::SequenceStop(Cow::Borrowed(name)),
         );
-        self.publish(node, &sequence.actor, note);
+        self.publish(node, &sequence.actor, error);
         self.set_stage(node, Stage::Rebooting);
         self.go_down(node);
+    }
+
+    /// Time, addresses and host name are there.
+    fn network_is_up(&mut self, node: NodeIndex) {
+        let here = &mut self.nodes[node.0];
+        here.network = true;
+        let address = Note::Address {
+            hostname: here.hostname.clone(),
+            addresses: here.addresses.iter().map(ToString::to_string).collect(),
+        };
+        self.publish(node, "", address);
+    }
+
+    /// A boot that has not ended in time is a fatal error. A version that has
+    /// never been ready is left for the one before it.
+    pub(super) fn boot_timed_out(&mut self, node: NodeIndex) {
+        let Some(sequence) = self.nodes[node.0].sequence.clone() else {
+            return;
+        };
+        if sequence.kind != Kind::Boot {
+            return;
+        }
+        if self.nodes[node.0].slots.previous {
+            self.nodes[node.0].slots.revert();
+        }
+        self.fail_sequence(node, &sequence, "context deadline exceeded");
     }
 
     fn set_stage(&mut self, node: NodeIndex, stage: Stage) {

@@ -1,5 +1,9 @@
 //! Worlds from outside, as a door sees them.
 
+mod config;
+mod cosi;
 mod driver;
 mod etcd;
 mod lifecycle;
+mod machine;
+mod size;

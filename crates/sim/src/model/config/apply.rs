@@ -1,5 +1,6 @@
 //! `ApplyConfiguration`.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use talos_proto::machine::apply_configuration_request::Mode;
@@ -90,11 +91,12 @@ impl World {
                     .try_mode_timeout
                     .and_then(|timeout| Duration::try_from(timeout).ok())
                     .unwrap_or(TRY_TIMEOUT);
-                details.push_str(&format!(
+                let _ = write!(
+                    details,
                     "\nThe config is applied in 'try' mode and will be automatically reverted \
                      back in {}",
                     go_duration(timeout)
-                ));
+                );
                 config.trial += 1;
                 let trial = config.trial;
                 // A second trial still falls back to what was before the first.

@@ -69,7 +69,7 @@ fn edits<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Edit<'a>> {
             line,
             old,
             new,
-        })
+        });
     };
     while one < old.len() || two < new.len() {
         if one < old.len() && two < new.len() && old[one] == new[two] {

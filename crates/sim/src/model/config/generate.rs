@@ -145,9 +145,25 @@ cluster:
         cluster_ca_crt = secrets.cluster_ca_crt,
     );
     if control_plane {
-        let _ = write!(
-            text,
-            "    apiServer:
+        text.push_str(&control_plane_part(node, secrets));
+    }
+    let _ = write!(
+        text,
+        "---
+apiVersion: v1alpha1
+kind: HostnameConfig
+hostname: {}
+",
+        node.hostname
+    );
+    text
+}
+
+/// What only a control plane has.
+fn control_plane_part(node: &NodeSpec, secrets: &Secrets) -> String {
+    let image = |component| default_image(component, &node.kubernetes);
+    format!(
+        "    apiServer:
         image: {api_server}
         certSANs:
             - {address}
@@ -163,29 +179,18 @@ cluster:
             crt: {etcd_ca_crt}
             key: {etcd_ca_key}
 ",
-            api_server = image(Component::ApiServer),
-            address = node
-                .addresses
-                .first()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
-            controller_manager = image(Component::ControllerManager),
-            proxy = image(Component::Proxy),
-            scheduler = image(Component::Scheduler),
-            etcd_ca_crt = secrets.etcd_ca_crt,
-            etcd_ca_key = secrets.etcd_ca_key,
-        );
-    }
-    let _ = write!(
-        text,
-        "---
-apiVersion: v1alpha1
-kind: HostnameConfig
-hostname: {}
-",
-        node.hostname
-    );
-    text
+        api_server = image(Component::ApiServer),
+        address = node
+            .addresses
+            .first()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        controller_manager = image(Component::ControllerManager),
+        proxy = image(Component::Proxy),
+        scheduler = image(Component::Scheduler),
+        etcd_ca_crt = secrets.etcd_ca_crt,
+        etcd_ca_key = secrets.etcd_ca_key,
+    )
 }
 
 #[cfg(test)]

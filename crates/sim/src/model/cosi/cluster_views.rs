@@ -7,7 +7,7 @@ use super::super::World;
 use super::super::api::NodeIndex;
 use super::super::tree::{Tree, list, map};
 use super::View;
-use super::machine_views::octets;
+use super::network_views::octets;
 
 impl World {
     pub(super) fn cluster_views(&self, node: NodeIndex, kind: &Kind) -> Option<Vec<View>> {
@@ -59,7 +59,7 @@ impl World {
         let system = format!("Talos ({})", here.version().tag());
         let control_plane = here.is_control_plane();
         let message = cluster::MemberSpec {
-            node_id: here.node_id.clone(),
+            node_id: here.identity.clone(),
             addresses: here
                 .addresses
                 .iter()
@@ -75,7 +75,7 @@ impl World {
             }),
         };
         let mut yaml = map([
-            ("nodeId", here.node_id.clone().into()),
+            ("nodeId", here.identity.clone().into()),
             (
                 "addresses",
                 list(here.addresses.iter().map(ToString::to_string)),

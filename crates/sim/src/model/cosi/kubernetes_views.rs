@@ -7,7 +7,7 @@ use talos_proto::{Kind, common, kind};
 
 use super::super::World;
 use super::super::api::NodeIndex;
-use super::super::kubernetes::{Component, Pod, PodState};
+use super::super::kubernetes::{Component, Cordon, Pod, PodState};
 use super::super::node::Node;
 use super::super::tree::{Tree, empty, list, map};
 use super::View;
@@ -65,7 +65,7 @@ impl World {
     fn node_status(&self, node: NodeIndex) -> View {
         let here = &self.nodes[node.0];
         let ready = self.node_ready(node);
-        let unschedulable = here.kubernetes.unschedulable;
+        let unschedulable = here.kubernetes.cordon != Cordon::No;
         let mut labels = vec![("kubernetes.io/hostname", here.hostname.as_str())];
         if here.is_control_plane() {
             labels.push(("node-role.kubernetes.io/control-plane", ""));

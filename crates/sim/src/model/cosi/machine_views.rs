@@ -1,15 +1,13 @@
 //! Resources about the machine.
 
-use talos_proto::resource::{
-    block, config, enums, extensions, kubeaccess, network, runtime, v1alpha1,
-};
-use talos_proto::{Kind, common, kind};
+use talos_proto::resource::{block, enums, extensions, runtime, v1alpha1};
+use talos_proto::{Kind, kind};
 
 use super::super::World;
 use super::super::api::NodeIndex;
 use super::super::services::State;
 use super::super::spec::EMPTY_SCHEMATIC;
-use super::super::tree::{Tree, list, map};
+use super::super::tree::{Tree, map};
 use super::View;
 
 /// The address of the factory that schematics are from.
@@ -86,75 +84,6 @@ impl World {
             }
             kind::SERVICE => self.services(node),
             kind::VOLUME_STATUS => vec![ephemeral_volume()],
-            kind::MACHINE_CONFIG => {
-                let message = config::MachineConfigSpec {
-                    yaml_marshalled: here.config.active.clone().into(),
-                };
-                let mut view = View::new("v1alpha1", &message, &Tree::Bool(true));
-                // Readers take the text of this one as it is.
-                view.yaml.clone_from(&here.config.active);
-                vec![view.version(here.config.version)]
-            }
-            kind::MACHINE_TYPE => {
-                let (number, name) = if here.is_control_plane() {
-                    (config::MachineType::ControlPlane, "controlplane")
-                } else {
-                    (config::MachineType::Worker, "worker")
-                };
-                let message = config::MachineTypeSpec {
-                    machine_type: number.into(),
-                };
-                vec![View::new("machine-type", &message, &name.into())]
-            }
-            kind::KUBERNETES_ACCESS_CONFIG => {
-                let message = kubeaccess::ConfigSpec::default();
-                let yaml = map([
-                    ("enabled", false.into()),
-                    ("allowedAPIRoles", Tree::List(Vec::new())),
-                    ("allowedKubernetesNamespaces", Tree::List(Vec::new())),
-                ]);
-                vec![View::new("config", &message, &yaml)]
-            }
-            kind::LINK_STATUS => links(node),
-            kind::HOSTNAME_STATUS => {
-                let message = network::HostnameStatusSpec {
-                    hostname: here.hostname.clone(),
-                    domainname: String::new(),
-                };
-                let yaml = map([
-                    ("hostname", here.hostname.clone().into()),
-                    ("domainname", "".into()),
-                ]);
-                vec![View::new("hostname", &message, &yaml)]
-            }
-            kind::NODE_ADDRESS => ["current", "default"]
-                .into_iter()
-                .map(|id| {
-                    let count = if id == "default" {
-                        1
-                    } else {
-                        here.addresses.len()
-                    };
-                    let addresses = here.addresses.iter().take(count);
-                    let message = network::NodeAddressSpec {
-                        addresses: addresses
-                            .clone()
-                            .map(|address| common::NetIpPrefix {
-                                ip: octets(*address),
-                                prefix_length: 24,
-                            })
-                            .collect(),
-                    };
-                    let yaml = map([
-                        (
-                            "addresses",
-                            list(addresses.map(|address| format!("{address}/24"))),
-                        ),
-                        ("sortAlgorithm", "v1".into()),
-                    ]);
-                    View::new(id, &message, &yaml)
-                })
-                .collect(),
             _ => return None,
         };
         Some(views)
@@ -288,13 +217,6 @@ impl World {
     }
 }
 
-pub(super) fn octets(address: std::net::IpAddr) -> Vec<u8> {
-    match address {
-        std::net::IpAddr::V4(address) => address.octets().to_vec(),
-        std::net::IpAddr::V6(address) => address.octets().to_vec(),
-    }
-}
-
 fn ephemeral_volume() -> View {
     let message = block::VolumeStatusSpec {
         phase: enums::BlockVolumePhase::VolumePhaseReady.into(),
@@ -323,65 +245,4 @@ fn ephemeral_volume() -> View {
         ("filesystem", "xfs".into()),
     ]);
     View::new("EPHEMERAL", &message, &yaml)
-}
-
-fn links(node: NodeIndex) -> Vec<View> {
-    let number = u8::try_from(node.0 % 255).unwrap_or(0) + 1;
-    let link = |index: u32, name: &'static str, loopback: bool| {
-        let hardware = if loopback {
-            vec![0; 6]
-        } else {
-            vec![2, 0, 0, 0, 0, number]
-        };
-        let mtu: u32 = if loopback { 65_536 } else { 1_500 };
-        let message = network::LinkStatusSpec {
-            index,
-            r#type: if loopback {
-                enums::NethelpersLinkType::LinkLoopbck
-            } else {
-                enums::NethelpersLinkType::LinkEther
-            }
-            .into(),
-            hardware_addr: hardware.clone(),
-            mtu,
-            operational_state: if loopback {
-                enums::NethelpersOperationalState::OperStateUnknown
-            } else {
-                enums::NethelpersOperationalState::OperStateUp
-            }
-            .into(),
-            link_state: true,
-            ..Default::default()
-        };
-        let text: Vec<String> = hardware.iter().map(|byte| format!("{byte:02x}")).collect();
-        let yaml = map([
-            ("index", i64::from(index).into()),
-            ("type", if loopback { "loopback" } else { "ether" }.into()),
-            ("linkIndex", 0.into()),
-            (
-                "flags",
-                if loopback {
-                    "UP,LOOPBACK,RUNNING"
-                } else {
-                    "UP,BROADCAST,RUNNING"
-                }
-                .into(),
-            ),
-            ("hardwareAddr", text.join(":").into()),
-            ("mtu", i64::from(mtu).into()),
-            (
-                "queueDisc",
-                if loopback { "noqueue" } else { "pfifo_fast" }.into(),
-            ),
-            (
-                "operationalState",
-                if loopback { "unknown" } else { "up" }.into(),
-            ),
-            ("kind", "".into()),
-            ("slaveKind", "".into()),
-            ("linkState", true.into()),
-        ]);
-        View::new(name, &message, &yaml)
-    };
-    vec![link(2, "eth0", false), link(1, "lo", true)]
 }

@@ -5,9 +5,11 @@
 //! resource's version grows when its content has changed since the last look.
 
 mod cluster_views;
+mod config_views;
 mod kubernetes_views;
 mod machine_views;
 mod meta_views;
+mod network_views;
 mod query;
 mod watch;
 
@@ -275,6 +277,8 @@ impl World {
     fn views(&self, node: NodeIndex, kind: &Kind) -> Vec<View> {
         self.meta_views(node, kind)
             .or_else(|| self.machine_views(node, kind))
+            .or_else(|| self.config_views(node, kind))
+            .or_else(|| self.network_views(node, kind))
             .or_else(|| self.cluster_views(node, kind))
             .or_else(|| self.kubernetes_views(node, kind))
             .unwrap_or_default()

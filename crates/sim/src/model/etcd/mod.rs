@@ -27,7 +27,6 @@ pub(super) struct Member {
     pub(super) node: NodeIndex,
     /// Whether it has caught up since its node's last boot.
     ready: bool,
-    /// Since when the member's log stands still, and where.
     pub(super) db_in_use: i64,
     pub(super) db_size: i64,
 }
@@ -160,15 +159,26 @@ impl World {
         }
     }
 
-    /// A member has caught up.
+    /// A member has caught up. A node whose member was removed joins with a new
+    /// one, if there is a leader to admit it.
     pub(super) fn member_is_ready(&mut self, node: NodeIndex) {
-        if let Some(member) = self
-            .etcd
-            .members
-            .iter_mut()
-            .find(|member| member.node == node)
-        {
+        let members = &mut self.etcd.members;
+        if let Some(member) = members.iter_mut().find(|member| member.node == node) {
             member.ready = true;
+        } else if self.etcd.leader.is_some() && self.nodes[node.0].is_control_plane() {
+            let id = self.random.next() | 1;
+            let (db_in_use, db_size) = self
+                .etcd
+                .members
+                .first()
+                .map_or((0, 0), |member| (member.db_in_use, member.db_in_use));
+            self.etcd.members.push(Member {
+                id,
+                node,
+                ready: true,
+                db_in_use,
+                db_size,
+            });
         }
     }
 

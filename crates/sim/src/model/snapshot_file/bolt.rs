@@ -32,7 +32,7 @@ struct Element {
 }
 
 /// A file with these buckets. Names and keys may come in any order.
-pub(super) fn write(mut buckets: Vec<(&str, Vec<(Vec<u8>, Vec<u8>)>)>) -> Vec<u8> {
+pub(super) fn write(mut buckets: Vec<(&str, super::Bucket)>) -> Vec<u8> {
     buckets.sort_by_key(|(name, _)| *name);
     let mut leaves = Vec::new();
     let mut root = Vec::new();

@@ -42,6 +42,7 @@ struct KeyValue {
     value: Vec<u8>,
 }
 
+/// Keys and values of a bucket.
 type Bucket = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The file, without a checksum behind it.

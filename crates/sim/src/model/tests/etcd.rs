@@ -192,3 +192,25 @@ fn the_snapshot_ends_with_the_sum_of_what_is_before() {
     assert_eq!(file.len() % 4096, 0);
     assert_eq!(Sha256::digest(&file).as_slice(), sum);
 }
+
+#[test]
+fn a_removed_member_comes_back_as_another_one() {
+    let mut driver = Driver::new(3, 0, "1.13.9", "1.36.1");
+    let old = status(&mut driver, 2).member_id;
+    let leave = Request::EtcdLeaveCluster(machine::EtcdLeaveClusterRequest {});
+    let _: machine::EtcdLeaveClusterResponse = driver.unary(2, leave);
+    driver.secs(5);
+    let list: machine::EtcdMemberListResponse = driver.unary(0, members());
+    assert_eq!(list.messages[0].members.len(), 2);
+    assert_eq!(
+        driver.error(2, Request::EtcdStatus).code,
+        Code::DeadlineExceeded
+    );
+    let remove =
+        Request::EtcdRemoveMemberById(machine::EtcdRemoveMemberByIdRequest { member_id: old });
+    assert_eq!(driver.error(0, remove).code, Code::NotFound);
+    let _: machine::RebootResponse = driver.unary(2, REBOOT);
+    driver.secs(20);
+    driver.until("ready", 300, |driver| driver.is_ready(2));
+    assert_ne!(status(&mut driver, 2).member_id, old);
+}

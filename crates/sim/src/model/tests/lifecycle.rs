@@ -8,11 +8,11 @@ use talos_proto::machine::lifecycle_service_install_progress::Response as Progre
 use super::super::*;
 use super::driver::Driver;
 
-fn system() -> Option<ContainerdInstance> {
-    Some(ContainerdInstance {
+fn system() -> ContainerdInstance {
+    ContainerdInstance {
         driver: ContainerDriver::Cri.into(),
         namespace: ContainerdNamespace::NsSystem.into(),
-    })
+    }
 }
 
 fn factory(version: &str) -> String {
@@ -21,14 +21,14 @@ fn factory(version: &str) -> String {
 
 fn pull(image: &str) -> Request {
     Request::ImageServicePull(machine::ImageServicePullRequest {
-        containerd: system(),
+        containerd: Some(system()),
         image_ref: image.to_owned(),
     })
 }
 
 fn install(image: &str) -> Request {
     Request::LifecycleUpgrade(machine::LifecycleServiceUpgradeRequest {
-        containerd: system(),
+        containerd: Some(system()),
         source: Some(machine::InstallArtifactsSource {
             image_name: image.to_owned(),
         }),
@@ -359,4 +359,46 @@ fn a_world_goes_on_after_it_was_stored() {
     let printed = format!("{:?}", driver.world);
     let key = &driver.world.spec().secrets.machine_ca_key;
     assert!(!key.is_empty() && !printed.contains(key.as_str()));
+}
+
+#[test]
+fn talos_uncordons_only_what_it_cordoned() {
+    for cordoned_before in [false, true] {
+        let mut driver = Driver::new(3, 1, "1.12.6", "1.34.2");
+        let worker = NodeIndex(3);
+        driver
+            .world
+            .set_unschedulable(driver.now, worker, cordoned_before);
+        driver.stream(3, Request::Upgrade(legacy(&factory("v1.13.9"))));
+        driver.secs(60);
+        assert!(driver.world.kubernetes(worker).unwrap().unschedulable);
+        driver.until("down", 130, |driver| !driver.world.is_reachable(worker));
+        driver.until("ready", 300, |driver| driver.is_ready(3));
+        let after = driver.world.kubernetes(worker).unwrap();
+        assert_eq!(after.unschedulable, cordoned_before);
+    }
+}
+
+#[test]
+fn a_boot_that_never_ends_is_reverted() {
+    let mut driver = Driver::new(3, 0, "1.13.9", "1.36.1");
+    assert_eq!(pulled_and_installed(&mut driver, 0, &factory("v1.14.1")), 0);
+    let _: machine::RebootResponse = driver.unary(0, REBOOT);
+    // Without the other two there is no quorum, so etcd never gets healthy.
+    for node in [1, 2] {
+        driver
+            .world
+            .inject(driver.now, Some(NodeIndex(node)), &Fault::Partition);
+    }
+    driver.until("down", 20, |driver| {
+        !driver.world.is_reachable(NodeIndex(0))
+    });
+    driver.until("up", 90, |driver| driver.world.is_reachable(NodeIndex(0)));
+    assert_eq!(driver.tag(0), "v1.14.1");
+    driver.secs(60 * 69);
+    assert_eq!(driver.tag(0), "v1.14.1");
+    driver.secs(300);
+    assert_eq!(driver.tag(0), "v1.13.9");
+    driver.world.clear(driver.now, None, FaultKind::Partition);
+    driver.until("ready", 300, |driver| driver.is_ready(0));
 }

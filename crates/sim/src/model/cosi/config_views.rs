@@ -1,0 +1,48 @@
+//! Resources about the configuration.
+
+use talos_proto::resource::{config, kubeaccess};
+use talos_proto::{Kind, kind};
+
+use super::super::World;
+use super::super::api::NodeIndex;
+use super::super::tree::{Tree, map};
+use super::View;
+
+impl World {
+    pub(super) fn config_views(&self, node: NodeIndex, kind: &Kind) -> Option<Vec<View>> {
+        let here = &self.nodes[node.0];
+        let views = match *kind {
+            kind::MACHINE_CONFIG => {
+                let message = config::MachineConfigSpec {
+                    yaml_marshalled: here.config.active.clone().into(),
+                };
+                let mut view = View::new("v1alpha1", &message, &Tree::Bool(true));
+                // Readers take the text of this one as it is.
+                view.yaml.clone_from(&here.config.active);
+                vec![view.version(here.config.version)]
+            }
+            kind::MACHINE_TYPE => {
+                let (number, name) = if here.is_control_plane() {
+                    (config::MachineType::ControlPlane, "controlplane")
+                } else {
+                    (config::MachineType::Worker, "worker")
+                };
+                let message = config::MachineTypeSpec {
+                    machine_type: number.into(),
+                };
+                vec![View::new("machine-type", &message, &name.into())]
+            }
+            kind::KUBERNETES_ACCESS_CONFIG => {
+                let message = kubeaccess::ConfigSpec::default();
+                let yaml = map([
+                    ("enabled", false.into()),
+                    ("allowedAPIRoles", Tree::List(Vec::new())),
+                    ("allowedKubernetesNamespaces", Tree::List(Vec::new())),
+                ]);
+                vec![View::new("config", &message, &yaml)]
+            }
+            _ => return None,
+        };
+        Some(views)
+    }
+}

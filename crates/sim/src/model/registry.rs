@@ -1,0 +1,122 @@
+//! What the world's registries hold.
+
+use upgrade_core::image::ImageRef;
+use upgrade_core::version::Version;
+
+use super::slots::Installed;
+use super::spec::Registry;
+
+/// What an image is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Content {
+    Installer(Installed),
+    /// A component of Kubernetes, or anything else that is no installer.
+    Other,
+}
+
+impl Registry {
+    /// What a reference leads to; `None` if there is nothing.
+    pub(super) fn resolve(&self, reference: &str) -> Option<Content> {
+        if self.others.iter().any(|other| other == reference) {
+            return Some(Content::Other);
+        }
+        let image: ImageRef = reference.parse().ok()?;
+        if let Some(installer) = self.installer(&image) {
+            return Some(Content::Installer(installer));
+        }
+        let version = image.version()?;
+        let name = image.repository.rsplit('/').next()?;
+        let known = matches!(
+            name,
+            "kube-apiserver"
+                | "kube-controller-manager"
+                | "kube-scheduler"
+                | "kube-proxy"
+                | "kubelet"
+        );
+        (known && self.has_kubernetes(&version)).then_some(Content::Other)
+    }
+
+    fn installer(&self, image: &ImageRef) -> Option<Installed> {
+        let version = match image.tag.as_deref()? {
+            "latest" => self
+                .talos
+                .iter()
+                .filter(|version| !version.is_prerelease())
+                .max()?
+                .clone(),
+            _ => image.version()?,
+        };
+        if !self.has_talos(&version) {
+            return None;
+        }
+        let (name, schematic) = match image.repository.rsplit_once('/')? {
+            // The plain installer is not published any more from 1.14 on.
+            (_, "installer") if image.repository == "siderolabs/installer" => {
+                let published = version.minor() < Version::new(1, 14, 0).minor();
+                return published.then_some(Installed {
+                    version,
+                    schematic: None,
+                });
+            }
+            (path, schematic) => (path.rsplit('/').next()?, schematic),
+        };
+        let name = name.strip_suffix("-secureboot").unwrap_or(name);
+        let is_installer = name == "installer" || name.ends_with("-installer");
+        if !is_installer || !self.schematics.contains_key(schematic) {
+            return None;
+        }
+        Some(Installed {
+            version,
+            schematic: Some(schematic.to_owned()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::EMPTY_SCHEMATIC;
+
+    #[test]
+    fn references_lead_to_what_is_published() {
+        let registry = Registry::default();
+        let installer = |reference: &str| match registry.resolve(reference) {
+            Some(Content::Installer(installed)) => Some(installed),
+            _ => None,
+        };
+        let plain = installer("ghcr.io/siderolabs/installer:v1.13.9").unwrap();
+        assert_eq!(plain.schematic, None);
+        assert_eq!(installer("ghcr.io/siderolabs/installer:v1.14.1"), None);
+        for name in [
+            "metal-installer",
+            "installer",
+            "nocloud-installer-secureboot",
+        ] {
+            let reference = format!("factory.talos.dev/{name}/{EMPTY_SCHEMATIC}:v1.14.1");
+            let built = installer(&reference).unwrap();
+            assert_eq!(built.schematic.as_deref(), Some(EMPTY_SCHEMATIC));
+            assert_eq!(built.version, Version::new(1, 14, 1));
+        }
+        let mirror = format!("127.0.0.1:5000/metal-installer/{EMPTY_SCHEMATIC}:v1.13.1");
+        assert!(installer(&mirror).is_some());
+        assert_eq!(
+            installer("factory.talos.dev/metal-installer/beef:v1.14.1"),
+            None
+        );
+        assert_eq!(
+            registry.resolve("registry.k8s.io/kube-apiserver:v1.99.0"),
+            None
+        );
+        assert!(
+            registry
+                .resolve("registry.k8s.io/kube-apiserver:v1.35.1")
+                .is_some()
+        );
+        assert!(
+            registry
+                .resolve("ghcr.io/siderolabs/kubelet:v1.35.1-fat")
+                .is_some()
+        );
+    }
+}
