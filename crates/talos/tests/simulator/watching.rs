@@ -7,9 +7,9 @@ use talos_client::resources::{MachineStatus, Member, NodeStatus, ServiceStatus};
 use talos_client::watch::{WaitError, Watch, WatchEvent};
 use upgrade_core::snapshot::Stage;
 
-use crate::{SOON, TALOS_1_12, TALOS_1_14, World, each_version};
+use crate::{SOON, TALOS_1_12, TALOS_1_14, World, back_up, each_version};
 
-each_version!(through_a_reboot, through_a_partition, all_services);
+each_version!(through_a_reboot, asleep_through_a_reboot, through_a_partition, all_services);
 
 fn status(watch: &Watch<MachineStatus>) -> Option<&MachineStatus> {
     watch.get("machine").map(|resource| &resource.spec)
@@ -72,6 +72,34 @@ async fn through_a_reboot(talos: &'static str) {
     }
 }
 
+/// Nobody awaits it while the node reboots. Where it stood before is a place in
+/// a history that the node has forgotten, however much has happened since.
+async fn asleep_through_a_reboot(talos: &'static str) {
+    let world = World::start("watch-asleep", talos, 1, 1).await;
+    let node = world.node("worker-1");
+    let mut watch = node.watch_all::<MachineStatus>();
+    watch.wait_for(SOON, |watch| status(watch).is_some_and(MachineStatus::is_up)).await.unwrap();
+    assert_eq!(watch.next().await.unwrap(), WatchEvent::Synced);
+    let before = node.boot_id().await.unwrap();
+    node.reboot(RebootMode::Default).await.unwrap();
+    back_up(&node, &before).await;
+
+    let mut seen = Vec::new();
+    let awake = async {
+        while !seen.iter().any(|label| label == "interrupted") || !watch.is_current() {
+            seen.push(label(&watch.next().await.unwrap()));
+        }
+        // What is known by then is still to be returned.
+        while seen.last().is_none_or(|label| label != "synced" && label != "resumed") {
+            seen.push(label(&watch.next().await.unwrap()));
+        }
+    };
+    let awake = tokio::time::timeout(SOON, awake).await;
+    assert!(awake.is_ok(), "{seen:?}");
+    assert_eq!(seen.last().map(String::as_str), Some("synced"), "{seen:?}");
+    assert!(status(&watch).unwrap().is_up());
+}
+
 async fn through_a_partition(talos: &'static str) {
     let world = World::start("watch-partition", talos, 1, 1).await;
     let node = world.node("worker-1");
@@ -129,7 +157,7 @@ async fn a_whole_life_seen_by_another_node() {
     // The watch itself is undisturbed while the leader reboots.
     let before = world.node(&leader).boot_id().await.unwrap();
     world.node(&leader).reboot(RebootMode::Force).await.unwrap();
-    crate::back_up(&world.node(&leader), &before).await;
+    back_up(&world.node(&leader), &before).await;
     assert!(members.wait_for(SOON, |watch| watch.state().count() == 3).await.is_ok());
     assert_ne!(world.leader().await.0, leader, "somebody else was elected meanwhile");
 }
