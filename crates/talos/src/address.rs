@@ -79,10 +79,7 @@ impl FromStr for EndpointAddress {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (host, port) = split(text)?;
-        Ok(Self {
-            host,
-            port: port.unwrap_or(DEFAULT_PORT),
-        })
+        Ok(Self { host, port: port.unwrap_or(DEFAULT_PORT) })
     }
 }
 
@@ -98,9 +95,7 @@ impl NodeAddress {
     }
 
     pub(crate) fn metadata(&self) -> MetadataValue<Ascii> {
-        self.0
-            .parse()
-            .expect("an IP address or a DNS name is plain ASCII")
+        self.0.parse().expect("an IP address or a DNS name is plain ASCII")
     }
 }
 
@@ -132,10 +127,7 @@ impl From<IpAddr> for NodeAddress {
 }
 
 fn split(text: &str) -> Result<(Host, Option<u16>), AddressError> {
-    let fail = |why| AddressError {
-        text: text.to_owned(),
-        why,
-    };
+    let fail = |why| AddressError { text: text.to_owned(), why };
     if text.is_empty() {
         return Err(fail("it is empty; write an IP address or a host name"));
     }
@@ -231,23 +223,14 @@ mod tests {
             ("fd00::2:xyz::", "IP address or a host name"),
         ] {
             let error = text.parse::<EndpointAddress>().unwrap_err().to_string();
-            assert!(
-                error.contains(why) || error.contains("1 to 65535"),
-                "{text}: {error}"
-            );
+            assert!(error.contains(why) || error.contains("1 to 65535"), "{text}: {error}");
         }
     }
 
     #[test]
     fn nodes_have_no_port() {
-        assert_eq!(
-            "10.5.0.2".parse::<NodeAddress>().unwrap().as_str(),
-            "10.5.0.2"
-        );
-        assert_eq!(
-            "[fd00::2]".parse::<NodeAddress>().unwrap().as_str(),
-            "fd00::2"
-        );
+        assert_eq!("10.5.0.2".parse::<NodeAddress>().unwrap().as_str(), "10.5.0.2");
+        assert_eq!("[fd00::2]".parse::<NodeAddress>().unwrap().as_str(), "fd00::2");
         assert_eq!("cp-1".parse::<NodeAddress>().unwrap().metadata(), "cp-1");
         let error = "10.5.0.2:50000".parse::<NodeAddress>().unwrap_err();
         assert!(error.to_string().contains("a node has no port"), "{error}");

@@ -63,24 +63,14 @@ fn first_file(tar: &[u8]) -> Result<Vec<u8>, ArchiveError> {
         let padded = size.next_multiple_of(BLOCK);
         rest = body.get(padded..).ok_or(ArchiveError::Truncated)?;
     }
-    if rest.is_empty() {
-        Err(ArchiveError::Empty)
-    } else {
-        Err(ArchiveError::Truncated)
-    }
+    if rest.is_empty() { Err(ArchiveError::Empty) } else { Err(ArchiveError::Truncated) }
 }
 
 /// The sum of a header's bytes, its own sum taken as blanks.
 fn sum(header: &[u8]) -> u64 {
     let all = header.iter().enumerate();
-    all.map(|(at, byte)| {
-        if (148..156).contains(&at) {
-            u64::from(b' ')
-        } else {
-            u64::from(*byte)
-        }
-    })
-    .sum()
+    all.map(|(at, byte)| if (148..156).contains(&at) { u64::from(b' ') } else { u64::from(*byte) })
+        .sum()
 }
 
 fn octal(field: &[u8]) -> Option<u64> {
@@ -127,10 +117,7 @@ pub(crate) mod tests {
 
     #[test]
     fn one_file() {
-        assert_eq!(
-            only_file(&archive(b"apiVersion: v1")).unwrap(),
-            b"apiVersion: v1"
-        );
+        assert_eq!(only_file(&archive(b"apiVersion: v1")).unwrap(), b"apiVersion: v1");
         assert_eq!(only_file(&archive(b"")).unwrap(), b"");
     }
 

@@ -46,11 +46,7 @@ struct Inner {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner {
-            context,
-            endpoints,
-            deadlines: _,
-        } = &*self.inner;
+        let Inner { context, endpoints, deadlines: _ } = &*self.inner;
         f.debug_struct("Client")
             .field("context", context)
             .field("endpoints", &endpoints.health())
@@ -78,18 +74,12 @@ impl Client {
 
     /// A node, reached through whichever endpoint works.
     pub fn node(&self, address: NodeAddress) -> Node {
-        Node {
-            client: self.clone(),
-            address: Some(address),
-        }
+        Node { client: self.clone(), address: Some(address) }
     }
 
     /// Whichever endpoint works, itself. Two calls may reach two machines.
     pub fn endpoint(&self) -> Node {
-        Node {
-            client: self.clone(),
-            address: None,
-        }
+        Node { client: self.clone(), address: None }
     }
 
     /// How the endpoints did when they were last used.
@@ -198,10 +188,7 @@ impl Node {
     /// How long calls that only read may take.
     pub(crate) fn read_limit(&self) -> Limit {
         let Deadlines { attempt, read, .. } = *self.deadlines();
-        Limit {
-            attempt,
-            total: read,
-        }
+        Limit { attempt, total: read }
     }
 
     /// Sends a call that changes nothing, or nothing more when repeated.
@@ -325,10 +312,7 @@ impl Node {
         let endpoint = self
             .living_endpoint(method)
             .await
-            .map_err(|error| ActError {
-                outcome: Outcome::NotSent,
-                error,
-            })?;
+            .map_err(|error| ActError { outcome: Outcome::NotSent, error })?;
         let until = from_now(within);
         match self.attempt(&endpoint, within, until, call).await {
             Ok(value) => Ok(Answer { value, endpoint }),

@@ -88,9 +88,7 @@ impl Node {
         let request = request(config, mode, false);
         let answer = self
             .act(METHOD, self.deadlines().act, |line| async move {
-                line.machine()
-                    .apply_configuration(line.request(request))
-                    .await
+                line.machine().apply_configuration(line.request(request)).await
             })
             .await?;
         let message = self.only_act(METHOD, answer.value.messages)?;

@@ -50,12 +50,7 @@ pub(crate) struct Connector {
 
 impl Connector {
     pub(crate) fn new(address: EndpointAddress, tls: Arc<ClientConfig>, within: Duration) -> Self {
-        Self {
-            server_name: address.server_name(),
-            address,
-            tls: tls.into(),
-            within,
-        }
+        Self { server_name: address.server_name(), address, tls: tls.into(), within }
     }
 
     async fn connect(self) -> Result<TokioIo<Connection>, Fault> {
@@ -67,29 +62,19 @@ impl Connector {
     }
 
     async fn connect_and_listen(self) -> Result<Connection, Fault> {
-        let Self {
-            address,
-            server_name,
-            tls,
-            within: _,
-        } = self;
+        let Self { address, server_name, tls, within: _ } = self;
         let addresses: Vec<_> = tokio::net::lookup_host((address.host(), address.port()))
             .await
             .map_err(|error| Fault::Unresolved(error.to_string()))?
             .collect();
-        let socket = TcpStream::connect(addresses.as_slice())
-            .await
-            .map_err(|error| Fault::of_io(&error))?;
+        let socket =
+            TcpStream::connect(addresses.as_slice()).await.map_err(|error| Fault::of_io(&error))?;
         // Neither is needed for correctness; a system may refuse both.
         let _ = socket.set_nodelay(true);
-        let keepalive = TcpKeepalive::new()
-            .with_time(KEEPALIVE)
-            .with_interval(KEEPALIVE_INTERVAL);
+        let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
         let _ = SockRef::from(&socket).set_tcp_keepalive(&keepalive);
-        let mut stream = tls
-            .connect(server_name, socket)
-            .await
-            .map_err(|error| Fault::of_io(&error))?;
+        let mut stream =
+            tls.connect(server_name, socket).await.map_err(|error| Fault::of_io(&error))?;
         let mut first = BytesMut::with_capacity(1024);
         match tokio::time::timeout(FIRST_WORD, stream.read_buf(&mut first)).await {
             Ok(Ok(0)) => return Err(Fault::of_io(&io::ErrorKind::UnexpectedEof.into())),

@@ -61,10 +61,7 @@ pub(crate) fn view<T: Spec>(resource: &wire::Resource) -> Result<Resource<T>, Fa
         let id = &metadata.id;
         Failure::Malformed(format!("{} `{id}`: {what}", T::KIND.resource_type))
     };
-    let spec = resource
-        .spec
-        .as_ref()
-        .ok_or_else(|| malformed(&"it has no spec"))?;
+    let spec = resource.spec.as_ref().ok_or_else(|| malformed(&"it has no spec"))?;
     let payload = T::Payload::decode(spec.proto_spec.clone()).map_err(|error| malformed(&error))?;
     let spec = T::view(payload).map_err(|what| malformed(&what))?;
     Ok(Resource { metadata, spec })

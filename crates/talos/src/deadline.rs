@@ -60,8 +60,7 @@ pub const WATCH_IDLE: Duration = Duration::from_mins(1);
 /// year, which nobody has waited for yet.
 pub(crate) fn from_now(time: Duration) -> Instant {
     let now = Instant::now();
-    now.checked_add(time)
-        .unwrap_or_else(|| now + Duration::from_hours(365 * 24))
+    now.checked_add(time).unwrap_or_else(|| now + Duration::from_hours(365 * 24))
 }
 
 /// All of them, for one client.

@@ -51,11 +51,7 @@ impl Endpoint {
         let channel = TonicEndpoint::from(uri("http"))
             .origin(uri("https"))
             .connect_with_connector_lazy(Connector::new(address.clone(), Arc::clone(tls), connect));
-        Self {
-            address: address.clone(),
-            channel,
-            health: Mutex::default(),
-        }
+        Self { address: address.clone(), channel, health: Mutex::default() }
     }
 
     fn health(&self) -> std::sync::MutexGuard<'_, Health> {
@@ -63,10 +59,8 @@ impl Endpoint {
     }
 
     pub(crate) fn failed(&self, failure: &Failure, now: Instant) {
-        *self.health() = Health {
-            down_until: Some(now + DOWN_FOR),
-            last_failure: Some(failure.to_string()),
-        };
+        *self.health() =
+            Health { down_until: Some(now + DOWN_FOR), last_failure: Some(failure.to_string()) };
     }
 
     fn is_down(&self, now: Instant) -> bool {
@@ -75,9 +69,7 @@ impl Endpoint {
 }
 
 fn uri(scheme: &str, address: &EndpointAddress) -> Uri {
-    format!("{scheme}://{address}")
-        .parse()
-        .expect("a checked address makes a URI")
+    format!("{scheme}://{address}").parse().expect("a checked address makes a URI")
 }
 
 /// All endpoints of a cluster.
@@ -96,19 +88,15 @@ impl Endpoints {
             .iter()
             .map(|address| Arc::new(Endpoint::new(address, tls, connect)))
             .collect();
-        Self {
-            all,
-            preferred: AtomicUsize::new(0),
-        }
+        Self { all, preferred: AtomicUsize::new(0) }
     }
 
     /// In which order to try them now.
     pub(crate) fn line_up(&self, now: Instant) -> Vec<Arc<Endpoint>> {
         let first = self.preferred.load(Ordering::Relaxed);
         let count = self.all.len();
-        let mut line: Vec<_> = (0..count)
-            .map(|offset| Arc::clone(&self.all[(first + offset) % count]))
-            .collect();
+        let mut line: Vec<_> =
+            (0..count).map(|offset| Arc::clone(&self.all[(first + offset) % count])).collect();
         // A stable sort: what is up keeps its order.
         line.sort_by_key(|endpoint| endpoint.is_down(now));
         line
@@ -155,9 +143,7 @@ mod tests {
         let endpoints = endpoints(&["a", "b", "c"]);
         let line = || -> String {
             let line = endpoints.line_up(Instant::now());
-            line.iter()
-                .map(|endpoint| endpoint.address.host())
-                .collect()
+            line.iter().map(|endpoint| endpoint.address.host()).collect()
         };
         assert_eq!(line(), "abc");
         endpoints.all[0].failed(&Failure::Broken(String::new()), Instant::now());

@@ -58,11 +58,7 @@ impl Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Call {
-            method,
-            node,
-            endpoint,
-        } = &self.0.0;
+        let Call { method, node, endpoint } = &self.0.0;
         f.debug_struct("Error")
             .field("method", method)
             .field("node", node)
@@ -74,11 +70,7 @@ impl fmt::Debug for Error {
 
 impl Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Call {
-            method,
-            node,
-            endpoint,
-        } = &self.0.0;
+        let Call { method, node, endpoint } = &self.0.0;
         write!(f, "{method} failed")?;
         if let Some(node) = node {
             write!(f, " on node {node}")?;
@@ -248,32 +240,20 @@ mod tests {
     #[test]
     fn codes_that_mean_more_than_they_say() {
         let of = |code, message: &str| Failure::of_code(code, message);
-        assert!(matches!(
-            of(Code::PermissionDenied, "not authorized"),
-            Failure::NotAuthorised(_)
-        ));
+        assert!(matches!(of(Code::PermissionDenied, "not authorized"), Failure::NotAuthorised(_)));
         assert!(matches!(
             of(Code::PermissionDenied, "no request forwarding"),
             Failure::NotForwarded(_)
         ));
         assert!(matches!(
-            of(
-                Code::PermissionDenied,
-                "resource type \"X\" is not supported"
-            ),
+            of(Code::PermissionDenied, "resource type \"X\" is not supported"),
             Failure::NotSupported(_)
         ));
-        assert!(matches!(
-            of(Code::Unimplemented, ""),
-            Failure::NotSupported(_)
-        ));
+        assert!(matches!(of(Code::Unimplemented, ""), Failure::NotSupported(_)));
         assert!(matches!(of(Code::NotFound, ""), Failure::NotFound(_)));
         assert!(matches!(
             of(Code::FailedPrecondition, ""),
-            Failure::Status {
-                code: Code::FailedPrecondition,
-                ..
-            }
+            Failure::Status { code: Code::FailedPrecondition, .. }
         ));
     }
 

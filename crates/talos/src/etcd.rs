@@ -90,10 +90,7 @@ fn alarms(alarms: Vec<wire::EtcdMemberAlarm>) -> Vec<MemberAlarm> {
                 Ok(AlarmType::Corrupt) => Alarm::Corrupt,
                 Err(_) => Alarm::Other(alarm),
             };
-            Some(MemberAlarm {
-                member: MemberId(member_id),
-                alarm,
-            })
+            Some(MemberAlarm { member: MemberId(member_id), alarm })
         })
         .collect()
 }
@@ -114,9 +111,7 @@ impl Node {
     pub async fn etcd_status(&self) -> Result<EtcdStatus, Error> {
         const METHOD: &str = "EtcdStatus";
         let reply = self
-            .read(METHOD, |line| async move {
-                line.machine().etcd_status(line.request(())).await
-            })
+            .read(METHOD, |line| async move { line.machine().etcd_status(line.request(())).await })
             .await?;
         let message = self.only(METHOD, reply.messages)?;
         let status = part(message.member_status, "member_status")
@@ -162,8 +157,8 @@ impl Node {
     /// The alarms of all members.
     pub async fn etcd_alarms(&self) -> Result<Vec<MemberAlarm>, Error> {
         const METHOD: &str = "EtcdAlarmList";
-        let reply = self
-            .read(METHOD, |line| async move {
+        let reply =
+            self.read(METHOD, |line| async move {
                 line.machine().etcd_alarm_list(line.request(())).await
             })
             .await?;
@@ -174,18 +169,13 @@ impl Node {
     /// nothing more; an alarm with a cause left is raised again.
     pub async fn etcd_disarm(&self) -> Result<Vec<MemberAlarm>, Error> {
         const METHOD: &str = "EtcdAlarmDisarm";
-        let limit = Limit {
-            attempt: self.deadlines().act,
-            total: self.deadlines().act,
-        };
+        let limit = Limit { attempt: self.deadlines().act, total: self.deadlines().act };
         let answer = self
             .read_within(METHOD, limit, |line| async move {
                 line.machine().etcd_alarm_disarm(line.request(())).await
             })
             .await?;
-        Ok(alarms(
-            self.only(METHOD, answer.value.messages)?.member_alarms,
-        ))
+        Ok(alarms(self.only(METHOD, answer.value.messages)?.member_alarms))
     }
 
     /// Gives unused space of the member's database back. The member answers
@@ -223,10 +213,8 @@ mod tests {
     fn alarms_are_named_and_none_is_none() {
         let wire = |member_id, alarm| wire::EtcdMemberAlarm { member_id, alarm };
         let found = alarms(vec![wire(1, 0), wire(2, 1), wire(3, 2), wire(4, 9)]);
-        let found: Vec<_> = found
-            .iter()
-            .map(|one| format!("{} {}", one.member.0, one.alarm))
-            .collect();
+        let found: Vec<_> =
+            found.iter().map(|one| format!("{} {}", one.member.0, one.alarm)).collect();
         assert_eq!(found, ["2 NOSPACE", "3 CORRUPT", "4 alarm 9"]);
     }
 }

@@ -71,21 +71,14 @@ impl Events {
                     None => return Ok(None),
                 },
             };
-            let wire::Event {
-                metadata,
-                data,
-                id,
-                actor_id,
-            } = event;
+            let wire::Event { metadata, data, id, actor_id } = event;
             if let Some(failure) = carried(metadata.as_ref()) {
                 return Err(self.incoming.failed(failure));
             }
             let Some(data) = data else { continue };
             let payload = match Payload::unpack(&data) {
                 Ok(Some(payload)) => EventPayload::Known(payload),
-                Ok(None) => EventPayload::Unknown {
-                    type_url: data.type_url,
-                },
+                Ok(None) => EventPayload::Unknown { type_url: data.type_url },
                 Err(error) => {
                     let failure = Failure::Malformed(format!("{}: {error}", data.type_url));
                     return Err(self.incoming.failed(failure));

@@ -145,10 +145,7 @@ mod tests {
     #[test]
     fn alerts_tell_whose_certificate_is_wrong() {
         for (alert, expected) in [
-            (
-                AlertDescription::CertificateExpired,
-                Fault::ClientCertificateExpired,
-            ),
+            (AlertDescription::CertificateExpired, Fault::ClientCertificateExpired),
             (
                 AlertDescription::UnknownCA,
                 Fault::ClientCertificateRejected("unknown authority".to_owned()),
@@ -157,10 +154,7 @@ mod tests {
                 AlertDescription::BadCertificate,
                 Fault::ClientCertificateRejected("BadCertificate".to_owned()),
             ),
-            (
-                AlertDescription::InternalError,
-                Fault::Handshake("InternalError".to_owned()),
-            ),
+            (AlertDescription::InternalError, Fault::Handshake("InternalError".to_owned())),
         ] {
             let error = io::Error::other(rustls::Error::AlertReceived(alert));
             assert_eq!(Fault::of_io(&error), expected);
@@ -169,17 +163,11 @@ mod tests {
 
     #[test]
     fn sockets_tell_what_is_wrong_with_the_network() {
-        assert_eq!(
-            Fault::of_io(&io::ErrorKind::ConnectionRefused.into()),
-            Fault::Refused
-        );
+        assert_eq!(Fault::of_io(&io::ErrorKind::ConnectionRefused.into()), Fault::Refused);
         assert!(matches!(
             Fault::of_io(&io::ErrorKind::HostUnreachable.into()),
             Fault::Unreachable(_)
         ));
-        assert!(matches!(
-            Fault::of_io(&io::ErrorKind::UnexpectedEof.into()),
-            Fault::Handshake(_)
-        ));
+        assert!(matches!(Fault::of_io(&io::ErrorKind::UnexpectedEof.into()), Fault::Handshake(_)));
     }
 }

@@ -40,16 +40,12 @@ impl Node {
         const METHOD: &str = "Read";
         let answer = self
             .read_within(METHOD, self.read_limit(), |line| async move {
-                let request = line.request(wire::ReadRequest {
-                    path: path.to_owned(),
-                });
+                let request = line.request(wire::ReadRequest { path: path.to_owned() });
                 line.machine().read(request).await
             })
             .await?;
         let idle = self.deadlines().data_idle;
-        Ok(ByteStream::new(Incoming::new(
-            self, METHOD, answer, idle, None,
-        )))
+        Ok(ByteStream::new(Incoming::new(self, METHOD, answer, idle, None)))
     }
 
     /// What changes with every boot, and only then. Talos 1.14 has a resource

@@ -45,11 +45,7 @@ impl Node {
     /// Has the node check its cluster. Only control plane nodes can.
     pub async fn health_check(&self, check: &HealthCheck) -> Result<HealthReport, Error> {
         const METHOD: &str = "ClusterService.HealthCheck";
-        let HealthCheck {
-            wait,
-            control_planes,
-            workers,
-        } = check;
+        let HealthCheck { wait, control_planes, workers } = check;
         let message = wire::HealthCheckRequest {
             wait_timeout: (*wait).try_into().ok(),
             cluster_info: Some(wire::ClusterInfo {
@@ -67,8 +63,6 @@ impl Node {
         // It says something for every check that changes, and each may use up
         // all of the time.
         let total = wait.saturating_add(self.deadlines().data_idle);
-        Ok(HealthReport {
-            incoming: Incoming::new(self, METHOD, answer, total, Some(total)),
-        })
+        Ok(HealthReport { incoming: Incoming::new(self, METHOD, answer, total, Some(total)) })
     }
 }

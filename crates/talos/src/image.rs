@@ -30,10 +30,7 @@ impl ImageStore {
             Self::System | Self::Kubernetes => ContainerDriver::Cri,
             Self::Memory => ContainerDriver::Containerd,
         };
-        ContainerdInstance {
-            driver: driver.into(),
-            namespace: self.namespace().into(),
-        }
+        ContainerdInstance { driver: driver.into(), namespace: self.namespace().into() }
     }
 
     const fn namespace(self) -> ContainerdNamespace {
@@ -124,10 +121,9 @@ fn layer_progress(progress: wire::ImageServicePullProgress) -> LayerProgress {
     let layer = progress.layer_id;
     let progress = progress.progress.unwrap_or_default();
     let state = match progress.status() {
-        Status::Downloading => LayerState::Downloading {
-            done: bytes(progress.offset),
-            total: bytes(progress.total),
-        },
+        Status::Downloading => {
+            LayerState::Downloading { done: bytes(progress.offset), total: bytes(progress.total) }
+        }
         Status::DownloadComplete => LayerState::Downloaded,
         Status::Extracting => LayerState::Extracting,
         Status::ExtractComplete => LayerState::Extracted,
@@ -147,10 +143,7 @@ impl Node {
         const METHOD: &str = "ImageService.Pull";
         let deadlines = *self.deadlines();
         // The first word may come only after the registry has been asked.
-        let limit = Limit {
-            attempt: deadlines.progress_idle,
-            total: deadlines.progress_idle,
-        };
+        let limit = Limit { attempt: deadlines.progress_idle, total: deadlines.progress_idle };
         let answer = self
             .read_within(METHOD, limit, |line| async move {
                 let request = line.request(wire::ImageServicePullRequest {
@@ -172,9 +165,8 @@ impl Node {
         const METHOD: &str = "ImageService.List";
         let answer = self
             .read_within(METHOD, self.read_limit(), |line| async move {
-                let request = line.request(wire::ImageServiceListRequest {
-                    containerd: Some(store.instance()),
-                });
+                let request = line
+                    .request(wire::ImageServiceListRequest { containerd: Some(store.instance()) });
                 line.image().list(request).await
             })
             .await?;
@@ -197,10 +189,7 @@ impl Node {
     pub async fn legacy_pull(&self, image: &str, store: ImageStore) -> Result<(), Error> {
         const METHOD: &str = "ImagePull";
         let pull = self.deadlines().pull;
-        let limit = Limit {
-            attempt: pull,
-            total: pull,
-        };
+        let limit = Limit { attempt: pull, total: pull };
         let answer = self
             .read_within(METHOD, limit, |line| async move {
                 let request = line.request(wire::ImagePullRequest {

@@ -207,9 +207,7 @@ impl Node {
         let deadlines = *self.deadlines();
         let request = wire::LifecycleServiceUpgradeRequest {
             containerd: Some(store.instance()),
-            source: Some(wire::InstallArtifactsSource {
-                image_name: image.to_owned(),
-            }),
+            source: Some(wire::InstallArtifactsSource { image_name: image.to_owned() }),
         };
         let answer = self
             .act(METHOD, deadlines.progress_idle, |line| async move {
@@ -248,10 +246,7 @@ mod tests {
         ] {
             assert_eq!(ExitCode::of(number), Some(code));
             assert_eq!(code.number(), number);
-            assert!(
-                code.to_string()
-                    .starts_with(&format!("exit code {number}: "))
-            );
+            assert!(code.to_string().starts_with(&format!("exit code {number}: ")));
         }
     }
 
@@ -261,10 +256,7 @@ mod tests {
             code: ExitCode::Environment,
             last: vec!["a".to_owned(), "b".to_owned()],
         };
-        assert!(
-            error.to_string().ends_with("its last words: a | b"),
-            "{error}"
-        );
+        assert!(error.to_string().ends_with("its last words: a | b"), "{error}");
         assert!(!error.nothing_happened());
     }
 }

@@ -34,10 +34,8 @@ impl Node {
         const METHOD: &str = "Dmesg";
         let answer = self
             .read_within(METHOD, self.read_limit(), |line| async move {
-                let request = line.request(wire::DmesgRequest {
-                    follow: follow == Follow::Yes,
-                    tail: false,
-                });
+                let request =
+                    line.request(wire::DmesgRequest { follow: follow == Follow::Yes, tail: false });
                 line.machine().dmesg(request).await
             })
             .await?;

@@ -76,11 +76,7 @@ impl From<wire::ServiceInfo> for ServiceInfo {
             message: health.last_message,
             events: events
                 .into_iter()
-                .map(|event| ServiceEvent {
-                    state: event.state,
-                    message: event.msg,
-                    at: event.ts,
-                })
+                .map(|event| ServiceEvent { state: event.state, message: event.msg, at: event.ts })
                 .collect(),
         }
     }
@@ -126,9 +122,7 @@ impl Node {
     pub async fn version(&self) -> Result<TalosVersion, Error> {
         const METHOD: &str = "Version";
         let reply = self
-            .read(METHOD, |line| async move {
-                line.machine().version(line.request(())).await
-            })
+            .read(METHOD, |line| async move { line.machine().version(line.request(())).await })
             .await?;
         let message = self.only(METHOD, reply.messages)?;
         let version = part(message.version, "version")
@@ -148,9 +142,7 @@ impl Node {
     pub async fn hostname(&self) -> Result<String, Error> {
         const METHOD: &str = "Hostname";
         let reply = self
-            .read(METHOD, |line| async move {
-                line.machine().hostname(line.request(())).await
-            })
+            .read(METHOD, |line| async move { line.machine().hostname(line.request(())).await })
             .await?;
         Ok(self.only(METHOD, reply.messages)?.hostname)
     }
@@ -159,9 +151,7 @@ impl Node {
     pub async fn services(&self) -> Result<Vec<ServiceInfo>, Error> {
         const METHOD: &str = "ServiceList";
         let reply = self
-            .read(METHOD, |line| async move {
-                line.machine().service_list(line.request(())).await
-            })
+            .read(METHOD, |line| async move { line.machine().service_list(line.request(())).await })
             .await?;
         let services = self.only(METHOD, reply.messages)?.services;
         Ok(services.into_iter().map(ServiceInfo::from).collect())
@@ -171,9 +161,7 @@ impl Node {
     pub async fn booted_at(&self) -> Result<Duration, Error> {
         const METHOD: &str = "SystemStat";
         let reply = self
-            .read(METHOD, |line| async move {
-                line.machine().system_stat(line.request(())).await
-            })
+            .read(METHOD, |line| async move { line.machine().system_stat(line.request(())).await })
             .await?;
         let stat = self.only(METHOD, reply.messages)?;
         Ok(Duration::from_secs(stat.boot_time))
@@ -183,26 +171,19 @@ impl Node {
     pub async fn memory(&self) -> Result<Memory, Error> {
         const METHOD: &str = "Memory";
         let reply = self
-            .read(METHOD, |line| async move {
-                line.machine().memory(line.request(())).await
-            })
+            .read(METHOD, |line| async move { line.machine().memory(line.request(())).await })
             .await?;
         let message = self.only(METHOD, reply.messages)?;
         let info = part(message.meminfo, "meminfo")
             .map_err(|failure| self.call(METHOD, None).failed(failure))?;
-        Ok(Memory {
-            total: info.memtotal,
-            available: info.memavailable,
-        })
+        Ok(Memory { total: info.memtotal, available: info.memavailable })
     }
 
     /// Restarts the machine, into the version that was installed last. The call
     /// returns once the node has agreed. Sent at most once.
     pub async fn reboot(&self, mode: RebootMode) -> Result<ActorId, ActError> {
         const METHOD: &str = "Reboot";
-        let request = wire::RebootRequest {
-            mode: wire::reboot_request::Mode::from(mode).into(),
-        };
+        let request = wire::RebootRequest { mode: wire::reboot_request::Mode::from(mode).into() };
         let answer = self
             .act(METHOD, self.deadlines().act, |line| async move {
                 line.machine().reboot(line.request(request)).await

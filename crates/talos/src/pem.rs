@@ -23,10 +23,7 @@ pub(crate) fn blocks(text: &str) -> Option<Vec<Block>> {
         let end = format!("-----END {label}-----");
         let (body, after) = body.split_once(&end)?;
         let body: String = body.split_whitespace().collect();
-        blocks.push(Block {
-            label: label.to_owned(),
-            der: STANDARD.decode(body).ok()?,
-        });
+        blocks.push(Block { label: label.to_owned(), der: STANDARD.decode(body).ok()? });
         rest = after;
     }
     (!blocks.is_empty()).then_some(blocks)

@@ -120,11 +120,7 @@ impl Backoff {
     pub(crate) fn new(first: Duration, most: Duration, who: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         who.hash(&mut hasher);
-        Self {
-            next: first,
-            most,
-            seed: hasher.finish(),
-        }
+        Self { next: first, most, seed: hasher.finish() }
     }
 
     /// The pause before the next try: three quarters of the step, and up to a
@@ -133,10 +129,7 @@ impl Backoff {
         let step = self.next;
         self.next = (step * 2).min(self.most);
         // A linear congruential step; only the spread matters.
-        self.seed = self
-            .seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let spread = u32::try_from((self.seed >> 33) % 256).expect("less than 256");
         step * 3 / 4 + step * spread / 1024
     }
@@ -147,10 +140,7 @@ mod tests {
     use super::*;
 
     fn status(code: Code) -> Failure {
-        Failure::Status {
-            code,
-            message: String::new(),
-        }
+        Failure::Status { code, message: String::new() }
     }
 
     /// Every failure, what a read does next, and what is known of an act.
@@ -161,60 +151,15 @@ mod tests {
         let time = Duration::from_secs(1);
         vec![
             (Failure::Connect(Fault::Refused), Elsewhere, NotSent, true),
-            (
-                Failure::Connect(Fault::Unresolved(text())),
-                Elsewhere,
-                NotSent,
-                true,
-            ),
-            (
-                Failure::Connect(Fault::TimedOut(time)),
-                Elsewhere,
-                NotSent,
-                true,
-            ),
-            (
-                Failure::Connect(Fault::Unreachable(text())),
-                Elsewhere,
-                NotSent,
-                true,
-            ),
-            (
-                Failure::Connect(Fault::Handshake(text())),
-                Elsewhere,
-                NotSent,
-                true,
-            ),
-            (
-                Failure::Connect(Fault::WrongAuthority),
-                Elsewhere,
-                NotSent,
-                false,
-            ),
-            (
-                Failure::Connect(Fault::WrongName),
-                Elsewhere,
-                NotSent,
-                false,
-            ),
-            (
-                Failure::Connect(Fault::ServerCertificateExpired),
-                Elsewhere,
-                NotSent,
-                false,
-            ),
-            (
-                Failure::Connect(Fault::ClientCertificateExpired),
-                Never,
-                NotSent,
-                false,
-            ),
-            (
-                Failure::Connect(Fault::ClientCertificateRejected(text())),
-                Never,
-                NotSent,
-                false,
-            ),
+            (Failure::Connect(Fault::Unresolved(text())), Elsewhere, NotSent, true),
+            (Failure::Connect(Fault::TimedOut(time)), Elsewhere, NotSent, true),
+            (Failure::Connect(Fault::Unreachable(text())), Elsewhere, NotSent, true),
+            (Failure::Connect(Fault::Handshake(text())), Elsewhere, NotSent, true),
+            (Failure::Connect(Fault::WrongAuthority), Elsewhere, NotSent, false),
+            (Failure::Connect(Fault::WrongName), Elsewhere, NotSent, false),
+            (Failure::Connect(Fault::ServerCertificateExpired), Elsewhere, NotSent, false),
+            (Failure::Connect(Fault::ClientCertificateExpired), Never, NotSent, false),
+            (Failure::Connect(Fault::ClientCertificateRejected(text())), Never, NotSent, false),
             (Failure::Broken(text()), Elsewhere, Unknown, true),
             (Failure::Deadline(time), Elsewhere, Unknown, true),
             (Failure::Idle(time), Never, Unknown, true),

@@ -47,16 +47,11 @@ messages!(
 
 /// The error that a message carries, if it carries one.
 pub(crate) fn carried(metadata: Option<&Metadata>) -> Option<Failure> {
-    let Metadata {
-        hostname: _,
-        error,
-        status,
-    } = metadata?;
+    let Metadata { hostname: _, error, status } = metadata?;
     match status {
-        Some(status) if status.code != 0 => Some(Failure::of_code(
-            Code::from_i32(status.code),
-            &status.message,
-        )),
+        Some(status) if status.code != 0 => {
+            Some(Failure::of_code(Code::from_i32(status.code), &status.message))
+        }
         _ if !error.is_empty() => Some(Failure::of_code(Code::Unknown, error)),
         _ => None,
     }
@@ -67,9 +62,7 @@ pub(crate) fn one<M: Message>(messages: Vec<M>) -> Result<M, Failure> {
     let count = messages.len();
     let mut messages = messages.into_iter();
     let (Some(message), None) = (messages.next(), messages.next()) else {
-        return Err(Failure::Malformed(format!(
-            "{count} messages where one was expected"
-        )));
+        return Err(Failure::Malformed(format!("{count} messages where one was expected")));
     };
     match carried(message.metadata()) {
         Some(failure) => Err(failure),
@@ -109,19 +102,13 @@ mod tests {
     use super::*;
 
     fn hostname(metadata: Option<Metadata>) -> machine::Hostname {
-        machine::Hostname {
-            metadata,
-            hostname: "cp-1".to_owned(),
-        }
+        machine::Hostname { metadata, hostname: "cp-1".to_owned() }
     }
 
     #[test]
     fn one_message_without_an_error() {
         assert_eq!(one(vec![hostname(None)]).unwrap().hostname, "cp-1");
-        let named = Metadata {
-            hostname: "10.5.0.2".to_owned(),
-            ..Metadata::default()
-        };
+        let named = Metadata { hostname: "10.5.0.2".to_owned(), ..Metadata::default() };
         assert!(one(vec![hostname(Some(named))]).is_ok());
     }
 
@@ -129,36 +116,20 @@ mod tests {
     fn an_error_inside_is_an_error() {
         let metadata = Metadata {
             error: "rpc error".to_owned(),
-            status: Some(Status {
-                code: 7,
-                message: "not authorized".to_owned(),
-                details: vec![],
-            }),
+            status: Some(Status { code: 7, message: "not authorized".to_owned(), details: vec![] }),
             ..Metadata::default()
         };
         let failure = one(vec![hostname(Some(metadata))]).unwrap_err();
         assert!(matches!(failure, Failure::NotAuthorised(_)), "{failure:?}");
 
-        let metadata = Metadata {
-            error: "boom".to_owned(),
-            ..Metadata::default()
-        };
+        let metadata = Metadata { error: "boom".to_owned(), ..Metadata::default() };
         let failure = one(vec![hostname(Some(metadata))]).unwrap_err();
-        assert!(matches!(
-            failure,
-            Failure::Status {
-                code: Code::Unknown,
-                ..
-            }
-        ));
+        assert!(matches!(failure, Failure::Status { code: Code::Unknown, .. }));
     }
 
     #[test]
     fn none_or_two_make_no_sense() {
-        assert!(matches!(
-            one::<machine::Hostname>(vec![]),
-            Err(Failure::Malformed(_))
-        ));
+        assert!(matches!(one::<machine::Hostname>(vec![]), Err(Failure::Malformed(_))));
         let two = vec![hostname(None), hostname(None)];
         assert!(matches!(one(two), Err(Failure::Malformed(_))));
     }

@@ -38,10 +38,7 @@ mod tests {
 
     fn with(variables: &[(&str, &str)]) -> Vec<String> {
         from_environment(|name| {
-            variables
-                .iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| value.into())
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
         })
         .into_iter()
         .map(|path| path.display().to_string())

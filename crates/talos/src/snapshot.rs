@@ -98,10 +98,7 @@ impl Node {
     {
         const METHOD: &str = "EtcdSnapshot";
         let deadlines = self.deadlines();
-        let limit = Limit {
-            attempt: deadlines.data_idle,
-            total: deadlines.data_idle,
-        };
+        let limit = Limit { attempt: deadlines.data_idle, total: deadlines.data_idle };
         let answer = self
             .read_within(METHOD, limit, |line| async move {
                 let request = line.request(wire::EtcdSnapshotRequest {});
@@ -110,20 +107,12 @@ impl Node {
             .await
             .map_err(SnapshotError::Call)?;
         let total = Some(deadlines.snapshot);
-        let mut stream = ByteStream::new(Incoming::new(
-            self,
-            METHOD,
-            answer,
-            deadlines.data_idle,
-            total,
-        ));
+        let mut stream =
+            ByteStream::new(Incoming::new(self, METHOD, answer, deadlines.data_idle, total));
         let mut trailer = Trailer::default();
         while let Some(bytes) = stream.next().await.map_err(SnapshotError::Call)? {
             trailer.update(&bytes);
-            writer
-                .write_all(&bytes)
-                .await
-                .map_err(SnapshotError::Write)?;
+            writer.write_all(&bytes).await.map_err(SnapshotError::Write)?;
         }
         let snapshot = trailer.finish()?;
         writer.flush().await.map_err(SnapshotError::Write)?;
@@ -172,18 +161,12 @@ mod tests {
         let whole = with_sum(&[7; 512]);
         for length in [0, 1, 31, 32, 33, 500, 512, 543] {
             assert!(
-                matches!(
-                    add_up(&whole[..length], 64),
-                    Err(SnapshotError::Size { .. })
-                ),
+                matches!(add_up(&whole[..length], 64), Err(SnapshotError::Size { .. })),
                 "{length}"
             );
         }
         // A whole page cut off is no size that gives itself away.
         let long = with_sum(&[7; 1024]);
-        assert!(matches!(
-            add_up(&long[..544], 64),
-            Err(SnapshotError::Checksum)
-        ));
+        assert!(matches!(add_up(&long[..544], 64), Err(SnapshotError::Checksum)));
     }
 }

@@ -24,9 +24,7 @@ pub(crate) struct Incoming<M> {
 
 impl<M> fmt::Debug for Incoming<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Incoming")
-            .field("call", &self.call)
-            .finish_non_exhaustive()
+        f.debug_struct("Incoming").field("call", &self.call).finish_non_exhaustive()
     }
 }
 

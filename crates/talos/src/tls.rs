@@ -21,18 +21,12 @@ pub(crate) fn check(credentials: &Credentials) -> Result<(), Problem> {
 
 /// What connections are made with.
 pub(crate) fn client_config(credentials: &Credentials) -> Result<Arc<ClientConfig>, Problem> {
-    let Credentials {
-        authorities,
-        chain,
-        key,
-    } = credentials;
+    let Credentials { authorities, chain, key } = credentials;
     let mut roots = RootCertStore::empty();
     for authority in authorities {
         roots
             .add(CertificateDer::from(authority.clone()))
-            .map_err(|error| Problem::Authority {
-                why: error.to_string(),
-            })?;
+            .map_err(|error| Problem::Authority { why: error.to_string() })?;
     }
     let chain = chain.iter().cloned().map(CertificateDer::from).collect();
     let key: PrivateKeyDer<'static> = match key.expose().clone() {
@@ -45,9 +39,7 @@ pub(crate) fn client_config(credentials: &Credentials) -> Result<Arc<ClientConfi
         .expect("ring has cipher suites for TLS 1.3")
         .with_root_certificates(roots)
         .with_client_auth_cert(chain, key)
-        .map_err(|error| Problem::Identity {
-            why: error.to_string(),
-        })?;
+        .map_err(|error| Problem::Identity { why: error.to_string() })?;
     // gRPC servers in Go refuse a connection that does not negotiate HTTP/2.
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(Arc::new(config))

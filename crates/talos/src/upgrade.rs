@@ -127,11 +127,7 @@ impl Node {
         upgrade: &Upgrade,
         report: &mut (dyn FnMut(UpgradeProgress) + Send),
     ) -> Result<ActorId, UpgradeError> {
-        let Upgrade {
-            image,
-            store,
-            reboot,
-        } = upgrade;
+        let Upgrade { image, store, reboot } = upgrade;
         let running = self.version().await.map_err(UpgradeError::Ask)?;
         if running.is_container() {
             return Err(UpgradeError::Container);
@@ -159,10 +155,8 @@ impl Node {
                     report(UpgradeProgress::Pulling(layer));
                 }
                 report(UpgradeProgress::Pulled);
-                let mut installing = self
-                    .install(image, *store)
-                    .await
-                    .map_err(UpgradeError::Install)?;
+                let mut installing =
+                    self.install(image, *store).await.map_err(UpgradeError::Install)?;
                 while let Some(line) = installing.next().await.map_err(UpgradeError::Install)? {
                     report(UpgradeProgress::Installing(line));
                 }
@@ -179,24 +173,13 @@ impl Node {
     /// restart is not known to it and means the default. Sent at most once.
     pub async fn legacy_upgrade(&self, upgrade: &LegacyUpgrade) -> Result<ActorId, ActError> {
         const METHOD: &str = "Upgrade";
-        let LegacyUpgrade {
-            image,
-            stage,
-            force,
-            preserve,
-            reboot,
-        } = upgrade.clone();
+        let LegacyUpgrade { image, stage, force, preserve, reboot } = upgrade.clone();
         let mode = match reboot {
             RebootMode::Default | RebootMode::Force => wire::upgrade_request::RebootMode::Default,
             RebootMode::PowerCycle => wire::upgrade_request::RebootMode::Powercycle,
         };
-        let request = wire::UpgradeRequest {
-            image,
-            preserve,
-            stage,
-            force,
-            reboot_mode: mode.into(),
-        };
+        let request =
+            wire::UpgradeRequest { image, preserve, stage, force, reboot_mode: mode.into() };
         let answer = self
             .act(METHOD, self.deadlines().legacy_upgrade, |line| async move {
                 line.machine().upgrade(line.request(request)).await

@@ -337,12 +337,7 @@ impl<T: Spec> Watch<T> {
 
     fn take_event(&mut self, event: wire::Event) -> Result<(), Error> {
         let kind = event.event_type();
-        let wire::Event {
-            resource,
-            error,
-            bookmark,
-            ..
-        } = event;
+        let wire::Event { resource, error, bookmark, .. } = event;
         match kind {
             EventType::Created | EventType::Updated => {
                 let (id, known) = self.known(resource)?;
@@ -409,12 +404,8 @@ impl<T: Spec> Watch<T> {
         let Stage::Listing(seen) = std::mem::replace(&mut self.stage, Stage::Live) else {
             return;
         };
-        let gone: Vec<_> = self
-            .known
-            .keys()
-            .filter(|id| !seen.contains_key(*id))
-            .cloned()
-            .collect();
+        let gone: Vec<_> =
+            self.known.keys().filter(|id| !seen.contains_key(*id)).cloned().collect();
         for id in gone {
             self.remove(&id);
         }

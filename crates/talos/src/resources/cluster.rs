@@ -110,9 +110,7 @@ mod tests {
 
     #[test]
     fn member_ids_are_hexadecimal() {
-        let spec = |id: &str| etcd::MemberSpec {
-            member_id: id.to_owned(),
-        };
+        let spec = |id: &str| etcd::MemberSpec { member_id: id.to_owned() };
         let EtcdMemberId(id) = EtcdMemberId::view(spec("8e9e05c52164694d")).unwrap();
         assert_eq!(id.to_string(), "8e9e05c52164694d");
         assert!(EtcdMemberId::view(spec("x")).is_err());

@@ -57,9 +57,8 @@ mod tests {
     #[test]
     fn a_config_never_shows() {
         // Rule 14.
-        let spec = config::MachineConfigSpec {
-            yaml_marshalled: b"machine: {token: hunter2}".to_vec(),
-        };
+        let spec =
+            config::MachineConfigSpec { yaml_marshalled: b"machine: {token: hunter2}".to_vec() };
         let config = MachineConfig::view(spec).unwrap();
         assert!(config.0.expose().contains("hunter2"));
         assert!(!format!("{config:?}").contains("hunter2"));

@@ -223,18 +223,12 @@ mod tests {
 
     fn structure<const N: usize>(fields: [(&str, Value); N]) -> Struct {
         Struct {
-            fields: fields
-                .into_iter()
-                .map(|(name, value)| (name.to_owned(), value))
-                .collect(),
+            fields: fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         }
     }
 
     fn list<const N: usize>(values: [Value; N]) -> Value {
-        value::Kind::ListValue(prost_types::ListValue {
-            values: values.into(),
-        })
-        .into()
+        value::Kind::ListValue(prost_types::ListValue { values: values.into() }).into()
     }
 
     fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
@@ -246,10 +240,7 @@ mod tests {
         let pod = structure([
             (
                 "metadata",
-                object([(
-                    "annotations",
-                    object([("talos.dev/config-version", "3".into())]),
-                )]),
+                object([("annotations", object([("talos.dev/config-version", "3".into())]))]),
             ),
             (
                 "spec",
@@ -275,21 +266,16 @@ mod tests {
         let status = |status: &str| {
             let ready = object([("type", "Ready".into()), ("status", status.into())]);
             let other = object([("type", "Initialized".into()), ("status", "True".into())]);
-            let pod_status = structure([
-                ("phase", "Running".into()),
-                ("conditions", list([other, ready])),
-            ]);
-            StaticPodStatus::view(k8s::StaticPodStatusSpec {
-                pod_status: Some(pod_status),
-            })
-            .unwrap()
+            let pod_status =
+                structure([("phase", "Running".into()), ("conditions", list([other, ready]))]);
+            StaticPodStatus::view(k8s::StaticPodStatusSpec { pod_status: Some(pod_status) })
+                .unwrap()
         };
         assert_eq!(status("True").ready, Some(true));
         assert_eq!(status("False").ready, Some(false));
         assert_eq!(status("Unknown").ready, Some(false));
-        let none = StaticPodStatus::view(k8s::StaticPodStatusSpec {
-            pod_status: Some(Struct::default()),
-        });
+        let none =
+            StaticPodStatus::view(k8s::StaticPodStatusSpec { pod_status: Some(Struct::default()) });
         assert_eq!(none.unwrap().ready, None);
     }
 

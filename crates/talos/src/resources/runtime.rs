@@ -259,10 +259,7 @@ impl Node {
             .into_iter()
             .map(|resource| resource.spec)
             .filter(ExtensionStatus::was_asked_for)
-            .map(|extension| Extension {
-                name: extension.name,
-                version: extension.version,
-            })
+            .map(|extension| Extension { name: extension.name, version: extension.version })
             .collect();
         extensions.sort();
         Ok(extensions)

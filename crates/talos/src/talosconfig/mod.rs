@@ -75,11 +75,7 @@ pub(crate) enum PrivateKey {
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            authorities,
-            chain,
-            key,
-        } = self;
+        let Self { authorities, chain, key } = self;
         f.debug_struct("Credentials")
             .field("authorities", &authorities.len())
             .field("chain", &chain.len())
@@ -90,11 +86,7 @@ impl fmt::Debug for Credentials {
 
 impl fmt::Debug for Talosconfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            origin,
-            current,
-            contexts,
-        } = self;
+        let Self { origin, current, contexts } = self;
         f.debug_struct("Talosconfig")
             .field("origin", origin)
             .field("current", current)
@@ -162,11 +154,7 @@ impl Talosconfig {
 
     fn read(path: &Path) -> Result<Self, ConfigError> {
         let origin = path.display().to_string();
-        let fail = |problem| ConfigError {
-            origin: origin.clone(),
-            context: None,
-            problem,
-        };
+        let fail = |problem| ConfigError { origin: origin.clone(), context: None, problem };
         let read = || -> std::io::Result<Option<Vec<u8>>> {
             use std::io::Read as _;
             let mut bytes = Vec::new();
@@ -187,11 +175,7 @@ impl Talosconfig {
     /// Reads a talosconfig from memory, such as the content of a Secret.
     /// `origin` says in errors where it came from.
     pub fn parse(bytes: &[u8], origin: &str) -> Result<Self, ConfigError> {
-        let fail = |problem| ConfigError {
-            origin: origin.to_owned(),
-            context: None,
-            problem,
-        };
+        let fail = |problem| ConfigError { origin: origin.to_owned(), context: None, problem };
         if bytes.len() as u64 > MAX_SIZE {
             return Err(fail(Problem::TooLarge));
         }
@@ -249,16 +233,7 @@ impl Talosconfig {
 
 impl RawContext {
     fn check(&self, name: &str) -> Result<Context, Problem> {
-        let Self {
-            endpoints,
-            nodes,
-            ca,
-            crt,
-            key,
-            cluster,
-            proxy_url,
-            auth,
-        } = self;
+        let Self { endpoints, nodes, ca, crt, key, cluster, proxy_url, auth } = self;
         if auth.as_ref().is_some_and(|auth| auth.siderov1.is_some()) {
             return Err(Problem::Unsupported {
                 field: "auth.siderov1",
@@ -308,11 +283,7 @@ where
     let texts = texts.unwrap_or_default().iter().enumerate();
     texts
         .map(|(index, text)| {
-            text.parse().map_err(|source| Problem::Address {
-                field,
-                number: index + 1,
-                source,
-            })
+            text.parse().map_err(|source| Problem::Address { field, number: index + 1, source })
         })
         .collect()
 }
@@ -331,9 +302,7 @@ fn blocks(
     }
     // Line breaks are how a long value survives an editor.
     let value: String = value.split_whitespace().collect();
-    let text = STANDARD
-        .decode(value)
-        .map_err(|_| Problem::Base64 { field })?;
+    let text = STANDARD.decode(value).map_err(|_| Problem::Base64 { field })?;
     String::from_utf8(text)
         .ok()
         .and_then(|text| pem::blocks(&text))
@@ -348,10 +317,7 @@ fn certificates(field: &'static str, value: Option<&str>) -> Result<Vec<Vec<u8>>
         .map(|block| block.der)
         .collect();
     if certificates.is_empty() {
-        return Err(Problem::Pem {
-            field,
-            expected: EXPECTED,
-        });
+        return Err(Problem::Pem { field, expected: EXPECTED });
     }
     Ok(certificates)
 }
@@ -366,22 +332,13 @@ fn private_key(value: Option<&str>) -> Result<PrivateKey, Problem> {
             "RSA PRIVATE KEY" => Some(PrivateKey::Pkcs1(der)),
             _ => None,
         })
-        .ok_or(Problem::Pem {
-            field: "key",
-            expected: EXPECTED,
-        })
+        .ok_or(Problem::Pem { field: "key", expected: EXPECTED })
 }
 
 fn yaml_problem(error: &serde_saphyr::Error) -> Problem {
     let error = error.without_snippet();
-    let (line, column) = error
-        .location()
-        .map_or((1, 1), |at| (at.line(), at.column()));
-    Problem::Yaml {
-        line,
-        column,
-        what: without_values(&error.to_string()),
-    }
+    let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
+    Problem::Yaml { line, column, what: without_values(&error.to_string()) }
 }
 
 /// The reader's message on one line, without what it may have quoted: a value
@@ -389,23 +346,17 @@ fn yaml_problem(error: &serde_saphyr::Error) -> Problem {
 fn without_values(message: &str) -> String {
     const LONGEST_PLAIN_WORD: usize = 24;
     let first = message.lines().next().unwrap_or_default();
-    let words: Vec<_> = first
-        .split_whitespace()
-        .map(|word| {
-            if word.len() > LONGEST_PLAIN_WORD {
-                upgrade_core::secret::REDACTED
-            } else {
-                word
-            }
-        })
-        .collect();
+    let words: Vec<_> =
+        first
+            .split_whitespace()
+            .map(|word| {
+                if word.len() > LONGEST_PLAIN_WORD { upgrade_core::secret::REDACTED } else { word }
+            })
+            .collect();
     words.join(" ")
 }
 
 fn display_all(paths: &[PathBuf]) -> String {
-    let paths: Vec<_> = paths
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect();
+    let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
     paths.join(" or ")
 }

@@ -23,17 +23,12 @@ pub struct ConfigError {
 
 impl Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            origin,
-            context,
-            problem: _,
-        } = self;
+        let Self { origin, context, problem: _ } = self;
         match context {
             None => write!(f, "cannot use the talosconfig {origin}"),
-            Some(context) => write!(
-                f,
-                "cannot use context `{context}` of the talosconfig {origin}"
-            ),
+            Some(context) => {
+                write!(f, "cannot use context `{context}` of the talosconfig {origin}")
+            }
         }
     }
 }
@@ -70,10 +65,7 @@ pub enum Problem {
     #[error("it has no contexts; merge one with `talosctl config merge`")]
     NoContexts,
     /// Nothing says which context to use.
-    #[error(
-        "field `context` is empty; choose one of {} with --context",
-        list(known)
-    )]
+    #[error("field `context` is empty; choose one of {} with --context", list(known))]
     NotChosen {
         /// The names there are.
         known: Vec<String>,

@@ -27,10 +27,7 @@ fn version(tag: &str, mode: &str) -> Vec<Step> {
                 tag: tag.to_owned(),
                 ..wire::VersionInfo::default()
             }),
-            platform: Some(wire::PlatformInfo {
-                name: "metal".to_owned(),
-                mode: mode.to_owned(),
-            }),
+            platform: Some(wire::PlatformInfo { name: "metal".to_owned(), mode: mode.to_owned() }),
             ..wire::Version::default()
         }],
     })]
@@ -38,10 +35,7 @@ fn version(tag: &str, mode: &str) -> Vec<Step> {
 
 fn rebooting() -> Vec<Step> {
     vec![send(&wire::RebootResponse {
-        messages: vec![wire::Reboot {
-            metadata: None,
-            actor_id: "actor".to_owned(),
-        }],
+        messages: vec![wire::Reboot { metadata: None, actor_id: "actor".to_owned() }],
     })]
 }
 
@@ -55,16 +49,12 @@ fn exit(code: i32) -> Step {
 
 fn installer(response: Installed) -> Step {
     send(&wire::LifecycleServiceUpgradeResponse {
-        progress: Some(wire::LifecycleServiceInstallProgress {
-            response: Some(response),
-        }),
+        progress: Some(wire::LifecycleServiceInstallProgress { response: Some(response) }),
     })
 }
 
 fn pulled(name: &str) -> Step {
-    send(&wire::ImageServicePullResponse {
-        response: Some(Pulled::Name(name.to_owned())),
-    })
+    send(&wire::ImageServicePullResponse { response: Some(Pulled::Name(name.to_owned())) })
 }
 
 fn layer(offset: i64) -> Step {
@@ -183,44 +173,27 @@ async fn an_act_that_is_lost_is_not_sent_through_another_endpoint() {
     let node = client.node("10.5.0.2".parse().unwrap());
     let error = node.reboot(RebootMode::Default).await.unwrap_err();
     assert_eq!(error.outcome, Outcome::Unknown);
-    assert_eq!(
-        error.error.endpoint().unwrap().to_string(),
-        first.endpoint()
-    );
+    assert_eq!(error.error.endpoint().unwrap().to_string(), first.endpoint());
     assert_eq!(first.calls("Reboot").len(), 1);
     assert!(second.calls("Reboot").is_empty());
 }
 
 #[tokio::test]
 async fn the_installer_runs_to_its_end() {
-    let world = World::new(after_version(&|| {
-        vec![line("writing\n"), line("token: hunter2"), exit(0)]
-    }))
-    .await;
-    let mut installing = world
-        .node
-        .install("installer:v1", ImageStore::System)
-        .await
-        .unwrap();
+    let world =
+        World::new(after_version(&|| vec![line("writing\n"), line("token: hunter2"), exit(0)]))
+            .await;
+    let mut installing = world.node.install("installer:v1", ImageStore::System).await.unwrap();
     let mut lines = Vec::new();
     while let Some(line) = installing.next().await.unwrap() {
         lines.push(line);
     }
     // Rule 14: what an installer prints is cleaned.
     assert_eq!(lines, ["writing", "token: [redacted]"]);
-    assert!(
-        installing.next().await.unwrap().is_none(),
-        "the end stays the end"
-    );
+    assert!(installing.next().await.unwrap().is_none(), "the end stays the end");
     let request: wire::LifecycleServiceUpgradeRequest = world.server.calls("Upgrade")[0].request();
     assert_eq!(request.source.unwrap().image_name, "installer:v1");
-    assert_eq!(
-        request.containerd,
-        Some(ContainerdInstance {
-            driver: 1,
-            namespace: 1
-        })
-    );
+    assert_eq!(request.containerd, Some(ContainerdInstance { driver: 1, namespace: 1 }));
 }
 
 #[tokio::test]
@@ -240,13 +213,7 @@ async fn exit_codes_are_errors_with_a_meaning() {
 async fn an_installer_that_is_lost_may_have_succeeded() {
     for steps in [
         &(|| vec![line("writing")]) as &'static (dyn Fn() -> Vec<Step> + Sync),
-        &|| {
-            vec![
-                line("writing"),
-                Step::Pause(Duration::from_millis(50)),
-                Step::Break,
-            ]
-        },
+        &|| vec![line("writing"), Step::Pause(Duration::from_millis(50)), Step::Break],
         &|| vec![line("writing"), Step::Fail(Code::Unavailable, "gone")],
         // Who has begun cannot refuse any more.
         &|| vec![line("writing"), Step::Fail(Code::FailedPrecondition, "no")],
@@ -269,35 +236,18 @@ async fn an_installer_that_is_lost_may_have_succeeded() {
 #[tokio::test]
 async fn a_pull_reports_and_ends_with_a_name() {
     let world = World::new(|_| vec![layer(3), layer(10), pulled("installer@sha256:1")]).await;
-    let mut pulling = world
-        .node
-        .pull("installer:v1", ImageStore::Memory)
-        .await
-        .unwrap();
+    let mut pulling = world.node.pull("installer:v1", ImageStore::Memory).await.unwrap();
     let first = pulling.next().await.unwrap().unwrap();
     assert_eq!(first.state, LayerState::Downloading { done: 3, total: 10 });
     assert_eq!(pulling.finish().await.unwrap(), "installer@sha256:1");
     let request: wire::ImageServicePullRequest = world.server.calls("Pull")[0].request();
     assert_eq!(request.image_ref, "installer:v1");
-    assert_eq!(
-        request.containerd,
-        Some(ContainerdInstance {
-            driver: 0,
-            namespace: 1
-        })
-    );
+    assert_eq!(request.containerd, Some(ContainerdInstance { driver: 0, namespace: 1 }));
 
     let world = World::new(|_| vec![layer(3)]).await;
-    let pulling = world
-        .node
-        .pull("installer:v1", ImageStore::System)
-        .await
-        .unwrap();
+    let pulling = world.node.pull("installer:v1", ImageStore::System).await.unwrap();
     let error = pulling.finish().await.unwrap_err();
-    assert!(
-        matches!(error.failure(), Failure::Truncated(_)),
-        "{error:?}"
-    );
+    assert!(matches!(error.failure(), Failure::Truncated(_)), "{error:?}");
 }
 
 fn upgrade() -> Upgrade {
@@ -318,11 +268,7 @@ async fn an_upgrade_by_the_new_api() {
     })
     .await;
     let mut seen = Vec::new();
-    let actor = world
-        .node
-        .upgrade(&upgrade(), &mut |progress| seen.push(progress))
-        .await
-        .unwrap();
+    let actor = world.node.upgrade(&upgrade(), &mut |progress| seen.push(progress)).await.unwrap();
     assert_eq!(seen[0], UpgradeProgress::Chosen(UpgradeApi::Lifecycle));
     assert!(matches!(seen[1], UpgradeProgress::Pulling(_)));
     assert_eq!(
@@ -353,11 +299,7 @@ async fn an_upgrade_by_the_legacy_api() {
     })
     .await;
     let mut seen = Vec::new();
-    world
-        .node
-        .upgrade(&upgrade(), &mut |progress| seen.push(progress))
-        .await
-        .unwrap();
+    world.node.upgrade(&upgrade(), &mut |progress| seen.push(progress)).await.unwrap();
     assert_eq!(
         seen,
         [
@@ -369,10 +311,7 @@ async fn an_upgrade_by_the_legacy_api() {
     assert_eq!(request.image, "installer:v1.14.1");
     assert!(!request.preserve && !request.force && !request.stage);
 
-    let forced = Upgrade {
-        reboot: RebootMode::Force,
-        ..upgrade()
-    };
+    let forced = Upgrade { reboot: RebootMode::Force, ..upgrade() };
     let error = world.node.upgrade(&forced, &mut |_| {}).await.unwrap_err();
     assert!(matches!(error, UpgradeError::NoForce));
     assert_eq!(world.server.calls("Upgrade").len(), 1);
@@ -397,24 +336,13 @@ async fn an_upgrade_by_the_legacy_api() {
 async fn a_failed_upgrade_says_whether_the_node_is_armed() {
     // A container cannot be upgraded.
     let world = World::new(|_| version("v1.13.9", "container")).await;
-    let error = world
-        .node
-        .upgrade(&upgrade(), &mut |_| {})
-        .await
-        .unwrap_err();
+    let error = world.node.upgrade(&upgrade(), &mut |_| {}).await.unwrap_err();
     assert!(matches!(error, UpgradeError::Container));
     assert_eq!(error.armed(), Armed::No);
 
     // The pull fails.
-    let world = World::new(after_version(&|| {
-        vec![Step::Fail(Code::NotFound, "no image")]
-    }))
-    .await;
-    let error = world
-        .node
-        .upgrade(&upgrade(), &mut |_| {})
-        .await
-        .unwrap_err();
+    let world = World::new(after_version(&|| vec![Step::Fail(Code::NotFound, "no image")])).await;
+    let error = world.node.upgrade(&upgrade(), &mut |_| {}).await.unwrap_err();
     assert!(matches!(error, UpgradeError::Pull(_)), "{error:?}");
     assert_eq!(error.armed(), Armed::No);
 
@@ -425,11 +353,7 @@ async fn a_failed_upgrade_says_whether_the_node_is_armed() {
         _ => vec![exit(7)],
     })
     .await;
-    let error = world
-        .node
-        .upgrade(&upgrade(), &mut |_| {})
-        .await
-        .unwrap_err();
+    let error = world.node.upgrade(&upgrade(), &mut |_| {}).await.unwrap_err();
     assert_eq!(error.armed(), Armed::Perhaps);
 
     // The node refuses to install.
@@ -439,11 +363,7 @@ async fn a_failed_upgrade_says_whether_the_node_is_armed() {
         _ => vec![Step::Fail(Code::FailedPrecondition, "another run")],
     })
     .await;
-    let error = world
-        .node
-        .upgrade(&upgrade(), &mut |_| {})
-        .await
-        .unwrap_err();
+    let error = world.node.upgrade(&upgrade(), &mut |_| {}).await.unwrap_err();
     assert_eq!(error.armed(), Armed::No, "{error:?}");
 
     // The reboot fails.
@@ -454,11 +374,7 @@ async fn a_failed_upgrade_says_whether_the_node_is_armed() {
         _ => vec![Step::Fail(Code::FailedPrecondition, "no")],
     })
     .await;
-    let error = world
-        .node
-        .upgrade(&upgrade(), &mut |_| {})
-        .await
-        .unwrap_err();
+    let error = world.node.upgrade(&upgrade(), &mut |_| {}).await.unwrap_err();
     assert!(matches!(error, UpgradeError::Reboot(_)));
     assert_eq!(error.armed(), Armed::Yes);
 }
@@ -481,16 +397,9 @@ async fn configurations_are_applied_in_every_mode() {
         }
     })
     .await;
-    let try_it = ApplyMode::Try {
-        back_after: Some(Duration::from_secs(90)),
-    };
-    for mode in [
-        ApplyMode::Auto,
-        ApplyMode::NoReboot,
-        ApplyMode::Staged,
-        try_it,
-        ApplyMode::Reboot,
-    ] {
+    let try_it = ApplyMode::Try { back_after: Some(Duration::from_secs(90)) };
+    for mode in [ApplyMode::Auto, ApplyMode::NoReboot, ApplyMode::Staged, try_it, ApplyMode::Reboot]
+    {
         let applied = world.node.apply_config(b"machine: {}", mode).await.unwrap();
         match mode {
             ApplyMode::Try { .. } => assert_eq!(applied.mode, ApplyMode::Try { back_after: None }),
@@ -499,17 +408,9 @@ async fn configurations_are_applied_in_every_mode() {
         assert_eq!(applied.warnings, ["careful"]);
         assert!(!format!("{applied:?}").contains("hunter2"));
     }
-    world
-        .node
-        .check_config(b"machine: {}", ApplyMode::Auto)
-        .await
-        .unwrap();
-    let requests: Vec<wire::ApplyConfigurationRequest> = world
-        .server
-        .calls("ApplyConfiguration")
-        .iter()
-        .map(Call::request)
-        .collect();
+    world.node.check_config(b"machine: {}", ApplyMode::Auto).await.unwrap();
+    let requests: Vec<wire::ApplyConfigurationRequest> =
+        world.server.calls("ApplyConfiguration").iter().map(Call::request).collect();
     let dry: Vec<_> = requests.iter().map(|request| request.dry_run).collect();
     assert_eq!(dry, [false, false, false, false, false, true]);
     assert_eq!(requests[3].try_mode_timeout.unwrap().seconds, 90);

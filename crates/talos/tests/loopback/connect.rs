@@ -13,10 +13,7 @@ use tonic::Code;
 
 fn hostname(name: &str) -> Vec<Step> {
     vec![send(&wire::HostnameResponse {
-        messages: vec![wire::Hostname {
-            metadata: None,
-            hostname: name.to_owned(),
-        }],
+        messages: vec![wire::Hostname { metadata: None, hostname: name.to_owned() }],
     })]
 }
 
@@ -42,11 +39,7 @@ async fn a_call_goes_to_its_node() {
     assert_eq!(client.endpoint().hostname().await.unwrap(), "cp-1");
     let other = client.node("10.5.0.3".parse().unwrap());
     assert_eq!(other.hostname().await.unwrap(), "cp-1");
-    let routes: Vec<_> = node
-        .calls("Hostname")
-        .into_iter()
-        .map(|call| call.node)
-        .collect();
+    let routes: Vec<_> = node.calls("Hostname").into_iter().map(|call| call.node).collect();
     assert_eq!(routes, [None, Some("10.5.0.3".to_owned())]);
     assert!(client.endpoints()[0].failure.is_none());
 }
@@ -101,10 +94,7 @@ async fn our_own_certificate_of_another_cluster_is_named() {
     let admin = other.client("os:admin", Valid::Now);
     let client = client(&authority.talosconfig(&[node.endpoint()], &admin));
     let fault = fault_of(&client).await;
-    assert!(
-        matches!(fault, Fault::ClientCertificateRejected(_)),
-        "{fault:?}"
-    );
+    assert!(matches!(fault, Fault::ClientCertificateRejected(_)), "{fault:?}");
 }
 
 #[tokio::test]
@@ -138,17 +128,13 @@ async fn a_port_that_accepts_and_says_nothing_is_given_up() {
 #[tokio::test]
 async fn the_wrong_role_is_named() {
     let authority = Authority::new();
-    let node = Node::start(&authority, |_| {
-        vec![Step::Fail(Code::PermissionDenied, "not authorized")]
-    })
-    .await;
+    let node =
+        Node::start(&authority, |_| vec![Step::Fail(Code::PermissionDenied, "not authorized")])
+            .await;
     let reader = authority.client("os:reader", Valid::Now);
     let client = client(&authority.talosconfig(&[node.endpoint()], &reader));
     let error = client.endpoint().hostname().await.unwrap_err();
-    assert!(
-        matches!(error.failure(), Failure::NotAuthorised(_)),
-        "{error:?}"
-    );
+    assert!(matches!(error.failure(), Failure::NotAuthorised(_)), "{error:?}");
     assert_eq!(node.methods().len(), 1, "a refusal is not tried again");
     assert!(client.endpoints()[0].failure.is_none(), "it answered");
 }
@@ -182,10 +168,7 @@ async fn a_worker_as_endpoint_is_passed_over() {
     let config = authority.talosconfig(&[worker.endpoint()], &admin);
     let alone = client(&config).node("10.5.0.2".parse().unwrap());
     let error = alone.hostname().await.unwrap_err();
-    assert!(
-        matches!(error.failure(), Failure::NotForwarded(_)),
-        "{error:?}"
-    );
+    assert!(matches!(error.failure(), Failure::NotForwarded(_)), "{error:?}");
 
     let control_plane = Node::start(&authority, |_| hostname("cp-1")).await;
     let endpoints = [worker.endpoint(), control_plane.endpoint()];
@@ -198,20 +181,12 @@ async fn a_worker_as_endpoint_is_passed_over() {
 async fn a_read_is_tried_again_and_not_for_ever() {
     let authority = Authority::new();
     let admin = authority.client("os:admin", Valid::Now);
-    let node = Node::start(&authority, |_| {
-        vec![Step::Fail(Code::Unavailable, "the node is down")]
-    })
-    .await;
+    let node =
+        Node::start(&authority, |_| vec![Step::Fail(Code::Unavailable, "the node is down")]).await;
     let client = client(&authority.talosconfig(&[node.endpoint()], &admin));
     let error = client.endpoint().hostname().await.unwrap_err();
     assert!(
-        matches!(
-            error.failure(),
-            Failure::Status {
-                code: Code::Unavailable,
-                ..
-            }
-        ),
+        matches!(error.failure(), Failure::Status { code: Code::Unavailable, .. }),
         "{error:?}"
     );
     assert_eq!(node.methods().len(), 3);
@@ -254,11 +229,7 @@ async fn nothing_secret_shows() {
     let key_lines: Vec<_> = text.lines().filter(|line| line.contains("key: ")).collect();
     let encoded = key_lines[0].trim().trim_start_matches("key: ");
     assert!(!shown.contains(encoded));
-    let inner: Vec<_> = admin
-        .key
-        .lines()
-        .filter(|line| !line.starts_with('-'))
-        .collect();
+    let inner: Vec<_> = admin.key.lines().filter(|line| !line.starts_with('-')).collect();
     for piece in inner {
         assert!(!shown.contains(piece));
     }

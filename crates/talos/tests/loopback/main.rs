@@ -63,9 +63,6 @@ impl World {
         let admin = authority.client("os:admin", Valid::Now);
         let config = authority.talosconfig(&[server.endpoint()], &admin);
         let client = client_with(&config, deadlines);
-        Self {
-            server,
-            node: client.node("10.5.0.2".parse().expect("an address")),
-        }
+        Self { server, node: client.node("10.5.0.2".parse().expect("an address")) }
     }
 }

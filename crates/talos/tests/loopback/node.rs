@@ -141,12 +141,7 @@ impl Node {
                 }
             }
         });
-        Self {
-            address,
-            calls,
-            task,
-            cut,
-        }
+        Self { address, calls, task, cut }
     }
 
     /// The endpoint, as a talosconfig has it.
@@ -163,11 +158,7 @@ impl Node {
     /// The calls of one method.
     pub(crate) fn calls(&self, method: &str) -> Vec<Call> {
         let calls = self.calls.lock().unwrap();
-        calls
-            .iter()
-            .filter(|call| call.method() == method)
-            .cloned()
-            .collect()
+        calls.iter().filter(|call| call.method() == method).cloned().collect()
     }
 
     /// Stops listening and cuts every connection.
@@ -180,9 +171,7 @@ impl Node {
 fn tls(authority: &Authority, pair: &Pair) -> ServerConfig {
     let provider = Arc::new(ring::default_provider());
     let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from(authority.der.clone()))
-        .unwrap();
+    roots.add(CertificateDer::from(authority.der.clone())).unwrap();
     let verifier =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
             .build()
@@ -207,10 +196,7 @@ async fn answer(
     cut: Arc<Notify>,
 ) -> Result<Response<Answer>, Infallible> {
     let path = request.uri().path().to_owned();
-    let node = request
-        .headers()
-        .get("node")
-        .map(|node| node.to_str().unwrap().to_owned());
+    let node = request.headers().get("node").map(|node| node.to_str().unwrap().to_owned());
     let mut body = request.into_body();
     let mut message = BytesMut::new();
     while let Some(Ok(frame)) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await
@@ -219,11 +205,7 @@ async fn answer(
             message.put(data);
         }
     }
-    let call = Call {
-        path,
-        node,
-        message: message.freeze().slice(5..),
-    };
+    let call = Call { path, node, message: message.freeze().slice(5..) };
     calls.lock().unwrap().push(call.clone());
     let (sender, receiver) = mpsc::channel(16);
     let steps = script(&call);

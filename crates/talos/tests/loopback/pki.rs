@@ -61,9 +61,7 @@ impl Authority {
         Pair {
             certificate: certificate.pem(),
             // This is how Talos labels its keys.
-            key: key
-                .serialize_pem()
-                .replace("PRIVATE KEY", "ED25519 PRIVATE KEY"),
+            key: key.serialize_pem().replace("PRIVATE KEY", "ED25519 PRIVATE KEY"),
             certificate_der: certificate.der().to_vec(),
             key_der: key.serialize_der(),
         }
@@ -73,10 +71,8 @@ impl Authority {
     pub(crate) fn server(&self, addresses: &[&str], valid: Valid) -> Pair {
         let addresses: Vec<_> = addresses.iter().map(|&text| text.to_owned()).collect();
         let mut params = CertificateParams::new(addresses).unwrap();
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ServerAuth,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         self.issue(params, valid)
     }
 

@@ -21,10 +21,7 @@ use crate::node::{Call, Step, send};
 use crate::{World, deadlines};
 
 fn data(bytes: &[u8]) -> Step {
-    send(&Data {
-        metadata: None,
-        bytes: bytes.to_vec().into(),
-    })
+    send(&Data { metadata: None, bytes: bytes.to_vec().into() })
 }
 
 #[tokio::test]
@@ -89,10 +86,7 @@ async fn the_machine() {
     let services = world.node.services().await.unwrap();
     assert_eq!(services[0].healthy, Some(true));
     assert_eq!(services[1].healthy, None);
-    assert_eq!(
-        world.node.booted_at().await.unwrap().as_secs(),
-        1_700_000_000
-    );
+    assert_eq!(world.node.booted_at().await.unwrap().as_secs(), 1_700_000_000);
     assert_eq!(world.node.memory().await.unwrap().available, 1024);
 }
 
@@ -130,10 +124,7 @@ async fn etcd_tells() {
         "EtcdAlarmList" | "EtcdAlarmDisarm" => vec![send(&wire::EtcdAlarmListResponse {
             messages: vec![wire::EtcdAlarm {
                 metadata: None,
-                member_alarms: vec![wire::EtcdMemberAlarm {
-                    member_id: 1,
-                    alarm: 1,
-                }],
+                member_alarms: vec![wire::EtcdMemberAlarm { member_id: 1, alarm: 1 }],
             }],
         })],
         "EtcdForfeitLeadership" => vec![send(&wire::EtcdForfeitLeadershipResponse {
@@ -149,10 +140,7 @@ async fn etcd_tells() {
     let node = &world.node;
     let status = node.etcd_status().await.unwrap();
     assert_eq!((status.member, status.leader), (MemberId(1), None));
-    assert_eq!(
-        (status.term, status.index, status.applied_index),
-        (3, 12, 11)
-    );
+    assert_eq!((status.term, status.index, status.applied_index), (3, 12, 11));
     assert!(!node.etcd_members(MemberView::Agreed).await.unwrap()[0].learner);
     assert!(node.etcd_members(MemberView::Local).await.unwrap()[0].learner);
     assert_eq!(node.etcd_alarms().await.unwrap()[0].alarm, Alarm::NoSpace);
@@ -189,18 +177,8 @@ async fn half_a_snapshot_is_none() {
     let whole = snapshot();
     for (steps, expected) in [
         (vec![data(&whole[..1000])], "size"),
-        (
-            vec![data(&whole[..1000]), Step::Fail(Code::Unavailable, "gone")],
-            "call",
-        ),
-        (
-            vec![
-                data(&whole[..1000]),
-                Step::Pause(Duration::from_millis(50)),
-                Step::Break,
-            ],
-            "call",
-        ),
+        (vec![data(&whole[..1000]), Step::Fail(Code::Unavailable, "gone")], "call"),
+        (vec![data(&whole[..1000]), Step::Pause(Duration::from_millis(50)), Step::Break], "call"),
         (vec![data(&whole[..1000]), Step::Hang], "call"),
         (vec![data(&[8; 2048]), data(&whole[2048..])], "checksum"),
     ] {
@@ -226,10 +204,7 @@ async fn files_and_logs() {
             vec![data(include_bytes!("kubeconfig.tar.gz"))]
         }
         "Read" => vec![data(b"0f8fad5b-d9cb"), data(b""), data(b"-469f\n")],
-        "Get" => vec![Step::Fail(
-            Code::PermissionDenied,
-            "BootIDs is not supported",
-        )],
+        "Get" => vec![Step::Fail(Code::PermissionDenied, "BootIDs is not supported")],
         "Logs" => {
             let request: wire::LogsRequest = call.request();
             assert_eq!((request.id.as_str(), request.tail_lines), ("kubelet", 5));
@@ -243,29 +218,20 @@ async fn files_and_logs() {
     assert_eq!(kubeconfig.expose(), "apiVersion: v1\n");
     assert_eq!(format!("{kubeconfig:?}"), "<hidden>");
     assert_eq!(node.boot_id().await.unwrap(), "0f8fad5b-d9cb-469f");
-    let log = node
-        .service_log("kubelet", Lines::Last(5), Follow::No)
-        .await
-        .unwrap();
+    let log = node.service_log("kubelet", Lines::Last(5), Follow::No).await.unwrap();
     assert_eq!(log.collect(100).await.unwrap(), b"line\n");
     let mut log = node.dmesg(Follow::Yes).await.unwrap();
     assert_eq!(log.next().await.unwrap().unwrap(), "kernel\n");
     let file = node.read_file("/etc/os-release").await.unwrap();
     let error = file.collect(3).await.unwrap_err();
-    assert!(
-        matches!(error.failure(), Failure::Malformed(_)),
-        "{error:?}"
-    );
+    assert!(matches!(error.failure(), Failure::Malformed(_)), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_kubeconfig_that_is_none() {
     let world = World::new(|_| vec![data(b"not an archive")]).await;
     let error = world.node.kubeconfig().await.unwrap_err();
-    assert!(
-        matches!(error.failure(), Failure::Malformed(_)),
-        "{error:?}"
-    );
+    assert!(matches!(error.failure(), Failure::Malformed(_)), "{error:?}");
 }
 
 #[tokio::test]
@@ -312,16 +278,9 @@ async fn events_begin_with_a_hello() {
     })
     .await;
     let actor = ActorId("actor".to_owned());
-    let mut events = world
-        .node
-        .events(Past::After("0".to_owned()), Some(&actor))
-        .await
-        .unwrap();
+    let mut events = world.node.events(Past::After("0".to_owned()), Some(&actor)).await.unwrap();
     let first = events.next().await.unwrap().unwrap();
-    assert_eq!(
-        (first.id.as_str(), first.actor.as_ref()),
-        ("1", Some(&actor))
-    );
+    assert_eq!((first.id.as_str(), first.actor.as_ref()), ("1", Some(&actor)));
     assert!(
         matches!(&first.payload, EventPayload::Known(Payload::Sequence(event)) if event.sequence == "reboot")
     );
@@ -329,10 +288,7 @@ async fn events_begin_with_a_hello() {
     assert!(matches!(second.payload, EventPayload::Unknown { .. }));
     assert!(events.next().await.is_err());
     let request: wire::EventsRequest = world.server.calls("Events")[0].request();
-    assert_eq!(
-        (request.tail_id.as_str(), request.with_actor_id.as_str()),
-        ("0", "actor")
-    );
+    assert_eq!((request.tail_id.as_str(), request.with_actor_id.as_str()), ("0", "actor"));
 }
 
 #[tokio::test]
@@ -340,10 +296,8 @@ async fn silence_ends_a_stream() {
     // Rule 11.
     let mut deadlines = deadlines();
     deadlines.follow_idle = Duration::from_millis(200);
-    let world = World::with_deadlines(deadlines, |_| {
-        vec![send(&wire::Event::default()), Step::Hang]
-    })
-    .await;
+    let world =
+        World::with_deadlines(deadlines, |_| vec![send(&wire::Event::default()), Step::Hang]).await;
     let mut events = world.node.events(Past::All, None).await.unwrap();
     let error = events.next().await.unwrap_err();
     assert_eq!(error.failure(), &Failure::Idle(deadlines.follow_idle));
@@ -351,12 +305,7 @@ async fn silence_ends_a_stream() {
 
 #[tokio::test]
 async fn the_health_check_has_a_verdict() {
-    let say = |text: &str| {
-        send(&HealthCheckProgress {
-            metadata: None,
-            message: text.to_owned(),
-        })
-    };
+    let say = |text: &str| send(&HealthCheckProgress { metadata: None, message: text.to_owned() });
     let check = HealthCheck {
         wait: Duration::from_secs(1),
         control_planes: vec!["10.5.0.2".to_owned()],
@@ -365,16 +314,10 @@ async fn the_health_check_has_a_verdict() {
     let healthy = vec![say("waiting for etcd: OK")];
     let world = World::new(move |_| healthy.clone()).await;
     let mut report = world.node.health_check(&check).await.unwrap();
-    assert_eq!(
-        report.next().await.unwrap().unwrap(),
-        "waiting for etcd: OK"
-    );
+    assert_eq!(report.next().await.unwrap().unwrap(), "waiting for etcd: OK");
     assert_eq!(report.next().await.unwrap(), None);
 
-    let ill = vec![
-        say("waiting for etcd"),
-        Step::Fail(Code::Internal, "healthcheck error"),
-    ];
+    let ill = vec![say("waiting for etcd"), Step::Fail(Code::Internal, "healthcheck error")];
     let world = World::new(move |_| ill.clone()).await;
     let mut report = world.node.health_check(&check).await.unwrap();
     assert!(report.next().await.is_ok());
@@ -403,14 +346,7 @@ async fn images_by_both_apis() {
     let images = world.node.images(ImageStore::Kubernetes).await.unwrap();
     assert_eq!(images.len(), 2);
     assert_eq!((images[0].name.as_str(), images[0].size), ("a", 3));
-    world
-        .node
-        .legacy_pull("kubelet:v1", ImageStore::System)
-        .await
-        .unwrap();
+    world.node.legacy_pull("kubelet:v1", ImageStore::System).await.unwrap();
     let request: wire::ImagePullRequest = world.server.calls("ImagePull")[0].request();
-    assert_eq!(
-        (request.namespace, request.reference.as_str()),
-        (1, "kubelet:v1")
-    );
+    assert_eq!((request.namespace, request.reference.as_str()), (1, "kubelet:v1"));
 }

@@ -33,9 +33,7 @@ fn base64(text: &str) -> String {
 }
 
 fn field(name: &str) -> String {
-    let Known {
-        authority, admin, ..
-    } = &*KNOWN;
+    let Known { authority, admin, .. } = &*KNOWN;
     match name {
         "ca" => base64(&authority.pem),
         "crt" => base64(&admin.certificate),
@@ -83,29 +81,17 @@ fn fails(text: &str, context: Option<&str>, expected: &str) {
 
 #[test]
 fn a_whole_one() {
-    let mut text = with(
-        "endpoints",
-        r#"[10.5.0.2, "10.5.0.3:50001", "[fd00::4]", fd00::5, cp-6]"#,
-    );
+    let mut text = with("endpoints", r#"[10.5.0.2, "10.5.0.3:50001", "[fd00::4]", fd00::5, cp-6]"#);
     text.push_str("    nodes: [10.5.0.2, fd00::5]\n    cluster: prod-1\n    unknown: {a: 1}\n");
     text.push_str("  empty:\n  other: {endpoints: []}\n");
     let config = Talosconfig::parse(text.as_bytes(), "x").unwrap();
     assert_eq!(config.current(), Some("prod"));
-    assert_eq!(
-        config.names().collect::<Vec<_>>(),
-        ["empty", "other", "prod"]
-    );
+    assert_eq!(config.names().collect::<Vec<_>>(), ["empty", "other", "prod"]);
     let context = config.context(None).unwrap();
     let endpoints: Vec<_> = context.endpoints.iter().map(ToString::to_string).collect();
     assert_eq!(
         endpoints,
-        [
-            "10.5.0.2:50000",
-            "10.5.0.3:50001",
-            "[fd00::4]:50000",
-            "[fd00::5]:50000",
-            "cp-6:50000"
-        ]
+        ["10.5.0.2:50000", "10.5.0.3:50001", "[fd00::4]:50000", "[fd00::5]:50000", "cp-6:50000"]
     );
     let nodes: Vec<_> = context.nodes.iter().map(ToString::to_string).collect();
     assert_eq!(nodes, ["10.5.0.2", "fd00::5"]);
@@ -135,11 +121,7 @@ fn a_context_is_chosen_by_name() {
 fn long_values_may_be_broken_into_lines() {
     let key = field("key");
     let (start, end) = key.split_at(40);
-    read(
-        &with("key", &format!("|\n      {start}\n      {end}\n")),
-        None,
-    )
-    .unwrap();
+    read(&with("key", &format!("|\n      {start}\n      {end}\n")), None).unwrap();
 }
 
 #[test]
@@ -186,16 +168,8 @@ fn every_mistake_in_a_field_is_named() {
             "'%%%'",
             "field `crt` is not base64; copy the whole value again, it has no spaces inside",
         ),
-        (
-            "crt",
-            &not_pem,
-            "field `crt` holds no certificate in PEM; copy the whole value again",
-        ),
-        (
-            "crt",
-            &cut,
-            "field `crt` holds no certificate in PEM; copy the whole value again",
-        ),
+        ("crt", &not_pem, "field `crt` holds no certificate in PEM; copy the whole value again"),
+        ("crt", &cut, "field `crt` holds no certificate in PEM; copy the whole value again"),
         (
             "key",
             &certificate,
@@ -225,11 +199,7 @@ fn every_mistake_in_a_field_is_named() {
     }
     for (name, value, expected) in [
         ("ca", &strange, "field `ca` holds no usable certificate ("),
-        (
-            "key",
-            &base64(&KNOWN.other.key),
-            "fields `crt` and `key` cannot be used together (",
-        ),
+        ("key", &base64(&KNOWN.other.key), "fields `crt` and `key` cannot be used together ("),
     ] {
         let error = chain(&read(&with(name, value), None).unwrap_err());
         assert!(error.starts_with(&format!("{place}{expected}")), "{error}");
@@ -249,22 +219,13 @@ fn what_is_no_talosconfig() {
     assert!(chain(&error).contains("more than 1048576 bytes"));
     for (text, at) in [
         ("contexts: [a, b]", "line 1, column 11: "),
-        (
-            "context: a\ncontexts:\n  a: {endpoints: 5}\n",
-            "line 3, column 18: ",
-        ),
+        ("context: a\ncontexts:\n  a: {endpoints: 5}\n", "line 3, column 18: "),
         ("contexts: {", "line 1, "),
         ("a: b: c", "line 1, "),
     ] {
         let error = chain(&read(text, None).unwrap_err());
-        assert!(
-            error.starts_with(&format!("{place}{at}")),
-            "{text}: {error}"
-        );
-        assert!(
-            error.ends_with("; compare it with what `talosctl config` writes"),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("{place}{at}")), "{text}: {error}");
+        assert!(error.ends_with("; compare it with what `talosctl config` writes"), "{error}");
     }
 }
 
@@ -303,15 +264,9 @@ fn files() {
         )
     );
     let error = chain(&Talosconfig::load(Some(&folder)).unwrap_err());
-    assert!(
-        error.contains("cannot read it; check that it is a file"),
-        "{error}"
-    );
+    assert!(error.contains("cannot read it; check that it is a file"), "{error}");
     std::fs::write(&path, with("key", &field("key"))).unwrap();
-    Talosconfig::load(Some(&path))
-        .unwrap()
-        .context(None)
-        .unwrap();
+    Talosconfig::load(Some(&path)).unwrap().context(None).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(Talosconfig::load(Some(Path::new("/dev/null"))).is_err());
 }

@@ -29,51 +29,29 @@ fn resource(kind: Kind, id: &str, version: &str, spec: Vec<u8>) -> wire::Resourc
             phase: "running".to_owned(),
             ..wire::Metadata::default()
         }),
-        spec: Some(wire::Spec {
-            proto_spec: spec.into(),
-            yaml_spec: String::new(),
-        }),
+        spec: Some(wire::Spec { proto_spec: spec.into(), yaml_spec: String::new() }),
     }
 }
 
 fn service(id: &str, version: &str, healthy: bool) -> wire::Resource {
-    let spec = v1alpha1::ServiceSpec {
-        running: true,
-        healthy,
-        unknown: false,
-    };
+    let spec = v1alpha1::ServiceSpec { running: true, healthy, unknown: false };
     resource(kind::SERVICE, id, version, spec.encode_to_vec())
 }
 
 fn machine(version: &str, stage: i32) -> wire::Resource {
     let spec = runtime::MachineStatusSpec {
         stage,
-        status: Some(runtime::MachineStatusStatus {
-            ready: true,
-            unmet_conditions: vec![],
-        }),
+        status: Some(runtime::MachineStatusStatus { ready: true, unmet_conditions: vec![] }),
     };
-    resource(
-        kind::MACHINE_STATUS,
-        "machine",
-        version,
-        spec.encode_to_vec(),
-    )
+    resource(kind::MACHINE_STATUS, "machine", version, spec.encode_to_vec())
 }
 
 fn event(kind: EventType, resource: wire::Resource) -> wire::Event {
-    wire::Event {
-        resource: Some(resource),
-        event_type: kind.into(),
-        ..wire::Event::default()
-    }
+    wire::Event { resource: Some(resource), event_type: kind.into(), ..wire::Event::default() }
 }
 
 fn marked(event: wire::Event, bookmark: &'static [u8]) -> wire::Event {
-    wire::Event {
-        bookmark: Some(Bytes::from_static(bookmark)),
-        ..event
-    }
+    wire::Event { bookmark: Some(Bytes::from_static(bookmark)), ..event }
 }
 
 fn created(resource: wire::Resource) -> wire::Event {
@@ -111,20 +89,12 @@ fn scripts(scripts: Vec<Vec<Step>>) -> impl Fn(&Call) -> Vec<Step> + Send + Sync
     move |call| {
         assert_eq!(call.method(), "Watch");
         let number = opened.fetch_add(1, Ordering::SeqCst);
-        scripts
-            .get(number)
-            .cloned()
-            .unwrap_or_else(|| vec![hello(), Step::Hang])
+        scripts.get(number).cloned().unwrap_or_else(|| vec![hello(), Step::Hang])
     }
 }
 
 fn requests(world: &World) -> Vec<wire::WatchRequest> {
-    world
-        .server
-        .calls("Watch")
-        .iter()
-        .map(Call::request)
-        .collect()
+    world.server.calls("Watch").iter().map(Call::request).collect()
 }
 
 /// Events in short: `+etcd`, `~etcd`, `-etcd`, `synced`, `resumed`, `broken`.
@@ -160,10 +130,7 @@ async fn all_of_a_kind() {
             marked(complete(), b"1"),
         ]),
         events(vec![updated(service("etcd", "2", true))]),
-        events(vec![
-            destroyed(service("apid", "1", true)),
-            created(service("cri", "1", true)),
-        ]),
+        events(vec![destroyed(service("apid", "1", true)), created(service("cri", "1", true))]),
         Step::Hang,
     ]]))
     .await;
@@ -214,14 +181,8 @@ async fn a_broken_watch_resumes_from_its_bookmark() {
     let world = World::new(scripts(vec![
         vec![
             hello(),
-            events(vec![
-                created(service("etcd", "1", true)),
-                marked(complete(), b"mark-1"),
-            ]),
-            events(vec![marked(
-                updated(service("etcd", "2", false)),
-                b"mark-2",
-            )]),
+            events(vec![created(service("etcd", "1", true)), marked(complete(), b"mark-1")]),
+            events(vec![marked(updated(service("etcd", "2", false)), b"mark-2")]),
             moment(),
             Step::Break,
         ],
@@ -257,10 +218,7 @@ async fn a_forgotten_bookmark_means_listing_again() {
             moment(),
             Step::Break,
         ],
-        vec![Step::Fail(
-            Code::FailedPrecondition,
-            "invalid watch bookmark",
-        )],
+        vec![Step::Fail(Code::FailedPrecondition, "invalid watch bookmark")],
         vec![
             hello(),
             events(vec![
@@ -295,11 +253,7 @@ async fn without_bookmarks_and_changes_nothing_is_repeated() {
     ];
     let world = World::new(scripts(vec![listing.clone(), listing])).await;
     let mut watch = world.node.watch_all::<ServiceStatus>();
-    expect(
-        &mut watch,
-        &["+etcd", "synced", "broken", "synced", "broken"],
-    )
-    .await;
+    expect(&mut watch, &["+etcd", "synced", "broken", "synced", "broken"]).await;
 }
 
 #[tokio::test]
@@ -328,11 +282,7 @@ async fn a_listing_that_breaks_off_reports_nothing_of_itself() {
     ]))
     .await;
     let mut watch = world.node.watch_all::<ServiceStatus>();
-    expect(
-        &mut watch,
-        &["+etcd", "synced", "broken", "+apid", "synced"],
-    )
-    .await;
+    expect(&mut watch, &["+etcd", "synced", "broken", "+apid", "synced"]).await;
 }
 
 #[tokio::test]
@@ -345,37 +295,20 @@ async fn a_watch_that_the_node_gives_up_is_listed_again() {
     let world = World::new(scripts(vec![
         vec![
             hello(),
-            events(vec![
-                created(service("etcd", "1", true)),
-                marked(complete(), b"mark"),
-            ]),
+            events(vec![created(service("etcd", "1", true)), marked(complete(), b"mark")]),
             events(vec![overrun]),
             Step::Hang,
         ],
         vec![
             hello(),
-            events(vec![
-                created(service("etcd", "9", true)),
-                marked(complete(), b"mark"),
-            ]),
+            events(vec![created(service("etcd", "9", true)), marked(complete(), b"mark")]),
             Step::Hang,
         ],
     ]))
     .await;
     let mut watch = world.node.watch_all::<ServiceStatus>();
-    expect(
-        &mut watch,
-        &["+etcd", "synced", "broken", "~etcd", "synced"],
-    )
-    .await;
-    assert_eq!(
-        requests(&world)[1]
-            .options
-            .clone()
-            .unwrap()
-            .start_from_bookmark,
-        None
-    );
+    expect(&mut watch, &["+etcd", "synced", "broken", "~etcd", "synced"]).await;
+    assert_eq!(requests(&world)[1].options.clone().unwrap().start_from_bookmark, None);
 }
 
 #[tokio::test]
@@ -387,18 +320,11 @@ async fn silence_is_checked_and_not_reported() {
         scripts(vec![
             vec![
                 hello(),
-                events(vec![
-                    created(service("etcd", "1", true)),
-                    marked(complete(), b"mark"),
-                ]),
+                events(vec![created(service("etcd", "1", true)), marked(complete(), b"mark")]),
                 Step::Hang,
             ],
             vec![hello(), Step::Hang],
-            vec![
-                hello(),
-                events(vec![updated(service("etcd", "2", true))]),
-                Step::Hang,
-            ],
+            vec![hello(), events(vec![updated(service("etcd", "2", true))]), Step::Hang],
         ]),
     )
     .await;
@@ -416,11 +342,7 @@ async fn a_listing_that_stops_is_an_interruption() {
     let world = World::with_deadlines(
         deadlines,
         scripts(vec![
-            vec![
-                hello(),
-                events(vec![created(service("etcd", "1", true))]),
-                Step::Hang,
-            ],
+            vec![hello(), events(vec![created(service("etcd", "1", true))]), Step::Hang],
             vec![
                 hello(),
                 events(vec![created(service("etcd", "1", true)), complete()]),
@@ -437,10 +359,7 @@ async fn a_listing_that_stops_is_an_interruption() {
 async fn without_an_address_a_bookmark_means_nothing() {
     let world = World::new(scripts(vec![vec![
         hello(),
-        events(vec![
-            created(service("etcd", "1", true)),
-            marked(complete(), b"mark"),
-        ]),
+        events(vec![created(service("etcd", "1", true)), marked(complete(), b"mark")]),
         moment(),
         Step::Break,
     ]]))
@@ -449,14 +368,7 @@ async fn without_an_address_a_bookmark_means_nothing() {
     expect(&mut watch, &["+etcd", "synced", "broken"]).await;
     let more = tokio::time::timeout(Duration::from_millis(800), watch.next()).await;
     assert!(more.is_err(), "the second listing never completes");
-    assert_eq!(
-        requests(&world)[1]
-            .options
-            .clone()
-            .unwrap()
-            .start_from_bookmark,
-        None
-    );
+    assert_eq!(requests(&world)[1].options.clone().unwrap().start_from_bookmark, None);
     assert_eq!(world.server.calls("Watch")[1].node, None);
 }
 
@@ -482,12 +394,7 @@ async fn what_cannot_pass_ends_the_watch() {
 #[tokio::test]
 async fn waiting_for_a_state() {
     let world = World::new(scripts(vec![
-        vec![
-            hello(),
-            events(vec![created(machine("7", 5))]),
-            moment(),
-            Step::Break,
-        ],
+        vec![hello(), events(vec![created(machine("7", 5))]), moment(), Step::Break],
         vec![Step::Fail(Code::Unavailable, "booting")],
         vec![
             hello(),
@@ -497,26 +404,18 @@ async fn waiting_for_a_state() {
     ]))
     .await;
     let running = |watch: &Watch<MachineStatus>| {
-        watch
-            .get("machine")
-            .is_some_and(|status| status.spec.is_up())
+        watch.get("machine").is_some_and(|status| status.spec.is_up())
     };
     let mut watch = world.node.watch::<MachineStatus>();
-    watch
-        .wait_for(Duration::from_secs(10), running)
-        .await
-        .unwrap();
+    watch.wait_for(Duration::from_secs(10), running).await.unwrap();
     assert_eq!(watch.get("machine").unwrap().spec.stage, Stage::Running);
 }
 
 #[tokio::test]
 async fn a_wait_has_an_end_and_says_what_it_suffered_from() {
     // Rule 11.
-    let world = World::new(scripts(vec![vec![
-        hello(),
-        events(vec![created(machine("1", 4))]),
-    ]]))
-    .await;
+    let world =
+        World::new(scripts(vec![vec![hello(), events(vec![created(machine("1", 4))])]])).await;
     let mut watch = world.node.watch::<MachineStatus>();
     watch.next().await.unwrap();
     world.server.stop();
@@ -534,9 +433,7 @@ async fn get_and_list() {
         if call.method() == "Get" {
             let request: wire::GetRequest = call.request();
             match request.id.as_str() {
-                "machine" => vec![send(&wire::GetResponse {
-                    resource: Some(machine("3", 4)),
-                })],
+                "machine" => vec![send(&wire::GetResponse { resource: Some(machine("3", 4)) })],
                 "image-factory-schematic" => {
                     vec![Step::Fail(Code::PermissionDenied, "it is not supported")]
                 }
@@ -573,12 +470,7 @@ async fn get_and_list() {
     let status = node.get::<MachineStatus>().await.unwrap().unwrap();
     assert_eq!(status.spec.stage, Stage::Running);
     assert!(!status.metadata.tearing_down);
-    assert!(
-        node.get_id::<ServiceStatus>("etcd")
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert!(node.get_id::<ServiceStatus>("etcd").await.unwrap().is_none());
     let extensions = node.extensions().await.unwrap();
     let names: Vec<_> = extensions.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["iscsi-tools", "qemu-guest-agent"]);
