@@ -323,7 +323,7 @@ fn a_watch_of_one_resource_follows_it() {
     let status = driver.error(1, Request::CosiWatch(one("machine", both)));
     assert_eq!(status.code, Code::Unimplemented);
     // Another boot counts anew, and knows the marks of the last one for foreign.
-    let _ = driver.call(1, Request::Reboot(Default::default()));
+    let _ = driver.call(1, Request::Reboot(machine::RebootRequest { mode: 0 }));
     driver.secs(600);
     let status = driver.error(1, Request::CosiWatch(one("machine", resume(mark))));
     assert_eq!(status.code, Code::FailedPrecondition);
