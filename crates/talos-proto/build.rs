@@ -54,17 +54,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     for file in &mut descriptors.file {
         file.source_code_info = None;
     }
-    fs::write(
-        Path::new(&out_dir()?).join("talos.bin"),
-        descriptors.encode_to_vec(),
-    )?;
+    fs::write(Path::new(&out_dir()?).join("talos.bin"), descriptors.encode_to_vec())?;
     Ok(())
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is how Cargo talks to a build script"
-)]
+#[expect(clippy::disallowed_methods, reason = "this is how Cargo talks to a build script")]
 fn out_dir() -> Result<std::ffi::OsString, &'static str> {
     std::env::var_os("OUT_DIR").ok_or("Cargo did not set OUT_DIR")
 }

@@ -16,12 +16,15 @@ pub(crate) struct Args {
 enum Name {
     /// Planning and deciding for 10 to 10,000 nodes
     Planner,
+    /// Memory and requests a second of 1 to 1,000 simulated clusters
+    Sim,
 }
 
 /// Runs a benchmark, optimised.
 pub(crate) fn run(Args { name }: Args) -> Result<()> {
     let (package, example) = match name {
         Name::Planner => ("upgrade-planner", "bench_planner"),
+        Name::Sim => ("talos-operator", "bench_sim"),
     };
     let status = Command::new("cargo")
         .args(["run", "--quiet", "--release", "--locked", "--package", package])

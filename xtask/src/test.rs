@@ -27,14 +27,12 @@ pub(crate) fn run(Args {}: Args) -> Result<()> {
         cargo(&[&args[..], &lints].concat(), &[])
     })?;
     let mut variables = Vec::new();
-    if !TOOLS.is_empty() {
-        step("tools", || {
-            for (name, path) in tools::ensure(TOOLS)? {
-                variables.push((tools::variable(name).into(), path.into_os_string()));
-            }
-            Ok(())
-        })?;
-    }
+    step("tools", || {
+        for (name, path) in tools::ensure(TOOLS)? {
+            variables.push((tools::variable(name).into(), path.into_os_string()));
+        }
+        Ok(())
+    })?;
     // A snapshot that differs is a failure, never an update.
     variables.push(("INSTA_UPDATE".into(), "no".into()));
     step("test", || cargo(&["test", "--workspace", "--locked"], &variables))?;

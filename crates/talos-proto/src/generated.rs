@@ -8,10 +8,7 @@
 )]
 #![cfg_attr(
     any(feature = "client", feature = "server"),
-    expect(
-        clippy::allow_attributes_without_reason,
-        reason = "tonic writes its own exceptions"
-    )
+    expect(clippy::allow_attributes_without_reason, reason = "tonic writes its own exceptions")
 )]
 #![cfg_attr(
     feature = "server",

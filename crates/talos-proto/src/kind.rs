@@ -55,10 +55,7 @@ impl Kind {
     }
 
     const fn id(self, id: &'static str) -> Self {
-        Self {
-            id: Some(id),
-            ..self
-        }
+        Self { id: Some(id), ..self }
     }
 
     const fn columns(self, columns: &'static [(&'static str, &'static str)]) -> Self {
@@ -66,17 +63,11 @@ impl Kind {
     }
 
     const fn sensitive(self) -> Self {
-        Self {
-            sensitive: true,
-            ..self
-        }
+        Self { sensitive: true, ..self }
     }
 
     const fn since_minor(self, since_minor: u64) -> Self {
-        Self {
-            since_minor,
-            ..self
-        }
+        Self { since_minor, ..self }
     }
 
     /// The id of the resource that defines this kind, in namespace `meta`.
@@ -100,16 +91,11 @@ impl Kind {
         } = *self;
         let lower = self.definition_id();
         let aliases: Vec<String> = aliases.iter().map(|&alias| alias.to_owned()).collect();
-        let mut all_aliases: Vec<String> = lower
-            .match_indices('.')
-            .map(|(dot, _)| lower[..dot].to_owned())
-            .collect();
+        let mut all_aliases: Vec<String> =
+            lower.match_indices('.').map(|(dot, _)| lower[..dot].to_owned()).collect();
         all_aliases.extend(aliases.iter().cloned());
-        let sensitivity = if sensitive {
-            Sensitivity::Sensitive
-        } else {
-            Sensitivity::NonSensitive
-        };
+        let sensitivity =
+            if sensitive { Sensitivity::Sensitive } else { Sensitivity::NonSensitive };
         ResourceDefinitionSpec {
             resource_type: resource_type.to_owned(),
             display_type: display_type.to_owned(),

@@ -29,10 +29,7 @@ impl fmt::Debug for Data {
 
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            proto_spec,
-            yaml_spec,
-        } = self;
+        let Self { proto_spec, yaml_spec } = self;
         f.debug_struct("Spec")
             .field("proto_spec", &Redacted(proto_spec.len()))
             .field("yaml_spec", &Redacted(yaml_spec.len()))
@@ -42,12 +39,7 @@ impl fmt::Debug for Spec {
 
 impl fmt::Debug for ApplyConfigurationRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            data,
-            mode: _,
-            dry_run,
-            try_mode_timeout,
-        } = self;
+        let Self { data, mode: _, dry_run, try_mode_timeout } = self;
         f.debug_struct("ApplyConfigurationRequest")
             .field("data", &Redacted(data.len()))
             .field("mode", &self.mode())

@@ -32,9 +32,7 @@ fn encodes<M: Message>(message: &M, expected: &str) {
 }
 
 fn text(text: &str) -> Value {
-    Value {
-        kind: Some(value::Kind::StringValue(text.to_owned())),
-    }
+    Value { kind: Some(value::Kind::StringValue(text.to_owned())) }
 }
 
 #[test]
@@ -44,26 +42,15 @@ fn methods() {
     for file in &set.file {
         for service in &file.service {
             for method in &service.method {
-                let stream = if method.server_streaming() {
-                    " stream"
-                } else {
-                    ""
-                };
+                let stream = if method.server_streaming() { " stream" } else { "" };
                 assert!(!method.client_streaming());
-                let line = format!(
-                    "{}.{}/{}{stream}",
-                    file.package(),
-                    service.name(),
-                    method.name()
-                );
+                let line =
+                    format!("{}.{}/{}{stream}", file.package(), service.name(), method.name());
                 assert!(lines.insert(line), "a method is defined twice");
             }
         }
     }
-    let expected = include_str!("methods.txt")
-        .lines()
-        .map(str::to_owned)
-        .collect();
+    let expected = include_str!("methods.txt").lines().map(str::to_owned).collect();
     assert_eq!(lines, expected);
 }
 
@@ -72,19 +59,13 @@ fn members() {
     let member = cluster::MemberSpec {
         node_id: "n1".to_owned(),
         addresses: vec![
-            NetIp {
-                ip: vec![10, 5, 0, 2],
-            },
-            NetIp {
-                ip: vec![0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2],
-            },
+            NetIp { ip: vec![10, 5, 0, 2] },
+            NetIp { ip: vec![0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2] },
         ],
         hostname: "cp-1".to_owned(),
         machine_type: enums::MachineType::TypeControlPlane.into(),
         operating_system: "Talos (v1.14.1)".to_owned(),
-        control_plane: Some(cluster::ControlPlane {
-            api_server_port: 6443,
-        }),
+        control_plane: Some(cluster::ControlPlane { api_server_port: 6443 }),
     };
     encodes(
         &member,
@@ -104,21 +85,12 @@ fn the_machine() {
             }],
         }),
     };
-    encodes(
-        &status,
-        "08041220121e0a096e6f6465526561647912116e6f6465206973206e6f74207265616479",
-    );
+    encodes(&status, "08041220121e0a096e6f6465526561647912116e6f6465206973206e6f74207265616479");
 
-    let machine_type = config::MachineTypeSpec {
-        machine_type: config::MachineType::Worker.into(),
-    };
+    let machine_type = config::MachineTypeSpec { machine_type: config::MachineType::Worker.into() };
     encodes(&machine_type, "0803");
 
-    let service = v1alpha1::ServiceSpec {
-        running: true,
-        healthy: true,
-        unknown: false,
-    };
+    let service = v1alpha1::ServiceSpec { running: true, healthy: true, unknown: false };
     encodes(&service, "08011001");
 
     let extension = extensions::Layer {
@@ -164,29 +136,18 @@ fn kubernetes() {
         node_ready: true,
         unschedulable: true,
         labels: [("a".to_owned(), "b".to_owned())].into(),
-        pod_cid_rs: vec![NetIpPrefix {
-            ip: vec![10, 244, 0, 0],
-            prefix_length: 24,
-        }],
+        pod_cid_rs: vec![NetIpPrefix { ip: vec![10, 244, 0, 0], prefix_length: 24 }],
         ..Default::default()
     };
-    encodes(
-        &node,
-        "0a0463702d311001180122060a016112016232080a040af400001018",
-    );
+    encodes(&node, "0a0463702d311001180122060a016112016232080a040af400001018");
 
     let kubelet = k8s::KubeletSpecSpec {
         image: "img:v1".to_owned(),
         args: vec!["--a=b".to_owned()],
         expected_nodename: "cp-1".to_owned(),
-        config: Some(Struct {
-            fields: [("x".to_owned(), text("y"))].into(),
-        }),
+        config: Some(Struct { fields: [("x".to_owned(), text("y"))].into() }),
     };
-    encodes(
-        &kubelet,
-        "0a06696d673a763112052d2d613d62220463702d312a0a0a080a017812031a0179",
-    );
+    encodes(&kubelet, "0a06696d673a763112052d2d613d62220463702d312a0a0a080a017812031a0179");
 
     let api_server = k8s::ApiServerConfigSpec {
         image: "img:v1".to_owned(),
@@ -204,15 +165,10 @@ fn kubernetes() {
 
     let manifest = k8s::ManifestSpec {
         items: vec![k8s::SingleManifest {
-            object: Some(Struct {
-                fields: [("kind".to_owned(), text("ConfigMap"))].into(),
-            }),
+            object: Some(Struct { fields: [("kind".to_owned(), text("ConfigMap"))].into() }),
         }],
     };
-    encodes(
-        &manifest,
-        "0a170a150a130a046b696e64120b1a09436f6e6669674d6170",
-    );
+    encodes(&manifest, "0a170a150a130a046b696e64120b1a09436f6e6669674d6170");
 }
 
 #[test]
@@ -244,10 +200,7 @@ fn events_survive_packing() {
         .into(),
         MachineStatusEvent {
             stage: MachineStage::Running.into(),
-            status: Some(MachineStatus {
-                ready: true,
-                unmet_conditions: Vec::new(),
-            }),
+            status: Some(MachineStatus { ready: true, unmet_conditions: Vec::new() }),
         }
         .into(),
     ];
@@ -280,13 +233,7 @@ fn a_broken_event_is_an_error() {
 fn debug_output_holds_no_keys() {
     let secret = "the key of the cluster";
     let shown = [
-        format!(
-            "{:?}",
-            common::Data {
-                metadata: None,
-                bytes: secret.into()
-            }
-        ),
+        format!("{:?}", common::Data { metadata: None, bytes: secret.into() }),
         format!(
             "{:?}",
             cosi::resource::Resource {
@@ -297,19 +244,8 @@ fn debug_output_holds_no_keys() {
                 }),
             }
         ),
-        format!(
-            "{:?}",
-            ApplyConfigurationRequest {
-                data: secret.into(),
-                ..Default::default()
-            }
-        ),
-        format!(
-            "{:?}",
-            config::MachineConfigSpec {
-                yaml_marshalled: secret.into()
-            }
-        ),
+        format!("{:?}", ApplyConfigurationRequest { data: secret.into(), ..Default::default() }),
+        format!("{:?}", config::MachineConfigSpec { yaml_marshalled: secret.into() }),
     ];
     let as_numbers = format!("{:?}", secret.as_bytes());
     for text in shown {

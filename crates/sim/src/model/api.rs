@@ -207,10 +207,7 @@ responses! {
 }
 
 /// What a request got.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "both are passed on at once, never kept"
-)]
+#[expect(clippy::large_enum_variant, reason = "both are passed on at once, never kept")]
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Reply {
@@ -236,10 +233,7 @@ pub struct Output {
 }
 
 /// What a stream gets.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "both are passed on at once, never kept"
-)]
+#[expect(clippy::large_enum_variant, reason = "both are passed on at once, never kept")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// A message.

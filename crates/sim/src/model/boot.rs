@@ -93,16 +93,10 @@ impl World {
                 self.set_health(node, id, true);
             }
         }
-        let total = self
-            .draw(|timings| timings.rejoin)
-            .saturating_sub(Duration::from_secs(4));
+        let total = self.draw(|timings| timings.rejoin).saturating_sub(Duration::from_secs(4));
         let boot = self.nodes[node.0].boot;
-        let parts = [
-            (Part::Etcd, 40),
-            (Part::Kubelet, 55),
-            (Part::StaticPods, 80),
-            (Part::NodeReady, 100),
-        ];
+        let parts =
+            [(Part::Etcd, 40), (Part::Kubelet, 55), (Part::StaticPods, 80), (Part::NodeReady, 100)];
         for (part, percent) in parts {
             let at = self.now.plus(total * percent / 100);
             self.schedule.put(at, Due::Rejoin { node, boot, part });

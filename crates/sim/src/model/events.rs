@@ -62,11 +62,7 @@ pub(super) struct Xid {
 
 impl Xid {
     fn bytes(self) -> [u8; 12] {
-        let Self {
-            seconds,
-            machine,
-            counter,
-        } = self;
+        let Self { seconds, machine, counter } = self;
         let [.., m1, m2, m3] = machine.to_be_bytes();
         let [.., c1, c2, c3] = counter.to_be_bytes();
         let [s1, s2, s3, s4] = seconds.to_be_bytes();
@@ -76,11 +72,8 @@ impl Xid {
     /// Twenty characters of base 32.
     fn text(self) -> String {
         const ALPHABET: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
-        let number = self
-            .bytes()
-            .iter()
-            .fold(0_u128, |number, byte| (number << 8) | u128::from(*byte))
-            << 4;
+        let number =
+            self.bytes().iter().fold(0_u128, |number, byte| (number << 8) | u128::from(*byte)) << 4;
         (0..20)
             .rev()
             .map(|place| {
@@ -154,9 +147,7 @@ impl Ring {
         if request.tail_seconds > 0 {
             let tail = Duration::from_secs(request.tail_seconds.unsigned_abs().into());
             let since = now.minus(tail).as_secs();
-            return Ok(self
-                .events
-                .partition_point(|event| u64::from(event.id.seconds) <= since));
+            return Ok(self.events.partition_point(|event| u64::from(event.id.seconds) <= since));
         }
         Ok(length)
     }
@@ -189,14 +180,12 @@ fn payload(note: &Note) -> Payload {
                 details: Vec::new(),
             }),
         }),
-        Note::Phase(phase, start) => Payload::Phase(machine::PhaseEvent {
-            phase: phase.to_string(),
-            action: action(*start),
-        }),
-        Note::Task(task, start) => Payload::Task(machine::TaskEvent {
-            task: task.to_string(),
-            action: action(*start),
-        }),
+        Note::Phase(phase, start) => {
+            Payload::Phase(machine::PhaseEvent { phase: phase.to_string(), action: action(*start) })
+        }
+        Note::Task(task, start) => {
+            Payload::Task(machine::TaskEvent { task: task.to_string(), action: action(*start) })
+        }
         Note::Service(id, notice) => Payload::ServiceState(machine::ServiceStateEvent {
             service: id.to_string(),
             action: notice.state as i32,
@@ -216,10 +205,7 @@ fn payload(note: &Note) -> Payload {
                     .collect(),
             }),
         }),
-        Note::Address {
-            hostname,
-            addresses,
-        } => Payload::Address(machine::AddressEvent {
+        Note::Address { hostname, addresses } => Payload::Address(machine::AddressEvent {
             hostname: hostname.clone(),
             addresses: addresses.clone(),
         }),
@@ -275,12 +261,7 @@ impl World {
             .filter(|event| actor.is_empty() || event.actor == *actor)
             .map(message)
             .collect();
-        let stream = self.open(
-            node,
-            Stream::Events {
-                actor: actor.clone(),
-            },
-        );
+        let stream = self.open(node, Stream::Events { actor: actor.clone() });
         self.send(stream, machine::Event::default());
         for event in past {
             self.send(stream, event);
@@ -295,16 +276,8 @@ mod tests {
 
     #[test]
     fn ids_are_twenty_characters_and_sort_by_time() {
-        let early = Xid {
-            seconds: 1,
-            machine: 9,
-            counter: 7,
-        };
-        let late = Xid {
-            seconds: 2,
-            machine: 1,
-            counter: 1,
-        };
+        let early = Xid { seconds: 1, machine: 9, counter: 7 };
+        let late = Xid { seconds: 2, machine: 1, counter: 1 };
         assert!(early.text() < late.text());
         assert_eq!(early.text().len(), 20);
         assert_eq!(Xid::parse(&late.text()), Some(late.bytes()));

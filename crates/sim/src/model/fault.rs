@@ -126,8 +126,7 @@ impl World {
         self.advance(now);
         for index in self.chosen(node) {
             let had = self.fault(index, fault).is_some();
-            self.faults
-                .retain(|(other, present)| *other != index || present.kind() != fault);
+            self.faults.retain(|(other, present)| *other != index || present.kind() != fault);
             if had {
                 self.end_fault(index, fault);
             }
@@ -154,10 +153,7 @@ impl World {
             Fault::Partition => self.drop_streams(node),
             Fault::EtcdAlarm { corrupt } => {
                 if let Some(member) = self.etcd.member_of(node) {
-                    let alarm = Alarm {
-                        member: member.id,
-                        corrupt: *corrupt,
-                    };
+                    let alarm = Alarm { member: member.id, corrupt: *corrupt };
                     if !self.etcd.alarms.contains(&alarm) {
                         self.etcd.alarms.push(alarm);
                     }
@@ -194,8 +190,7 @@ impl World {
     /// Whether a fault holds; if so, it has happened and is over.
     pub(super) fn take_fault(&mut self, node: NodeIndex, kind: FaultKind) -> bool {
         let before = self.faults.len();
-        self.faults
-            .retain(|(index, fault)| *index != node || fault.kind() != kind);
+        self.faults.retain(|(index, fault)| *index != node || fault.kind() != kind);
         self.faults.len() < before
     }
 }

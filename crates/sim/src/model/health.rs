@@ -44,11 +44,7 @@ fn named(world: &World, wrong: impl Fn(NodeIndex) -> bool, what: &str) -> Result
         .filter(|index| wrong(NodeIndex(*index)))
         .map(|index| world.nodes[index].hostname.as_str())
         .collect();
-    if names.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("{what}: {}", names.join(", ")))
-    }
+    if names.is_empty() { Ok(()) } else { Err(format!("{what}: {}", names.join(", "))) }
 }
 
 fn etcd_is_healthy(world: &World) -> Result<(), String> {
@@ -77,11 +73,7 @@ fn nodes_ready(world: &World) -> Result<(), String> {
 }
 
 fn pods_run(world: &World) -> Result<(), String> {
-    named(
-        world,
-        |node| !world.pod_problems(node).is_empty(),
-        "static pods are not ready on",
-    )
+    named(world, |node| !world.pod_problems(node).is_empty(), "static pods are not ready on")
 }
 
 impl World {
@@ -100,11 +92,7 @@ impl World {
             .wait_timeout
             .and_then(|timeout| Duration::try_from(timeout).ok())
             .unwrap_or(TIMEOUT);
-        let check = HealthCheck {
-            check: 0,
-            until: self.now.plus(timeout),
-            said: String::new(),
-        };
+        let check = HealthCheck { check: 0, until: self.now.plus(timeout), said: String::new() };
         let stream = self.open(node, Stream::Health(check));
         self.look(stream);
         Reply::Stream(stream)
@@ -148,12 +136,6 @@ impl World {
     }
 
     fn say(&mut self, stream: StreamId, message: String) {
-        self.send(
-            stream,
-            cluster::HealthCheckProgress {
-                metadata: None,
-                message,
-            },
-        );
+        self.send(stream, cluster::HealthCheckProgress { metadata: None, message });
     }
 }

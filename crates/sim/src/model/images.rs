@@ -1,28 +1,16 @@
 //! Container images on a node, and where they come from.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
-use talos_proto::machine::image_service_pull_layer_progress::Status as LayerStatus;
 use talos_proto::{common, machine};
-use upgrade_core::image::ImageRef;
 
 use super::World;
-use super::api::{NodeIndex, Reply, Response, Status, StreamId};
-use super::fault::{Fault, FaultKind};
+use super::api::{NodeIndex, Reply, Response, Status};
 use super::registry::Content;
-use super::schedule::Due;
 use super::slots::Installed;
-use super::streams::Stream;
 use super::time::Time;
-
-/// In how many steps a pull reports its progress.
-const STEPS: u32 = 8;
-
-/// Of how many layers an image consists.
-const LAYERS: u32 = 4;
 
 /// Which store on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +26,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    fn of_namespace(namespace: common::ContainerdNamespace) -> Result<Self, Status> {
+    pub(super) fn of_namespace(namespace: common::ContainerdNamespace) -> Result<Self, Status> {
         use common::ContainerdNamespace as Namespace;
         match namespace {
             Namespace::NsSystem => Ok(Self::System),
@@ -72,31 +60,7 @@ pub(super) struct StoredImage {
     pulled: Time,
 }
 
-/// A pull on its way.
-#[derive(Clone, Debug)]
-pub(super) struct Pull {
-    id: u64,
-    stream: StreamId,
-    place: Place,
-    reference: String,
-    started: Time,
-    step: u32,
-    interval: Duration,
-    then: Then,
-}
-
-/// What a pull is for.
-#[derive(Clone, Debug)]
-pub(super) enum Then {
-    /// `ImageService.Pull`: progress is reported.
-    Service,
-    /// `MachineService.ImagePull`.
-    Legacy,
-    /// `MachineService.Upgrade`: it goes on from there.
-    Upgrade(Box<machine::UpgradeRequest>),
-}
-
-fn digest(reference: &str) -> String {
+pub(super) fn digest(reference: &str) -> String {
     let mut text = String::from("sha256:");
     for byte in Sha256::digest(reference.as_bytes()) {
         let _ = write!(text, "{byte:02x}");
@@ -105,20 +69,9 @@ fn digest(reference: &str) -> String {
 }
 
 /// Between 20 and 120 MB, the same for the same image.
-fn size(reference: &str) -> i64 {
+pub(super) fn size(reference: &str) -> i64 {
     let sum: i64 = reference.bytes().map(i64::from).sum();
     20_000_000 + sum * 7_919 % 100_000_000
-}
-
-/// The name by which a pulled image is pinned.
-fn pinned(reference: &str) -> String {
-    match reference.parse::<ImageRef>() {
-        Ok(image) if image.digest.is_none() => {
-            let name = ImageRef { tag: None, ..image };
-            format!("{name}@{}", digest(reference))
-        }
-        _ => reference.to_owned(),
-    }
 }
 
 /// Images that a node has had since it was installed.
@@ -133,10 +86,8 @@ pub(super) fn initial(
         reference: components.image(component).to_owned(),
         pulled: now,
     };
-    let mut images = vec![
-        stored(Place::System, Component::Kubelet),
-        stored(Place::Cri, Component::Proxy),
-    ];
+    let mut images =
+        vec![stored(Place::System, Component::Kubelet), stored(Place::Cri, Component::Proxy)];
     if control_plane {
         images.extend(super::kubernetes::STATIC.map(|component| stored(Place::Cri, component)));
     }
@@ -151,7 +102,7 @@ impl World {
             .any(|image| image.place == place && image.reference == reference)
     }
 
-    fn store_image(&mut self, node: NodeIndex, place: Place, reference: &str) {
+    pub(super) fn store_image(&mut self, node: NodeIndex, place: Place, reference: &str) {
         if !self.has_image(node, place, reference) {
             let pulled = self.node_time(node);
             self.nodes[node.0].images.push(StoredImage {
@@ -169,228 +120,8 @@ impl World {
         }
     }
 
-    /// How long a pull takes now.
-    fn pull_time(&mut self, node: NodeIndex) -> Duration {
-        let lasts = self.draw(|timings| timings.pull);
-        match self.fault(node, FaultKind::SlowPull) {
-            Some(Fault::SlowPull { factor }) => lasts * (*factor).max(1),
-            _ => lasts,
-        }
-    }
-
-    /// Fetches an image that the node needs for itself: how long that takes, or
-    /// `None` if it cannot be had.
-    pub(super) fn fetch(
-        &mut self,
-        node: NodeIndex,
-        place: Place,
-        reference: &str,
-    ) -> Option<Duration> {
-        if self.has_image(node, place, reference) {
-            return Some(Duration::ZERO);
-        }
-        self.spec.registry.resolve(reference)?;
-        if self.fault(node, FaultKind::FailingPull).is_some() {
-            return None;
-        }
-        let lasts = self.pull_time(node);
-        self.store_image(node, place, reference);
-        Some(lasts)
-    }
-
-    /// Starts a pull. An image that is there already takes no time.
-    pub(super) fn pull(
-        &mut self,
-        node: NodeIndex,
-        place: Place,
-        reference: String,
-        then: Then,
-    ) -> Reply {
-        let stream = self.open(node, Stream::Pull);
-        let lasts = if self.has_image(node, place, &reference) {
-            Duration::ZERO
-        } else if self.spec.registry.resolve(&reference).is_none() {
-            // The registry says no at once, so to speak.
-            Duration::from_secs(1)
-        } else {
-            self.pull_time(node)
-        };
-        let id = self.next_stream;
-        self.next_stream += 1;
-        let pull = Pull {
-            id,
-            stream,
-            place,
-            reference,
-            started: self.now,
-            step: 0,
-            interval: lasts / STEPS,
-            then,
-        };
-        let boot = self.nodes[node.0].boot;
-        let interval = pull.interval;
-        self.nodes[node.0].pulls.push(pull);
-        if interval.is_zero() {
-            self.finish_pull(node, id);
-        } else {
-            let due = Due::Pull {
-                node,
-                boot,
-                pull: id,
-            };
-            self.schedule.put(self.now.plus(interval), due);
-        }
-        Reply::Stream(stream)
-    }
-
-    /// A pull goes a step further.
-    pub(super) fn step_pull(&mut self, node: NodeIndex, id: u64) {
-        let Some(pull) = self.nodes[node.0]
-            .pulls
-            .iter_mut()
-            .find(|pull| pull.id == id)
-        else {
-            return;
-        };
-        pull.step += 1;
-        let pull = pull.clone();
-        let failing = self.spec.registry.resolve(&pull.reference).is_none()
-            || self.fault(node, FaultKind::FailingPull).is_some();
-        if !failing && matches!(pull.then, Then::Service) {
-            for progress in progress(&pull, self.now) {
-                self.send(pull.stream, progress);
-            }
-        }
-        if pull.step >= STEPS {
-            self.finish_pull(node, id);
-        } else {
-            let boot = self.nodes[node.0].boot;
-            let due = Due::Pull {
-                node,
-                boot,
-                pull: id,
-            };
-            self.schedule.put(self.now.plus(pull.interval), due);
-        }
-    }
-
-    fn finish_pull(&mut self, node: NodeIndex, id: u64) {
-        let pulls = &mut self.nodes[node.0].pulls;
-        let Some(place) = pulls.iter().position(|pull| pull.id == id) else {
-            return;
-        };
-        let pull = pulls.remove(place);
-        let reference = &pull.reference;
-        let there = self.has_image(node, pull.place, reference);
-        let failure = if there {
-            None
-        } else if self.spec.registry.resolve(reference).is_none() {
-            Some(Status::not_found(format!(
-                "error pulling image: failed to pull image {reference:?}: failed to resolve \
-                 reference {reference:?}: {reference}: not found"
-            )))
-        } else if self.fault(node, FaultKind::FailingPull).is_some() {
-            Some(Status::unknown(format!(
-                "failed to pull image {reference:?}: failed to resolve reference {reference:?}: \
-                 failed to do request: dial tcp: i/o timeout"
-            )))
-        } else {
-            None
-        };
-        if let Some(mut status) = failure {
-            if matches!(pull.then, Then::Upgrade(_)) {
-                status = Status::unknown(format!(
-                    "error validating installer image {reference:?}: {}",
-                    status.message.trim_start_matches("error pulling image: ")
-                ));
-            }
-            self.end(pull.stream, Err(status));
-            return;
-        }
-        self.store_image(node, pull.place, reference);
-        match pull.then {
-            Then::Service => {
-                let name = machine::image_service_pull_response::Response::Name(pinned(reference));
-                self.send(
-                    pull.stream,
-                    machine::ImageServicePullResponse {
-                        response: Some(name),
-                    },
-                );
-                self.end(pull.stream, Ok(()));
-            }
-            Then::Legacy => {
-                self.send(
-                    pull.stream,
-                    machine::ImagePullResponse {
-                        messages: vec![machine::ImagePull::default()],
-                    },
-                );
-                self.end(pull.stream, Ok(()));
-            }
-            Then::Upgrade(request) => self.upgrade_after_pull(node, pull.stream, *request),
-        }
-    }
-
-    /// Whoever wanted the image has gone.
-    pub(super) fn cancel_pull(&mut self, node: NodeIndex, stream: StreamId) {
-        self.nodes[node.0]
-            .pulls
-            .retain(|pull| pull.stream != stream);
-    }
-
-    pub(super) fn image_service_pull(
-        &mut self,
-        node: NodeIndex,
-        request: machine::ImageServicePullRequest,
-    ) -> Reply {
-        match Place::of_instance(request.containerd.as_ref()) {
-            Ok(place) => self.pull_checked(node, place, request.image_ref, Then::Service),
-            Err(status) => status.into(),
-        }
-    }
-
-    pub(super) fn image_pull(
-        &mut self,
-        node: NodeIndex,
-        request: machine::ImagePullRequest,
-    ) -> Reply {
-        match Place::of_namespace(request.namespace()) {
-            Ok(place) => self.pull_checked(node, place, request.reference, Then::Legacy),
-            Err(status) => status.into(),
-        }
-    }
-
-    fn pull_checked(
-        &mut self,
-        node: NodeIndex,
-        place: Place,
-        reference: String,
-        then: Then,
-    ) -> Reply {
-        if reference.parse::<ImageRef>().is_err() {
-            return Status::unknown(format!(
-                "failed to parse image reference {reference:?}: invalid reference format"
-            ))
-            .into();
-        }
-        if matches!(place, Place::System | Place::Cri | Place::Containers)
-            && !self.nodes[node.0].service_runs("cri")
-        {
-            return Status::unavailable(
-                "error connecting to containerd: dial unix /run/containerd/containerd.sock: \
-                 connect: no such file or directory",
-            )
-            .into();
-        }
-        self.pull(node, place, reference, then)
-    }
-
     fn images_in(&self, node: NodeIndex, place: Place) -> impl Iterator<Item = &StoredImage> {
-        self.nodes[node.0]
-            .images
-            .iter()
-            .filter(move |image| image.place == place)
+        self.nodes[node.0].images.iter().filter(move |image| image.place == place)
     }
 
     pub(super) fn image_list(&self, node: NodeIndex, request: machine::ImageListRequest) -> Reply {
@@ -448,38 +179,4 @@ impl World {
             .retain(|image| image.place != place || image.reference != request.image_ref);
         Reply::Unary(Response::Empty(()))
     }
-}
-
-/// One message a layer: layers download together, each a little behind the one
-/// before.
-fn progress(pull: &Pull, now: Time) -> Vec<machine::ImageServicePullResponse> {
-    let total = size(&pull.reference) / i64::from(LAYERS);
-    (0..LAYERS)
-        .map(|layer| {
-            let behind = pull.step.saturating_sub(layer);
-            let share = i64::from(behind.min(STEPS - LAYERS)) * 100 / i64::from(STEPS - LAYERS);
-            let status = match behind {
-                b if b > STEPS - LAYERS => LayerStatus::ExtractComplete,
-                b if b == STEPS - LAYERS => LayerStatus::DownloadComplete,
-                _ => LayerStatus::Downloading,
-            };
-            let layer_id = digest(&format!("{}#{layer}", pull.reference));
-            machine::ImageServicePullResponse {
-                response: Some(
-                    machine::image_service_pull_response::Response::PullProgress(
-                        machine::ImageServicePullProgress {
-                            layer_id,
-                            progress: Some(machine::ImageServicePullLayerProgress {
-                                status: status.into(),
-                                elapsed: prost_types::Duration::try_from(now.since(pull.started))
-                                    .ok(),
-                                offset: total * share / 100,
-                                total,
-                            }),
-                        },
-                    ),
-                ),
-            }
-        })
-        .collect()
 }

@@ -6,14 +6,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use talos_proto::machine;
 use talos_proto::machine::lifecycle_service_install_progress::Response as Progress;
-use upgrade_core::matrix::Matrix;
 use upgrade_core::version::Version;
 
 use super::World;
 use super::api::{NodeIndex, Reply, Status, StreamId};
 use super::config::{Rules, check_images, documents};
 use super::fault::{Fault, FaultKind};
-use super::images::{Place, Then};
+use super::images::Place;
+use super::pull::Then;
+use super::registry::MATRIX;
 use super::schedule::Due;
 use super::sequence::Kind;
 use super::slots::Installed;
@@ -51,18 +52,12 @@ impl World {
         let mut lines = vec![format!("running Talos installer {}", new.version.tag())];
         let mut run = |code: i32, last: String| {
             lines.push(last);
-            Run {
-                lines: std::mem::take(&mut lines),
-                code,
-            }
+            Run { lines: std::mem::take(&mut lines), code }
         };
         if let Some(Fault::InstallerExit { code }) = self.fault(node, FaultKind::InstallerExit) {
             return run(*code, format!("Error: simulated failure, exit code {code}"));
         }
-        let rules = Rules {
-            role: here.role,
-            talos: &new.version,
-        };
+        let rules = Rules { role: here.role, talos: &new.version };
         let documents = documents(&here.config.active).unwrap_or_default();
         let problems = check_images(&documents, &rules);
         if let Some(problem) = problems.first() {
@@ -126,24 +121,14 @@ impl World {
             )
         })?;
         let Run { lines, code } = self.run_installer(node, &new);
-        let total = if code == 0 {
-            self.draw(|timings| timings.install)
-        } else {
-            Duration::from_secs(2)
-        };
+        let total =
+            if code == 0 { self.draw(|timings| timings.install) } else { Duration::from_secs(2) };
         let each = total / u32::try_from(lines.len()).unwrap_or(1).max(1);
         let stream = self.open(node, Stream::Installer);
-        self.nodes[node.0].install = Some(Install {
-            stream: Some(stream),
-            new,
-            lines,
-            said: 0,
-            code,
-            each,
-        });
+        self.nodes[node.0].install =
+            Some(Install { stream: Some(stream), new, lines, said: 0, code, each });
         let boot = self.nodes[node.0].boot;
-        self.schedule
-            .put(self.now.plus(each), Due::Install { node, boot });
+        self.schedule.put(self.now.plus(each), Due::Install { node, boot });
         Ok(stream)
     }
 
@@ -156,9 +141,7 @@ impl World {
         install.said += 1;
         let install = install.clone();
         let respond = |progress| machine::LifecycleServiceUpgradeResponse {
-            progress: Some(machine::LifecycleServiceInstallProgress {
-                response: Some(progress),
-            }),
+            progress: Some(machine::LifecycleServiceInstallProgress { response: Some(progress) }),
         };
         if let (Some(line), Some(stream)) = (line, install.stream) {
             self.send(stream, respond(Progress::Message(line)));
@@ -206,12 +189,7 @@ impl World {
             ))
             .into();
         }
-        self.pull(
-            node,
-            Place::InMemory,
-            image,
-            Then::Upgrade(Box::new(request)),
-        )
+        self.pull(node, Place::InMemory, image, Then::Upgrade(Box::new(request)))
     }
 
     pub(super) fn upgrade_after_pull(
@@ -245,10 +223,7 @@ impl World {
             self.nodes[node.0].staged_upgrade = Some(request.image);
             Kind::StageUpgrade { kexec }
         } else {
-            Kind::Upgrade {
-                image: request.image,
-                kexec,
-            }
+            Kind::Upgrade { image: request.image, kexec }
         };
         self.start_sequence(node, kind, &actor_id, false);
     }
@@ -287,8 +262,7 @@ fn preserve_skips_checks(version: &Version) -> bool {
 
 /// Whether the new version accepts the running one (rule 13).
 fn host_rule(host: &Version, new: &Version) -> Result<(), String> {
-    let matrix = Matrix::builtin();
-    let row = matrix
+    let row = MATRIX
         .row(new.minor())
         .ok_or_else(|| format!("upgrades to version {new} are not supported"))?;
     if row.accepts_host(host) {
@@ -315,11 +289,7 @@ mod tests {
             ("1.13.4", true),
             ("1.14.0", true),
         ] {
-            assert_eq!(
-                preserve_skips_checks(&version.parse().unwrap()),
-                skips,
-                "{version}"
-            );
+            assert_eq!(preserve_skips_checks(&version.parse().unwrap()), skips, "{version}");
         }
     }
 }

@@ -25,11 +25,8 @@ pub enum Component {
 }
 
 /// The components that run as static pods of a control plane.
-pub(super) const STATIC: [Component; 3] = [
-    Component::ApiServer,
-    Component::ControllerManager,
-    Component::Scheduler,
-];
+pub(super) const STATIC: [Component; 3] =
+    [Component::ApiServer, Component::ControllerManager, Component::Scheduler];
 
 impl Component {
     /// As its image and its pods are called.
@@ -116,11 +113,7 @@ impl Kubernetes {
     pub(super) fn running(components: &Components, control_plane: bool, since: Time) -> Self {
         let mut kubernetes = Self {
             pods: Vec::new(),
-            kubelet: Kubelet {
-                image: components.kubelet.clone(),
-                up: true,
-                restart: 0,
-            },
+            kubelet: Kubelet { image: components.kubelet.clone(), up: true, restart: 0 },
             comes_up: true,
             registered: true,
             cordon: Cordon::No,
@@ -238,11 +231,7 @@ impl World {
     pub fn set_unschedulable(&mut self, now: Time, node: NodeIndex, unschedulable: bool) {
         self.advance(now);
         if let Some(here) = self.nodes.get_mut(node.0) {
-            here.kubernetes.cordon = if unschedulable {
-                Cordon::ByOthers
-            } else {
-                Cordon::No
-            };
+            here.kubernetes.cordon = if unschedulable { Cordon::ByOthers } else { Cordon::No };
         }
         self.settle();
     }
@@ -316,12 +305,7 @@ impl World {
             let restart = pod.restart;
             if let Some(arrival) = arrival {
                 let at = self.now.plus(arrival + lasts);
-                let due = Due::Pod {
-                    node,
-                    boot,
-                    component,
-                    restart,
-                };
+                let due = Due::Pod { node, boot, component, restart };
                 self.schedule.put(at, due);
             }
         }
@@ -339,14 +323,7 @@ impl World {
             self.set_service(node, "kubelet", State::Preparing, None, "Running pre state");
             if let Some(arrival) = arrival {
                 let at = self.now.plus(arrival + lasts);
-                self.schedule.put(
-                    at,
-                    Due::Kubelet {
-                        node,
-                        boot,
-                        restart,
-                    },
-                );
+                self.schedule.put(at, Due::Kubelet { node, boot, restart });
             }
         }
     }

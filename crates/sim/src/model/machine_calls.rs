@@ -17,10 +17,7 @@ use super::streams::Stream;
 const MEMORY: u64 = 8 * 1024 * 1024;
 
 fn data(text: impl Into<Bytes>) -> Response {
-    Response::Data(common::Data {
-        metadata: None,
-        bytes: text.into(),
-    })
+    Response::Data(common::Data { metadata: None, bytes: text.into() })
 }
 
 impl World {
@@ -166,9 +163,7 @@ impl World {
             line(&format!("[talos] booting Talos {}", here.version().tag())),
         ];
         if here.service_runs("kubelet") {
-            lines.push(line(
-                "[talos] service[kubelet](Running): Health check successful",
-            ));
+            lines.push(line("[talos] service[kubelet](Running): Health check successful"));
         }
         if request.tail {
             lines.clear();
@@ -259,10 +254,7 @@ impl World {
             }
         }
         machine::ContainersResponse {
-            messages: vec![machine::Container {
-                metadata: None,
-                containers,
-            }],
+            messages: vec![machine::Container { metadata: None, containers }],
         }
     }
 
@@ -277,10 +269,7 @@ impl World {
         }
         Reply::Unary(
             machine::RebootResponse {
-                messages: vec![machine::Reboot {
-                    metadata: None,
-                    actor_id,
-                }],
+                messages: vec![machine::Reboot { metadata: None, actor_id }],
             }
             .into(),
         )
@@ -293,32 +282,21 @@ impl World {
             return Status::unknown("cannot rollback to \"\", label does not exist").into();
         }
         if self.fault(node, FaultKind::LostReboot).is_none() {
-            let kind = Kind::Reboot {
-                force: false,
-                kexec: true,
-            };
+            let kind = Kind::Reboot { force: false, kexec: true };
             self.start_sequence(node, kind, "", true);
         }
         Reply::Unary(
-            machine::RollbackResponse {
-                messages: vec![machine::Rollback::default()],
-            }
-            .into(),
+            machine::RollbackResponse { messages: vec![machine::Rollback::default()] }.into(),
         )
     }
 
     pub(super) fn shutdown(&mut self, node: NodeIndex, request: machine::ShutdownRequest) -> Reply {
         let actor_id = self.random.uuid();
-        let kind = Kind::Shutdown {
-            force: request.force,
-        };
+        let kind = Kind::Shutdown { force: request.force };
         self.start_sequence(node, kind, &actor_id, false);
         Reply::Unary(
             machine::ShutdownResponse {
-                messages: vec![machine::Shutdown {
-                    metadata: None,
-                    actor_id,
-                }],
+                messages: vec![machine::Shutdown { metadata: None, actor_id }],
             }
             .into(),
         )
@@ -345,13 +323,8 @@ impl World {
             self.etcd_changed();
         }
         let boot = self.nodes[node.0].boot;
-        let due = Due::Service {
-            node,
-            boot,
-            service: id.to_owned(),
-        };
-        self.schedule
-            .put(self.now.plus(Duration::from_secs(3)), due);
+        let due = Due::Service { node, boot, service: id.to_owned() };
+        self.schedule.put(self.now.plus(Duration::from_secs(3)), due);
         Reply::Unary(
             machine::ServiceRestartResponse {
                 messages: vec![machine::ServiceRestart {

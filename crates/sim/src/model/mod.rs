@@ -22,10 +22,12 @@
 //! routing between nodes by metadata, and dropping the connections of a node
 //! that [cannot be reached](World::is_reachable).
 //!
-//! Inside, a node is a struct of plain data ([`node`]); what it does from one
-//! state to the next is a [`sequence`]; everything that happens by itself
-//! stands in a [`schedule`]; and resources ([`cosi`]) are views of the state,
-//! made when somebody looks.
+//! Inside, a node is a struct of plain data (`node.rs`); what it does from one
+//! state to the next is a sequence of phases (`sequence.rs`, `phases.rs`);
+//! everything that happens by itself stands in a schedule (`schedule.rs`); and
+//! resources (`cosi/`) are views of the state, made when somebody looks.
+//!
+//! "Rule 5" in a comment is rule 5 of `docs/architecture.md`.
 
 #![forbid(clippy::disallowed_methods)]
 
@@ -44,6 +46,7 @@ mod kubernetes;
 mod machine_calls;
 mod node;
 mod phases;
+mod pull;
 mod random;
 mod registry;
 mod roles;
@@ -120,11 +123,8 @@ impl World {
         let since = now.minus(UPTIME);
         let mut spec = spec.clone();
         spec.secrets = config::fill(&spec.secrets, &mut random);
-        let nodes = spec
-            .nodes
-            .iter()
-            .map(|node| new_node(&spec, node, &mut random, since))
-            .collect();
+        let nodes =
+            spec.nodes.iter().map(|node| new_node(&spec, node, &mut random, since)).collect();
         let control_planes: Vec<NodeIndex> = (0..spec.nodes.len())
             .filter(|index| spec.nodes[*index].role == NodeRole::ControlPlane)
             .map(NodeIndex)
@@ -294,12 +294,7 @@ impl World {
             Due::Election { round } => self.elect(round),
             Due::RevertConfig { node, trial, .. } => self.revert_config(node, trial),
             Due::Kubelet { node, restart, .. } => self.kubelet_is_back(node, restart),
-            Due::Pod {
-                node,
-                component,
-                restart,
-                ..
-            } => self.pod_is_back(node, component, restart),
+            Due::Pod { node, component, restart, .. } => self.pod_is_back(node, component, restart),
             Due::Health { stream } => self.look(stream),
             Due::Service { node, service, .. } => self.service_is_back(node, &service),
         }
@@ -334,32 +329,21 @@ impl World {
         }
         here.last_status = Some((
             stage,
-            unmet
-                .iter()
-                .map(|(name, reason)| ((*name).to_owned(), reason.clone()))
-                .collect(),
+            unmet.iter().map(|(name, reason)| ((*name).to_owned(), reason.clone())).collect(),
         ));
         if stage == Stage::Running && unmet.is_empty() {
             here.slots.previous = false;
         }
-        let unmet = unmet
-            .into_iter()
-            .map(|(name, reason)| (Cow::Borrowed(name), reason))
-            .collect();
+        let unmet = unmet.into_iter().map(|(name, reason)| (Cow::Borrowed(name), reason)).collect();
         self.publish(node, "", Note::Machine { stage, unmet });
     }
 }
 
 fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Time) -> Node {
     let control_plane = node.role == NodeRole::ControlPlane;
-    let slots = Slots::new(Installed {
-        version: node.talos.clone(),
-        schematic: node.schematic.clone(),
-    });
-    let minor = Version::new(1, 0, 0)
-        .minor()
-        .steps_to(node.talos.minor())
-        .unwrap_or(0);
+    let slots =
+        Slots::new(Installed { version: node.talos.clone(), schematic: node.schematic.clone() });
+    let minor = Version::new(1, 0, 0).minor().steps_to(node.talos.minor()).unwrap_or(0);
     let config = Config::new(config::generate(spec, node, &spec.secrets), minor);
     Node {
         hostname: node.hostname.clone(),

@@ -9,9 +9,10 @@ use super::config::Config;
 use super::cosi::Store;
 use super::events::Ring;
 use super::fault::{Fault, FaultKind};
-use super::images::{Pull, StoredImage};
+use super::images::StoredImage;
 use super::installer::Install;
 use super::kubernetes::Kubernetes;
+use super::pull::Pull;
 use super::sequence::Sequence;
 use super::services::{self, Service, State};
 use super::slots::Slots;
@@ -113,8 +114,7 @@ impl Node {
     }
 
     pub(super) fn service_runs(&self, id: &str) -> bool {
-        self.service(id)
-            .is_some_and(|service| service.state == State::Running)
+        self.service(id).is_some_and(|service| service.state == State::Running)
     }
 
     pub(super) fn service_is_healthy(&self, id: &str) -> bool {
@@ -152,17 +152,12 @@ impl World {
                 problems.push(format!("{} not healthy", service.id));
             }
         }
-        for required in ["apid", "machined"]
-            .iter()
-            .chain(services::late(here.role))
-            .filter(|id| **id != "cri")
+        for required in
+            ["apid", "machined"].iter().chain(services::late(here.role)).filter(|id| **id != "cri")
         {
             if !here.service_runs(required) {
                 problems.push(format!("{required} not running"));
-            } else if here
-                .service(required)
-                .is_some_and(|service| service.healthy.is_none())
-            {
+            } else if here.service(required).is_some_and(|service| service.healthy.is_none()) {
                 problems.push(format!("{required} not healthy"));
             }
         }
@@ -177,10 +172,7 @@ impl World {
             let reason = format!("node {:?} status is not available yet", here.hostname);
             unmet.push(("nodeReady", reason));
         } else if !self.node_ready(node) {
-            unmet.push((
-                "nodeReady",
-                format!("node {:?} is not ready", here.hostname),
-            ));
+            unmet.push(("nodeReady", format!("node {:?} is not ready", here.hostname)));
         }
         unmet
     }

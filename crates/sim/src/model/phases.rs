@@ -35,42 +35,19 @@ pub(super) enum Effect {
 }
 
 const fn phase(name: &'static str, tasks: &'static [&'static str], effect: Effect) -> Phase {
-    Phase {
-        name,
-        tasks,
-        effect,
-    }
+    Phase { name, tasks, effect }
 }
 
 const DENY: Phase = phase("denyNewServices", &["denyNewServices"], Effect::None);
 const CLEANUP: Phase = phase("cleanup", &["stopAllPods"], Effect::None);
 const PRE_SHUTDOWN: Phase = phase("preShutdown", &["preShutdownServices"], Effect::None);
 const DBUS: Phase = phase("dbus", &["stopDBus"], Effect::None);
-const CONTAINERS: Phase = phase(
-    "stopContainers",
-    &["teardownContainerLifecycle"],
-    Effect::None,
-);
-const STOP: Phase = phase(
-    "stopServices",
-    &["stopServicesForUpgrade"],
-    Effect::StopEphemeral,
-);
-const BIND: Phase = phase(
-    "unmountBind",
-    &["unmountSystemDiskBindMounts"],
-    Effect::None,
-);
-const PROMOTABLE: Phase = phase(
-    "unmountPromotable",
-    &["unmountPromotableSystemPartitions"],
-    Effect::None,
-);
-const SYSTEM: Phase = phase(
-    "unmountSystem",
-    &["unmountEphemeralPartition"],
-    Effect::None,
-);
+const CONTAINERS: Phase = phase("stopContainers", &["teardownContainerLifecycle"], Effect::None);
+const STOP: Phase = phase("stopServices", &["stopServicesForUpgrade"], Effect::StopEphemeral);
+const BIND: Phase = phase("unmountBind", &["unmountSystemDiskBindMounts"], Effect::None);
+const PROMOTABLE: Phase =
+    phase("unmountPromotable", &["unmountPromotableSystemPartitions"], Effect::None);
+const SYSTEM: Phase = phase("unmountSystem", &["unmountEphemeralPartition"], Effect::None);
 const FINALIZE: Phase = phase("volumeFinalize", &["teardownLifecycle"], Effect::None);
 const KEXEC: Phase = phase("kexec", &["kexecPrepare"], Effect::None);
 const EVERYTHING: Phase = phase("stopEverything", &["stopAllServices"], Effect::StopAll);
@@ -83,16 +60,7 @@ fn stop_all(minor: u64, kexec: bool) -> Vec<Phase> {
     let umount = phase("umount", &["unmountPodMounts"], Effect::None);
     let mut phases = Vec::new();
     if minor >= 14 {
-        phases.extend([
-            PRE_SHUTDOWN,
-            DBUS,
-            DENY,
-            CONTAINERS,
-            STOP,
-            umount,
-            BIND,
-            PROMOTABLE,
-        ]);
+        phases.extend([PRE_SHUTDOWN, DBUS, DENY, CONTAINERS, STOP, umount, BIND, PROMOTABLE]);
         phases.extend([SYSTEM, FINALIZE, EVERYTHING]);
         phases.extend(kexec.then_some(KEXEC));
     } else {
@@ -109,11 +77,7 @@ pub(super) fn phases(kind: &Kind, minor: u64) -> Vec<Phase> {
         Kind::Initialize => initialize(minor),
         Kind::Boot => boot(minor),
         Kind::Reboot { force: true, .. } => vec![REBOOT],
-        Kind::Reboot {
-            force: false,
-            kexec,
-        }
-        | Kind::StageUpgrade { kexec } => {
+        Kind::Reboot { force: false, kexec } | Kind::StageUpgrade { kexec } => {
             let mut phases = vec![CLEANUP];
             phases.extend(stop_all(minor, *kexec));
             phases.push(REBOOT);
@@ -121,11 +85,8 @@ pub(super) fn phases(kind: &Kind, minor: u64) -> Vec<Phase> {
         }
         Kind::Upgrade { kexec, .. } => upgrade(minor, *kexec),
         Kind::Shutdown { force } => {
-            let mut phases = vec![phase(
-                "storeShutdown",
-                &["storeShutdownEmergency"],
-                Effect::None,
-            )];
+            let mut phases =
+                vec![phase("storeShutdown", &["storeShutdownEmergency"], Effect::None)];
             phases.extend((!force).then_some(DRAIN));
             phases.push(CLEANUP);
             phases.extend(stop_all(minor, false));
@@ -153,13 +114,7 @@ fn initialize(minor: u64) -> Vec<Phase> {
             "startSyslogd",
             "startContainerd",
         ],
-        _ => &[
-            "startUdevd",
-            "startMachined",
-            "startAuditd",
-            "startSyslogd",
-            "startContainerd",
-        ],
+        _ => &["startUdevd", "startMachined", "startAuditd", "startSyslogd", "startContainerd"],
     };
     let requirements = &["enforceKSPPRequirements"];
     let mut phases = vec![

@@ -1,10 +1,16 @@
 //! What the world's registries hold.
 
+use std::sync::LazyLock;
+
 use upgrade_core::image::ImageRef;
+use upgrade_core::matrix::Matrix;
 use upgrade_core::version::Version;
 
 use super::slots::Installed;
 use super::spec::Registry;
+
+/// The rules that installers and nodes judge by, read once for all worlds.
+pub(super) static MATRIX: LazyLock<Matrix> = LazyLock::new(Matrix::builtin);
 
 /// What an image is.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,12 +45,7 @@ impl Registry {
 
     fn installer(&self, image: &ImageRef) -> Option<Installed> {
         let version = match image.tag.as_deref()? {
-            "latest" => self
-                .talos
-                .iter()
-                .filter(|version| !version.is_prerelease())
-                .max()?
-                .clone(),
+            "latest" => self.talos.iter().filter(|version| !version.is_prerelease()).max()?.clone(),
             _ => image.version()?,
         };
         if !self.has_talos(&version) {
@@ -54,10 +55,7 @@ impl Registry {
             // The plain installer is not published any more from 1.14 on.
             (_, "installer") if image.repository == "siderolabs/installer" => {
                 let published = version.minor() < Version::new(1, 14, 0).minor();
-                return published.then_some(Installed {
-                    version,
-                    schematic: None,
-                });
+                return published.then_some(Installed { version, schematic: None });
             }
             (path, schematic) => (path.rsplit('/').next()?, schematic),
         };
@@ -66,10 +64,7 @@ impl Registry {
         if !is_installer || !self.schematics.contains_key(schematic) {
             return None;
         }
-        Some(Installed {
-            version,
-            schematic: Some(schematic.to_owned()),
-        })
+        Some(Installed { version, schematic: Some(schematic.to_owned()) })
     }
 }
 
@@ -88,11 +83,7 @@ mod tests {
         let plain = installer("ghcr.io/siderolabs/installer:v1.13.9").unwrap();
         assert_eq!(plain.schematic, None);
         assert_eq!(installer("ghcr.io/siderolabs/installer:v1.14.1"), None);
-        for name in [
-            "metal-installer",
-            "installer",
-            "nocloud-installer-secureboot",
-        ] {
+        for name in ["metal-installer", "installer", "nocloud-installer-secureboot"] {
             let reference = format!("factory.talos.dev/{name}/{EMPTY_SCHEMATIC}:v1.14.1");
             let built = installer(&reference).unwrap();
             assert_eq!(built.schematic.as_deref(), Some(EMPTY_SCHEMATIC));
@@ -100,23 +91,9 @@ mod tests {
         }
         let mirror = format!("127.0.0.1:5000/metal-installer/{EMPTY_SCHEMATIC}:v1.13.1");
         assert!(installer(&mirror).is_some());
-        assert_eq!(
-            installer("factory.talos.dev/metal-installer/beef:v1.14.1"),
-            None
-        );
-        assert_eq!(
-            registry.resolve("registry.k8s.io/kube-apiserver:v1.99.0"),
-            None
-        );
-        assert!(
-            registry
-                .resolve("registry.k8s.io/kube-apiserver:v1.35.1")
-                .is_some()
-        );
-        assert!(
-            registry
-                .resolve("ghcr.io/siderolabs/kubelet:v1.35.1-fat")
-                .is_some()
-        );
+        assert_eq!(installer("factory.talos.dev/metal-installer/beef:v1.14.1"), None);
+        assert_eq!(registry.resolve("registry.k8s.io/kube-apiserver:v1.99.0"), None);
+        assert!(registry.resolve("registry.k8s.io/kube-apiserver:v1.35.1").is_some());
+        assert!(registry.resolve("ghcr.io/siderolabs/kubelet:v1.35.1-fat").is_some());
     }
 }

@@ -30,19 +30,13 @@ impl Role {
 
     /// As a certificate's organisation writes it.
     pub fn name(self) -> &'static str {
-        Self::ALL
-            .iter()
-            .find(|(role, _)| *role == self)
-            .map_or("", |(_, name)| name)
+        Self::ALL.iter().find(|(role, _)| *role == self).map_or("", |(_, name)| name)
     }
 
     /// The role of that name; `None` for one that the model does not know, which
     /// allows nothing.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL
-            .iter()
-            .find(|(_, known)| *known == name)
-            .map(|(role, _)| *role)
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(role, _)| *role)
     }
 }
 
@@ -62,9 +56,7 @@ impl Caller {
 
     /// A caller who may do everything.
     pub fn admin() -> Self {
-        Self {
-            roles: vec![Role::Admin],
-        }
+        Self { roles: vec![Role::Admin] }
     }
 
     /// Whether the caller has the role.

@@ -19,48 +19,23 @@ pub(super) enum Due {
     /// The machine is back from its firmware.
     PowerOn { node: NodeIndex, boot: u64 },
     /// A part of the node is up again after a boot.
-    Rejoin {
-        node: NodeIndex,
-        boot: u64,
-        part: Part,
-    },
+    Rejoin { node: NodeIndex, boot: u64, part: Part },
     /// A pull goes on.
-    Pull {
-        node: NodeIndex,
-        boot: u64,
-        pull: u64,
-    },
+    Pull { node: NodeIndex, boot: u64, pull: u64 },
     /// The installer says something.
     Install { node: NodeIndex, boot: u64 },
     /// The remaining etcd members elect a leader.
     Election { round: u64 },
     /// A configuration on trial is taken back.
-    RevertConfig {
-        node: NodeIndex,
-        boot: u64,
-        trial: u64,
-    },
+    RevertConfig { node: NodeIndex, boot: u64, trial: u64 },
     /// The kubelet is up with its new image.
-    Kubelet {
-        node: NodeIndex,
-        boot: u64,
-        restart: u64,
-    },
+    Kubelet { node: NodeIndex, boot: u64, restart: u64 },
     /// A static pod is up with its new image.
-    Pod {
-        node: NodeIndex,
-        boot: u64,
-        component: Component,
-        restart: u64,
-    },
+    Pod { node: NodeIndex, boot: u64, component: Component, restart: u64 },
     /// A health check looks again.
     Health { stream: StreamId },
     /// A service that was asked to restart is up.
-    Service {
-        node: NodeIndex,
-        boot: u64,
-        service: String,
-    },
+    Service { node: NodeIndex, boot: u64, service: String },
 }
 
 /// What comes up after a boot, in this order.

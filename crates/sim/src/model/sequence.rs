@@ -110,12 +110,8 @@ impl World {
         self.schedule.retain(|due| {
             !matches!(due, Due::Step { node: other, .. } | Due::Rejoin { node: other, .. } if *other == node)
         });
-        self.nodes[node.0].sequence = Some(Sequence {
-            kind,
-            actor: actor.to_owned(),
-            phase: 0,
-            pace,
-        });
+        self.nodes[node.0].sequence =
+            Some(Sequence { kind, actor: actor.to_owned(), phase: 0, pace });
         self.publish(node, actor, Note::SequenceStart(name));
         self.set_stage(node, stage);
         self.begin_phase(node);
@@ -185,8 +181,7 @@ impl World {
             }
         }
         let boot = self.nodes[node.0].boot;
-        self.schedule
-            .put(self.now.plus(lasts), Due::Step { node, boot });
+        self.schedule.put(self.now.plus(lasts), Due::Step { node, boot });
     }
 
     /// The phase that runs has ended.
@@ -205,17 +200,9 @@ impl World {
             return;
         }
         for task in phase.tasks {
-            self.publish(
-                node,
-                &sequence.actor,
-                Note::Task(Cow::Borrowed(task), false),
-            );
+            self.publish(node, &sequence.actor, Note::Task(Cow::Borrowed(task), false));
         }
-        self.publish(
-            node,
-            &sequence.actor,
-            Note::Phase(Cow::Borrowed(phase.name), false),
-        );
+        self.publish(node, &sequence.actor, Note::Phase(Cow::Borrowed(phase.name), false));
         if let Some(running) = &mut self.nodes[node.0].sequence {
             running.phase += 1;
         }
@@ -252,11 +239,7 @@ impl World {
         );
         let code = common::Code::Fatal.into();
         let error = Note::SequenceError(Cow::Borrowed(name), code, message);
-        self.publish(
-            node,
-            &sequence.actor,
-            Note::SequenceStop(Cow::Borrowed(name)),
-        );
+        self.publish(node, &sequence.actor, Note::SequenceStop(Cow::Borrowed(name)));
         self.publish(node, &sequence.actor, error);
         self.set_stage(node, Stage::Rebooting);
         self.go_down(node);

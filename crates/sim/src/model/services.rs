@@ -97,15 +97,8 @@ impl Service {
 }
 
 /// Services that run before the configuration is loaded.
-pub(super) const EARLY: &[&str] = &[
-    "apid",
-    "auditd",
-    "containerd",
-    "dashboard",
-    "machined",
-    "syslogd",
-    "udevd",
-];
+pub(super) const EARLY: &[&str] =
+    &["apid", "auditd", "containerd", "dashboard", "machined", "syslogd", "udevd"];
 
 /// Services that the boot sequence starts, beside the early ones.
 pub(super) fn late(role: NodeRole) -> &'static [&'static str] {
@@ -192,12 +185,7 @@ impl World {
         }
         service.state = state;
         service.healthy = healthy;
-        let notice = Notice {
-            state,
-            message: message.into(),
-            healthy,
-            at,
-        };
+        let notice = Notice { state, message: message.into(), healthy, at };
         if service.history.len() == KEPT {
             service.history.remove(0);
         }
@@ -243,13 +231,7 @@ impl World {
             );
         }
         if self.nodes[node.0].service(id).is_some() {
-            self.set_service(
-                node,
-                id,
-                State::Finished,
-                None,
-                "Service finished successfully",
-            );
+            self.set_service(node, id, State::Finished, None, "Service finished successfully");
         }
     }
 
@@ -257,11 +239,7 @@ impl World {
         machine::ServiceListResponse {
             messages: vec![machine::ServiceList {
                 metadata: None,
-                services: self.nodes[node.0]
-                    .services
-                    .iter()
-                    .map(Service::info)
-                    .collect(),
+                services: self.nodes[node.0].services.iter().map(Service::info).collect(),
             }],
         }
     }

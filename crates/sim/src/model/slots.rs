@@ -29,12 +29,7 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn new(running: Installed) -> Self {
-        Self {
-            running,
-            other: None,
-            armed: false,
-            previous: false,
-        }
+        Self { running, other: None, armed: false, previous: false }
     }
 
     pub(super) fn running(&self) -> &Installed {
@@ -91,10 +86,7 @@ mod tests {
     use super::*;
 
     fn image(minor: u64) -> Installed {
-        Installed {
-            version: Version::new(1, minor, 0),
-            schematic: None,
-        }
+        Installed { version: Version::new(1, minor, 0), schematic: None }
     }
 
     #[test]

@@ -62,10 +62,7 @@ pub enum NodeRole {
 
 /// Keys and tokens: base64 of PEM for certificates and keys.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
-#[expect(
-    missing_docs,
-    reason = "the names are those of the machine configuration"
-)]
+#[expect(missing_docs, reason = "the names are those of the machine configuration")]
 pub struct Secrets {
     pub machine_ca_crt: String,
     pub machine_ca_key: String,
@@ -110,13 +107,8 @@ pub struct Schematic {
 impl Default for Registry {
     /// The releases of the catalogue, and the empty schematic.
     fn default() -> Self {
-        let Catalogue {
-            talos, kubernetes, ..
-        } = Catalogue::builtin();
-        let empty = Schematic {
-            yaml: "customization: {}\n".to_owned(),
-            extensions: Vec::new(),
-        };
+        let Catalogue { talos, kubernetes, .. } = Catalogue::builtin();
+        let empty = Schematic { yaml: "customization: {}\n".to_owned(), extensions: Vec::new() };
         Self {
             talos,
             kubernetes,
@@ -141,9 +133,7 @@ impl Registry {
 
 fn has(versions: &[Version], version: &Version) -> bool {
     let line: Minor = version.minor();
-    versions
-        .iter()
-        .any(|known| known == version || (known.minor() == line && version < known))
+    versions.iter().any(|known| known == version || (known.minor() == line && version < known))
 }
 
 impl ClusterSpec {

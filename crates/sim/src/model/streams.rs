@@ -54,18 +54,11 @@ impl World {
 
     /// Breaks every stream of a node, as when it goes down.
     pub(super) fn drop_streams(&mut self, node: NodeIndex) {
-        let broken: Vec<StreamId> = self
-            .streams
-            .iter()
-            .filter(|(_, open)| open.node == node)
-            .map(|(id, _)| *id)
-            .collect();
+        let broken: Vec<StreamId> =
+            self.streams.iter().filter(|(_, open)| open.node == node).map(|(id, _)| *id).collect();
         for stream in broken {
             self.streams.remove(&stream);
-            self.outputs.push(Output {
-                stream,
-                content: Content::Drop,
-            });
+            self.outputs.push(Output { stream, content: Content::Drop });
             self.cancel_pull(node, stream);
         }
     }

@@ -77,9 +77,6 @@ mod tests {
         assert_eq!(time.plus(Duration::MAX), Time::from_nanos(u64::MAX));
         assert_eq!(time.minus(Duration::from_secs(11)), Time::default());
         assert_eq!(time.since(Time::from_secs(12)), Duration::ZERO);
-        assert_eq!(
-            time.plus(Duration::from_millis(1500)).to_proto().nanos,
-            500_000_000
-        );
+        assert_eq!(time.plus(Duration::from_millis(1500)).to_proto().nanos, 500_000_000);
     }
 }

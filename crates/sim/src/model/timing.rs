@@ -17,18 +17,12 @@ pub struct Range {
 impl Range {
     /// A range of whole seconds.
     pub const fn secs(min: u64, max: u64) -> Self {
-        Self {
-            min: Duration::from_secs(min),
-            max: Duration::from_secs(max),
-        }
+        Self { min: Duration::from_secs(min), max: Duration::from_secs(max) }
     }
 
     /// A range of milliseconds.
     pub const fn millis(min: u64, max: u64) -> Self {
-        Self {
-            min: Duration::from_millis(min),
-            max: Duration::from_millis(max),
-        }
+        Self { min: Duration::from_millis(min), max: Duration::from_millis(max) }
     }
 }
 

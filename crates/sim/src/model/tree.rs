@@ -18,12 +18,7 @@ pub(super) enum Tree {
 
 /// A map, in the order given.
 pub(super) fn map<const N: usize>(entries: [(&'static str, Tree); N]) -> Tree {
-    Tree::Map(
-        entries
-            .into_iter()
-            .map(|(key, value)| (Cow::Borrowed(key), value))
-            .collect(),
-    )
+    Tree::Map(entries.into_iter().map(|(key, value)| (Cow::Borrowed(key), value)).collect())
 }
 
 /// A list.
@@ -86,10 +81,7 @@ impl Tree {
     fn to_proto(&self) -> prost_types::Value {
         let kind = match self {
             Self::Bool(value) => Kind::BoolValue(*value),
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "protobuf knows no other numbers"
-            )]
+            #[expect(clippy::cast_precision_loss, reason = "protobuf knows no other numbers")]
             Self::Int(value) => Kind::NumberValue(*value as f64),
             Self::Text(text) => Kind::StringValue(text.to_string()),
             Self::List(items) => Kind::ListValue(prost_types::ListValue {
@@ -190,9 +182,7 @@ fn write_text(text: &mut String, value: &str) {
             value.to_ascii_lowercase().as_str(),
             "true" | "false" | "null" | "yes" | "no" | "on" | "off" | "y" | "n" | "~"
         )
-        || value.starts_with([
-            ' ', '-', '?', ':', '{', '}', '[', ']', ',', '#', '&', '*', '!',
-        ])
+        || value.starts_with([' ', '-', '?', ':', '{', '}', '[', ']', ',', '#', '&', '*', '!'])
         || value.starts_with(['|', '>', '\'', '"', '%', '@', '`', '0'])
         || value.ends_with([' ', ':'])
         || value.contains(": ")
@@ -249,10 +239,7 @@ mod tests {
             Tree::List(vec![map([("kind", "ConfigMap".into())])]).to_yaml(),
             "- kind: ConfigMap\n"
         );
-        assert_eq!(
-            map([("version", "376567".into())]).to_yaml(),
-            "version: \"376567\"\n"
-        );
+        assert_eq!(map([("version", "376567".into())]).to_yaml(), "version: \"376567\"\n");
         assert_eq!(empty().to_yaml(), "{}\n");
     }
 

@@ -24,12 +24,9 @@ impl World {
         request: &ApplyConfigurationRequest,
     ) -> Reply {
         match self.try_apply(node, request) {
-            Ok(applied) => Reply::Unary(
-                ApplyConfigurationResponse {
-                    messages: vec![applied],
-                }
-                .into(),
-            ),
+            Ok(applied) => {
+                Reply::Unary(ApplyConfigurationResponse { messages: vec![applied] }.into())
+            }
             Err(status) => status.into(),
         }
     }
@@ -43,10 +40,7 @@ impl World {
         let text = std::str::from_utf8(&request.data)
             .map_err(|_| Status::invalid_argument("error decoding configuration: not UTF-8"))?;
         let documents = documents(text).map_err(Status::invalid_argument)?;
-        if documents
-            .iter()
-            .all(|document| document.get("kind").is_some())
-        {
+        if documents.iter().all(|document| document.get("kind").is_some()) {
             return Err(Status::invalid_argument(
                 "the applied machine configuration doesn't contain v1alpha1 config, did you mean \
                  to patch the machine config instead?",
@@ -57,10 +51,7 @@ impl World {
                 "the REBOOT mode is not supported, please use AUTO or NO_REBOOT modes instead",
             ));
         }
-        let rules = Rules {
-            role: here.role,
-            talos: here.version(),
-        };
+        let rules = Rules { role: here.role, talos: here.version() };
         validate(&documents, &rules).map_err(Status::invalid_argument)?;
         let mode = match request.mode() {
             Mode::Auto => Mode::NoReboot,
@@ -119,11 +110,7 @@ impl World {
             }
         }
         self.follow_config(node);
-        Ok(ApplyConfiguration {
-            mode: mode.into(),
-            mode_details: details,
-            ..Default::default()
-        })
+        Ok(ApplyConfiguration { mode: mode.into(), mode_details: details, ..Default::default() })
     }
 
     /// A trial was not confirmed in time.

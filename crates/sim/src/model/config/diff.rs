@@ -64,12 +64,7 @@ fn edits<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Edit<'a>> {
     let mut edits = Vec::new();
     let (mut one, mut two) = (0, 0);
     let mut push = |sign, line, old, new| {
-        edits.push(Edit {
-            sign,
-            line,
-            old,
-            new,
-        });
+        edits.push(Edit { sign, line, old, new });
     };
     while one < old.len() || two < new.len() {
         if one < old.len() && two < new.len() && old[one] == new[two] {

@@ -66,27 +66,12 @@ pub(in super::super) fn generate(spec: &ClusterSpec, node: &NodeSpec, secrets: &
     let control_plane = node.role == NodeRole::ControlPlane;
     let image = |component| default_image(component, &node.kubernetes);
     let installer = match &node.schematic {
-        Some(id) => format!(
-            "factory.talos.dev/metal-installer/{id}:{}",
-            node.talos.tag()
-        ),
+        Some(id) => format!("factory.talos.dev/metal-installer/{id}:{}", node.talos.tag()),
         None => format!("ghcr.io/siderolabs/installer:{}", node.talos.tag()),
     };
-    let role = if control_plane {
-        "controlplane"
-    } else {
-        "worker"
-    };
-    let machine_key = if control_plane {
-        &secrets.machine_ca_key
-    } else {
-        ""
-    };
-    let cluster_key = if control_plane {
-        &secrets.cluster_ca_key
-    } else {
-        ""
-    };
+    let role = if control_plane { "controlplane" } else { "worker" };
+    let machine_key = if control_plane { &secrets.machine_ca_key } else { "" };
+    let cluster_key = if control_plane { &secrets.cluster_ca_key } else { "" };
     let mut text = format!(
         "version: v1alpha1
 debug: false
@@ -180,11 +165,7 @@ fn control_plane_part(node: &NodeSpec, secrets: &Secrets) -> String {
             key: {etcd_ca_key}
 ",
         api_server = image(Component::ApiServer),
-        address = node
-            .addresses
-            .first()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
+        address = node.addresses.first().map(ToString::to_string).unwrap_or_default(),
         controller_manager = image(Component::ControllerManager),
         proxy = image(Component::Proxy),
         scheduler = image(Component::Scheduler),

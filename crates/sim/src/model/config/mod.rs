@@ -52,8 +52,7 @@ impl Components {
                 .iter()
                 .filter(|value| value.get("kind").is_none())
                 .find_map(|value| value.pointer(path)?.as_str());
-            own.or(main)
-                .map_or_else(|| default_image(component, &default), str::to_owned)
+            own.or(main).map_or_else(|| default_image(component, &default), str::to_owned)
         };
         Self {
             api_server: image(Component::ApiServer),
@@ -70,10 +69,9 @@ impl Components {
 fn place(component: Component) -> (&'static str, &'static str) {
     match component {
         Component::ApiServer => ("KubeAPIServerConfig", "/cluster/apiServer/image"),
-        Component::ControllerManager => (
-            "KubeControllerManagerConfig",
-            "/cluster/controllerManager/image",
-        ),
+        Component::ControllerManager => {
+            ("KubeControllerManagerConfig", "/cluster/controllerManager/image")
+        }
         Component::Scheduler => ("KubeSchedulerConfig", "/cluster/scheduler/image"),
         Component::Proxy => ("KubeProxyConfig", "/cluster/proxy/image"),
         Component::Kubelet => ("KubeletConfig", "/machine/kubelet/image"),
@@ -148,10 +146,7 @@ impl Config {
             .or_else(|| self.fallback.take())
             .unwrap_or_else(|| std::mem::take(&mut self.active));
         let trial = self.trial + 1;
-        *self = Self {
-            trial,
-            ..Self::new(on_disk, minor)
-        };
+        *self = Self { trial, ..Self::new(on_disk, minor) };
     }
 
     /// The version of the resource that a component's image is in.

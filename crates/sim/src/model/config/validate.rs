@@ -1,10 +1,10 @@
 //! What a node accepts as its configuration.
 
 use serde_json::Value;
-use upgrade_core::matrix::Matrix;
 use upgrade_core::version::Version;
 
 use super::super::kubernetes::Component;
+use super::super::registry::MATRIX;
 use super::super::spec::NodeRole;
 use super::{Components, image_version};
 
@@ -36,8 +36,7 @@ fn split(text: &str) -> Vec<String> {
         }
     }
     parts.retain(|part| {
-        part.lines()
-            .any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
+        part.lines().any(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'))
     });
     parts
 }
@@ -180,10 +179,7 @@ pub(super) fn validate(documents: &[Value], rules: &Rules<'_>) -> Result<(), Str
             ));
         }
     }
-    let Some(main) = documents
-        .iter()
-        .find(|document| document.get("kind").is_none())
-    else {
+    let Some(main) = documents.iter().find(|document| document.get("kind").is_none()) else {
         return Err(
             "the applied machine configuration doesn't contain v1alpha1 config, did you mean to \
              patch the machine config instead?"
@@ -191,20 +187,14 @@ pub(super) fn validate(documents: &[Value], rules: &Rules<'_>) -> Result<(), Str
         );
     };
     if main["version"] != "v1alpha1" {
-        return Err(format!(
-            "unsupported configuration version {}",
-            main["version"]
-        ));
+        return Err(format!("unsupported configuration version {}", main["version"]));
     }
     let mut unknown = Vec::new();
     unknown_keys(main, "", TOP, &mut unknown);
     unknown_keys(&main["machine"], "machine.", MACHINE, &mut unknown);
     unknown_keys(&main["cluster"], "cluster.", CLUSTER, &mut unknown);
     if !unknown.is_empty() {
-        return Err(format!(
-            "unknown keys found during decoding: {}",
-            unknown.join(", ")
-        ));
+        return Err(format!("unknown keys found during decoding: {}", unknown.join(", ")));
     }
     let mut problems = Vec::new();
     check_machine(main, rules, &mut problems);
@@ -214,10 +204,7 @@ pub(super) fn validate(documents: &[Value], rules: &Rules<'_>) -> Result<(), Str
     }
     let count = problems.len();
     let plural = if count == 1 { "error" } else { "errors" };
-    let lines: Vec<String> = problems
-        .iter()
-        .map(|problem| format!("\t* {problem}\n"))
-        .collect();
+    let lines: Vec<String> = problems.iter().map(|problem| format!("\t* {problem}\n")).collect();
     Err(format!("{count} {plural} occurred:\n{}\n", lines.concat()))
 }
 
@@ -233,10 +220,7 @@ fn check_machine(main: &Value, rules: &Rules<'_>, problems: &mut Vec<String>) {
         problems.push("machine instructions are required".to_owned());
         return;
     };
-    let kind = machine
-        .get("type")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let kind = machine.get("type").and_then(Value::as_str).unwrap_or_default();
     match (kind, rules.role) {
         ("controlplane" | "init", NodeRole::ControlPlane) | ("worker", NodeRole::Worker) => {}
         ("controlplane" | "init" | "worker", _) => problems.push(format!(
@@ -245,9 +229,7 @@ fn check_machine(main: &Value, rules: &Rules<'_>, problems: &mut Vec<String>) {
         _ => problems.push(format!("unknown machine type {kind:?}")),
     }
     let has = |path: &str| {
-        main.pointer(path)
-            .and_then(Value::as_str)
-            .is_some_and(|text| !text.is_empty())
+        main.pointer(path).and_then(Value::as_str).is_some_and(|text| !text.is_empty())
     };
     if main.pointer("/cluster/controlPlane/endpoint").is_none() {
         problems
@@ -286,10 +268,7 @@ fn check_machine(main: &Value, rules: &Rules<'_>, problems: &mut Vec<String>) {
 /// version (rule 13). Tags that are no versions are not judged.
 pub(in super::super) fn check_images(documents: &[Value], rules: &Rules<'_>) -> Vec<String> {
     let Rules { role, talos } = rules;
-    let minor = Version::new(1, 0, 0)
-        .minor()
-        .steps_to(talos.minor())
-        .unwrap_or(0);
+    let minor = Version::new(1, 0, 0).minor().steps_to(talos.minor()).unwrap_or(0);
     let components = Components::read(documents, minor);
     let mut judged = vec![(Component::Kubelet, "kubelet")];
     if *role == NodeRole::ControlPlane {
@@ -300,11 +279,8 @@ pub(in super::super) fn check_images(documents: &[Value], rules: &Rules<'_>) -> 
             (Component::Proxy, "kube-proxy"),
         ]);
     }
-    let matrix = Matrix::builtin();
-    let Some(row) = matrix.row(talos.minor()) else {
-        return vec![format!(
-            "compatibility with version {talos} is not supported"
-        )];
+    let Some(row) = MATRIX.row(talos.minor()) else {
+        return vec![format!("compatibility with version {talos} is not supported")];
     };
     judged
         .into_iter()
@@ -313,11 +289,7 @@ pub(in super::super) fn check_images(documents: &[Value], rules: &Rules<'_>) -> 
             if row.runs(&version) {
                 return None;
             }
-            let how = if version.release() < row.kubernetes_min {
-                "old"
-            } else {
-                "new"
-            };
+            let how = if version.release() < row.kubernetes_min { "old" } else { "new" };
             Some(format!(
                 "{what} image is not valid: version of Kubernetes {version} is too {how} to be \
                  used with Talos {talos}"

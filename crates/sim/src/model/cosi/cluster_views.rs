@@ -12,9 +12,9 @@ use super::network_views::octets;
 impl World {
     pub(super) fn cluster_views(&self, node: NodeIndex, kind: &Kind) -> Option<Vec<View>> {
         let views = match *kind {
-            kind::MEMBER => (0..self.nodes.len())
-                .map(|index| self.member(NodeIndex(index)))
-                .collect(),
+            kind::MEMBER => {
+                (0..self.nodes.len()).map(|index| self.member(NodeIndex(index))).collect()
+            }
             kind::CLUSTER_INFO => {
                 let message = cluster::InfoSpec {
                     cluster_id: format!("{:016x}", self.etcd.cluster_id),
@@ -28,16 +28,11 @@ impl World {
             }
             kind::ETCD_MEMBER => {
                 let here = &self.nodes[node.0];
-                let member = self
-                    .etcd
-                    .member_of(node)
-                    .filter(|_| here.service_runs("etcd"));
+                let member = self.etcd.member_of(node).filter(|_| here.service_runs("etcd"));
                 let id = member.map(|member| format!("{:016x}", member.id));
                 id.into_iter()
                     .map(|id| {
-                        let message = etcd::MemberSpec {
-                            member_id: id.clone(),
-                        };
+                        let message = etcd::MemberSpec { member_id: id.clone() };
                         View::new("local", &message, &map([("memberID", id.into())]))
                     })
                     .collect()
@@ -63,23 +58,16 @@ impl World {
             addresses: here
                 .addresses
                 .iter()
-                .map(|address| common::NetIp {
-                    ip: octets(*address),
-                })
+                .map(|address| common::NetIp { ip: octets(*address) })
                 .collect(),
             hostname: here.hostname.clone(),
             machine_type: number.into(),
             operating_system: system.clone(),
-            control_plane: control_plane.then_some(cluster::ControlPlane {
-                api_server_port: 6443,
-            }),
+            control_plane: control_plane.then_some(cluster::ControlPlane { api_server_port: 6443 }),
         };
         let mut yaml = map([
             ("nodeId", here.identity.clone().into()),
-            (
-                "addresses",
-                list(here.addresses.iter().map(ToString::to_string)),
-            ),
+            ("addresses", list(here.addresses.iter().map(ToString::to_string))),
             ("hostname", here.hostname.clone().into()),
             ("machineType", name.into()),
             ("operatingSystem", system.into()),

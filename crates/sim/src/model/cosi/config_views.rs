@@ -27,9 +27,7 @@ impl World {
                 } else {
                     (config::MachineType::Worker, "worker")
                 };
-                let message = config::MachineTypeSpec {
-                    machine_type: number.into(),
-                };
+                let message = config::MachineTypeSpec { machine_type: number.into() };
                 vec![View::new("machine-type", &message, &name.into())]
             }
             kind::KUBERNETES_ACCESS_CONFIG => {

@@ -10,9 +10,8 @@ use super::super::api::NodeIndex;
 use super::super::kubernetes::{Component, Cordon, Pod, PodState};
 use super::super::node::Node;
 use super::super::tree::{Tree, empty, list, map};
-use super::View;
+use super::{POD_SUBNET, View};
 
-const POD_SUBNET: &str = "10.244.0.0/16";
 const SERVICE_SUBNET: &str = "10.96.0.0/12";
 
 impl World {
@@ -35,12 +34,9 @@ impl World {
             kind::NODE_STATUS if !here.kubernetes.registered => Vec::new(),
             kind::NODE_STATUS => vec![self.node_status(node)],
             kind::KUBELET_SPEC => vec![kubelet_spec(here)],
-            kind::STATIC_POD => here
-                .kubernetes
-                .pods
-                .iter()
-                .map(|pod| static_pod(here, pod))
-                .collect(),
+            kind::STATIC_POD => {
+                here.kubernetes.pods.iter().map(|pod| static_pod(here, pod)).collect()
+            }
             kind::STATIC_POD_STATUS => here
                 .kubernetes
                 .pods
@@ -51,9 +47,9 @@ impl World {
             kind::API_SERVER_CONFIG => {
                 configs(here, Component::ApiServer, || self.api_server(node))
             }
-            kind::CONTROLLER_MANAGER_CONFIG => configs(here, Component::ControllerManager, || {
-                controller_manager(here)
-            }),
+            kind::CONTROLLER_MANAGER_CONFIG => {
+                configs(here, Component::ControllerManager, || controller_manager(here))
+            }
             kind::SCHEDULER_CONFIG => configs(here, Component::Scheduler, || scheduler(here)),
             kind::MANIFEST if here.is_control_plane() => vec![proxy_manifest(here)],
             kind::MANIFEST => Vec::new(),
@@ -104,21 +100,10 @@ impl World {
         let here = &self.nodes[node.0];
         let ready = self.pod_is_ready(node, pod);
         let condition = |name: &'static str, holds: bool| {
-            map([
-                ("type", name.into()),
-                ("status", if holds { "True" } else { "False" }.into()),
-            ])
+            map([("type", name.into()), ("status", if holds { "True" } else { "False" }.into())])
         };
-        let phase = if pod.state == PodState::Running {
-            "Running"
-        } else {
-            "Pending"
-        };
-        let address = here
-            .addresses
-            .first()
-            .map(ToString::to_string)
-            .unwrap_or_default();
+        let phase = if pod.state == PodState::Running { "Running" } else { "Pending" };
+        let address = here.addresses.first().map(ToString::to_string).unwrap_or_default();
         let status = map([
             ("phase", phase.into()),
             (
@@ -134,15 +119,9 @@ impl World {
             ("podIP", address.into()),
             ("startTime", pod.started.to_jiff().to_string().into()),
         ]);
-        let message = k8s::StaticPodStatusSpec {
-            pod_status: Some(status.to_struct()),
-        };
+        let message = k8s::StaticPodStatusSpec { pod_status: Some(status.to_struct()) };
         let name = pod.component.name();
-        View::new(
-            format!("kube-system/{name}-{}", here.hostname),
-            &message,
-            &status,
-        )
+        View::new(format!("kube-system/{name}-{}", here.hostname), &message, &status)
     }
 
     fn api_server(&self, node: NodeIndex) -> View {
@@ -209,10 +188,7 @@ fn controller_manager(here: &Node) -> View {
         ("serviceCIDRs", list([SERVICE_SUBNET])),
         ("extraVolumes", Tree::List(Vec::new())),
         ("environmentVariables", empty()),
-        (
-            "resources",
-            map([("requests", empty()), ("limits", empty())]),
-        ),
+        ("resources", map([("requests", empty()), ("limits", empty())])),
     ]);
     View::new("kube-controller-manager", &message, &yaml)
 }
@@ -230,10 +206,7 @@ fn scheduler(here: &Node) -> View {
         ("config", empty()),
         ("extraVolumes", Tree::List(Vec::new())),
         ("environmentVariables", empty()),
-        (
-            "resources",
-            map([("requests", empty()), ("limits", empty())]),
-        ),
+        ("resources", map([("requests", empty()), ("limits", empty())])),
     ]);
     View::new("kube-scheduler", &message, &yaml)
 }
@@ -301,14 +274,7 @@ fn static_pod(here: &Node, pod: &Pod) -> View {
     };
     let container = map([
         ("name", name.into()),
-        (
-            "image",
-            here.config
-                .components
-                .image(pod.component)
-                .to_owned()
-                .into(),
-        ),
+        ("image", here.config.components.image(pod.component).to_owned().into()),
         ("command", Tree::List(command)),
     ]);
     let tree = map([
@@ -317,10 +283,7 @@ fn static_pod(here: &Node, pod: &Pod) -> View {
         (
             "metadata",
             map([
-                (
-                    "annotations",
-                    map([("talos.dev/config-version", version.to_string().into())]),
-                ),
+                ("annotations", map([("talos.dev/config-version", version.to_string().into())])),
                 ("labels", labels()),
                 ("name", name.into()),
                 ("namespace", "kube-system".into()),
@@ -336,9 +299,7 @@ fn static_pod(here: &Node, pod: &Pod) -> View {
             ]),
         ),
     ]);
-    let message = k8s::StaticPodSpec {
-        pod: Some(tree.to_struct()),
-    };
+    let message = k8s::StaticPodSpec { pod: Some(tree.to_struct()) };
     View::new(name, &message, &tree)
 }
 
@@ -374,11 +335,8 @@ fn proxy_manifest(here: &Node) -> View {
             ]),
         ),
     ]);
-    let message = k8s::ManifestSpec {
-        items: vec![k8s::SingleManifest {
-            object: Some(object.to_struct()),
-        }],
-    };
+    let message =
+        k8s::ManifestSpec { items: vec![k8s::SingleManifest { object: Some(object.to_struct()) }] };
     let view = View::new("10-kube-proxy", &message, &Tree::List(vec![object]));
     view.version(here.config.version_of(Component::Proxy))
 }

@@ -42,9 +42,7 @@ impl World {
                 })
                 .collect(),
             kind::BOOT_ID => {
-                let message = runtime::BootIdSpec {
-                    boot_id: here.boot_id.clone(),
-                };
+                let message = runtime::BootIdSpec { boot_id: here.boot_id.clone() };
                 let yaml = map([("bootID", here.boot_id.clone().into())]);
                 vec![View::new("boot-id", &message, &yaml)]
             }
@@ -64,23 +62,15 @@ impl World {
             // Healthy nodes complain about nothing.
             kind::DIAGNOSTIC => Vec::new(),
             kind::SECURITY_STATE => {
-                let message = runtime::SecurityStateSpec {
-                    booted_with_uki: true,
-                    ..Default::default()
-                };
+                let message =
+                    runtime::SecurityStateSpec { booted_with_uki: true, ..Default::default() };
                 let yaml = map([("secureBoot", false.into()), ("bootedWithUKI", true.into())]);
                 vec![View::new("securitystate", &message, &yaml)]
             }
             kind::BOOTED_ENTRY => {
                 let entry = here.slots.entry();
-                let message = runtime::BootedEntrySpec {
-                    booted_entry: entry.clone(),
-                };
-                vec![View::new(
-                    "bootedentry",
-                    &message,
-                    &map([("bootedEntry", entry.into())]),
-                )]
+                let message = runtime::BootedEntrySpec { booted_entry: entry.clone() };
+                vec![View::new("bootedentry", &message, &map([("bootedEntry", entry.into())]))]
             }
             kind::SERVICE => self.services(node),
             kind::VOLUME_STATUS => vec![ephemeral_volume()],
@@ -128,25 +118,14 @@ impl World {
         let Some(id) = &here.slots.running().schematic else {
             return Vec::new();
         };
-        let schematic = self
-            .spec
-            .registry
-            .schematics
-            .get(id)
-            .cloned()
-            .unwrap_or_default();
+        let schematic = self.spec.registry.schematics.get(id).cloned().unwrap_or_default();
         let version = here.version().tag();
         let mut layers: Vec<(String, String, String, String)> = schematic
             .extensions
             .iter()
             .map(|name| {
                 let short = name.rsplit('/').next().unwrap_or(name).to_owned();
-                (
-                    short,
-                    version.clone(),
-                    "Sidero Labs".to_owned(),
-                    String::new(),
-                )
+                (short, version.clone(), "Sidero Labs".to_owned(), String::new())
             })
             .collect();
         let author = format!("Image Factory ({FACTORY}/)");
@@ -201,11 +180,7 @@ impl World {
             .map(|service| {
                 let healthy = service.healthy == Some(true);
                 let unknown = service.healthy.is_none();
-                let message = v1alpha1::ServiceSpec {
-                    running: true,
-                    healthy,
-                    unknown,
-                };
+                let message = v1alpha1::ServiceSpec { running: true, healthy, unknown };
                 let yaml = map([
                     ("running", true.into()),
                     ("healthy", healthy.into()),
@@ -237,10 +212,7 @@ fn ephemeral_volume() -> View {
         ("mountLocation", "/dev/sda6".into()),
         ("parentLocation", "/dev/sda".into()),
         ("partitionIndex", 6.into()),
-        (
-            "size",
-            i64::try_from(EPHEMERAL_SIZE).unwrap_or(i64::MAX).into(),
-        ),
+        ("size", i64::try_from(EPHEMERAL_SIZE).unwrap_or(i64::MAX).into()),
         ("prettySize", "21 GB".into()),
         ("filesystem", "xfs".into()),
     ]);

@@ -6,15 +6,14 @@ use talos_proto::{Kind, kind};
 use super::super::World;
 use super::super::api::NodeIndex;
 use super::super::tree::{list, map};
-use super::{NAMESPACES, Tree, View, is_sensitive};
+use super::{NAMESPACES, Tree, View, is_sensitive, kinds};
 
 impl World {
     pub(super) fn meta_views(&self, node: NodeIndex, kind: &Kind) -> Option<Vec<View>> {
         let minor = self.nodes[node.0].minor();
         match *kind {
             kind::RESOURCE_DEFINITION => Some(
-                kind::ALL
-                    .iter()
+                kinds::all()
                     .filter(|kind| kind.since_minor <= minor)
                     .map(|kind| definition(kind, minor))
                     .collect(),
@@ -24,9 +23,7 @@ impl World {
                     .iter()
                     .map(|name| {
                         let description = format!("Resources of {name}.");
-                        let message = meta::NamespaceSpec {
-                            description: description.clone(),
-                        };
+                        let message = meta::NamespaceSpec { description: description.clone() };
                         let yaml = map([("description", description.into())]);
                         View::new(*name, &message, &yaml)
                     })
@@ -41,10 +38,7 @@ fn definition(kind: &Kind, minor: u64) -> View {
     let sensitive = is_sensitive(kind, minor);
     let spec = Kind { sensitive, ..*kind }.definition();
     let columns = spec.print_columns.iter().map(|column| {
-        map([
-            ("name", column.name.clone().into()),
-            ("jsonPath", column.json_path.clone().into()),
-        ])
+        map([("name", column.name.clone().into()), ("jsonPath", column.json_path.clone().into())])
     });
     let mut yaml = map([
         ("type", spec.resource_type.clone().into()),

@@ -5,7 +5,9 @@
 //! resource's version grows when its content has changed since the last look.
 
 mod cluster_views;
+mod component_views;
 mod config_views;
+mod kinds;
 mod kubernetes_views;
 mod machine_views;
 mod meta_views;
@@ -54,6 +56,9 @@ const NAMESPACES: &[&str] = &[
     "siderolink",
 ];
 
+/// Where pods get their addresses from.
+const POD_SUBNET: &str = "10.244.0.0/16";
+
 /// A resource as its view makes it.
 pub(super) struct View {
     id: String,
@@ -65,19 +70,11 @@ pub(super) struct View {
 
 impl View {
     fn new(id: impl Into<String>, message: &impl Message, yaml: &Tree) -> Self {
-        Self {
-            id: id.into(),
-            proto: message.encode_to_vec(),
-            yaml: yaml.to_yaml(),
-            version: None,
-        }
+        Self { id: id.into(), proto: message.encode_to_vec(), yaml: yaml.to_yaml(), version: None }
     }
 
     fn version(self, version: u64) -> Self {
-        Self {
-            version: Some(version),
-            ..self
-        }
+        Self { version: Some(version), ..self }
     }
 }
 
@@ -128,10 +125,7 @@ fn resource(kind: &Kind, id: &str, entry: &Entry) -> cosi::Resource {
             updated: Some(entry.updated.to_proto()),
             ..Default::default()
         }),
-        spec: Some(cosi::Spec {
-            proto_spec: entry.proto.clone(),
-            yaml_spec: entry.yaml.clone(),
-        }),
+        spec: Some(cosi::Spec { proto_spec: entry.proto.clone(), yaml_spec: entry.yaml.clone() }),
     }
 }
 
@@ -161,15 +155,14 @@ impl World {
     ) -> Result<usize, Status> {
         let minor = self.nodes[node.0].minor();
         let lower = resource_type.to_lowercase();
-        let found = kind::ALL
-            .iter()
+        let found = kinds::all()
             .position(|kind| kind.definition_id() == lower && kind.since_minor <= minor);
         let Some(place) = found else {
             return Err(Status::permission_denied(format!(
                 "resource type {resource_type:?} is not supported"
             )));
         };
-        if is_sensitive(&kind::ALL[place], minor) && !caller.has(Role::Admin) {
+        if is_sensitive(kinds::at(place), minor) && !caller.has(Role::Admin) {
             return Err(Status::permission_denied("not authorized"));
         }
         if !NAMESPACES.contains(&namespace) {
@@ -186,17 +179,12 @@ impl World {
         caller: &Caller,
         request: &cosi::GetRequest,
     ) -> Reply {
-        let cosi::GetRequest {
-            namespace,
-            r#type,
-            id,
-            options: _,
-        } = request;
+        let cosi::GetRequest { namespace, r#type, id, options: _ } = request;
         let place = match self.check_access(node, caller, namespace, r#type) {
             Ok(place) => place,
             Err(status) => return status.into(),
         };
-        let kind = &kind::ALL[place];
+        let kind = kinds::at(place);
         let found = if kind.namespace == *namespace {
             self.refresh(node, place);
             self.nodes[node.0]
@@ -208,13 +196,9 @@ impl World {
         } else {
             None
         };
+        self.forget(node, place);
         match found {
-            Some(resource) => Reply::Unary(
-                cosi::GetResponse {
-                    resource: Some(resource),
-                }
-                .into(),
-            ),
+            Some(resource) => Reply::Unary(cosi::GetResponse { resource: Some(resource) }.into()),
             None => Status::not_found(format!(
                 "resource {type}({namespace}/{id}@undefined) doesn't exist"
             ))
@@ -228,11 +212,7 @@ impl World {
         caller: &Caller,
         request: &cosi::ListRequest,
     ) -> Reply {
-        let cosi::ListRequest {
-            namespace,
-            r#type,
-            options,
-        } = request;
+        let cosi::ListRequest { namespace, r#type, options } = request;
         let options = options.clone().unwrap_or_default();
         let checked = self.check_access(node, caller, namespace, r#type);
         let filter = query::Filter::new(&options.label_query, options.id_query.as_ref());
@@ -240,12 +220,12 @@ impl World {
             (Ok(place), Ok(filter)) => (place, filter),
             (Err(status), _) | (_, Err(status)) => return status.into(),
         };
-        let kind = &kind::ALL[place];
+        let kind = kinds::at(place);
         if kind.namespace != *namespace {
             return Reply::Items(Vec::new());
         }
         self.refresh(node, place);
-        let items = self.nodes[node.0]
+        let items: Vec<Response> = self.nodes[node.0]
             .cosi
             .collections
             .get(&place)
@@ -253,16 +233,16 @@ impl World {
             .flat_map(|collection| &collection.entries)
             .filter(|(id, _)| filter.matches(id))
             .map(|(id, entry)| {
-                Response::from(cosi::ListResponse {
-                    resource: Some(resource(kind, id, entry)),
-                })
-            });
-        Reply::Items(items.collect())
+                Response::from(cosi::ListResponse { resource: Some(resource(kind, id, entry)) })
+            })
+            .collect();
+        self.forget(node, place);
+        Reply::Items(items)
     }
 
     /// Brings the resources of a kind up to date, and tells those who watch.
     pub(super) fn refresh(&mut self, node: NodeIndex, place: usize) {
-        let kind = &kind::ALL[place];
+        let kind = kinds::at(place);
         let now = self.node_time(node);
         let views = self.views(node, kind);
         let cookie = self.cookie(node);
@@ -277,6 +257,15 @@ impl World {
         }
     }
 
+    /// What never changes is not kept: a node's definitions are most of what its
+    /// resources weigh.
+    fn forget(&mut self, node: NodeIndex, place: usize) {
+        let constant = [kind::RESOURCE_DEFINITION, kind::NAMESPACE];
+        if constant.contains(kinds::at(place)) && !self.is_watched(node, place) {
+            self.nodes[node.0].cosi.collections.remove(&place);
+        }
+    }
+
     fn views(&self, node: NodeIndex, kind: &Kind) -> Vec<View> {
         self.meta_views(node, kind)
             .or_else(|| self.machine_views(node, kind))
@@ -284,22 +273,20 @@ impl World {
             .or_else(|| self.network_views(node, kind))
             .or_else(|| self.cluster_views(node, kind))
             .or_else(|| self.kubernetes_views(node, kind))
+            .or_else(|| self.component_views(node, kind))
             .unwrap_or_default()
     }
 }
 
-/// Two kinds became sensitive with 1.13.
+/// Kinds with arguments of components became sensitive with 1.13.
 fn is_sensitive(kind: &Kind, minor: u64) -> bool {
-    kind.sensitive
-        && (minor >= 13 || (*kind != kind::KUBELET_SPEC && *kind != kind::API_SERVER_CONFIG))
+    let open_before_13 = [kind::KUBELET_SPEC, kind::API_SERVER_CONFIG, kinds::KUBELET_CONFIG];
+    kind.sensitive && (minor >= 13 || !open_before_13.contains(kind))
 }
 
 impl Collection {
     fn new(cookie: [u8; 8]) -> Self {
-        Self {
-            cookie,
-            ..Self::default()
-        }
+        Self { cookie, ..Self::default() }
     }
 
     fn update(&mut self, kind: &Kind, views: Vec<View>, now: Time) -> Vec<cosi::Event> {
@@ -317,12 +304,7 @@ impl Collection {
             }
         }
         for view in views {
-            let View {
-                id,
-                proto,
-                yaml,
-                version,
-            } = view;
+            let View { id, proto, yaml, version } = view;
             match self.entries.get_mut(&id) {
                 Some(entry) if entry.proto == proto && entry.yaml == yaml => {
                     if let Some(version) = version {
@@ -373,10 +355,7 @@ impl Collection {
         if self.log.len() == KEPT {
             self.log.pop_front();
         }
-        self.log.push_back(Change {
-            position,
-            event: event.clone(),
-        });
+        self.log.push_back(Change { position, event: event.clone() });
         event
     }
 }

@@ -18,20 +18,14 @@ impl World {
                     hostname: here.hostname.clone(),
                     domainname: String::new(),
                 };
-                let yaml = map([
-                    ("hostname", here.hostname.clone().into()),
-                    ("domainname", "".into()),
-                ]);
+                let yaml =
+                    map([("hostname", here.hostname.clone().into()), ("domainname", "".into())]);
                 vec![View::new("hostname", &message, &yaml)]
             }
             kind::NODE_ADDRESS => ["current", "default"]
                 .into_iter()
                 .map(|id| {
-                    let count = if id == "default" {
-                        1
-                    } else {
-                        here.addresses.len()
-                    };
+                    let count = if id == "default" { 1 } else { here.addresses.len() };
                     let addresses = here.addresses.iter().take(count);
                     let message = network::NodeAddressSpec {
                         addresses: addresses
@@ -43,10 +37,7 @@ impl World {
                             .collect(),
                     };
                     let yaml = map([
-                        (
-                            "addresses",
-                            list(addresses.map(|address| format!("{address}/24"))),
-                        ),
+                        ("addresses", list(addresses.map(|address| format!("{address}/24")))),
                         ("sortAlgorithm", "v1".into()),
                     ]);
                     View::new(id, &message, &yaml)
@@ -68,11 +59,7 @@ pub(super) fn octets(address: std::net::IpAddr) -> Vec<u8> {
 fn links(node: NodeIndex) -> Vec<View> {
     let number = u8::try_from(node.0 % 255).unwrap_or(0) + 1;
     let link = |index: u32, name: &'static str, loopback: bool| {
-        let hardware = if loopback {
-            vec![0; 6]
-        } else {
-            vec![2, 0, 0, 0, 0, number]
-        };
+        let hardware = if loopback { vec![0; 6] } else { vec![2, 0, 0, 0, 0, number] };
         let mtu: u32 = if loopback { 65_536 } else { 1_500 };
         let message = network::LinkStatusSpec {
             index,
@@ -98,25 +85,11 @@ fn links(node: NodeIndex) -> Vec<View> {
             ("index", i64::from(index).into()),
             ("type", if loopback { "loopback" } else { "ether" }.into()),
             ("linkIndex", 0.into()),
-            (
-                "flags",
-                if loopback {
-                    "UP,LOOPBACK,RUNNING"
-                } else {
-                    "UP,BROADCAST,RUNNING"
-                }
-                .into(),
-            ),
+            ("flags", if loopback { "UP,LOOPBACK,RUNNING" } else { "UP,BROADCAST,RUNNING" }.into()),
             ("hardwareAddr", text.join(":").into()),
             ("mtu", i64::from(mtu).into()),
-            (
-                "queueDisc",
-                if loopback { "noqueue" } else { "pfifo_fast" }.into(),
-            ),
-            (
-                "operationalState",
-                if loopback { "unknown" } else { "up" }.into(),
-            ),
+            ("queueDisc", if loopback { "noqueue" } else { "pfifo_fast" }.into()),
+            ("operationalState", if loopback { "unknown" } else { "up" }.into()),
             ("kind", "".into()),
             ("slaveKind", "".into()),
             ("linkState", true.into()),

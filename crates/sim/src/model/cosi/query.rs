@@ -21,9 +21,7 @@ impl Filter {
         id: Option<&cosi::IdQuery>,
     ) -> Result<Self, Status> {
         let fits = labels.is_empty()
-            || labels
-                .iter()
-                .any(|query| query.terms.iter().all(fits_without_labels));
+            || labels.iter().any(|query| query.terms.iter().all(fits_without_labels));
         let id = match id.map(|query| query.regexp.as_str()) {
             None | Some("") => None,
             Some(regexp) => {

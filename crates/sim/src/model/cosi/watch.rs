@@ -9,14 +9,14 @@ use super::super::api::{NodeIndex, Reply, Status, StreamId};
 use super::super::roles::Caller;
 use super::super::streams::Stream;
 use super::query::Filter;
-use super::{Collection, resource, tombstone};
+use super::{Collection, kinds, resource, tombstone};
 
 /// What a watch wants.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Watch {
     /// The place of the kind in the table.
     pub(super) place: usize,
-    /// `None` for a watch in a namespace where the kind has nothing.
+    /// Whether the kind has something in the namespace that is watched.
     live: bool,
     id: Option<String>,
     filter: Filter,
@@ -57,10 +57,7 @@ impl Collection {
         }
         let first =
             u64::try_from(i64::from_be_bytes(mark).saturating_add(1)).map_err(|_| invalid())?;
-        let oldest = self
-            .log
-            .front()
-            .map_or(self.position, |change| change.position);
+        let oldest = self.log.front().map_or(self.position, |change| change.position);
         if first < oldest || first > self.position {
             return Err(invalid());
         }
@@ -102,25 +99,17 @@ impl World {
         caller: &Caller,
         request: cosi::WatchRequest,
     ) -> Result<StreamId, Status> {
-        let cosi::WatchRequest {
-            namespace,
-            r#type,
-            id,
-            options,
-            api_version,
-        } = request;
+        let cosi::WatchRequest { namespace, r#type, id, options, api_version } = request;
         let options = options.unwrap_or_default();
         let place = self.check_access(node, caller, &namespace, &r#type)?;
-        let kind = &kind::ALL[place];
+        let kind = kinds::at(place);
         if id.is_some() && options.bootstrap_contents {
             return Err(Status::unimplemented(
                 "bootstrap contents is not implemented for resource watch",
             ));
         }
         if id.is_some() && !options.label_query.is_empty() {
-            return Err(Status::unimplemented(
-                "label query is not implemented for resource watch",
-            ));
+            return Err(Status::unimplemented("label query is not implemented for resource watch"));
         }
         let watch = Watch {
             place,
@@ -151,11 +140,7 @@ impl World {
             events = collection.after(mark)?;
             events.retain(|event| watch.wants(event));
         } else if let Ok(tail @ 1..) = usize::try_from(options.tail_events) {
-            events = collection
-                .log
-                .iter()
-                .map(|change| change.event.clone())
-                .collect();
+            events = collection.log.iter().map(|change| change.event.clone()).collect();
             events.retain(|event| watch.wants(event));
             events.drain(..events.len().saturating_sub(tail));
         } else if let Some(id) = &watch.id {
@@ -168,10 +153,7 @@ impl World {
                 },
             });
         } else if options.bootstrap_contents {
-            let existing = collection
-                .entries
-                .iter()
-                .filter(|(id, _)| watch.filter.matches(id));
+            let existing = collection.entries.iter().filter(|(id, _)| watch.filter.matches(id));
             events.extend(existing.map(|(id, entry)| created(id, entry)));
             events.push(marker(kind, cosi::EventType::Bootstrapped, current));
         } else if options.bootstrap_bookmark {
@@ -218,13 +200,17 @@ impl World {
             })
             .collect();
         for (stream, watch) in watchers {
-            let wanted: Vec<cosi::Event> = events
-                .iter()
-                .filter(|event| watch.wants(event))
-                .cloned()
-                .collect();
+            let wanted: Vec<cosi::Event> =
+                events.iter().filter(|event| watch.wants(event)).cloned().collect();
             self.send_events(stream, &watch, wanted);
         }
+    }
+
+    pub(super) fn is_watched(&self, node: NodeIndex, place: usize) -> bool {
+        self.streams.values().any(|open| {
+            open.node == node
+                && matches!(&open.stream, Stream::Watch(watch) if watch.place == place)
+        })
     }
 
     /// Brings everything up to date that somebody watches.

@@ -42,9 +42,7 @@ impl World {
         if self.nodes[node.0].is_control_plane() {
             return Ok(());
         }
-        Err(Status::unimplemented(format!(
-            "{what} is only available on control plane nodes"
-        )))
+        Err(Status::unimplemented(format!("{what} is only available on control plane nodes")))
     }
 
     /// The node's own member, if its etcd runs.
@@ -56,9 +54,7 @@ impl World {
 
     /// What needs a quorum, asked at all control planes that can be reached.
     fn check_quorum(&self, node: NodeIndex) -> Result<(), Status> {
-        let cut_off = self
-            .fault(node, super::super::FaultKind::Partition)
-            .is_some();
+        let cut_off = self.fault(node, super::super::FaultKind::Partition).is_some();
         if self.etcd.leader.is_some() && !cut_off {
             Ok(())
         } else {
@@ -71,15 +67,13 @@ impl World {
         node: NodeIndex,
         request: machine::EtcdMemberListRequest,
     ) -> Reply {
-        let members = self
-            .check_control_plane(node, "member list")
-            .and_then(|()| {
-                if request.query_local {
-                    self.local_member(node)?;
-                }
-                self.check_quorum(node)?;
-                Ok(self.members())
-            });
+        let members = self.check_control_plane(node, "member list").and_then(|()| {
+            if request.query_local {
+                self.local_member(node)?;
+            }
+            self.check_quorum(node)?;
+            Ok(self.members())
+        });
         reply(members.map(|members| machine::EtcdMemberListResponse {
             messages: vec![machine::EtcdMembers {
                 metadata: None,
@@ -133,11 +127,7 @@ impl World {
                     protocol_version: protocol.to_owned(),
                     db_size: member.db_size,
                     db_size_in_use: member.db_in_use,
-                    leader: self
-                        .etcd
-                        .leader
-                        .filter(|_| self.etcd_serves(node))
-                        .unwrap_or(0),
+                    leader: self.etcd.leader.filter(|_| self.etcd_serves(node)).unwrap_or(0),
                     raft_index: self.etcd.index(self.now),
                     raft_term: self.etcd.term,
                     raft_applied_index: self.applied_index(member),
@@ -148,22 +138,14 @@ impl World {
                 }
             });
         reply(status.map(|status| machine::EtcdStatusResponse {
-            messages: vec![machine::EtcdStatus {
-                metadata: None,
-                member_status: Some(status),
-            }],
+            messages: vec![machine::EtcdStatus { metadata: None, member_status: Some(status) }],
         }))
     }
 
     fn alarms(&self) -> Vec<machine::EtcdMemberAlarm> {
         let alarm = |Alarm { member, corrupt }: &Alarm| machine::EtcdMemberAlarm {
             member_id: *member,
-            alarm: if *corrupt {
-                AlarmType::Corrupt
-            } else {
-                AlarmType::Nospace
-            }
-            .into(),
+            alarm: if *corrupt { AlarmType::Corrupt } else { AlarmType::Nospace }.into(),
         };
         self.etcd.alarms.iter().map(alarm).collect()
     }
@@ -175,10 +157,7 @@ impl World {
             .and_then(|_| self.check_quorum(node))
             .map(|()| self.alarms());
         reply(alarms.map(|member_alarms| machine::EtcdAlarmListResponse {
-            messages: vec![machine::EtcdAlarm {
-                metadata: None,
-                member_alarms,
-            }],
+            messages: vec![machine::EtcdAlarm { metadata: None, member_alarms }],
         }))
     }
 
@@ -194,10 +173,7 @@ impl World {
             self.etcd.alarms.clear();
         }
         reply(checked.map(|()| machine::EtcdAlarmDisarmResponse {
-            messages: vec![machine::EtcdAlarmDisarm {
-                metadata: None,
-                member_alarms,
-            }],
+            messages: vec![machine::EtcdAlarmDisarm { metadata: None, member_alarms }],
         }))
     }
 
@@ -244,12 +220,7 @@ impl World {
         if self.etcd.leader != Some(local.id) {
             return Ok(None);
         }
-        let Some(other) = self
-            .etcd
-            .members
-            .iter()
-            .find(|member| member.id != local.id)
-        else {
+        let Some(other) = self.etcd.members.iter().find(|member| member.id != local.id) else {
             return Ok(None);
         };
         if self.is_learner(other) {
@@ -273,9 +244,7 @@ impl World {
             .and_then(|()| {
                 let known = self.etcd.members.iter().any(|member| member.id == id);
                 let message = format!("failed to remove member {id}: etcdserver: member not found");
-                known
-                    .then_some(())
-                    .ok_or_else(|| Status::not_found(message))
+                known.then_some(()).ok_or_else(|| Status::not_found(message))
             });
         if checked.is_ok() {
             self.remove_member(id);
@@ -307,9 +276,8 @@ impl World {
 
     /// A file that etcd's own tools read, and the sha256 of it at its end.
     pub(in super::super) fn etcd_snapshot(&self, node: NodeIndex) -> Reply {
-        let local = self
-            .check_control_plane(node, "etcd snapshot")
-            .and_then(|()| self.local_member(node));
+        let local =
+            self.check_control_plane(node, "etcd snapshot").and_then(|()| self.local_member(node));
         let member = match local {
             Ok(member) => member,
             Err(status) => return status.into(),
@@ -345,10 +313,7 @@ impl World {
         let file = Bytes::from(file);
         let pieces = (0..file.len()).step_by(PIECE).map(|from| {
             let to = (from + PIECE).min(file.len());
-            Response::Data(common::Data {
-                metadata: None,
-                bytes: file.slice(from..to),
-            })
+            Response::Data(common::Data { metadata: None, bytes: file.slice(from..to) })
         });
         Reply::Items(pieces.collect())
     }

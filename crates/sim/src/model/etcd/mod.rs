@@ -126,12 +126,7 @@ impl World {
 
     /// Members that vote and live, and whether they are enough.
     fn voters(&self) -> (Vec<u64>, bool) {
-        let voters = || {
-            self.etcd
-                .members
-                .iter()
-                .filter(|member| !self.is_learner(member))
-        };
+        let voters = || self.etcd.members.iter().filter(|member| !self.is_learner(member));
         let alive: Vec<u64> = voters()
             .filter(|member| self.member_is_alive(member))
             .map(|member| member.id)
@@ -143,10 +138,7 @@ impl World {
     /// Whether etcd answers what needs a quorum, on this node.
     pub(super) fn etcd_serves(&self, node: NodeIndex) -> bool {
         self.etcd.leader.is_some()
-            && self
-                .etcd
-                .member_of(node)
-                .is_some_and(|member| self.member_is_alive(member))
+            && self.etcd.member_of(node).is_some_and(|member| self.member_is_alive(member))
     }
 
     /// The applied index of a member: it follows the leader's unless it lags,
@@ -172,13 +164,7 @@ impl World {
                 .members
                 .first()
                 .map_or((0, 0), |member| (member.db_in_use, member.db_in_use));
-            self.etcd.members.push(Member {
-                id,
-                node,
-                ready: true,
-                db_in_use,
-                db_size,
-            });
+            self.etcd.members.push(Member { id, node, ready: true, db_in_use, db_size });
         }
     }
 
@@ -192,10 +178,7 @@ impl World {
             }
         }
         let (alive, quorum) = self.voters();
-        let leader_lives = self
-            .etcd
-            .leader
-            .is_some_and(|leader| alive.contains(&leader));
+        let leader_lives = self.etcd.leader.is_some_and(|leader| alive.contains(&leader));
         if !quorum || !leader_lives {
             self.etcd.set_leader(None, self.now);
         }
@@ -203,8 +186,7 @@ impl World {
             self.etcd.round += 1;
             let round = self.etcd.round;
             let lasts = self.draw(|timings| timings.election);
-            self.schedule
-                .put(self.now.plus(lasts), Due::Election { round });
+            self.schedule.put(self.now.plus(lasts), Due::Election { round });
         }
         self.follow_etcd();
     }
@@ -230,9 +212,8 @@ impl World {
         let nodes: Vec<NodeIndex> = self.etcd.members.iter().map(|member| member.node).collect();
         for node in nodes {
             let healthy = self.etcd_serves(node);
-            let known = self.nodes[node.0]
-                .service("etcd")
-                .is_some_and(|service| service.healthy.is_some());
+            let known =
+                self.nodes[node.0].service("etcd").is_some_and(|service| service.healthy.is_some());
             if healthy || known {
                 self.set_health(node, "etcd", healthy);
             }
@@ -243,13 +224,8 @@ impl World {
     /// Ends a boot sequence that waits for its services, if they are there.
     pub(super) fn finish_boot(&mut self, node: NodeIndex) {
         let here = &self.nodes[node.0];
-        let boots = here
-            .sequence
-            .as_ref()
-            .is_some_and(|sequence| sequence.kind == Kind::Boot);
-        let up = services::late(here.role)
-            .iter()
-            .all(|id| here.service_is_healthy(id));
+        let boots = here.sequence.as_ref().is_some_and(|sequence| sequence.kind == Kind::Boot);
+        let up = services::late(here.role).iter().all(|id| here.service_is_healthy(id));
         if boots && up {
             self.end_phase(node);
         }

@@ -40,14 +40,8 @@ pub(super) fn write(mut buckets: Vec<(&str, super::Bucket)>) -> Vec<u8> {
     let mut next = ROOT_PAGE + 1;
     for (name, mut entries) in buckets {
         entries.sort();
-        let elements: Vec<Element> = entries
-            .into_iter()
-            .map(|(key, value)| Element {
-                flags: 0,
-                key,
-                value,
-            })
-            .collect();
+        let elements: Vec<Element> =
+            entries.into_iter().map(|(key, value)| Element { flags: 0, key, value }).collect();
         let leaf = leaf(next, &elements);
         root.push(Element {
             flags: IS_BUCKET,
@@ -87,12 +81,7 @@ fn leaf(id: u64, elements: &[Element]) -> Vec<u8> {
         let Element { flags, key, value } = element;
         // Positions count from the header of the element itself.
         let position = (elements.len() - place) * ELEMENT_HEADER + data.len();
-        for number in [
-            *flags,
-            small(position),
-            small(key.len()),
-            small(value.len()),
-        ] {
+        for number in [*flags, small(position), small(key.len()), small(value.len())] {
             headers.extend(number.to_le_bytes());
         }
         data.extend_from_slice(key);
@@ -152,9 +141,8 @@ mod tests {
 
     #[test]
     fn a_large_leaf_overflows_into_the_pages_behind_it() {
-        let entries = (0..200_u64)
-            .map(|number| (number.to_be_bytes().to_vec(), vec![1; 100]))
-            .collect();
+        let entries =
+            (0..200_u64).map(|number| (number.to_be_bytes().to_vec(), vec![1; 100])).collect();
         let file = write(vec![("key", entries), ("meta", Vec::new())]);
         let overflow = u32::from_le_bytes(file[4 * PAGE + 12..4 * PAGE + 16].try_into().unwrap());
         assert_eq!(overflow, 6);

@@ -47,13 +47,7 @@ type Bucket = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The file, without a checksum behind it.
 pub(super) fn write(content: &Content) -> Vec<u8> {
-    let Content {
-        term,
-        index,
-        storage_version,
-        members,
-        keys,
-    } = content;
+    let Content { term, index, storage_version, members, keys } = content;
     // Revisions lag behind the log: elections and memberships are no writes.
     let first = (index / 2).max(2);
     let keys = keys.iter().zip(first..).map(|((key, value), revision)| {
@@ -69,16 +63,10 @@ pub(super) fn write(content: &Content) -> Vec<u8> {
     });
     let text = |key: &str, value: &str| (key.into(), value.into());
     let number = |key: &str, value: u64| (key.into(), value.to_be_bytes().to_vec());
-    let voters: Vec<u64> = members
-        .iter()
-        .filter(|member| !member.learner)
-        .map(|member| member.id)
-        .collect();
-    let learners: Vec<u64> = members
-        .iter()
-        .filter(|member| member.learner)
-        .map(|member| member.id)
-        .collect();
+    let voters: Vec<u64> =
+        members.iter().filter(|member| !member.learner).map(|member| member.id).collect();
+    let learners: Vec<u64> =
+        members.iter().filter(|member| member.learner).map(|member| member.id).collect();
     let state = serde_json::json!({
         "voters": voters,
         "learners": learners,
@@ -116,13 +104,7 @@ fn revision_key(main: u64) -> Vec<u8> {
 }
 
 fn member(member: &Member) -> (Vec<u8>, Vec<u8>) {
-    let Member {
-        id,
-        name,
-        peer_urls,
-        client_urls,
-        learner,
-    } = member;
+    let Member { id, name, peer_urls, client_urls, learner } = member;
     let mut json = serde_json::json!({
         "id": id,
         "peerURLs": peer_urls,
@@ -132,10 +114,7 @@ fn member(member: &Member) -> (Vec<u8>, Vec<u8>) {
     if *learner {
         json["isLearner"] = true.into();
     }
-    (
-        format!("{id:x}").into_bytes(),
-        json.to_string().into_bytes(),
-    )
+    (format!("{id:x}").into_bytes(), json.to_string().into_bytes())
 }
 
 #[cfg(test)]

@@ -7,18 +7,9 @@ use super::super::*;
 use super::driver::Driver;
 
 fn config(driver: &mut Driver, node: usize) -> (String, String) {
-    let resource = driver
-        .get(
-            node,
-            "MachineConfigs.config.talos.dev",
-            "config",
-            "v1alpha1",
-        )
-        .unwrap();
-    (
-        resource.spec.unwrap().yaml_spec,
-        resource.metadata.unwrap().version,
-    )
+    let resource =
+        driver.get(node, "MachineConfigs.config.talos.dev", "config", "v1alpha1").unwrap();
+    (resource.spec.unwrap().yaml_spec, resource.metadata.unwrap().version)
 }
 
 fn apply(text: &str, mode: Mode) -> machine::ApplyConfigurationRequest {
@@ -41,11 +32,7 @@ fn applied(
 
 #[test]
 fn a_generated_config_is_accepted_and_changes_nothing() {
-    for (talos, kubernetes) in [
-        ("1.12.6", "1.34.2"),
-        ("1.13.9", "1.36.1"),
-        ("1.14.1", "1.37.0"),
-    ] {
+    for (talos, kubernetes) in [("1.12.6", "1.34.2"), ("1.13.9", "1.36.1"), ("1.14.1", "1.37.0")] {
         let mut driver = Driver::new(1, 1, talos, kubernetes);
         for node in 0..2 {
             let (text, version) = config(&mut driver, node);
@@ -67,15 +54,9 @@ fn a_dry_run_shows_the_difference_and_does_nothing() {
         ..apply(text, Mode::NoReboot)
     };
     let answer = applied(&mut driver, 0, dry(&new));
+    assert!(answer.mode_details.contains("skipped in dry-run"), "{}", answer.mode_details);
     assert!(
-        answer.mode_details.contains("skipped in dry-run"),
-        "{}",
-        answer.mode_details
-    );
-    assert!(
-        answer
-            .mode_details
-            .contains("+        image: ghcr.io/siderolabs/kubelet:v1.36.3"),
+        answer.mode_details.contains("+        image: ghcr.io/siderolabs/kubelet:v1.36.3"),
         "{}",
         answer.mode_details
     );
@@ -90,14 +71,7 @@ fn an_image_change_restarts_only_what_uses_it() {
     let before = driver.boot_id(0);
     let (text, _) = config(&mut driver, 0);
     let get = |driver: &mut Driver, id: &str| {
-        driver
-            .get(
-                0,
-                "APIServerConfigs.kubernetes.talos.dev",
-                "controlplane",
-                id,
-            )
-            .unwrap()
+        driver.get(0, "APIServerConfigs.kubernetes.talos.dev", "controlplane", id).unwrap()
     };
     let new = text.replace("kube-apiserver:v1.36.1", "kube-apiserver:v1.37.0");
     applied(&mut driver, 0, apply(&new, Mode::NoReboot));
@@ -106,23 +80,12 @@ fn an_image_change_restarts_only_what_uses_it() {
         assert_eq!(resource.metadata.unwrap().version, "2");
         assert!(resource.spec.unwrap().yaml_spec.contains("v1.37.0"));
     }
-    let pod = driver
-        .get(
-            0,
-            "StaticPods.kubernetes.talos.dev",
-            "k8s",
-            "kube-apiserver",
-        )
-        .unwrap();
+    let pod = driver.get(0, "StaticPods.kubernetes.talos.dev", "k8s", "kube-apiserver").unwrap();
     let yaml = pod.spec.unwrap().yaml_spec;
     assert!(yaml.contains("talos.dev/config-version: \"2\""), "{yaml}");
     assert!(!driver.is_ready(0));
     let pods = |driver: &Driver| driver.world.kubernetes(NodeIndex(0)).unwrap().pods;
-    assert!(
-        pods(&driver)
-            .iter()
-            .all(|pod| pod.ready == (pod.component != Component::ApiServer))
-    );
+    assert!(pods(&driver).iter().all(|pod| pod.ready == (pod.component != Component::ApiServer)));
     // The image was not there: pull and restart.
     driver.until("ready", 90, |driver| driver.is_ready(0));
     assert_eq!(pods(&driver)[0].config_version, 2);
@@ -145,11 +108,8 @@ fn a_kubelet_change_cycles_its_service() {
     applied(&mut driver, 1, apply(&new, Mode::NoReboot));
     driver.secs(100);
     let seen: Vec<talos_proto::cosi::resource::WatchResponse> = driver.items(stream);
-    let types: Vec<i32> = seen
-        .iter()
-        .flat_map(|item| &item.event)
-        .map(|event| event.event_type)
-        .collect();
+    let types: Vec<i32> =
+        seen.iter().flat_map(|item| &item.event).map(|event| event.event_type).collect();
     // Created, destroyed, created again and healthy.
     assert_eq!(types[..3], [0, 2, 0]);
     let last = seen.last().unwrap().event[0].resource.clone().unwrap();
@@ -163,10 +123,7 @@ fn a_kubelet_change_cycles_its_service() {
 fn an_image_that_is_not_there_never_comes_up() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     let (text, _) = config(&mut driver, 0);
-    let new = text.replace(
-        "registry.k8s.io/kube-scheduler",
-        "registry.example.com/nothing",
-    );
+    let new = text.replace("registry.k8s.io/kube-scheduler", "registry.example.com/nothing");
     applied(&mut driver, 0, apply(&new, Mode::NoReboot));
     driver.secs(3600);
     assert!(!driver.is_ready(0));
@@ -180,11 +137,7 @@ fn a_trial_is_taken_back_unless_it_is_confirmed() {
     let (text, _) = config(&mut driver, 0);
     let new = text.replace("debug: false", "debug: true");
     let answer = applied(&mut driver, 0, apply(&new, Mode::Try));
-    assert!(
-        answer.mode_details.contains("reverted back in 1m0s"),
-        "{}",
-        answer.mode_details
-    );
+    assert!(answer.mode_details.contains("reverted back in 1m0s"), "{}", answer.mode_details);
     assert_eq!(config(&mut driver, 0).0, new);
     driver.secs(61);
     assert_eq!(config(&mut driver, 0), (text.clone(), "3".to_owned()));
@@ -214,31 +167,11 @@ fn bad_configs_name_their_field() {
     for (from, to, said) in [
         ("version: v1alpha1", "version: v2", "configuration version"),
         ("persist: true", "persist: true\nfoo: 1", "foo"),
-        (
-            "    type: controlplane",
-            "    type: controlplane\n    bar: 1",
-            "machine.bar",
-        ),
-        (
-            "    type: controlplane",
-            "    type: boss",
-            "machine type \"boss\"",
-        ),
-        (
-            "https://10.5.0.2:6443",
-            "http://10.5.0.2:6443",
-            ".cluster.controlPlane.endpoint",
-        ),
-        (
-            "kubelet:v1.36.1",
-            "kubelet:v1.39.0",
-            "kubelet image is not valid",
-        ),
-        (
-            "kube-apiserver:v1.36.1",
-            "kube-apiserver:v1.30.0",
-            "too old",
-        ),
+        ("    type: controlplane", "    type: controlplane\n    bar: 1", "machine.bar"),
+        ("    type: controlplane", "    type: boss", "machine type \"boss\""),
+        ("https://10.5.0.2:6443", "http://10.5.0.2:6443", ".cluster.controlPlane.endpoint"),
+        ("kubelet:v1.36.1", "kubelet:v1.39.0", "kubelet image is not valid"),
+        ("kube-apiserver:v1.36.1", "kube-apiserver:v1.30.0", "too old"),
         ("kind: HostnameConfig", "kind: WhatConfig", "not registered"),
         ("machine:", "machine: [", "decoding"),
     ] {
@@ -249,10 +182,7 @@ fn bad_configs_name_their_field() {
         assert!(status.message.contains(said), "{said}: {status}");
     }
     let document = "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: x\n";
-    let status = driver.error(
-        0,
-        Request::ApplyConfiguration(apply(document, Mode::NoReboot)),
-    );
+    let status = driver.error(0, Request::ApplyConfiguration(apply(document, Mode::NoReboot)));
     assert!(status.message.contains("v1alpha1 config"), "{status}");
     let status = driver.error(0, Request::ApplyConfiguration(apply(&text, Mode::Reboot)));
     assert_eq!(status.code, Code::Unimplemented);

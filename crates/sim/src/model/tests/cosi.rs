@@ -18,12 +18,7 @@ fn listed(driver: &mut Driver, node: usize, kind: &talos_proto::Kind) -> Vec<cos
     match driver.call(node, list(kind.namespace, kind.resource_type)) {
         Reply::Items(items) => items
             .into_iter()
-            .map(|item| {
-                cosi::ListResponse::try_from(item)
-                    .unwrap()
-                    .resource
-                    .unwrap()
-            })
+            .map(|item| cosi::ListResponse::try_from(item).unwrap().resource.unwrap())
             .collect(),
         other => panic!("{other:?}"),
     }
@@ -41,24 +36,15 @@ fn watch(namespace: &str, resource_type: &str, options: cosi::WatchOptions) -> c
 
 fn events(driver: &Driver, stream: StreamId) -> Vec<cosi::Event> {
     let messages: Vec<cosi::WatchResponse> = driver.items(stream);
-    assert_eq!(
-        messages[0],
-        cosi::WatchResponse::default(),
-        "the first message is empty"
-    );
-    messages
-        .into_iter()
-        .flat_map(|message| message.event)
-        .collect()
+    assert_eq!(messages[0], cosi::WatchResponse::default(), "the first message is empty");
+    messages.into_iter().flat_map(|message| message.event).collect()
 }
 
 #[test]
 fn every_kind_can_be_listed_and_has_both_specs() {
-    for (talos, kubernetes, minor) in [
-        ("1.12.6", "1.34.2", 12),
-        ("1.13.9", "1.36.1", 13),
-        ("1.14.1", "1.37.0", 14),
-    ] {
+    for (talos, kubernetes, minor) in
+        [("1.12.6", "1.34.2", 12), ("1.13.9", "1.36.1", 13), ("1.14.1", "1.37.0", 14)]
+    {
         let mut driver = Driver::new(3, 1, talos, kubernetes);
         for kind in kind::ALL {
             for node in [0, 3] {
@@ -69,11 +55,7 @@ fn every_kind_can_be_listed_and_has_both_specs() {
                 }
                 let resources = listed(&mut driver, node, kind);
                 let expected = *kind != kind::DIAGNOSTIC && node == 0;
-                assert!(
-                    !expected || !resources.is_empty(),
-                    "{} of {talos}",
-                    kind.resource_type
-                );
+                assert!(!expected || !resources.is_empty(), "{} of {talos}", kind.resource_type);
                 for resource in resources {
                     let metadata = resource.metadata.unwrap();
                     assert_eq!(metadata.r#type, kind.resource_type);
@@ -100,37 +82,16 @@ fn every_kind_can_be_listed_and_has_both_specs() {
 fn specs_are_those_of_a_real_node() {
     let mut driver = Driver::new(1, 1, "1.14.1", "1.37.0");
     let yaml = |driver: &mut Driver, node, resource_type, namespace, id| {
-        let spec = driver
-            .get(node, resource_type, namespace, id)
-            .unwrap()
-            .spec
-            .unwrap();
+        let spec = driver.get(node, resource_type, namespace, id).unwrap().spec.unwrap();
         (spec.yaml_spec, spec.proto_spec.to_vec())
     };
-    let (text, proto) = yaml(
-        &mut driver,
-        0,
-        "Services.v1alpha1.talos.dev",
-        "runtime",
-        "kubelet",
-    );
+    let (text, proto) = yaml(&mut driver, 0, "Services.v1alpha1.talos.dev", "runtime", "kubelet");
     assert_eq!(text, "running: true\nhealthy: true\nunknown: false\n");
     assert_eq!(proto, [8, 1, 16, 1]);
-    let (text, proto) = yaml(
-        &mut driver,
-        1,
-        "MachineTypes.config.talos.dev",
-        "config",
-        "machine-type",
-    );
+    let (text, proto) =
+        yaml(&mut driver, 1, "MachineTypes.config.talos.dev", "config", "machine-type");
     assert_eq!((text.as_str(), &proto[..]), ("worker\n", &[8, 3][..]));
-    let (text, _) = yaml(
-        &mut driver,
-        0,
-        "Members.cluster.talos.dev",
-        "cluster",
-        "cp-1",
-    );
+    let (text, _) = yaml(&mut driver, 0, "Members.cluster.talos.dev", "cluster", "cp-1");
     let id = text.lines().next().unwrap().to_owned();
     assert_eq!(
         text,
@@ -139,17 +100,8 @@ fn specs_are_those_of_a_real_node() {
              operatingSystem: Talos (v1.14.1)\ncontrolPlane:\n    port: 6443\n"
         )
     );
-    let (text, _) = yaml(
-        &mut driver,
-        0,
-        "MachineStatuses.runtime.talos.dev",
-        "runtime",
-        "machine",
-    );
-    assert_eq!(
-        text,
-        "stage: running\nstatus:\n    ready: true\n    unmetConditions: []\n"
-    );
+    let (text, _) = yaml(&mut driver, 0, "MachineStatuses.runtime.talos.dev", "runtime", "machine");
+    assert_eq!(text, "stage: running\nstatus:\n    ready: true\n    unmetConditions: []\n");
     let (text, proto) = yaml(
         &mut driver,
         0,
@@ -157,10 +109,7 @@ fn specs_are_those_of_a_real_node() {
         "meta",
         "members.cluster.talos.dev",
     );
-    assert!(
-        text.starts_with("type: Members.cluster.talos.dev\ndisplayType: Member\n"),
-        "{text}"
-    );
+    assert!(text.starts_with("type: Members.cluster.talos.dev\ndisplayType: Member\n"), "{text}");
     assert_eq!(
         proto.len(),
         "0a194d656d626572732e636c75737465722e74616c6f732e64657612064d656d6265721a07636c7573746572\
@@ -180,14 +129,8 @@ fn access_is_that_of_a_real_node() {
     assert_eq!(status.code, Code::PermissionDenied);
     assert!(status.message.contains("is not supported"));
     let status = driver.error(0, list("nowhere", "Services.v1alpha1.talos.dev"));
-    assert!(
-        status
-            .message
-            .contains("namespace \"nowhere\" is not supported")
-    );
-    let status = driver
-        .get(0, "Services.v1alpha1.talos.dev", "runtime", "x")
-        .unwrap_err();
+    assert!(status.message.contains("namespace \"nowhere\" is not supported"));
+    let status = driver.get(0, "Services.v1alpha1.talos.dev", "runtime", "x").unwrap_err();
     assert_eq!(status.code, Code::NotFound);
     assert_eq!(
         status.message,
@@ -196,11 +139,7 @@ fn access_is_that_of_a_real_node() {
     let write = Request::CosiDestroy(cosi::DestroyRequest::default());
     assert_eq!(driver.error(0, write).code, Code::PermissionDenied);
     driver.caller = Caller::with_roles(["os:reader"]);
-    assert!(
-        driver
-            .get(0, "Services.v1alpha1.talos.dev", "runtime", "kubelet")
-            .is_ok()
-    );
+    assert!(driver.get(0, "Services.v1alpha1.talos.dev", "runtime", "kubelet").is_ok());
     for (resource_type, namespace, id) in [
         ("MachineConfigs.config.talos.dev", "config", "v1alpha1"),
         ("KubeletSpecs.kubernetes.talos.dev", "k8s", "kubelet"),
@@ -214,50 +153,29 @@ fn access_is_that_of_a_real_node() {
     // Open to readers before 1.13.
     let mut driver = Driver::new(1, 0, "1.12.6", "1.34.2");
     driver.caller = Caller::with_roles(["os:reader"]);
-    assert!(
-        driver
-            .get(0, "KubeletSpecs.kubernetes.talos.dev", "k8s", "kubelet")
-            .is_ok()
-    );
+    assert!(driver.get(0, "KubeletSpecs.kubernetes.talos.dev", "k8s", "kubelet").is_ok());
 }
 
 #[test]
 fn a_watch_begins_with_what_there_is() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
-    let options = cosi::WatchOptions {
-        bootstrap_contents: true,
-        ..Default::default()
-    };
+    let options = cosi::WatchOptions { bootstrap_contents: true, ..Default::default() };
     let services = "Services.v1alpha1.talos.dev";
-    let stream = driver.stream(
-        0,
-        Request::CosiWatch(watch("runtime", services, options.clone())),
-    );
+    let stream = driver.stream(0, Request::CosiWatch(watch("runtime", services, options.clone())));
     let seen = events(&driver, stream);
     let last = seen.last().unwrap();
     assert_eq!(last.event_type(), cosi::EventType::Bootstrapped);
     assert!(last.bookmark.is_some() && last.resource.is_some());
     assert!(
-        seen[..seen.len() - 1]
-            .iter()
-            .all(|event| event.event_type() == cosi::EventType::Created)
+        seen[..seen.len() - 1].iter().all(|event| event.event_type() == cosi::EventType::Created)
     );
     // An old client gets no end of the beginning.
-    let old = cosi::WatchRequest {
-        api_version: 0,
-        ..watch("runtime", services, options.clone())
-    };
+    let old = cosi::WatchRequest { api_version: 0, ..watch("runtime", services, options.clone()) };
     let stream = driver.stream(0, Request::CosiWatch(old));
     assert_eq!(events(&driver, stream).len(), seen.len() - 1);
     // All of it in one message, if asked for.
-    let aggregated = cosi::WatchOptions {
-        aggregated: true,
-        ..options
-    };
-    let stream = driver.stream(
-        0,
-        Request::CosiWatch(watch("runtime", services, aggregated)),
-    );
+    let aggregated = cosi::WatchOptions { aggregated: true, ..options };
+    let stream = driver.stream(0, Request::CosiWatch(watch("runtime", services, aggregated)));
     let messages: Vec<cosi::WatchResponse> = driver.items(stream);
     assert_eq!((messages.len(), messages[1].event.len()), (2, seen.len()));
 }
@@ -270,56 +188,37 @@ fn a_watch_of_one_resource_follows_it() {
         id: Some(id.to_owned()),
         ..watch("runtime", status, options)
     };
-    let stream = driver.stream(
-        1,
-        Request::CosiWatch(one("machine", cosi::WatchOptions::default())),
-    );
-    let absent = driver.stream(
-        1,
-        Request::CosiWatch(one("nothing", cosi::WatchOptions::default())),
-    );
+    let stream =
+        driver.stream(1, Request::CosiWatch(one("machine", cosi::WatchOptions::default())));
+    let absent =
+        driver.stream(1, Request::CosiWatch(one("nothing", cosi::WatchOptions::default())));
     let gone = &events(&driver, absent)[0];
     assert_eq!(gone.event_type(), cosi::EventType::Destroyed);
     assert!(gone.resource.as_ref().unwrap().spec.is_some());
-    driver
-        .world
-        .inject(driver.now, Some(NodeIndex(1)), &Fault::NotReady);
+    driver.world.inject(driver.now, Some(NodeIndex(1)), &Fault::NotReady);
     driver.secs(1);
     let seen = events(&driver, stream);
     assert_eq!(seen.len(), 2);
     assert_eq!(seen[1].event_type(), cosi::EventType::Updated);
     let new = seen[1].resource.clone().unwrap();
     assert_eq!(new.metadata.unwrap().version, "2");
-    assert!(
-        new.spec
-            .unwrap()
-            .yaml_spec
-            .contains("node \"worker-1\" is not ready")
-    );
+    assert!(new.spec.unwrap().yaml_spec.contains("node \"worker-1\" is not ready"));
     assert_eq!(seen[1].old.clone().unwrap().metadata.unwrap().version, "1");
     // From the bookmark on, nothing is missed and nothing comes twice.
     driver.world.clear(driver.now, None, FaultKind::NotReady);
-    let resume = |bookmark| cosi::WatchOptions {
-        start_from_bookmark: bookmark,
-        ..Default::default()
-    };
+    let resume =
+        |bookmark| cosi::WatchOptions { start_from_bookmark: bookmark, ..Default::default() };
     let mark = seen[1].bookmark.clone();
     let stream = driver.stream(1, Request::CosiWatch(one("machine", resume(mark.clone()))));
     let seen = events(&driver, stream);
     assert_eq!(seen.len(), 1);
-    assert_eq!(
-        seen[0].resource.clone().unwrap().metadata.unwrap().version,
-        "3"
-    );
+    assert_eq!(seen[0].resource.clone().unwrap().metadata.unwrap().version, "3");
     for bad in [&b"short"[..], &[0x7f; 16], &[0; 16]] {
         let bad = resume(Some(bytes::Bytes::from_static(bad)));
         let status = driver.error(1, Request::CosiWatch(one("machine", bad)));
         assert_eq!(status.code, Code::FailedPrecondition);
     }
-    let both = cosi::WatchOptions {
-        bootstrap_contents: true,
-        ..Default::default()
-    };
+    let both = cosi::WatchOptions { bootstrap_contents: true, ..Default::default() };
     let status = driver.error(1, Request::CosiWatch(one("machine", both)));
     assert_eq!(status.code, Code::Unimplemented);
     // Another boot counts anew, and knows the marks of the last one for foreign.
@@ -352,10 +251,7 @@ fn extensions_follow_the_image() {
             })
             .collect()
     };
-    assert_eq!(
-        names(&mut driver),
-        ["qemu-guest-agent", "schematic", "modules.dep"]
-    );
+    assert_eq!(names(&mut driver), ["qemu-guest-agent", "schematic", "modules.dep"]);
     // The plain installer drops them (rule 4 is about not doing this).
     let call = driver.stream(
         0,
@@ -366,9 +262,7 @@ fn extensions_follow_the_image() {
     );
     driver.secs(60);
     assert_eq!(driver.ended[&call], Content::End(Ok(())));
-    driver.until("down", 130, |driver| {
-        !driver.world.is_reachable(NodeIndex(0))
-    });
+    driver.until("down", 130, |driver| !driver.world.is_reachable(NodeIndex(0)));
     driver.until("ready", 300, |driver| driver.is_ready(0));
     assert_eq!(driver.tag(0), "v1.13.12");
     assert_eq!(names(&mut driver), Vec::<String>::new());

@@ -29,12 +29,7 @@ impl Driver {
         talos: &str,
         kubernetes: &str,
     ) -> Self {
-        let spec = ClusterSpec::new(
-            control_planes,
-            workers,
-            &version(talos),
-            &version(kubernetes),
-        );
+        let spec = ClusterSpec::new(control_planes, workers, &version(talos), &version(kubernetes));
         Self::with(&spec, 0)
     }
 
@@ -60,9 +55,7 @@ impl Driver {
     }
 
     pub(super) fn call(&mut self, node: usize, request: Request) -> Reply {
-        let reply = self
-            .world
-            .request(self.now, NodeIndex(node), &self.caller, request);
+        let reply = self.world.request(self.now, NodeIndex(node), &self.caller, request);
         self.collect();
         reply
     }
@@ -153,12 +146,7 @@ impl Driver {
         if !self.world.is_reachable(NodeIndex(node)) {
             return false;
         }
-        let resource = self.get(
-            node,
-            "MachineStatuses.runtime.talos.dev",
-            "runtime",
-            "machine",
-        );
+        let resource = self.get(node, "MachineStatuses.runtime.talos.dev", "runtime", "machine");
         let yaml = &resource.unwrap().spec.unwrap().yaml_spec;
         yaml.contains("stage: running") && yaml.contains("ready: true")
     }

@@ -19,9 +19,7 @@ fn members() -> Request {
 
 fn leader(driver: &mut Driver) -> usize {
     let leader = status(driver, 0).leader;
-    (0..3)
-        .find(|node| status(driver, *node).member_id == leader)
-        .unwrap()
+    (0..3).find(|node| status(driver, *node).member_id == leader).unwrap()
 }
 
 #[test]
@@ -29,24 +27,15 @@ fn members_agree_and_indexes_grow() {
     let mut driver = Driver::new(3, 1, "1.14.1", "1.37.0");
     let list: machine::EtcdMemberListResponse = driver.unary(0, members());
     assert_eq!(list.messages[0].members.len(), 3);
-    assert_eq!(
-        list.messages[0].members[0].peer_urls,
-        ["https://10.5.0.2:2380"]
-    );
+    assert_eq!(list.messages[0].members[0].peer_urls, ["https://10.5.0.2:2380"]);
     let before = status(&mut driver, 0);
     driver.secs(10);
     let after = status(&mut driver, 1);
     assert!(after.raft_index > before.raft_index);
     assert_eq!(after.raft_index, after.raft_applied_index);
-    assert_eq!(
-        (before.leader, before.raft_term),
-        (after.leader, after.raft_term)
-    );
+    assert_eq!((before.leader, before.raft_term), (after.leader, after.raft_term));
     assert_eq!(after.storage_version, "3.7.0");
-    assert_eq!(
-        driver.error(3, Request::EtcdStatus).code,
-        Code::Unimplemented
-    );
+    assert_eq!(driver.error(3, Request::EtcdStatus).code, Code::Unimplemented);
 }
 
 #[test]
@@ -85,42 +74,25 @@ fn a_reboot_of_the_leader_moves_leadership() {
 fn without_a_quorum_nothing_is_served_and_nothing_is_ready() {
     let mut driver = Driver::new(3, 1, "1.13.9", "1.36.1");
     for node in [1, 2] {
-        driver
-            .world
-            .inject(driver.now, Some(NodeIndex(node)), &Fault::NeverReturns);
+        driver.world.inject(driver.now, Some(NodeIndex(node)), &Fault::NeverReturns);
         let _: machine::RebootResponse = driver.unary(node, REBOOT);
     }
     driver.secs(30);
     assert_eq!(driver.error(0, members()).code, Code::Unavailable);
-    assert_eq!(
-        driver.error(0, Request::EtcdAlarmList).code,
-        Code::Unavailable
-    );
+    assert_eq!(driver.error(0, Request::EtcdAlarmList).code, Code::Unavailable);
     let local = status(&mut driver, 0);
-    assert_eq!(
-        (local.leader, &local.errors[..]),
-        (0, &["etcdserver: no leader".to_owned()][..])
-    );
+    assert_eq!((local.leader, &local.errors[..]), (0, &["etcdserver: no leader".to_owned()][..]));
     assert!(!driver.is_ready(0));
     assert!(!driver.world.kubernetes_api_is_up());
     let frozen = local.raft_index;
     driver.secs(60);
     assert_eq!(status(&mut driver, 0).raft_index, frozen);
-    let machine = driver
-        .get(0, "MachineStatuses.runtime.talos.dev", "runtime", "machine")
-        .unwrap();
+    let machine = driver.get(0, "MachineStatuses.runtime.talos.dev", "runtime", "machine").unwrap();
     let yaml = machine.spec.unwrap().yaml_spec;
     assert!(yaml.contains("etcd not healthy"), "{yaml}");
-    assert!(
-        yaml.contains("kube-system/kube-apiserver-cp-1 not ready"),
-        "{yaml}"
-    );
-    driver
-        .world
-        .clear(driver.now, None, FaultKind::NeverReturns);
-    driver.until("ready", 300, |driver| {
-        (0..3).all(|node| driver.is_ready(node))
-    });
+    assert!(yaml.contains("kube-system/kube-apiserver-cp-1 not ready"), "{yaml}");
+    driver.world.clear(driver.now, None, FaultKind::NeverReturns);
+    driver.until("ready", 300, |driver| (0..3).all(|node| driver.is_ready(node)));
     assert!(driver.world.kubernetes_api_is_up());
 }
 
@@ -138,21 +110,14 @@ fn faults_of_members_show() {
     let mut driver = Driver::new(3, 0, "1.13.9", "1.36.1");
     let follower = (leader(&mut driver) + 1) % 3;
     let at = Some(NodeIndex(follower));
-    driver
-        .world
-        .inject(driver.now, at, &Fault::EtcdLag { entries: 5000 });
+    driver.world.inject(driver.now, at, &Fault::EtcdLag { entries: 5000 });
     driver.world.inject(driver.now, at, &Fault::EtcdLearner);
-    driver
-        .world
-        .inject(driver.now, at, &Fault::EtcdAlarm { corrupt: false });
+    driver.world.inject(driver.now, at, &Fault::EtcdAlarm { corrupt: false });
     let shown = status(&mut driver, follower);
     assert!(shown.is_learner);
     assert_eq!(shown.raft_index - shown.raft_applied_index, 5000);
     let alarms: machine::EtcdAlarmListResponse = driver.unary(0, Request::EtcdAlarmList);
-    assert_eq!(
-        alarms.messages[0].member_alarms[0].member_id,
-        shown.member_id
-    );
+    assert_eq!(alarms.messages[0].member_alarms[0].member_id, shown.member_id);
     let _: machine::EtcdAlarmDisarmResponse = driver.unary(0, Request::EtcdAlarmDisarm);
     let alarms: machine::EtcdAlarmListResponse = driver.unary(0, Request::EtcdAlarmList);
     assert!(alarms.messages[0].member_alarms.is_empty());
@@ -161,15 +126,11 @@ fn faults_of_members_show() {
 #[test]
 fn a_partition_hides_the_node_and_costs_its_vote() {
     let mut driver = Driver::new(3, 0, "1.13.9", "1.36.1");
-    driver
-        .world
-        .inject(driver.now, Some(NodeIndex(0)), &Fault::Partition);
+    driver.world.inject(driver.now, Some(NodeIndex(0)), &Fault::Partition);
     assert!(!driver.world.is_reachable(NodeIndex(0)));
     driver.secs(5);
     assert_ne!(status(&mut driver, 1).leader, 0);
-    driver
-        .world
-        .inject(driver.now, Some(NodeIndex(1)), &Fault::Partition);
+    driver.world.inject(driver.now, Some(NodeIndex(1)), &Fault::Partition);
     assert_eq!(driver.error(2, members()).code, Code::Unavailable);
     driver.world.clear(driver.now, None, FaultKind::Partition);
     driver.secs(5);
@@ -202,10 +163,7 @@ fn a_removed_member_comes_back_as_another_one() {
     driver.secs(5);
     let list: machine::EtcdMemberListResponse = driver.unary(0, members());
     assert_eq!(list.messages[0].members.len(), 2);
-    assert_eq!(
-        driver.error(2, Request::EtcdStatus).code,
-        Code::DeadlineExceeded
-    );
+    assert_eq!(driver.error(2, Request::EtcdStatus).code, Code::DeadlineExceeded);
     let remove =
         Request::EtcdRemoveMemberById(machine::EtcdRemoveMemberByIdRequest { member_id: old });
     assert_eq!(driver.error(0, remove).code, Code::NotFound);

@@ -29,9 +29,7 @@ fn pull(image: &str) -> Request {
 fn install(image: &str) -> Request {
     Request::LifecycleUpgrade(machine::LifecycleServiceUpgradeRequest {
         containerd: Some(system()),
-        source: Some(machine::InstallArtifactsSource {
-            image_name: image.to_owned(),
-        }),
+        source: Some(machine::InstallArtifactsSource { image_name: image.to_owned() }),
     })
 }
 
@@ -65,17 +63,13 @@ fn a_lifecycle_upgrade_goes_through() {
     assert_eq!(driver.tag(0), "v1.13.9");
     let rebooted: machine::RebootResponse = driver.unary(0, REBOOT);
     assert_eq!(rebooted.messages[0].actor_id.len(), 36);
-    driver.until("down", 20, |driver| {
-        !driver.world.is_reachable(NodeIndex(0))
-    });
+    driver.until("down", 20, |driver| !driver.world.is_reachable(NodeIndex(0)));
     driver.until("up", 90, |driver| driver.world.is_reachable(NodeIndex(0)));
     assert_eq!(driver.tag(0), "v1.14.1");
     assert!(!driver.is_ready(0));
     driver.until("ready", 70, |driver| driver.is_ready(0));
     assert_ne!(driver.boot_id(0), before);
-    let boot_id = driver
-        .get(0, "BootIDs.runtime.talos.dev", "runtime", "boot-id")
-        .unwrap();
+    let boot_id = driver.get(0, "BootIDs.runtime.talos.dev", "runtime", "boot-id").unwrap();
     assert!(boot_id.spec.unwrap().yaml_spec.starts_with("bootID: "));
 }
 
@@ -84,10 +78,7 @@ fn an_unpulled_image_is_an_internal_error_and_nothing_is_armed() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     let status = driver.error(0, install(&factory("v1.14.1")));
     assert_eq!(status.code, Code::Internal);
-    assert!(
-        status.message.contains("not found in containerd store"),
-        "{status}"
-    );
+    assert!(status.message.contains("not found in containerd store"), "{status}");
     assert_eq!(driver.error(0, install("")).code, Code::InvalidArgument);
 }
 
@@ -98,10 +89,7 @@ fn one_installer_at_a_time_and_it_survives_its_caller() {
     driver.stream(0, pull(&image));
     driver.secs(60);
     let stream = driver.stream(0, install(&image));
-    assert_eq!(
-        driver.error(0, install(&image)).code,
-        Code::FailedPrecondition
-    );
+    assert_eq!(driver.error(0, install(&image)).code, Code::FailedPrecondition);
     driver.world.close_stream(driver.now, stream);
     driver.secs(30);
     let _: machine::RebootResponse = driver.unary(0, REBOOT);
@@ -150,19 +138,13 @@ fn lifecycle_needs_1_13() {
     assert_eq!(driver.error(0, pull("x")).code, Code::Unimplemented);
     assert_eq!(driver.error(0, install("x")).code, Code::Unimplemented);
     assert_eq!(
-        driver
-            .get(0, "BootIDs.runtime.talos.dev", "runtime", "boot-id")
-            .unwrap_err()
-            .code,
+        driver.get(0, "BootIDs.runtime.talos.dev", "runtime", "boot-id").unwrap_err().code,
         Code::PermissionDenied
     );
 }
 
 fn legacy(image: &str) -> machine::UpgradeRequest {
-    machine::UpgradeRequest {
-        image: image.to_owned(),
-        ..Default::default()
-    }
+    machine::UpgradeRequest { image: image.to_owned(), ..Default::default() }
 }
 
 #[test]
@@ -173,24 +155,20 @@ fn a_legacy_upgrade_is_told_by_its_events() {
     driver.secs(60);
     let answers: Vec<machine::UpgradeResponse> = driver.items(call);
     let actor = answers[0].messages[0].actor_id.clone();
-    driver.until("down", 120, |driver| {
-        !driver.world.is_reachable(NodeIndex(0))
-    });
+    driver.until("down", 120, |driver| !driver.world.is_reachable(NodeIndex(0)));
     assert_eq!(driver.ended[&events], Content::Drop);
     let seen: Vec<machine::Event> = driver.items(events);
     assert_eq!(seen[0], machine::Event::default());
     let phases: Vec<String> = seen[1..]
         .iter()
         .filter(|event| event.actor_id == actor)
-        .filter_map(
-            |event| match Payload::unpack(event.data.as_ref()?).unwrap()? {
-                Payload::Phase(phase) if phase.action == 0 => Some(phase.phase),
-                Payload::Sequence(sequence) => {
-                    Some(format!("{} {}", sequence.sequence, sequence.action))
-                }
-                _ => None,
-            },
-        )
+        .filter_map(|event| match Payload::unpack(event.data.as_ref()?).unwrap()? {
+            Payload::Phase(phase) if phase.action == 0 => Some(phase.phase),
+            Payload::Sequence(sequence) => {
+                Some(format!("{} {}", sequence.sequence, sequence.action))
+            }
+            _ => None,
+        })
         .collect();
     assert_eq!(
         phases,
@@ -215,10 +193,7 @@ fn a_legacy_upgrade_is_told_by_its_events() {
     // The ring began anew with the boot.
     let again = driver.stream(
         0,
-        Request::Events(machine::EventsRequest {
-            tail_events: -1,
-            ..Default::default()
-        }),
+        Request::Events(machine::EventsRequest { tail_events: -1, ..Default::default() }),
     );
     let seen: Vec<machine::Event> = driver.items(again);
     let last = seen.iter().rev().find_map(|event| {
@@ -244,20 +219,8 @@ fn legacy_upgrades_ask_etcd_unless_told_not_to() {
     };
     assert!(refused(&mut driver, legacy(&image)));
     // Before 1.12.9, preserve does not skip the checks.
-    assert!(refused(
-        &mut driver,
-        machine::UpgradeRequest {
-            preserve: true,
-            ..legacy(&image)
-        }
-    ));
-    assert!(!refused(
-        &mut driver,
-        machine::UpgradeRequest {
-            force: true,
-            ..legacy(&image)
-        }
-    ));
+    assert!(refused(&mut driver, machine::UpgradeRequest { preserve: true, ..legacy(&image) }));
+    assert!(!refused(&mut driver, machine::UpgradeRequest { force: true, ..legacy(&image) }));
 }
 
 #[test]
@@ -265,9 +228,7 @@ fn a_failed_legacy_install_reboots_into_the_old_version() {
     let mut driver = Driver::new(3, 0, "1.12.6", "1.30.2");
     driver.stream(0, Request::Upgrade(legacy(&factory("v1.13.9"))));
     driver.secs(60);
-    driver.until("down", 130, |driver| {
-        !driver.world.is_reachable(NodeIndex(0))
-    });
+    driver.until("down", 130, |driver| !driver.world.is_reachable(NodeIndex(0)));
     driver.until("ready", 200, |driver| driver.is_ready(0));
     assert_eq!(driver.tag(0), "v1.12.6");
 }
@@ -275,9 +236,7 @@ fn a_failed_legacy_install_reboots_into_the_old_version() {
 #[test]
 fn boot_back_returns_on_the_old_version() {
     let mut driver = Driver::new(3, 0, "1.13.9", "1.36.1");
-    driver
-        .world
-        .inject(driver.now, Some(NodeIndex(1)), &Fault::BootBack);
+    driver.world.inject(driver.now, Some(NodeIndex(1)), &Fault::BootBack);
     assert_eq!(pulled_and_installed(&mut driver, 1, &factory("v1.14.1")), 0);
     let before = driver.boot_id(1);
     let _: machine::RebootResponse = driver.unary(1, REBOOT);
@@ -307,21 +266,15 @@ fn rollback_goes_back() {
 #[test]
 fn a_node_may_never_return_or_ignore_a_reboot() {
     let mut driver = Driver::new(3, 1, "1.13.9", "1.36.1");
-    driver
-        .world
-        .inject(driver.now, Some(NodeIndex(3)), &Fault::NeverReturns);
-    driver
-        .world
-        .inject(driver.now, Some(NodeIndex(2)), &Fault::LostReboot);
+    driver.world.inject(driver.now, Some(NodeIndex(3)), &Fault::NeverReturns);
+    driver.world.inject(driver.now, Some(NodeIndex(2)), &Fault::LostReboot);
     let before = driver.boot_id(2);
     let _: machine::RebootResponse = driver.unary(2, REBOOT);
     let _: machine::RebootResponse = driver.unary(3, REBOOT);
     driver.secs(3600);
     assert!(!driver.world.is_reachable(NodeIndex(3)));
     assert_eq!(driver.boot_id(2), before);
-    driver
-        .world
-        .clear(driver.now, None, FaultKind::NeverReturns);
+    driver.world.clear(driver.now, None, FaultKind::NeverReturns);
     driver.until("ready", 200, |driver| driver.is_ready(3));
 }
 
@@ -366,9 +319,7 @@ fn talos_uncordons_only_what_it_cordoned() {
     for cordoned_before in [false, true] {
         let mut driver = Driver::new(3, 1, "1.12.6", "1.34.2");
         let worker = NodeIndex(3);
-        driver
-            .world
-            .set_unschedulable(driver.now, worker, cordoned_before);
+        driver.world.set_unschedulable(driver.now, worker, cordoned_before);
         driver.stream(3, Request::Upgrade(legacy(&factory("v1.13.9"))));
         driver.secs(60);
         assert!(driver.world.kubernetes(worker).unwrap().unschedulable);
@@ -386,13 +337,9 @@ fn a_boot_that_never_ends_is_reverted() {
     let _: machine::RebootResponse = driver.unary(0, REBOOT);
     // Without the other two there is no quorum, so etcd never gets healthy.
     for node in [1, 2] {
-        driver
-            .world
-            .inject(driver.now, Some(NodeIndex(node)), &Fault::Partition);
+        driver.world.inject(driver.now, Some(NodeIndex(node)), &Fault::Partition);
     }
-    driver.until("down", 20, |driver| {
-        !driver.world.is_reachable(NodeIndex(0))
-    });
+    driver.until("down", 20, |driver| !driver.world.is_reachable(NodeIndex(0)));
     driver.until("up", 90, |driver| driver.world.is_reachable(NodeIndex(0)));
     assert_eq!(driver.tag(0), "v1.14.1");
     driver.secs(60 * 69);

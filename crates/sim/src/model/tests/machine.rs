@@ -9,31 +9,17 @@ use super::driver::Driver;
 fn roles_decide() {
     let calls: &[(Request, &[&str])] = &[
         (Request::Version, &["os:reader", "os:operator", "os:admin"]),
-        (
-            Request::EtcdStatus,
-            &["os:reader", "os:operator", "os:admin", "os:etcd:backup"],
-        ),
+        (Request::EtcdStatus, &["os:reader", "os:operator", "os:admin", "os:etcd:backup"]),
         (
             Request::EtcdSnapshot(machine::EtcdSnapshotRequest {}),
             &["os:operator", "os:admin", "os:etcd:backup"],
         ),
         (Request::EtcdDefragment, &["os:operator", "os:admin"]),
-        (
-            Request::Read(machine::ReadRequest {
-                path: "/etc/os-release".to_owned(),
-            }),
-            &["os:admin"],
-        ),
+        (Request::Read(machine::ReadRequest { path: "/etc/os-release".to_owned() }), &["os:admin"]),
         (Request::Kubeconfig, &["os:admin"]),
     ];
-    let roles = [
-        "os:reader",
-        "os:operator",
-        "os:admin",
-        "os:etcd:backup",
-        "os:impersonator",
-        "what",
-    ];
+    let roles =
+        ["os:reader", "os:operator", "os:admin", "os:etcd:backup", "os:impersonator", "what"];
     for (request, allowed) in calls {
         for role in roles {
             let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
@@ -53,10 +39,7 @@ fn services_are_listed_with_health_and_events() {
     for (node, expected) in [(0, true), (1, false)] {
         let list: machine::ServiceListResponse = driver.unary(node, Request::ServiceList);
         let services = &list.messages[0].services;
-        assert_eq!(
-            services.iter().any(|service| service.id == "etcd"),
-            expected
-        );
+        assert_eq!(services.iter().any(|service| service.id == "etcd"), expected);
         for service in services {
             assert_eq!(service.state, "Running");
             assert!(service.health.is_some());
@@ -88,36 +71,16 @@ fn events_can_be_had_from_the_past() {
         assert_eq!(events.remove(0), machine::Event::default());
         events
     };
-    let all = past(
-        &mut driver,
-        machine::EventsRequest {
-            tail_events: -1,
-            ..Default::default()
-        },
-    );
+    let all = past(&mut driver, machine::EventsRequest { tail_events: -1, ..Default::default() });
     assert_eq!(all.len(), 990);
     assert!(all.is_sorted_by_key(|event| event.id.clone()));
     assert!(past(&mut driver, machine::EventsRequest::default()).is_empty());
-    let some = past(
-        &mut driver,
-        machine::EventsRequest {
-            tail_events: 7,
-            ..Default::default()
-        },
-    );
+    let some = past(&mut driver, machine::EventsRequest { tail_events: 7, ..Default::default() });
     assert_eq!(some, all[983..]);
-    let after = machine::EventsRequest {
-        tail_id: all[980].id.clone(),
-        ..Default::default()
-    };
+    let after = machine::EventsRequest { tail_id: all[980].id.clone(), ..Default::default() };
     assert_eq!(past(&mut driver, after), all[981..]);
-    let recent = past(
-        &mut driver,
-        machine::EventsRequest {
-            tail_seconds: 10,
-            ..Default::default()
-        },
-    );
+    let recent =
+        past(&mut driver, machine::EventsRequest { tail_seconds: 10, ..Default::default() });
     assert!((9..=11).contains(&recent.len()), "{}", recent.len());
     let nobody = machine::EventsRequest {
         tail_events: -1,
@@ -125,32 +88,21 @@ fn events_can_be_had_from_the_past() {
         ..Default::default()
     };
     assert!(past(&mut driver, nobody).is_empty());
-    let bad = machine::EventsRequest {
-        tail_id: "x".to_owned(),
-        ..Default::default()
-    };
+    let bad = machine::EventsRequest { tail_id: "x".to_owned(), ..Default::default() };
     assert_eq!(driver.error(0, Request::Events(bad)).code, Code::Unknown);
 }
 
 #[test]
 fn files_logs_and_kernel_messages_can_be_read() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
-    let read = |path: &str| {
-        Request::Read(machine::ReadRequest {
-            path: path.to_owned(),
-        })
-    };
+    let read = |path: &str| Request::Read(machine::ReadRequest { path: path.to_owned() });
     assert_eq!(driver.error(0, read("/nothing")).code, Code::NotFound);
     assert_eq!(driver.error(0, read("/etc")).code, Code::Unknown);
     let Reply::Items(items) = driver.call(0, read("/etc/os-release")) else {
         panic!("no file");
     };
     let data: talos_proto::common::Data = items[0].clone().try_into().unwrap();
-    assert!(
-        String::from_utf8(data.bytes.to_vec())
-            .unwrap()
-            .contains("VERSION_ID=v1.13.9")
-    );
+    assert!(String::from_utf8(data.bytes.to_vec()).unwrap().contains("VERSION_ID=v1.13.9"));
     let logs = |id: &str, follow| {
         Request::Logs(machine::LogsRequest {
             namespace: "system".to_owned(),
@@ -170,13 +122,8 @@ fn files_logs_and_kernel_messages_can_be_read() {
     let dmesg = Request::Dmesg(machine::DmesgRequest::default());
     assert!(matches!(driver.call(0, dmesg), Reply::Items(lines) if !lines.is_empty()));
     assert_eq!(driver.error(0, Request::Kubeconfig).code, Code::Unavailable);
-    driver
-        .world
-        .set_kubeconfig(bytes::Bytes::from_static(b"archive"));
-    assert!(matches!(
-        driver.call(0, Request::Kubeconfig),
-        Reply::Items(_)
-    ));
+    driver.world.set_kubeconfig(bytes::Bytes::from_static(b"archive"));
+    assert!(matches!(driver.call(0, Request::Kubeconfig), Reply::Items(_)));
 }
 
 #[test]
@@ -184,18 +131,13 @@ fn a_health_check_waits_and_says_for_what() {
     let mut driver = Driver::new(3, 1, "1.13.9", "1.36.1");
     let check = || {
         Request::HealthCheck(talos_proto::cluster::HealthCheckRequest {
-            wait_timeout: Some(prost_types::Duration {
-                seconds: 60,
-                nanos: 0,
-            }),
+            wait_timeout: Some(prost_types::Duration { seconds: 60, nanos: 0 }),
             cluster_info: None,
         })
     };
     let stream = driver.stream(0, check());
     assert_eq!(driver.ended[&stream], Content::End(Ok(())));
-    driver
-        .world
-        .inject(driver.now, Some(NodeIndex(3)), &Fault::NotReady);
+    driver.world.inject(driver.now, Some(NodeIndex(3)), &Fault::NotReady);
     let stream = driver.stream(0, check());
     driver.secs(59);
     assert!(!driver.ended.contains_key(&stream));
@@ -211,19 +153,14 @@ fn a_health_check_waits_and_says_for_what() {
 #[test]
 fn pulls_report_progress_and_the_pinned_name() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
-    let containerd = Some(talos_proto::common::ContainerdInstance {
-        driver: 1,
-        namespace: 2,
-    });
+    let containerd = Some(talos_proto::common::ContainerdInstance { driver: 1, namespace: 2 });
     let pull = || {
         Request::ImageServicePull(machine::ImageServicePullRequest {
             containerd,
             image_ref: "registry.k8s.io/kube-apiserver:v1.36.3".to_owned(),
         })
     };
-    driver
-        .world
-        .inject(driver.now, None, &Fault::SlowPull { factor: 10 });
+    driver.world.inject(driver.now, None, &Fault::SlowPull { factor: 10 });
     let stream = driver.stream(0, pull());
     driver.secs(60);
     assert!(!driver.ended.contains_key(&stream));
@@ -235,10 +172,7 @@ fn pulls_report_progress_and_the_pinned_name() {
     else {
         panic!("no name");
     };
-    assert!(
-        name.starts_with("registry.k8s.io/kube-apiserver@sha256:"),
-        "{name}"
-    );
+    assert!(name.starts_with("registry.k8s.io/kube-apiserver@sha256:"), "{name}");
     // It is there now.
     let stream = driver.stream(0, pull());
     assert_eq!(driver.ended[&stream], Content::End(Ok(())));

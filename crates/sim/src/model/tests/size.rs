@@ -65,16 +65,11 @@ fn run(seed: u64, acts: &[Act], store: bool) -> Driver {
             }
             Act::Upgrade(node) => {
                 let image = format!("factory.talos.dev/installer/{EMPTY_SCHEMATIC}:v1.13.9");
-                let request = machine::UpgradeRequest {
-                    image,
-                    ..Default::default()
-                };
+                let request = machine::UpgradeRequest { image, ..Default::default() };
                 let _ = driver.call(*node, Request::Upgrade(request));
             }
             Act::Fault(node, number) => {
-                driver
-                    .world
-                    .inject(driver.now, Some(NodeIndex(*node)), &fault(*number));
+                driver.world.inject(driver.now, Some(NodeIndex(*node)), &fault(*number));
             }
             Act::Clear(node, number) => {
                 let kind = fault(*number).kind();
