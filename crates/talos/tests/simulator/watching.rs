@@ -44,16 +44,15 @@ async fn through_a_reboot(talos: &'static str) {
         node.reboot(RebootMode::Default).await.unwrap();
         let follow = async {
             let mut interrupted = false;
-            loop {
+            let mut again = false;
+            while !(again && watch.is_current() && status(&watch).unwrap().is_up()) {
                 let event = watch.next().await.unwrap();
                 seen.push(label(&event));
                 if let WatchEvent::Interrupted(_) = event {
                     assert!(!watch.is_current() && watch.interruption().is_some());
                     interrupted = true;
                 }
-                if interrupted && watch.is_current() && status(&watch).unwrap().is_up() {
-                    return;
-                }
+                again |= interrupted && matches!(event, WatchEvent::Synced | WatchEvent::Resumed);
             }
         };
         let followed = tokio::time::timeout(SOON, follow).await;
