@@ -4,9 +4,9 @@
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
+use crate::text::serde_as_text;
 use crate::version::Version;
 
 /// `registry/repository:tag@digest`, each part as it was written.
@@ -118,18 +118,7 @@ impl FromStr for ImageRef {
     }
 }
 
-impl Serialize for ImageRef {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for ImageRef {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+serde_as_text!(ImageRef);
 
 #[cfg(test)]
 mod tests {

@@ -28,6 +28,7 @@ pub mod reason;
 pub mod secret;
 pub mod snapshot;
 pub mod step;
+mod text;
 pub mod version;
 pub mod window;
 

@@ -7,11 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
+use std::str::FromStr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::image::ImageRef;
+use crate::text::serde_as_text;
 use crate::version::Version;
 
 /// Something that was observed, or the reason why it was not.
@@ -225,20 +227,17 @@ impl Display for MemberId {
     }
 }
 
-// Hexadecimal text, as etcd's own tools print it: JSON readers that hold
-// numbers as doubles would round a 64-bit ID.
-impl Serialize for MemberId {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+impl FromStr for MemberId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u64::from_str_radix(text, 16).map(Self)
     }
 }
 
-impl<'de> Deserialize<'de> for MemberId {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        u64::from_str_radix(&text, 16).map(Self).map_err(serde::de::Error::custom)
-    }
-}
+// Hexadecimal text, as etcd's own tools print it: JSON readers that hold
+// numbers as doubles would round a 64-bit ID.
+serde_as_text!(MemberId);
 
 /// What one etcd member says of itself and of the others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,11 +7,12 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 
 use jiff::SignedDuration;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::policy::Policy;
 use crate::snapshot::{Component, NodeName};
+use crate::text::serde_as_text;
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -233,18 +234,7 @@ impl FromStr for StepId {
     }
 }
 
-impl Serialize for StepId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for StepId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+serde_as_text!(StepId);
 
 #[cfg(test)]
 mod tests {

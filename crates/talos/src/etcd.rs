@@ -95,13 +95,14 @@ fn alarms(alarms: Vec<wire::EtcdMemberAlarm>) -> Vec<MemberAlarm> {
         .collect()
 }
 
-/// Whom to ask for the members.
+/// Whom to ask for the members. Talos asks for a leader either way, so without a
+/// quorum neither is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemberView {
-    /// The cluster's agreed list, which needs a quorum.
+    /// Whichever member answers.
     #[default]
     Agreed,
-    /// The node's own list, which may lag but works without a quorum.
+    /// The node's own member, so that the answers of several can be compared.
     Local,
 }
 

@@ -11,6 +11,10 @@ use crate::error::{Error, Failure};
 /// The name of the extension that is none: its version is the schematic's ID.
 const SCHEMATIC: &str = "schematic";
 
+/// Another one that is none: the index of all kernel modules, which is made anew
+/// whenever an extension brings some. Its version is the kernel's.
+const MODULES: &str = "modules.dep";
+
 /// How far the machine is, and whether it is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineStatus {
@@ -115,6 +119,12 @@ impl ExtensionStatus {
     /// Whether it only tells the schematic.
     pub fn is_schematic(&self) -> bool {
         self.name == SCHEMATIC
+    }
+
+    /// Whether somebody asked for it, which nobody does for those that Talos and
+    /// the Image Factory add themselves.
+    pub fn was_asked_for(&self) -> bool {
+        !self.is_schematic() && self.name != MODULES
     }
 }
 
@@ -241,15 +251,14 @@ impl Node {
             }))
     }
 
-    /// The extensions in the node's image, sorted, without the one that only
-    /// tells the schematic.
+    /// The extensions in the node's image that somebody asked for, sorted.
     pub async fn extensions(&self) -> Result<Vec<Extension>, Error> {
         let mut extensions: Vec<_> = self
             .list::<ExtensionStatus>()
             .await?
             .into_iter()
             .map(|resource| resource.spec)
-            .filter(|extension| !extension.is_schematic())
+            .filter(ExtensionStatus::was_asked_for)
             .map(|extension| Extension { name: extension.name, version: extension.version })
             .collect();
         extensions.sort();

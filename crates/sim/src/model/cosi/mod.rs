@@ -98,6 +98,8 @@ struct Change {
 /// The resources of one kind.
 #[derive(Clone, Debug, Default)]
 struct Collection {
+    /// Differs from boot to boot: a bookmark from before one means nothing.
+    cookie: [u8; 8],
     entries: BTreeMap<String, Entry>,
     log: VecDeque<Change>,
     position: u64,
@@ -243,7 +245,12 @@ impl World {
         let kind = kinds::at(place);
         let now = self.node_time(node);
         let views = self.views(node, kind);
-        let collection = self.nodes[node.0].cosi.collections.entry(place).or_default();
+        let cookie = self.cookie(node);
+        let collection = self.nodes[node.0]
+            .cosi
+            .collections
+            .entry(place)
+            .or_insert_with(|| Collection::new(cookie));
         let events = collection.update(kind, views, now);
         if !events.is_empty() {
             self.tell_watchers(node, place, &events);
@@ -278,6 +285,10 @@ fn is_sensitive(kind: &Kind, minor: u64) -> bool {
 }
 
 impl Collection {
+    fn new(cookie: [u8; 8]) -> Self {
+        Self { cookie, ..Self::default() }
+    }
+
     fn update(&mut self, kind: &Kind, views: Vec<View>, now: Time) -> Vec<cosi::Event> {
         let mut events = Vec::new();
         let gone: Vec<String> = self
@@ -339,7 +350,7 @@ impl Collection {
             event_type: event_type.into(),
             old,
             error: None,
-            bookmark: Some(watch::bookmark(Some(position))),
+            bookmark: Some(watch::bookmark(self.cookie, Some(position))),
         };
         if self.log.len() == KEPT {
             self.log.pop_front();

@@ -39,17 +39,22 @@ impl Watch {
     }
 }
 
-/// A position as clients keep it; `None` is before everything.
-pub(super) fn bookmark(position: Option<u64>) -> Bytes {
+/// A position as clients keep it, behind what marks this boot; `None` is before
+/// everything.
+pub(super) fn bookmark(cookie: [u8; 8], position: Option<u64>) -> Bytes {
     let number = position.map_or(-1, |position| i64::try_from(position).unwrap_or(i64::MAX));
-    Bytes::copy_from_slice(&number.to_be_bytes())
+    [cookie, number.to_be_bytes()].concat().into()
 }
 
 impl Collection {
     /// The events after a bookmark; an error if it is too old or none of ours.
     fn after(&self, mark: &[u8]) -> Result<Vec<cosi::Event>, Status> {
         let invalid = || Status::failed_precondition("invalid watch bookmark");
+        let (cookie, mark) = mark.split_at_checked(8).ok_or_else(invalid)?;
         let mark: [u8; 8] = mark.try_into().map_err(|_| invalid())?;
+        if cookie != self.cookie {
+            return Err(invalid());
+        }
         let first =
             u64::try_from(i64::from_be_bytes(mark).saturating_add(1)).map_err(|_| invalid())?;
         let oldest = self.log.front().map_or(self.position, |change| change.position);
@@ -66,6 +71,16 @@ impl Collection {
 }
 
 impl World {
+    /// What the bookmarks of this boot begin with.
+    pub(super) fn cookie(&self, node: NodeIndex) -> [u8; 8] {
+        let mut cookie = [0; 8];
+        let digits = self.nodes[node.0].boot_id.bytes().filter(|byte| *byte != b'-');
+        for (place, digit) in cookie.iter_mut().zip(digits) {
+            *place = digit;
+        }
+        cookie
+    }
+
     pub(in super::super) fn cosi_watch(
         &mut self,
         node: NodeIndex,
@@ -107,14 +122,14 @@ impl World {
         if watch.live {
             self.refresh(node, place);
         }
-        let empty = Collection::default();
+        let empty = Collection::new(self.cookie(node));
         let collection = self.nodes[node.0]
             .cosi
             .collections
             .get(&place)
             .filter(|_| watch.live)
             .unwrap_or(&empty);
-        let current = bookmark(collection.position.checked_sub(1));
+        let current = bookmark(collection.cookie, collection.position.checked_sub(1));
         let created = |id: &str, entry| cosi::Event {
             resource: Some(resource(kind, id, entry)),
             event_type: cosi::EventType::Created.into(),

@@ -209,11 +209,11 @@ fn a_watch_of_one_resource_follows_it() {
     let resume =
         |bookmark| cosi::WatchOptions { start_from_bookmark: bookmark, ..Default::default() };
     let mark = seen[1].bookmark.clone();
-    let stream = driver.stream(1, Request::CosiWatch(one("machine", resume(mark))));
+    let stream = driver.stream(1, Request::CosiWatch(one("machine", resume(mark.clone()))));
     let seen = events(&driver, stream);
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0].resource.clone().unwrap().metadata.unwrap().version, "3");
-    for bad in [&b"short"[..], &[0x7f; 8]] {
+    for bad in [&b"short"[..], &[0x7f; 16], &[0; 16]] {
         let bad = resume(Some(bytes::Bytes::from_static(bad)));
         let status = driver.error(1, Request::CosiWatch(one("machine", bad)));
         assert_eq!(status.code, Code::FailedPrecondition);
@@ -221,6 +221,11 @@ fn a_watch_of_one_resource_follows_it() {
     let both = cosi::WatchOptions { bootstrap_contents: true, ..Default::default() };
     let status = driver.error(1, Request::CosiWatch(one("machine", both)));
     assert_eq!(status.code, Code::Unimplemented);
+    // Another boot counts anew, and knows the marks of the last one for foreign.
+    let _ = driver.call(1, Request::Reboot(machine::RebootRequest { mode: 0 }));
+    driver.secs(600);
+    let status = driver.error(1, Request::CosiWatch(one("machine", resume(mark))));
+    assert_eq!(status.code, Code::FailedPrecondition);
 }
 
 #[test]

@@ -1,0 +1,339 @@
+//! The fold of a plan's journal: what is remembered, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use jiff::Timestamp;
+use thiserror::Error;
+
+use super::{Entry, Evidence, Outcome, Proof, Record};
+use crate::plan::{Plan, PlanHash};
+use crate::reason::{Failure, HaltReason};
+use crate::snapshot::NodeName;
+use crate::step::{Action, StepId};
+
+/// Where a step stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Not begun.
+    Pending,
+    /// Under way in the process that has the run.
+    Running {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// Begun by a process that is gone; it may or may not have acted (rule 8).
+    InDoubt,
+    /// Ended well: done or skipped.
+    Done,
+    /// Ended badly.
+    Failed {
+        /// When.
+        at: Timestamp,
+        /// How.
+        failure: Failure,
+    },
+}
+
+/// All that is remembered of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepState {
+    /// Attempts begun so far; the latest one's number.
+    pub attempts: u32,
+    /// Attempts begun since a person last said to go on.
+    pub tried: u32,
+    /// Where it stands.
+    pub phase: Phase,
+    /// What was true before the latest attempt.
+    pub evidence: Option<Evidence>,
+}
+
+/// An entry that does not fit the journal before it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FoldError {
+    /// Rule 9.
+    #[error("the entry belongs to plan {found}, the journal to plan {expected}")]
+    OtherPlan {
+        /// The journal's.
+        expected: PlanHash,
+        /// The entry's.
+        found: PlanHash,
+    },
+    /// Not a step of this plan.
+    #[error("the plan has no step {0}")]
+    UnknownStep(StepId),
+    /// A step ended that was not under way, or another attempt of it is.
+    #[error("{step} ended its attempt {attempt}, which was not under way")]
+    NotRunning {
+        /// Which.
+        step: StepId,
+        /// The attempt.
+        attempt: u32,
+    },
+    /// A step began while it was under way, or after its end (rule 8).
+    #[error("{0} began although it was under way or done")]
+    BeganTwice(StepId),
+}
+
+/// The fold of a plan's journal.
+#[derive(Clone, Debug)]
+pub struct State {
+    plan: PlanHash,
+    index: HashMap<StepId, usize>,
+    actions: Vec<Action>,
+    steps: Vec<StepState>,
+    armed: BTreeSet<NodeName>,
+    cordons: BTreeMap<NodeName, bool>,
+    snapshots: BTreeMap<u32, Proof>,
+    waiting: Option<(String, Timestamp)>,
+    paused: Option<String>,
+    halted: Option<HaltReason>,
+    completed: bool,
+    observe_after: Option<Timestamp>,
+}
+
+impl State {
+    /// The state of a plan of which nothing was done yet.
+    pub fn new(plan: &Plan) -> Self {
+        let ids: Vec<StepId> = plan.steps().collect();
+        let pending = StepState { attempts: 0, tried: 0, phase: Phase::Pending, evidence: None };
+        Self {
+            plan: plan.hash(),
+            actions: ids.iter().map(|id| id.action).collect(),
+            steps: vec![pending; ids.len()],
+            index: ids.into_iter().enumerate().map(|(position, id)| (id, position)).collect(),
+            armed: BTreeSet::new(),
+            cordons: BTreeMap::new(),
+            snapshots: BTreeMap::new(),
+            waiting: None,
+            paused: None,
+            halted: None,
+            completed: false,
+            observe_after: None,
+        }
+    }
+
+    /// Folds a whole journal.
+    pub fn fold<'a>(
+        plan: &Plan,
+        entries: impl IntoIterator<Item = &'a Entry>,
+    ) -> Result<Self, FoldError> {
+        let mut state = Self::new(plan);
+        for entry in entries {
+            state.apply(entry)?;
+        }
+        Ok(state)
+    }
+
+    /// Takes one more entry in. An entry that does not fit changes nothing.
+    pub fn apply(&mut self, entry: &Entry) -> Result<(), FoldError> {
+        let Entry { at, plan, runner: _, record } = entry;
+        if *plan != self.plan {
+            return Err(FoldError::OtherPlan { expected: self.plan.clone(), found: plan.clone() });
+        }
+        match record {
+            Record::Began => self.took_over(*at),
+            Record::Started { step, attempt, evidence } => {
+                self.started(*at, step, *attempt, evidence.as_ref())?;
+            }
+            Record::Finished { step, attempt, outcome } => {
+                self.finished(*at, step, *attempt, outcome)?;
+            }
+            Record::Waiting { key } => self.waiting = Some((key.clone(), *at)),
+            Record::Paused { by } => self.paused = Some(by.clone()),
+            Record::Resumed { by: _ } => self.resumed(),
+            Record::Halted { why } => self.halted = Some(why.clone()),
+            Record::Completed => self.completed = true,
+        }
+        Ok(())
+    }
+
+    fn took_over(&mut self, at: Timestamp) {
+        for step in &mut self.steps {
+            if matches!(step.phase, Phase::Running { .. }) {
+                step.phase = Phase::InDoubt;
+            }
+        }
+        // Whatever the former process did, this one has not seen it (rule 2).
+        self.observe_after = Some(at);
+        self.waiting = None;
+    }
+
+    fn resumed(&mut self) {
+        self.paused = None;
+        self.halted = None;
+        self.waiting = None;
+        for step in &mut self.steps {
+            step.tried = 0;
+            if matches!(step.phase, Phase::Failed { .. }) {
+                // Not pending: a failed act may have happened all the same, and
+                // whoever takes it up again must look first (rules 5 and 8).
+                step.phase = Phase::InDoubt;
+            }
+        }
+    }
+
+    fn started(
+        &mut self,
+        at: Timestamp,
+        id: &StepId,
+        attempt: u32,
+        evidence: Option<&Evidence>,
+    ) -> Result<(), FoldError> {
+        let step = self.step_mut(id)?;
+        if matches!(step.phase, Phase::Running { .. } | Phase::Done) {
+            return Err(FoldError::BeganTwice(id.clone()));
+        }
+        step.attempts = attempt;
+        step.tried += 1;
+        step.phase = Phase::Running { since: at };
+        // Taking up a step in doubt must not forget what was true before its
+        // first attempt: that is the proof of whether it happened.
+        if step.evidence.is_none() {
+            step.evidence = evidence.cloned();
+        }
+        self.waiting = None;
+        if let Some(node) = &id.node {
+            match (id.action, evidence) {
+                (Action::Install | Action::Upgrade, _) => {
+                    self.armed.insert(node.clone());
+                }
+                (Action::Cordon, Some(Evidence::WasCordoned(found))) => {
+                    // The first look counts: on a second attempt the cordon we
+                    // find is our own.
+                    self.cordons.entry(node.clone()).or_insert(*found);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn finished(
+        &mut self,
+        at: Timestamp,
+        id: &StepId,
+        attempt: u32,
+        outcome: &Outcome,
+    ) -> Result<(), FoldError> {
+        let step = self.step_mut(id)?;
+        if !matches!(step.phase, Phase::Running { .. }) || step.attempts != attempt {
+            return Err(FoldError::NotRunning { step: id.clone(), attempt });
+        }
+        step.phase = match outcome {
+            Outcome::Done { .. } | Outcome::Skipped { .. } => Phase::Done,
+            Outcome::Failed { failure } => Phase::Failed { at, failure: failure.clone() },
+        };
+        let well = step.phase == Phase::Done;
+        if id.action.is_disruptive() {
+            self.observe_after = self.observe_after.max(Some(at));
+        }
+        if let Outcome::Done { proof: Some(proof @ Proof::EtcdSnapshot { .. }) } = outcome {
+            self.snapshots.insert(id.hop, proof.clone());
+        }
+        if let (Some(node), true) = (&id.node, well) {
+            match id.action {
+                Action::Verify => {
+                    self.armed.remove(node);
+                }
+                Action::Uncordon => {
+                    self.cordons.remove(node);
+                    self.gave_up(id.hop, node);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Lifting a cordon before its node was verified gives the node back to the
+    /// cluster: should the run go on later, it has to be cordoned and drained
+    /// anew. What may have rebooted keeps its doubt (rule 8).
+    fn gave_up(&mut self, hop: u32, node: &NodeName) {
+        let id = |action| StepId { hop, node: Some(node.clone()), action };
+        if self.step(&id(Action::Verify)).is_none_or(|step| step.phase == Phase::Done) {
+            return;
+        }
+        for action in [Action::Cordon, Action::Drain, Action::Uncordon] {
+            if let Ok(step) = self.step_mut(&id(action))
+                && !matches!(step.phase, Phase::Failed { .. })
+            {
+                step.phase = Phase::Pending;
+                step.evidence = None;
+            }
+        }
+    }
+
+    fn step_mut(&mut self, id: &StepId) -> Result<&mut StepState, FoldError> {
+        match self.index.get(id) {
+            Some(position) => Ok(&mut self.steps[*position]),
+            None => Err(FoldError::UnknownStep(id.clone())),
+        }
+    }
+
+    /// The plan this state belongs to.
+    pub fn plan(&self) -> &PlanHash {
+        &self.plan
+    }
+
+    /// What is remembered of a step.
+    pub fn step(&self, id: &StepId) -> Option<&StepState> {
+        self.index.get(id).map(|position| &self.steps[*position])
+    }
+
+    /// What is remembered of all steps, in plan order.
+    pub fn steps(&self) -> &[StepState] {
+        &self.steps
+    }
+
+    /// How many steps are done, and how many there are.
+    pub fn progress(&self) -> (usize, usize) {
+        let done = self.steps.iter().filter(|step| step.phase == Phase::Done).count();
+        (done, self.actions.len())
+    }
+
+    /// Nodes whose inactive slot holds the new version, or may hold it.
+    pub fn armed(&self) -> &BTreeSet<NodeName> {
+        &self.armed
+    }
+
+    /// Nodes that we cordoned and have not uncordoned (rule 7).
+    pub fn our_cordons(&self) -> impl Iterator<Item = &NodeName> {
+        self.cordons.iter().filter(|(_, found)| !**found).map(|(node, _)| node)
+    }
+
+    /// Whether the node was cordoned by somebody else before we came.
+    pub fn found_cordoned(&self, node: &NodeName) -> bool {
+        self.cordons.get(node).copied().unwrap_or(false)
+    }
+
+    /// The snapshot taken for a hop (rule 3).
+    pub fn snapshot(&self, hop: u32) -> Option<&Proof> {
+        self.snapshots.get(&hop)
+    }
+
+    /// Since when the run waits for the thing with this key.
+    pub fn waiting_since(&self, key: &str) -> Option<Timestamp> {
+        self.waiting.as_ref().filter(|(waiting, _)| waiting == key).map(|(_, since)| *since)
+    }
+
+    /// Who paused the run.
+    pub fn paused(&self) -> Option<&str> {
+        self.paused.as_deref()
+    }
+
+    /// Why the run stopped.
+    pub fn halted(&self) -> Option<&HaltReason> {
+        self.halted.as_ref()
+    }
+
+    /// Whether everything was done.
+    pub fn completed(&self) -> bool {
+        self.completed
+    }
+
+    /// An observation must be newer than this before anything more is
+    /// disrupted (rule 2).
+    pub fn observe_after(&self) -> Option<Timestamp> {
+        self.observe_after
+    }
+}

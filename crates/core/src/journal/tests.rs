@@ -1,0 +1,210 @@
+//! The fold, entry by entry.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::plan::{Change, Group, Hop, Lane, PLAN_FORMAT, Plan, Target, Versions, Wave};
+use crate::policy::Policy;
+use crate::reason::FailureKind;
+use crate::step::Action;
+use crate::version::Version;
+
+fn plan() -> Plan {
+    let lane = Lane {
+        node: Some("w-1".into()),
+        pool: None,
+        target: Target::Cluster,
+        steps: vec![
+            Action::Install,
+            Action::Cordon,
+            Action::Drain,
+            Action::Reboot,
+            Action::Verify,
+            Action::Uncordon,
+        ],
+    };
+    Plan {
+        format: PLAN_FORMAT,
+        cluster: "prod".to_owned(),
+        parent: None,
+        rollback: false,
+        from: Versions::default(),
+        to: Versions::default(),
+        policy: Policy::default(),
+        hops: vec![Hop {
+            number: 1,
+            change: Change::Talos { from: Version::new(1, 13, 1), to: Version::new(1, 13, 2) },
+            versions: Versions::default(),
+            limit: 1,
+            pool_limits: BTreeMap::new(),
+            waves: vec![Wave { number: 1, group: Group::Workers, lanes: vec![lane] }],
+        }],
+    }
+}
+
+fn step(action: Action) -> StepId {
+    StepId { hop: 1, node: Some("w-1".into()), action }
+}
+
+struct Writer {
+    state: State,
+    clock: i64,
+    entries: Vec<Entry>,
+}
+
+impl Writer {
+    fn new() -> Self {
+        Self { state: State::new(&plan()), clock: 0, entries: vec![] }
+    }
+
+    fn write(&mut self, record: Record) -> Result<(), FoldError> {
+        self.clock += 1;
+        let entry = Entry {
+            at: Timestamp::from_second(self.clock).unwrap(),
+            plan: self.state.plan().clone(),
+            runner: "test".to_owned(),
+            record,
+        };
+        let result = self.state.apply(&entry);
+        self.entries.push(entry);
+        result
+    }
+
+    fn start(&mut self, action: Action, evidence: Option<Evidence>) {
+        let attempt = self.state.step(&step(action)).unwrap().attempts + 1;
+        self.write(Record::Started { step: step(action), attempt, evidence }).unwrap();
+    }
+
+    fn end(&mut self, action: Action, outcome: Outcome) {
+        let attempt = self.state.step(&step(action)).unwrap().attempts;
+        self.write(Record::Finished { step: step(action), attempt, outcome }).unwrap();
+    }
+
+    fn phase(&self, action: Action) -> &Phase {
+        &self.state.step(&step(action)).unwrap().phase
+    }
+}
+
+fn failed() -> Outcome {
+    Outcome::Failed { failure: Failure::new(FailureKind::Drain, "pods remain") }
+}
+
+const DONE: Outcome = Outcome::Done { proof: None };
+
+#[test]
+fn a_takeover_puts_what_was_under_way_in_doubt() {
+    // Rule 8.
+    let mut journal = Writer::new();
+    journal.start(Action::Reboot, Some(Evidence::BootId("a".to_owned())));
+    journal.write(Record::Began).unwrap();
+    assert_eq!(*journal.phase(Action::Reboot), Phase::InDoubt);
+    journal.start(Action::Reboot, Some(Evidence::BootId("b".to_owned())));
+    let evidence = journal.state.step(&step(Action::Reboot)).unwrap().evidence.clone();
+    assert_eq!(evidence, Some(Evidence::BootId("a".to_owned())), "the first look counts");
+}
+
+#[test]
+fn arming_is_remembered_until_verified() {
+    let mut journal = Writer::new();
+    journal.start(Action::Install, None);
+    assert!(journal.state.armed().contains(&"w-1".into()), "from the start of the act");
+    journal.end(Action::Install, DONE);
+    journal.start(Action::Verify, None);
+    journal.end(Action::Verify, DONE);
+    assert!(journal.state.armed().is_empty());
+}
+
+#[test]
+fn only_our_own_cordons_are_ours() {
+    // Rule 7.
+    for found in [false, true] {
+        let mut journal = Writer::new();
+        journal.start(Action::Cordon, Some(Evidence::WasCordoned(found)));
+        journal.write(Record::Began).unwrap();
+        // The second look finds the cordon that we set ourselves.
+        journal.start(Action::Cordon, Some(Evidence::WasCordoned(true)));
+        journal.end(Action::Cordon, DONE);
+        assert_eq!(journal.state.our_cordons().count(), usize::from(!found));
+        assert_eq!(journal.state.found_cordoned(&"w-1".into()), found);
+    }
+}
+
+#[test]
+fn a_node_given_back_is_cordoned_and_drained_anew() {
+    // Rules 7 and 8.
+    let mut journal = Writer::new();
+    journal.start(Action::Cordon, Some(Evidence::WasCordoned(false)));
+    journal.end(Action::Cordon, DONE);
+    journal.start(Action::Drain, None);
+    journal.end(Action::Drain, failed());
+    journal.start(Action::Uncordon, None);
+    journal.end(Action::Uncordon, DONE);
+    assert_eq!(*journal.phase(Action::Cordon), Phase::Pending);
+    assert_eq!(*journal.phase(Action::Uncordon), Phase::Pending);
+    assert!(matches!(journal.phase(Action::Drain), Phase::Failed { .. }));
+    journal.write(Record::Resumed { by: "ada".to_owned() }).unwrap();
+    assert_eq!(*journal.phase(Action::Drain), Phase::InDoubt);
+    assert_eq!(journal.state.step(&step(Action::Drain)).unwrap().tried, 0);
+}
+
+#[test]
+fn entries_that_do_not_fit_are_refused_and_change_nothing() {
+    // Rules 8 and 9.
+    let mut journal = Writer::new();
+    journal.start(Action::Drain, None);
+    let again = Record::Started { step: step(Action::Drain), attempt: 2, evidence: None };
+    assert_eq!(journal.write(again), Err(FoldError::BeganTwice(step(Action::Drain))));
+    let other = Record::Finished { step: step(Action::Drain), attempt: 7, outcome: DONE };
+    assert!(matches!(journal.write(other), Err(FoldError::NotRunning { attempt: 7, .. })));
+    journal.end(Action::Drain, DONE);
+    let after = Record::Started { step: step(Action::Drain), attempt: 2, evidence: None };
+    assert!(journal.write(after).is_err());
+    let unknown = Record::Started { step: step(Action::Forfeit), attempt: 1, evidence: None };
+    assert!(matches!(journal.write(unknown), Err(FoldError::UnknownStep(_))));
+
+    let foreign = Entry {
+        at: Timestamp::UNIX_EPOCH,
+        plan: serde_json::from_str("\"cafe\"").unwrap(),
+        runner: "other".to_owned(),
+        record: Record::Completed,
+    };
+    assert!(matches!(journal.state.apply(&foreign), Err(FoldError::OtherPlan { .. })));
+    assert!(!journal.state.completed());
+}
+
+#[test]
+fn only_disruption_makes_an_observation_stale() {
+    // Rule 2.
+    let mut journal = Writer::new();
+    journal.start(Action::Install, None);
+    journal.end(Action::Install, DONE);
+    assert_eq!(journal.state.observe_after(), None);
+    journal.start(Action::Reboot, None);
+    journal.end(Action::Reboot, DONE);
+    assert_eq!(journal.state.observe_after(), Some(journal.entries.last().unwrap().at));
+}
+
+#[test]
+fn the_fold_of_json_lines_is_the_same_state() {
+    let mut journal = Writer::new();
+    journal.write(Record::Began).unwrap();
+    journal.start(Action::Cordon, Some(Evidence::WasCordoned(false)));
+    journal.end(Action::Cordon, DONE);
+    journal.write(Record::Waiting { key: "etcd-unsafe/cp-1".to_owned() }).unwrap();
+    journal.start(Action::Drain, None);
+    journal.end(Action::Drain, failed());
+    let why = HaltReason::StepFailed {
+        step: step(Action::Drain),
+        attempt: 1,
+        failure: Failure::new(FailureKind::Drain, "pods remain"),
+    };
+    journal.write(Record::Halted { why: why.clone() }).unwrap();
+    let lines: Vec<String> =
+        journal.entries.iter().map(|entry| serde_json::to_string(entry).unwrap()).collect();
+    let read: Vec<Entry> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read, journal.entries);
+    let state = State::fold(&plan(), &read).unwrap();
+    assert_eq!(state.steps(), journal.state.steps());
+    assert_eq!(state.halted(), Some(&why));
+    assert_eq!(state.progress(), (1, 6));
+}

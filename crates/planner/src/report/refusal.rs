@@ -1,0 +1,249 @@
+//! Why there is no plan, and what to do about it.
+
+use std::fmt::{self, Display};
+
+use serde::Serialize;
+use upgrade_core::plan::Versions;
+use upgrade_core::snapshot::NodeName;
+use upgrade_core::version::{Minor, Version};
+
+use super::{Constraint, Product};
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "code", rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "a report holds a handful, for a moment")]
+pub enum Refusal {
+    /// The policy cannot be followed.
+    BadPolicy {
+        /// Why not.
+        problem: String,
+    },
+    /// Neither product has a target.
+    NoTarget,
+    /// No control plane was observed.
+    NoControlPlane,
+    /// Rule 13: versions do not fall unless a rollback was asked for.
+    Downgrade {
+        /// Of what.
+        product: Product,
+        /// What runs.
+        from: Version,
+        /// What was asked for.
+        to: Version,
+    },
+    /// A rollback was asked for, and the target is newer than what runs: gates
+    /// would be opened for something that is no way back (rule 12).
+    NoWayBack {
+        /// Of what.
+        product: Product,
+        /// What runs.
+        from: Version,
+        /// What was asked for.
+        to: Version,
+    },
+    /// Kubernetes never goes back a minor: its stored objects may not be
+    /// readable by the older one.
+    KubernetesRollback {
+        /// What runs.
+        from: Version,
+        /// What was asked for.
+        to: Version,
+    },
+    /// The support matrix has no such line (rule 10).
+    UnknownMinor {
+        /// Of what.
+        product: Product,
+        /// The version asked for.
+        version: Version,
+        /// The oldest line known.
+        oldest: Minor,
+        /// The newest line known.
+        newest: Minor,
+    },
+    /// No sequence of supported steps leads there (rule 13).
+    NoPath {
+        /// What stands in the way.
+        #[serde(flatten)]
+        constraint: Constraint,
+        /// What runs.
+        running: Versions,
+        /// As far as one can go towards the target.
+        furthest: Versions,
+    },
+    /// A node could not be seen (rule 10).
+    NodeUnknown {
+        /// Which.
+        node: NodeName,
+        /// What is missing.
+        why: String,
+    },
+    /// The version of Kubernetes could not be seen (rule 10).
+    KubernetesUnknown {
+        /// Why not.
+        why: String,
+    },
+    /// A control plane is not serving (rule 1).
+    ControlPlaneDown {
+        /// Which.
+        node: NodeName,
+    },
+    /// etcd is not fit to lose a member (rule 1).
+    EtcdUnsafe {
+        /// What is wrong.
+        why: String,
+    },
+    /// One or two control planes cannot lose one and keep quorum (rule 1).
+    Outage {
+        /// How many there are.
+        control_planes: usize,
+    },
+    /// As many workers are down already as may be (rule 6).
+    NoRoom {
+        /// The pool with its own limit, if it is one.
+        pool: Option<String>,
+        /// The limit.
+        limit: usize,
+        /// Who is down.
+        down: Vec<NodeName>,
+    },
+    /// The installer would drop extensions (rule 4).
+    ExtensionsLost {
+        /// Where.
+        node: NodeName,
+        /// Which installer.
+        installer: String,
+        /// Which extensions.
+        extensions: Vec<String>,
+    },
+    /// There is no telling which installer fits the node (rule 10).
+    NoInstaller {
+        /// Which node.
+        node: NodeName,
+        /// Why.
+        why: String,
+    },
+}
+
+impl Refusal {
+    /// What to do about it.
+    pub fn advice(&self) -> String {
+        match self {
+            Self::BadPolicy { .. } => "correct the policy".to_owned(),
+            Self::NoTarget => "name a Talos target, a Kubernetes target, or both".to_owned(),
+            Self::NoControlPlane => {
+                "check that the endpoints are control planes of this cluster".to_owned()
+            }
+            Self::Downgrade { .. } => {
+                "choose a newer target, or say --rollback if going back is what you want".to_owned()
+            }
+            Self::NoWayBack { .. } => "leave out --rollback".to_owned(),
+            Self::KubernetesRollback { from, to } => format!(
+                "stay within Kubernetes {}, or restore an etcd snapshot taken under {}",
+                from.minor(),
+                to.minor()
+            ),
+            Self::UnknownMinor { version, oldest, product, .. } if version.minor() < *oldest => {
+                format!("nothing is known of {product} before {oldest}; that far goes only by hand")
+            }
+            Self::UnknownMinor { newest, product, .. } => format!(
+                "choose {product} {newest} or older, or use a newer talos-operator that knows the release"
+            ),
+            Self::NoPath { constraint, running, furthest } => {
+                let needs = match constraint {
+                    Constraint::Pair { kubernetes, needs: Some(line), .. } => Some(format!(
+                        "Kubernetes {} needs Talos {line} or newer",
+                        kubernetes.minor()
+                    )),
+                    _ => None,
+                };
+                let reach = (furthest != running).then(|| furthest_words(furthest));
+                match (needs, reach) {
+                    (Some(needs), Some(reach)) => format!("{needs}; {reach}"),
+                    (Some(only), None) | (None, Some(only)) => only,
+                    (None, None) => "not one supported step leads towards it; \
+                         bring what runs into support by hand"
+                        .to_owned(),
+                }
+            }
+            Self::NodeUnknown { .. } | Self::KubernetesUnknown { .. } => {
+                "mend the connection and plan again; nothing is disrupted unseen".to_owned()
+            }
+            Self::ControlPlaneDown { .. } => "bring it back first".to_owned(),
+            Self::EtcdUnsafe { .. } => "mend etcd first".to_owned(),
+            Self::Outage { control_planes: 1 } => {
+                "accept the outage with --accept-outage, or add control planes".to_owned()
+            }
+            Self::Outage { .. } => {
+                "accept the outage with --accept-outage, or add a third control plane".to_owned()
+            }
+            Self::NoRoom { .. } => "bring them back first, or raise the limit".to_owned(),
+            Self::ExtensionsLost { .. } => {
+                "name the node's schematic, or say --drop-extensions if they may go".to_owned()
+            }
+            Self::NoInstaller { .. } => "name the installer image".to_owned(),
+        }
+    }
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadPolicy { problem } => f.write_str(problem),
+            Self::NoTarget => f.write_str("there is no target"),
+            Self::NoControlPlane => f.write_str("the cluster shows no control plane"),
+            Self::Downgrade { product, from, to } => {
+                write!(f, "{product} {to} is older than {from}, which runs")
+            }
+            Self::NoWayBack { product, from, to } => {
+                write!(f, "{product} {to} is no way back: it is newer than {from}, which runs")
+            }
+            Self::KubernetesRollback { from, to } => {
+                write!(f, "Kubernetes does not go back from {from} to {to}: that is another minor")
+            }
+            Self::UnknownMinor { product, version, oldest, newest } => write!(
+                f,
+                "{product} {version} is unknown to the support matrix, which goes from {oldest} to {newest}"
+            ),
+            Self::NoPath { constraint, running: _, furthest: _ } => {
+                write!(f, "no supported path leads there: {constraint}")
+            }
+            Self::NodeUnknown { node, why } => write!(f, "{node} cannot be seen: {why}"),
+            Self::KubernetesUnknown { why } => {
+                write!(f, "the Kubernetes version cannot be seen: {why}")
+            }
+            Self::ControlPlaneDown { node } => write!(f, "control plane {node} is not ready"),
+            Self::EtcdUnsafe { why } => write!(f, "etcd is not fit to lose a member: {why}"),
+            Self::Outage { control_planes: 1 } => f.write_str(
+                "the only control plane is to be disrupted: the Kubernetes API is away meanwhile",
+            ),
+            Self::Outage { control_planes } => write!(
+                f,
+                "{control_planes} control planes cannot lose one and keep etcd's quorum: \
+                 the Kubernetes API is away while each reboots"
+            ),
+            Self::NoRoom { pool, limit, down } => {
+                if let Some(pool) = pool {
+                    write!(f, "pool {pool}: ")?;
+                }
+                let names: Vec<_> = down.iter().map(ToString::to_string).collect();
+                write!(f, "{} down already, and at most {limit} may be", names.join(", "))
+            }
+            Self::ExtensionsLost { node, installer, extensions } => {
+                write!(f, "{node} would lose {}: {installer} lacks them", extensions.join(", "))
+            }
+            Self::NoInstaller { node, why } => write!(f, "no installer for {node}: {why}"),
+        }
+    }
+}
+
+fn furthest_words(furthest: &Versions) -> String {
+    let words: Vec<String> = [
+        furthest.talos.as_ref().map(|version| format!("Talos {version}")),
+        furthest.kubernetes.as_ref().map(|version| format!("Kubernetes {version}")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    format!("the furthest reachable is {}", words.join(" with "))
+}
