@@ -1,0 +1,28 @@
+//! What acts by itself on the objects: placing pods, rolling out, collecting
+//! garbage, emptying namespaces.
+
+use serde::{Deserialize, Serialize};
+
+use crate::store::Store;
+use crate::time::Time;
+
+/// The controllers and what they remember between two looks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Controllers {
+    /// The changes up to this revision have been seen.
+    seen: u64,
+}
+
+impl Controllers {
+    /// When something is due by itself next.
+    #[expect(clippy::unused_self, reason = "the controllers are about to move in")]
+    pub fn next_event(&self) -> Option<Time> {
+        None
+    }
+
+    /// Reacts to what has changed and to the time, [`Store::now`]. Called after
+    /// every request and at the time of [`next_event`](Self::next_event).
+    pub fn react(&mut self, store: &mut Store) {
+        self.seen = store.revision();
+    }
+}
