@@ -13,8 +13,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 pub use matrix::MatrixArgs;
 pub use plan::{OrderArg, PlanArgs, PreferArg};
 pub use sim::{
-    DirArgs, FaultArgs, FaultsArgs, NetworkArgs, SimArgs, SimCommand, StartArgs, TalosconfigArgs,
-    TimingArgs,
+    DirArgs, ExistingArgs, FaultArgs, FaultsArgs, NetworkArgs, SimArgs, SimCommand, StartArgs,
+    TalosconfigArgs, TimingArgs,
 };
 
 const EXAMPLES: &str = "\
@@ -54,7 +54,7 @@ pub struct Cli {
     pub command: Command,
     /// Print help
     // One help, not two: the longer form spreads the same words over more lines.
-    #[arg(short, long, action = ArgAction::HelpShort, global = true)]
+    #[arg(short, long, action = ArgAction::HelpShort, global = true, display_order = 1000)]
     pub help: Option<bool>,
 }
 

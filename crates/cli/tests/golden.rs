@@ -12,6 +12,7 @@ fn transcript(line: &str) -> String {
         // The reader's terminal must not show in the snapshots.
         .env_remove("CLICOLOR_FORCE")
         .env_remove("COLUMNS")
+        .env_remove("TALOSCONFIG")
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
         .stdin(Stdio::null())
         .output()
@@ -143,6 +144,22 @@ mod bad_usage {
         usage_bad_matrix_file: "matrix --matrix catalogue.toml",
         usage_bad_catalogue_file: "plan --offline --talos-from 1.12.4 --talos-to 1.13.9 --catalogue bad-catalogue.toml",
         usage_matrix_line: "matrix --talos newest",
+        usage_sim_speed: "sim --speed fast",
+        usage_sim_span: "sim --reboot 60s-30s",
+        usage_sim_subnet: "sim --subnet 10.0.0.0",
+        usage_sim_fault: "sim fault cp-1 flood",
+        usage_sim_faults_file: "sim --dir nowhere --faults catalogue.toml",
+    }
+}
+
+mod simulator {
+    use super::transcript;
+
+    golden! {
+        /// The folder of this test's data is full of other things.
+        sim_not_ours: "sim --dir .",
+        sim_nothing_there: "sim faults --dir nowhere",
+        sim_no_cluster_to_mint_for: "sim talosconfig --dir nowhere",
     }
 }
 
@@ -153,6 +170,10 @@ mod answers {
         help: "--help",
         help_plan: "plan --help",
         help_matrix: "matrix --help",
+        help_sim: "sim --help",
+        help_sim_fault: "sim fault --help",
+        help_sim_talosconfig: "sim talosconfig --help",
+        sim_fault_kinds: "sim faults --kinds",
         version: "--version",
         matrix: "matrix",
         matrix_line: "matrix --talos v1.13.9",
@@ -188,6 +209,10 @@ fn examples_of_the_help_work() {
         let help = transcript(line).replace("\\\n", " ");
         for example in help.lines().filter_map(|line| line.strip_prefix("    talos-operator ")) {
             let words: Vec<&str> = example.split_whitespace().collect();
+            // A simulator runs until it is stopped; `sim.rs` does that.
+            if words[0] == "sim" {
+                continue;
+            }
             let result = transcript(&words.join(" "));
             assert!(result.contains("[exit 0]"), "{result}");
             examples += 1;

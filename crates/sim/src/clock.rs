@@ -56,6 +56,11 @@ fn bounded(speed: f64) -> f64 {
     if speed.is_finite() { speed.clamp(SLOWEST, FASTEST) } else { 1.0 }
 }
 
+/// The instant of real time that it is.
+pub fn real_now() -> Instant {
+    Instant::now()
+}
+
 /// The instant of real time that much later.
 pub fn real_after(duration: Duration) -> Instant {
     Instant::now() + duration

@@ -129,7 +129,7 @@ pub async fn ask(folder: &Path, ask: Ask) -> Result<Vec<ActiveFault>, ControlErr
     }
 }
 
-/// Opens the door: where it is, and the socket to [serve](serve).
+/// Opens the door: where it is, and the socket to [`serve`].
 pub fn open() -> std::io::Result<(Control, TcpListener)> {
     let listener = server::listen((Ipv4Addr::LOCALHOST, 0).into())?;
     let mut random = [0; 32];

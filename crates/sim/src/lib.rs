@@ -6,7 +6,7 @@
 //!
 //! The doors: [`cluster`] starts a whole cluster on loopback. Its [`driver`]
 //! owns the model and the [`clock`]; a [`server`] a node listens and speaks TLS
-//! ([`tls`], [`pki`]); [`grpc`] reads requests, which [`apid`] routes. Beside
+//! ([`tls`], [`pki`], [`pings`]); [`grpc`] reads requests, which [`apid`] routes. Beside
 //! the nodes stand an Image Factory ([`factory`]), a [`store`] for what
 //! survives a restart, and a [`control`] for the faults of [`schedule`] while
 //! it all runs.
@@ -20,6 +20,7 @@ pub mod driver;
 pub mod factory;
 pub mod grpc;
 pub mod model;
+pub mod pings;
 pub mod pki;
 pub mod schedule;
 pub mod schematic;

@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn durations() {
-        assert_eq!(parse_duration("1h30m").unwrap(), Duration::from_secs(5400));
+        assert_eq!(parse_duration("1h30m").unwrap(), Duration::from_mins(90));
         assert_eq!(parse_duration("250ms").unwrap(), Duration::from_millis(250));
         for wrong in ["", "5", "m", "5d", "1h 5m", "99999999999h"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");

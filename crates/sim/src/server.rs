@@ -19,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::driver::Presence;
 use crate::grpc::Door;
+use crate::pings::Watched;
 use crate::tls;
 
 /// Whoever connects and then says nothing is not kept longer than this.
@@ -135,7 +136,7 @@ impl Server {
             let served = http2::Builder::new(TokioExecutor::new())
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(CONNECTION_WINDOW)
-                .serve_connection(TokioIo::new(stream), service)
+                .serve_connection(TokioIo::new(Watched::new(stream)), service)
                 .await;
             if let Err(error) = served {
                 tracing::debug!(%error, "a connection ended");

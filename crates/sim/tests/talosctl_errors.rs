@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::raw::{self, call, frame, send};
 use common::{Bench, KUBERNETES, NODES, SPEED};
 use talos_proto::{common as proto, machine};
@@ -10,6 +12,7 @@ use talos_sim::clock::wall_time;
 use talos_sim::cluster::{Options, Shape};
 use talos_sim::model::EMPTY_SCHEMATIC;
 use talos_sim::pki::{Authority, Identity, Usage};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn roles_limit_what_a_caller_may_do() {
@@ -183,6 +186,24 @@ async fn malformed_requests_are_refused() {
     assert!(matches!(answered.code, 8 | 11), "{answered:?}");
     // And after all that it still works.
     assert_eq!(call(&bench, &[], version, &()).await.code, 0);
+}
+
+/// Four pings in a row, and nothing sent in between: apid has enough.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_pings_too_often_is_sent_away() {
+    let bench = Bench::start(&NODES[1], 0).await;
+    let mut stream = raw::connect(&bench).await;
+    // The preface, empty settings, and the pings.
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    for _ in 0..4 {
+        stream.write_all(b"\0\0\x08\x06\0\0\0\0\0PINGPING").await.unwrap();
+        stream.flush().await.unwrap();
+    }
+    let mut answer = Vec::new();
+    let reading = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer));
+    let _ = reading.await.expect("the connection ends");
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.contains("too_many_pings"), "{text:?}");
 }
 
 /// Where a system has only one loopback address, each node has a port.

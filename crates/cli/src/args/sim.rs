@@ -1,7 +1,7 @@
 //! The arguments of `sim`.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -22,6 +22,9 @@ Examples:
 
   In another terminal, make something go wrong:
     talos-operator sim fault cp-1 boot-back --dir ./mycluster";
+
+/// Where a cluster lives that was given no folder.
+const USUAL_FOLDER: &str = "./talos-sim";
 
 /// A simulated cluster.
 #[derive(Clone, Debug, Args)]
@@ -50,8 +53,45 @@ pub enum SimCommand {
 #[derive(Clone, Debug, Args)]
 pub struct DirArgs {
     /// The folder of the cluster: its talosconfig, its keys and its state
-    #[arg(long, value_name = "FOLDER", default_value = "./talos-sim")]
+    #[arg(long, value_name = "FOLDER", default_value = USUAL_FOLDER)]
     pub dir: PathBuf,
+}
+
+/// Which of the clusters that are there.
+#[derive(Clone, Debug, Args)]
+pub struct ExistingArgs {
+    /// The folder of the cluster [default: ./talos-sim, or else the one that
+    /// TALOSCONFIG is in, or else the only one below this folder]
+    #[arg(long, value_name = "FOLDER")]
+    dir: Option<PathBuf>,
+    /// Where talosctl looks; read here, so that what works for it works for us.
+    #[arg(long, env = "TALOSCONFIG", hide = true)]
+    talosconfig: Option<PathBuf>,
+}
+
+impl ExistingArgs {
+    /// The folder that is meant. `is_cluster` says whether a folder holds one.
+    pub fn folder(&self, is_cluster: impl Fn(&Path) -> bool) -> PathBuf {
+        if let Some(dir) = &self.dir {
+            return dir.clone();
+        }
+        let usual = PathBuf::from(USUAL_FOLDER);
+        if is_cluster(&usual) {
+            return usual;
+        }
+        let beside = self.talosconfig.as_deref().and_then(Path::parent);
+        if let Some(beside) = beside.filter(|beside| is_cluster(beside)) {
+            return beside.to_owned();
+        }
+        let here = std::fs::read_dir(".").into_iter().flatten().flatten();
+        let mut found: Vec<PathBuf> =
+            here.map(|entry| entry.path()).filter(|path| is_cluster(path)).collect();
+        // With several, nobody knows which one is meant.
+        match (found.pop(), found.is_empty()) {
+            (Some(only), true) => only,
+            _ => usual,
+        }
+    }
 }
 
 /// What is started, and how.
@@ -142,7 +182,7 @@ pub struct FaultArgs {
     pub clear: bool,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
-    pub folder: DirArgs,
+    pub folder: ExistingArgs,
 }
 
 /// Which faults hold.
@@ -153,7 +193,7 @@ pub struct FaultsArgs {
     pub kinds: bool,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
-    pub folder: DirArgs,
+    pub folder: ExistingArgs,
 }
 
 /// A talosconfig with another role.
@@ -170,7 +210,7 @@ pub struct TalosconfigArgs {
     pub out: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
-    pub folder: DirArgs,
+    pub folder: ExistingArgs,
 }
 
 fn speed(text: &str) -> Result<f64, String> {
@@ -202,4 +242,28 @@ fn range(text: &str) -> Result<Range, String> {
     let min = schedule::parse_duration(min).map_err(|_| wrong())?;
     let max = schedule::parse_duration(max).map_err(|_| wrong())?;
     if min <= max { Ok(Range { min, max }) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_that_is_meant() {
+        let args = |dir: Option<&str>, talosconfig: Option<&str>| ExistingArgs {
+            dir: dir.map(PathBuf::from),
+            talosconfig: talosconfig.map(PathBuf::from),
+        };
+        let beside = Some("./mycluster/talosconfig");
+        let all = |_: &Path| true;
+        let none = |_: &Path| false;
+        let mine = |path: &Path| path == Path::new("./mycluster");
+        assert_eq!(args(Some("here"), beside).folder(all), Path::new("here"));
+        assert_eq!(args(None, beside).folder(all), Path::new(USUAL_FOLDER));
+        assert_eq!(args(None, beside).folder(mine), Path::new("./mycluster"));
+        assert_eq!(args(None, None).folder(none), Path::new(USUAL_FOLDER));
+        // The only one here, whatever its name is; here: the folder of sources.
+        let sources = |path: &Path| path.ends_with("src");
+        assert_eq!(args(None, None).folder(sources), Path::new("./src"));
+    }
 }

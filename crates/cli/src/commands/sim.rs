@@ -51,11 +51,8 @@ async fn start(args: &StartArgs, printer: Printer) -> Result<Exit, Usage> {
 }
 
 fn options(args: &StartArgs) -> Result<Options, Usage> {
-    let stored = match cluster::stored_shape(&args.folder.dir) {
-        Ok(stored) => stored,
-        // Starting finds the same fault, and says what to do.
-        Err(_) => None,
-    };
+    // A folder that cannot be read: starting finds the same, and says so.
+    let stored = cluster::stored_shape(&args.folder.dir).unwrap_or_default();
     let mut shape = stored.unwrap_or_else(|| {
         let newest = Shape::default();
         let talos = args.talos.clone().unwrap_or(newest.talos);
@@ -157,6 +154,11 @@ async fn stop_signal() {
     }
 }
 
+/// Whether a folder holds a simulated cluster.
+fn is_cluster(folder: &Path) -> bool {
+    matches!(cluster::stored_shape(folder), Ok(Some(_)))
+}
+
 async fn fault(args: &FaultArgs, printer: Printer) -> Result<Exit, Usage> {
     let FaultArgs { node, fault, lasting, clear, folder } = args;
     schedule::parse_fault(fault).map_err(|error| {
@@ -168,7 +170,7 @@ async fn fault(args: &FaultArgs, printer: Printer) -> Result<Exit, Usage> {
     } else {
         Ask::Inject { node, fault: fault.clone(), lasting: *lasting }
     };
-    Ok(asked(&folder.dir, ask, printer).await)
+    Ok(asked(&folder.folder(is_cluster), ask, printer).await)
 }
 
 async fn faults(args: &FaultsArgs, printer: Printer) -> Result<Exit, Usage> {
@@ -180,7 +182,7 @@ async fn faults(args: &FaultsArgs, printer: Printer) -> Result<Exit, Usage> {
         printer.stdout(&text);
         return Ok(Exit::Done);
     }
-    Ok(asked(&args.folder.dir, Ask::Faults, printer).await)
+    Ok(asked(&args.folder.folder(is_cluster), Ask::Faults, printer).await)
 }
 
 async fn asked(dir: &Path, ask: Ask, printer: Printer) -> Exit {
@@ -206,7 +208,7 @@ fn talosconfig(args: &TalosconfigArgs, printer: Printer) -> Exit {
     let now = wall_time();
     let identity = Identity::new(role.clone(), now);
     let identity = if *expired { identity.expired(now) } else { identity };
-    let text = match cluster::mint_talosconfig(&folder.dir, &identity) {
+    let text = match cluster::mint_talosconfig(&folder.folder(is_cluster), &identity) {
         Ok(text) => text,
         Err(error) => return refuse(printer, &error, next(&error)),
     };

@@ -13,6 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use super::Bench;
 
@@ -56,12 +57,7 @@ pub(crate) async fn send(
     body: &Bytes,
 ) -> Answered {
     let apid = bench.cluster.nodes()[0].apid;
-    let stream = TcpStream::connect(apid).await.expect("a connection");
-    let name = ServerName::IpAddress(apid.ip().into());
-    let stream = TlsConnector::from(client_config(bench.cluster.talosconfig()))
-        .connect(name, stream)
-        .await
-        .expect("a handshake");
+    let stream = connect(bench).await;
     let (mut sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
             .await
@@ -97,6 +93,15 @@ pub(crate) async fn send(
         message: get("grpc-message").unwrap_or_default().replace("%20", " ").replace("%22", "\""),
         frames,
     }
+}
+
+/// A connection to the first control plane, after its handshake.
+pub(crate) async fn connect(bench: &Bench) -> TlsStream<TcpStream> {
+    let apid = bench.cluster.nodes()[0].apid;
+    let stream = TcpStream::connect(apid).await.expect("a connection");
+    let name = ServerName::IpAddress(apid.ip().into());
+    let connector = TlsConnector::from(client_config(bench.cluster.talosconfig()));
+    connector.connect(name, stream).await.expect("a handshake")
 }
 
 fn client_config(talosconfig: &str) -> Arc<ClientConfig> {

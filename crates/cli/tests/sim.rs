@@ -1,0 +1,81 @@
+//! `sim` as a user runs it: started, reached from another terminal, stopped by
+//! a signal.
+
+#![cfg(unix)]
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn sim(folder: &Path, arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_talos-operator"));
+    command.arg("sim").args(arguments.split_whitespace()).arg("--dir").arg("cluster");
+    command.current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+fn run(folder: &Path, arguments: &str) -> Output {
+    sim(folder, arguments).output().expect("the binary runs")
+}
+
+/// Starts a simulator and waits until it says what to try.
+fn start(folder: &Path, arguments: &str) -> (Child, String) {
+    let mut child = sim(folder, arguments).stdout(Stdio::piped()).spawn().expect("it starts");
+    let lines = BufReader::new(child.stdout.as_mut().expect("a pipe")).lines();
+    let mut text = String::new();
+    for line in lines.map_while(Result::ok) {
+        text += &line;
+        text.push('\n');
+        if line.starts_with("Ctrl-C stops it") {
+            break;
+        }
+    }
+    (child, text)
+}
+
+fn stop(mut child: Child) {
+    let id = child.id().to_string();
+    let signalled = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
+    assert!(signalled.success());
+    let status = child.wait().expect("it ends");
+    assert_eq!(status.code(), Some(0));
+    let mut rest = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut rest).expect("text");
+    assert_eq!(rest, "", "nothing more on stdout");
+}
+
+#[test]
+fn a_cluster_is_started_reached_and_stopped() {
+    let temporary = std::env::temp_dir().join(format!("talos-sim-{}", std::process::id()));
+    std::fs::create_dir_all(&temporary).expect("a folder");
+    let flags = "--control-planes 1 --workers 1 --talos 1.13.9 --kubernetes 1.34.2 --speed 50";
+    let (child, text) = start(&temporary, flags);
+    assert!(text.contains("cp-1      127."), "{text}");
+    assert!(text.contains("export TALOSCONFIG="), "{text}");
+    let config = std::fs::read_to_string(temporary.join("cluster/talosconfig"));
+    assert!(config.expect("a talosconfig").starts_with("context: sim\n"));
+
+    let output = run(&temporary, "fault worker-1 slow-pull=4 --for 1h");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "worker-1     slow-pull=4\n");
+    let output = run(&temporary, "fault nobody boot-back");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no node `nobody`"));
+    let output = run(&temporary, "talosconfig --role os:reader --out reader");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(temporary.join("reader").exists());
+    let output = run(&temporary, "");
+    assert_eq!(output.status.code(), Some(1), "served already");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is in use"), "{output:?}");
+    stop(child);
+
+    // Again, with nothing but the folder; and not as another cluster.
+    let output = run(&temporary, "--workers 3");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("workers 1, not 3"), "{output:?}");
+    let (child, again) = start(&temporary, "--speed 50");
+    assert_eq!(again, text);
+    let output = run(&temporary, "fault all slow-pull --clear");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "no fault holds\n");
+    stop(child);
+    std::fs::remove_dir_all(&temporary).expect("removed");
+}
