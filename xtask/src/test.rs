@@ -14,7 +14,7 @@ use crate::tools::{self, host};
 pub(crate) struct Args {}
 
 /// The real tools that the tests run.
-const TOOLS: &[&str] = &["talosctl-1.12", "talosctl-1.13", "talosctl-1.14", "etcdutl"];
+const TOOLS: &[&str] = &["talosctl-1.12", "talosctl-1.13", "talosctl-1.14", "etcdutl", "kubectl"];
 
 /// Runs every check and stops at the first that fails.
 pub(crate) fn run(Args {}: Args) -> Result<()> {

@@ -1,0 +1,64 @@
+//! The Kubernetes API of a cluster, as its control planes serve it.
+//!
+//! The API server itself is a pure model, [`kube_sim::ApiServer`]: there is one
+//! for the cluster, it belongs to the same task as the nodes, and both have one
+//! clock. Here is what surrounds it: a [`door`] on every control plane and on
+//! the address that they share, who comes in ([`auth`]), the [`kubeconfig`],
+//! what happens without etcd, and the feed between the nodes and their objects.
+
+pub mod auth;
+pub mod calls;
+pub mod door;
+mod feed;
+mod health;
+pub mod kubeconfig;
+mod presence;
+pub mod workloads;
+
+use kube_sim::ApiServer;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{NodeIndex, Time, World};
+
+pub(crate) use presence::Presences;
+
+/// The Kubernetes side of a cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kubernetes {
+    /// The API server.
+    pub api: ApiServer,
+    feed: feed::Feed,
+}
+
+impl Kubernetes {
+    /// That of a new cluster.
+    pub fn new(world: &World, seed: u64) -> Self {
+        let api = ApiServer::new(seed, to_api(world.now()));
+        Self { api, feed: feed::Feed::default() }
+    }
+
+    /// When something happens by itself next. Without etcd nothing does.
+    pub fn next_event(&self, world: &World) -> Option<Time> {
+        let next = self.api.next_event().filter(|_| world.kubernetes_api_is_up())?;
+        Some(Time::from_nanos(next.as_nanos()))
+    }
+
+    /// Makes everything happen that is due by `now`, and lets nodes and objects
+    /// learn of each other.
+    pub fn advance(&mut self, world: &mut World, now: Time) {
+        if world.kubernetes_api_is_up() {
+            self.api.advance(to_api(now));
+            self.feed.pass(&mut self.api, world, now);
+        }
+    }
+}
+
+/// The same instant for the API server.
+pub(crate) fn to_api(time: Time) -> kube_sim::Time {
+    kube_sim::Time::from_nanos(time.as_nanos())
+}
+
+/// The control planes' API servers that run, by node.
+pub(crate) fn running(world: &World) -> impl Iterator<Item = NodeIndex> {
+    (0..world.len()).map(NodeIndex).filter(|node| world.api_server_runs(*node))
+}
