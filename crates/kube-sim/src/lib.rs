@@ -23,6 +23,7 @@
 
 pub mod api;
 pub mod controllers;
+pub mod kubelet;
 pub mod names;
 pub mod object;
 mod random;
