@@ -394,7 +394,7 @@ impl Prepared {
             schedule.add(&world, now, planned)?;
         }
         let at = to_api(now);
-        workloads::create(&mut kubernetes.api, at, &options.workloads)?;
+        workloads::create(kubernetes.api_mut(), at, &options.workloads)?;
         let servers = spec
             .nodes
             .iter()

@@ -257,7 +257,7 @@ impl Task {
             let Inside { world, schedule, kubernetes, .. } = &mut self.inside;
             world.advance(next);
             schedule.advance(world, next);
-            kubernetes.advance(world, next);
+            kubernetes.follow(world, next);
             self.changed();
             if self.next() == Some(next) {
                 // Nothing moved; going on would never end.
@@ -277,7 +277,7 @@ impl Task {
             Command::Call(call, reply) => {
                 let answer = self.call(now, *call);
                 let Inside { world, kubernetes, .. } = &mut self.inside;
-                kubernetes.advance(world, now);
+                kubernetes.follow(world, now);
                 let _ = reply.send(answer);
                 self.changed();
             }
@@ -306,7 +306,7 @@ impl Task {
             Command::Visit(visit) => {
                 visit(&mut self.inside);
                 let Inside { world, kubernetes, .. } = &mut self.inside;
-                kubernetes.advance(world, now);
+                kubernetes.follow(world, now);
                 self.changed();
             }
             Command::Stop(_) => {}

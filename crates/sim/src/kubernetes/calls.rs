@@ -80,7 +80,7 @@ impl Watches {
             return ApiAnswer::Gone;
         };
         let ApiCall { credentials, request, .. } = call;
-        let Some(caller) = auth::caller(&kubernetes.api, credentials, &request.path) else {
+        let Some(caller) = auth::caller(kubernetes.api(), credentials, &request.path) else {
             return ApiAnswer::Whole(unauthorized());
         };
         if !world.api_server_has_etcd(node) {
@@ -91,7 +91,7 @@ impl Watches {
                 return ApiAnswer::Late(health::PATIENCE, health::timed_out());
             }
         }
-        match kubernetes.api.request(to_api(now), &caller, request) {
+        match kubernetes.api_mut().request(to_api(now), &caller, request) {
             Reply::Watch { stream, content_type } => {
                 let (sender, lines) = mpsc::channel(WATCH_CAPACITY);
                 self.open.insert(stream, sender);
@@ -105,12 +105,12 @@ impl Watches {
     /// The reader has gone away.
     pub(crate) fn close(&mut self, kubernetes: &mut Kubernetes, stream: StreamId) {
         self.open.remove(&stream);
-        kubernetes.api.close(stream);
+        kubernetes.api_mut().close(stream);
     }
 
     /// Hands out what has come up.
     pub(crate) fn deliver(&mut self, kubernetes: &mut Kubernetes) {
-        for Output { stream, item } in kubernetes.api.outputs() {
+        for Output { stream, item } in kubernetes.api_mut().outputs() {
             let delivered = match (self.open.get(&stream), item) {
                 (None, _) => continue,
                 // A reader that does not read loses its watch: dropping the

@@ -9,6 +9,7 @@
 pub mod auth;
 pub mod calls;
 pub mod door;
+mod facts;
 mod feed;
 mod health;
 pub mod kubeconfig;
@@ -16,6 +17,7 @@ mod presence;
 pub mod workloads;
 
 use kube_sim::ApiServer;
+use kube_sim::kubelet::{Cluster, Timings};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{NodeIndex, Time, World};
@@ -25,30 +27,49 @@ pub(crate) use presence::Presences;
 /// The Kubernetes side of a cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Kubernetes {
-    /// The API server.
-    pub api: ApiServer,
+    /// The API server and the kubelets.
+    cluster: Cluster,
     feed: feed::Feed,
 }
 
 impl Kubernetes {
     /// That of a new cluster.
     pub fn new(world: &World, seed: u64) -> Self {
-        let api = ApiServer::new(seed, to_api(world.now()));
-        Self { api, feed: feed::Feed::default() }
+        let now = to_api(world.now());
+        let mut cluster = Cluster::new(seed, now, Timings::default());
+        cluster.sync(now, &facts::of_all(world));
+        Self { cluster, feed: feed::Feed::default() }
+    }
+
+    /// The API server.
+    pub fn api(&self) -> &ApiServer {
+        &self.cluster.server
+    }
+
+    /// The API server, for requests.
+    pub fn api_mut(&mut self) -> &mut ApiServer {
+        &mut self.cluster.server
     }
 
     /// When something happens by itself next. Without etcd nothing does.
     pub fn next_event(&self, world: &World) -> Option<Time> {
-        let next = self.api.next_event().filter(|_| world.kubernetes_api_is_up())?;
+        let next = self.cluster.next_event().filter(|_| world.kubernetes_api_is_up())?;
         Some(Time::from_nanos(next.as_nanos()))
     }
 
-    /// Makes everything happen that is due by `now`, and lets nodes and objects
-    /// learn of each other.
+    /// Makes everything happen that is due by `now`, after a change of objects.
     pub fn advance(&mut self, world: &mut World, now: Time) {
         if world.kubernetes_api_is_up() {
-            self.api.advance(to_api(now));
-            self.feed.pass(&mut self.api, world, now);
+            self.cluster.advance(to_api(now));
+            self.feed.pass(&mut self.cluster.server, world, now);
+        }
+    }
+
+    /// The same after a change of nodes: their kubelets learn of it.
+    pub fn follow(&mut self, world: &mut World, now: Time) {
+        if world.kubernetes_api_is_up() {
+            self.cluster.sync(to_api(now), &facts::of_all(world));
+            self.feed.pass(&mut self.cluster.server, world, now);
         }
     }
 }
