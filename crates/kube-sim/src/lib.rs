@@ -23,15 +23,20 @@
 
 pub mod api;
 pub mod controllers;
+mod fields;
 pub mod kubelet;
 pub mod names;
 pub mod object;
+mod patch;
 mod random;
+mod schema;
+pub mod selector;
 mod server;
 pub mod status;
 pub mod store;
 mod time;
 pub mod types;
+mod version;
 
 pub use api::{Caller, Item, Method, Output, Reply, Request, StreamId};
 pub use names::ResourceName;

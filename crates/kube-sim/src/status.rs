@@ -135,8 +135,9 @@ impl Status {
 
     /// 406: nothing that the caller accepts can be had.
     pub fn not_acceptable(known: &str) -> Self {
-        let message = format!("only the following media types are accepted: {known}");
-        Self::plain(406, "NotAcceptable", message)
+        let message = format!("406: Not Acceptable\n\nAvailable representations: {known}");
+        let details = Some(Details::default());
+        Self { details, ..Self::plain(406, "NotAcceptable", message) }
     }
 
     /// 415: the body is of a type that is not known here.
@@ -170,6 +171,43 @@ impl Status {
         };
         let message = format!("{qualified} {name:?} is invalid: {words}");
         Self { details: Some(details), ..Self::plain(422, "Invalid", message) }
+    }
+
+    /// 409: others own the fields and mean something else.
+    pub fn apply_conflict(message: String, causes: Vec<Cause>) -> Self {
+        let details = Some(Details { causes, ..Details::default() });
+        Self { details, ..Self::plain(409, "Conflict", message) }
+    }
+
+    /// 429: a budget allows no more.
+    pub fn too_many_disruptions(message: &str, budget: &str, retry: u32) -> Self {
+        let cause =
+            Cause { reason: "DisruptionBudget", message: budget.to_owned(), field: String::new() };
+        let details =
+            Some(Details { causes: vec![cause], retry_after_seconds: retry, ..Details::default() });
+        Self { details, ..Self::plain(429, "TooManyRequests", message) }
+    }
+
+    /// 504: the caller knows a future that has not come.
+    pub fn too_large_version(wanted: u64, current: u64) -> Self {
+        let cause = Cause {
+            reason: "ResourceVersionTooLarge",
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        };
+        let details =
+            Some(Details { causes: vec![cause], retry_after_seconds: 1, ..Details::default() });
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
+        Self { details, ..Self::plain(504, "Timeout", message) }
+    }
+
+    /// 200: done, and there is no object to show.
+    pub fn success(resource: &ResourceName, name: &str, uid: &str) -> Self {
+        let mut status = Self::plain(200, "", "").about(resource, name);
+        if let Some(details) = &mut status.details {
+            uid.clone_into(&mut details.uid);
+        }
+        status
     }
 
     /// 500: broken on the inside.

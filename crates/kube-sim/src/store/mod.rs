@@ -3,11 +3,16 @@
 //! Every change takes one revision, and stands in a log until it is compacted:
 //! watches, lists that go on from an earlier page, and controllers read it.
 
+mod apply;
+mod defaults;
+mod definitions;
 mod delete;
 mod kinds;
 mod log;
 mod prepare;
 mod serialise;
+mod structural;
+pub(crate) mod unknown;
 
 pub use delete::{DeleteOptions, Deleted, Propagation};
 pub use log::{Change, ChangeKind};
@@ -35,12 +40,14 @@ pub struct Write {
     pub manager: String,
     /// Whether everything is done except storing it.
     pub dry_run: bool,
+    /// Whether the new object's owners of fields are already right.
+    pub(crate) applied: bool,
 }
 
 impl Write {
     /// A write that counts, by this field manager.
     pub fn by(manager: &str) -> Self {
-        Self { manager: manager.to_owned(), dry_run: false }
+        Self { manager: manager.to_owned(), ..Self::default() }
     }
 }
 
@@ -100,6 +107,44 @@ impl Store {
     /// Forgets the history up to a revision.
     pub(crate) fn compact(&mut self, revision: u64) {
         self.log.compact(revision);
+    }
+
+    /// When the oldest change that is remembered happened.
+    pub(crate) fn oldest_change(&self) -> Option<Time> {
+        self.log.first().map(|change| change.at)
+    }
+
+    /// The newest revision that is at least so old.
+    pub(crate) fn revision_at(&self, time: Time) -> u64 {
+        let changes = self.log.since(self.log.compacted()).into_iter().flatten();
+        let last = changes.take_while(|change| change.at <= time).last();
+        last.map_or(self.log.compacted(), |change| change.revision)
+    }
+
+    /// The objects of a resource as they were at an earlier revision; `None` if
+    /// that has been forgotten.
+    pub fn list_at(
+        &self,
+        resource: &ResourceName,
+        namespace: Option<&str>,
+        revision: u64,
+    ) -> Option<Vec<Arc<Value>>> {
+        let key = |object: &Value| {
+            (object::namespace(object).to_owned(), object::name(object).to_owned())
+        };
+        let changes: Vec<&Change> = self.log.since(revision)?.collect();
+        let mut found: BTreeMap<Key, Arc<Value>> =
+            self.list(resource, namespace).map(|object| (key(object), object.clone())).collect();
+        for change in changes.into_iter().rev().filter(|change| change.resource == *resource) {
+            if namespace.is_some_and(|wanted| wanted != object::namespace(&change.object)) {
+                continue;
+            }
+            match &change.previous {
+                Some(previous) => found.insert(key(previous), previous.clone()),
+                None => found.remove(&key(&change.object)),
+            };
+        }
+        Some(found.into_values().collect())
     }
 
     /// An object.
@@ -283,6 +328,9 @@ impl Store {
         let at = self.now;
         let resource = kind.name.clone();
         self.log.push(Change { revision, at, resource, kind: change, object, previous });
+        if kind.name == crate::names::CUSTOM_RESOURCE_DEFINITIONS {
+            self.definitions_changed();
+        }
     }
 }
 

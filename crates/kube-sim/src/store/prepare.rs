@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Store, Write, kinds};
+use super::{Store, Write, defaults, kinds, structural};
+use crate::fields;
 use crate::names::{NAMESPACES, NODES, PODS};
 use crate::object;
 use crate::status::{Cause, Details, Status};
@@ -17,7 +18,7 @@ impl Store {
     /// A new object as it will be stored, but for its revision.
     pub(super) fn prepare_create(
         &mut self,
-        _write: &Write,
+        write: &Write,
         kind: &Arc<ResourceType>,
         mut new: Value,
     ) -> Result<Value, Status> {
@@ -53,14 +54,29 @@ impl Store {
         if kind.status && kind.name != NODES {
             object::map(&mut new).remove("status");
         }
-        kinds::default(kind, &mut new, self.now);
-        let mut causes = Vec::new();
+        let mut causes = self.complete(kind, &mut new);
         check_metadata(kind, &new, &mut causes);
-        if causes.is_empty() {
-            Ok(new)
-        } else {
-            Err(Status::invalid(&kind.name.group, &kind.kind, object::name(&new), causes))
+        if !causes.is_empty() {
+            return Err(Status::invalid(&kind.name.group, &kind.kind, object::name(&new), causes));
         }
+        if !write.applied {
+            let time = self.now.to_text();
+            fields::track(kind, None, &mut new, &write.manager, "", &time);
+        }
+        self.admit_create(kind, &mut new);
+        Ok(new)
+    }
+
+    /// Defaults and checks, those of the kind and those of its schema.
+    fn complete(&mut self, kind: &ResourceType, new: &mut Value) -> Vec<Cause> {
+        let mut causes = Vec::new();
+        if kind.definition.is_some() {
+            structural::complete(kind, new, &mut causes);
+        } else {
+            defaults::fill(kind, new);
+            kinds::check(kind, new, &mut causes);
+        }
+        causes
     }
 
     /// New objects need a namespace that is there to stay.
@@ -88,7 +104,7 @@ impl Store {
     /// A changed object as it will be stored, but for its revision.
     pub(super) fn prepare_update(
         &mut self,
-        _write: &Write,
+        write: &Write,
         kind: &Arc<ResourceType>,
         old: &Arc<Value>,
         mut new: Value,
@@ -115,15 +131,19 @@ impl Store {
             keep(old, &mut new, "status");
         }
         keep_metadata(kind, old, &mut new);
-        kinds::default(kind, &mut new, self.now);
-        if kind.generation && differs(old, &new) {
+        let mut causes = self.complete(kind, &mut new);
+        check_metadata(kind, &new, &mut causes);
+        kinds::check_update(kind, old, &new, &mut causes);
+        if !causes.is_empty() {
+            return Err(Status::invalid(&kind.name.group, &kind.kind, &name, causes));
+        }
+        if kind.generation && subresource != "status" && differs(old, &new) {
             let generation = object::number(old, &["metadata", "generation"]).unwrap_or(0) + 1;
             object::set(&mut new, &["metadata", "generation"], generation);
         }
-        let mut causes = Vec::new();
-        check_metadata(kind, &new, &mut causes);
-        if !causes.is_empty() {
-            return Err(Status::invalid(&kind.name.group, &kind.kind, &name, causes));
+        if !write.applied {
+            let time = self.now.to_text();
+            fields::track(kind, Some(old), &mut new, &write.manager, subresource, &time);
         }
         Ok(new)
     }
@@ -144,6 +164,9 @@ fn with_status(kind: &ResourceType, old: &Value, mut new: Value) -> Value {
     match object::map(&mut new).remove("status") {
         Some(status) => object::set(&mut result, &["status"], status),
         None => drop(object::map(&mut result).remove("status")),
+    }
+    if let Some(managed) = object::remove(&mut new, &["metadata", "managedFields"]) {
+        object::set(&mut result, &["metadata", "managedFields"], managed);
     }
     if [&NODES, &PODS, &NAMESPACES].contains(&&kind.name) {
         for field in ["labels", "annotations", "finalizers"] {

@@ -39,6 +39,8 @@ impl<'de> Deserialize<'de> for Store {
                 (resource, objects.into_iter().map(|object| (key(&object), object)).collect())
             })
             .collect();
-        Ok(Self { now, random, types: Types::default(), objects, log })
+        let mut store = Self { now, random, types: Types::default(), objects, log };
+        store.definitions_changed();
+        Ok(store)
     }
 }

@@ -10,7 +10,10 @@ fn me() -> Write {
 }
 
 fn pod(name: &str) -> Value {
-    json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"nodeName": "n1"}})
+    json!({
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+    })
 }
 
 #[test]
@@ -72,7 +75,7 @@ fn status_and_spec_are_apart() {
     assert_eq!(object::text(&changed, &["status", "phase"]), "Running");
     assert_eq!(object::number(&changed, &["metadata", "generation"]), Some(1));
     let other = |pod: &mut Value| {
-        object::set(pod, &["spec", "x"], "n2");
+        object::set(pod, &["spec", "activeDeadlineSeconds"], 9);
         object::set(pod, &["status", "phase"], "Failed");
     };
     let changed = store.modify(&me(), &PODS, "default", "a", other).unwrap();
