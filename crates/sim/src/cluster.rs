@@ -28,8 +28,7 @@ use crate::control::{self, ActiveFault, Ask, Told};
 use crate::driver::{Driver, Inside};
 use crate::grpc::{Directory, Door};
 use crate::kubernetes::auth::{Gate, gates};
-use crate::kubernetes::workloads::{self, WorkloadError};
-use crate::kubernetes::{Kubernetes, door, kubeconfig, to_api};
+use crate::kubernetes::{Kubernetes, WorkloadError, door, kubeconfig};
 use crate::model::{ClusterSpec, NodeIndex, NodeRole, Secrets, Time, Timings, World};
 use crate::pki::{Authority, Identity, PkiError};
 use crate::schedule::{FaultError, Planned, Schedule};
@@ -133,7 +132,7 @@ pub enum StartError {
     #[error(transparent)]
     Fault(#[from] FaultError),
     /// The workloads that were asked for.
-    #[error(transparent)]
+    #[error("the workloads: {0}")]
     Workloads(#[from] WorkloadError),
     /// The certificates.
     #[error(transparent)]
@@ -384,7 +383,7 @@ impl Prepared {
             (restored.world, restored.schedule, restored.kubernetes)
         } else {
             let world = World::new(&spec, shape.seed, wall);
-            let kubernetes = Kubernetes::new(&world, shape.seed);
+            let kubernetes = Kubernetes::new(&world, shape.seed, &options.workloads)?;
             (world, Schedule::default(), kubernetes)
         };
         // The nodes ran on while nobody looked, and time never goes back.
@@ -393,8 +392,7 @@ impl Prepared {
         for planned in &options.faults {
             schedule.add(&world, now, planned)?;
         }
-        let at = to_api(now);
-        workloads::create(kubernetes.api_mut(), at, &options.workloads)?;
+        kubernetes.wish(&options.workloads)?;
         let servers = spec
             .nodes
             .iter()

@@ -42,7 +42,7 @@ async fn plain_requests_and_a_watch() {
 async fn who_is_let_in() {
     let bench = bench().await;
     let url = bench.cluster.kubernetes_url();
-    let nobody = bench.file("nobody", &kubeconfig(&url, "{}"));
+    let nobody = bench.file("nobody", &kubeconfig(&url, "{username: a, password: b}"));
     let nobody = bench.kubectl().with_kubeconfig(nobody);
     nobody.fails("get --raw /api/v1/nodes", &["Unauthorized"]).await;
     nobody.says("get --raw /readyz", &["ok"]).await;

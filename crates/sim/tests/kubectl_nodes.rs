@@ -5,7 +5,7 @@ mod common;
 
 use common::Bench;
 use talos_sim::cluster::{Options, Shape};
-use talos_sim::kubernetes::workloads;
+use talos_sim::kubernetes::read_workloads;
 
 /// Two pods on the workers, and a budget that lets none of them go.
 const GUARDED: &str = "
@@ -33,7 +33,7 @@ async fn bench(file: &str) -> Bench {
         shape: Some(Shape { kubernetes: common::KUBERNETES, workers: 2, ..Shape::default() }),
         speed: common::SPEED,
         timings: common::timings(),
-        workloads: workloads::parse(file).expect("workloads"),
+        workloads: read_workloads(file).expect("workloads"),
         ..Options::default()
     })
     .await

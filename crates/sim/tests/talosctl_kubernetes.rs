@@ -4,6 +4,19 @@ mod common;
 
 use common::{Bench, NODES};
 
+const DEPLOYMENT: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {app: web}}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: web, image: 'example.com/web:1'}]
+";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_kubeconfig_of_a_node_works() {
     let bench = Bench::start(&NODES[1], 1).await;
@@ -27,7 +40,10 @@ async fn a_healthy_cluster_is_called_so() {
         for talosctl in bench.each_talosctl() {
             for server in [true, false] {
                 let line = format!("health --server={server} --wait-timeout 30s");
-                let wanted = "waiting for all control plane static pods to be running: OK";
+                let wanted = match server {
+                    true => "waiting for all control plane static pods to be running: OK",
+                    false => "waiting for all k8s nodes to report schedulable: OK",
+                };
                 talosctl.says(&line, &[wanted]).await;
             }
         }
@@ -38,7 +54,7 @@ async fn a_healthy_cluster_is_called_so() {
 async fn an_upgrade_drains_the_node() {
     let bench = Bench::start(&NODES[1], 2).await;
     let kubectl = bench.kubectl();
-    kubectl.ok("create deployment web --image=example.com/web:1 --replicas=4").await;
+    kubectl.ok_with("apply -f -", DEPLOYMENT).await;
     kubectl.ok("rollout status deployment/web --timeout=30s").await;
     let worker = bench.node("worker-1");
     let mut watch = kubectl.follow("get node worker-1 -w");

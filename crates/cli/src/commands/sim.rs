@@ -8,7 +8,7 @@ use talos_sim::address::Layout;
 use talos_sim::clock::wall_time;
 use talos_sim::cluster::{self, Cluster, Options, Shape, StartError};
 use talos_sim::control::{self, Ask};
-use talos_sim::kubernetes::workloads;
+use talos_sim::kubernetes;
 use talos_sim::model::Timings;
 use talos_sim::pki::Identity;
 use talos_sim::schedule::{self, FAULTS, Planned};
@@ -98,7 +98,7 @@ fn read_workloads(path: &Path) -> Result<Vec<serde_json::Value>, Usage> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Usage::new(format!("--workloads: cannot read {shown}: {error}"), "name a readable file")
     })?;
-    workloads::parse(&text).map_err(|error| {
+    kubernetes::read_workloads(&text).map_err(|error| {
         Usage::new(
             format!("--workloads: {shown}: {error}"),
             "write objects as for `kubectl apply`, with `---` between them",

@@ -14,15 +14,34 @@ mod feed;
 mod health;
 pub mod kubeconfig;
 mod presence;
-pub mod workloads;
+
+use std::time::Duration;
 
 use kube_sim::ApiServer;
+use kube_sim::controllers::{self, furniture};
 use kube_sim::kubelet::{Cluster, Timings};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::model::{NodeIndex, Time, World};
 
 pub(crate) use presence::Presences;
+
+/// How long a new cluster's pods have had to come up.
+const WARM_UP: Duration = Duration::from_mins(2);
+
+/// The field manager of the workloads that a user gives.
+const WISHED: &str = "workloads";
+
+/// Workloads that cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WorkloadError(String);
+
+/// Reads the workloads that a user gives: Kubernetes objects in YAML.
+pub fn read_workloads(text: &str) -> Result<Vec<Value>, WorkloadError> {
+    controllers::load_workloads(text).map_err(WorkloadError)
+}
 
 /// The Kubernetes side of a cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,12 +52,26 @@ pub struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// That of a new cluster.
-    pub fn new(world: &World, seed: u64) -> Self {
-        let now = to_api(world.now());
-        let mut cluster = Cluster::new(seed, now, Timings::default());
-        cluster.sync(now, &facts::of_all(world));
-        Self { cluster, feed: feed::Feed::default() }
+    /// That of a new cluster: its own workloads and those that are wished for
+    /// have come up by now.
+    pub fn new(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
+        let since = to_api(world.now().minus(WARM_UP));
+        let mut cluster = Cluster::new(seed, since, Timings::default());
+        cluster.sync(since, &facts::of_all(world));
+        let mut new = Self { cluster, feed: feed::Feed::default() };
+        new.create("talos", furniture(&facts::furniture(world)))?;
+        new.create(WISHED, wished.to_vec())?;
+        new.cluster.advance(to_api(world.now()));
+        Ok(new)
+    }
+
+    /// Creates what is wished for and not there yet.
+    pub fn wish(&mut self, wished: &[Value]) -> Result<(), WorkloadError> {
+        self.create(WISHED, wished.to_vec())
+    }
+
+    fn create(&mut self, manager: &str, objects: Vec<Value>) -> Result<(), WorkloadError> {
+        controllers::apply(self.cluster.server.store_mut(), manager, objects).map_err(WorkloadError)
     }
 
     /// The API server.

@@ -196,6 +196,8 @@ pub struct KubernetesNode {
     pub unschedulable: bool,
     /// The image of its kubelet.
     pub kubelet_image: String,
+    /// The image of kube-proxy that its configuration names.
+    pub proxy_image: String,
     /// Its static pods.
     pub pods: Vec<KubernetesPod>,
 }
@@ -232,6 +234,7 @@ impl World {
             ready: here.power == Power::On && self.node_ready(node),
             unschedulable: here.kubernetes.cordon != Cordon::No,
             kubelet_image: here.kubernetes.kubelet.image.clone(),
+            proxy_image: here.config.components.proxy.clone(),
             pods: here
                 .kubernetes
                 .pods
