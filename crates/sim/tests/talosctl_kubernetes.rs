@@ -40,9 +40,10 @@ async fn a_healthy_cluster_is_called_so() {
         for talosctl in bench.each_talosctl() {
             for server in [true, false] {
                 let line = format!("health --server={server} --wait-timeout 30s");
-                let wanted = match server {
-                    true => "waiting for all control plane static pods to be running: OK",
-                    false => "waiting for all k8s nodes to report schedulable: OK",
+                let wanted = if server {
+                    "waiting for all control plane static pods to be running: OK"
+                } else {
+                    "waiting for all k8s nodes to report schedulable: OK"
                 };
                 talosctl.says(&line, &[wanted]).await;
             }
