@@ -27,6 +27,7 @@ mod fields;
 pub mod names;
 pub mod object;
 mod patch;
+mod protobuf;
 mod random;
 mod schema;
 pub mod selector;

@@ -15,7 +15,6 @@ pub struct Controllers {
 
 impl Controllers {
     /// When something is due by itself next.
-    #[expect(clippy::unused_self, reason = "the controllers are about to move in")]
     pub fn next_event(&self) -> Option<Time> {
         None
     }
