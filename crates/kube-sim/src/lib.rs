@@ -28,6 +28,7 @@ pub mod kubelet;
 pub mod names;
 pub mod object;
 mod patch;
+mod protobuf;
 mod random;
 mod schema;
 pub mod selector;

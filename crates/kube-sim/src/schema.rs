@@ -80,19 +80,21 @@ impl<'a> Schema<'a> {
     }
 
     pub(crate) fn of_version(kind: &'a ResourceType, version: &str) -> Self {
-        match &kind.definition {
-            Some(definition) => Self { node: custom(definition, version), root: true },
-            None => {
-                let name = definition_name(&kind.name.group, version, &kind.kind);
-                Self { node: name.and_then(|name| DEFINITIONS.get(name)), root: false }
-            }
+        if let Some(definition) = &kind.definition {
+            return Self { node: custom(definition, version), root: true };
         }
+        let name = definition_name(&kind.name.group, version, &kind.kind);
+        Self { node: name.and_then(|name| DEFINITIONS.get(name)), root: false }
     }
 
-    /// A shape by itself.
-    #[cfg(test)]
-    pub(crate) fn raw(node: &'a Value) -> Self {
-        Self { node: Some(node), root: false }
+    /// The shape with this name.
+    pub(crate) fn named(name: &str) -> Self {
+        Self::plain(DEFINITIONS.get(name))
+    }
+
+    /// The name of the shape that this refers to.
+    pub(crate) fn reference(self) -> Option<&'a str> {
+        self.node?.get("$ref")?.as_str()
     }
 
     fn plain(node: Option<&'a Value>) -> Self {
@@ -128,8 +130,12 @@ impl<'a> Schema<'a> {
         // Quantities and raw values are more than their type says.
         let name = self.node.and_then(|node| node.get("$ref")).and_then(Value::as_str);
         match name {
-            Some(name) if name.ends_with(".Quantity") || name.ends_with(".JSON") => "",
-            Some(name) if name.contains("JSONSchemaPropsOr") => "",
+            Some(name)
+                if ["Quantity", "JSON"].contains(&name.rsplit('.').next().unwrap_or_default())
+                    || name.contains("JSONSchemaPropsOr") =>
+            {
+                ""
+            }
             _ => self.text("type"),
         }
     }

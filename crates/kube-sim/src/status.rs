@@ -14,7 +14,7 @@ pub struct Status {
     /// The reader's.
     pub message: String,
     /// What it is about.
-    pub details: Option<Details>,
+    pub details: Option<Box<Details>>,
 }
 
 /// What a status is about.
@@ -75,12 +75,12 @@ impl Status {
     }
 
     fn about(mut self, resource: &ResourceName, name: &str) -> Self {
-        self.details = Some(Details {
+        self.details = Some(Box::new(Details {
             name: name.to_owned(),
             group: resource.group.to_string(),
             kind: resource.plural.to_string(),
             ..Details::default()
-        });
+        }));
         self
     }
 
@@ -92,7 +92,7 @@ impl Status {
     /// 404: there is no such resource.
     pub fn no_such_resource() -> Self {
         let message = "the server could not find the requested resource";
-        let details = Some(Details::default());
+        let details = Some(Box::default());
         Self { details, ..Self::plain(404, "NotFound", message) }
     }
 
@@ -129,14 +129,14 @@ impl Status {
     /// 405: the resource does not know the verb.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
-        let details = Some(Details::default());
+        let details = Some(Box::default());
         Self { details, ..Self::plain(405, "MethodNotAllowed", message) }
     }
 
     /// 406: nothing that the caller accepts can be had.
     pub fn not_acceptable(known: &str) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {known}");
-        let details = Some(Details::default());
+        let details = Some(Box::default());
         Self { details, ..Self::plain(406, "NotAcceptable", message) }
     }
 
@@ -170,12 +170,12 @@ impl Status {
             ..Details::default()
         };
         let message = format!("{qualified} {name:?} is invalid: {words}");
-        Self { details: Some(details), ..Self::plain(422, "Invalid", message) }
+        Self { details: Some(Box::new(details)), ..Self::plain(422, "Invalid", message) }
     }
 
     /// 409: others own the fields and mean something else.
     pub fn apply_conflict(message: String, causes: Vec<Cause>) -> Self {
-        let details = Some(Details { causes, ..Details::default() });
+        let details = Some(Box::new(Details { causes, ..Details::default() }));
         Self { details, ..Self::plain(409, "Conflict", message) }
     }
 
@@ -183,8 +183,11 @@ impl Status {
     pub fn too_many_disruptions(message: &str, budget: &str, retry: u32) -> Self {
         let cause =
             Cause { reason: "DisruptionBudget", message: budget.to_owned(), field: String::new() };
-        let details =
-            Some(Details { causes: vec![cause], retry_after_seconds: retry, ..Details::default() });
+        let details = Some(Box::new(Details {
+            causes: vec![cause],
+            retry_after_seconds: retry,
+            ..Details::default()
+        }));
         Self { details, ..Self::plain(429, "TooManyRequests", message) }
     }
 
@@ -195,8 +198,11 @@ impl Status {
             message: "Too large resource version".to_owned(),
             field: String::new(),
         };
-        let details =
-            Some(Details { causes: vec![cause], retry_after_seconds: 1, ..Details::default() });
+        let details = Some(Box::new(Details {
+            causes: vec![cause],
+            retry_after_seconds: 1,
+            ..Details::default()
+        }));
         let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
         Self { details, ..Self::plain(504, "Timeout", message) }
     }

@@ -10,6 +10,7 @@ mod builtin;
 
 /// What there is to know about a resource before an object of it is seen.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct ResourceType {
     /// Its group and plural.
     pub name: ResourceName,

@@ -65,7 +65,9 @@ pub(crate) fn apply(
         return Err(conflict(&conflicts));
     }
     if let Some(last) = last {
-        prune(&mut object, &last.difference(&mine.set), &entries, schema);
+        let owners: Vec<&FieldSet> =
+            entries.iter().map(|entry| &entry.set).chain([&mine.set]).collect();
+        prune(&mut object, &last.difference(&mine.set), &owners, schema);
     }
     let unchanged = managed::read(live)
         .into_iter()
@@ -107,14 +109,14 @@ fn merge(live: &mut Value, config: &Value, schema: Schema<'_>) {
     }
 }
 
-/// Removes what was applied before and is not any more, unless others own it
-/// or something in it.
-fn prune(object: &mut Value, gone: &FieldSet, others: &[Entry], schema: Schema<'_>) {
+/// Removes what was applied before and is not any more, unless somebody still
+/// owns it or something in it.
+fn prune(object: &mut Value, gone: &FieldSet, owners: &[&FieldSet], schema: Schema<'_>) {
     let mut paths = gone.paths();
     // Whole items go first: without its keys an item could not be found.
     paths.sort_by_key(Vec::len);
     for path in paths {
-        let owned = others.iter().any(|entry| entry.set.at(&path).is_some());
+        let owned = owners.iter().any(|set| set.at(&path).is_some());
         if !owned {
             remove(object, &path, schema);
         }
@@ -206,9 +208,9 @@ fn dotted(path: &[String]) -> String {
             let keys: Map<String, Value> = serde_json::from_str(keys).unwrap_or_default();
             let keys: Vec<String> =
                 keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            text.push_str(&format!("[{}]", keys.join(",")));
+            text.extend(["[", &keys.join(","), "]"]);
         } else if let Some(value) = step.strip_prefix("v:") {
-            text.push_str(&format!("[={value}]"));
+            text.extend(["[=", value, "]"]);
         }
     }
     text
@@ -227,7 +229,7 @@ mod tests {
         apply(kind, live, config, &manager)
     }
 
-    fn config(containers: Value) -> Value {
+    fn config(containers: &Value) -> Value {
         json!({"spec": {"template": {"spec": {"containers": containers}}}})
     }
 
@@ -237,16 +239,16 @@ mod tests {
 
     #[test]
     fn what_is_not_applied_any_more_goes() {
-        let first = config(json!([{"name": "a", "image": "x", "tty": true}, {"name": "b"}]));
+        let first = config(&json!([{"name": "a", "image": "x", "tty": true}, {"name": "b"}]));
         let live = go(None, &first, "me", false).unwrap();
-        let second = config(json!([{"name": "a", "image": "y"}]));
+        let second = config(&json!([{"name": "a", "image": "y"}]));
         let live = go(Some(&live), &second, "me", false).unwrap();
         assert_eq!(containers(&live), &json!([{"name": "a", "image": "y"}]));
     }
 
     #[test]
     fn others_keep_what_is_theirs() {
-        let mine = config(json!([{"name": "a", "image": "x"}]));
+        let mine = config(&json!([{"name": "a", "image": "x"}]));
         let live = go(None, &mine, "me", false).unwrap();
         let theirs = json!({"metadata": {"labels": {"l": "1"}}});
         let live = go(Some(&live), &theirs, "them", false).unwrap();
@@ -258,8 +260,8 @@ mod tests {
 
     #[test]
     fn a_conflict_names_who_and_what() {
-        let live = go(None, &config(json!([{"name": "a", "image": "x"}])), "them", false).unwrap();
-        let mine = config(json!([{"name": "a", "image": "y"}]));
+        let live = go(None, &config(&json!([{"name": "a", "image": "x"}])), "them", false).unwrap();
+        let mine = config(&json!([{"name": "a", "image": "y"}]));
         let error = go(Some(&live), &mine, "me", false).unwrap_err();
         assert_eq!(
             error.message,
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn agreeing_is_sharing() {
-        let config = config(json!([{"name": "a", "image": "x"}]));
+        let config = config(&json!([{"name": "a", "image": "x"}]));
         let live = go(None, &config, "them", false).unwrap();
         let live = go(Some(&live), &config, "me", false).unwrap();
         let live = go(Some(&live), &json!({}), "me", false).unwrap();

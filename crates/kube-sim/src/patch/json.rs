@@ -73,13 +73,13 @@ fn add(target: &mut Value, path: &str, value: Value) -> Result<(), String> {
             map.insert(last, value);
             Ok(())
         }
-        (Value::Array(list), last) if last == "-" => {
-            list.push(value);
+        (Value::Array(items), last) if last == "-" => {
+            items.push(value);
             Ok(())
         }
-        (Value::Array(list), last) => match last.parse::<usize>() {
-            Ok(index) if index <= list.len() => {
-                list.insert(index, value);
+        (Value::Array(items), last) => match last.parse::<usize>() {
+            Ok(index) if index <= items.len() => {
+                items.insert(index, value);
                 Ok(())
             }
             _ => Err(missing("add", path)),
@@ -91,9 +91,9 @@ fn add(target: &mut Value, path: &str, value: Value) -> Result<(), String> {
 fn remove(target: &mut Value, path: &str) -> Result<Value, String> {
     let taken = match parent(target, path).ok_or_else(|| missing("remove", path))? {
         (Value::Object(map), last) => map.remove(&last),
-        (Value::Array(list), last) => {
-            let index = last.parse::<usize>().ok().filter(|index| *index < list.len());
-            index.map(|index| list.remove(index))
+        (Value::Array(items), last) => {
+            let index = last.parse::<usize>().ok().filter(|index| *index < items.len());
+            index.map(|index| items.remove(index))
         }
         _ => None,
     };

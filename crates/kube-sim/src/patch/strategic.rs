@@ -33,7 +33,7 @@ fn merge_map(
 ) -> Result<(), String> {
     match patch.get(DIRECTIVE).and_then(Value::as_str) {
         Some("replace") => {
-            *target = patch.clone();
+            target.clone_from(patch);
             target.remove(DIRECTIVE);
             return Ok(());
         }
@@ -115,13 +115,12 @@ fn merge_list(list: &mut Vec<Value>, items: &[Value], schema: Schema<'_>) -> Res
             list.retain(|here| here.get(key) != Some(wanted));
             continue;
         }
-        match list.iter_mut().find(|here| here.get(key) == Some(wanted)) {
-            Some(here) => strategic_merge_patch(here, item, schema.items())?,
-            None => {
-                let mut new = Value::Null;
-                strategic_merge_patch(&mut new, item, schema.items())?;
-                list.push(new);
-            }
+        if let Some(here) = list.iter_mut().find(|here| here.get(key) == Some(wanted)) {
+            strategic_merge_patch(here, item, schema.items())?;
+        } else {
+            let mut new = Value::Null;
+            strategic_merge_patch(&mut new, item, schema.items())?;
+            list.push(new);
         }
     }
     Ok(())
@@ -136,11 +135,11 @@ fn put_in_order(list: &mut [Value], order: &[Value], key: Option<&str>) {
             None => wanted == item,
         })
     };
-    let mut last = 0;
+    let mut behind = 0;
     let mut ranks: Vec<(usize, usize)> = Vec::with_capacity(list.len());
     for (index, item) in list.iter().enumerate() {
-        last = rank(item).unwrap_or(last);
-        ranks.push((last, index));
+        behind = rank(item).unwrap_or(behind);
+        ranks.push((behind, index));
     }
     ranks.sort_unstable();
     let sorted: Vec<Value> = ranks.iter().map(|(_, index)| list[*index].clone()).collect();

@@ -5,14 +5,18 @@ use serde_json::{Value, json};
 
 use super::dispatch::Operation;
 use crate::object;
+use crate::protobuf;
 use crate::schema::Schema;
 use crate::status::Status;
 use crate::store::unknown;
 
 const KNOWN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// JSON, or YAML where a caller may send that.
+/// JSON or protobuf, or YAML where a caller may send that.
 pub(super) fn parse(body: &Bytes, yaml: bool) -> Result<Value, String> {
+    if body.starts_with(protobuf::MAGIC) {
+        return protobuf::decode(body).ok_or_else(|| "unreadable protobuf".to_owned());
+    }
     let error = match serde_json::from_slice(body) {
         Ok(value) => return Ok(value),
         Err(error) => error,
@@ -29,7 +33,8 @@ pub(super) fn decode(operation: &Operation<'_>) -> Result<(Value, Vec<String>), 
     let request = operation.request;
     let media = request.content_type.split(';').next().unwrap_or_default().trim();
     let yaml = media == "application/yaml";
-    if !yaml && !["", "application/json"].contains(&media) {
+    let binary = media == "application/vnd.kubernetes.protobuf";
+    if !yaml && !binary && !["", "application/json"].contains(&media) {
         return Err(Status::unsupported_media_type(KNOWN));
     }
     let kind = operation.kind();

@@ -62,7 +62,7 @@ impl Talk {
     fn watch(&mut self, path: &str) -> StreamId {
         match self.send(&Request::get(path)) {
             Reply::Watch { stream, .. } => stream,
-            other => panic!("{other:?}"),
+            other @ Reply::Response { .. } => panic!("{other:?}"),
         }
     }
 

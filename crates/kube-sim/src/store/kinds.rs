@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::Store;
 use crate::names::{
     DAEMON_SETS, DEPLOYMENTS, JOBS, NODES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS,
     STATEFUL_SETS,
@@ -11,14 +10,12 @@ use crate::object;
 use crate::status::Cause;
 use crate::types::ResourceType;
 
-impl Store {
-    /// What admission adds to new objects, and nobody owns.
-    pub(super) fn admit_create(&mut self, kind: &ResourceType, new: &mut Value) {
-        if kind.name == PODS {
-            admit_pod(new);
-        } else if kind.name == NODES {
-            admit_node(new);
-        }
+/// What admission adds to new objects, and nobody owns.
+pub(super) fn admit(kind: &ResourceType, new: &mut Value) {
+    if kind.name == PODS {
+        admit_pod(new);
+    } else if kind.name == NODES {
+        admit_node(new);
     }
 }
 

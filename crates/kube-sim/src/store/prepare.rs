@@ -8,7 +8,7 @@ use super::{Store, Write, defaults, kinds, structural};
 use crate::fields;
 use crate::names::{NAMESPACES, NODES, PODS};
 use crate::object;
-use crate::status::{Cause, Details, Status};
+use crate::status::{Cause, Status};
 use crate::types::ResourceType;
 
 /// The longest name; what is generated is cut to leave room for its end.
@@ -54,7 +54,7 @@ impl Store {
         if kind.status && kind.name != NODES {
             object::map(&mut new).remove("status");
         }
-        let mut causes = self.complete(kind, &mut new);
+        let mut causes = complete(kind, &mut new);
         check_metadata(kind, &new, &mut causes);
         if !causes.is_empty() {
             return Err(Status::invalid(&kind.name.group, &kind.kind, object::name(&new), causes));
@@ -63,20 +63,8 @@ impl Store {
             let time = self.now.to_text();
             fields::track(kind, None, &mut new, &write.manager, "", &time);
         }
-        self.admit_create(kind, &mut new);
+        kinds::admit(kind, &mut new);
         Ok(new)
-    }
-
-    /// Defaults and checks, those of the kind and those of its schema.
-    fn complete(&mut self, kind: &ResourceType, new: &mut Value) -> Vec<Cause> {
-        let mut causes = Vec::new();
-        if kind.definition.is_some() {
-            structural::complete(kind, new, &mut causes);
-        } else {
-            defaults::fill(kind, new);
-            kinds::check(kind, new, &mut causes);
-        }
-        causes
     }
 
     /// New objects need a namespace that is there to stay.
@@ -91,7 +79,7 @@ impl Store {
                 "unable to create new content in namespace {name} because it is being terminated"
             );
             let mut status = Status::forbidden(&kind.name, object::name(new), &why);
-            status.details.get_or_insert_with(Details::default).causes.push(Cause {
+            status.details.get_or_insert_default().causes.push(Cause {
                 reason: "NamespaceTerminating",
                 message: format!("namespace {name} is being terminated"),
                 field: "metadata.namespace".to_owned(),
@@ -131,7 +119,7 @@ impl Store {
             keep(old, &mut new, "status");
         }
         keep_metadata(kind, old, &mut new);
-        let mut causes = self.complete(kind, &mut new);
+        let mut causes = complete(kind, &mut new);
         check_metadata(kind, &new, &mut causes);
         kinds::check_update(kind, old, &new, &mut causes);
         if !causes.is_empty() {
@@ -261,4 +249,16 @@ fn is_subdomain(name: &str) -> bool {
                 && bytes.last().is_some_and(|byte| inner(*byte))
                 && bytes.iter().all(|byte| inner(*byte) || *byte == b'-')
         })
+}
+
+/// Defaults and checks, those of the kind or those of its schema.
+fn complete(kind: &ResourceType, new: &mut Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    if kind.definition.is_some() {
+        structural::complete(kind, new, &mut causes);
+    } else {
+        defaults::fill(kind, new);
+        kinds::check(kind, new, &mut causes);
+    }
+    causes
 }

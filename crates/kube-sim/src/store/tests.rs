@@ -46,7 +46,7 @@ fn an_old_version_is_a_conflict() {
     let made = store.create(&me(), &PODS, pod("a")).unwrap();
     store
         .modify(&me(), &PODS, "default", "a", |pod| {
-            object::set(pod, &["metadata", "labels", "x"], "1")
+            object::set(pod, &["metadata", "labels", "x"], "1");
         })
         .unwrap();
     let error = store.update(&me(), &PODS, made.as_ref().clone()).unwrap_err();

@@ -251,9 +251,9 @@ fn pod_status(object: &Value, statuses: &[Value]) -> String {
     if object::is_deleting(object) {
         let lost = reason == "NodeLost";
         if lost {
-            words = "Unknown".to_owned();
+            "Unknown".clone_into(&mut words);
         } else if !["Succeeded", "Failed"].contains(&text(object, &["status", "phase"])) {
-            words = "Terminating".to_owned();
+            "Terminating".clone_into(&mut words);
         }
     }
     words

@@ -121,7 +121,7 @@ mod replay {
                                           after in prop::collection::vec(step(), 0..12)) {
             let mut talk = Talk::new();
             let query = "labelSelector=on";
-            let mut run = |talk: &mut Talk, steps: Vec<Step>| for step in steps {
+            let run = |talk: &mut Talk, steps: Vec<Step>| for step in steps {
                 let name = |which: u8| format!("/api/v1/namespaces/default/configmaps/c{which}");
                 match step {
                     Step::Create(which) => drop(talk.post(

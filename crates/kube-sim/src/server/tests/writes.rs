@@ -112,8 +112,8 @@ fn applying_makes_owns_and_conflicts() {
     );
     let again = talk.patch(&path("them"), APPLY, &deployment(2, "i")).1;
     assert_eq!(again, object, "nothing changed, so there is no new version");
-    let patch = json!({"spec": {"replicas": 5}});
-    assert_eq!(talk.patch(&path("upd"), MERGE, &patch).1["metadata"]["generation"], 2);
+    let five = json!({"spec": {"replicas": 5}});
+    assert_eq!(talk.patch(&path("upd"), MERGE, &five).1["metadata"]["generation"], 2);
     let (code, status) = talk.patch(&path("me"), APPLY, &deployment(2, "j"));
     assert_eq!(code, 409);
     assert_eq!(
