@@ -125,7 +125,8 @@ async fn server_side_apply_knows_who_owns_what() {
 async fn small_changes() {
     let bench = bench().await;
     let kubectl = bench.kubectl();
-    kubectl.ok_with("create -f -", &config_map("small")).await;
+    // These subcommands send protobuf.
+    kubectl.says("create configmap small --from-literal=a=1", &["configmap/small created"]).await;
     kubectl.says("annotate configmap small note=yes", &["annotated"]).await;
     kubectl.says("label configmap small tier=one", &["labeled"]).await;
     kubectl.fails("label configmap small tier=two", &["--overwrite is false"]).await;
@@ -140,8 +141,7 @@ async fn small_changes() {
     kubectl.ok("patch configmap small --dry-run=server --type=merge -p '{\"data\":null}'").await;
     assert_eq!(kubectl.get("configmap small").await["data"]["a"], "3");
     kubectl.says("delete configmap small --wait=true", &["deleted"]).await;
-    let room = "apiVersion: v1\nkind: Namespace\nmetadata: {name: room}\n";
-    kubectl.ok_with("create -f -", room).await;
+    kubectl.says("create namespace room", &["namespace/room created"]).await;
     kubectl.ok_with("create -n room -f -", &config_map("inside")).await;
     kubectl.says("delete namespace room --timeout=30s", &["namespace \"room\" deleted"]).await;
     kubectl.fails("get configmap inside -n room", &["not found"]).await;
@@ -187,8 +187,8 @@ async fn requests_that_make_no_sense() {
         .await;
     let strange = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s}\nstrange: 1\n";
     kubectl.fails_with("apply -f -", strange, &["unknown field \"strange\""]).await;
-    let nowhere = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s, namespace: no}\n";
-    kubectl.fails_with("create -f -", nowhere, &["namespaces \"no\" not found"]).await;
+    let nowhere = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: s, namespace: nowhere}\n";
+    kubectl.fails_with("create -f -", nowhere, &["namespaces \"nowhere\" not found"]).await;
     let bare = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: s}\nspec: {}\n";
     kubectl
         .fails_with("create --validate=false -f -", bare, &["is invalid", "Required value"])

@@ -124,7 +124,7 @@ pub struct StartArgs {
     /// Faults to come: a YAML list of node, fault, after or on, and for
     #[arg(long, value_name = "FILE")]
     pub faults: Option<PathBuf>,
-    /// Kubernetes objects to create: a YAML file of Deployments, budgets, pods
+    /// Workloads to run: a YAML file of Kubernetes objects
     #[arg(long, value_name = "FILE")]
     pub workloads: Option<PathBuf>,
     #[command(flatten)]
