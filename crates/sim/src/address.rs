@@ -21,6 +21,13 @@ pub const APID_PORT: u16 = 50_000;
 /// The Image Factory's port, where an address has all its ports to itself.
 const FACTORY_PORT: u16 = 8080;
 
+/// The port of a Kubernetes API server, likewise.
+const KUBERNETES_PORT: u16 = 6443;
+
+/// Where in a block the address is that the control planes share. No node has
+/// it, see [`node_address`].
+const SHARED: u32 = 254;
+
 /// Blocks lie in 127.64.0.0 to 127.127.255.0, away from the addresses near
 /// 127.0.0.1 that other programs use.
 const FIRST_BLOCK: u32 = u32::from_be_bytes([127, 64, 0, 0]);
@@ -48,6 +55,10 @@ pub struct Places {
     pub nodes: Vec<IpAddr>,
     /// Of each node, where its apid is reached.
     pub apid: Vec<SocketAddr>,
+    /// Of each control plane, where its Kubernetes API server is reached.
+    pub kubernetes: Vec<SocketAddr>,
+    /// Where the Kubernetes API is reached as long as one of them serves it.
+    pub endpoint: SocketAddr,
     /// Where the Image Factory is reached.
     pub factory: SocketAddr,
 }
@@ -57,6 +68,10 @@ pub struct Places {
 pub struct Sockets {
     /// Of each node.
     pub apid: Vec<TcpListener>,
+    /// Of each control plane's API server.
+    pub kubernetes: Vec<TcpListener>,
+    /// Of the address that they share.
+    pub endpoint: TcpListener,
     /// Of the Image Factory.
     pub factory: TcpListener,
 }
@@ -87,14 +102,18 @@ impl Places {
         let open = |address: &SocketAddr| open(*address, hint);
         Ok(Sockets {
             apid: self.apid.iter().map(open).collect::<Result<_, _>>()?,
+            kubernetes: self.kubernetes.iter().map(open).collect::<Result<_, _>>()?,
+            endpoint: open(&self.endpoint)?,
             factory: open(&self.factory)?,
         })
     }
 
-    /// Finds places for a new cluster: in the block that begins at `subnet`, or
+    /// Finds places for a new cluster of `count` nodes, of which the first ones
+    /// are control planes: in the block that begins at `subnet`, or
     /// in the first free one of those that follow from `seed`.
     pub fn find(
         count: usize,
+        control_planes: usize,
         layout: Layout,
         subnet: Option<Ipv4Addr>,
         seed: &[u8],
@@ -105,10 +124,10 @@ impl Places {
             Layout::Auto => subnet.is_none() && !has_many_addresses(),
         };
         if ports {
-            return Self::on_ports(count);
+            return Self::on_ports(count, control_planes);
         }
         if let Some(base) = subnet {
-            return Self::on_addresses(count, base);
+            return Self::on_addresses(count, control_planes, base);
         }
         let hash = Sha256::digest(seed);
         let start = u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]) % BLOCKS;
@@ -117,7 +136,8 @@ impl Places {
         let mut last = AddressError::TooMany(count);
         for attempt in 0..ATTEMPTS {
             let block = (start + attempt * width) % (BLOCKS - width.min(BLOCKS - 1));
-            match Self::on_addresses(count, Ipv4Addr::from_bits(FIRST_BLOCK + (block << 8))) {
+            let base = Ipv4Addr::from_bits(FIRST_BLOCK + (block << 8));
+            match Self::on_addresses(count, control_planes, base) {
                 Ok(found) => return Ok(found),
                 Err(error) => last = error,
             }
@@ -125,14 +145,23 @@ impl Places {
         Err(last)
     }
 
-    fn on_addresses(count: usize, base: Ipv4Addr) -> Result<(Self, Sockets), AddressError> {
+    fn on_addresses(
+        count: usize,
+        control_planes: usize,
+        base: Ipv4Addr,
+    ) -> Result<(Self, Sockets), AddressError> {
         let addresses: Vec<IpAddr> = (0..count)
             .map(|index| node_address(base, index))
             .collect::<Option<_>>()
             .ok_or(AddressError::TooMany(count))?;
         let first = addresses.first().copied().unwrap_or(IpAddr::V4(base));
+        let shared = base.to_bits().checked_add(SHARED).ok_or(AddressError::TooMany(count))?;
+        let shared = IpAddr::V4(Ipv4Addr::from_bits(shared));
+        let on = |port: u16| move |address: &IpAddr| SocketAddr::new(*address, port);
         let places = Self {
-            apid: addresses.iter().map(|address| SocketAddr::new(*address, APID_PORT)).collect(),
+            apid: addresses.iter().map(on(APID_PORT)).collect(),
+            kubernetes: addresses.iter().take(control_planes).map(on(KUBERNETES_PORT)).collect(),
+            endpoint: SocketAddr::new(shared, KUBERNETES_PORT),
             nodes: addresses,
             factory: SocketAddr::new(first, FACTORY_PORT),
         };
@@ -140,9 +169,15 @@ impl Places {
         Ok((places, sockets))
     }
 
-    fn on_ports(count: usize) -> Result<(Self, Sockets), AddressError> {
+    fn on_ports(count: usize, control_planes: usize) -> Result<(Self, Sockets), AddressError> {
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        let mut places = Self { nodes: Vec::new(), apid: Vec::new(), factory: any };
+        let mut places = Self {
+            nodes: Vec::new(),
+            apid: Vec::new(),
+            kubernetes: Vec::new(),
+            endpoint: any,
+            factory: any,
+        };
         let mut sockets = Vec::new();
         for index in 0..count {
             let inside = node_address(Ipv4Addr::new(10, 5, 0, 0), index);
@@ -151,9 +186,17 @@ impl Places {
             sockets.push(socket);
             places.apid.push(address);
         }
+        let mut kubernetes = Vec::new();
+        for _ in 0..control_planes {
+            let (socket, address) = open_any(any)?;
+            kubernetes.push(socket);
+            places.kubernetes.push(address);
+        }
+        let (endpoint, address) = open_any(any)?;
+        places.endpoint = address;
         let (factory, address) = open_any(any)?;
         places.factory = address;
-        let sockets = Sockets { apid: sockets, factory };
+        let sockets = Sockets { apid: sockets, kubernetes, endpoint, factory };
         Ok((places, sockets))
     }
 }
@@ -189,8 +232,8 @@ mod tests {
 
     #[tokio::test]
     async fn blocks_follow_from_the_seed_and_do_not_meet() {
-        let (one, sockets) = Places::find(3, Layout::Addresses, None, b"a").unwrap();
-        let (two, _kept) = Places::find(3, Layout::Addresses, None, b"a").unwrap();
+        let (one, sockets) = Places::find(3, 1, Layout::Addresses, None, b"a").unwrap();
+        let (two, _kept) = Places::find(3, 1, Layout::Addresses, None, b"a").unwrap();
         assert!(one.nodes.iter().all(|node| !two.nodes.contains(node)));
         let error = one.reopen().unwrap_err();
         assert!(error.to_string().contains(&one.apid[0].to_string()), "{error}");
@@ -200,7 +243,8 @@ mod tests {
 
     #[tokio::test]
     async fn ports_are_shared_out() {
-        let (places, _sockets) = Places::find(3, Layout::Ports, None, b"").unwrap();
+        let (places, _sockets) = Places::find(3, 1, Layout::Ports, None, b"").unwrap();
+        assert_eq!(places.kubernetes.len(), 1);
         assert!(places.apid.iter().all(|apid| apid.ip() == Ipv4Addr::LOCALHOST));
         assert_eq!(places.nodes[0].to_string(), "10.5.0.2");
     }

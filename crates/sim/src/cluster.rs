@@ -27,6 +27,8 @@ use crate::clock::{self, Clock};
 use crate::control::{self, ActiveFault, Ask, Told};
 use crate::driver::{Driver, Inside};
 use crate::grpc::{Directory, Door};
+use crate::kubernetes::auth::{Gate, gates};
+use crate::kubernetes::{Kubernetes, WorkloadError, door, kubeconfig};
 use crate::model::{ClusterSpec, NodeIndex, NodeRole, Secrets, Time, Timings, World};
 use crate::pki::{Authority, Identity, PkiError};
 use crate::schedule::{FaultError, Planned, Schedule};
@@ -97,6 +99,9 @@ pub struct Options {
     pub subnet: Option<Ipv4Addr>,
     /// What goes wrong.
     pub faults: Vec<Planned>,
+    /// Objects that the Kubernetes API has from the start; those that are there
+    /// already stay as they are.
+    pub workloads: Vec<serde_json::Value>,
 }
 
 impl Default for Options {
@@ -109,6 +114,7 @@ impl Default for Options {
             layout: Layout::Auto,
             subnet: None,
             faults: Vec::new(),
+            workloads: Vec::new(),
         }
     }
 }
@@ -125,6 +131,9 @@ pub enum StartError {
     /// A fault that was asked for.
     #[error(transparent)]
     Fault(#[from] FaultError),
+    /// The workloads that were asked for.
+    #[error("the workloads: {0}")]
+    Workloads(#[from] WorkloadError),
     /// The certificates.
     #[error(transparent)]
     Pki(#[from] PkiError),
@@ -204,6 +213,8 @@ pub struct NodePlace {
     pub address: IpAddr,
     /// Where its apid is reached.
     pub apid: SocketAddr,
+    /// Where its Kubernetes API server is reached, if it is to run one.
+    pub kubernetes: Option<SocketAddr>,
 }
 
 /// A cluster that runs. Dropping it stops it without saving the last second.
@@ -214,6 +225,7 @@ pub struct Cluster {
     nodes: Vec<NodePlace>,
     authority: Authority,
     talosconfig: String,
+    kubeconfig: String,
     driver: Driver,
     tasks: JoinSet<()>,
     store: Option<Store>,
@@ -264,6 +276,17 @@ impl Cluster {
     /// A talosconfig of somebody else.
     pub fn talosconfig_for(&self, identity: &Identity) -> Result<String, PkiError> {
         mint(&self.shape, &self.places, &self.authority, identity)
+    }
+
+    /// A kubeconfig of an administrator.
+    pub fn kubeconfig(&self) -> &str {
+        &self.kubeconfig
+    }
+
+    /// Where the Kubernetes API is reached as long as a control plane serves
+    /// it, as `https://...`.
+    pub fn kubernetes_url(&self) -> String {
+        format!("https://{}", self.places.endpoint)
     }
 
     /// Where the Image Factory is reached, as `http://...`.
@@ -323,7 +346,9 @@ struct Prepared {
     authority: Authority,
     inside: Inside,
     talosconfig: String,
+    kubeconfig: String,
     servers: Vec<Arc<rustls::ServerConfig>>,
+    gates: Vec<Gate>,
 }
 
 impl Prepared {
@@ -347,11 +372,19 @@ impl Prepared {
             Some(pair) => Authority::load(pair)?,
             None => Authority::generate(wall)?,
         };
-        let spec = spec(&shape, &places, &authority, options);
+        let kubernetes_authority =
+            match store.map(Store::kubernetes_authority).transpose()?.flatten() {
+                Some(pair) => Authority::load(pair)?,
+                None => Authority::generate_kubernetes(wall)?,
+            };
+        let spec = spec(&shape, &places, &authority, &kubernetes_authority, options);
         let restored = store.map(Store::state).transpose()?.flatten();
-        let (mut world, mut schedule) = match restored {
-            Some(restored) => (restored.world, restored.schedule),
-            None => (World::new(&spec, shape.seed, wall), Schedule::default()),
+        let (mut world, mut schedule, mut kubernetes) = if let Some(restored) = restored {
+            (restored.world, restored.schedule, restored.kubernetes)
+        } else {
+            let world = World::new(&spec, shape.seed, wall);
+            let kubernetes = Kubernetes::new(&world, shape.seed, &options.workloads)?;
+            (world, Schedule::default(), kubernetes)
         };
         // The nodes ran on while nobody looked, and time never goes back.
         let now: Time = world.now().max(wall);
@@ -359,6 +392,7 @@ impl Prepared {
         for planned in &options.faults {
             schedule.add(&world, now, planned)?;
         }
+        kubernetes.wish(&options.workloads)?;
         let servers = spec
             .nodes
             .iter()
@@ -366,16 +400,22 @@ impl Prepared {
             .map(|(node, apid)| {
                 let mut addresses = node.addresses.clone();
                 addresses.push(apid.ip());
-                let pair = authority.server(&node.hostname, &addresses, wall)?;
+                let pair = authority.server(&node.hostname, &[], &addresses, wall)?;
                 Ok(tls::server_config(&authority.pair().certificate, &pair)?)
             })
             .collect::<Result<_, StartError>>()?;
+        let gates = gates(&spec, &places, &kubernetes_authority, wall)?;
+        let url = format!("https://{}", places.endpoint);
+        let kubeconfig = kubeconfig::admin(&shape.name, &url, &kubernetes_authority, wall)?;
+        world.set_kubeconfig(kubeconfig::archive(&kubeconfig));
         let admin = Identity::new("os:admin", wall);
         let talosconfig = mint(&shape, &places, &authority, &admin)?;
         if let Some(store) = store {
             store.set_marker(&Marker { shape: shape.clone(), places: places.clone() })?;
             store.set_authority(authority.pair())?;
+            store.set_kubernetes_authority(kubernetes_authority.pair())?;
             store.set_talosconfig(&talosconfig)?;
+            store.set_kubeconfig(&kubeconfig)?;
         }
         let clock = Clock::starting_at(now, options.speed);
         Ok(Self {
@@ -383,14 +423,26 @@ impl Prepared {
             places,
             sockets,
             authority,
-            inside: Inside { world, clock, schedule },
+            inside: Inside { world, clock, schedule, kubernetes },
             talosconfig,
+            kubeconfig,
             servers,
+            gates,
         })
     }
 
     fn start(self, store: Option<Store>) -> Result<Cluster, StartError> {
-        let Self { shape, places, sockets, authority, inside, talosconfig, servers } = self;
+        let Self {
+            shape,
+            places,
+            sockets,
+            authority,
+            inside,
+            talosconfig,
+            kubeconfig,
+            servers,
+            gates,
+        } = self;
         let nodes = node_places(inside.world.spec(), &places);
         let mut tasks = JoinSet::new();
         let control = match &store {
@@ -430,7 +482,26 @@ impl Prepared {
             };
             tasks.spawn(server.run(listener));
         }
-        Ok(Cluster { shape, places, nodes, authority, talosconfig, driver, tasks, store })
+        // The shared address first, as `gates` has it.
+        let addresses = std::iter::once(places.endpoint).chain(places.kubernetes.iter().copied());
+        let listeners = std::iter::once(sockets.endpoint).chain(sockets.kubernetes);
+        for (index, ((address, listener), gate)) in addresses.zip(listeners).zip(gates).enumerate()
+        {
+            let node = index.checked_sub(1).map(NodeIndex);
+            let server = door::Server { address, gate, node, driver: driver.clone() };
+            tasks.spawn(server.run(listener));
+        }
+        Ok(Cluster {
+            shape,
+            places,
+            nodes,
+            authority,
+            talosconfig,
+            kubeconfig,
+            driver,
+            tasks,
+            store,
+        })
     }
 }
 
@@ -451,7 +522,8 @@ fn new_cluster(
             .into_encoded_bytes(),
         None => shape.name.clone().into_bytes(),
     };
-    let (places, sockets) = Places::find(count, options.layout, options.subnet, &seed)?;
+    let (places, sockets) =
+        Places::find(count, shape.control_planes, options.layout, options.subnet, &seed)?;
     Ok((shape, places, sockets))
 }
 
@@ -475,7 +547,13 @@ fn compare(folder: &Path, wanted: &Shape, found: &Shape) -> Result<(), StartErro
     Err(StartError::Differs { folder: folder.to_owned(), what: differences.join("; ") })
 }
 
-fn spec(shape: &Shape, places: &Places, authority: &Authority, options: &Options) -> ClusterSpec {
+fn spec(
+    shape: &Shape,
+    places: &Places,
+    authority: &Authority,
+    kubernetes: &Authority,
+    options: &Options,
+) -> ClusterSpec {
     let mut spec =
         ClusterSpec::new(shape.control_planes, shape.workers, &shape.talos, &shape.kubernetes);
     spec.name.clone_from(&shape.name);
@@ -483,12 +561,12 @@ fn spec(shape: &Shape, places: &Places, authority: &Authority, options: &Options
     for (node, address) in spec.nodes.iter_mut().zip(&places.nodes) {
         node.addresses = vec![*address];
     }
-    if let Some(first) = places.nodes.first() {
-        spec.endpoint = format!("https://{}", SocketAddr::new(*first, 6443));
-    }
+    spec.endpoint = format!("https://{}", places.endpoint);
     spec.secrets = Secrets {
         machine_ca_crt: talosconfig::encode(&authority.pair().certificate),
         machine_ca_key: talosconfig::encode(&authority.pair().key),
+        cluster_ca_crt: talosconfig::encode(&kubernetes.pair().certificate),
+        cluster_ca_key: talosconfig::encode(&kubernetes.pair().key),
         ..Secrets::default()
     };
     spec
@@ -498,7 +576,9 @@ fn node_places(spec: &ClusterSpec, places: &Places) -> Vec<NodePlace> {
     spec.nodes
         .iter()
         .zip(places.nodes.iter().zip(&places.apid))
-        .map(|(node, (address, apid))| NodePlace {
+        .enumerate()
+        .map(|(index, (node, (address, apid)))| NodePlace {
+            kubernetes: places.kubernetes.get(index).copied(),
             hostname: node.hostname.clone(),
             role: node.role,
             address: *address,

@@ -179,7 +179,7 @@ pub fn obey(inside: &mut Inside, ask: &Ask) -> Told {
 }
 
 fn try_obey(inside: &mut Inside, ask: &Ask) -> Result<(), FaultError> {
-    let Inside { world, clock, schedule } = inside;
+    let Inside { world, clock, schedule, .. } = inside;
     let now = clock.now();
     match ask {
         Ask::Inject { node, fault, lasting } => {

@@ -8,6 +8,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant};
 
 use crate::clock::{self, Clock};
+use crate::kubernetes::calls::{ApiAnswer, ApiCall, Watches};
+use crate::kubernetes::{Kubernetes, Presences};
 use crate::model::{
     Caller, Content, NodeIndex, Output, Reply, Request, Response, Status, StreamId, Time, World,
 };
@@ -81,6 +83,7 @@ type Visit = Box<dyn FnOnce(&mut Inside) + Send>;
 
 enum Command {
     Call(Box<Call>, oneshot::Sender<Answer>),
+    Api(Box<ApiCall>, oneshot::Sender<ApiAnswer>),
     Connect(NodeIndex, oneshot::Sender<bool>),
     Close(StreamId),
     Visit(Visit),
@@ -91,6 +94,7 @@ impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Call(..) => "Call",
+            Self::Api(..) => "Api",
             Self::Connect(..) => "Connect",
             Self::Close(_) => "Close",
             Self::Visit(_) => "Visit",
@@ -108,6 +112,8 @@ pub struct Inside {
     pub clock: Clock,
     /// Faults to come.
     pub schedule: Schedule,
+    /// Its Kubernetes API.
+    pub kubernetes: Kubernetes,
 }
 
 /// A handle on the task. Clones are handles on the same one.
@@ -115,6 +121,7 @@ pub struct Inside {
 pub struct Driver {
     commands: mpsc::UnboundedSender<Command>,
     presence: watch::Receiver<Vec<Presence>>,
+    kubernetes_presence: watch::Receiver<Vec<Presence>>,
 }
 
 impl Driver {
@@ -122,18 +129,22 @@ impl Driver {
     pub fn start(inside: Inside, file: Option<StateFile>) -> (Self, JoinHandle<()>) {
         let (commands, queue) = mpsc::unbounded_channel();
         let (published, presence) = watch::channel(Vec::new());
+        let (api_published, kubernetes_presence) = watch::channel(Vec::new());
+        let (gone, closed) = mpsc::unbounded_channel();
         let mut task = Task {
             presence: Vec::new(),
             inside,
             commands: commands.clone(),
             published,
             streams: HashMap::new(),
+            api_presences: Presences::new(api_published),
+            watches: Watches::new(gone),
             file,
             save_at: None,
         };
         task.publish();
-        let driver = Self { commands, presence };
-        (driver, tokio::spawn(task.run(queue)))
+        let driver = Self { commands, presence, kubernetes_presence };
+        (driver, tokio::spawn(task.run(queue, closed)))
     }
 
     /// Calls a method; [`Answer::Down`] if the simulator is being stopped.
@@ -141,6 +152,14 @@ impl Driver {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Call(Box::new(call), reply));
         answer.await.unwrap_or(Answer::Down)
+    }
+
+    /// Asks the Kubernetes API; [`ApiAnswer::Gone`] if the simulator is being
+    /// stopped.
+    pub async fn api(&self, call: ApiCall) -> ApiAnswer {
+        let (reply, answer) = oneshot::channel();
+        let _ = self.commands.send(Command::Api(Box::new(call), reply));
+        answer.await.unwrap_or(ApiAnswer::Gone)
     }
 
     /// Whether a new connection to a node is accepted, or dropped by a fault.
@@ -153,6 +172,12 @@ impl Driver {
     /// Who can be reached, and changes of that.
     pub fn presence(&self) -> watch::Receiver<Vec<Presence>> {
         self.presence.clone()
+    }
+
+    /// Where the Kubernetes API can be reached: at the address that the control
+    /// planes share, then at each node's.
+    pub(crate) fn kubernetes_presence(&self) -> watch::Receiver<Vec<Presence>> {
+        self.kubernetes_presence.clone()
     }
 
     /// Looks at, or changes, what the task owns; `None` once it has stopped.
@@ -182,12 +207,18 @@ struct Task {
     published: watch::Sender<Vec<Presence>>,
     presence: Vec<Presence>,
     streams: HashMap<StreamId, mpsc::Sender<Content>>,
+    api_presences: Presences,
+    watches: Watches,
     file: Option<StateFile>,
     save_at: Option<Instant>,
 }
 
 impl Task {
-    async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Command>) {
+    async fn run(
+        mut self,
+        mut queue: mpsc::UnboundedReceiver<Command>,
+        mut closed: mpsc::UnboundedReceiver<kube_sim::StreamId>,
+    ) {
         loop {
             let wake = self.next().map(|time| self.inside.clock.instant_of(time));
             let save_at = self.save_at;
@@ -201,6 +232,9 @@ impl Task {
                     Some(command) => self.handle(command),
                     None => return,
                 },
+                Some(stream) = closed.recv() => {
+                    self.watches.close(&mut self.inside.kubernetes, stream);
+                }
                 () = sleep_until(wake) => {
                     self.settle();
                 }
@@ -210,8 +244,9 @@ impl Task {
     }
 
     fn next(&self) -> Option<Time> {
-        let Inside { world, schedule, .. } = &self.inside;
-        [world.next_event(), schedule.next()].into_iter().flatten().min()
+        let Inside { world, schedule, kubernetes, .. } = &self.inside;
+        let times = [world.next_event(), schedule.next(), kubernetes.next_event(world)];
+        times.into_iter().flatten().min()
     }
 
     /// Lets everything happen that is due, one thing after the other: a node
@@ -219,16 +254,19 @@ impl Task {
     fn settle(&mut self) -> Time {
         let now = self.inside.clock.now();
         while let Some(next) = self.next().filter(|next| *next <= now) {
-            let Inside { world, schedule, .. } = &mut self.inside;
+            let Inside { world, schedule, kubernetes, .. } = &mut self.inside;
             world.advance(next);
             schedule.advance(world, next);
+            kubernetes.follow(world, next);
             self.changed();
             if self.next() == Some(next) {
                 // Nothing moved; going on would never end.
                 break;
             }
         }
-        self.inside.world.advance(now);
+        let Inside { world, kubernetes, .. } = &mut self.inside;
+        world.advance(now);
+        kubernetes.advance(world, now);
         self.after();
         now
     }
@@ -238,6 +276,22 @@ impl Task {
         match command {
             Command::Call(call, reply) => {
                 let answer = self.call(now, *call);
+                let Inside { world, kubernetes, .. } = &mut self.inside;
+                kubernetes.follow(world, now);
+                let _ = reply.send(answer);
+                self.changed();
+            }
+            Command::Api(call, reply) => {
+                let node = call.node.or(self.api_presences.holder());
+                let Inside { world, kubernetes, .. } = &mut self.inside;
+                let answer = match self.watches.call(kubernetes, world, now, node, &call) {
+                    ApiAnswer::Late(wait, reply) => {
+                        ApiAnswer::Late(wait.div_f64(self.inside.clock.speed()), reply)
+                    }
+                    answer => answer,
+                };
+                let Inside { world, kubernetes, .. } = &mut self.inside;
+                kubernetes.advance(world, now);
                 let _ = reply.send(answer);
                 self.changed();
             }
@@ -251,6 +305,8 @@ impl Task {
             }
             Command::Visit(visit) => {
                 visit(&mut self.inside);
+                let Inside { world, kubernetes, .. } = &mut self.inside;
+                kubernetes.follow(world, now);
                 self.changed();
             }
             Command::Stop(_) => {}
@@ -298,11 +354,13 @@ impl Task {
                 self.streams.remove(&stream);
             }
         }
+        self.watches.deliver(&mut self.inside.kubernetes);
         self.publish();
     }
 
     fn publish(&mut self) {
         let world = &self.inside.world;
+        self.api_presences.publish(world);
         self.presence.resize_with(world.len(), || Presence { reachable: true, epoch: 0 });
         let mut changed = false;
         for (index, presence) in self.presence.iter_mut().enumerate() {
@@ -323,9 +381,9 @@ impl Task {
         let Some(file) = &mut self.file else {
             return;
         };
-        let Inside { world, schedule, .. } = &self.inside;
+        let Inside { world, schedule, kubernetes, .. } = &self.inside;
         // A full disk must not stop the cluster; the next change tries again.
-        if let Err(error) = file.save(&Saved { world, schedule }) {
+        if let Err(error) = file.save(&Saved { world, schedule, kubernetes }) {
             tracing::error!(error = &error as &dyn std::error::Error, "the state is not saved");
         }
     }

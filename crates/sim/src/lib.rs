@@ -9,7 +9,7 @@
 //! ([`tls`], [`pki`], [`pings`]); [`grpc`] reads requests, which [`apid`] routes. Beside
 //! the nodes stand an Image Factory ([`factory`]), a [`store`] for what
 //! survives a restart, and a [`control`] for the faults of [`schedule`] while
-//! it all runs.
+//! it all runs. [`kubernetes`] serves the cluster's Kubernetes API.
 
 pub mod address;
 pub mod apid;
@@ -19,6 +19,7 @@ pub mod control;
 pub mod driver;
 pub mod factory;
 pub mod grpc;
+pub mod kubernetes;
 pub mod model;
 pub mod pings;
 pub mod pki;

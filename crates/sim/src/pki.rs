@@ -1,14 +1,16 @@
 //! Certificates: the cluster's authority, the nodes' own and those of callers.
 //!
-//! Keys are Ed25519, as Talos makes them. What a caller may do stands in the
-//! organisations (`O`) of its certificate.
+//! Keys are those that Talos makes: Ed25519 for its own API, P-256 for that of
+//! Kubernetes. What a caller may do stands in the organisations (`O`) of its
+//! certificate.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519, SanType,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, SanType,
+    SignatureAlgorithm,
 };
 use time::OffsetDateTime;
 
@@ -104,10 +106,23 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new one.
+    /// A new one, for the nodes.
     pub fn generate(now: Time) -> Result<Self, PkiError> {
-        let key = KeyPair::generate_for(&PKCS_ED25519)?;
-        let mut params = params(now.minus(LEEWAY), now.plus(CA_LIFETIME), Some("talos"));
+        Self::make("talos", &PKCS_ED25519, now)
+    }
+
+    /// A new one, for Kubernetes.
+    pub fn generate_kubernetes(now: Time) -> Result<Self, PkiError> {
+        Self::make("kubernetes", &PKCS_ECDSA_P256_SHA256, now)
+    }
+
+    fn make(
+        name: &str,
+        algorithm: &'static SignatureAlgorithm,
+        now: Time,
+    ) -> Result<Self, PkiError> {
+        let key = KeyPair::generate_for(algorithm)?;
+        let mut params = params(now.minus(LEEWAY), now.plus(CA_LIFETIME), Some(name));
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
         let certificate = params.self_signed(&key)?;
@@ -126,10 +141,11 @@ impl Authority {
         &self.pair
     }
 
-    /// A node's certificate, for the names and addresses it is called by.
+    /// A server's certificate, for the names and addresses it is called by.
     pub fn server(
         &self,
         hostname: &str,
+        names: &[&str],
         addresses: &[IpAddr],
         now: Time,
     ) -> Result<Pair, PkiError> {
@@ -137,8 +153,19 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, hostname.to_owned());
         params.subject_alt_names =
             addresses.iter().map(|address| SanType::IpAddress(*address)).collect();
-        params.subject_alt_names.push(SanType::DnsName(hostname.try_into()?));
+        for name in std::iter::once(&hostname).chain(names) {
+            params.subject_alt_names.push(SanType::DnsName((*name).try_into()?));
+        }
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(params)
+    }
+
+    /// The certificate of a user of Kubernetes: a name and a group.
+    pub fn user(&self, name: &str, identity: &Identity) -> Result<Pair, PkiError> {
+        let Identity { role, not_before, not_after, .. } = identity;
+        let mut params = params(*not_before, *not_after, Some(role));
+        params.distinguished_name.push(DnType::CommonName, name.to_owned());
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(params)
     }
 
@@ -157,7 +184,7 @@ impl Authority {
     }
 
     fn sign(&self, mut params: CertificateParams) -> Result<Pair, PkiError> {
-        let key = KeyPair::generate_for(&PKCS_ED25519)?;
+        let key = KeyPair::generate_for(self.issuer.key().algorithm())?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(&key, &self.issuer)?;

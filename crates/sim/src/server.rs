@@ -23,7 +23,7 @@ use crate::pings::Watched;
 use crate::tls;
 
 /// Whoever connects and then says nothing is not kept longer than this.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a refused caller has to read why.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -66,49 +66,9 @@ impl Server {
     /// Serves until the task is aborted. The first listener is already open, so
     /// that a taken address is found before anything has started.
     pub async fn run(self, listener: TcpListener) {
-        let mut presence = self.door.driver.presence();
-        let mut listener = Some(listener);
-        loop {
-            let Some(here) = wait_until_reachable(&mut presence, self.door.node.0).await else {
-                return;
-            };
-            let listener = match listener.take() {
-                Some(listener) => listener,
-                None => self.listen_again().await,
-            };
-            let mut connections = JoinSet::new();
-            loop {
-                tokio::select! {
-                    accepted = listener.accept() => {
-                        if let Ok((stream, _)) = accepted {
-                            connections.spawn(self.connection(stream));
-                        }
-                    }
-                    changed = presence.changed() => {
-                        if changed.is_err() {
-                            return;
-                        }
-                        if presence.borrow_and_update().get(self.door.node.0) != Some(&here) {
-                            break;
-                        }
-                    }
-                    Some(_) = connections.join_next() => {}
-                }
-            }
-            // Dropping both closes the socket and every connection.
-        }
-    }
-
-    async fn listen_again(&self) -> TcpListener {
-        loop {
-            match listen(self.address) {
-                Ok(listener) => return listener,
-                Err(error) => {
-                    tracing::warn!(address = %self.address, %error, "cannot listen again yet");
-                    tokio::time::sleep(BIND_RETRY).await;
-                }
-            }
-        }
+        let presence = self.door.driver.presence();
+        let node = self.door.node.0;
+        serve(self.address, listener, presence, node, |stream| self.connection(stream)).await;
     }
 
     fn connection(&self, stream: TcpStream) -> impl Future<Output = ()> + Send + 'static {
@@ -140,6 +100,60 @@ impl Server {
                 .await;
             if let Err(error) = served {
                 tracing::debug!(%error, "a connection ended");
+            }
+        }
+    }
+}
+
+/// Takes connections at an address while whoever is there can be reached.
+pub(crate) async fn serve<F>(
+    address: SocketAddr,
+    listener: TcpListener,
+    mut presence: watch::Receiver<Vec<Presence>>,
+    index: usize,
+    connection: impl Fn(TcpStream) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut listener = Some(listener);
+    loop {
+        let Some(here) = wait_until_reachable(&mut presence, index).await else {
+            return;
+        };
+        let listener = match listener.take() {
+            Some(listener) => listener,
+            None => listen_again(address).await,
+        };
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => {
+                    if let Ok((stream, _)) = accepted {
+                        connections.spawn(connection(stream));
+                    }
+                }
+                changed = presence.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    if presence.borrow_and_update().get(index) != Some(&here) {
+                        break;
+                    }
+                }
+                Some(_) = connections.join_next() => {}
+            }
+        }
+        // Dropping both closes the socket and every connection.
+    }
+}
+
+async fn listen_again(address: SocketAddr) -> TcpListener {
+    loop {
+        match listen(address) {
+            Ok(listener) => return listener,
+            Err(error) => {
+                tracing::warn!(%address, %error, "cannot listen again yet");
+                tokio::time::sleep(BIND_RETRY).await;
             }
         }
     }

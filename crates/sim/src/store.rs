@@ -3,8 +3,8 @@
 //! ```text
 //! cluster.json   what kind of cluster it is and where it listens; the marker
 //! state.json     the world as it is
-//! ca.crt ca.key  the cluster's authority
-//! talosconfig    for the user
+//! ca.crt ca.key  the cluster's authority; kubernetes-ca.* that of Kubernetes
+//! talosconfig    for the user; kubeconfig likewise
 //! control.json   how to reach the running simulator
 //! lock           held by the process that serves the folder
 //! ```
@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::kubernetes::Kubernetes;
 use crate::model::World;
 use crate::pki::Pair;
 use crate::schedule::Schedule;
@@ -30,8 +31,15 @@ const CONTROL: &str = "control.json";
 /// The name of the file that talosctl reads.
 pub const TALOSCONFIG: &str = "talosconfig";
 
+/// The name of the file that kubectl reads.
+pub const KUBECONFIG: &str = "kubeconfig";
+
+/// The name of the authority of the nodes, and that of Kubernetes.
+const TALOS_CA: &str = "ca";
+const KUBERNETES_CA: &str = "kubernetes-ca";
+
 /// Written into every marker. Another number means another layout.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// What is wrong with a folder.
 #[derive(Debug, thiserror::Error)]
@@ -169,8 +177,22 @@ impl Store {
 
     /// Keeps the authority.
     pub fn set_authority(&self, pair: &Pair) -> Result<(), StoreError> {
-        write(&self.path.join("ca.key"), pair.key.as_bytes())?;
-        write(&self.path.join("ca.crt"), pair.certificate.as_bytes())
+        write_pair(&self.path, TALOS_CA, pair)
+    }
+
+    /// The authority of Kubernetes; `None` in a new folder.
+    pub fn kubernetes_authority(&self) -> Result<Option<Pair>, StoreError> {
+        read_pair(&self.path, KUBERNETES_CA)
+    }
+
+    /// Keeps the authority of Kubernetes.
+    pub fn set_kubernetes_authority(&self, pair: &Pair) -> Result<(), StoreError> {
+        write_pair(&self.path, KUBERNETES_CA, pair)
+    }
+
+    /// Writes the kubeconfig.
+    pub fn set_kubeconfig(&self, text: &str) -> Result<(), StoreError> {
+        write(&self.path.join(KUBECONFIG), text.as_bytes())
     }
 
     /// Writes the talosconfig.
@@ -220,15 +242,24 @@ pub fn read_control<T: DeserializeOwned>(folder: &Path) -> Result<T, StoreError>
 
 /// Reads the authority of a folder.
 pub fn read_authority(folder: &Path) -> Result<Option<Pair>, StoreError> {
-    let read = |name: &str| {
-        let path = folder.join(name);
+    read_pair(folder, TALOS_CA)
+}
+
+fn write_pair(folder: &Path, name: &str, pair: &Pair) -> Result<(), StoreError> {
+    write(&folder.join(format!("{name}.key")), pair.key.as_bytes())?;
+    write(&folder.join(format!("{name}.crt")), pair.certificate.as_bytes())
+}
+
+fn read_pair(folder: &Path, name: &str) -> Result<Option<Pair>, StoreError> {
+    let read = |ending: &str| {
+        let path = folder.join(format!("{name}.{ending}"));
         match fs::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(io_error("read", &path)(error)),
         }
     };
-    let (key, certificate) = (read("ca.key")?, read("ca.crt")?);
+    let (key, certificate) = (read("key")?, read("crt")?);
     Ok(key.zip(certificate).map(|(key, certificate)| Pair { certificate, key }))
 }
 
@@ -239,6 +270,8 @@ pub struct Saved<'a> {
     pub world: &'a World,
     /// Faults to come.
     pub schedule: &'a Schedule,
+    /// Its Kubernetes API.
+    pub kubernetes: &'a Kubernetes,
 }
 
 /// What was saved.
@@ -248,6 +281,8 @@ pub struct Restored {
     pub world: World,
     /// Faults to come.
     pub schedule: Schedule,
+    /// Its Kubernetes API.
+    pub kubernetes: Kubernetes,
 }
 
 /// Where a cluster's state is saved.

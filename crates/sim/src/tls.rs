@@ -161,7 +161,7 @@ mod tests {
             let other = reader.clone().with_usages(usages);
             assert!(!is_only_for_clients(&der(&authority.client(&other).unwrap())));
         }
-        let node = authority.server("cp-1", &["127.0.0.1".parse().unwrap()], now).unwrap();
+        let node = authority.server("cp-1", &[], &["127.0.0.1".parse().unwrap()], now).unwrap();
         assert!(roles(&der(&node)).is_empty());
         server_config(&authority.pair().certificate, &node).unwrap();
     }

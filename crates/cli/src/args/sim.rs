@@ -124,6 +124,9 @@ pub struct StartArgs {
     /// Faults to come: a YAML list of node, fault, after or on, and for
     #[arg(long, value_name = "FILE")]
     pub faults: Option<PathBuf>,
+    /// Workloads to run: a YAML file of Kubernetes objects
+    #[arg(long, value_name = "FILE")]
+    pub workloads: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
     pub network: NetworkArgs,

@@ -8,6 +8,7 @@ use talos_sim::address::Layout;
 use talos_sim::clock::wall_time;
 use talos_sim::cluster::{self, Cluster, Options, Shape, StartError};
 use talos_sim::control::{self, Ask};
+use talos_sim::kubernetes;
 use talos_sim::model::Timings;
 use talos_sim::pki::Identity;
 use talos_sim::schedule::{self, FAULTS, Planned};
@@ -85,6 +86,23 @@ fn options(args: &StartArgs) -> Result<Options, Usage> {
             Some(path) => read_faults(path)?,
             None => Vec::new(),
         },
+        workloads: match &args.workloads {
+            Some(path) => read_workloads(path)?,
+            None => Vec::new(),
+        },
+    })
+}
+
+fn read_workloads(path: &Path) -> Result<Vec<serde_json::Value>, Usage> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Usage::new(format!("--workloads: cannot read {shown}: {error}"), "name a readable file")
+    })?;
+    kubernetes::read_workloads(&text).map_err(|error| {
+        Usage::new(
+            format!("--workloads: {shown}: {error}"),
+            "write objects as for `kubectl apply`, with `---` between them",
+        )
     })
 }
 
@@ -116,6 +134,7 @@ fn welcome(cluster: &Cluster, args: &StartArgs) -> String {
         let _ =
             writeln!(text, "  {:width$}  {}  apid on {}", node.hostname, node.address, node.apid);
     }
+    let _ = writeln!(text, "  {:width$}  Kubernetes API on {}", "", cluster.kubernetes_url());
     let _ = writeln!(text, "  {:width$}  Image Factory on {}\n", "", cluster.factory_url());
     let first = cluster.nodes().first().map_or_else(String::new, |node| node.address.to_string());
     let last = cluster.nodes().last().map_or_else(String::new, |node| node.address.to_string());
@@ -127,10 +146,12 @@ fn welcome(cluster: &Cluster, args: &StartArgs) -> String {
   talosctl -n {first} get members
   talosctl -n {first} etcd status
   talosctl -n {last} reboot --wait
+  kubectl --kubeconfig {dir}/{kubeconfig} get nodes
   talos-operator sim fault {host} slow-pull --dir {dir}
 
 Ctrl-C stops it; the same --dir goes on from there.\n",
         talosconfig = store::TALOSCONFIG,
+        kubeconfig = store::KUBECONFIG,
         host = cluster.nodes().last().map_or("all", |node| node.hostname.as_str()),
     );
     text
@@ -232,6 +253,7 @@ fn next(error: &StartError) -> &'static str {
         StartError::Differs { .. } => {
             "leave these flags out to go on with it, or name another folder with --dir"
         }
+        StartError::Workloads(_) => "correct the file of --workloads",
         StartError::Fault(_) => "correct the file of --faults",
         _ => "see `talos-operator sim --help`",
     }

@@ -1,7 +1,10 @@
 //! The Kubernetes parts of a node: its kubelet, its static pods, and whether
 //! the cluster counts it as ready. The API server itself is a door's.
 
+use std::net::IpAddr;
+
 use serde::{Deserialize, Serialize};
+use upgrade_core::version::Version;
 
 use super::World;
 use super::api::NodeIndex;
@@ -80,6 +83,10 @@ pub(super) struct Kubernetes {
     pub(super) comes_up: bool,
     /// Whether the API server has its status since the last boot.
     pub(super) registered: bool,
+    /// Whether the node's object says that it is not ready, whatever the node
+    /// itself thinks.
+    #[serde(default)]
+    unready: bool,
     pub(super) cordon: Cordon,
 }
 
@@ -116,6 +123,7 @@ impl Kubernetes {
             kubelet: Kubelet { image: components.kubelet.clone(), up: true, restart: 0 },
             comes_up: true,
             registered: true,
+            unready: false,
             cordon: Cordon::No,
         };
         if control_plane {
@@ -164,15 +172,32 @@ impl Kubernetes {
 
 /// A node as the Kubernetes API would show it: for the door that serves that.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct KubernetesNode {
     /// The name of the node.
     pub name: String,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Whether it is a control plane.
+    pub control_plane: bool,
+    /// The version of Talos that runs.
+    pub talos: Version,
+    /// Changes with every boot.
+    pub boot_id: String,
+    /// Whether its kubelet runs and can reach the API server.
+    pub kubelet_up: bool,
+    /// Whether the kubelet finds the node ready.
+    pub kubelet_ready: bool,
+    /// Whether images cannot be pulled.
+    pub pulls_fail: bool,
     /// Whether it is ready.
     pub ready: bool,
     /// Whether it is cordoned.
     pub unschedulable: bool,
     /// The image of its kubelet.
     pub kubelet_image: String,
+    /// The image of kube-proxy that its configuration names.
+    pub proxy_image: String,
     /// Its static pods.
     pub pods: Vec<KubernetesPod>,
 }
@@ -196,9 +221,20 @@ impl World {
         let here = self.nodes.get(node.0)?;
         Some(KubernetesNode {
             name: here.hostname.clone(),
+            addresses: here.addresses.clone(),
+            control_plane: here.is_control_plane(),
+            talos: here.version().clone(),
+            boot_id: here.boot_id.clone(),
+            kubelet_up: here.power == Power::On
+                && here.kubernetes.kubelet.up
+                && self.fault(node, FaultKind::Partition).is_none(),
+            kubelet_ready: here.kubernetes.comes_up
+                && self.fault(node, FaultKind::NotReady).is_none(),
+            pulls_fail: self.fault(node, FaultKind::FailingPull).is_some(),
             ready: here.power == Power::On && self.node_ready(node),
             unschedulable: here.kubernetes.cordon != Cordon::No,
             kubelet_image: here.kubernetes.kubelet.image.clone(),
+            proxy_image: here.config.components.proxy.clone(),
             pods: here
                 .kubernetes
                 .pods
@@ -218,13 +254,23 @@ impl World {
     /// plane runs an API server.
     pub fn kubernetes_api_is_up(&self) -> bool {
         self.etcd.leader.is_some()
-            && self.nodes.iter().enumerate().any(|(index, node)| {
-                node.power == Power::On
-                    && self.fault(NodeIndex(index), FaultKind::Partition).is_none()
-                    && node.kubernetes.pods.iter().any(|pod| {
-                        pod.component == Component::ApiServer && pod.state == PodState::Running
-                    })
-            })
+            && (0..self.nodes.len()).any(|index| self.api_server_runs(NodeIndex(index)))
+    }
+
+    /// Whether a control plane's API server runs and can be reached.
+    pub fn api_server_runs(&self, node: NodeIndex) -> bool {
+        self.nodes.get(node.0).is_some_and(|here| {
+            here.power == Power::On
+                && self.fault(node, FaultKind::Partition).is_none()
+                && here.kubernetes.pods.iter().any(|pod| {
+                    pod.component == Component::ApiServer && pod.state == PodState::Running
+                })
+        })
+    }
+
+    /// Whether it has its etcd: the member beside it, as on every Talos node.
+    pub fn api_server_has_etcd(&self, node: NodeIndex) -> bool {
+        self.nodes.get(node.0).is_some() && self.etcd_serves(node)
     }
 
     /// Cordons or uncordons a node, as the Kubernetes API would.
@@ -236,9 +282,19 @@ impl World {
         self.settle();
     }
 
+    /// Says what the node's object says: whether it is ready.
+    pub fn set_node_ready(&mut self, now: Time, node: NodeIndex, ready: bool) {
+        self.advance(now);
+        if let Some(here) = self.nodes.get_mut(node.0) {
+            here.kubernetes.unready = !ready;
+        }
+        self.settle();
+    }
+
     pub(super) fn node_ready(&self, node: NodeIndex) -> bool {
         let kubernetes = &self.nodes[node.0].kubernetes;
         kubernetes.registered
+            && !kubernetes.unready
             && kubernetes.kubelet.up
             && self.fault(node, FaultKind::NotReady).is_none()
     }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its part of this")]
 
+pub(crate) mod kubectl;
 pub(crate) mod raw;
 
 use std::ffi::OsString;
@@ -19,7 +20,7 @@ use tokio::process::Command;
 use upgrade_core::version::Version;
 
 /// No command of these tests takes this long; one that does has failed.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How fast time passes. A talosctl that follows a reboot looks away for a
 /// second when it begins and asks only for what is new after that, so a node
@@ -27,7 +28,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) const SPEED: f64 = 20.0;
 
 /// Short where nobody has to notice, and see [`SPEED`] for the rest.
-fn timings() -> Timings {
+pub(crate) fn timings() -> Timings {
     Timings {
         pull: Range::secs(1, 3),
         install: Range::secs(1, 3),
@@ -72,6 +73,7 @@ impl Bench {
         let cluster = Cluster::start(options).await.expect("the cluster starts");
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("talosconfig"), cluster.talosconfig()).expect("written");
+        std::fs::write(folder.path().join("kubeconfig"), cluster.kubeconfig()).expect("written");
         Self { cluster, folder }
     }
 

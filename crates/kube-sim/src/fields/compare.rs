@@ -1,0 +1,107 @@
+//! What is different between two objects, field by field.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::set::{FieldSet, parts};
+use crate::schema::Schema;
+
+/// Fields that came, went or changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Comparison {
+    pub(super) added: FieldSet,
+    pub(super) modified: FieldSet,
+    pub(super) removed: FieldSet,
+}
+
+/// Structs that are always there, so that they are never what was added.
+const STRUCTS: [&str; 6] = ["metadata", "spec", "status", "strategy", "template", "updateStrategy"];
+
+/// A value and everything in it.
+fn everything(value: &Value, schema: Schema<'_>, custom: bool) -> FieldSet {
+    let mut set = FieldSet::leaf();
+    for (step, item, inner) in parts(value, schema).into_iter().flatten() {
+        let mut child = everything(item, inner, custom);
+        if let Some(field) = step.strip_prefix("f:")
+            && !custom
+            && !child.children.is_empty()
+            && (STRUCTS.contains(&field) || schema.is_required(field))
+        {
+            child.member = false;
+        }
+        set.children.insert(step, child);
+    }
+    set
+}
+
+/// Compares two values of one shape.
+pub(super) fn compare(old: &Value, new: &Value, schema: Schema<'_>, custom: bool) -> Comparison {
+    let (Some(old_parts), Some(new_parts)) = (parts(old, schema), parts(new, schema)) else {
+        let member = old != new;
+        let modified = FieldSet { member, ..FieldSet::default() };
+        return Comparison { modified, ..Comparison::default() };
+    };
+    let mut result = Comparison::default();
+    let mut before: BTreeMap<String, &Value> =
+        old_parts.into_iter().map(|(step, value, _)| (step, value)).collect();
+    for (step, value, inner) in new_parts {
+        match before.remove(&step) {
+            None => {
+                let mut set = everything(value, inner, custom);
+                if let Some(field) = step.strip_prefix("f:")
+                    && !custom
+                    && !set.children.is_empty()
+                    && (STRUCTS.contains(&field) || schema.is_required(field))
+                {
+                    set.member = false;
+                }
+                result.added.children.insert(step, set);
+            }
+            Some(old) => {
+                let Comparison { added, modified, removed } = compare(old, value, inner, custom);
+                let targets = [&mut result.added, &mut result.modified, &mut result.removed];
+                for (target, part) in targets.into_iter().zip([added, modified, removed]) {
+                    if !part.is_empty() {
+                        target.children.insert(step.clone(), part);
+                    }
+                }
+            }
+        }
+    }
+    for (step, value) in before {
+        let inner = match step.strip_prefix("f:") {
+            Some(field) => schema.field(field),
+            None => schema.items(),
+        };
+        result.removed.children.insert(step, everything(value, inner, true));
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Types;
+    use serde_json::json;
+
+    #[test]
+    fn differences() {
+        let types = Types::default();
+        let schema = Schema::of(types.find("", "v1", "nodes").unwrap());
+        let old = json!({"metadata": {"labels": {"a": "1", "b": "1"}}, "spec": {"podCIDR": "x"}});
+        let new = json!({"metadata": {"labels": {"a": "2", "c": "1"}}, "spec": {"podCIDR": "x"}});
+        let found = compare(&old, &new, schema, false);
+        assert_eq!(found.modified.to_value(), json!({"f:metadata": {"f:labels": {"f:a": {}}}}));
+        assert_eq!(found.added.to_value(), json!({"f:metadata": {"f:labels": {"f:c": {}}}}));
+        assert_eq!(found.removed.to_value(), json!({"f:metadata": {"f:labels": {"f:b": {}}}}));
+        let found = compare(&json!({}), &new, schema, false);
+        assert_eq!(
+            found.added.to_value(),
+            json!({
+                "f:metadata": {"f:labels": {".": {}, "f:a": {}, "f:c": {}}},
+                "f:spec": {"f:podCIDR": {}},
+            })
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! `metadata.managedFields`: reading, writing, and keeping up with plain writes.
+
+use serde_json::{Value, json};
+
+use super::compare::{Comparison, compare};
+use super::set::FieldSet;
+use crate::object;
+use crate::schema::Schema;
+use crate::types::ResourceType;
+
+/// One manager's fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) manager: String,
+    pub(super) operation: String,
+    pub(super) api_version: String,
+    pub(super) subresource: String,
+    pub(super) time: String,
+    pub(super) set: FieldSet,
+}
+
+impl Entry {
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        self.manager == other.manager
+            && self.operation == other.operation
+            && self.api_version == other.api_version
+            && self.subresource == other.subresource
+    }
+
+    fn to_value(&self) -> Value {
+        let Self { manager, operation, api_version, subresource, time, set } = self;
+        let mut value = json!({
+            "manager": manager, "operation": operation, "apiVersion": api_version, "time": time,
+            "fieldsType": "FieldsV1", "fieldsV1": set.to_value(),
+        });
+        if !subresource.is_empty() {
+            value["subresource"] = json!(subresource);
+        }
+        value
+    }
+}
+
+/// The managers of an object.
+pub(super) fn read(object: &Value) -> Vec<Entry> {
+    let text = |entry: &Value, field: &str| object::text(entry, &[field]).to_owned();
+    object::list(object, &["metadata", "managedFields"])
+        .iter()
+        .map(|entry| Entry {
+            manager: text(entry, "manager"),
+            operation: text(entry, "operation"),
+            api_version: text(entry, "apiVersion"),
+            subresource: text(entry, "subresource"),
+            time: text(entry, "time"),
+            set: entry.get("fieldsV1").map(FieldSet::from_value).unwrap_or_default(),
+        })
+        .collect()
+}
+
+/// Writes the managers of an object, in the order that they always have.
+pub(super) fn write(object: &mut Value, mut entries: Vec<Entry>) {
+    entries.retain(|entry| !entry.set.is_empty());
+    entries.sort_by(|one, other| {
+        let key = |entry: &Entry| {
+            (
+                entry.operation.clone(),
+                entry.time.clone(),
+                entry.manager.clone(),
+                entry.api_version.clone(),
+                entry.subresource.clone(),
+            )
+        };
+        key(one).cmp(&key(other))
+    });
+    if entries.is_empty() {
+        object::remove(object, &["metadata", "managedFields"]);
+    } else {
+        let entries: Vec<Value> = entries.iter().map(Entry::to_value).collect();
+        object::set(object, &["metadata", "managedFields"], entries);
+    }
+}
+
+/// Fields that nobody owns.
+pub(super) fn strip(set: &mut FieldSet) {
+    set.member = false;
+    set.children.remove("f:apiVersion");
+    set.children.remove("f:kind");
+    for field in [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ] {
+        set.remove(&["f:metadata", &format!("f:{field}")]);
+    }
+    if let Some(metadata) = set.children.get_mut("f:metadata") {
+        metadata.member = false;
+    }
+    set.children.retain(|_, child| !child.is_empty());
+}
+
+/// Whether somebody wants all ownership forgotten: one empty entry.
+fn is_reset(object: &Value) -> bool {
+    matches!(object::list(object, &["metadata", "managedFields"]), [one] if object::is_blank(Some(one)))
+}
+
+/// Keeps `managedFields` of `new` after a plain write by `manager`.
+///
+/// An object whose ownership nobody tracks stays so until it is applied.
+pub(crate) fn track(
+    kind: &ResourceType,
+    old: Option<&Value>,
+    new: &mut Value,
+    manager: &str,
+    subresource: &str,
+    time: &str,
+) {
+    if is_reset(new) {
+        object::remove(new, &["metadata", "managedFields"]);
+        return;
+    }
+    let given = read(new);
+    let mut entries = match old {
+        Some(old) if given.is_empty() => read(old),
+        Some(_) => given,
+        None => Vec::new(),
+    };
+    if old.is_some() && entries.is_empty() {
+        object::remove(new, &["metadata", "managedFields"]);
+        return;
+    }
+    let schema = Schema::of(kind);
+    let empty = json!({"metadata": {}});
+    let mut comparison = compare(old.unwrap_or(&empty), new, schema, kind.definition.is_some());
+    let Comparison { added, modified, removed } = &mut comparison;
+    for set in [&mut *added, &mut *modified, &mut *removed] {
+        strip(set);
+    }
+    let changed = added.union(modified);
+    let mine = Entry {
+        manager: manager.to_owned(),
+        operation: "Update".to_owned(),
+        api_version: kind.api_version(),
+        subresource: subresource.to_owned(),
+        time: time.to_owned(),
+        set: FieldSet::default(),
+    };
+    for entry in &mut entries {
+        entry.set = entry.set.difference(removed);
+        if !entry.is_of(&mine) {
+            entry.set = entry.set.difference(&changed);
+        }
+    }
+    if !changed.is_empty() {
+        match entries.iter_mut().find(|entry| entry.is_of(&mine)) {
+            Some(entry) => {
+                entry.set = entry.set.union(&changed);
+                entry.time = mine.time;
+            }
+            None => entries.push(Entry { set: changed, ..mine }),
+        }
+    }
+    write(new, entries);
+}

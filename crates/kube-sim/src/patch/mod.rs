@@ -1,0 +1,10 @@
+//! Patches: three ways to say what should be different. The fourth, applying,
+//! is in `fields`.
+
+mod json;
+mod merge;
+mod strategic;
+
+pub(crate) use json::json_patch;
+pub(crate) use merge::merge_patch;
+pub(crate) use strategic::strategic_merge_patch;

@@ -1,0 +1,156 @@
+//! The bodies of requests.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::dispatch::Operation;
+use crate::object;
+use crate::protobuf;
+use crate::schema::Schema;
+use crate::status::Status;
+use crate::store::unknown;
+
+const KNOWN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// JSON or protobuf, or YAML where a caller may send that.
+pub(super) fn parse(body: &Bytes, yaml: bool) -> Result<Value, String> {
+    if body.starts_with(protobuf::MAGIC) {
+        return protobuf::decode(body).ok_or_else(|| "unreadable protobuf".to_owned());
+    }
+    let error = match serde_json::from_slice(body) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    if yaml {
+        let text = String::from_utf8_lossy(body);
+        return serde_saphyr::from_str(&text).map_err(|error| error.to_string());
+    }
+    Err(error.to_string())
+}
+
+/// The object that a caller sends to be stored, and warnings about it.
+pub(super) fn decode(operation: &Operation<'_>) -> Result<(Value, Vec<String>), Status> {
+    let request = operation.request;
+    let media = request.content_type.split(';').next().unwrap_or_default().trim();
+    let yaml = media == "application/yaml";
+    let binary = media == "application/vnd.kubernetes.protobuf";
+    if !yaml && !binary && !["", "application/json"].contains(&media) {
+        return Err(Status::unsupported_media_type(KNOWN));
+    }
+    let kind = operation.kind();
+    let object = parse(&request.body, yaml).map_err(|error| {
+        let start: String = String::from_utf8_lossy(&request.body).chars().take(28).collect();
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; \
+             json parse error: {error} ({start} ...)",
+            kind.kind
+        ))
+    })?;
+    check(operation, object)
+}
+
+/// What must be true of every object that comes in.
+pub(super) fn check(
+    operation: &Operation<'_>,
+    object: Value,
+) -> Result<(Value, Vec<String>), Status> {
+    let kind = operation.kind();
+    let mut object = object;
+    if !object.is_object() {
+        return Err(Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {})",
+            kind.kind
+        )));
+    }
+    check_kind(operation, &object)?;
+    let schema = Schema::of_version(kind, &operation.view.version);
+    if kind.definition.is_none()
+        && let Some(wrong) = unknown::mistyped(&object, schema, &kind.kind)
+    {
+        return Err(Status::bad_request(format!(
+            "{} in version {:?} cannot be handled as a {}: {wrong}",
+            kind.kind, operation.view.version, kind.kind
+        )));
+    }
+    let warnings = check_unknown(operation, &mut object, schema)?;
+    object = operation.view.incoming(object);
+    name_and_namespace(operation, &mut object)?;
+    Ok((object, warnings))
+}
+
+fn check_kind(operation: &Operation<'_>, object: &Value) -> Result<(), Status> {
+    let kind = operation.kind();
+    let wanted = kind.api_version_of(&operation.view.version);
+    let (found, version) = (object::text(object, &["kind"]), object::text(object, &["apiVersion"]));
+    if (found.is_empty() || found == kind.kind) && (version.is_empty() || version == wanted) {
+        return Ok(());
+    }
+    if found == kind.kind {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({version}) does not match the expected API version ({wanted})"
+        )));
+    }
+    let short = version.rsplit('/').next().unwrap_or_default();
+    Err(Status::bad_request(format!(
+        "{found} in version {short:?} cannot be handled as a {}: converting ({short}.{found}) to \
+         ({}.{}): unknown conversion",
+        kind.kind,
+        if kind.name.group.is_empty() {
+            "core"
+        } else {
+            kind.name.group.split('.').next().unwrap_or_default()
+        },
+        kind.kind
+    )))
+}
+
+/// Unknown fields are dropped; whether that is an error, a warning or nothing is
+/// the caller's choice.
+fn check_unknown(
+    operation: &Operation<'_>,
+    object: &mut Value,
+    schema: Schema<'_>,
+) -> Result<Vec<String>, Status> {
+    let found = unknown::prune(object, schema);
+    let told: Vec<String> = found.iter().map(|field| format!("unknown field {field:?}")).collect();
+    match operation.query.get("fieldValidation") {
+        "Strict" if !told.is_empty() => {
+            let kind = operation.kind();
+            let words = told.join(", ");
+            Err(Status::bad_request(format!(
+                "{} in version {:?} cannot be handled as a {}: strict decoding error: {words}",
+                kind.kind, operation.view.version, kind.kind
+            )))
+        }
+        "Ignore" => Ok(Vec::new()),
+        _ => Ok(told),
+    }
+}
+
+/// The path says which object it is; the object may say it again.
+fn name_and_namespace(operation: &Operation<'_>, object: &mut Value) -> Result<(), Status> {
+    let target = &operation.target;
+    let namespace = object::namespace(object);
+    if operation.kind().namespaced {
+        if !namespace.is_empty() && namespace != target.namespace {
+            return Err(Status::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        object::set(object, &["metadata", "namespace"], json!(target.namespace));
+    }
+    if !target.name.is_empty() {
+        let name = object::name(object);
+        if name.is_empty() && operation.request.method == crate::api::Method::Put {
+            return Err(Status::bad_request("name must be provided"));
+        }
+        if !name.is_empty() && name != target.name {
+            return Err(Status::bad_request(format!(
+                "the name of the object ({name}) does not match the name on the URL ({})",
+                target.name
+            )));
+        }
+        object::set(object, &["metadata", "name"], json!(target.name));
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! From a request to a verb.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::ApiServer;
+use super::negotiate::{self, Format};
+use super::path::Target;
+use super::present::View;
+use super::query::Query;
+use crate::api::{Caller, Method, Reply, Request};
+use crate::names::PODS;
+use crate::status::Status;
+use crate::store::Write;
+use crate::types::ResourceType;
+
+/// A request for a resource, understood.
+pub(super) struct Operation<'a> {
+    pub(super) caller: &'a Caller,
+    pub(super) request: &'a Request,
+    pub(super) target: Target,
+    pub(super) query: Query,
+    pub(super) view: View,
+    pub(super) write: Write,
+}
+
+impl Operation<'_> {
+    pub(super) fn kind(&self) -> &Arc<ResourceType> {
+        &self.view.kind
+    }
+
+    pub(super) fn namespace(&self) -> Option<&str> {
+        Some(self.target.namespace.as_str()).filter(|name| !name.is_empty())
+    }
+}
+
+impl ApiServer {
+    pub(super) fn dispatch(&mut self, caller: &Caller, request: &Request) -> Result<Reply, Status> {
+        let query = Query::parse(&request.query);
+        if let Some(reply) = self.discover(request, &query) {
+            return reply;
+        }
+        let Some(target) = Target::parse(&request.path) else { return Ok(page_not_found()) };
+        let types = self.store.types();
+        let known = types
+            .iter()
+            .any(|kind| kind.name.group == target.group && kind.served.contains(&target.version));
+        if !known {
+            return Ok(page_not_found());
+        }
+        let kind = types
+            .find(&target.group, &target.version, &target.plural)
+            .cloned()
+            .ok_or_else(Status::no_such_resource)?;
+        if !kind.namespaced && !target.namespace.is_empty() {
+            return Err(Status::no_such_resource());
+        }
+        let format = negotiate::negotiate(&request.accept, &query)?;
+        let format = if format == Format::Aggregated { Format::Object } else { format };
+        let write = Write {
+            manager: manager(request, &query)?,
+            dry_run: dry_run(&query)?,
+            ..Write::default()
+        };
+        let view = View { version: target.version.clone(), kind, format };
+        let operation = Operation { caller, request, target, query, view, write };
+        self.verb(&operation)
+    }
+
+    fn verb(&mut self, operation: &Operation<'_>) -> Result<Reply, Status> {
+        let Operation { request, target, query, view, .. } = operation;
+        let kind = &view.kind;
+        let named = !target.name.is_empty();
+        if !kind.stored {
+            return match (request.method, named) {
+                (Method::Post, false) => super::reviews::answer(operation),
+                _ => Err(Status::method_not_allowed()),
+            };
+        }
+        match target.subresource.as_str() {
+            "" => {}
+            "status" if kind.status => {}
+            "scale" if kind.scale => return self.scale(operation),
+            "finalize" if kind.name.plural == "namespaces" => {}
+            "eviction" if kind.name == PODS && request.method == Method::Post => {
+                return self.evict(operation);
+            }
+            "binding" if kind.name == PODS && request.method == Method::Post => {
+                return self.bind(operation);
+            }
+            "log" if kind.name == PODS && request.method == Method::Get => {
+                self.store.current(&PODS, &target.namespace, &target.name)?;
+                return Ok(text(200, String::new()));
+            }
+            "token" if kind.name.plural == "serviceaccounts" && request.method == Method::Post => {
+                return self.token(operation);
+            }
+            _ => return Err(Status::no_such_resource()),
+        }
+        match (request.method, named) {
+            (Method::Get, false) if query.flag("watch") => self.watch(operation),
+            (Method::Get, false) => self.list(operation),
+            (Method::Get, true) => {
+                let storage = view.storage();
+                let object = self.store.current(&storage, &target.namespace, &target.name)?;
+                Ok(self.show(200, view, object))
+            }
+            (Method::Post, false) => self.create(operation),
+            (Method::Put, true) => self.put(operation),
+            (Method::Patch, true) => self.patch(operation),
+            (Method::Delete, true) if target.subresource.is_empty() => self.delete(operation),
+            (Method::Delete, false) => self.delete_collection(operation),
+            _ => Err(Status::method_not_allowed()),
+        }
+    }
+
+    /// An object as an answer.
+    pub(super) fn show(&self, status: u16, view: &View, object: &Value) -> Reply {
+        answer(status, &view.one(object, self.store.now()))
+    }
+
+    fn create(&mut self, operation: &Operation<'_>) -> Result<Reply, Status> {
+        if operation.kind().namespaced && operation.target.namespace.is_empty() {
+            return Err(Status::method_not_allowed());
+        }
+        let (object, warnings) = super::body::decode(operation)?;
+        let storage = operation.view.storage();
+        let made = self.store.create(&operation.write, &storage, object)?;
+        Ok(warn(self.show(201, &operation.view, &made), warnings))
+    }
+
+    fn put(&mut self, operation: &Operation<'_>) -> Result<Reply, Status> {
+        let (object, warnings) = super::body::decode(operation)?;
+        let storage = operation.view.storage();
+        let sub = &operation.target.subresource;
+        let changed = self.store.replace(&operation.write, &storage, object, sub)?;
+        Ok(warn(self.show(200, &operation.view, &changed), warnings))
+    }
+}
+
+/// The field manager that the caller names, or else the first word of its
+/// user agent.
+fn manager(request: &Request, query: &Query) -> Result<String, Status> {
+    let named = query.get("fieldManager");
+    if named.len() > 128 {
+        return Err(Status::bad_request("fieldManager: Too long: may not be more than 128 bytes"));
+    }
+    if !named.is_empty() {
+        return Ok(named.to_owned());
+    }
+    let agent = request.user_agent.split('/').next().unwrap_or_default();
+    Ok(if agent.is_empty() { "unknown".to_owned() } else { agent.to_owned() })
+}
+
+fn dry_run(query: &Query) -> Result<bool, Status> {
+    match query.get("dryRun") {
+        "" => Ok(false),
+        "All" => Ok(true),
+        other => {
+            let cause = crate::status::Cause {
+                reason: "FieldValueNotSupported",
+                message: format!("Unsupported value: {other:?}: supported values: \"All\""),
+                field: "dryRun".to_owned(),
+            };
+            Err(Status::invalid("meta.k8s.io", "CreateOptions", "", vec![cause]))
+        }
+    }
+}
+
+pub(super) fn answer(status: u16, object: &Value) -> Reply {
+    Reply::Response {
+        status,
+        content_type: "application/json",
+        retry_after: None,
+        warnings: Vec::new(),
+        body: object.to_string().into(),
+    }
+}
+
+pub(super) fn text(status: u16, body: String) -> Reply {
+    Reply::Response {
+        status,
+        content_type: "text/plain; charset=utf-8",
+        retry_after: None,
+        warnings: Vec::new(),
+        body: body.into(),
+    }
+}
+
+/// What a server says of a path that means nothing to it.
+fn page_not_found() -> Reply {
+    text(404, "404 page not found\n".to_owned())
+}
+
+pub(super) fn warn(reply: Reply, told: Vec<String>) -> Reply {
+    match reply {
+        Reply::Response { status, content_type, retry_after, mut warnings, body } => {
+            warnings.extend(told);
+            Reply::Response { status, content_type, retry_after, warnings, body }
+        }
+        watch @ Reply::Watch { .. } => watch,
+    }
+}

@@ -1,0 +1,155 @@
+//! Lists: selected, in pages, as they are or were.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use super::ApiServer;
+use super::dispatch::{Operation, answer};
+use crate::api::Reply;
+use crate::object;
+use crate::selector::{FieldSelector, LabelSelector};
+use crate::status::{Cause, Status};
+
+const TOKEN: base64::engine::GeneralPurpose = base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// What objects a list, a watch or a deletion is about.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selection {
+    pub(super) labels: LabelSelector,
+    pub(super) fields: FieldSelector,
+    /// The one object that a path names.
+    pub(super) name: String,
+}
+
+impl Selection {
+    pub(super) fn of(operation: &Operation<'_>) -> Result<Self, Status> {
+        let query = &operation.query;
+        let kind = operation.kind();
+        let custom: Vec<String> = kind
+            .definition
+            .iter()
+            .flat_map(|definition| object::list(definition, &["spec", "versions"]))
+            .flat_map(|version| object::list(version, &["selectableFields"]))
+            .map(|field| object::text(field, &["jsonPath"]).trim_start_matches('.').to_owned())
+            .collect();
+        let resource = operation.view.storage();
+        Ok(Self {
+            labels: LabelSelector::parse(query.get("labelSelector"))?,
+            fields: FieldSelector::parse(query.get("fieldSelector"), &resource, &custom)?,
+            name: operation.target.name.clone(),
+        })
+    }
+
+    pub(super) fn matches(&self, object: &Value) -> bool {
+        (self.name.is_empty() || self.name == object::name(object))
+            && self.labels.matches(object)
+            && self.fields.matches(object)
+    }
+}
+
+impl ApiServer {
+    pub(super) fn list(&self, operation: &Operation<'_>) -> Result<Reply, Status> {
+        let query = &operation.query;
+        let selection = Selection::of(operation)?;
+        let storage = operation.view.storage();
+        let namespace = operation.namespace();
+        let current = self.store.revision();
+        let (revision, after) = self.start(operation)?;
+        let objects: Vec<Arc<Value>> = if revision == current {
+            self.store.list(&storage, namespace).cloned().collect()
+        } else {
+            self.store.list_at(&storage, namespace, revision).ok_or_else(|| {
+                Status::expired(
+                    "The provided continue parameter is too old to display a consistent list \
+                     result. You can start a new list without the continue parameter, or use the \
+                     continue token in this response to retrieve the remainder of the results. \
+                     Continuing with the provided token results in an inconsistent list - objects \
+                     that were created, modified, or deleted between the time the first chunk was \
+                     returned and now may show up in the list.",
+                )
+            })?
+        };
+        let key = |object: &Value| {
+            (object::namespace(object).to_owned(), object::name(object).to_owned())
+        };
+        let mut found: Vec<Arc<Value>> = objects
+            .into_iter()
+            .filter(|object| after.as_ref().is_none_or(|after| key(object) > *after))
+            .filter(|object| selection.matches(object))
+            .collect();
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        let limit: usize = query.get("limit").parse().unwrap_or(0);
+        if limit > 0 && found.len() > limit {
+            let remaining = found.len() - limit;
+            found.truncate(limit);
+            if let Some(last) = found.last() {
+                let (namespace, name) = key(last);
+                let token = json!({"rv": revision, "namespace": namespace, "name": name});
+                metadata["continue"] = json!(TOKEN.encode(token.to_string()));
+            }
+            // With a selector nobody knows how many there would be.
+            if query.get("labelSelector").is_empty() && query.get("fieldSelector").is_empty() {
+                metadata["remainingItemCount"] = json!(remaining);
+            }
+        }
+        let objects = found.iter().map(AsRef::as_ref);
+        Ok(answer(200, &operation.view.many(objects, &metadata, self.store.now())))
+    }
+
+    /// The revision to list at, and the last object of the page before.
+    fn start(&self, operation: &Operation<'_>) -> Result<(u64, Option<(String, String)>), Status> {
+        let query = &operation.query;
+        let current = self.store.revision();
+        let token = query.get("continue");
+        if !token.is_empty() {
+            let bad = || Status::bad_request("invalid continue token: continue key is not valid");
+            let bytes = TOKEN.decode(token).map_err(|_| bad())?;
+            let token: Value = serde_json::from_slice(&bytes).map_err(|_| bad())?;
+            let revision = token["rv"].as_u64().ok_or_else(bad)?;
+            let text = |field: &str| object::text(&token, &[field]).to_owned();
+            return Ok((revision, Some((text("namespace"), text("name")))));
+        }
+        let text = query.get("resourceVersion");
+        let invalid = |field: &str, why: &str| {
+            let cause = Cause::forbidden(field, why);
+            Status::invalid("meta.k8s.io", "ListOptions", "", vec![cause])
+        };
+        let wanted: u64 = match text {
+            "" => 0,
+            text => text.parse().map_err(|_| {
+                let cause = Cause::invalid(
+                    "resourceVersion",
+                    &json!(text),
+                    "strconv.ParseUint: invalid syntax",
+                );
+                Status::invalid("meta.k8s.io", "ListOptions", "", vec![cause])
+            })?,
+        };
+        if wanted > current {
+            return Err(Status::too_large_version(wanted, current));
+        }
+        match query.get("resourceVersionMatch") {
+            "" | "NotOlderThan" if text.is_empty() && query.has("resourceVersionMatch") => {
+                Err(invalid(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ))
+            }
+            "Exact" if wanted == 0 => Err(invalid(
+                "resourceVersionMatch",
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+            )),
+            "Exact" => {
+                if wanted < self.store.compacted() {
+                    return Err(Status::expired(format!(
+                        "The resourceVersion for the provided list is too old: {wanted}"
+                    )));
+                }
+                Ok((wanted, None))
+            }
+            _ => Ok((current, None)),
+        }
+    }
+}

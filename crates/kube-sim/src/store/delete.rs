@@ -1,0 +1,150 @@
+//! Deleting: at once, or when whoever holds the object lets go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Store, Write};
+use crate::names::{NAMESPACES, PODS, ResourceName};
+use crate::object;
+use crate::status::Status;
+use crate::types::ResourceType;
+
+/// What happens to those that an object owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// They are deleted after it.
+    Background,
+    /// They are deleted before it.
+    Foreground,
+    /// They stay, ownerless.
+    Orphan,
+}
+
+/// How to delete.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeleteOptions {
+    /// How long a pod may take; `None` for what the pod says itself.
+    pub grace_period_seconds: Option<i64>,
+    /// What happens to those that the object owns.
+    pub propagation: Option<Propagation>,
+    /// The UID that the object must have.
+    pub uid: Option<String>,
+    /// The version that the object must have.
+    pub resource_version: Option<String>,
+}
+
+impl DeleteOptions {
+    /// At once.
+    pub fn now() -> Self {
+        Self { grace_period_seconds: Some(0), ..Self::default() }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deleted {
+    /// It is gone; so it was last.
+    Gone(Arc<Value>),
+    /// It is marked, and goes when its finalizers and its kubelet let go.
+    Marked(Arc<Value>),
+}
+
+impl Store {
+    /// Deletes an object, or marks it to be deleted.
+    pub fn delete(
+        &mut self,
+        write: &Write,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Deleted, Status> {
+        let kind = self.kind(resource)?;
+        let old = self.current(resource, namespace, name)?.clone();
+        check(&kind, &old, options)?;
+        let mut new = old.as_ref().clone();
+        set_finalizers(&mut new, options);
+        let grace = grace(&kind, &old, options);
+        let waits = grace > 0
+            || !object::list(&new, &["metadata", "finalizers"]).is_empty()
+            || !object::list(&new, &["spec", "finalizers"]).is_empty();
+        if !waits {
+            return Ok(Deleted::Gone(self.take(write, &kind, &old, new)));
+        }
+        let earlier = object::number(&old, &["metadata", "deletionGracePeriodSeconds"]);
+        if !object::is_deleting(&old) || earlier.is_some_and(|earlier| grace < earlier) {
+            let seconds = u64::try_from(grace).unwrap_or(0);
+            let at = self.now.plus(Duration::from_secs(seconds)).to_text();
+            object::set(&mut new, &["metadata", "deletionTimestamp"], at);
+            object::set(&mut new, &["metadata", "deletionGracePeriodSeconds"], grace);
+            if kind.generation {
+                let generation = object::number(&old, &["metadata", "generation"]).unwrap_or(0);
+                object::set(&mut new, &["metadata", "generation"], generation + 1);
+            }
+        }
+        if kind.name == NAMESPACES {
+            object::set(&mut new, &["status", "phase"], "Terminating");
+            object::remove(&mut new, &["metadata", "deletionGracePeriodSeconds"]);
+        }
+        if new == *old {
+            return Ok(Deleted::Marked(old));
+        }
+        Ok(Deleted::Marked(self.put(write, &kind, Some(old), new)))
+    }
+}
+
+fn check(kind: &ResourceType, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
+    let conflict = |what: &str, wanted: &str, found: &str| {
+        let why = format!(
+            "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+        );
+        Err(Status::conflict(&kind.name, object::name(old), &why))
+    };
+    if let Some(wanted) = &options.uid
+        && wanted != object::uid(old)
+    {
+        return conflict("UID", wanted, object::uid(old));
+    }
+    let found = object::text(old, &["metadata", "resourceVersion"]);
+    if let Some(wanted) = &options.resource_version
+        && wanted != found
+    {
+        return conflict("ResourceVersion", wanted, found);
+    }
+    Ok(())
+}
+
+/// Only a pod that runs somewhere is given time.
+fn grace(kind: &ResourceType, old: &Value, options: &DeleteOptions) -> i64 {
+    if kind.name != PODS
+        || object::text(old, &["spec", "nodeName"]).is_empty()
+        || ["Succeeded", "Failed"].contains(&object::text(old, &["status", "phase"]))
+    {
+        return 0;
+    }
+    let own = object::number(old, &["spec", "terminationGracePeriodSeconds"]).unwrap_or(30);
+    let running = object::number(old, &["metadata", "deletionGracePeriodSeconds"]);
+    let wanted = options.grace_period_seconds.unwrap_or(running.unwrap_or(own)).max(0);
+    // Once it runs, the time can only become shorter.
+    running.map_or(wanted, |running| wanted.min(running))
+}
+
+/// Propagation is carried out by two finalizers that the garbage collector
+/// takes away.
+fn set_finalizers(new: &mut Value, options: &DeleteOptions) {
+    let Some(propagation) = options.propagation else { return };
+    let mut finalizers: Vec<Value> = object::list(new, &["metadata", "finalizers"]).to_vec();
+    finalizers.retain(|name| name != "orphan" && name != "foregroundDeletion");
+    match propagation {
+        Propagation::Background => {}
+        Propagation::Foreground => finalizers.push(json!("foregroundDeletion")),
+        Propagation::Orphan => finalizers.push(json!("orphan")),
+    }
+    if finalizers.is_empty() {
+        object::remove(new, &["metadata", "finalizers"]);
+    } else {
+        object::set(new, &["metadata", "finalizers"], finalizers);
+    }
+}

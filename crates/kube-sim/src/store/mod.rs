@@ -1,0 +1,338 @@
+//! The objects, their history, and the rules of changing them.
+//!
+//! Every change takes one revision, and stands in a log until it is compacted:
+//! watches, lists that go on from an earlier page, and controllers read it.
+
+mod apply;
+mod defaults;
+mod definitions;
+mod delete;
+mod kinds;
+mod log;
+mod prepare;
+mod serialise;
+mod structural;
+pub(crate) mod unknown;
+
+pub use delete::{DeleteOptions, Deleted, Propagation};
+pub use log::{Change, ChangeKind};
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::names::ResourceName;
+use crate::object;
+use crate::random::Random;
+use crate::status::Status;
+use crate::time::Time;
+use crate::types::{ResourceType, Types};
+use log::Log;
+
+/// Namespace and name.
+type Key = (String, String);
+
+/// Who writes, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Write {
+    /// The field manager.
+    pub manager: String,
+    /// Whether everything is done except storing it.
+    pub dry_run: bool,
+    /// Whether the new object's owners of fields are already right.
+    pub(crate) applied: bool,
+}
+
+impl Write {
+    /// A write that counts, by this field manager.
+    pub fn by(manager: &str) -> Self {
+        Self { manager: manager.to_owned(), ..Self::default() }
+    }
+}
+
+/// The objects of a cluster.
+#[derive(Clone, Debug)]
+pub struct Store {
+    pub(crate) now: Time,
+    pub(crate) random: Random,
+    types: Types,
+    objects: BTreeMap<ResourceName, BTreeMap<Key, Arc<Value>>>,
+    log: Log,
+}
+
+impl Store {
+    pub(crate) fn new(seed: u64, now: Time) -> Self {
+        let mut store = Self {
+            now,
+            random: Random::new(seed),
+            types: Types::default(),
+            objects: BTreeMap::new(),
+            log: Log::default(),
+        };
+        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
+            let namespace = json!({"metadata": {"name": name}});
+            let _ =
+                store.create(&Write::by("kube-apiserver"), &crate::names::NAMESPACES, namespace);
+        }
+        store
+    }
+
+    /// What time it is: what the API server was last told.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The kinds that are served.
+    pub fn types(&self) -> &Types {
+        &self.types
+    }
+
+    /// The revision of the latest change.
+    pub fn revision(&self) -> u64 {
+        self.log.revision()
+    }
+
+    /// The changes after a revision, oldest first; `None` if some of them have
+    /// been forgotten.
+    pub fn changes_since(&self, revision: u64) -> Option<impl Iterator<Item = &Change>> {
+        self.log.since(revision)
+    }
+
+    /// The revision up to which history has been forgotten.
+    pub fn compacted(&self) -> u64 {
+        self.log.compacted()
+    }
+
+    /// Forgets the history up to a revision.
+    pub(crate) fn compact(&mut self, revision: u64) {
+        self.log.compact(revision);
+    }
+
+    /// When the oldest change that is remembered happened.
+    pub(crate) fn oldest_change(&self) -> Option<Time> {
+        self.log.first().map(|change| change.at)
+    }
+
+    /// The newest revision that is at least so old.
+    pub(crate) fn revision_at(&self, time: Time) -> u64 {
+        let changes = self.log.since(self.log.compacted()).into_iter().flatten();
+        let last = changes.take_while(|change| change.at <= time).last();
+        last.map_or(self.log.compacted(), |change| change.revision)
+    }
+
+    /// The objects of a resource as they were at an earlier revision; `None` if
+    /// that has been forgotten.
+    pub fn list_at(
+        &self,
+        resource: &ResourceName,
+        namespace: Option<&str>,
+        revision: u64,
+    ) -> Option<Vec<Arc<Value>>> {
+        let key = |object: &Value| {
+            (object::namespace(object).to_owned(), object::name(object).to_owned())
+        };
+        let changes: Vec<&Change> = self.log.since(revision)?.collect();
+        let mut found: BTreeMap<Key, Arc<Value>> =
+            self.list(resource, namespace).map(|object| (key(object), object.clone())).collect();
+        for change in changes.into_iter().rev().filter(|change| change.resource == *resource) {
+            if namespace.is_some_and(|wanted| wanted != object::namespace(&change.object)) {
+                continue;
+            }
+            match &change.previous {
+                Some(previous) => found.insert(key(previous), previous.clone()),
+                None => found.remove(&key(&change.object)),
+            };
+        }
+        Some(found.into_values().collect())
+    }
+
+    /// An object.
+    pub fn get(&self, resource: &ResourceName, namespace: &str, name: &str) -> Option<&Arc<Value>> {
+        self.objects.get(resource)?.get(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// The objects of a resource, of one namespace or of all, in order of
+    /// namespace and name.
+    pub fn list<'a>(
+        &'a self,
+        resource: &ResourceName,
+        namespace: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Arc<Value>> {
+        let start = (namespace.unwrap_or_default().to_owned(), String::new());
+        self.objects
+            .get(resource)
+            .into_iter()
+            .flat_map(move |objects| objects.range(start.clone()..))
+            .take_while(move |((found, _), _)| namespace.is_none_or(|wanted| wanted == found))
+            .map(|(_, object)| object)
+    }
+
+    /// How many objects of a resource there are.
+    pub fn count(&self, resource: &ResourceName) -> usize {
+        self.objects.get(resource).map_or(0, BTreeMap::len)
+    }
+
+    /// Stores a new object.
+    pub fn create(
+        &mut self,
+        write: &Write,
+        resource: &ResourceName,
+        object: Value,
+    ) -> Result<Arc<Value>, Status> {
+        let kind = self.kind(resource)?;
+        let object = self.prepare_create(write, &kind, object)?;
+        let name = object::name(&object);
+        if self.get(resource, object::namespace(&object), name).is_some() {
+            return Err(Status::already_exists(resource, name));
+        }
+        Ok(self.put(write, &kind, None, object))
+    }
+
+    /// Replaces an object, except its status where that is a subresource. If
+    /// the new one has a `resourceVersion`, it must be the current one.
+    pub fn update(
+        &mut self,
+        write: &Write,
+        resource: &ResourceName,
+        object: Value,
+    ) -> Result<Arc<Value>, Status> {
+        self.replace(write, resource, object, "")
+    }
+
+    /// Replaces the status of an object, and nothing else of it.
+    pub fn update_status(
+        &mut self,
+        write: &Write,
+        resource: &ResourceName,
+        object: Value,
+    ) -> Result<Arc<Value>, Status> {
+        self.replace(write, resource, object, "status")
+    }
+
+    /// Changes an object as it is now.
+    pub fn modify(
+        &mut self,
+        write: &Write,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Arc<Value>, Status> {
+        let mut object = self.current(resource, namespace, name)?.as_ref().clone();
+        change(&mut object);
+        self.update(write, resource, object)
+    }
+
+    /// Changes the status of an object as it is now.
+    pub fn modify_status(
+        &mut self,
+        write: &Write,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Arc<Value>, Status> {
+        let mut object = self.current(resource, namespace, name)?.as_ref().clone();
+        change(&mut object);
+        self.update_status(write, resource, object)
+    }
+
+    pub(crate) fn replace(
+        &mut self,
+        write: &Write,
+        resource: &ResourceName,
+        object: Value,
+        subresource: &str,
+    ) -> Result<Arc<Value>, Status> {
+        let kind = self.kind(resource)?;
+        let old =
+            self.current(resource, object::namespace(&object), object::name(&object))?.clone();
+        let object = self.prepare_update(write, &kind, &old, object, subresource)?;
+        if prepare::is_finished(&object) {
+            return Ok(self.take(write, &kind, &old, object));
+        }
+        if object == *old {
+            return Ok(old);
+        }
+        Ok(self.put(write, &kind, Some(old), object))
+    }
+
+    /// The type of a resource; 404 if it is not served.
+    pub(crate) fn kind(&self, resource: &ResourceName) -> Result<Arc<ResourceType>, Status> {
+        self.types.get(resource).cloned().ok_or_else(Status::no_such_resource)
+    }
+
+    /// The object; 404 if there is none.
+    pub(crate) fn current(
+        &self,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+    ) -> Result<&Arc<Value>, Status> {
+        self.get(resource, namespace, name).ok_or_else(|| Status::not_found(resource, name))
+    }
+
+    /// Stores an object that is as it should be.
+    pub(crate) fn put(
+        &mut self,
+        write: &Write,
+        kind: &Arc<ResourceType>,
+        old: Option<Arc<Value>>,
+        mut object: Value,
+    ) -> Arc<Value> {
+        if write.dry_run {
+            // A new object has no version yet; a changed one keeps its own.
+            return Arc::new(object);
+        }
+        let revision = self.log.revision() + 1;
+        object::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
+        let object = Arc::new(object);
+        let key = (object::namespace(&object).to_owned(), object::name(&object).to_owned());
+        self.objects.entry(kind.name.clone()).or_default().insert(key, object.clone());
+        let change = if old.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
+        self.record(kind, change, object.clone(), old);
+        object
+    }
+
+    /// Removes an object. The last that is heard of it is `last`.
+    pub(crate) fn take(
+        &mut self,
+        write: &Write,
+        kind: &Arc<ResourceType>,
+        old: &Arc<Value>,
+        mut last: Value,
+    ) -> Arc<Value> {
+        if write.dry_run {
+            return Arc::new(last);
+        }
+        let revision = self.log.revision() + 1;
+        object::set(&mut last, &["metadata", "resourceVersion"], revision.to_string());
+        let last = Arc::new(last);
+        let key = (object::namespace(old).to_owned(), object::name(old).to_owned());
+        if let Some(objects) = self.objects.get_mut(&kind.name) {
+            objects.remove(&key);
+        }
+        self.record(kind, ChangeKind::Deleted, last.clone(), Some(old.clone()));
+        last
+    }
+
+    fn record(
+        &mut self,
+        kind: &Arc<ResourceType>,
+        change: ChangeKind,
+        object: Arc<Value>,
+        previous: Option<Arc<Value>>,
+    ) {
+        let revision = self.log.revision() + 1;
+        let at = self.now;
+        let resource = kind.name.clone();
+        self.log.push(Change { revision, at, resource, kind: change, object, previous });
+        if kind.name == crate::names::CUSTOM_RESOURCE_DEFINITIONS {
+            self.definitions_changed();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! What an object goes through before it is stored.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Store, Write, defaults, kinds, structural};
+use crate::fields;
+use crate::names::{NAMESPACES, NODES, PODS};
+use crate::object;
+use crate::status::{Cause, Status};
+use crate::types::ResourceType;
+
+/// The longest name; what is generated is cut to leave room for its end.
+const GENERATED_PREFIX: usize = 58;
+
+impl Store {
+    /// A new object as it will be stored, but for its revision.
+    pub(super) fn prepare_create(
+        &mut self,
+        write: &Write,
+        kind: &Arc<ResourceType>,
+        mut new: Value,
+    ) -> Result<Value, Status> {
+        object::set(&mut new, &["apiVersion"], kind.api_version());
+        object::set(&mut new, &["kind"], kind.kind.clone());
+        let uid = self.random.uuid();
+        let created = self.now.to_text();
+        let metadata = object::metadata(&mut new);
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"] {
+            metadata.remove(field);
+        }
+        if !object::is_blank(metadata.remove("resourceVersion").as_ref()) {
+            return Err(Status::internal(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        metadata.insert("uid".to_owned(), json!(uid));
+        metadata.insert("creationTimestamp".to_owned(), json!(created));
+        if kind.generation {
+            metadata.insert("generation".to_owned(), json!(1));
+        }
+        if object::is_blank(metadata.get("name"))
+            && let Some(prefix) = metadata.get("generateName").and_then(Value::as_str)
+        {
+            let cut: String = prefix.chars().take(GENERATED_PREFIX).collect();
+            let name = format!("{cut}{}", self.random.suffix(5));
+            metadata.insert("name".to_owned(), json!(name));
+        }
+        if !kind.namespaced {
+            metadata.remove("namespace");
+        }
+        self.check_namespace(kind, &new)?;
+        if kind.status && kind.name != NODES {
+            object::map(&mut new).remove("status");
+        }
+        let mut causes = complete(kind, &mut new);
+        check_metadata(kind, &new, &mut causes);
+        if !causes.is_empty() {
+            return Err(Status::invalid(&kind.name.group, &kind.kind, object::name(&new), causes));
+        }
+        if !write.applied {
+            let time = self.now.to_text();
+            fields::track(kind, None, &mut new, &write.manager, "", &time);
+        }
+        kinds::admit(kind, &mut new);
+        Ok(new)
+    }
+
+    /// New objects need a namespace that is there to stay.
+    fn check_namespace(&self, kind: &ResourceType, new: &Value) -> Result<(), Status> {
+        if !kind.namespaced {
+            return Ok(());
+        }
+        let name = object::namespace(new);
+        let namespace = self.current(&NAMESPACES, "", name)?;
+        if object::is_deleting(namespace) {
+            let why = format!(
+                "unable to create new content in namespace {name} because it is being terminated"
+            );
+            let mut status = Status::forbidden(&kind.name, object::name(new), &why);
+            status.details.get_or_insert_default().causes.push(Cause {
+                reason: "NamespaceTerminating",
+                message: format!("namespace {name} is being terminated"),
+                field: "metadata.namespace".to_owned(),
+            });
+            return Err(status);
+        }
+        Ok(())
+    }
+
+    /// A changed object as it will be stored, but for its revision.
+    pub(super) fn prepare_update(
+        &mut self,
+        write: &Write,
+        kind: &Arc<ResourceType>,
+        old: &Arc<Value>,
+        mut new: Value,
+        subresource: &str,
+    ) -> Result<Value, Status> {
+        let name = object::name(old).to_owned();
+        let given = object::text(&new, &["metadata", "resourceVersion"]);
+        if !given.is_empty() && given != object::text(old, &["metadata", "resourceVersion"]) {
+            return Err(Status::modified(&kind.name, &name));
+        }
+        let uid = object::uid(&new);
+        if !uid.is_empty() && uid != object::uid(old) {
+            let why = format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                object::uid(old)
+            );
+            return Err(Status::conflict(&kind.name, &name, &why));
+        }
+        object::set(&mut new, &["apiVersion"], kind.api_version());
+        object::set(&mut new, &["kind"], kind.kind.clone());
+        if subresource == "status" {
+            new = with_status(kind, old, new);
+        } else if kind.status {
+            keep(old, &mut new, "status");
+        }
+        keep_metadata(kind, old, &mut new);
+        let mut causes = complete(kind, &mut new);
+        check_metadata(kind, &new, &mut causes);
+        kinds::check_update(kind, old, &new, &mut causes);
+        if !causes.is_empty() {
+            return Err(Status::invalid(&kind.name.group, &kind.kind, &name, causes));
+        }
+        if kind.generation && subresource != "status" && differs(old, &new) {
+            let generation = object::number(old, &["metadata", "generation"]).unwrap_or(0) + 1;
+            object::set(&mut new, &["metadata", "generation"], generation);
+        }
+        if !write.applied {
+            let time = self.now.to_text();
+            fields::track(kind, Some(old), &mut new, &write.manager, subresource, &time);
+        }
+        Ok(new)
+    }
+}
+
+/// Whether nothing holds back an object that is being deleted.
+pub(super) fn is_finished(object: &Value) -> bool {
+    object::is_deleting(object)
+        && object::list(object, &["metadata", "finalizers"]).is_empty()
+        && object::list(object, &["spec", "finalizers"]).is_empty()
+        && object::number(object, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0) == 0
+}
+
+/// The old object with the new one's status. Of nodes, pods and namespaces the
+/// labels and annotations are taken too, as kubelets expect.
+fn with_status(kind: &ResourceType, old: &Value, mut new: Value) -> Value {
+    let mut result = old.clone();
+    match object::map(&mut new).remove("status") {
+        Some(status) => object::set(&mut result, &["status"], status),
+        None => drop(object::map(&mut result).remove("status")),
+    }
+    if let Some(managed) = object::remove(&mut new, &["metadata", "managedFields"]) {
+        object::set(&mut result, &["metadata", "managedFields"], managed);
+    }
+    if [&NODES, &PODS, &NAMESPACES].contains(&&kind.name) {
+        for field in ["labels", "annotations", "finalizers"] {
+            match object::remove(&mut new, &["metadata", field]) {
+                Some(value) => object::set(&mut result, &["metadata", field], value),
+                None => drop(object::remove(&mut result, &["metadata", field])),
+            }
+        }
+    }
+    result
+}
+
+fn keep(old: &Value, new: &mut Value, field: &str) {
+    match old.get(field) {
+        Some(value) => object::set(new, &[field], value.clone()),
+        None => drop(object::map(new).remove(field)),
+    }
+}
+
+/// What of the metadata no caller can change.
+fn keep_metadata(kind: &ResourceType, old: &Value, new: &mut Value) {
+    const KEPT: [&str; 8] = [
+        "name",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "generateName",
+        "resourceVersion",
+    ];
+    let metadata = object::metadata(new);
+    for field in KEPT {
+        match object::at(old, &["metadata", field]) {
+            Some(value) => drop(metadata.insert(field.to_owned(), value.clone())),
+            None => drop(metadata.remove(field)),
+        }
+    }
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        if metadata.get(field).is_some_and(|value| object::is_blank(Some(value))) {
+            metadata.remove(field);
+        }
+    }
+    if kind.namespaced {
+        metadata.insert("namespace".to_owned(), json!(object::namespace(old)));
+    } else {
+        metadata.remove("namespace");
+    }
+}
+
+/// Whether something other than metadata and status differs.
+fn differs(old: &Value, new: &Value) -> bool {
+    let rest = |object: &Value| -> Vec<(String, Value)> {
+        let Some(map) = object.as_object() else { return Vec::new() };
+        map.iter()
+            .filter(|(field, _)| !["metadata", "status"].contains(&field.as_str()))
+            .map(|(field, value)| (field.clone(), value.clone()))
+            .collect()
+    };
+    rest(old) != rest(new)
+}
+
+/// Names that may stand in a path, and labels that may be selected by.
+fn check_metadata(kind: &ResourceType, new: &Value, causes: &mut Vec<Cause>) {
+    let name = object::name(new);
+    if name.is_empty() {
+        causes.push(Cause::required("metadata.name", "name or generateName is required"));
+        return;
+    }
+    let group: &str = &kind.name.group;
+    let free = group == "rbac.authorization.k8s.io";
+    if free {
+        if name == "." || name == ".." || name.contains(['/', '%']) {
+            let why = "may not contain '/' or '%'";
+            causes.push(Cause::invalid("metadata.name", &json!(name), why));
+        }
+    } else if !is_subdomain(name) {
+        let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+                   characters, '-' or '.', and must start and end with an alphanumeric character \
+                   (e.g. 'example.com', regex used for validation is \
+                   '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+        causes.push(Cause::invalid("metadata.name", &json!(name), why));
+    }
+}
+
+fn is_subdomain(name: &str) -> bool {
+    name.len() <= 253
+        && name.split('.').all(|part| {
+            let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+            let bytes = part.as_bytes();
+            bytes.first().is_some_and(|byte| inner(*byte))
+                && bytes.last().is_some_and(|byte| inner(*byte))
+                && bytes.iter().all(|byte| inner(*byte) || *byte == b'-')
+        })
+}
+
+/// Defaults and checks, those of the kind or those of its schema.
+fn complete(kind: &ResourceType, new: &mut Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    if kind.definition.is_some() {
+        structural::complete(kind, new, &mut causes);
+    } else {
+        defaults::fill(kind, new);
+        kinds::check(kind, new, &mut causes);
+    }
+    causes
+}

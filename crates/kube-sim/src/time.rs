@@ -1,0 +1,89 @@
+//! Virtual time, as in the model of the nodes: whoever drives the API server
+//! says what time it is.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// An instant: nanoseconds since the Unix epoch.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Time(u64);
+
+impl Time {
+    /// The instant so many nanoseconds after the Unix epoch.
+    pub const fn from_nanos(nanoseconds: u64) -> Self {
+        Self(nanoseconds)
+    }
+
+    /// The instant so many seconds after the Unix epoch.
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(seconds * 1_000_000_000)
+    }
+
+    /// Nanoseconds since the Unix epoch.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Whole seconds since the Unix epoch.
+    pub const fn as_secs(self) -> u64 {
+        self.0 / 1_000_000_000
+    }
+
+    /// The instant that much later; the end of time if there is none.
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(nanoseconds))
+    }
+
+    /// The instant that much earlier, not before the epoch.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(nanoseconds))
+    }
+
+    /// How long ago `earlier` was; zero if it is not earlier.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// As objects have it: to the second, `2026-01-02T03:04:05Z`.
+    pub fn to_text(self) -> String {
+        let seconds = i64::try_from(self.as_secs()).unwrap_or(i64::MAX);
+        jiff::Timestamp::from_second(seconds).unwrap_or_default().to_string()
+    }
+
+    /// As leases and events have it: to the microsecond.
+    pub fn to_micro_text(self) -> String {
+        let microseconds = i64::try_from(self.0 / 1000).unwrap_or(i64::MAX);
+        let timestamp = jiff::Timestamp::from_microsecond(microseconds).unwrap_or_default();
+        format!("{timestamp:.6}")
+    }
+
+    /// The instant that an object's field names.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let timestamp: jiff::Timestamp = text.parse().ok()?;
+        u64::try_from(timestamp.as_nanosecond()).ok().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        let time = Time::from_secs(1_767_323_045);
+        assert_eq!(time.to_text(), "2026-01-02T03:04:05Z");
+        assert_eq!(Time::from_text(&time.to_text()), Some(time));
+        let time = time.plus(Duration::from_nanos(123_456_789));
+        assert_eq!(time.to_text(), "2026-01-02T03:04:05Z");
+        assert_eq!(time.to_micro_text(), "2026-01-02T03:04:05.123456Z");
+        assert_eq!(Time::from_text("yesterday"), None);
+    }
+}

@@ -1,0 +1,138 @@
+//! Requests at the task that owns the cluster: from a door to the API server
+//! and back.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use kube_sim::{Item, Output, Reply, Request, Status, StreamId};
+use tokio::sync::mpsc;
+
+use super::auth::{self, Credentials};
+use super::{Kubernetes, health, to_api};
+use crate::model::{NodeIndex, Time, World};
+
+/// How many events may wait for a reader before its watch is given up.
+const WATCH_CAPACITY: usize = 16_384;
+
+/// A request to the Kubernetes API.
+#[derive(Debug)]
+pub struct ApiCall {
+    /// Whose door it came by; `None` for the address that all share.
+    pub node: Option<NodeIndex>,
+    /// Who asks.
+    pub credentials: Credentials,
+    /// What they ask.
+    pub request: Request,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum ApiAnswer {
+    /// An answer.
+    Whole(Reply),
+    /// The same, but not before so much time has passed.
+    Late(Duration, Reply),
+    /// A watch: the content type, and the events.
+    Watch(&'static str, OpenWatch),
+    /// Nobody is there any more.
+    Gone,
+}
+
+/// An open watch. Dropping it tells the API server that the caller has gone.
+#[derive(Debug)]
+pub struct OpenWatch {
+    /// The lines to send; it ends when the sender is dropped.
+    pub lines: mpsc::Receiver<Bytes>,
+    stream: StreamId,
+    gone: mpsc::UnboundedSender<StreamId>,
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        // If nobody listens any more, there is no server left to tell.
+        let _ = self.gone.send(self.stream);
+    }
+}
+
+/// The open watches.
+#[derive(Debug)]
+pub(crate) struct Watches {
+    open: HashMap<StreamId, mpsc::Sender<Bytes>>,
+    gone: mpsc::UnboundedSender<StreamId>,
+}
+
+impl Watches {
+    pub(crate) fn new(gone: mpsc::UnboundedSender<StreamId>) -> Self {
+        Self { open: HashMap::new(), gone }
+    }
+
+    /// Answers a request that came by the door of `node`.
+    pub(crate) fn call(
+        &mut self,
+        kubernetes: &mut Kubernetes,
+        world: &World,
+        now: Time,
+        node: Option<NodeIndex>,
+        call: &ApiCall,
+    ) -> ApiAnswer {
+        let Some(node) = node.filter(|node| world.api_server_runs(*node)) else {
+            return ApiAnswer::Gone;
+        };
+        let ApiCall { credentials, request, .. } = call;
+        let Some(caller) = auth::caller(kubernetes.api(), credentials, &request.path) else {
+            return ApiAnswer::Whole(unauthorized());
+        };
+        if !world.api_server_has_etcd(node) {
+            if let Some(reply) = health::without_etcd(request) {
+                return ApiAnswer::Whole(reply);
+            }
+            if health::needs_etcd(&request.path) {
+                return ApiAnswer::Late(health::PATIENCE, health::timed_out());
+            }
+        }
+        match kubernetes.api_mut().request(to_api(now), &caller, request) {
+            Reply::Watch { stream, content_type } => {
+                let (sender, lines) = mpsc::channel(WATCH_CAPACITY);
+                self.open.insert(stream, sender);
+                let gone = self.gone.clone();
+                ApiAnswer::Watch(content_type, OpenWatch { lines, stream, gone })
+            }
+            reply @ Reply::Response { .. } => ApiAnswer::Whole(reply),
+        }
+    }
+
+    /// The reader has gone away.
+    pub(crate) fn close(&mut self, kubernetes: &mut Kubernetes, stream: StreamId) {
+        self.open.remove(&stream);
+        kubernetes.api_mut().close(stream);
+    }
+
+    /// Hands out what has come up.
+    pub(crate) fn deliver(&mut self, kubernetes: &mut Kubernetes) {
+        for Output { stream, item } in kubernetes.api_mut().outputs() {
+            let delivered = match (self.open.get(&stream), item) {
+                (None, _) => continue,
+                // A reader that does not read loses its watch: dropping the
+                // sender ends it.
+                (Some(sender), Item::Event(line)) => sender.try_send(line).is_ok(),
+                (Some(_), Item::End) => false,
+            };
+            if !delivered {
+                self.open.remove(&stream);
+            }
+        }
+    }
+}
+
+fn unauthorized() -> Reply {
+    let status =
+        Status { code: 401, reason: "Unauthorized", message: "Unauthorized".into(), details: None };
+    Reply::Response {
+        status: 401,
+        content_type: "application/json",
+        retry_after: None,
+        warnings: Vec::new(),
+        body: status.to_value().to_string().into(),
+    }
+}

@@ -1,0 +1,118 @@
+//! The Kubernetes API of a cluster, as its control planes serve it.
+//!
+//! The API server itself is a pure model, [`kube_sim::ApiServer`]: there is one
+//! for the cluster, it belongs to the same task as the nodes, and both have one
+//! clock. Here is what surrounds it: a [`door`] on every control plane and on
+//! the address that they share, who comes in ([`auth`]), the [`kubeconfig`],
+//! what happens without etcd, and the feed between the nodes and their objects.
+
+pub mod auth;
+pub mod calls;
+pub mod door;
+mod facts;
+mod feed;
+mod health;
+pub mod kubeconfig;
+mod presence;
+
+use std::time::Duration;
+
+use kube_sim::ApiServer;
+use kube_sim::controllers::{self, furniture};
+use kube_sim::kubelet::{Cluster, Timings};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::model::{NodeIndex, Time, World};
+
+pub(crate) use presence::Presences;
+
+/// How long a new cluster's pods have had to come up.
+const WARM_UP: Duration = Duration::from_mins(2);
+
+/// The field manager of the workloads that a user gives.
+const WISHED: &str = "workloads";
+
+/// Workloads that cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct WorkloadError(String);
+
+/// Reads the workloads that a user gives: Kubernetes objects in YAML.
+pub fn read_workloads(text: &str) -> Result<Vec<Value>, WorkloadError> {
+    controllers::load_workloads(text).map_err(WorkloadError)
+}
+
+/// The Kubernetes side of a cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kubernetes {
+    /// The API server and the kubelets.
+    cluster: Cluster,
+    feed: feed::Feed,
+}
+
+impl Kubernetes {
+    /// That of a new cluster: its own workloads and those that are wished for
+    /// have come up by now.
+    pub fn new(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
+        let since = to_api(world.now().minus(WARM_UP));
+        let mut cluster = Cluster::new(seed, since, Timings::default());
+        cluster.sync(since, &facts::of_all(world));
+        let mut new = Self { cluster, feed: feed::Feed::default() };
+        new.create("talos", furniture(&facts::furniture(world)))?;
+        new.create(WISHED, wished.to_vec())?;
+        new.cluster.advance(to_api(world.now()));
+        Ok(new)
+    }
+
+    /// Creates what is wished for and not there yet.
+    pub fn wish(&mut self, wished: &[Value]) -> Result<(), WorkloadError> {
+        self.create(WISHED, wished.to_vec())
+    }
+
+    fn create(&mut self, manager: &str, objects: Vec<Value>) -> Result<(), WorkloadError> {
+        controllers::apply(self.cluster.server.store_mut(), manager, objects).map_err(WorkloadError)
+    }
+
+    /// The API server.
+    pub fn api(&self) -> &ApiServer {
+        &self.cluster.server
+    }
+
+    /// The API server, for requests.
+    pub fn api_mut(&mut self) -> &mut ApiServer {
+        &mut self.cluster.server
+    }
+
+    /// When something happens by itself next. Without etcd nothing does.
+    pub fn next_event(&self, world: &World) -> Option<Time> {
+        let next = self.cluster.next_event().filter(|_| world.kubernetes_api_is_up())?;
+        Some(Time::from_nanos(next.as_nanos()))
+    }
+
+    /// Makes everything happen that is due by `now`, after a change of objects.
+    pub fn advance(&mut self, world: &mut World, now: Time) {
+        if world.kubernetes_api_is_up() {
+            self.cluster.advance(to_api(now));
+            self.feed.pass(&mut self.cluster.server, world, now);
+        }
+    }
+
+    /// The same after a change of nodes: their kubelets learn of it.
+    pub fn follow(&mut self, world: &mut World, now: Time) {
+        if world.kubernetes_api_is_up() {
+            self.cluster.sync(to_api(now), &facts::of_all(world));
+            self.feed.pass(&mut self.cluster.server, world, now);
+        }
+    }
+}
+
+/// The same instant for the API server.
+pub(crate) fn to_api(time: Time) -> kube_sim::Time {
+    kube_sim::Time::from_nanos(time.as_nanos())
+}
+
+/// The control planes' API servers that run, by node.
+pub(crate) fn running(world: &World) -> impl Iterator<Item = NodeIndex> {
+    (0..world.len()).map(NodeIndex).filter(|node| world.api_server_runs(*node))
+}

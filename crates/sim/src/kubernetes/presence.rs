@@ -1,0 +1,61 @@
+//! Where the Kubernetes API can be reached.
+
+use tokio::sync::watch;
+
+use super::running;
+use crate::driver::Presence;
+use crate::model::{NodeIndex, World};
+
+/// The address that the control planes share.
+pub(crate) const SHARED: usize = 0;
+
+/// Where a control plane's own address stands; after the [`SHARED`] one.
+pub(crate) fn index_of(node: NodeIndex) -> usize {
+    node.0 + 1
+}
+
+/// Who can be reached, and who holds the shared address.
+#[derive(Debug)]
+pub(crate) struct Presences {
+    published: watch::Sender<Vec<Presence>>,
+    current: Vec<Presence>,
+    holder: Option<NodeIndex>,
+}
+
+impl Presences {
+    pub(crate) fn new(published: watch::Sender<Vec<Presence>>) -> Self {
+        Self { published, current: Vec::new(), holder: None }
+    }
+
+    /// Who answers at the shared address.
+    pub(crate) fn holder(&self) -> Option<NodeIndex> {
+        self.holder
+    }
+
+    /// Looks around, and says so if anything has changed.
+    pub(crate) fn publish(&mut self, world: &World) {
+        let before = self.current.clone();
+        let held = self.holder;
+        self.holder = held.filter(|node| world.api_server_runs(*node));
+        if self.holder.is_none() {
+            self.holder = running(world).next();
+        }
+        self.current.resize(world.len() + 1, Presence::default());
+        let here = &mut self.current[SHARED];
+        here.reachable = self.holder.is_some();
+        if held != self.holder {
+            // Connections to the last holder do not move to the next.
+            here.epoch += 1;
+        }
+        for index in 0..world.len() {
+            let node = NodeIndex(index);
+            let here = &mut self.current[index_of(node)];
+            let reachable = world.api_server_runs(node);
+            here.epoch += u64::from(here.reachable && !reachable);
+            here.reachable = reachable;
+        }
+        if before != self.current {
+            self.published.send_replace(self.current.clone());
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The real kubectl at the doors of the Kubernetes API: who is let in, what
+//! goes through, and what happens when control planes go.
+
+mod common;
+
+use std::time::Duration;
+
+use common::Bench;
+use talos_sim::address::Layout;
+use talos_sim::cluster::{Options, Shape};
+
+const CONFIG: &str = "apiVersion: v1
+kind: ConfigMap
+metadata: {name: one, labels: {app: test}}
+data: {key: value}
+";
+
+async fn bench() -> Bench {
+    Bench::with(Options {
+        shape: Some(Shape { kubernetes: common::KUBERNETES, workers: 1, ..Shape::default() }),
+        speed: common::SPEED,
+        timings: common::timings(),
+        ..Options::default()
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_requests_and_a_watch() {
+    let bench = bench().await;
+    let kubectl = bench.kubectl();
+    let mut watch = kubectl.follow("get --raw /api/v1/configmaps?watch=1");
+    kubectl.ok_with("create --validate=false -f -", CONFIG).await;
+    watch.until(&["\"ADDED\"", "\"one\""]).await;
+    kubectl.says("get --raw /api/v1/namespaces/default/configmaps/one", &["value"]).await;
+    kubectl.ok("delete --raw /api/v1/namespaces/default/configmaps/one").await;
+    watch.until(&["\"DELETED\"", "\"one\""]).await;
+    kubectl.fails("get --raw /api/v1/namespaces/default/configmaps/one", &["NotFound"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_let_in() {
+    let bench = bench().await;
+    let url = bench.cluster.kubernetes_url();
+    let nobody = bench.file("nobody", &kubeconfig(&url, "{username: a, password: b}"));
+    let nobody = bench.kubectl().with_kubeconfig(nobody);
+    nobody.fails("get --raw /api/v1/nodes", &["Unauthorized"]).await;
+    nobody.says("get --raw /readyz", &["ok"]).await;
+    let wrong = bench.file("wrong", &kubeconfig(&url, "{token: abc}"));
+    let wrong = bench.kubectl().with_kubeconfig(wrong);
+    wrong.fails("get --raw /api/v1/nodes", &["Unauthorized"]).await;
+    // Another cluster's administrator is nobody here.
+    let other = Bench::with(Options::default()).await;
+    let text = other.cluster.kubeconfig().lines().map(|line| match line.trim() {
+        trimmed if trimmed.starts_with("server:") => format!("    server: {url}"),
+        trimmed if trimmed.starts_with("certificate-authority-data:") => {
+            "    insecure-skip-tls-verify: true".to_owned()
+        }
+        _ => line.to_owned(),
+    });
+    let stranger = bench.file("stranger", &text.collect::<Vec<_>>().join("\n"));
+    let stranger = bench.kubectl().with_kubeconfig(stranger);
+    stranger.fails("get --raw /api/v1/nodes", &["Unauthorized"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_account_comes_with_its_token() {
+    let bench = bench().await;
+    let secret = "apiVersion: v1
+kind: Secret
+type: kubernetes.io/service-account-token
+metadata:
+  name: robot
+  annotations: {kubernetes.io/service-account.name: robot}
+stringData: {token: abc}
+data: {token: YWJj}
+";
+    bench.kubectl().ok_with("create --validate=false -f -", secret).await;
+    let robot = bench.file("robot", &kubeconfig(&bench.cluster.kubernetes_url(), "{token: abc}"));
+    bench.kubectl().with_kubeconfig(robot).says("get --raw /version", &["gitVersion"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_survives_its_servers_and_says_when_etcd_is_gone() {
+    let bench = bench().await;
+    let kubectl = bench.kubectl();
+    kubectl.ok("get --raw /api/v1/namespaces/default").await;
+    bench.cluster.inject("cp-1", "partition").await.expect("a fault");
+    // The address that all share goes to the next; cp-1's own is dead.
+    kubectl.ok("get --raw /api/v1/namespaces/default").await;
+    let first = bench.cluster.nodes()[0].kubernetes.expect("an API server");
+    let dead = format!("get --raw /version --server=https://{first} --request-timeout=2s");
+    kubectl.fails(&dead, &["refused"]).await;
+    bench.cluster.inject("cp-2", "partition").await.expect("a fault");
+    kubectl.fails("get --raw /api/v1/namespaces/default", &["etcdserver: request timed out"]).await;
+    kubectl.fails("get --raw /readyz", &["[-]etcd failed"]).await;
+    kubectl.says("get --raw /version", &["gitVersion"]).await;
+    bench.cluster.clear("cp-2", "partition").await.expect("a fault less");
+    for attempt in 0.. {
+        if kubectl.run("get --raw /readyz").await.code == Some(0) {
+            break;
+        }
+        assert!(attempt < 50, "etcd does not come back");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    kubectl.ok("get --raw /api/v1/namespaces/default").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_each_works_too() {
+    let bench = Bench::with(Options { layout: Layout::Ports, ..Options::default() }).await;
+    let kubectl = bench.kubectl();
+    kubectl.ok("get --raw /api/v1/namespaces/default").await;
+    for node in bench.cluster.nodes() {
+        let Some(address) = node.kubernetes else { continue };
+        kubectl.ok(&format!("get --raw /api/v1/namespaces --server=https://{address}")).await;
+    }
+}
+
+fn kubeconfig(url: &str, user: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: Config
+clusters: [{{name: c, cluster: {{server: '{url}', insecure-skip-tls-verify: true}}}}]
+users: [{{name: u, user: {user}}}]
+contexts: [{{name: x, context: {{cluster: c, user: u}}}}]
+current-context: x
+"
+    )
+}
