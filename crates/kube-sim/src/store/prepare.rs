@@ -31,9 +31,8 @@ impl Store {
             metadata.remove(field);
         }
         if !object::is_blank(metadata.remove("resourceVersion").as_ref()) {
-            return Err(Status::internal(
-                "resourceVersion should not be set on objects to be created",
-            ));
+            let message = "resourceVersion should not be set on objects to be created".to_owned();
+            return Err(Status { code: 500, reason: "", message, details: None });
         }
         metadata.insert("uid".to_owned(), json!(uid));
         metadata.insert("creationTimestamp".to_owned(), json!(created));
