@@ -24,6 +24,7 @@
 pub mod api;
 pub mod controllers;
 mod fields;
+pub mod kubelet;
 pub mod names;
 pub mod object;
 mod patch;

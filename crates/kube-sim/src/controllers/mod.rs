@@ -1,6 +1,8 @@
 //! What acts by itself on the objects: placing pods, rolling out, collecting
 //! garbage, emptying namespaces.
 
+pub(crate) mod conditions;
+
 use serde::{Deserialize, Serialize};
 
 use crate::store::Store;

@@ -1,0 +1,110 @@
+//! The little that a kubelet asks of an API server, so that the same kubelets
+//! can work for the embedded one and for a real one.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::names::ResourceName;
+use crate::object;
+use crate::status::Status;
+use crate::store::{DeleteOptions, Store, Write};
+
+/// The requests of a kubelet. Patches are JSON merge patches (RFC 7386).
+pub trait Api {
+    /// An object, if it is there.
+    fn get(
+        &mut self,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<Value>>, Status>;
+
+    /// All objects of a resource.
+    fn list(&mut self, resource: &ResourceName) -> Result<Vec<Arc<Value>>, Status>;
+
+    /// Creates an object. The namespace is the object's own.
+    fn create(&mut self, resource: &ResourceName, object: Value) -> Result<Arc<Value>, Status>;
+
+    /// Merges a patch into an object, or into its subresource if that is not
+    /// empty.
+    fn patch(
+        &mut self,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        patch: &Value,
+    ) -> Result<Arc<Value>, Status>;
+
+    /// Deletes an object with this UID at once.
+    fn delete(
+        &mut self,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), Status>;
+}
+
+impl Api for Store {
+    fn get(
+        &mut self,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<Value>>, Status> {
+        Ok(Store::get(self, resource, namespace, name).cloned())
+    }
+
+    fn list(&mut self, resource: &ResourceName) -> Result<Vec<Arc<Value>>, Status> {
+        Ok(Store::list(self, resource, None).cloned().collect())
+    }
+
+    fn create(&mut self, resource: &ResourceName, object: Value) -> Result<Arc<Value>, Status> {
+        Store::create(self, &Write::by("kubelet"), resource, object)
+    }
+
+    fn patch(
+        &mut self,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+        subresource: &str,
+        patch: &Value,
+    ) -> Result<Arc<Value>, Status> {
+        let write = Write::by("kubelet");
+        if subresource == "status" {
+            self.modify_status(&write, resource, namespace, name, |object| merge(object, patch))
+        } else {
+            self.modify(&write, resource, namespace, name, |object| merge(object, patch))
+        }
+    }
+
+    fn delete(
+        &mut self,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+    ) -> Result<(), Status> {
+        let options = DeleteOptions { uid: Some(uid.to_owned()), ..DeleteOptions::now() };
+        Store::delete(self, &Write::by("kubelet"), resource, namespace, name, &options).map(drop)
+    }
+}
+
+/// Merges as RFC 7386 says.
+pub(super) fn merge(object: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *object = patch.clone();
+        return;
+    };
+    let object = object::map(object);
+    for (field, value) in patch {
+        if value.is_null() {
+            object.remove(field);
+        } else {
+            merge(object.entry(field).or_insert(Value::Null), value);
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The kubelets of a simulated cluster: what they register, renew, run and
+//! report, as requests to an [`Api`].
+//!
+//! They are pure: time and facts come in, requests go out. Whoever drives them
+//! tells what the machines are ([`sync`](Kubelets::sync)), what has changed at
+//! the API server ([`observe`](Kubelets::observe), or
+//! [`follow`](Kubelets::follow) for the embedded one), and calls
+//! [`advance`](Kubelets::advance) at the time of
+//! [`next_event`](Kubelets::next_event). An API server that does not answer is
+//! asked again a little later.
+
+mod api;
+mod attacher;
+mod cluster;
+mod facts;
+mod mirror;
+mod node;
+mod pod_status;
+mod pods;
+
+pub use api::Api;
+pub use cluster::Cluster;
+pub use facts::{NodeFacts, NodeFaults, StaticPod, Timings};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::names::{PODS, ResourceName, VOLUME_ATTACHMENTS};
+use crate::random::Random;
+use crate::store::{ChangeKind, Store};
+use crate::time::Time;
+use attacher::Attachment;
+use node::Kubelet;
+use pods::Run;
+
+/// What happens falls on these beats, so that much of it happens together.
+const BEAT: u64 = 100_000_000;
+/// How long to wait with an API server that did not answer.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Something that is due.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum Due {
+    Lease(String),
+    Heartbeat(String),
+    Pod(String),
+    Attachment(String),
+}
+
+/// All kubelets of a cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Kubelets {
+    random: Random,
+    timings: Timings,
+    nodes: BTreeMap<String, Kubelet>,
+    /// By namespace and name, with a slash between.
+    pods: BTreeMap<String, Run>,
+    attachments: BTreeMap<String, Attachment>,
+    due: BTreeMap<Time, BTreeSet<Due>>,
+    /// Pods to be looked at.
+    touched: BTreeSet<String>,
+    /// Nodes that have something to report.
+    changed: BTreeSet<String>,
+    /// The changes of the embedded store up to this revision are known.
+    seen: u64,
+    listed: bool,
+}
+
+impl Kubelets {
+    /// Kubelets without nodes yet.
+    pub fn new(seed: u64, timings: Timings) -> Self {
+        Self {
+            random: Random::new(seed ^ 0x6b75_6265_6c65_7473),
+            timings,
+            nodes: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            attachments: BTreeMap::new(),
+            due: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            seen: 0,
+            listed: false,
+        }
+    }
+
+    /// When something is due by itself next.
+    pub fn next_event(&self) -> Option<Time> {
+        self.due.first_key_value().map(|(at, _)| *at)
+    }
+
+    /// Takes in what the machines are now, and does what follows from it and
+    /// what is due. Nodes that are not named any more are left as they are in
+    /// the API, without a kubelet.
+    pub fn sync(&mut self, now: Time, api: &mut dyn Api, facts: &[NodeFacts]) {
+        if self.nodes.len() != facts.len() {
+            let names: BTreeSet<&str> = facts.iter().map(|facts| facts.name.as_str()).collect();
+            self.nodes.retain(|name, _| names.contains(name.as_str()));
+        }
+        for facts in facts {
+            self.learn(now, facts);
+        }
+        self.advance(now, api);
+    }
+
+    /// Does what is due by `now`, and what has come up.
+    pub fn advance(&mut self, now: Time, api: &mut dyn Api) {
+        self.work(now, api);
+        while let Some(entry) = self.due.first_entry()
+            && *entry.key() <= now
+        {
+            let (at, due) = entry.remove_entry();
+            for due in due {
+                match due {
+                    Due::Lease(name) => self.renew(now, api, &name, at),
+                    Due::Heartbeat(name) => self.heartbeat(now, &name, at),
+                    Due::Pod(key) => {
+                        if self.pods.get(&key).is_some_and(|run| run.due == Some(at)) {
+                            self.touched.insert(key);
+                        }
+                    }
+                    Due::Attachment(name) => self.attach(now, api, &name, at),
+                }
+            }
+            self.work(now, api);
+        }
+    }
+
+    fn work(&mut self, now: Time, api: &mut dyn Api) {
+        for name in std::mem::take(&mut self.changed) {
+            self.report(now, api, &name);
+        }
+        for key in std::mem::take(&mut self.touched) {
+            self.step(now, api, &key);
+        }
+    }
+
+    /// Takes in a change of an object. Pods and volume attachments matter;
+    /// everything else may be told or not.
+    pub fn observe(&mut self, now: Time, resource: &ResourceName, object: &Arc<Value>, gone: bool) {
+        if *resource == PODS {
+            self.observe_pod(object, gone);
+        } else if *resource == VOLUME_ATTACHMENTS {
+            self.observe_attachment(now, object, gone);
+        }
+    }
+
+    /// Takes in what has changed in the embedded API server's store.
+    pub fn follow(&mut self, store: &Store) {
+        let now = store.now();
+        let changes = if self.listed { store.changes_since(self.seen) } else { None };
+        if let Some(changes) = changes {
+            for change in changes {
+                let gone = change.kind == ChangeKind::Deleted;
+                self.observe(now, &change.resource, &change.object, gone);
+            }
+        } else {
+            for resource in [PODS, VOLUME_ATTACHMENTS] {
+                for object in store.list(&resource, None) {
+                    self.observe(now, &resource, object, false);
+                }
+            }
+            self.listed = true;
+        }
+        self.seen = store.revision();
+    }
+
+    fn draw(&mut self, range: (Duration, Duration)) -> Duration {
+        let (from, to) = range;
+        let span = u64::try_from(to.saturating_sub(from).as_millis()).unwrap_or(u64::MAX);
+        from + Duration::from_millis(self.random.next() % (span.saturating_add(1)))
+    }
+
+    /// Puts something into the schedule, on the next beat at or after `at`.
+    fn plan(&mut self, at: Time, due: Due) -> Time {
+        let at = Time::from_nanos(at.as_nanos().div_ceil(BEAT).saturating_mul(BEAT));
+        self.due.entry(at).or_default().insert(due);
+        at
+    }
+}
+
+#[cfg(test)]
+mod tests;

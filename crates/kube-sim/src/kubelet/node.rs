@@ -1,0 +1,313 @@
+//! A node's registration, its status and its lease.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{Api, Due, Kubelets, NodeFacts, RETRY};
+use crate::controllers::conditions;
+use crate::names::{LEASES, NODES};
+use crate::object;
+use crate::time::Time;
+
+/// How often a lease is renewed.
+const RENEWAL: Duration = Duration::from_secs(10);
+/// How often the status is reported although nothing has changed.
+const HEARTBEAT: Duration = Duration::from_mins(5);
+
+pub(super) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+const NO_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+
+/// One kubelet.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Kubelet {
+    pub(super) facts: NodeFacts,
+    /// Which one it is, in order of appearance: for the addresses of its pods.
+    pub(super) number: u32,
+    /// The UID of its node; empty as long as it is not registered.
+    pub(super) uid: String,
+    /// The boot during which its pods were started.
+    pub(super) boot: String,
+    /// How many addresses it has given to pods.
+    pub(super) given: u32,
+    renewal: Option<Time>,
+    heartbeat: Option<Time>,
+}
+
+impl Kubelets {
+    /// Takes in what a machine is.
+    pub(super) fn learn(&mut self, now: Time, facts: &NodeFacts) {
+        let number = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        let Some(kubelet) = self.nodes.get_mut(&facts.name) else {
+            let kubelet = Kubelet {
+                facts: facts.clone(),
+                number,
+                uid: String::new(),
+                boot: facts.boot_id.clone(),
+                given: 0,
+                renewal: None,
+                heartbeat: None,
+            };
+            self.nodes.insert(facts.name.clone(), kubelet);
+            if facts.kubelet_up {
+                self.starts(now, &facts.name);
+            }
+            return;
+        };
+        if kubelet.facts == *facts {
+            return;
+        }
+        let was_up = std::mem::replace(&mut kubelet.facts, facts.clone()).kubelet_up;
+        if facts.kubelet_up {
+            self.changed.insert(facts.name.clone());
+            if !was_up || kubelet.boot != facts.boot_id {
+                self.starts(now, &facts.name);
+            }
+        } else {
+            kubelet.renewal = None;
+            kubelet.heartbeat = None;
+        }
+    }
+
+    /// A kubelet starts: it reports, renews its lease, and looks at its pods.
+    fn starts(&mut self, now: Time, name: &str) {
+        self.changed.insert(name.to_owned());
+        let renewal = self.plan(now, Due::Lease(name.to_owned()));
+        let heartbeat = self.plan(now.plus(HEARTBEAT), Due::Heartbeat(name.to_owned()));
+        let Some(kubelet) = self.nodes.get_mut(name) else { return };
+        kubelet.renewal = Some(renewal);
+        kubelet.heartbeat = Some(heartbeat);
+        let rebooted = std::mem::replace(&mut kubelet.boot, kubelet.facts.boot_id.clone())
+            != kubelet.facts.boot_id;
+        self.kubelet_starts(name, rebooted);
+    }
+
+    /// Registers the node or brings its object up to date, then its static
+    /// pods.
+    pub(super) fn report(&mut self, now: Time, api: &mut dyn Api, name: &str) {
+        let Some(kubelet) = self.nodes.get(name).filter(|kubelet| kubelet.facts.kubelet_up) else {
+            return;
+        };
+        match put_node(now, api, kubelet) {
+            Ok(uid) => {
+                if let Some(kubelet) = self.nodes.get_mut(name) {
+                    kubelet.uid = uid;
+                }
+                self.mirror(now, api, name);
+            }
+            Err(_) => self.again(now, name),
+        }
+    }
+
+    /// Reports once more a little later.
+    pub(super) fn again(&mut self, now: Time, name: &str) {
+        let at = self.plan(now.plus(RETRY), Due::Heartbeat(name.to_owned()));
+        if let Some(kubelet) = self.nodes.get_mut(name) {
+            kubelet.heartbeat = Some(at);
+        }
+    }
+
+    pub(super) fn heartbeat(&mut self, now: Time, name: &str, at: Time) {
+        if self.nodes.get(name).is_none_or(|kubelet| kubelet.heartbeat != Some(at)) {
+            return;
+        }
+        self.changed.insert(name.to_owned());
+        let next = self.plan(now.plus(HEARTBEAT), Due::Heartbeat(name.to_owned()));
+        if let Some(kubelet) = self.nodes.get_mut(name) {
+            kubelet.heartbeat = Some(next);
+        }
+    }
+
+    pub(super) fn renew(&mut self, now: Time, api: &mut dyn Api, name: &str, at: Time) {
+        let Some(kubelet) = self.nodes.get(name).filter(|kubelet| kubelet.renewal == Some(at))
+        else {
+            return;
+        };
+        let wait = if put_lease(now, api, kubelet) { RENEWAL } else { RETRY };
+        let next = self.plan(now.plus(wait), Due::Lease(name.to_owned()));
+        if let Some(kubelet) = self.nodes.get_mut(name) {
+            kubelet.renewal = Some(next);
+        }
+    }
+}
+
+fn put_lease(now: Time, api: &mut dyn Api, kubelet: &Kubelet) -> bool {
+    const NAMESPACE: &str = "kube-node-lease";
+    if kubelet.uid.is_empty() {
+        return false;
+    }
+    let name = &kubelet.facts.name;
+    let time = now.to_micro_text();
+    let patch = json!({"spec": {"holderIdentity": name, "renewTime": time}});
+    match api.patch(&LEASES, NAMESPACE, name, "", &patch) {
+        Ok(_) => true,
+        Err(status) if status.code == 404 => {
+            let lease = json!({
+                "metadata": {"name": name, "namespace": NAMESPACE, "ownerReferences": [{
+                    "apiVersion": "v1", "kind": "Node", "name": name, "uid": kubelet.uid,
+                }]},
+                "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": time},
+            });
+            api.create(&LEASES, lease).is_ok()
+        }
+        Err(_) => false,
+    }
+}
+
+/// The UID of the node that is registered afterwards.
+fn put_node(
+    now: Time,
+    api: &mut dyn Api,
+    kubelet: &Kubelet,
+) -> Result<String, crate::status::Status> {
+    let facts = &kubelet.facts;
+    let Some(node) = api.get(&NODES, "", &facts.name)? else {
+        let mut node = json!({
+            "metadata": {
+                "name": facts.name,
+                "labels": labels(facts),
+                "annotations": annotations(facts),
+            },
+            "spec": {
+                "podCIDR": pod_cidr(kubelet.number),
+                "podCIDRs": [pod_cidr(kubelet.number)],
+            },
+            "status": status(now, facts, &Value::Null),
+        });
+        if facts.control_plane && !facts.runs_workloads {
+            let taint = json!([{"key": CONTROL_PLANE, "effect": "NoSchedule"}]);
+            object::set(&mut node, &["spec", "taints"], taint);
+        }
+        return Ok(object::uid(&*api.create(&NODES, node)?).to_owned());
+    };
+    let mut patch = Map::new();
+    for (field, wanted) in [("labels", labels(facts)), ("annotations", annotations(facts))] {
+        let different: Map<String, Value> = wanted
+            .into_iter()
+            .filter(|(key, value)| object::at(&node, &["metadata", field, key]) != Some(value))
+            .collect();
+        if !different.is_empty() {
+            patch.insert(field.to_owned(), Value::Object(different));
+        }
+    }
+    if !patch.is_empty() {
+        api.patch(&NODES, "", &facts.name, "", &json!({"metadata": patch}))?;
+    }
+    let status = status(now, facts, &node);
+    api.patch(&NODES, "", &facts.name, "status", &json!({"status": status}))?;
+    Ok(object::uid(&node).to_owned())
+}
+
+fn pod_cidr(number: u32) -> String {
+    format!("10.{}.{}.0/24", 244 + (number >> 8), number & 255)
+}
+
+fn labels(facts: &NodeFacts) -> Map<String, Value> {
+    let mut labels = Map::new();
+    for prefix in ["kubernetes.io", "beta.kubernetes.io"] {
+        labels.insert(format!("{prefix}/arch"), json!(facts.architecture));
+        labels.insert(format!("{prefix}/os"), json!("linux"));
+    }
+    labels.insert("kubernetes.io/hostname".to_owned(), json!(facts.name));
+    if facts.control_plane {
+        labels.insert(CONTROL_PLANE.to_owned(), json!(""));
+        labels.insert(NO_BALANCER.to_owned(), json!(""));
+    }
+    labels.extend(facts.labels.iter().map(|(key, value)| (key.clone(), json!(value))));
+    labels
+}
+
+/// Talos writes down which labels, annotations and taints are its own.
+fn annotations(facts: &NodeFacts) -> Map<String, Value> {
+    let mut annotations = Map::new();
+    let mut labels: Vec<&str> = facts.labels.keys().map(String::as_str).collect();
+    if facts.control_plane {
+        labels.extend([CONTROL_PLANE, NO_BALANCER]);
+        if !facts.runs_workloads {
+            let taints = json!([CONTROL_PLANE]).to_string();
+            annotations.insert("talos.dev/owned-taints".to_owned(), json!(taints));
+        }
+    }
+    if !labels.is_empty() {
+        labels.sort_unstable();
+        let labels = json!(labels).to_string();
+        annotations.insert("talos.dev/owned-labels".to_owned(), json!(labels));
+    }
+    if !facts.annotations.is_empty() {
+        let keys: Vec<&String> = facts.annotations.keys().collect();
+        annotations
+            .insert("talos.dev/owned-annotations".to_owned(), json!(json!(keys).to_string()));
+    }
+    annotations.extend(facts.annotations.iter().map(|(key, value)| (key.clone(), json!(value))));
+    annotations
+}
+
+fn status(now: Time, facts: &NodeFacts, old: &Value) -> Value {
+    let mut addresses: Vec<Value> = facts
+        .addresses
+        .iter()
+        .map(|address| json!({"type": "InternalIP", "address": address}))
+        .collect();
+    addresses.push(json!({"type": "Hostname", "address": facts.name}));
+    let resources = |cpu: u64, memory: u64| {
+        json!({
+            "cpu": if cpu.is_multiple_of(1000) { (cpu / 1000).to_string() } else { format!("{cpu}m") },
+            "memory": format!("{}Ki", memory >> 10),
+            "ephemeral-storage": "100Gi",
+            "pods": facts.pods.to_string(),
+        })
+    };
+    let images: Vec<Value> = facts
+        .images
+        .values()
+        .map(|image| json!({"names": [image], "sizeBytes": 80 << 20}))
+        .collect();
+    json!({
+        "addresses": addresses,
+        "capacity": resources(facts.cpu_millis, facts.memory),
+        // Talos keeps a little for itself.
+        "allocatable": resources(
+            facts.cpu_millis.saturating_sub(50),
+            facts.memory.saturating_sub(512 << 20),
+        ),
+        "conditions": node_conditions(now, facts, old),
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "nodeInfo": {
+            "architecture": facts.architecture,
+            "bootID": facts.boot_id,
+            "containerRuntimeVersion": facts.runtime,
+            "kernelVersion": facts.kernel,
+            "kubeProxyVersion": "",
+            "kubeletVersion": facts.kubelet_version,
+            "machineID": facts.name,
+            "operatingSystem": "linux",
+            "osImage": facts.os_image,
+            "systemUUID": facts.name,
+        },
+        "images": images,
+    })
+}
+
+fn node_conditions(now: Time, facts: &NodeFacts, old: &Value) -> Vec<Value> {
+    let mut list = object::list(old, &["status", "conditions"]).to_vec();
+    for (kind, reason, message) in [
+        ("MemoryPressure", "KubeletHasSufficientMemory", "sufficient memory available"),
+        ("DiskPressure", "KubeletHasNoDiskPressure", "no disk pressure"),
+        ("PIDPressure", "KubeletHasSufficientPID", "sufficient PID available"),
+    ] {
+        let message = format!("kubelet has {message}");
+        conditions::put(&mut list, kind, "False", reason, &message, now);
+    }
+    if facts.ready {
+        let message = "kubelet is posting ready status";
+        conditions::put(&mut list, "Ready", "True", "KubeletReady", message, now);
+    } else {
+        let message = "container runtime network not ready: NetworkReady=false";
+        conditions::put(&mut list, "Ready", "False", "KubeletNotReady", message, now);
+    }
+    for condition in &mut list {
+        object::set(condition, &["lastHeartbeatTime"], now.to_text());
+    }
+    list
+}

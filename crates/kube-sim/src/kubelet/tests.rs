@@ -1,0 +1,203 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::controllers::conditions;
+use crate::names::{LEASES, NODES};
+use crate::object;
+use crate::store::{DeleteOptions, Write};
+
+fn start() -> Time {
+    Time::from_secs(1_767_323_045)
+}
+
+fn after(seconds: u64) -> Time {
+    start().plus(Duration::from_secs(seconds))
+}
+
+fn cluster() -> Cluster {
+    Cluster::new(1, start(), Timings::default())
+}
+
+fn worker() -> NodeFacts {
+    NodeFacts::new("w1", "10.0.0.2", false)
+}
+
+fn control_plane(version: u64, image: &str, ready: bool) -> NodeFacts {
+    let mut facts = NodeFacts::new("c1", "10.0.0.1", true);
+    facts.static_pods = vec![StaticPod {
+        component: "kube-apiserver".to_owned(),
+        image: image.to_owned(),
+        ready,
+        config_version: version,
+        config_hash: format!("{version}-{image}"),
+    }];
+    facts
+}
+
+fn bound(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": "w1", "containers": [{"name": "app", "image": "app:1"}]},
+    })
+}
+
+fn pod(cluster: &Cluster, name: &str) -> Option<Arc<Value>> {
+    cluster.server.store().get(&PODS, "default", name).cloned()
+}
+
+#[test]
+fn a_node_registers_and_renews() {
+    let mut cluster = cluster();
+    cluster.sync(start(), &[control_plane(1, "api:1", true), worker()]);
+    let store = cluster.server.store();
+    let node = store.get(&NODES, "", "c1").unwrap();
+    assert_eq!(object::label(node, "node-role.kubernetes.io/control-plane"), Some(""));
+    assert_eq!(object::text(node, &["status", "nodeInfo", "kubeletVersion"]), "v1.35.0");
+    assert!(conditions::is_true(node, "Ready"));
+    assert_eq!(object::list(node, &["spec", "taints"]).len(), 1);
+    cluster.advance(after(35));
+    let lease = cluster.server.store().get(&LEASES, "kube-node-lease", "w1").unwrap();
+    let renewed = Time::from_text(object::text(lease, &["spec", "renewTime"])).unwrap();
+    assert!(after(35).since(renewed) <= Duration::from_secs(10));
+}
+
+#[test]
+fn a_pod_runs_and_stops() {
+    let mut cluster = cluster();
+    cluster.sync(start(), &[worker()]);
+    cluster.server.store_mut().create(&Write::by("me"), &PODS, bound("a")).unwrap();
+    cluster.advance(after(0));
+    let waiting = pod(&cluster, "a").unwrap();
+    assert_eq!(object::text(&waiting, &["status", "phase"]), "Pending");
+    cluster.advance(after(10));
+    let running = pod(&cluster, "a").unwrap();
+    assert!(conditions::is_true(&running, "Ready"));
+    assert_eq!(object::text(&running, &["status", "hostIP"]), "10.0.0.2");
+    assert!(object::text(&running, &["status", "podIP"]).starts_with("10.244.0."));
+    let (write, options) = (Write::by("me"), DeleteOptions::default());
+    cluster.server.store_mut().delete(&write, &PODS, "default", "a", &options).unwrap();
+    cluster.advance(after(10));
+    assert!(object::is_deleting(&pod(&cluster, "a").unwrap()));
+    cluster.advance(after(14));
+    assert_eq!(pod(&cluster, "a"), None);
+}
+
+#[test]
+fn who_asks_for_a_long_grace_period_uses_it() {
+    let mut cluster = cluster();
+    cluster.sync(start(), &[worker()]);
+    let mut long = bound("a");
+    object::set(&mut long, &["spec", "terminationGracePeriodSeconds"], 120);
+    cluster.server.store_mut().create(&Write::by("me"), &PODS, long).unwrap();
+    cluster.advance(after(10));
+    let options = DeleteOptions::default();
+    let write = Write::by("me");
+    cluster.server.store_mut().delete(&write, &PODS, "default", "a", &options).unwrap();
+    cluster.advance(after(120));
+    assert!(pod(&cluster, "a").is_some());
+    // Somebody loses patience.
+    let options = DeleteOptions { grace_period_seconds: Some(5), ..DeleteOptions::default() };
+    cluster.server.store_mut().delete(&write, &PODS, "default", "a", &options).unwrap();
+    cluster.advance(after(126));
+    assert_eq!(pod(&cluster, "a"), None);
+}
+
+#[test]
+fn a_pod_of_a_dead_node_stays_until_its_kubelet_is_back() {
+    let mut cluster = cluster();
+    let mut facts = worker();
+    cluster.sync(start(), std::slice::from_ref(&facts));
+    cluster.server.store_mut().create(&Write::by("me"), &PODS, bound("a")).unwrap();
+    cluster.server.store_mut().create(&Write::by("me"), &PODS, bound("b")).unwrap();
+    cluster.advance(after(10));
+    facts.kubelet_up = false;
+    cluster.sync(after(11), std::slice::from_ref(&facts));
+    let (write, options) = (Write::by("me"), DeleteOptions::default());
+    cluster.server.store_mut().delete(&write, &PODS, "default", "a", &options).unwrap();
+    cluster.advance(after(60));
+    assert!(pod(&cluster, "a").is_some());
+    facts.kubelet_up = true;
+    facts.boot_id = "2".to_owned();
+    cluster.sync(after(61), std::slice::from_ref(&facts));
+    cluster.advance(after(75));
+    assert_eq!(pod(&cluster, "a"), None);
+    let survivor = pod(&cluster, "b").unwrap();
+    assert!(conditions::is_true(&survivor, "Ready"));
+    let containers = object::list(&survivor, &["status", "containerStatuses"]);
+    assert_eq!(object::number(&containers[0], &["restartCount"]), Some(1));
+}
+
+#[test]
+fn a_restart_of_the_kubelet_leaves_its_pods_alone() {
+    let mut cluster = cluster();
+    let mut facts = worker();
+    cluster.sync(start(), std::slice::from_ref(&facts));
+    cluster.server.store_mut().create(&Write::by("me"), &PODS, bound("a")).unwrap();
+    cluster.advance(after(10));
+    let before = pod(&cluster, "a").unwrap();
+    facts.kubelet_up = false;
+    cluster.sync(after(11), std::slice::from_ref(&facts));
+    facts.kubelet_up = true;
+    facts.kubelet_version = "v1.36.0".to_owned();
+    cluster.sync(after(15), std::slice::from_ref(&facts));
+    cluster.advance(after(30));
+    assert_eq!(pod(&cluster, "a").unwrap(), before);
+    let node = cluster.server.store().get(&NODES, "", "w1").unwrap();
+    assert_eq!(object::text(node, &["status", "nodeInfo", "kubeletVersion"]), "v1.36.0");
+    assert_eq!(object::text(node, &["status", "nodeInfo", "bootID"]), "1");
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled() {
+    let mut cluster = cluster();
+    let mut facts = worker();
+    facts.faults.unpullable = vec!["app:".to_owned()];
+    cluster.sync(start(), std::slice::from_ref(&facts));
+    cluster.server.store_mut().create(&Write::by("me"), &PODS, bound("a")).unwrap();
+    let reason = |cluster: &Cluster| {
+        let pod = pod(cluster, "a").unwrap();
+        let containers = object::list(&pod, &["status", "containerStatuses"]).to_vec();
+        object::text(&containers[0], &["state", "waiting", "reason"]).to_owned()
+    };
+    cluster.advance(after(4));
+    assert_eq!(reason(&cluster), "ErrImagePull");
+    cluster.advance(after(10));
+    assert_eq!(reason(&cluster), "ImagePullBackOff");
+    facts.faults.unpullable.clear();
+    cluster.sync(after(11), std::slice::from_ref(&facts));
+    cluster.advance(after(30));
+    assert!(conditions::is_true(&pod(&cluster, "a").unwrap(), "Ready"));
+}
+
+#[test]
+fn static_pods_are_mirrored() {
+    let mut cluster = cluster();
+    cluster.sync(start(), &[control_plane(1, "api:1", true)]);
+    let mirror = |cluster: &Cluster| {
+        cluster.server.store().get(&PODS, "kube-system", "kube-apiserver-c1").cloned().unwrap()
+    };
+    let before = mirror(&cluster);
+    assert!(conditions::is_true(&before, "Ready"));
+    assert_eq!(object::label(&before, "k8s-app"), Some("kube-apiserver"));
+    assert_eq!(object::annotation(&before, "talos.dev/config-version"), Some("1"));
+    assert_eq!(object::text(&before, &["status", "hostIP"]), "10.0.0.1");
+    // Another definition is another pod.
+    cluster.sync(after(5), &[control_plane(2, "api:2", false)]);
+    let changed = mirror(&cluster);
+    assert_ne!(object::uid(&changed), object::uid(&before));
+    assert_eq!(object::annotation(&changed, "talos.dev/config-version"), Some("2"));
+    assert!(!conditions::is_true(&changed, "Ready"));
+    cluster.sync(after(8), &[control_plane(2, "api:2", true)]);
+    assert!(conditions::is_true(&mirror(&cluster), "Ready"));
+    // One that somebody deletes comes back.
+    let write = Write::by("me");
+    let options = DeleteOptions::default();
+    let name = "kube-apiserver-c1";
+    cluster.server.store_mut().delete(&write, &PODS, "kube-system", name, &options).unwrap();
+    cluster.advance(after(9));
+    let again = mirror(&cluster);
+    assert_ne!(object::uid(&again), object::uid(&changed));
+    assert!(conditions::is_true(&again, "Ready"));
+}
