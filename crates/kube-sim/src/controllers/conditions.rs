@@ -18,7 +18,6 @@ pub(crate) fn is_true(object: &Value, kind: &str) -> bool {
 }
 
 /// When a condition last changed.
-#[expect(dead_code, reason = "the controllers are about to move in")]
 pub(crate) fn since(object: &Value, kind: &str) -> Option<Time> {
     Time::from_text(object::text(get(object, kind)?, &["lastTransitionTime"]))
 }

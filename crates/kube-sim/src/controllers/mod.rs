@@ -1,29 +1,154 @@
 //! What acts by itself on the objects: placing pods, rolling out, collecting
-//! garbage, emptying namespaces.
+//! garbage, emptying namespaces, watching over nodes.
+//!
+//! The controllers read the store's log, keep an index of what they need to
+//! find quickly, and look again at the objects that a change concerns. They
+//! hold no truth of their own: after a restart they look at everything once.
 
+mod absorb;
+mod budget;
 pub(crate) mod conditions;
+mod daemon_set;
+mod deployment;
+mod furniture;
+mod garbage;
+mod index;
+mod job;
+mod namespace;
+mod nodes;
+mod pods;
+mod replica_set;
+mod rollout;
+mod scheduler;
+mod select;
+mod services;
+mod stateful_set;
+mod volumes;
+mod workloads;
+
+pub use furniture::{Furniture, furniture};
+pub use workloads::{apply, load_workloads};
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::Store;
+use crate::names::ResourceName;
+use crate::store::{Store, Write};
 use crate::time::Time;
+use index::Index;
+use nodes::Watch;
+
+/// More looks than this at one moment mean that two controllers disagree; the
+/// rest waits for the next moment.
+const MOST_LOOKS: usize = 1_000_000;
+
+/// Which controller is to look. The order is the order of looking: pods find
+/// their places before those who count them count.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Node,
+    Place,
+    Collect(ResourceName),
+    Claim,
+    Volume,
+    Job,
+    ReplicaSet,
+    Deployment,
+    DaemonSet,
+    StatefulSet,
+    Budget,
+    Service,
+    Namespace,
+}
+
+/// An object that a controller is to look at.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Work {
+    kind: Kind,
+    namespace: String,
+    name: String,
+}
 
 /// The controllers and what they remember between two looks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Controllers {
+    /// What has been heard of the nodes.
+    watch: Watch,
     /// The changes up to this revision have been seen.
-    seen: u64,
+    #[serde(skip)]
+    seen: Option<u64>,
+    #[serde(skip)]
+    index: Index,
+    #[serde(skip)]
+    queue: BTreeSet<Work>,
+    /// Pods that fit nowhere as things are.
+    #[serde(skip)]
+    parked: BTreeSet<(String, String)>,
+    #[serde(skip)]
+    timers: BTreeMap<Time, BTreeSet<Work>>,
 }
 
 impl Controllers {
     /// When something is due by itself next.
     pub fn next_event(&self) -> Option<Time> {
-        None
+        self.timers.first_key_value().map(|(at, _)| *at)
     }
 
     /// Reacts to what has changed and to the time, [`Store::now`]. Called after
     /// every request and at the time of [`next_event`](Self::next_event).
     pub fn react(&mut self, store: &mut Store) {
-        self.seen = store.revision();
+        self.forgive(store.now());
+        while let Some(entry) = self.timers.first_entry()
+            && *entry.key() <= store.now()
+        {
+            self.queue.extend(entry.remove());
+        }
+        self.absorb(store);
+        for _ in 0..MOST_LOOKS {
+            let Some(work) = self.queue.pop_first() else { break };
+            self.look(store, work);
+            self.absorb(store);
+        }
+    }
+
+    fn look(&mut self, store: &mut Store, work: Work) {
+        let Work { kind, namespace, name } = work;
+        match kind {
+            Kind::Node => self.look_at_node(store, &name),
+            Kind::Place => self.place(store, &namespace, &name),
+            Kind::Collect(resource) => self.collect(store, &resource, &namespace, &name),
+            Kind::Claim => self.bind_claim(store, &namespace, &name),
+            Kind::Volume => self.attach(store, &name),
+            Kind::Job => self.job(store, &namespace, &name),
+            Kind::ReplicaSet => self.replica_set(store, &namespace, &name),
+            Kind::Deployment => self.deployment(store, &namespace, &name),
+            Kind::DaemonSet => self.daemon_set(store, &namespace, &name),
+            Kind::StatefulSet => self.stateful_set(store, &namespace, &name),
+            Kind::Budget => self.budget(store, &namespace, &name),
+            Kind::Service => self.service(store, &namespace, &name),
+            Kind::Namespace => self.namespace(store, &name),
+        }
+    }
+
+    fn enqueue(&mut self, kind: Kind, namespace: &str, name: &str) {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        self.queue.insert(Work { kind, namespace, name });
+    }
+
+    /// Looks again at a later time.
+    fn later(&mut self, at: Time, kind: Kind, namespace: &str, name: &str) {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        self.timers.entry(at).or_default().insert(Work { kind, namespace, name });
     }
 }
+
+/// Controllers write under one name.
+fn manager() -> Write {
+    Write::by("kube-controller-manager")
+}
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;

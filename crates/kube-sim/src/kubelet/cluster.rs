@@ -51,6 +51,12 @@ impl Cluster {
         self.settle(now);
     }
 
+    /// The API server answers again after a time in which it did not: nothing
+    /// happened in it meanwhile, and nobody is blamed for silence.
+    pub fn resume(&mut self, now: Time) {
+        self.settle(now);
+    }
+
     /// Lets controllers and kubelets answer each other until none has anything
     /// more to say at this moment.
     fn settle(&mut self, now: Time) {

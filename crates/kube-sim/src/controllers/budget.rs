@@ -1,0 +1,114 @@
+//! The status of pod disruption budgets.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::{Controllers, Kind, conditions, manager, pods, select};
+use crate::names::{
+    DEPLOYMENTS, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, ResourceName, STATEFUL_SETS,
+};
+use crate::object;
+use crate::store::Store;
+use crate::time::Time;
+
+/// How long an eviction may take before it counts as not having happened.
+const DISRUPTION: Duration = Duration::from_mins(2);
+
+impl Controllers {
+    pub(super) fn budget(&mut self, store: &mut Store, namespace: &str, name: &str) {
+        let Some(budget) = store.get(&POD_DISRUPTION_BUDGETS, namespace, name).cloned() else {
+            return;
+        };
+        let now = store.now();
+        let selector = object::at(&budget, &["spec", "selector"]);
+        let mut disrupted = Map::new();
+        let known = object::at(&budget, &["status", "disruptedPods"]).and_then(Value::as_object);
+        let (mut healthy, mut count) = (0_i64, 0_i64);
+        let mut owners = BTreeMap::new();
+        let mut lonely = false;
+        for pod in store.list(&PODS, Some(namespace)).filter(|pod| select::matches(selector, pod)) {
+            count += 1;
+            match scale_of(store, pod) {
+                Some((uid, scale)) => drop(owners.insert(uid, scale)),
+                None => lonely = true,
+            }
+            if object::is_deleting(pod) {
+                continue;
+            }
+            let since = known.and_then(|known| known.get(object::name(pod)));
+            if let Some(since) = since
+                && let Some(at) = since.as_str().and_then(Time::from_text)
+                && at.plus(DISRUPTION) > now
+            {
+                disrupted.insert(object::name(pod).to_owned(), since.clone());
+                self.later(at.plus(DISRUPTION), Kind::Budget, namespace, name);
+                continue;
+            }
+            healthy += i64::from(pods::is_ready(pod));
+        }
+        let scale: i64 = owners.values().sum();
+        let (expected, desired, failed) = demands(&budget, count, scale, lonely);
+        let allowed = if expected > 0 && !failed { (healthy - desired).max(0) } else { 0 };
+        let mut list = object::list(&budget, &["status", "conditions"]).to_vec();
+        let (is, reason) = match (failed, allowed > 0) {
+            (true, _) => ("False", "SyncFailed"),
+            (false, true) => ("True", "SufficientPods"),
+            (false, false) => ("False", "InsufficientPods"),
+        };
+        conditions::put(&mut list, "DisruptionAllowed", is, reason, "", now);
+        let generation = object::number(&budget, &["metadata", "generation"]).unwrap_or(1);
+        for condition in &mut list {
+            object::set(condition, &["message"], "");
+            object::set(condition, &["observedGeneration"], generation);
+        }
+        let mut status = json!({
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "expectedPods": expected,
+            "disruptionsAllowed": allowed,
+            "observedGeneration": generation,
+            "conditions": list,
+        });
+        if !disrupted.is_empty() {
+            object::set(&mut status, &["disruptedPods"], disrupted);
+        }
+        let resource = &POD_DISRUPTION_BUDGETS;
+        let _ = store.modify_status(&manager(), resource, namespace, name, |budget| {
+            object::set(budget, &["status"], status);
+        });
+    }
+}
+
+/// How many pods there should be, how many of them must be healthy, and
+/// whether that cannot be known.
+fn demands(budget: &Value, count: i64, scale: i64, lonely: bool) -> (i64, i64, bool) {
+    if let Some(most) = object::at(budget, &["spec", "maxUnavailable"]) {
+        return (scale, (scale - select::share(most, scale, true)).max(0), lonely);
+    }
+    match object::at(budget, &["spec", "minAvailable"]) {
+        Some(least @ Value::String(_)) => (scale, select::share(least, scale, true), lonely),
+        Some(least) => (count, least.as_i64().unwrap_or(0), false),
+        None => (count, 1, false),
+    }
+}
+
+/// The UID of what decides how many pods of this kind there are, and how many.
+fn scale_of(store: &Store, pod: &Value) -> Option<(String, i64)> {
+    let find = |object: &Value, kind: &str, resource: &ResourceName| {
+        let owner =
+            select::controller(object).filter(|owner| object::text(owner, &["kind"]) == kind)?;
+        store
+            .get(resource, object::namespace(object), object::text(owner, &["name"]))
+            .filter(|found| object::uid(found) == object::text(owner, &["uid"]))
+            .cloned()
+    };
+    let owner = if let Some(set) = find(pod, "ReplicaSet", &REPLICA_SETS) {
+        find(&set, "Deployment", &DEPLOYMENTS).unwrap_or(set)
+    } else {
+        find(pod, "StatefulSet", &STATEFUL_SETS)?
+    };
+    let replicas = object::number(&owner, &["spec", "replicas"]).unwrap_or(1);
+    Some((object::uid(&owner).to_owned(), replicas))
+}

@@ -1,0 +1,134 @@
+//! What has to be found quickly.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::conditions;
+use super::select::{self, Resources};
+use crate::names::ResourceName;
+use crate::object;
+
+/// A resource, a namespace and a name.
+pub(super) type Reference = (ResourceName, String, String);
+
+/// What the scheduler knows of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct NodeInfo {
+    pub(super) node: Arc<Value>,
+    pub(super) ready: bool,
+    pub(super) allocatable: Resources,
+}
+
+impl NodeInfo {
+    pub(super) fn new(node: &Arc<Value>) -> Self {
+        let allocatable = object::at(node, &["status", "allocatable"]);
+        Self {
+            node: node.clone(),
+            ready: conditions::is_true(node, "Ready"),
+            allocatable: allocatable.map(select::resources).unwrap_or_default(),
+        }
+    }
+
+    /// Whether nothing differs that matters to placing pods.
+    pub(super) fn same(&self, other: &Self) -> bool {
+        self.ready == other.ready
+            && self.allocatable == other.allocatable
+            && self.node.get("spec") == other.node.get("spec")
+            && object::at(&self.node, &["metadata", "labels"])
+                == object::at(&other.node, &["metadata", "labels"])
+    }
+
+    pub(super) fn taints(&self) -> &[Value] {
+        object::list(&self.node, &["spec", "taints"])
+    }
+}
+
+/// The index.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    /// By the UID of the owner.
+    pub(super) dependents: BTreeMap<String, BTreeSet<Reference>>,
+    pub(super) nodes: BTreeMap<String, NodeInfo>,
+    /// Pods by the node they are bound to.
+    pub(super) bound: BTreeMap<String, BTreeSet<(String, String)>>,
+    /// What the pods of a node ask for.
+    pub(super) used: BTreeMap<String, Resources>,
+    /// How many pods of an owner a node runs.
+    pub(super) together: BTreeMap<(String, String), u32>,
+}
+
+impl Index {
+    pub(super) fn put(&mut self, resource: &ResourceName, object: &Value, is_pod: bool) {
+        for owner in object::list(object, &["metadata", "ownerReferences"]) {
+            let uid = object::text(owner, &["uid"]).to_owned();
+            self.dependents.entry(uid).or_default().insert(reference(resource, object));
+        }
+        if is_pod {
+            self.count(object, true);
+        }
+    }
+
+    pub(super) fn take(&mut self, resource: &ResourceName, object: &Value, is_pod: bool) {
+        for owner in object::list(object, &["metadata", "ownerReferences"]) {
+            let uid = object::text(owner, &["uid"]);
+            if let Some(dependents) = self.dependents.get_mut(uid) {
+                dependents.remove(&reference(resource, object));
+                if dependents.is_empty() {
+                    self.dependents.remove(uid);
+                }
+            }
+        }
+        if is_pod {
+            self.count(object, false);
+        }
+    }
+
+    /// Counts a pod in or out.
+    fn count(&mut self, pod: &Value, add: bool) {
+        let node = object::text(pod, &["spec", "nodeName"]);
+        if node.is_empty() {
+            return;
+        }
+        let key = (object::namespace(pod).to_owned(), object::name(pod).to_owned());
+        let bound = self.bound.entry(node.to_owned()).or_default();
+        if add {
+            bound.insert(key);
+        } else {
+            bound.remove(&key);
+        }
+        if select::is_over(pod) {
+            return;
+        }
+        let used = self.used.entry(node.to_owned()).or_default();
+        let asked = select::requests(pod);
+        let owner = select::controller(pod).map_or("", |owner| object::text(owner, &["uid"]));
+        let together = self.together.entry((owner.to_owned(), node.to_owned())).or_default();
+        if add {
+            used.add(&asked);
+            *together += 1;
+        } else {
+            used.subtract(&asked);
+            *together = together.saturating_sub(1);
+        }
+    }
+
+    /// The pods that belong to an owner, by name.
+    pub(super) fn owned<'a>(
+        &'a self,
+        uid: &str,
+        resource: &'a ResourceName,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.dependents
+            .get(uid)
+            .into_iter()
+            .flatten()
+            .filter(move |(found, _, _)| found == resource)
+            .map(|(_, namespace, name)| (namespace.as_str(), name.as_str()))
+    }
+}
+
+pub(super) fn reference(resource: &ResourceName, object: &Value) -> Reference {
+    (resource.clone(), object::namespace(object).to_owned(), object::name(object).to_owned())
+}

@@ -1,0 +1,196 @@
+//! Watches over nodes: those not heard of, and what that means for their pods.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Controllers, Kind, conditions, manager, pods, select};
+use crate::names::{NODES, PODS};
+use crate::object;
+use crate::store::{DeleteOptions, Store};
+use crate::time::Time;
+
+/// How long a node may be silent.
+const SILENCE: Duration = Duration::from_secs(40);
+/// How long pods stay on a node that is lost, unless they say otherwise.
+const PATIENCE: i64 = 300;
+/// Looks that come later than this were missed because nobody looked.
+const LATE: Duration = Duration::from_secs(5);
+
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+/// When nodes were last heard of.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Watch {
+    heard: BTreeMap<String, Time>,
+    /// Since when pods are bound to nodes that are not there.
+    missing: BTreeMap<String, Time>,
+    /// When the nodes will be looked at.
+    #[serde(skip)]
+    armed: BTreeMap<String, Time>,
+}
+
+impl Controllers {
+    /// A lease has changed, or a node is new.
+    pub(super) fn heard_of(&mut self, store: &Store, namespace: &str, name: &str, gone: bool) {
+        if namespace != "kube-node-lease" || gone {
+            return;
+        }
+        self.watch.heard.insert(name.to_owned(), store.now());
+        self.arm(store.now(), name, store.now().plus(SILENCE));
+    }
+
+    /// Sees to it that a node is looked at by itself, once.
+    fn arm(&mut self, now: Time, name: &str, at: Time) {
+        if self.watch.armed.get(name).is_none_or(|armed| *armed <= now) {
+            self.watch.armed.insert(name.to_owned(), at);
+            self.later(at, Kind::Node, "", name);
+        }
+    }
+
+    /// After a time in which nothing could be heard nobody is blamed for it.
+    pub(super) fn forgive(&mut self, now: Time) {
+        if self.next_event().is_some_and(|due| due.plus(LATE) < now) {
+            for heard in self.watch.heard.values_mut() {
+                *heard = now;
+            }
+        }
+    }
+
+    pub(super) fn look_at_node(&mut self, store: &mut Store, name: &str) {
+        let now = store.now();
+        let Some(node) = store.get(&NODES, "", name).cloned() else {
+            return self.clear_missing(store, name);
+        };
+        self.watch.missing.remove(name);
+        let heard = *self.watch.heard.entry(name.to_owned()).or_insert(now);
+        let silent = heard.plus(SILENCE) <= now;
+        if !silent {
+            self.arm(now, name, heard.plus(SILENCE));
+        }
+        let node = if silent { lose(store, &node) } else { node };
+        let ready = conditions::get(&node, "Ready")
+            .map_or("Unknown", |condition| object::text(condition, &["status"]))
+            .to_owned();
+        let taints = taints(&node, &ready, now);
+        if taints != object::list(&node, &["spec", "taints"]) {
+            let _ = store.modify(&manager(), &NODES, "", name, |node| {
+                if taints.is_empty() {
+                    object::remove(node, &["spec", "taints"]);
+                } else {
+                    object::set(node, &["spec", "taints"], taints.clone());
+                }
+            });
+        }
+        let bound = self.index.bound.get(name).cloned().unwrap_or_default();
+        for (namespace, pod) in bound {
+            let Some(pod) = store.get(&PODS, &namespace, &pod).cloned() else { continue };
+            if ready != "True" {
+                mark_not_ready(store, &pod);
+            }
+            self.evict(store, &pod, &taints, name);
+        }
+    }
+
+    /// Deletes a pod that does not tolerate where it is, when its time is over.
+    fn evict(&mut self, store: &mut Store, pod: &Value, taints: &[Value], node: &str) {
+        if object::is_deleting(pod) || select::is_over(pod) {
+            return;
+        }
+        let tolerations = object::list(pod, &["spec", "tolerations"]);
+        for taint in taints.iter().filter(|taint| object::text(taint, &["effect"]) == "NoExecute") {
+            let usual = [NOT_READY, UNREACHABLE].contains(&object::text(taint, &["key"]));
+            let seconds = match select::toleration(tolerations, taint) {
+                Some(found) => match object::number(found, &["tolerationSeconds"]) {
+                    Some(seconds) => seconds,
+                    None => continue,
+                },
+                None if usual => PATIENCE,
+                None => 0,
+            };
+            let since = Time::from_text(object::text(taint, &["timeAdded"])).unwrap_or(store.now());
+            let due = since.plus(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+            if due <= store.now() {
+                return pods::delete(store, pod);
+            }
+            self.later(due, Kind::Node, "", node);
+        }
+    }
+
+    /// Pods of a node that is not there any more are forgotten.
+    fn clear_missing(&mut self, store: &mut Store, name: &str) {
+        self.watch.heard.remove(name);
+        self.watch.armed.remove(name);
+        let bound = self.index.bound.get(name).cloned().unwrap_or_default();
+        if bound.is_empty() {
+            self.watch.missing.remove(name);
+            return;
+        }
+        let since = *self.watch.missing.entry(name.to_owned()).or_insert(store.now());
+        if since.plus(SILENCE) > store.now() {
+            return self.later(since.plus(SILENCE), Kind::Node, "", name);
+        }
+        for (namespace, pod) in bound {
+            let _ = store.delete(&manager(), &PODS, &namespace, &pod, &DeleteOptions::now());
+        }
+    }
+}
+
+/// The node is not heard of: nothing is known about it.
+fn lose(store: &mut Store, node: &std::sync::Arc<Value>) -> std::sync::Arc<Value> {
+    let now = store.now();
+    let changed = store.modify_status(&manager(), &NODES, "", object::name(node), |node| {
+        let mut list = object::list(node, &["status", "conditions"]).to_vec();
+        for kind in ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"] {
+            let message = "Kubelet stopped posting node status.";
+            conditions::put(&mut list, kind, "Unknown", "NodeStatusUnknown", message, now);
+        }
+        object::set(node, &["status", "conditions"], list);
+    });
+    changed.unwrap_or_else(|_| node.clone())
+}
+
+/// The taints that a node should have; others' stay.
+fn taints(node: &Value, ready: &str, now: Time) -> Vec<Value> {
+    let wanted: &[(&str, &str)] = match ready {
+        "True" => &[],
+        "False" => &[(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")],
+        _ => &[(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")],
+    };
+    let mut wanted = wanted.to_vec();
+    if object::flag(node, &["spec", "unschedulable"]) {
+        wanted.push((UNSCHEDULABLE, "NoSchedule"));
+    }
+    let names = |taint: &Value, (key, effect): (&str, &str)| {
+        object::text(taint, &["key"]) == key && object::text(taint, &["effect"]) == effect
+    };
+    let mut taints = object::list(node, &["spec", "taints"]).to_vec();
+    taints.retain(|taint| {
+        let ours = [NOT_READY, UNREACHABLE, UNSCHEDULABLE].contains(&object::text(taint, &["key"]));
+        !ours || wanted.iter().any(|wanted| names(taint, *wanted))
+    });
+    for (key, effect) in wanted {
+        if !taints.iter().any(|taint| names(taint, (key, effect))) {
+            taints.push(json!({"key": key, "effect": effect, "timeAdded": now.to_text()}));
+        }
+    }
+    taints
+}
+
+fn mark_not_ready(store: &mut Store, pod: &Value) {
+    if !pods::is_ready(pod) || select::is_over(pod) {
+        return;
+    }
+    let now = store.now();
+    let (namespace, name) = (object::namespace(pod), object::name(pod));
+    let _ = store.modify_status(&manager(), &PODS, namespace, name, |pod| {
+        let mut list = object::list(pod, &["status", "conditions"]).to_vec();
+        let message = "Node is not ready";
+        conditions::put(&mut list, "Ready", "False", "NodeNotReady", message, now);
+        object::set(pod, &["status", "conditions"], list);
+    });
+}

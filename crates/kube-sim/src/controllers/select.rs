@@ -1,0 +1,223 @@
+//! Selectors, tolerations and quantities.
+
+use serde_json::Value;
+
+use crate::object;
+
+/// What a pod asks for, and what a node has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Resources {
+    pub(super) cpu_millis: u64,
+    pub(super) memory: u64,
+    pub(super) pods: u64,
+}
+
+impl Resources {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.cpu_millis += other.cpu_millis;
+        self.memory += other.memory;
+        self.pods += other.pods;
+    }
+
+    pub(super) fn subtract(&mut self, other: &Self) {
+        self.cpu_millis = self.cpu_millis.saturating_sub(other.cpu_millis);
+        self.memory = self.memory.saturating_sub(other.memory);
+        self.pods = self.pods.saturating_sub(other.pods);
+    }
+}
+
+/// A quantity in thousandths of its unit.
+pub(super) fn quantity(value: &Value) -> u64 {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
+    let factor: u64 = match unit {
+        "m" => 1,
+        "k" => 1_000_000,
+        "M" => 1_000_000_000,
+        "G" => 1_000_000_000_000,
+        "Ki" => 1000 << 10,
+        "Mi" => 1000 << 20,
+        "Gi" => 1000 << 30,
+        "Ti" => 1000 << 40,
+        _ => 1000,
+    };
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let whole = whole.parse::<u64>().unwrap_or(0).saturating_mul(factor);
+    let scale = 10_u64.saturating_pow(u32::try_from(part.len()).unwrap_or(u32::MAX));
+    let part = part.parse::<u64>().map_or(0, |part| part.saturating_mul(factor) / scale);
+    whole.saturating_add(part)
+}
+
+/// What a list of resources says.
+pub(super) fn resources(value: &Value) -> Resources {
+    let of = |name: &str| value.get(name).map_or(0, quantity);
+    Resources { cpu_millis: of("cpu"), memory: of("memory") / 1000, pods: of("pods") / 1000 }
+}
+
+/// What a pod asks for: its own place, and what its containers want.
+pub(super) fn requests(pod: &Value) -> Resources {
+    let mut sum = Resources { pods: 1, ..Resources::default() };
+    for container in object::list(pod, &["spec", "containers"]) {
+        if let Some(asked) = object::at(container, &["resources", "requests"]) {
+            sum.add(&Resources { pods: 0, ..resources(asked) });
+        }
+    }
+    sum
+}
+
+/// Whether a pod has ended.
+pub(super) fn is_over(pod: &Value) -> bool {
+    ["Succeeded", "Failed"].contains(&object::text(pod, &["status", "phase"]))
+}
+
+/// The owner that controls an object.
+pub(super) fn controller(object: &Value) -> Option<&Value> {
+    object::list(object, &["metadata", "ownerReferences"])
+        .iter()
+        .find(|owner| object::flag(owner, &["controller"]))
+}
+
+/// Whether a label selector, which is an object, matches; a missing one
+/// matches nothing, an empty one everything.
+pub(super) fn matches(selector: Option<&Value>, object: &Value) -> bool {
+    let Some(selector) = selector.filter(|selector| selector.is_object()) else { return false };
+    let equal = object::at(selector, &["matchLabels"])
+        .and_then(Value::as_object)
+        .is_none_or(|wanted| simple(wanted, object));
+    equal
+        && object::list(selector, &["matchExpressions"])
+            .iter()
+            .all(|expression| expression_matches(expression, |key| object::label(object, key)))
+}
+
+/// Whether an object has all these labels.
+pub(super) fn simple(wanted: &serde_json::Map<String, Value>, object: &Value) -> bool {
+    wanted.iter().all(|(key, value)| object::label(object, key) == value.as_str())
+}
+
+/// Whether an expression of a selector matches.
+fn expression_matches<'a>(expression: &Value, label: impl Fn(&str) -> Option<&'a str>) -> bool {
+    let found = label(object::text(expression, &["key"]));
+    let values = object::list(expression, &["values"]);
+    let listed = found.is_some_and(|found| values.iter().any(|value| value == found));
+    let number = |text: &str| text.parse::<i64>().ok();
+    let bound = values.first().and_then(Value::as_str).and_then(number);
+    match object::text(expression, &["operator"]) {
+        "In" => listed,
+        "NotIn" => !listed,
+        "Exists" => found.is_some(),
+        "DoesNotExist" => found.is_none(),
+        "Gt" => found.and_then(number).zip(bound).is_some_and(|(found, bound)| found > bound),
+        "Lt" => found.and_then(number).zip(bound).is_some_and(|(found, bound)| found < bound),
+        _ => false,
+    }
+}
+
+/// Whether a pod may be on a node by its own wish: its node selector and its
+/// required node affinity.
+pub(super) fn wants_node(spec: &Value, node: &Value) -> bool {
+    let selected = object::at(spec, &["nodeSelector"])
+        .and_then(Value::as_object)
+        .is_none_or(|wanted| simple(wanted, node));
+    let required = ["affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
+    selected
+        && object::at(spec, &required).is_none_or(|required| {
+            object::list(required, &["nodeSelectorTerms"]).iter().any(|term| {
+                let labels = object::list(term, &["matchExpressions"]);
+                let fields = object::list(term, &["matchFields"]);
+                (!labels.is_empty() || !fields.is_empty())
+                    && labels
+                        .iter()
+                        .all(|one| expression_matches(one, |key| object::label(node, key)))
+                    && fields.iter().all(|one| {
+                        expression_matches(one, |key| {
+                            (key == "metadata.name").then(|| object::name(node))
+                        })
+                    })
+            })
+        })
+}
+
+/// The one node that a pod is meant for, if its affinity names one.
+pub(super) fn named_node(pod: &Value) -> Option<&str> {
+    let required =
+        ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
+    let [term] = object::list(object::at(pod, &required)?, &["nodeSelectorTerms"]) else {
+        return None;
+    };
+    let [field] = object::list(term, &["matchFields"]) else { return None };
+    let [value] = object::list(field, &["values"]) else { return None };
+    (object::text(field, &["operator"]) == "In").then_some(value.as_str()?)
+}
+
+/// The toleration of a taint, if there is one.
+pub(super) fn toleration<'a>(tolerations: &'a [Value], taint: &Value) -> Option<&'a Value> {
+    tolerations.iter().find(|toleration| {
+        let field = |name: &str| object::text(toleration, &[name]);
+        let key = object::text(taint, &["key"]);
+        let effect = field("effect");
+        (effect.is_empty() || effect == object::text(taint, &["effect"]))
+            && if field("operator") == "Exists" {
+                field("key").is_empty() || field("key") == key
+            } else {
+                field("key") == key && field("value") == object::text(taint, &["value"])
+            }
+    })
+}
+
+/// A number or a percentage of a whole.
+pub(super) fn share(value: &Value, whole: i64, round_up: bool) -> i64 {
+    match value {
+        Value::String(text) => {
+            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or(0);
+            let part = percent.saturating_mul(whole);
+            if round_up { part.saturating_add(99).div_euclid(100) } else { part.div_euclid(100) }
+        }
+        other => other.as_i64().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn quantities() {
+        assert_eq!(quantity(&json!("100m")), 100);
+        assert_eq!(quantity(&json!(2)), 2000);
+        assert_eq!(quantity(&json!("1.5")), 1500);
+        assert_eq!(quantity(&json!("1Ki")), 1_024_000);
+        assert_eq!(share(&json!("25%"), 10, true), 3);
+        assert_eq!(share(&json!("25%"), 10, false), 2);
+        assert_eq!(share(&json!(4), 10, false), 4);
+    }
+
+    #[test]
+    fn selectors() {
+        let pod = json!({"metadata": {"labels": {"app": "web", "tier": "1"}}});
+        let selects = |selector: Value| matches(Some(&selector), &pod);
+        assert!(selects(json!({})));
+        assert!(!matches(None, &pod));
+        assert!(selects(json!({"matchLabels": {"app": "web"}})));
+        assert!(!selects(json!({"matchLabels": {"app": "db"}})));
+        let expression = |operator: &str, values: Value| json!({"matchExpressions": [{"key": "app", "operator": operator, "values": values}]});
+        assert!(selects(expression("In", json!(["web", "db"]))));
+        assert!(!selects(expression("NotIn", json!(["web"]))));
+        assert!(!selects(expression("DoesNotExist", json!([]))));
+    }
+
+    #[test]
+    fn taints() {
+        let taint = json!({"key": "a", "effect": "NoSchedule"});
+        assert!(toleration(&[json!({"operator": "Exists"})], &taint).is_some());
+        assert!(toleration(&[json!({"key": "a", "operator": "Exists"})], &taint).is_some());
+        assert!(toleration(&[json!({"key": "a"})], &taint).is_some());
+        assert!(toleration(&[json!({"key": "a", "effect": "NoExecute"})], &taint).is_none());
+        assert!(toleration(&[json!({"key": "b", "operator": "Exists"})], &taint).is_none());
+    }
+}
