@@ -66,6 +66,11 @@ impl ApiServer {
         self.version = Version::new(version);
     }
 
+    /// A server that nothing but requests changes: no controllers run.
+    pub fn without_controllers(seed: u64, now: Time) -> Self {
+        Self { controllers: Controllers::off(), ..Self::new(seed, now) }
+    }
+
     /// Answers a request. Everything that is due by `now` happens before.
     pub fn request(&mut self, now: Time, caller: &Caller, request: &Request) -> Reply {
         self.advance(now);

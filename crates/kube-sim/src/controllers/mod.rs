@@ -73,6 +73,8 @@ struct Work {
 /// The controllers and what they remember between two looks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Controllers {
+    /// Whether they do nothing at all.
+    off: bool,
     /// What has been heard of the nodes.
     watch: Watch,
     /// The changes up to this revision have been seen.
@@ -90,6 +92,12 @@ pub struct Controllers {
 }
 
 impl Controllers {
+    /// Controllers that do nothing: for an API server alone, as one without a
+    /// controller manager is.
+    pub fn off() -> Self {
+        Self { off: true, ..Self::default() }
+    }
+
     /// When something is due by itself next.
     pub fn next_event(&self) -> Option<Time> {
         self.timers.first_key_value().map(|(at, _)| *at)
@@ -98,6 +106,9 @@ impl Controllers {
     /// Reacts to what has changed and to the time, [`Store::now`]. Called after
     /// every request and at the time of [`next_event`](Self::next_event).
     pub fn react(&mut self, store: &mut Store) {
+        if self.off {
+            return;
+        }
         self.forgive(store.now());
         while let Some(entry) = self.timers.first_entry()
             && *entry.key() <= store.now()

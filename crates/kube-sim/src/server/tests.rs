@@ -22,7 +22,7 @@ struct Talk {
 impl Talk {
     fn new() -> Self {
         let now = Time::from_secs(1_767_323_045);
-        Self { server: ApiServer::new(1, now), now }
+        Self { server: ApiServer::without_controllers(1, now), now }
     }
 
     fn send(&mut self, request: &Request) -> Reply {
