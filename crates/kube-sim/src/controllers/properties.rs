@@ -79,7 +79,7 @@ fn healthy(store: &Store, budget: &Value) -> i64 {
     i64::try_from(count).unwrap()
 }
 
-/// Evicts a pod as the API server does: only if every budget allows it.
+/// Evicts a pod; what is left must be what its budget asks for.
 fn evict(cluster: &mut Cluster, pod: &Value) -> bool {
     let now = cluster.server.store().now();
     cluster.advance(now);
@@ -89,13 +89,15 @@ fn evict(cluster: &mut Cluster, pod: &Value) -> bool {
         .filter(|budget| select::matches(object::at(budget, &["spec", "selector"]), pod))
         .map(|budget| budget.as_ref().clone())
         .collect();
-    for budget in &budgets {
-        if object::number(budget, &["status", "disruptionsAllowed"]).unwrap_or(0) < 1 {
-            return false;
-        }
-    }
+    let harmless = !conditions::is_true(pod, "Ready");
     let options = DeleteOptions::default();
-    store.delete(&me(), &PODS, "default", object::name(pod), &options).unwrap();
+    if let Err(status) = store.evict(&me(), "default", object::name(pod), &options) {
+        assert_eq!(status.code, 429, "{status:?}");
+        return false;
+    }
+    if harmless {
+        return true;
+    }
     for budget in &budgets {
         let desired = object::number(budget, &["status", "desiredHealthy"]).unwrap();
         let left = healthy(store, budget);
@@ -159,7 +161,7 @@ fn everything(store: &Store) -> BTreeMap<String, Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 20, ..ProptestConfig::default() })]
 
     #[test]
     fn every_rollout_arrives_and_no_budget_is_broken(

@@ -21,25 +21,16 @@ impl Controllers {
             return;
         }
         let (now, write) = (store.now(), Write::by("kube-scheduler"));
-        let say = |store: &mut Store, status: &str, reason: &str, message: &str| {
-            let _ = store.modify_status(&write, &PODS, namespace, name, |pod| {
-                let mut list = object::list(pod, &["status", "conditions"]).to_vec();
-                conditions::put(&mut list, "PodScheduled", status, reason, message, now);
-                object::set(pod, &["status", "conditions"], list);
-            });
-        };
         match self.choose(&pod) {
-            Ok(node) => {
-                let bound = store.modify(&write, &PODS, namespace, name, |pod| {
-                    object::set(pod, &["spec", "nodeName"], node);
-                });
-                if bound.is_ok() {
-                    say(store, "True", "", "");
-                }
-            }
+            Ok(node) => drop(store.bind(&write, namespace, name, &node)),
             Err(message) => {
                 self.parked.insert((namespace.to_owned(), name.to_owned()));
-                say(store, "False", "Unschedulable", &message);
+                let _ = store.modify_status(&write, &PODS, namespace, name, |pod| {
+                    let mut list = object::list(pod, &["status", "conditions"]).to_vec();
+                    let (kind, reason) = ("PodScheduled", "Unschedulable");
+                    conditions::put(&mut list, kind, "False", reason, &message, now);
+                    object::set(pod, &["status", "conditions"], list);
+                });
             }
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// A node as the machine under it is at one moment.
+#[expect(clippy::struct_excessive_bools, reason = "each is a plain fact of its own")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFacts {
     /// The name that it registers under.
