@@ -220,13 +220,13 @@ impl FieldSelector {
                 return Err(Status::bad_request(message));
             };
             if !known.iter().any(|known| known == field) {
-                let message = if resource.group.is_empty()
-                    && !resource.plural.is_empty()
-                    && known.len() > 2
-                {
+                let message = if known.len() > 2 {
                     format!("field label not supported: {field}")
                 } else {
-                    format!("field label {field:?} not supported")
+                    format!(
+                        "{field:?} is not a known field selector: only \"metadata.name\", \
+                         \"metadata.namespace\""
+                    )
                 };
                 return Err(Status::bad_request(message));
             }

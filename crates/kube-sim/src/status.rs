@@ -231,8 +231,10 @@ impl Status {
         });
         if *code >= 300 {
             object["message"] = json!(message);
-            object["reason"] = json!(reason);
             object["code"] = json!(code);
+        }
+        if !reason.is_empty() {
+            object["reason"] = json!(reason);
         }
         if let Some(details) = details {
             object["details"] = details.to_value();

@@ -18,6 +18,8 @@ pub(super) type Reference = (ResourceName, String, String);
 pub(super) struct NodeInfo {
     pub(super) node: Arc<Value>,
     pub(super) ready: bool,
+    pub(super) deleting: bool,
+    pub(super) unschedulable: bool,
     pub(super) allocatable: Resources,
 }
 
@@ -27,6 +29,8 @@ impl NodeInfo {
         Self {
             node: node.clone(),
             ready: conditions::is_true(node, "Ready"),
+            deleting: object::is_deleting(node),
+            unschedulable: object::flag(node, &["spec", "unschedulable"]),
             allocatable: allocatable.map(select::resources).unwrap_or_default(),
         }
     }
@@ -34,6 +38,7 @@ impl NodeInfo {
     /// Whether nothing differs that matters to placing pods.
     pub(super) fn same(&self, other: &Self) -> bool {
         self.ready == other.ready
+            && self.deleting == other.deleting
             && self.allocatable == other.allocatable
             && self.node.get("spec") == other.node.get("spec")
             && object::at(&self.node, &["metadata", "labels"])
@@ -55,8 +60,8 @@ pub(super) struct Index {
     pub(super) bound: BTreeMap<String, BTreeSet<(String, String)>>,
     /// What the pods of a node ask for.
     pub(super) used: BTreeMap<String, Resources>,
-    /// How many pods of an owner a node runs.
-    pub(super) together: BTreeMap<(String, String), u32>,
+    /// How many pods of an owner a node runs: by owner, then by node.
+    pub(super) together: BTreeMap<String, BTreeMap<String, u32>>,
 }
 
 impl Index {
@@ -104,13 +109,20 @@ impl Index {
         let used = self.used.entry(node.to_owned()).or_default();
         let asked = select::requests(pod);
         let owner = select::controller(pod).map_or("", |owner| object::text(owner, &["uid"]));
-        let together = self.together.entry((owner.to_owned(), node.to_owned())).or_default();
+        let nodes = self.together.entry(owner.to_owned()).or_default();
+        let together = nodes.entry(node.to_owned()).or_default();
         if add {
             used.add(&asked);
             *together += 1;
         } else {
             used.subtract(&asked);
             *together = together.saturating_sub(1);
+            if *together == 0 {
+                nodes.remove(node);
+            }
+            if nodes.is_empty() {
+                self.together.remove(owner);
+            }
         }
     }
 

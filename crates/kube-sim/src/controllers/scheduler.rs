@@ -42,6 +42,7 @@ impl Controllers {
         let mut best: Option<((u32, u64), &str)> = None;
         let mut refusals = std::collections::BTreeMap::<&str, usize>::new();
         let named = select::named_node(pod);
+        let together = self.index.together.get(owner);
         let candidates: Vec<(&String, &NodeInfo)> = match named {
             Some(name) => self.index.nodes.get_key_value(name).into_iter().collect(),
             None => self.index.nodes.iter().collect(),
@@ -52,7 +53,7 @@ impl Controllers {
                 *refusals.entry(refusal).or_default() += 1;
                 continue;
             }
-            let together = self.index.together.get(&(owner.to_owned(), name.clone()));
+            let together = together.and_then(|nodes| nodes.get(name));
             let score = (together.copied().unwrap_or_default(), used.pods);
             if best.is_none_or(|(least, _)| score < least) {
                 best = Some((score, name));
@@ -79,16 +80,14 @@ fn refusal(
     used: &Resources,
 ) -> Option<&'static str> {
     let tolerations = object::list(pod, &["spec", "tolerations"]);
-    if object::is_deleting(&info.node) {
+    if info.deleting {
         return Some("node(s) were being deleted");
     }
     let tolerates = |key: &str| {
         let taint = serde_json::json!({"key": key, "effect": "NoSchedule"});
         select::toleration(tolerations, &taint).is_some()
     };
-    if object::flag(&info.node, &["spec", "unschedulable"])
-        && !tolerates("node.kubernetes.io/unschedulable")
-    {
+    if info.unschedulable && !tolerates("node.kubernetes.io/unschedulable") {
         return Some("node(s) were unschedulable");
     }
     if !info.ready && !tolerates("node.kubernetes.io/not-ready") {

@@ -405,3 +405,41 @@ fn a_pod_that_fits_nowhere_waits() {
     cluster.advance(after(20));
     assert!(conditions::is_true(&pods(&cluster)[0], "Ready"));
 }
+
+#[test]
+fn a_cluster_survives_as_data() {
+    let mut cluster = cluster(2);
+    add(&mut cluster, deployment("web", 3, "web:1"));
+    cluster.advance(after(2));
+    let text = serde_json::to_string(&cluster).unwrap();
+    let mut other: Cluster = serde_json::from_str(&text).unwrap();
+    other.advance(after(30));
+    assert_eq!(status(&other, &DEPLOYMENTS, "web", "availableReplicas"), 3);
+    let mut down = facts(2);
+    down[1].kubelet_up = false;
+    other.sync(after(31), &down);
+    other.advance(after(90));
+    let ready = get(&other, &NODES, "w0");
+    assert!(!conditions::is_true(&ready, "Ready"));
+}
+
+#[test]
+#[ignore = "a measurement: run it in release mode"]
+fn a_thousand_nodes() {
+    let mut cluster = Cluster::new(1, start(), Timings::default());
+    let all: Vec<NodeFacts> = (0..1000)
+        .map(|at| {
+            NodeFacts::new(&format!("n{at}"), &format!("10.0.{}.{}", at / 250, at % 250), false)
+        })
+        .collect();
+    cluster.sync(start(), &all);
+    let wanted = Furniture {
+        proxy: Some("kube-proxy:v1.35.0".to_owned()),
+        network: Some("flannel:v0.27.4".to_owned()),
+        dns: Some("coredns:v1.13.1".to_owned()),
+    };
+    apply(cluster.server.store_mut(), "talos", furniture(&wanted)).unwrap();
+    add(&mut cluster, deployment("web", 3000, "web:1"));
+    cluster.advance(after(60));
+    assert_eq!(status(&cluster, &DEPLOYMENTS, "web", "availableReplicas"), 3000);
+}

@@ -160,7 +160,7 @@ fn dry_run(query: &Query) -> Result<bool, Status> {
         other => {
             let cause = crate::status::Cause {
                 reason: "FieldValueNotSupported",
-                message: format!("Unsupported value: {other:?}: supported values: \"All\""),
+                message: format!("Unsupported value: [{other:?}]: supported values: \"All\""),
                 field: "dryRun".to_owned(),
             };
             Err(Status::invalid("meta.k8s.io", "CreateOptions", "", vec![cause]))

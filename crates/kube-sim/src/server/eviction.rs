@@ -117,7 +117,7 @@ impl Store {
             [one] => Ok(Some((*one).clone())),
             _ => Err(Status {
                 code: 500,
-                reason: "InternalError",
+                reason: "",
                 message: "This pod has more than one PodDisruptionBudget, which the eviction \
                           subresource does not support."
                     .to_owned(),

@@ -47,13 +47,13 @@ impl ApiServer {
         let live = self.store.current(&storage, &target.namespace, &target.name)?;
         let mut object = operation.view.outgoing(live);
         match media {
-            JSON => json_patch(&mut object, &patch).map_err(|error| Status {
+            // What exactly was wrong is not told.
+            JSON => json_patch(&mut object, &patch).map_err(|_| Status {
                 code: 422,
                 reason: "Invalid",
-                message: format!(
-                    "the server rejected our request due to an error in our request: {error}"
-                ),
-                details: None,
+                message: "the server rejected our request due to an error in our request"
+                    .to_owned(),
+                details: Some(Box::default()),
             })?,
             MERGE => merge_patch(&mut object, &patch),
             _ => {

@@ -22,9 +22,14 @@ impl Store {
             .filter(|name| !definitions.iter().any(|definition| name_of(definition) == *name))
             .collect();
         for name in gone {
+            // The objects of a kind go with it, and those who watch are told.
+            if let Ok(kind) = self.kind(&name) {
+                let orphans: Vec<Arc<Value>> = self.list(&name, None).cloned().collect();
+                for object in orphans {
+                    self.take(&Write::by("kube-apiserver"), &kind, &object, (*object).clone());
+                }
+            }
             self.types.remove(&name);
-            let orphans: Vec<Arc<Value>> = self.list(&name, None).cloned().collect();
-            debug_assert!(orphans.is_empty() || self.objects.remove(&name).is_some());
         }
         for definition in &definitions {
             self.types.add(type_of(definition));

@@ -96,22 +96,25 @@ impl Store {
 }
 
 fn check(kind: &ResourceType, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
-    let conflict = |what: &str, wanted: &str, found: &str| {
+    // This refusal names the kind, not the resource.
+    let conflict = |what: &str, wanted: &str, found: &str, how: &str| {
         let why = format!(
-            "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+            "the {what} in the precondition ({wanted}) does not match the {what} in record \
+             ({found}). The object might have been {how}"
         );
-        Err(Status::conflict(&kind.name, object::name(old), &why))
+        let resource = ResourceName::owned(&kind.name.group, &kind.kind);
+        Err(Status::conflict(&resource, object::name(old), &why))
     };
     if let Some(wanted) = &options.uid
         && wanted != object::uid(old)
     {
-        return conflict("UID", wanted, object::uid(old));
+        return conflict("UID", wanted, object::uid(old), "deleted and then recreated");
     }
     let found = object::text(old, &["metadata", "resourceVersion"]);
     if let Some(wanted) = &options.resource_version
         && wanted != found
     {
-        return conflict("ResourceVersion", wanted, found);
+        return conflict("ResourceVersion", wanted, found, "modified");
     }
     Ok(())
 }

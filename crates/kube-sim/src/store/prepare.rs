@@ -31,9 +31,8 @@ impl Store {
             metadata.remove(field);
         }
         if !object::is_blank(metadata.remove("resourceVersion").as_ref()) {
-            return Err(Status::internal(
-                "resourceVersion should not be set on objects to be created",
-            ));
+            let message = "resourceVersion should not be set on objects to be created".to_owned();
+            return Err(Status { code: 500, reason: "", message, details: None });
         }
         metadata.insert("uid".to_owned(), json!(uid));
         metadata.insert("creationTimestamp".to_owned(), json!(created));
@@ -207,14 +206,14 @@ fn keep_metadata(kind: &ResourceType, old: &Value, new: &mut Value) {
 
 /// Whether something other than metadata and status differs.
 fn differs(old: &Value, new: &Value) -> bool {
-    let rest = |object: &Value| -> Vec<(String, Value)> {
-        let Some(map) = object.as_object() else { return Vec::new() };
-        map.iter()
-            .filter(|(field, _)| !["metadata", "status"].contains(&field.as_str()))
-            .map(|(field, value)| (field.clone(), value.clone()))
-            .collect()
+    let rest = |object: &'_ Value| {
+        let fields = object.as_object().into_iter().flatten();
+        fields.filter(|(field, _)| !["metadata", "status"].contains(&field.as_str())).count()
     };
-    rest(old) != rest(new)
+    let same = |(field, value): (&String, &Value)| {
+        ["metadata", "status"].contains(&field.as_str()) || new.get(field) == Some(value)
+    };
+    rest(old) != rest(new) || !old.as_object().into_iter().flatten().all(same)
 }
 
 /// Names that may stand in a path, and labels that may be selected by.

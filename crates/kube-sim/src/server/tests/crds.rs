@@ -116,6 +116,17 @@ fn applying_knows_the_lists() {
 }
 
 #[test]
+fn objects_go_with_their_kind() {
+    let mut talk = talk();
+    let thing = json!({"metadata": {"name": "t"}, "spec": {"mode": "a"}});
+    assert_eq!(talk.post(THINGS, &thing).0, 201);
+    talk.watch(&format!("{THINGS}?watch=1"));
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
+    talk.delete(path, &json!({}));
+    assert_eq!(kinds_of(&talk.told()), ["ADDED", "DELETED"]);
+}
+
+#[test]
 fn types_survive_as_data() {
     let mut talk = talk();
     let text = serde_json::to_string(&talk.server).unwrap();
