@@ -55,7 +55,7 @@ fn world(seed: u64, apps: &[(i64, &'static str, Value)]) -> Cluster {
     cluster.sync(start(), &facts(4));
     for (app, (replicas, field, value)) in apps.iter().enumerate() {
         add(&mut cluster, deployment(&name(app), *replicas, "app:0"));
-        add(&mut cluster, budget(&name(app), field, value.clone()));
+        add(&mut cluster, budget(&name(app), field, value));
     }
     wait(&mut cluster, 30);
     cluster
