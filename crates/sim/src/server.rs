@@ -117,7 +117,7 @@ pub(crate) async fn serve<F>(
 {
     let mut listener = Some(listener);
     loop {
-        let Some(here) = wait_until_reachable(&mut presence, index).await else {
+        let Some(mut here) = wait_until_reachable(&mut presence, index).await else {
             return;
         };
         let listener = match listener.take() {
@@ -136,8 +136,15 @@ pub(crate) async fn serve<F>(
                     if changed.is_err() {
                         return;
                     }
-                    if presence.borrow_and_update().get(index) != Some(&here) {
-                        break;
+                    let now = presence.borrow_and_update().get(index).copied();
+                    match now.filter(|now| now.reachable) {
+                        None => break,
+                        // Gone and back: the connections from before are not.
+                        Some(now) if now != here => {
+                            connections = JoinSet::new();
+                            here = now;
+                        }
+                        Some(_) => {}
                     }
                 }
                 Some(_) = connections.join_next() => {}

@@ -128,3 +128,30 @@ current-context: x
 "
     )
 }
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_survive_a_restart_and_the_kubeconfig_is_for_its_owner() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let temporary = tempfile::tempdir().expect("a folder");
+    let folder = temporary.path().join("cluster");
+    let options = || Options {
+        shape: Some(Shape { control_planes: 1, workers: 1, ..Shape::default() }),
+        folder: Some(folder.clone()),
+        speed: common::SPEED,
+        ..Options::default()
+    };
+    let bench = Bench::with(options()).await;
+    let mode = std::fs::metadata(folder.join("kubeconfig")).expect("a kubeconfig").permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    bench.kubectl().ok_with("create -f -", CONFIG).await;
+    bench.kubectl().ok("cordon worker-1").await;
+    let before = bench.kubectl().get("configmap one").await;
+    bench.cluster.stop().await;
+    let bench = Bench::with(options()).await;
+    // The kubeconfig in the folder is one that works.
+    let kubectl = bench.kubectl().with_kubeconfig(folder.join("kubeconfig"));
+    assert_eq!(kubectl.get("configmap one").await, before);
+    kubectl.says("get node worker-1", &["Ready,SchedulingDisabled"]).await;
+    bench.cluster.stop().await;
+}
