@@ -204,18 +204,22 @@ fn archive(name: &str, content: &[u8]) -> Vec<u8> {
 async fn kubeconfigs() {
     const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\nusers: [{user: {token: hunter2}}]\n";
     let world = World::start("kubeconfig", TALOS_1_13, 1, 1).await;
-    // A cluster without a Kubernetes API has none to give.
-    let none = world.node("cp-1").kubeconfig().await.unwrap_err();
-    assert_eq!(code(none.failure()), Some(tonic::Code::Unavailable), "{none:?}");
+    let own = world.node("cp-1").kubeconfig().await.unwrap();
+    assert!(own.expose().contains("kind: Config"), "the cluster's own");
+    assert!(!format!("{own:?}").contains("client-key-data"));
 
-    let archive = archive("kubeconfig", KUBECONFIG.as_bytes());
-    let put = world.cluster.driver().visit(move |inside| {
-        inside.world.set_kubeconfig(archive.into());
-    });
-    put.await.unwrap();
+    let put = |archive: Vec<u8>| {
+        world.cluster.driver().visit(move |inside| inside.world.set_kubeconfig(archive.into()))
+    };
+    put(archive("kubeconfig", KUBECONFIG.as_bytes())).await.unwrap();
     let kubeconfig = world.node("cp-1").kubeconfig().await.unwrap();
     assert_eq!(kubeconfig.expose(), KUBECONFIG);
     assert!(!format!("{kubeconfig:?}").contains("hunter2"));
+
+    // A cluster without a Kubernetes API has none to give.
+    put(Vec::new()).await.unwrap();
+    let none = world.node("cp-1").kubeconfig().await.unwrap_err();
+    assert_eq!(code(none.failure()), Some(tonic::Code::Unavailable), "{none:?}");
 
     let worker = world.node("worker-1").kubeconfig().await.unwrap_err();
     assert!(matches!(worker.failure(), Failure::NotSupported(_)), "{worker:?}");
