@@ -87,7 +87,7 @@ async fn over_sockets(clusters: &[Cluster]) -> f64 {
 }
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its table")]
-async fn row(count: usize) {
+async fn row(count: usize, nodes_only: bool) {
     let before = resident();
     let began = now();
     let mut clusters = Vec::with_capacity(count);
@@ -99,6 +99,7 @@ async fn row(count: usize) {
             shape: Some(shape(seed as u64)),
             subnet: Some(subnet),
             speed: 20.0,
+            nodes_only,
             ..Options::default()
         };
         clusters.push(Cluster::start(options).await.expect("a cluster starts"));
@@ -121,16 +122,17 @@ async fn row(count: usize) {
         sockets,
         started,
     );
-    if let (1_000, Some(memory)) = (count, memory) {
+    if let (1_000, true, Some(memory)) = (count, nodes_only, memory) {
         println!("          {:.2} of the 1.5 GiB allowed", memory / 1536.0);
     }
 }
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 fn main() {
-    if let Some(count) = std::env::args().nth(1).and_then(|count| count.parse().ok()) {
+    let mut args = std::env::args().skip(1);
+    if let Some(count) = args.next().and_then(|count| count.parse().ok()) {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        runtime.block_on(row(count));
+        runtime.block_on(row(count, args.next().is_none()));
         return;
     }
     println!("clusters of {NODES} nodes, one process a row; requests are Version calls");
@@ -140,8 +142,16 @@ fn main() {
         "clusters", "nodes", "memory", "a cluster", "model req/s", "socket req/s", "start"
     );
     let program = std::env::current_exe().expect("this program");
+    let run = |arguments: &[&str]| {
+        let status = Command::new(&program).args(arguments).status().expect("this program runs");
+        assert!(status.success(), "the row of {arguments:?} failed: {status}");
+    };
+    println!("nodes alone");
     for count in ["1", "10", "100", "1000"] {
-        let status = Command::new(&program).arg(count).status().expect("this program runs");
-        assert!(status.success(), "the row of {count} clusters failed: {status}");
+        run(&[count]);
+    }
+    println!("with the objects of Kubernetes");
+    for count in ["1", "10"] {
+        run(&[count, "kubernetes"]);
     }
 }

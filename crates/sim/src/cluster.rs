@@ -99,6 +99,9 @@ pub struct Options {
     pub subnet: Option<Ipv4Addr>,
     /// What goes wrong.
     pub faults: Vec<Planned>,
+    /// Leave the Kubernetes API of a new cluster empty, without kubelets and
+    /// workloads: for very many clusters of which only the nodes matter.
+    pub nodes_only: bool,
     /// Objects that the Kubernetes API has from the start; those that are there
     /// already stay as they are.
     pub workloads: Vec<serde_json::Value>,
@@ -114,6 +117,7 @@ impl Default for Options {
             layout: Layout::Auto,
             subnet: None,
             faults: Vec::new(),
+            nodes_only: false,
             workloads: Vec::new(),
         }
     }
@@ -383,7 +387,11 @@ impl Prepared {
             (restored.world, restored.schedule, restored.kubernetes)
         } else {
             let world = World::new(&spec, shape.seed, wall);
-            let kubernetes = Kubernetes::new(&world, shape.seed, &options.workloads)?;
+            let kubernetes = if options.nodes_only {
+                Kubernetes::empty(&world, shape.seed)
+            } else {
+                Kubernetes::new(&world, shape.seed, &options.workloads)?
+            };
             (world, Schedule::default(), kubernetes)
         };
         // The nodes ran on while nobody looked, and time never goes back.

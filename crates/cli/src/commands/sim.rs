@@ -90,6 +90,7 @@ fn options(args: &StartArgs) -> Result<Options, Usage> {
             Some(path) => read_workloads(path)?,
             None => Vec::new(),
         },
+        nodes_only: false,
     })
 }
 

@@ -49,6 +49,9 @@ pub struct Kubernetes {
     /// The API server and the kubelets.
     cluster: Cluster,
     feed: feed::Feed,
+    /// Nothing lives in it: the nodes are alone.
+    #[serde(default)]
+    empty: bool,
 }
 
 impl Kubernetes {
@@ -58,11 +61,22 @@ impl Kubernetes {
         let since = to_api(world.now().minus(WARM_UP));
         let mut cluster = Cluster::new(seed, since, Timings::default());
         cluster.sync(since, &facts::of_all(world));
-        let mut new = Self { cluster, feed: feed::Feed::default() };
+        let mut new = Self { cluster, feed: feed::Feed::default(), empty: false };
         new.create("talos", furniture(&facts::furniture(world)))?;
         new.create(WISHED, wished.to_vec())?;
         new.cluster.advance(to_api(world.now()));
         Ok(new)
+    }
+
+    /// One in which nothing lives, for those who only want nodes: it has no
+    /// kubelets and no workloads, and takes next to no memory.
+    pub fn empty(world: &World, seed: u64) -> Self {
+        let cluster = Cluster::new(seed, to_api(world.now()), Timings::default());
+        Self { cluster, feed: feed::Feed::default(), empty: true }
+    }
+
+    fn lives(&self, world: &World) -> bool {
+        !self.empty && world.kubernetes_api_is_up()
     }
 
     /// Creates what is wished for and not there yet.
@@ -86,13 +100,13 @@ impl Kubernetes {
 
     /// When something happens by itself next. Without etcd nothing does.
     pub fn next_event(&self, world: &World) -> Option<Time> {
-        let next = self.cluster.next_event().filter(|_| world.kubernetes_api_is_up())?;
+        let next = self.cluster.next_event().filter(|_| self.lives(world))?;
         Some(Time::from_nanos(next.as_nanos()))
     }
 
     /// Makes everything happen that is due by `now`, after a change of objects.
     pub fn advance(&mut self, world: &mut World, now: Time) {
-        if world.kubernetes_api_is_up() {
+        if self.lives(world) {
             self.cluster.advance(to_api(now));
             self.feed.pass(&mut self.cluster.server, world, now);
         }
@@ -100,7 +114,7 @@ impl Kubernetes {
 
     /// The same after a change of nodes: their kubelets learn of it.
     pub fn follow(&mut self, world: &mut World, now: Time) {
-        if world.kubernetes_api_is_up() {
+        if self.lives(world) {
             self.cluster.sync(to_api(now), &facts::of_all(world));
             self.feed.pass(&mut self.cluster.server, world, now);
         }
