@@ -1,5 +1,6 @@
-//! Virtual time, as in the model of the nodes: whoever drives the API server
-//! says what time it is.
+//! Virtual time, for the API server here and for the model of the nodes. No
+//! model reads a clock: whoever drives it says what time it is, and time may run
+//! at any speed or jump.
 
 use std::time::Duration;
 
@@ -52,6 +53,11 @@ impl Time {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// As jiff has it.
+    pub fn to_jiff(self) -> jiff::Timestamp {
+        jiff::Timestamp::from_nanosecond(i128::from(self.0)).unwrap_or_default()
+    }
+
     /// As objects have it: to the second, `2026-01-02T03:04:05Z`.
     pub fn to_text(self) -> String {
         let seconds = i64::try_from(self.as_secs()).unwrap_or(i64::MAX);
@@ -85,5 +91,13 @@ mod tests {
         assert_eq!(time.to_text(), "2026-01-02T03:04:05Z");
         assert_eq!(time.to_micro_text(), "2026-01-02T03:04:05.123456Z");
         assert_eq!(Time::from_text("yesterday"), None);
+    }
+
+    #[test]
+    fn time_neither_overflows_nor_goes_below_its_start() {
+        let time = Time::from_secs(10);
+        assert_eq!(time.plus(Duration::MAX), Time::from_nanos(u64::MAX));
+        assert_eq!(time.minus(Duration::from_secs(11)), Time::default());
+        assert_eq!(time.since(Time::from_secs(12)), Duration::ZERO);
     }
 }

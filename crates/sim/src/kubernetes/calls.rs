@@ -9,7 +9,7 @@ use kube_sim::{Item, Output, Reply, Request, Status, StreamId};
 use tokio::sync::mpsc;
 
 use super::auth::{self, Credentials};
-use super::{Kubernetes, health, to_api};
+use super::{Kubernetes, health};
 use crate::model::{NodeIndex, Time, World};
 
 /// How many events may wait for a reader before its watch is given up.
@@ -91,7 +91,7 @@ impl Watches {
                 return ApiAnswer::Late(health::PATIENCE, health::timed_out());
             }
         }
-        match kubernetes.api_mut().request(to_api(now), &caller, request) {
+        match kubernetes.api_mut().request(now, &caller, request) {
             Reply::Watch { stream, content_type } => {
                 let (sender, lines) = mpsc::channel(WATCH_CAPACITY);
                 self.open.insert(stream, sender);

@@ -58,20 +58,20 @@ impl Kubernetes {
     /// That of a new cluster: its own workloads and those that are wished for
     /// have come up by now.
     pub fn new(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
-        let since = to_api(world.now().minus(WARM_UP));
+        let since = world.now().minus(WARM_UP);
         let mut cluster = Cluster::new(seed, since, Timings::default());
         cluster.sync(since, &facts::of_all(world));
         let mut new = Self { cluster, feed: feed::Feed::default(), empty: false };
         new.create("talos", furniture(&facts::furniture(world)))?;
         new.create(WISHED, wished.to_vec())?;
-        new.cluster.advance(to_api(world.now()));
+        new.cluster.advance(world.now());
         Ok(new)
     }
 
     /// One in which nothing lives, for those who only want nodes: it has no
     /// kubelets and no workloads, and takes next to no memory.
     pub fn empty(world: &World, seed: u64) -> Self {
-        let cluster = Cluster::new(seed, to_api(world.now()), Timings::default());
+        let cluster = Cluster::new(seed, world.now(), Timings::default());
         Self { cluster, feed: feed::Feed::default(), empty: true }
     }
 
@@ -100,14 +100,13 @@ impl Kubernetes {
 
     /// When something happens by itself next. Without etcd nothing does.
     pub fn next_event(&self, world: &World) -> Option<Time> {
-        let next = self.cluster.next_event().filter(|_| self.lives(world))?;
-        Some(Time::from_nanos(next.as_nanos()))
+        self.cluster.next_event().filter(|_| self.lives(world))
     }
 
     /// Makes everything happen that is due by `now`, after a change of objects.
     pub fn advance(&mut self, world: &mut World, now: Time) {
         if self.lives(world) {
-            self.cluster.advance(to_api(now));
+            self.cluster.advance(now);
             self.feed.pass(&mut self.cluster.server, world, now);
         }
     }
@@ -115,15 +114,10 @@ impl Kubernetes {
     /// The same after a change of nodes: their kubelets learn of it.
     pub fn follow(&mut self, world: &mut World, now: Time) {
         if self.lives(world) {
-            self.cluster.sync(to_api(now), &facts::of_all(world));
+            self.cluster.sync(now, &facts::of_all(world));
             self.feed.pass(&mut self.cluster.server, world, now);
         }
     }
-}
-
-/// The same instant for the API server.
-pub(crate) fn to_api(time: Time) -> kube_sim::Time {
-    kube_sim::Time::from_nanos(time.as_nanos())
 }
 
 /// The control planes' API servers that run, by node.

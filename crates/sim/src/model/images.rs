@@ -10,7 +10,7 @@ use super::World;
 use super::api::{NodeIndex, Reply, Response, Status};
 use super::registry::Content;
 use super::slots::Installed;
-use super::time::Time;
+use super::time::{self, Time};
 
 /// Which store on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,7 +135,7 @@ impl World {
                 name: image.reference.clone(),
                 digest: digest(&image.reference),
                 size: size(&image.reference),
-                created_at: Some(image.pulled.to_proto()),
+                created_at: Some(time::to_proto(image.pulled)),
             })
         });
         Reply::Items(items.collect())
@@ -155,7 +155,7 @@ impl World {
                 name: image.reference.clone(),
                 digest: digest(&image.reference),
                 size: size(&image.reference),
-                created_at: Some(image.pulled.to_proto()),
+                created_at: Some(time::to_proto(image.pulled)),
                 labels: std::collections::BTreeMap::default(),
             })
         });

@@ -9,7 +9,7 @@ use super::World;
 use super::api::NodeIndex;
 use super::events::Note;
 use super::spec::NodeRole;
-use super::time::Time;
+use super::time::{self, Time};
 
 /// How many events of a service are kept. A node keeps 64; a stable service
 /// has a handful.
@@ -55,7 +55,7 @@ impl Notice {
             unknown: self.healthy.is_none(),
             healthy: self.healthy == Some(true),
             last_message: String::new(),
-            last_change: Some(self.at.to_proto()),
+            last_change: Some(time::to_proto(self.at)),
         }
     }
 }
@@ -82,7 +82,7 @@ impl Service {
                     .map(|notice| machine::ServiceEvent {
                         msg: notice.message.to_string(),
                         state: notice.state.name().to_owned(),
-                        ts: Some(notice.at.to_proto()),
+                        ts: Some(time::to_proto(notice.at)),
                     })
                     .collect(),
             }),
@@ -90,7 +90,7 @@ impl Service {
                 unknown: self.healthy.is_none(),
                 healthy: self.healthy == Some(true),
                 last_message: String::new(),
-                last_change: Some(self.changed.to_proto()),
+                last_change: Some(time::to_proto(self.changed)),
             }),
         }
     }

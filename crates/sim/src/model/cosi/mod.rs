@@ -27,7 +27,7 @@ pub(super) use watch::Watch;
 use super::World;
 use super::api::{NodeIndex, Reply, Response, Status};
 use super::roles::{Caller, Role};
-use super::time::Time;
+use super::time::{self, Time};
 use super::tree::Tree;
 
 /// How many changes of a kind are kept for those who resume a watch.
@@ -121,8 +121,8 @@ fn resource(kind: &Kind, id: &str, entry: &Entry) -> cosi::Resource {
             version: entry.version.to_string(),
             owner: String::new(),
             phase: "running".to_owned(),
-            created: Some(entry.created.to_proto()),
-            updated: Some(entry.updated.to_proto()),
+            created: Some(time::to_proto(entry.created)),
+            updated: Some(time::to_proto(entry.updated)),
             ..Default::default()
         }),
         spec: Some(cosi::Spec { proto_spec: entry.proto.clone(), yaml_spec: entry.yaml.clone() }),
