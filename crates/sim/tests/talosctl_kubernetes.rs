@@ -39,7 +39,7 @@ async fn a_healthy_cluster_is_called_so() {
         let bench = Bench::start(version, 1).await;
         for talosctl in bench.each_talosctl() {
             for server in [true, false] {
-                let line = format!("health --server={server} --wait-timeout 30s");
+                let line = format!("health --server={server} --wait-timeout 2m");
                 let wanted = if server {
                     "waiting for all control plane static pods to be running: OK"
                 } else {
@@ -56,17 +56,18 @@ async fn an_upgrade_drains_the_node() {
     let bench = Bench::start(&NODES[1], 2).await;
     let kubectl = bench.kubectl();
     kubectl.ok_with("apply -f -", DEPLOYMENT).await;
-    kubectl.ok("rollout status deployment/web --timeout=30s").await;
+    kubectl.ok("rollout status deployment/web --timeout=60s").await;
     let worker = bench.node("worker-1");
     let mut watch = kubectl.follow("get node worker-1 -w");
     let talosctl = bench.talosctl("1.14");
     let image =
         format!("factory.talos.dev/metal-installer/{}:v1.14.1", talos_sim::model::EMPTY_SCHEMATIC);
-    talosctl.ok(&format!("-n {worker} upgrade --image {image} --wait --timeout 50s")).await;
+    let before = talosctl.boot_id(&worker).await.expect("a boot ID");
+    talosctl.ok(&format!("-n {worker} upgrade --image {image} --wait --timeout 2m")).await;
     watch.until(&["Ready,SchedulingDisabled"]).await;
     watch.until(&["NotReady"]).await;
-    talosctl.wait_for_version(&worker, "v1.14.1").await;
-    kubectl.ok("wait --for=condition=Ready node/worker-1 --timeout=30s").await;
+    talosctl.reboots_into(&worker, &before, "v1.14.1").await;
+    kubectl.ok("wait --for=condition=Ready node/worker-1 --timeout=60s").await;
     let node = kubectl.get("node worker-1").await;
     assert_eq!(node["spec"]["unschedulable"], serde_json::Value::Null, "{node}");
     let pods = kubectl.get("pods -l app=web").await;
