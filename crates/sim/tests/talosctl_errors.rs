@@ -3,7 +3,6 @@
 
 mod common;
 
-
 use common::raw::{self, call, frame, send};
 use common::{Bench, KUBERNETES, NODES, PATIENCE, SPEED};
 use talos_proto::{common as proto, machine};
