@@ -9,16 +9,19 @@
 pub mod auth;
 pub mod calls;
 pub mod door;
+mod drain;
 mod facts;
 mod feed;
 mod health;
 pub mod kubeconfig;
+mod manifests;
 mod presence;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube_sim::ApiServer;
-use kube_sim::controllers::{self, furniture};
+use kube_sim::controllers;
 use kube_sim::kubelet::{Cluster, Timings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -49,6 +52,12 @@ pub struct Kubernetes {
     /// The API server and the kubelets.
     cluster: Cluster,
     feed: feed::Feed,
+    /// What the nodes themselves do with their pods before they go down.
+    #[serde(default)]
+    drains: drain::Drains,
+    /// What the control planes have created.
+    #[serde(default)]
+    manifests: manifests::Manifests,
     /// Nothing lives in it: the nodes are alone.
     #[serde(default)]
     empty: bool,
@@ -61,8 +70,8 @@ impl Kubernetes {
         let since = world.now().minus(WARM_UP);
         let mut cluster = Cluster::new(seed, since, Timings::default());
         cluster.sync(since, &facts::of_all(world));
-        let mut new = Self { cluster, feed: feed::Feed::default(), empty: false };
-        new.create("talos", furniture(&facts::furniture(world)))?;
+        let mut new = Self::of(cluster, false);
+        new.manifests.pass(new.cluster.server.store_mut(), world);
         new.create(WISHED, wished.to_vec())?;
         new.cluster.advance(world.now());
         Ok(new)
@@ -72,7 +81,17 @@ impl Kubernetes {
     /// kubelets and no workloads, and takes next to no memory.
     pub fn empty(world: &World, seed: u64) -> Self {
         let cluster = Cluster::new(seed, world.now(), Timings::default());
-        Self { cluster, feed: feed::Feed::default(), empty: true }
+        Self::of(cluster, true)
+    }
+
+    fn of(cluster: Cluster, empty: bool) -> Self {
+        Self {
+            cluster,
+            feed: feed::Feed::default(),
+            drains: drain::Drains::default(),
+            manifests: manifests::Manifests::default(),
+            empty,
+        }
     }
 
     fn lives(&self, world: &World) -> bool {
@@ -100,14 +119,15 @@ impl Kubernetes {
 
     /// When something happens by itself next. Without etcd nothing does.
     pub fn next_event(&self, world: &World) -> Option<Time> {
-        self.cluster.next_event().filter(|_| self.lives(world))
+        let next = [self.cluster.next_event(), self.drains.next_event()];
+        next.into_iter().flatten().min().filter(|_| self.lives(world))
     }
 
     /// Makes everything happen that is due by `now`, after a change of objects.
     pub fn advance(&mut self, world: &mut World, now: Time) {
         if self.lives(world) {
             self.cluster.advance(now);
-            self.feed.pass(&mut self.cluster.server, world, now);
+            self.pass(world, now);
         }
     }
 
@@ -115,7 +135,34 @@ impl Kubernetes {
     pub fn follow(&mut self, world: &mut World, now: Time) {
         if self.lives(world) {
             self.cluster.sync(now, &facts::of_all(world));
-            self.feed.pass(&mut self.cluster.server, world, now);
+            self.pass(world, now);
+        }
+    }
+
+    /// What nodes and their objects have to do with each other.
+    fn pass(&mut self, world: &mut World, now: Time) {
+        self.manifests.pass(self.cluster.server.store_mut(), world);
+        self.feed.pass(&mut self.cluster.server, world, now);
+        self.drain(world, now);
+    }
+
+    /// Lets nodes that drain themselves go on with it.
+    fn drain(&mut self, world: &mut World, now: Time) {
+        let draining: BTreeMap<String, NodeIndex> =
+            world.draining().map(|(node, name)| (name.to_owned(), node)).collect();
+        for (name, node) in &draining {
+            if !self.drains.has(name) {
+                world.hold_drain(now, *node);
+            }
+        }
+        let names = draining.keys().cloned().collect();
+        let empty = self.drains.advance(now, self.cluster.server.store_mut(), &names);
+        if !draining.is_empty() {
+            // The evicted begin to stop at once.
+            self.cluster.advance(now);
+        }
+        for name in empty {
+            world.drained(now, draining[&name]);
         }
     }
 }
