@@ -77,6 +77,9 @@ pub struct Controllers {
     off: bool,
     /// What has been heard of the nodes.
     watch: Watch,
+    /// Nodes whose pods no budget lets go.
+    #[serde(default)]
+    stuck: BTreeSet<String>,
     /// The changes up to this revision have been seen.
     #[serde(skip)]
     seen: Option<u64>,

@@ -9,6 +9,7 @@ mod definitions;
 mod delete;
 mod kinds;
 mod log;
+mod metadata;
 mod prepare;
 mod serialise;
 mod structural;
