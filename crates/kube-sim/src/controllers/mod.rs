@@ -10,6 +10,7 @@ mod budget;
 pub(crate) mod conditions;
 mod daemon_set;
 mod deployment;
+mod events;
 mod furniture;
 mod garbage;
 mod index;
@@ -60,6 +61,7 @@ enum Kind {
     Budget,
     Service,
     Namespace,
+    Events,
 }
 
 /// An object that a controller is to look at.
@@ -92,6 +94,9 @@ pub struct Controllers {
     parked: BTreeSet<(String, String)>,
     #[serde(skip)]
     timers: BTreeMap<Time, BTreeSet<Work>>,
+    /// When the next event is to be forgotten.
+    #[serde(skip)]
+    forgets: Option<Time>,
 }
 
 impl Controllers {
@@ -142,6 +147,7 @@ impl Controllers {
             Kind::Budget => self.budget(store, &namespace, &name),
             Kind::Service => self.service(store, &namespace, &name),
             Kind::Namespace => self.namespace(store, &name),
+            Kind::Events => self.forget_events(store),
         }
     }
 

@@ -60,11 +60,14 @@ impl Kubernetes {
     pub fn new(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
         let since = to_api(world.now().minus(WARM_UP));
         let mut cluster = Cluster::new(seed, since, Timings::default());
+        // What happened then is forgotten by now.
+        cluster.server.store_mut().set_quiet(true);
         cluster.sync(since, &facts::of_all(world));
         let mut new = Self { cluster, feed: feed::Feed::default(), empty: false };
         new.create("talos", furniture(&facts::furniture(world)))?;
         new.create(WISHED, wished.to_vec())?;
         new.cluster.advance(to_api(world.now()));
+        new.cluster.server.store_mut().set_quiet(false);
         Ok(new)
     }
 
