@@ -23,6 +23,7 @@
 
 pub mod api;
 pub mod controllers;
+mod events;
 mod fields;
 pub mod kubelet;
 pub mod names;

@@ -150,7 +150,14 @@ fn requirement(part: &str) -> Result<Requirement, Status> {
             });
         }
     }
-    Ok(Requirement::Exists(key(part)?))
+    let words: Vec<&str> = part.split_whitespace().collect();
+    match words.as_slice() {
+        [_, "in" | "notin", other, ..] => Err(bad(&format!("found '{other}' expected: '('"))),
+        [_, other, ..] => {
+            Err(bad(&format!("found '{other}', expected: in, notin, =, ==, !=, gt, lt")))
+        }
+        _ => Ok(Requirement::Exists(key(part)?)),
+    }
 }
 
 /// Conditions on fields, all of which must hold: the field, what it is compared

@@ -115,6 +115,12 @@ impl ApiServer {
         }
     }
 
+    /// The budgets of pods on these nodes allow no eviction from now on, whatever
+    /// their numbers say; those of other pods do again.
+    pub fn stick_budgets(&mut self, nodes: std::collections::BTreeSet<String>) {
+        self.controllers.stick_budgets(&self.store, nodes);
+    }
+
     /// The objects.
     pub fn store(&self) -> &Store {
         &self.store

@@ -69,6 +69,16 @@ impl Cause {
     }
 }
 
+impl Cause {
+    /// A word that is none of those that can be said.
+    pub(crate) fn unsupported(field: &str, value: &str, known: &[&str]) -> Self {
+        let known: Vec<String> = known.iter().map(|word| format!("{word:?}")).collect();
+        let message =
+            format!("Unsupported value: {value:?}: supported values: {}", known.join(", "));
+        Self { reason: "FieldValueNotSupported", message, field: field.to_owned() }
+    }
+}
+
 impl Status {
     fn plain(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: None }
@@ -148,6 +158,22 @@ impl Status {
         Self::plain(415, "UnsupportedMediaType", message)
     }
 
+    /// 415: a patch of a type that is not known here.
+    pub(crate) fn unsupported_patch() -> Self {
+        let details = Some(Box::default());
+        Self { details, ..Self::plain(415, "UnsupportedMediaType", "415: Unsupported Media Type") }
+    }
+
+    /// 422: the outcome of a patch cannot be read as an object.
+    pub(crate) fn bad_patch(patched: &str, why: &str) -> Self {
+        Self::invalid("", "", "", vec![Cause::invalid("patch", &json!(patched), why)])
+    }
+
+    /// 500 in so many words, without a reason.
+    pub(crate) fn failure(message: impl Into<String>) -> Self {
+        Self::plain(500, "", message)
+    }
+
     /// 410: what the caller goes on from has been forgotten.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::plain(410, "Expired", message)
@@ -155,11 +181,18 @@ impl Status {
 
     /// 422: the object breaks rules.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
-        let told = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
-        let words = match causes.as_slice() {
+        let mut told = Vec::new();
+        for cause in &causes {
+            let words = format!("{}: {}", cause.field, cause.message);
+            // What two checks found is said once.
+            if !told.contains(&words) {
+                told.push(words);
+            }
+        }
+        let words = match told.as_slice() {
             [] => "<nil>".to_owned(),
-            [one] => told(one),
-            many => format!("[{}]", many.iter().map(told).collect::<Vec<_>>().join(", ")),
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
         };
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let details = Details {

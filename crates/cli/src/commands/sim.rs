@@ -199,7 +199,7 @@ async fn faults(args: &FaultsArgs, printer: Printer) -> Result<Exit, Usage> {
     if args.kinds {
         let mut text = String::new();
         for (_, name, meaning) in FAULTS {
-            let _ = writeln!(text, "{name:15} {meaning}");
+            let _ = writeln!(text, "{name:22} {meaning}");
         }
         printer.stdout(&text);
         return Ok(Exit::Done);

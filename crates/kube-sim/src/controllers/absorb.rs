@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::index::NodeInfo;
 use super::{Controllers, Kind, select};
 use crate::names::{
-    DAEMON_SETS, DEPLOYMENTS, JOBS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS,
+    DAEMON_SETS, DEPLOYMENTS, EVENTS, JOBS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS,
     POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, ResourceName, SERVICES, STATEFUL_SETS,
     VOLUME_ATTACHMENTS,
 };
@@ -75,7 +75,9 @@ impl Controllers {
         if let Some((_, kind)) = own.into_iter().find(|(known, _)| *known == resource) {
             self.enqueue(kind, namespace, name);
         }
-        if is_pod {
+        if *resource == EVENTS {
+            self.absorb_event(change);
+        } else if is_pod {
             self.absorb_pod(store, change);
         } else if *resource == NODES {
             self.absorb_node(store, change);

@@ -1,6 +1,6 @@
 //! The status of pod disruption budgets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -17,6 +17,16 @@ use crate::time::Time;
 const DISRUPTION: Duration = Duration::from_mins(2);
 
 impl Controllers {
+    /// See [`ApiServer::stick_budgets`](crate::ApiServer::stick_budgets).
+    pub(crate) fn stick_budgets(&mut self, store: &Store, nodes: BTreeSet<String>) {
+        if self.stuck != nodes {
+            self.stuck = nodes;
+            for budget in store.list(&POD_DISRUPTION_BUDGETS, None) {
+                self.enqueue(Kind::Budget, object::namespace(budget), object::name(budget));
+            }
+        }
+    }
+
     pub(super) fn budget(&mut self, store: &mut Store, namespace: &str, name: &str) {
         let Some(budget) = store.get(&POD_DISRUPTION_BUDGETS, namespace, name).cloned() else {
             return;
@@ -27,12 +37,20 @@ impl Controllers {
         let known = object::at(&budget, &["status", "disruptedPods"]).and_then(Value::as_object);
         let (mut healthy, mut count) = (0_i64, 0_i64);
         let mut owners = BTreeMap::new();
-        let mut lonely = false;
+        let mut failure = None;
         for pod in store.list(&PODS, Some(namespace)).filter(|pod| select::matches(selector, pod)) {
             count += 1;
             match scale_of(store, pod) {
                 Some((uid, scale)) => drop(owners.insert(uid, scale)),
-                None => lonely = true,
+                // A pod of nobody's does not count; a strange owner's is a riddle.
+                None if counts_owners(&budget) && select::controller(pod).is_some() => {
+                    failure = Some(format!("found no controllers for pod {:?}", object::name(pod)));
+                }
+                None => {}
+            }
+            let node = object::text(pod, &["spec", "nodeName"]);
+            if self.stuck.contains(node) {
+                failure = Some(format!("the pods on {node} are not let go (a simulated fault)"));
             }
             if object::is_deleting(pod) {
                 continue;
@@ -48,49 +66,64 @@ impl Controllers {
             }
             healthy += i64::from(pods::is_ready(pod));
         }
-        let scale: i64 = owners.values().sum();
-        let (expected, desired, failed) = demands(&budget, count, scale, lonely);
-        let allowed = if expected > 0 && !failed { (healthy - desired).max(0) } else { 0 };
         let mut list = object::list(&budget, &["status", "conditions"]).to_vec();
-        let (is, reason) = match (failed, allowed > 0) {
-            (true, _) => ("False", "SyncFailed"),
-            (false, true) => ("True", "SufficientPods"),
-            (false, false) => ("False", "InsufficientPods"),
+        let mut put = |is, reason, message: &str, generation: i64| {
+            conditions::put(&mut list, "DisruptionAllowed", is, reason, message, now);
+            for condition in &mut list {
+                object::set(condition, &["message"], message);
+                object::set(condition, &["observedGeneration"], generation);
+            }
+            std::mem::take(&mut list)
         };
-        conditions::put(&mut list, "DisruptionAllowed", is, reason, "", now);
-        let generation = object::number(&budget, &["metadata", "generation"]).unwrap_or(1);
-        for condition in &mut list {
-            object::set(condition, &["message"], "");
-            object::set(condition, &["observedGeneration"], generation);
+        let resource = &POD_DISRUPTION_BUDGETS;
+        if let Some(failure) = failure {
+            // The numbers stay as they were, and nobody may trust them.
+            let seen = object::number(&budget, &["status", "observedGeneration"]).unwrap_or(0);
+            let list = put("False", "SyncFailed", &failure, seen);
+            let _ = store.modify_status(&manager(), resource, namespace, name, |budget| {
+                object::set(budget, &["status", "disruptionsAllowed"], 0);
+                object::set(budget, &["status", "conditions"], list);
+            });
+            return;
         }
+        let scale: i64 = owners.values().sum();
+        let (expected, desired) = demands(&budget, count, scale);
+        let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
+        let (is, reason) =
+            if allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
+        let generation = object::number(&budget, &["metadata", "generation"]).unwrap_or(1);
         let mut status = json!({
             "currentHealthy": healthy,
             "desiredHealthy": desired,
             "expectedPods": expected,
             "disruptionsAllowed": allowed,
             "observedGeneration": generation,
-            "conditions": list,
+            "conditions": put(is, reason, "", generation),
         });
         if !disrupted.is_empty() {
             object::set(&mut status, &["disruptedPods"], disrupted);
         }
-        let resource = &POD_DISRUPTION_BUDGETS;
         let _ = store.modify_status(&manager(), resource, namespace, name, |budget| {
             object::set(budget, &["status"], status);
         });
     }
 }
 
-/// How many pods there should be, how many of them must be healthy, and
-/// whether that cannot be known.
-fn demands(budget: &Value, count: i64, scale: i64, lonely: bool) -> (i64, i64, bool) {
+/// Whether a budget is about a share of what the owners of its pods want.
+fn counts_owners(budget: &Value) -> bool {
+    object::at(budget, &["spec", "maxUnavailable"]).is_some()
+        || object::at(budget, &["spec", "minAvailable"]).is_some_and(Value::is_string)
+}
+
+/// How many pods there should be, and how many of them must be healthy.
+fn demands(budget: &Value, count: i64, scale: i64) -> (i64, i64) {
     if let Some(most) = object::at(budget, &["spec", "maxUnavailable"]) {
-        return (scale, (scale - select::share(most, scale, true)).max(0), lonely);
+        return (scale, (scale - select::share(most, scale, true)).max(0));
     }
     match object::at(budget, &["spec", "minAvailable"]) {
-        Some(least @ Value::String(_)) => (scale, select::share(least, scale, true), lonely),
-        Some(least) => (count, least.as_i64().unwrap_or(0), false),
-        None => (count, 1, false),
+        Some(least @ Value::String(_)) => (scale, select::share(least, scale, true)),
+        Some(least) => (count, least.as_i64().unwrap_or(0)),
+        None => (count, 1),
     }
 }
 

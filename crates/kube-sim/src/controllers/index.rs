@@ -9,6 +9,7 @@ use super::conditions;
 use super::select::{self, Resources};
 use crate::names::ResourceName;
 use crate::object;
+use crate::time::Time;
 
 /// A resource, a namespace and a name.
 pub(super) type Reference = (ResourceName, String, String);
@@ -60,6 +61,8 @@ pub(super) struct Index {
     pub(super) bound: BTreeMap<String, BTreeSet<(String, String)>>,
     /// What the pods of a node ask for.
     pub(super) used: BTreeMap<String, Resources>,
+    /// Events by the time they last happened.
+    pub(super) events: BTreeSet<(Time, String, String)>,
     /// How many pods of an owner a node runs: by owner, then by node.
     pub(super) together: BTreeMap<String, BTreeMap<String, u32>>,
 }

@@ -10,6 +10,7 @@ mod budget;
 pub(crate) mod conditions;
 mod daemon_set;
 mod deployment;
+mod events;
 mod garbage;
 mod index;
 mod job;
@@ -58,6 +59,7 @@ enum Kind {
     Budget,
     Service,
     Namespace,
+    Events,
 }
 
 /// An object that a controller is to look at.
@@ -75,6 +77,9 @@ pub struct Controllers {
     off: bool,
     /// What has been heard of the nodes.
     watch: Watch,
+    /// Nodes whose pods no budget lets go.
+    #[serde(default)]
+    stuck: BTreeSet<String>,
     /// The changes up to this revision have been seen.
     #[serde(skip)]
     seen: Option<u64>,
@@ -87,6 +92,9 @@ pub struct Controllers {
     parked: BTreeSet<(String, String)>,
     #[serde(skip)]
     timers: BTreeMap<Time, BTreeSet<Work>>,
+    /// When the next event is to be forgotten.
+    #[serde(skip)]
+    forgets: Option<Time>,
 }
 
 impl Controllers {
@@ -137,6 +145,7 @@ impl Controllers {
             Kind::Budget => self.budget(store, &namespace, &name),
             Kind::Service => self.service(store, &namespace, &name),
             Kind::Namespace => self.namespace(store, &name),
+            Kind::Events => self.forget_events(store),
         }
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{Controllers, Kind, conditions, manager, pods, select};
+use crate::events::{Source, about, tell};
 use crate::names::{NODES, PODS};
 use crate::object;
 use crate::store::{DeleteOptions, Store};
@@ -22,6 +23,9 @@ const LATE: Duration = Duration::from_secs(5);
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
+const NODE: Source<'_> = Source::controller("node-controller");
+const TAINT: Source<'_> = Source::controller("taint-eviction-controller");
 
 /// When nodes were last heard of.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -115,6 +119,10 @@ impl Controllers {
             let since = Time::from_text(object::text(taint, &["timeAdded"])).unwrap_or(store.now());
             let due = since.plus(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
             if due <= store.now() {
+                let (namespace, name) = (object::namespace(pod), object::name(pod));
+                let message = format!("Marking for deletion Pod {namespace}/{name}");
+                let now = store.now();
+                tell(store, now, TAINT, &about(pod), false, "TaintManagerEviction", &message);
                 return pods::delete(store, pod);
             }
             self.later(due, Kind::Node, "", node);
@@ -143,6 +151,10 @@ impl Controllers {
 /// The node is not heard of: nothing is known about it.
 fn lose(store: &mut Store, node: &std::sync::Arc<Value>) -> std::sync::Arc<Value> {
     let now = store.now();
+    if conditions::get(node, "Ready").is_none_or(|ready| ready["status"] != "Unknown") {
+        let message = format!("Node {} status is now: NodeNotReady", object::name(node));
+        tell(store, now, NODE, &about(node), false, "NodeNotReady", &message);
+    }
     let changed = store.modify_status(&manager(), &NODES, "", object::name(node), |node| {
         let mut list = object::list(node, &["status", "conditions"]).to_vec();
         for kind in ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"] {
@@ -186,6 +198,7 @@ fn mark_not_ready(store: &mut Store, pod: &Value) {
         return;
     }
     let now = store.now();
+    tell(store, now, NODE, &about(pod), true, "NodeNotReady", "Node is not ready");
     let (namespace, name) = (object::namespace(pod), object::name(pod));
     let _ = store.modify_status(&manager(), &PODS, namespace, name, |pod| {
         let mut list = object::list(pod, &["status", "conditions"]).to_vec();

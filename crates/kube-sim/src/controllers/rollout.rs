@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::deployment::{available, replicas};
 use super::{Controllers, manager, select};
+use crate::events::{Source, about, tell};
 use crate::names::REPLICA_SETS;
 use crate::object;
 use crate::store::Store;
@@ -32,6 +33,14 @@ fn scale(store: &mut Store, deployment: &Value, set: &Value, count: i64) {
     let (namespace, name) = (object::namespace(set), object::name(set));
     let wanted = replicas(deployment).to_string();
     let most = limits(deployment).1.to_string();
+    let before = replicas(set);
+    if before != count {
+        let way = if count > before { "up" } else { "down" };
+        let message = format!("Scaled {way} replica set {name} from {before} to {count}");
+        let source = Source::controller("deployment-controller");
+        let now = store.now();
+        tell(store, now, source, &about(deployment), false, "ScalingReplicaSet", &message);
+    }
     let _ = store.modify(&manager(), &REPLICA_SETS, namespace, name, |set| {
         object::set(set, &["spec", "replicas"], count.max(0));
         for (key, value) in [("desired-replicas", &wanted), ("max-replicas", &most)] {

@@ -5,9 +5,12 @@ use serde_json::Value;
 use super::index::NodeInfo;
 use super::select::{self, Resources};
 use super::{Controllers, conditions};
+use crate::events::{Source, about, tell};
 use crate::names::PODS;
 use crate::object;
 use crate::store::{Store, Write};
+
+const SCHEDULER: Source<'_> = Source::controller("default-scheduler");
 
 impl Controllers {
     /// Finds a node for a pod.
@@ -22,8 +25,18 @@ impl Controllers {
         }
         let (now, write) = (store.now(), Write::by("kube-scheduler"));
         match self.choose(&pod) {
-            Ok(node) => drop(store.bind(&write, namespace, name, &node)),
+            Ok(node) => {
+                if store.bind(&write, namespace, name, &node).is_ok() {
+                    let message = format!("Successfully assigned {namespace}/{name} to {node}");
+                    tell(store, now, SCHEDULER, &about(&pod), false, "Scheduled", &message);
+                }
+            }
             Err(message) => {
+                let known = conditions::get(&pod, "PodScheduled")
+                    .map_or("", |condition| object::text(condition, &["message"]));
+                if known != message {
+                    tell(store, now, SCHEDULER, &about(&pod), true, "FailedScheduling", &message);
+                }
                 self.parked.insert((namespace.to_owned(), name.to_owned()));
                 let _ = store.modify_status(&write, &PODS, namespace, name, |pod| {
                     let mut list = object::list(pod, &["status", "conditions"]).to_vec();

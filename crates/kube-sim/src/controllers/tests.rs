@@ -1,3 +1,5 @@
+mod budgets;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -216,30 +218,6 @@ fn the_furniture_runs_everywhere() {
     }
     let set = cluster.server.store().get(&DAEMON_SETS, "kube-system", "kube-proxy").unwrap();
     assert_eq!(object::number(set, &["status", "updatedNumberScheduled"]), Some(4));
-}
-
-#[test]
-fn budgets_count() {
-    let mut cluster = cluster(2);
-    add(&mut cluster, deployment("web", 4, "web:1"));
-    for (field, value, allowed) in [
-        ("minAvailable", json!(3), 1),
-        ("maxUnavailable", json!(2), 2),
-        ("maxUnavailable", json!("30%"), 2),
-        ("minAvailable", json!("100%"), 0),
-        ("maxUnavailable", json!(0), 0),
-    ] {
-        add(&mut cluster, budget("web", field, &value));
-        let later = cluster.server.store().now().plus(Duration::from_secs(20));
-        cluster.advance(later);
-        let found = status(&cluster, &POD_DISRUPTION_BUDGETS, "web", "disruptionsAllowed");
-        assert_eq!(found, allowed, "{field} {value}");
-        assert_eq!(status(&cluster, &POD_DISRUPTION_BUDGETS, "web", "currentHealthy"), 4);
-        assert_eq!(status(&cluster, &POD_DISRUPTION_BUDGETS, "web", "expectedPods"), 4);
-        let store = cluster.server.store_mut();
-        let options = DeleteOptions::default();
-        store.delete(&me(), &POD_DISRUPTION_BUDGETS, "default", "web", &options).unwrap();
-    }
 }
 
 #[test]

@@ -32,6 +32,8 @@ impl Cluster {
         self.advance(now);
         self.kubelets.follow(self.server.store());
         self.kubelets.sync(now, self.server.store_mut(), facts);
+        let stuck = facts.iter().filter(|facts| facts.faults.budgets_stuck);
+        self.server.stick_budgets(stuck.map(|facts| facts.name.clone()).collect());
         self.settle(now);
     }
 

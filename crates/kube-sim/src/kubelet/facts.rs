@@ -107,6 +107,10 @@ pub struct NodeFaults {
     pub unpullable: Vec<String>,
     /// Volumes stay attached for ever.
     pub volumes_stay: bool,
+    /// The budgets of its pods allow no eviction. That is the API server's
+    /// affair, not the kubelet's, and only the embedded one obeys.
+    #[serde(default)]
+    pub budgets_stuck: bool,
 }
 
 /// How long things take: the shortest and the longest time.

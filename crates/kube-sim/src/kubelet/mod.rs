@@ -17,6 +17,7 @@ mod mirror;
 mod node;
 mod pod_status;
 mod pods;
+mod told;
 
 pub use api::Api;
 pub use cluster::Cluster;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Api, Due, Kubelets, NodeFacts, RETRY};
+use super::{Api, Due, Kubelets, NodeFacts, RETRY, told};
 use crate::controllers::conditions;
 use crate::names::{LEASES, NODES};
 use crate::object;
@@ -33,6 +33,9 @@ pub(super) struct Kubelet {
     pub(super) given: u32,
     renewal: Option<Time>,
     heartbeat: Option<Time>,
+    /// It has started, perhaps with its machine, and nobody was told yet.
+    #[serde(default)]
+    news: Option<bool>,
 }
 
 impl Kubelets {
@@ -48,6 +51,7 @@ impl Kubelets {
                 given: 0,
                 renewal: None,
                 heartbeat: None,
+                news: None,
             };
             self.nodes.insert(facts.name.clone(), kubelet);
             if facts.kubelet_up {
@@ -80,6 +84,7 @@ impl Kubelets {
         kubelet.heartbeat = Some(heartbeat);
         let rebooted = std::mem::replace(&mut kubelet.boot, kubelet.facts.boot_id.clone())
             != kubelet.facts.boot_id;
+        kubelet.news = Some(rebooted);
         self.kubelet_starts(name, rebooted);
     }
 
@@ -93,6 +98,9 @@ impl Kubelets {
             Ok(uid) => {
                 if let Some(kubelet) = self.nodes.get_mut(name) {
                     kubelet.uid = uid;
+                    if let Some(rebooted) = kubelet.news.take() {
+                        told::started(now, api, kubelet, rebooted);
+                    }
                 }
                 self.mirror(now, api, name);
             }
@@ -196,6 +204,9 @@ fn put_node(
     }
     let status = status(now, facts, &node);
     api.patch(&NODES, "", &facts.name, "status", &json!({"status": status}))?;
+    if conditions::is_true(&node, "Ready") != facts.ready {
+        told::turned(now, api, &facts.name, facts.ready);
+    }
     Ok(object::uid(&node).to_owned())
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::mirror::is_mirror;
 use super::pod_status::{self, Progress};
-use super::{Api, Due, Kubelets, RETRY};
+use super::{Api, Due, Kubelets, RETRY, told};
 use crate::names::PODS;
 use crate::object;
 use crate::time::Time;
@@ -225,6 +225,9 @@ impl Kubelets {
             }
             return;
         }
+        if run.stage != Stage::Stopping {
+            told::stops(now, api, &run.pod);
+        }
         let lasts = if run.stage == Stage::Stopping {
             // The time it has got shorter meanwhile.
             run.due.map_or(grace, |due| due.since(now)).min(grace)
@@ -263,6 +266,7 @@ impl Kubelets {
             Ok(pod) => {
                 run.pod = pod;
                 run.stale = false;
+                told::went(now, api, &run.pod, progress);
             }
             Err(status) if status.code == 404 => drop(self.pods.remove(key)),
             Err(_) => {

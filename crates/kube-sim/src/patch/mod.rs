@@ -7,4 +7,4 @@ mod strategic;
 
 pub(crate) use json::json_patch;
 pub(crate) use merge::merge_patch;
-pub(crate) use strategic::strategic_merge_patch;
+pub(crate) use strategic::{go, strategic_merge_patch};

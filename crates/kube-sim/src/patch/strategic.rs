@@ -107,9 +107,10 @@ fn merge_list(list: &mut Vec<Value>, items: &[Value], schema: Schema<'_>) -> Res
         *list = items.iter().filter(stays).cloned().collect();
         return Ok(());
     }
+    let mut fresh = Vec::new();
     for item in items {
         let Some(wanted) = item.get(key) else {
-            return Err(format!("map: {item} does not contain declared merge key: {key}"));
+            return Err(format!("map: {} does not contain declared merge key: {key}", go(item)));
         };
         if directive(item).as_deref() == Some("delete") {
             list.retain(|here| here.get(key) != Some(wanted));
@@ -120,10 +121,49 @@ fn merge_list(list: &mut Vec<Value>, items: &[Value], schema: Schema<'_>) -> Res
         } else {
             let mut new = Value::Null;
             strategic_merge_patch(&mut new, item, schema.items())?;
-            list.push(new);
+            fresh.push(new);
         }
     }
+    *list = interleave(std::mem::take(list), fresh, items, key);
     Ok(())
+}
+
+/// Those that the patch names, in its order, between those that it does not
+/// name, in theirs. Who is new gives way to nobody.
+fn interleave(list: Vec<Value>, fresh: Vec<Value>, items: &[Value], key: &str) -> Vec<Value> {
+    let place = |of: &Value| items.iter().position(|item| item.get(key) == of.get(key));
+    let old = list.into_iter().enumerate().map(|(index, item)| (Some(index), item));
+    let all = old.chain(fresh.into_iter().map(|item| (None, item)));
+    let (mut named, others): (Vec<_>, Vec<_>) = all.partition(|(_, item)| place(item).is_some());
+    named.sort_by_key(|(_, item)| place(item));
+    let mut result = Vec::new();
+    let mut others = others.into_iter().peekable();
+    for (index, item) in named {
+        while let Some((_, other)) =
+            others.next_if(|(other, _)| index.is_some_and(|index| *other < Some(index)))
+        {
+            result.push(other);
+        }
+        result.push(item);
+    }
+    result.extend(others.map(|(_, other)| other));
+    result
+}
+
+/// A value as Go prints it.
+pub(crate) fn go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(go).collect::<Vec<_>>().join(" "))
+        }
+        Value::Object(map) => {
+            let entry = |(key, value): (&String, &Value)| format!("{key}:{}", go(value));
+            format!("map[{}]", map.iter().map(entry).collect::<Vec<_>>().join(" "))
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Puts the named items in the named order; the others stay behind those that
@@ -167,7 +207,7 @@ mod tests {
         let target = spec(json!([{"name": "a", "image": "x", "tty": true}, {"name": "b"}]));
         let patch = spec(json!([{"name": "a", "image": "y"}, {"name": "c"}]));
         let wanted =
-            spec(json!([{"name": "a", "image": "y", "tty": true}, {"name": "b"}, {"name": "c"}]));
+            spec(json!([{"name": "a", "image": "y", "tty": true}, {"name": "c"}, {"name": "b"}]));
         assert_eq!(patched("deployments", target, &patch), wanted);
     }
 

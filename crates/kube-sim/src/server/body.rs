@@ -1,12 +1,14 @@
 //! The bodies of requests.
 
+use std::fmt::Write as _;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::dispatch::Operation;
 use crate::object;
 use crate::protobuf;
-use crate::schema::Schema;
+use crate::schema::{self, Schema};
 use crate::status::Status;
 use crate::store::unknown;
 
@@ -25,7 +27,51 @@ pub(super) fn parse(body: &Bytes, yaml: bool) -> Result<Value, String> {
         let text = String::from_utf8_lossy(body);
         return serde_saphyr::from_str(&text).map_err(|error| error.to_string());
     }
-    Err(error.to_string())
+    Err(words(&error))
+}
+
+/// What Go says of JSON that breaks off; of other mistakes, where they are.
+fn words(error: &serde_json::Error) -> String {
+    if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
+}
+
+/// The beginning of a body, for its sender to recognise it.
+fn summary(body: &[u8]) -> String {
+    const LONGEST: usize = 30;
+    let start = body.get(..LONGEST).unwrap_or(body);
+    let more = if body.len() > LONGEST { " ..." } else { "" };
+    match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(start)),
+        Some(_) => {
+            let mut hex = String::new();
+            for byte in start {
+                let _ = write!(hex, "{byte:02x}");
+            }
+            format!("{hex}{more}")
+        }
+    }
+}
+
+/// Why a body is no object of any kind.
+fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Status {
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; \
+         json parse error: {why} ({})",
+        summary(body)
+    ))
+}
+
+/// Takes out what is null: to a kind with fixed fields that is nothing.
+fn without_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, inner| !inner.is_null());
+            map.values_mut().for_each(without_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_nulls),
+        _ => {}
+    }
 }
 
 /// The object that a caller sends to be stored, and warnings about it.
@@ -38,15 +84,26 @@ pub(super) fn decode(operation: &Operation<'_>) -> Result<(Value, Vec<String>), 
         return Err(Status::unsupported_media_type(KNOWN));
     }
     let kind = operation.kind();
-    let object = parse(&request.body, yaml).map_err(|error| {
-        let start: String = String::from_utf8_lossy(&request.body).chars().take(28).collect();
-        Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; \
-             json parse error: {error} ({start} ...)",
-            kind.kind
-        ))
-    })?;
-    check(operation, object)
+    let mut object = parse(&request.body, yaml)
+        .map_err(|error| unrecognized(&kind.kind, &error, &request.body))?;
+    if object.is_null() {
+        object = json!({});
+    }
+    if kind.definition.is_none() {
+        without_nulls(&mut object);
+    }
+    let is = match &object {
+        Value::Object(_) => return check(operation, object),
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Bool(_) => "bool",
+        _ => "number",
+    };
+    let why = format!(
+        "json: cannot unmarshal {is} into Go value of type struct {{ APIVersion string \
+         \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+    );
+    Err(unrecognized(&kind.kind, &why, &request.body))
 }
 
 /// What must be true of every object that comes in.
@@ -56,12 +113,6 @@ pub(super) fn check(
 ) -> Result<(Value, Vec<String>), Status> {
     let kind = operation.kind();
     let mut object = object;
-    if !object.is_object() {
-        return Err(Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {})",
-            kind.kind
-        )));
-    }
     check_kind(operation, &object)?;
     let schema = Schema::of_version(kind, &operation.view.version);
     if kind.definition.is_none()
@@ -85,12 +136,19 @@ fn check_kind(operation: &Operation<'_>, object: &Value) -> Result<(), Status> {
     if (found.is_empty() || found == kind.kind) && (version.is_empty() || version == wanted) {
         return Ok(());
     }
+    let (group, short) = version.split_once('/').unwrap_or(("", version));
+    if kind.definition.is_none() && schema::definition_name(group, short, found).is_none() {
+        return Err(Status::bad_request(format!(
+            "{found} in version {short:?} cannot be handled as a {}: no kind {found:?} is registered \
+             for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"",
+            kind.kind
+        )));
+    }
     if found == kind.kind {
         return Err(Status::bad_request(format!(
             "the API version in the data ({version}) does not match the expected API version ({wanted})"
         )));
     }
-    let short = version.rsplit('/').next().unwrap_or_default();
     Err(Status::bad_request(format!(
         "{found} in version {short:?} cannot be handled as a {}: converting ({short}.{found}) to \
          ({}.{}): unknown conversion",
@@ -142,7 +200,10 @@ fn name_and_namespace(operation: &Operation<'_>, object: &mut Value) -> Result<(
     if !target.name.is_empty() {
         let name = object::name(object);
         if name.is_empty() && operation.request.method == crate::api::Method::Put {
-            return Err(Status::bad_request("name must be provided"));
+            return Err(Status::bad_request(format!(
+                "the name of the object ({} based on URL) was undeterminable: name must be provided",
+                target.name
+            )));
         }
         if !name.is_empty() && name != target.name {
             return Err(Status::bad_request(format!(

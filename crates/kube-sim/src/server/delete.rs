@@ -70,8 +70,11 @@ fn options(operation: &Operation<'_>) -> Result<(DeleteOptions, Write), Status> 
     let request = operation.request;
     let mut given = json!({});
     if !request.body.is_empty() {
-        given = body::parse(&request.body, true)
-            .map_err(|error| Status::bad_request(format!("couldn't get version/kind; {error}")))?;
+        let yaml = request.content_type.contains("yaml");
+        given = body::parse(&request.body, yaml).map_err(|error| {
+            let why = format!("couldn't get version/kind; json parse error: {error}");
+            Status::bad_request(why)
+        })?;
     }
     let query = &operation.query;
     if let Ok(seconds) = query.get("gracePeriodSeconds").parse::<i64>() {

@@ -17,6 +17,10 @@ use crate::types::ResourceType;
 const VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
+/// The same, in the order that custom resources have them.
+const CUSTOM_VERBS: [&str; 8] =
+    ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+
 /// A subresource: its name, and the group, version, kind and verbs of what it
 /// answers with.
 type Subresource = (&'static str, [&'static str; 3], &'static [&'static str]);
@@ -42,11 +46,20 @@ fn subresources(kind: &ResourceType) -> Vec<Subresource> {
     if kind.status {
         found.push(("status", ["", "", ""], &["get", "patch", "update"]));
     }
+    if kind.definition.is_some() {
+        found.reverse();
+    }
     found
 }
 
 fn verbs(kind: &ResourceType) -> &'static [&'static str] {
-    if kind.stored { &VERBS } else { &["create"] }
+    if !kind.stored {
+        &["create"]
+    } else if kind.definition.is_some() {
+        &CUSTOM_VERBS
+    } else {
+        &VERBS
+    }
 }
 
 /// The types of one group and version.

@@ -11,7 +11,7 @@ use super::present::View;
 use super::query::Query;
 use crate::api::{Caller, Method, Reply, Request};
 use crate::names::PODS;
-use crate::status::Status;
+use crate::status::{Cause, Status};
 use crate::store::Write;
 use crate::types::ResourceType;
 
@@ -41,11 +41,22 @@ impl ApiServer {
         if let Some(reply) = self.discover(request, &query) {
             return reply;
         }
-        let Some(target) = Target::parse(&request.path) else { return Ok(page_not_found()) };
         let types = self.store.types();
+        let Some(target) = Target::parse(&request.path) else {
+            let known = match request.path.trim_matches('/').split('/').collect::<Vec<_>>()[..] {
+                ["api", ..] => true,
+                ["apis", group, ..] => types.iter().any(|kind| kind.name.group == group),
+                _ => false,
+            };
+            return if known { Err(Status::no_such_resource()) } else { Ok(page_not_found()) };
+        };
         let known = types
             .iter()
             .any(|kind| kind.name.group == target.group && kind.served.contains(&target.version));
+        let group_known = types.iter().any(|kind| kind.name.group == target.group);
+        if !known && group_known {
+            return Err(Status::no_such_resource());
+        }
         if !known {
             return Ok(page_not_found());
         }
@@ -58,9 +69,10 @@ impl ApiServer {
         }
         let format = negotiate::negotiate(&request.accept, &query)?;
         let format = if format == Format::Aggregated { Format::Object } else { format };
+        check_options(request, &query)?;
         let write = Write {
-            manager: manager(request, &query)?,
-            dry_run: dry_run(&query)?,
+            manager: manager(request, &query),
+            dry_run: query.get("dryRun") == "All",
             ..Write::default()
         };
         let view = View { version: target.version.clone(), kind, format };
@@ -92,6 +104,9 @@ impl ApiServer {
             "log" if kind.name == PODS && request.method == Method::Get => {
                 self.store.current(&PODS, &target.namespace, &target.name)?;
                 return Ok(text(200, String::new()));
+            }
+            "eviction" | "binding" | "log" if kind.name == PODS => {
+                return Err(Status::method_not_allowed());
             }
             "token" if kind.name.plural == "serviceaccounts" && request.method == Method::Post => {
                 return self.token(operation);
@@ -141,31 +156,46 @@ impl ApiServer {
 
 /// The field manager that the caller names, or else the first word of its
 /// user agent.
-fn manager(request: &Request, query: &Query) -> Result<String, Status> {
+fn manager(request: &Request, query: &Query) -> String {
     let named = query.get("fieldManager");
-    if named.len() > 128 {
-        return Err(Status::bad_request("fieldManager: Too long: may not be more than 128 bytes"));
-    }
     if !named.is_empty() {
-        return Ok(named.to_owned());
+        return named.to_owned();
     }
     let agent = request.user_agent.split('/').next().unwrap_or_default();
-    Ok(if agent.is_empty() { "unknown".to_owned() } else { agent.to_owned() })
+    if agent.is_empty() { "unknown".to_owned() } else { agent.to_owned() }
 }
 
-fn dry_run(query: &Query) -> Result<bool, Status> {
-    match query.get("dryRun") {
-        "" => Ok(false),
-        "All" => Ok(true),
-        other => {
-            let cause = crate::status::Cause {
-                reason: "FieldValueNotSupported",
-                message: format!("Unsupported value: [{other:?}]: supported values: \"All\""),
-                field: "dryRun".to_owned(),
-            };
-            Err(Status::invalid("meta.k8s.io", "CreateOptions", "", vec![cause]))
-        }
+/// What a caller may ask of a write.
+fn check_options(request: &Request, query: &Query) -> Result<(), Status> {
+    let kind = match request.method {
+        Method::Post => "CreateOptions",
+        Method::Put => "UpdateOptions",
+        Method::Patch => "PatchOptions",
+        Method::Delete => "DeleteOptions",
+        _ => return Ok(()),
+    };
+    let mut causes = Vec::new();
+    if query.get("fieldManager").len() > 128 {
+        causes.push(Cause {
+            reason: "FieldValueTooLong",
+            message: "Too long: may not be more than 128 bytes".to_owned(),
+            field: "fieldManager".to_owned(),
+        });
     }
+    let dry_run = query.get("dryRun");
+    if !["", "All"].contains(&dry_run) {
+        causes.push(Cause {
+            reason: "FieldValueNotSupported",
+            message: format!("Unsupported value: [{dry_run:?}]: supported values: \"All\""),
+            field: "dryRun".to_owned(),
+        });
+    }
+    let known = ["", "Ignore", "Strict", "Warn"];
+    let validation = query.get("fieldValidation");
+    if !known.contains(&validation) {
+        causes.push(Cause::unsupported("fieldValidation", validation, &known));
+    }
+    if causes.is_empty() { Ok(()) } else { Err(Status::invalid("meta.k8s.io", kind, "", causes)) }
 }
 
 pub(super) fn answer(status: u16, object: &Value) -> Reply {

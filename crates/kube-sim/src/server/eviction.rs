@@ -9,6 +9,7 @@ use super::body;
 use super::delete;
 use super::dispatch::{Operation, answer};
 use crate::api::Reply;
+use crate::controllers::conditions;
 use crate::names::{POD_DISRUPTION_BUDGETS, PODS};
 use crate::object;
 use crate::selector::LabelSelector;
@@ -28,8 +29,16 @@ impl ApiServer {
         } else {
             body::parse(&operation.request.body, true).map_err(Status::bad_request)?
         };
-        let name = object::name(&eviction);
-        if !name.is_empty() && name != target.name {
+        let (version, kind) =
+            (object::text(&eviction, &["apiVersion"]), object::text(&eviction, &["kind"]));
+        if !["", "Eviction"].contains(&kind) {
+            let short = version.rsplit('/').next().unwrap_or_default();
+            return Err(Status::bad_request(format!(
+                "{kind} in version {short:?} cannot be handled as a Eviction: converting \
+                 ({short}.{kind}) to (policy.Eviction): unknown conversion"
+            )));
+        }
+        if object::name(&eviction) != target.name {
             return Err(Status::bad_request("name in URL does not match name in Eviction object"));
         }
         let given = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
@@ -141,12 +150,7 @@ impl Store {
             return Err(Status::forbidden(&POD_DISRUPTION_BUDGETS, name, why));
         }
         if allowed == 0 {
-            let why = format!(
-                "The disruption budget {name} needs {} healthy pods and has {} currently",
-                number(&["status", "desiredHealthy"]),
-                number(&["status", "currentHealthy"])
-            );
-            return Err(Status::too_many_disruptions(MESSAGE, &why, 0));
+            return Err(Status::too_many_disruptions(MESSAGE, &refusal(budget), 0));
         }
         let now = self.now().to_text();
         let namespace = object::namespace(budget);
@@ -183,6 +187,34 @@ impl Store {
         conditions.push(condition);
         object::set(&mut pod, &["status", "conditions"], conditions);
         Ok(self.put(write, &kind, Some(old), pod))
+    }
+}
+
+/// Why a budget allows nothing: it says so itself, or its numbers do.
+fn refusal(budget: &Value) -> String {
+    let name = object::name(budget);
+    let number = |path: &[&str]| object::number(budget, path).unwrap_or(0);
+    let condition = conditions::get(budget, "DisruptionAllowed").unwrap_or(&Value::Null);
+    let [is, reason, message] =
+        ["status", "reason", "message"].map(|field| object::text(condition, &[field]));
+    let told = is == "False" && !message.is_empty();
+    let (desired, healthy) =
+        (number(&["status", "desiredHealthy"]), number(&["status", "currentHealthy"]));
+    if told && reason == "SyncFailed" {
+        format!(
+            "The disruption budget {name} does not allow evicting pods currently because it \
+             failed sync: {message}"
+        )
+    } else if healthy <= desired {
+        format!(
+            "The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
+        )
+    } else if told {
+        format!(
+            "The disruption budget {name} does not allow evicting pods currently ({reason}): {message}"
+        )
+    } else {
+        format!("The disruption budget {name} does not allow evicting pods currently")
     }
 }
 

@@ -74,14 +74,23 @@ impl ApiServer {
         let key = |object: &Value| {
             (object::namespace(object).to_owned(), object::name(object).to_owned())
         };
+        let last_key = objects.last().map(|object| key(object));
         let mut found: Vec<Arc<Value>> = objects
             .into_iter()
             .filter(|object| after.as_ref().is_none_or(|after| key(object) > *after))
             .filter(|object| selection.matches(object))
             .collect();
         let mut metadata = json!({"resourceVersion": revision.to_string()});
-        let limit: usize = query.get("limit").parse().unwrap_or(0);
-        if limit > 0 && found.len() > limit {
+        let limit = match query.get("limit") {
+            "" => 0,
+            text => text.parse().map_err(|_| {
+                let why = format!("strconv.ParseInt: parsing {text:?}: invalid syntax");
+                Status::bad_request(why)
+            })?,
+        };
+        // Who selects is told to go on as long as there is anything at all.
+        let ends = found.last().is_none_or(|last| last_key.as_ref() == Some(&key(last)));
+        if limit > 0 && (found.len() > limit || found.len() == limit && !ends) {
             let remaining = found.len() - limit;
             found.truncate(limit);
             if let Some(last) = found.last() {
@@ -119,24 +128,26 @@ impl ApiServer {
         let wanted: u64 = match text {
             "" => 0,
             text => text.parse().map_err(|_| {
-                let cause = Cause::invalid(
-                    "resourceVersion",
-                    &json!(text),
-                    "strconv.ParseUint: invalid syntax",
-                );
-                Status::invalid("meta.k8s.io", "ListOptions", "", vec![cause])
+                Status::bad_request(format!(
+                    "invalid resource version: resourceVersion: Invalid value: {text:?}: \
+                     strconv.ParseUint: parsing {text:?}: invalid syntax"
+                ))
             })?,
         };
+        let matching = query.get("resourceVersionMatch");
+        if !["", "Exact", "NotOlderThan"].contains(&matching) {
+            let known = ["Exact", "NotOlderThan", ""];
+            let cause = Cause::unsupported("resourceVersionMatch", matching, &known);
+            return Err(Status::invalid("meta.k8s.io", "ListOptions", "", vec![cause]));
+        }
         if wanted > current {
             return Err(Status::too_large_version(wanted, current));
         }
-        match query.get("resourceVersionMatch") {
-            "" | "NotOlderThan" if text.is_empty() && query.has("resourceVersionMatch") => {
-                Err(invalid(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
-                ))
-            }
+        match matching {
+            _ if text.is_empty() && query.has("resourceVersionMatch") => Err(invalid(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            )),
             "Exact" if wanted == 0 => Err(invalid(
                 "resourceVersionMatch",
                 "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",

@@ -25,8 +25,7 @@ pub(super) enum Include {
     Nothing,
 }
 
-const KNOWN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf, \
-                     application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
+const KNOWN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 /// The first form that the caller takes and that can be had.
 pub(super) fn negotiate(accept: &str, query: &Query) -> Result<Format, Status> {

@@ -1,15 +1,16 @@
 //! Patching, in four languages.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::ApiServer;
 use super::body;
 use super::dispatch::{Operation, warn};
 use crate::api::Reply;
 use crate::object;
-use crate::patch::{json_patch, merge_patch, strategic_merge_patch};
+use crate::patch::{go, json_patch, merge_patch, strategic_merge_patch};
 use crate::schema::Schema;
 use crate::status::Status;
+use crate::store::unknown;
 
 const JSON: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
@@ -25,15 +26,10 @@ impl ApiServer {
             APPLY => return self.apply(operation),
             JSON | MERGE => {}
             STRATEGIC if !custom => {}
-            _ => {
-                let mut known = vec![JSON, MERGE];
-                if !custom {
-                    known.push(STRATEGIC);
-                }
-                known.push(APPLY);
-                known.push("application/apply-patch+cbor");
-                return Err(Status::unsupported_media_type(&known.join(", ")));
+            _ if custom => {
+                return Err(Status::unsupported_media_type(&[JSON, MERGE, APPLY].join(", ")));
             }
+            _ => return Err(Status::unsupported_patch()),
         }
         if operation.query.has("force") {
             let why = "may not be specified for non-apply patch";
@@ -42,6 +38,13 @@ impl ApiServer {
         }
         let patch = body::parse(&request.body, false)
             .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?;
+        if media == JSON && !patch.is_array() {
+            return Err(Status::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {} into Go value of type \
+                 []handlers.jsonPatchOp",
+                if patch.is_object() { "object" } else { "value" }
+            )));
+        }
         let storage = operation.view.storage();
         let target = &operation.target;
         let live = self.store.current(&storage, &target.namespace, &target.name)?;
@@ -58,10 +61,22 @@ impl ApiServer {
             MERGE => merge_patch(&mut object, &patch),
             _ => {
                 let schema = Schema::of_version(operation.kind(), &operation.view.version);
-                strategic_merge_patch(&mut object, &patch, schema).map_err(Status::bad_request)?;
+                if misplaced(&patch, schema) {
+                    return Err(Status::bad_patch(&go(&patch), "cannot restore slice from map"));
+                }
+                strategic_merge_patch(&mut object, &patch, schema).map_err(Status::failure)?;
             }
         }
-        let (object, warnings) = body::check(operation, object)?;
+        let shown = object.to_string();
+        let (object, warnings) = body::check(operation, object).map_err(|status| {
+            // What cannot be read any more was made so by the patch.
+            match status.message.split_once(" cannot be handled as a ") {
+                Some((_, why)) if status.code == 400 && !status.message.contains("strict") => {
+                    Status::bad_patch(&shown, why.split_once(": ").map_or(why, |(_, why)| why))
+                }
+                _ => status,
+            }
+        })?;
         let sub = &target.subresource;
         let changed = self.store.replace(&operation.write, &storage, object, sub)?;
         Ok(warn(self.show(200, &operation.view, &changed), warnings))
@@ -82,10 +97,14 @@ impl ApiServer {
         if object::text(&config, &["apiVersion"]).is_empty()
             || object::text(&config, &["kind"]).is_empty()
         {
-            return Err(Status::bad_request(
-                "invalid object type: apiVersion and kind are required",
-            ));
+            let (version, kind) =
+                (object::text(&config, &["apiVersion"]), object::text(&config, &["kind"]));
+            let version =
+                if version.contains('/') { version.to_owned() } else { format!("/{version}") };
+            let message = format!("invalid object type: {version}, Kind={kind}");
+            return Err(Status::bad_request(message));
         }
+        undeclared(operation, &config)?;
         let (mut config, warnings) = body::check(operation, config)?;
         object::set(&mut config, &["apiVersion"], json!(operation.kind().api_version()));
         let force = operation.query.flag("force");
@@ -96,4 +115,36 @@ impl ApiServer {
         let status = if existed { 200 } else { 201 };
         Ok(warn(self.show(status, &operation.view, &object), warnings))
     }
+}
+
+/// An applied configuration may name no field that its kind does not have.
+fn undeclared(operation: &Operation<'_>, config: &Value) -> Result<(), Status> {
+    let kind = operation.kind();
+    let schema = Schema::of_version(kind, &operation.view.version);
+    let unknown = unknown::prune(&mut config.clone(), schema);
+    if unknown.is_empty() || kind.definition.is_some() {
+        return Ok(());
+    }
+    let mut words: Vec<String> =
+        unknown.iter().map(|field| format!(".{field}: field not declared in schema")).collect();
+    if words.len() > 1 {
+        words.insert(0, "errors:".to_owned());
+    }
+    let (group, version) = (&kind.name.group, &operation.view.version);
+    Err(Status::failure(format!(
+        "failed to create typed patch object ({}/{}; {group}/{version}, Kind={}): {}",
+        object::namespace(config),
+        object::name(config),
+        kind.kind,
+        words.join("\n  ")
+    )))
+}
+
+/// Whether a patch has a map where a list should be.
+fn misplaced(patch: &Value, schema: Schema<'_>) -> bool {
+    let Value::Object(map) = patch else { return false };
+    map.iter().any(|(field, value)| {
+        let inner = schema.field(field);
+        value.is_object() && (inner.type_name() == "array" || misplaced(value, inner))
+    })
 }

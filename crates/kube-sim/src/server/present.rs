@@ -94,7 +94,18 @@ impl View {
     ) -> Value {
         match self.format {
             Format::Object | Format::Aggregated => {
-                let items: Vec<Value> = objects.map(|object| self.outgoing(object)).collect();
+                let item = |object| {
+                    let mut item = self.outgoing(object);
+                    // The list has said what they are.
+                    if self.kind.definition.is_none()
+                        && let Value::Object(map) = &mut item
+                    {
+                        map.remove("apiVersion");
+                        map.remove("kind");
+                    }
+                    item
+                };
+                let items: Vec<Value> = objects.map(item).collect();
                 json!({
                     "kind": self.kind.list_kind,
                     "apiVersion": self.kind.api_version_of(&self.version),

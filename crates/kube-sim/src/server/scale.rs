@@ -106,9 +106,14 @@ fn scale_of(kind: &ResourceType, paths: &Paths, object: &Value) -> Value {
             "resourceVersion": metadata["resourceVersion"],
             "creationTimestamp": metadata["creationTimestamp"],
         },
-        "spec": {"replicas": object::number(object, &borrowed(&paths.spec)).unwrap_or(0)},
+        "spec": {},
         "status": {"replicas": object::number(object, &borrowed(&paths.status)).unwrap_or(0)},
     });
+    // Nothing is left out, as Go does it.
+    if let Some(count) = object::number(object, &borrowed(&paths.spec)).filter(|count| *count != 0)
+    {
+        scale["spec"]["replicas"] = json!(count);
+    }
     if !selector.is_empty() {
         scale["status"]["selector"] = json!(selector);
     }

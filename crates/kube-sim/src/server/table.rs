@@ -20,14 +20,14 @@ fn known(kind: &ResourceType) -> &'static str {
         }
         ("", "pods") => "Name,Ready,Status,Restarts,Age,~IP,~Node,~Nominated Node,~Readiness Gates",
         ("", "namespaces") => "Name,Status,Age",
-        ("", "configmaps") => "Name,#Data,Age",
-        ("", "secrets") => "Name,Type,#Data,Age",
+        ("", "configmaps") => "Name,Data,Age",
+        ("", "secrets") => "Name,Type,Data,Age",
         ("", "services") => "Name,Type,Cluster-IP,External-IP,Port(s),Age,~Selector",
         ("" | "events.k8s.io", "events") => {
             "Last Seen,Type,Reason,Object,~Subobject,~Source,Message,~First Seen,~#Count,~Name"
         }
         ("apps", "deployments") => {
-            "Name,Ready,#Up-to-date,#Available,Age,~Containers,~Images,~Selector"
+            "Name,Ready,Up-to-date,Available,Age,~Containers,~Images,~Selector"
         }
         ("apps", "daemonsets") => {
             "Name,#Desired,#Current,#Ready,#Up-to-date,#Available,Node Selector,Age,~Containers,\

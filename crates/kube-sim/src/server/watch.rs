@@ -142,9 +142,12 @@ impl ApiServer {
         let text = query.get("resourceVersion");
         let from: u64 = match text {
             "" => 0,
-            text => text
-                .parse()
-                .map_err(|_| Status::bad_request(format!("invalid resource version {text:?}")))?,
+            text => text.parse().map_err(|_| {
+                Status::failure(format!(
+                    "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: \
+                     invalid syntax"
+                ))
+            })?,
         };
         let current = self.store.revision();
         let timeout = query.get("timeoutSeconds").parse().map_or(TIMEOUT, Duration::from_secs);

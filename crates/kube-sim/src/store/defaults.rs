@@ -63,16 +63,34 @@ pub(super) fn fill(kind: &ResourceType, new: &mut Value) {
         ("", "persistentvolumes") => {
             put(part(new, &["spec"]), "persistentVolumeReclaimPolicy", json!("Retain"));
             put(part(new, &["spec"]), "volumeMode", json!("Filesystem"));
-            put(part(new, &["status"]), "phase", json!("Pending"));
         }
         ("", "persistentvolumeclaims") => {
             put(part(new, &["spec"]), "volumeMode", json!("Filesystem"));
-            put(part(new, &["status"]), "phase", json!("Pending"));
         }
         ("apiextensions.k8s.io", "customresourcedefinitions") => definition(new),
         _ => {}
     }
-    status(kind, new);
+}
+
+/// What the server itself puts into an object, so that it belongs to nobody.
+pub(super) fn born(kind: &ResourceType, new: &mut Value) {
+    if kind.definition.is_some() {
+        return;
+    }
+    match (kind.name.group.as_ref(), kind.name.plural.as_ref()) {
+        ("", "namespaces") => {
+            if object::at(new, &["spec", "finalizers"]).is_none() && !object::is_deleting(new) {
+                object::set(new, &["spec", "finalizers"], json!(["kubernetes"]));
+            }
+            put(part(new, &["status"]), "phase", json!("Active"));
+        }
+        ("", "persistentvolumes" | "persistentvolumeclaims") => {
+            put(part(new, &["status"]), "phase", json!("Pending"));
+        }
+        ("", "services") => put(part(new, &["status"]), "loadBalancer", json!({})),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => new_definition(new),
+        _ => status(kind, new),
+    }
 }
 
 fn part<'a>(object: &'a mut Value, path: &[&str]) -> &'a mut Map<String, Value> {
@@ -93,10 +111,6 @@ fn put(map: &mut Map<String, Value>, field: &str, value: Value) {
 fn namespace(new: &mut Value) {
     let name = object::name(new).to_owned();
     object::set(new, &["metadata", "labels", "kubernetes.io/metadata.name"], name);
-    if object::at(new, &["spec", "finalizers"]).is_none() && !object::is_deleting(new) {
-        object::set(new, &["spec", "finalizers"], json!(["kubernetes"]));
-    }
-    put(part(new, &["status"]), "phase", json!("Active"));
 }
 
 fn rolling(spec: &mut Map<String, Value>, field: &str, rolling: &Value) {
@@ -203,7 +217,6 @@ fn service(new: &mut Value) {
             put(port, "targetPort", number);
         }
     }
-    put(part(new, &["status"]), "loadBalancer", json!({}));
 }
 
 /// `stringData` is written only: it becomes `data`.
@@ -226,6 +239,19 @@ fn definition(new: &mut Value) {
     put(names, "singular", json!(kind.to_lowercase()));
     put(names, "listKind", json!(format!("{kind}List")));
     put(part(new, &["spec", "conversion"]), "strategy", json!("None"));
+}
+
+/// A definition that nobody has looked at yet.
+fn new_definition(new: &mut Value) {
+    let stored: Vec<Value> = object::list(new, &["spec", "versions"])
+        .iter()
+        .filter(|version| object::flag(version, &["storage"]))
+        .map(|version| version["name"].clone())
+        .collect();
+    let status = part(new, &["status"]);
+    put(status, "acceptedNames", json!({"kind": "", "plural": ""}));
+    status.entry("conditions").or_insert(Value::Null);
+    put(status, "storedVersions", json!(stored));
 }
 
 /// Numbers that a status always has.

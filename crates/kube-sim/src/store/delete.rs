@@ -70,6 +70,12 @@ impl Store {
         let waits = grace > 0
             || !object::list(&new, &["metadata", "finalizers"]).is_empty()
             || !object::list(&new, &["spec", "finalizers"]).is_empty();
+        if !waits && kind.name == PODS {
+            // A pod is told of its end even if it has no time left for it.
+            object::set(&mut new, &["metadata", "deletionTimestamp"], self.now.to_text());
+            object::set(&mut new, &["metadata", "deletionGracePeriodSeconds"], 0);
+            count_up(&old, &mut new);
+        }
         if !waits {
             return Ok(Deleted::Gone(self.take(write, &kind, &old, new)));
         }
@@ -80,8 +86,7 @@ impl Store {
             object::set(&mut new, &["metadata", "deletionTimestamp"], at);
             object::set(&mut new, &["metadata", "deletionGracePeriodSeconds"], grace);
             if kind.generation {
-                let generation = object::number(&old, &["metadata", "generation"]).unwrap_or(0);
-                object::set(&mut new, &["metadata", "generation"], generation + 1);
+                count_up(&old, &mut new);
             }
         }
         if kind.name == NAMESPACES {
@@ -93,6 +98,12 @@ impl Store {
         }
         Ok(Deleted::Marked(self.put(write, &kind, Some(old), new)))
     }
+}
+
+/// The wish to go is a new generation.
+fn count_up(old: &Value, new: &mut Value) {
+    let generation = object::number(old, &["metadata", "generation"]).unwrap_or(0);
+    object::set(new, &["metadata", "generation"], generation + 1);
 }
 
 fn check(kind: &ResourceType, old: &Value, options: &DeleteOptions) -> Result<(), Status> {

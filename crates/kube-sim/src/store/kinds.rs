@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::names::{
-    DAEMON_SETS, DEPLOYMENTS, JOBS, NODES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS,
-    STATEFUL_SETS,
+    CONFIG_MAPS, DAEMON_SETS, DEPLOYMENTS, JOBS, NODES, POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS,
+    SECRETS, STATEFUL_SETS,
 };
 use crate::object;
+use crate::selector::LabelSelector;
 use crate::status::Cause;
 use crate::types::ResourceType;
 
@@ -19,19 +20,32 @@ pub(super) fn admit(kind: &ResourceType, new: &mut Value) {
     }
 }
 
-/// A pod may stay five minutes on a node that is gone.
+/// What admission adds again to objects that are changed.
+pub(super) fn admit_update(kind: &ResourceType, new: &mut Value) {
+    if kind.name == PODS {
+        admit_tolerations(new);
+    }
+}
+
+/// What every pod has.
 fn admit_pod(new: &mut Value) {
     object::set(new, &["status", "phase"], "Pending");
     object::set(new, &["status", "qosClass"], quality(new));
-    let is_daemon = object::list(new, &["metadata", "ownerReferences"])
-        .iter()
-        .any(|owner| object::text(owner, &["kind"]) == "DaemonSet");
     let spec = object::map(object::map(new).entry("spec").or_insert(Value::Null));
     spec.entry("priority").or_insert(json!(0));
     spec.entry("preemptionPolicy").or_insert(json!("PreemptLowerPriority"));
     let account = spec.get("serviceAccountName").cloned().unwrap_or(json!("default"));
     spec.entry("serviceAccountName").or_insert(account.clone());
     spec.entry("serviceAccount").or_insert(account);
+    admit_tolerations(new);
+}
+
+/// A pod may stay five minutes on a node that is gone.
+fn admit_tolerations(new: &mut Value) {
+    let is_daemon = object::list(new, &["metadata", "ownerReferences"])
+        .iter()
+        .any(|owner| object::text(owner, &["kind"]) == "DaemonSet");
+    let spec = object::map(object::map(new).entry("spec").or_insert(Value::Null));
     if !is_daemon && let Value::Array(tolerations) = spec.entry("tolerations").or_insert(json!([]))
     {
         for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
@@ -95,8 +109,11 @@ pub(super) fn check(kind: &ResourceType, new: &Value, causes: &mut Vec<Cause>) {
     if kind.name == PODS {
         check_containers(new, &["spec"], causes);
     } else if workload.contains(&&kind.name) {
+        check_replicas(new, causes);
         check_selector(new, causes);
         check_containers(new, &["spec", "template", "spec"], causes);
+    } else if [&CONFIG_MAPS, &SECRETS].contains(&&kind.name) {
+        check_keys(new, causes);
     } else if kind.name == JOBS {
         check_containers(new, &["spec", "template", "spec"], causes);
     } else if kind.name == POD_DISRUPTION_BUDGETS
@@ -134,18 +151,22 @@ fn check_containers(new: &Value, path: &[&str], causes: &mut Vec<Cause>) {
     }
 }
 
+fn check_replicas(new: &Value, causes: &mut Vec<Cause>) {
+    if let Some(replicas) = object::number(new, &["spec", "replicas"]).filter(|count| *count < 0) {
+        let why = "must be greater than or equal to 0";
+        causes.push(Cause::invalid("spec.replicas", &json!(replicas), why));
+    }
+}
+
 fn check_selector(new: &Value, causes: &mut Vec<Cause>) {
-    let Some(selector) = object::at(new, &["spec", "selector"]) else {
+    let selector = object::at(new, &["spec", "selector"]);
+    if selector.is_none() {
         causes.push(Cause::required("spec.selector", ""));
-        return;
-    };
+    }
     let labels = object::at(new, &["spec", "template", "metadata", "labels"]);
-    let wanted = selector.get("matchLabels").and_then(Value::as_object);
-    let matches = wanted.is_none_or(|wanted| {
-        wanted.iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
-    });
-    if !matches {
-        let shown = labels.cloned().unwrap_or(json!({}));
+    let selected = LabelSelector::of(selector).is_some_and(|known| known.matches_labels(labels));
+    if !selected {
+        let shown = labels.cloned().unwrap_or(Value::Null);
         let why = "`selector` does not match template `labels`";
         causes.push(Cause::invalid("spec.template.metadata.labels", &shown, why));
     }
@@ -159,10 +180,42 @@ pub(super) fn check_update(kind: &ResourceType, old: &Value, new: &Value, causes
         let shown = object::at(new, &["spec", "selector"]).cloned().unwrap_or(Value::Null);
         causes.push(Cause::invalid("spec.selector", &shown, "field is immutable"));
     }
-    if kind.name == PODS
-        && !object::text(old, &["spec", "nodeName"]).is_empty()
-        && differs(&["spec", "nodeName"])
-    {
+    if kind.name == PODS && differs(&["spec"]) {
+        check_pod_update(old, new, causes);
+    }
+    let held = ["configmaps", "secrets"].contains(&kind.name.plural.as_ref())
+        && object::flag(old, &["immutable"]);
+    if held {
+        let why = "field is immutable when `immutable` is set";
+        for field in ["immutable", "data", "binaryData"].into_iter().filter(|one| differs(&[one])) {
+            causes.push(Cause::forbidden(field, why));
+        }
+    }
+}
+
+/// A pod is what it is: only images and a few other fields may change.
+fn check_pod_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
+    let containers = |pod| object::list(pod, &["spec", "containers"]).len();
+    if containers(old) != containers(new) {
+        let why = "pod updates may not add or remove containers";
+        causes.push(Cause::forbidden("spec.containers", why));
+        return;
+    }
+    let rest = |pod: &Value| {
+        let mut spec = pod.get("spec").cloned().unwrap_or(Value::Null);
+        for list in ["containers", "initContainers"] {
+            if let Some(Value::Array(containers)) = spec.get_mut(list) {
+                for container in containers {
+                    object::remove(container, &["image"]);
+                }
+            }
+        }
+        for field in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"] {
+            object::remove(&mut spec, &[field]);
+        }
+        spec
+    };
+    if rest(old) != rest(new) {
         let why = "pod updates may not change fields other than \
                    `spec.containers[*].image`,`spec.initContainers[*].image`,\
                    `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \
@@ -170,12 +223,20 @@ pub(super) fn check_update(kind: &ResourceType, old: &Value, new: &Value, causes
                    was previously negative)";
         causes.push(Cause::forbidden("spec", why));
     }
-    let immutable = object::flag(old, &["immutable"]);
-    if immutable
-        && ["configmaps", "secrets"].contains(&kind.name.plural.as_ref())
-        && differs(&["data"])
-    {
-        let why = "field is immutable when `immutable` is set";
-        causes.push(Cause::forbidden("data", why));
+}
+
+/// The keys of a ConfigMap or a Secret become names of files.
+fn check_keys(new: &Value, causes: &mut Vec<Cause>) {
+    for field in ["data", "binaryData"] {
+        let map = new.get(field).and_then(Value::as_object);
+        for key in map.into_iter().flat_map(|map| map.keys()) {
+            let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            if key.is_empty() || !key.bytes().all(fine) {
+                let why = "a valid config key must consist of alphanumeric characters, '-', '_' or \
+                           '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for \
+                           validation is '[-._a-zA-Z0-9]+')";
+                causes.push(Cause::invalid(&format!("{field}[{key}]"), &json!(key), why));
+            }
+        }
     }
 }

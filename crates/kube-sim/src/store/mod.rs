@@ -9,6 +9,7 @@ mod definitions;
 mod delete;
 mod kinds;
 mod log;
+mod metadata;
 mod prepare;
 mod serialise;
 mod structural;
@@ -59,6 +60,8 @@ pub struct Store {
     types: Types,
     objects: BTreeMap<ResourceName, BTreeMap<Key, Arc<Value>>>,
     log: Log,
+    /// Whether kubelets and controllers tell nobody what they do.
+    quiet: bool,
 }
 
 impl Store {
@@ -69,6 +72,7 @@ impl Store {
             types: Types::default(),
             objects: BTreeMap::new(),
             log: Log::default(),
+            quiet: false,
         };
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({"metadata": {"name": name}});
@@ -81,6 +85,17 @@ impl Store {
     /// What time it is: what the API server was last told.
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// Whether kubelets and controllers leave no events from now on: for what
+    /// has happened so long ago that nobody remembers.
+    pub fn set_quiet(&mut self, quiet: bool) {
+        self.quiet = quiet;
+    }
+
+    /// Whether they leave none.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     /// The kinds that are served.

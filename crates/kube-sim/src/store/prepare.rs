@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::metadata::{check_metadata, check_metadata_update};
 use super::{Store, Write, defaults, kinds, structural};
 use crate::fields;
 use crate::names::{NAMESPACES, NODES, PODS};
@@ -62,6 +63,7 @@ impl Store {
             let time = self.now.to_text();
             fields::track(kind, None, &mut new, &write.manager, "", &time);
         }
+        defaults::born(kind, &mut new);
         kinds::admit(kind, &mut new);
         Ok(new)
     }
@@ -104,8 +106,13 @@ impl Store {
         }
         let uid = object::uid(&new);
         if !uid.is_empty() && uid != object::uid(old) {
+            let place = [object::namespace(old), &name].join("/");
             let why = format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, \
+                 AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object \
+                 meta: {}",
+                kind.name.plural,
+                place.trim_start_matches('/'),
                 object::uid(old)
             );
             return Err(Status::conflict(&kind.name, &name, &why));
@@ -119,7 +126,10 @@ impl Store {
         }
         keep_metadata(kind, old, &mut new);
         let mut causes = complete(kind, &mut new);
+        defaults::born(kind, &mut new);
+        kinds::admit_update(kind, &mut new);
         check_metadata(kind, &new, &mut causes);
+        check_metadata_update(old, &new, &mut causes);
         kinds::check_update(kind, old, &new, &mut causes);
         if !causes.is_empty() {
             return Err(Status::invalid(&kind.name.group, &kind.kind, &name, causes));
@@ -214,40 +224,6 @@ fn differs(old: &Value, new: &Value) -> bool {
         ["metadata", "status"].contains(&field.as_str()) || new.get(field) == Some(value)
     };
     rest(old) != rest(new) || !old.as_object().into_iter().flatten().all(same)
-}
-
-/// Names that may stand in a path, and labels that may be selected by.
-fn check_metadata(kind: &ResourceType, new: &Value, causes: &mut Vec<Cause>) {
-    let name = object::name(new);
-    if name.is_empty() {
-        causes.push(Cause::required("metadata.name", "name or generateName is required"));
-        return;
-    }
-    let group: &str = &kind.name.group;
-    let free = group == "rbac.authorization.k8s.io";
-    if free {
-        if name == "." || name == ".." || name.contains(['/', '%']) {
-            let why = "may not contain '/' or '%'";
-            causes.push(Cause::invalid("metadata.name", &json!(name), why));
-        }
-    } else if !is_subdomain(name) {
-        let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
-                   characters, '-' or '.', and must start and end with an alphanumeric character \
-                   (e.g. 'example.com', regex used for validation is \
-                   '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-        causes.push(Cause::invalid("metadata.name", &json!(name), why));
-    }
-}
-
-fn is_subdomain(name: &str) -> bool {
-    name.len() <= 253
-        && name.split('.').all(|part| {
-            let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-            let bytes = part.as_bytes();
-            bytes.first().is_some_and(|byte| inner(*byte))
-                && bytes.last().is_some_and(|byte| inner(*byte))
-                && bytes.iter().all(|byte| inner(*byte) || *byte == b'-')
-        })
 }
 
 /// Defaults and checks, those of the kind or those of its schema.

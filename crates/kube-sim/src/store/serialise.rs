@@ -17,7 +17,7 @@ struct Stored {
 
 impl Serialize for Store {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { now, random, types: _, objects, log } = self;
+        let Self { now, random, types: _, objects, log, quiet: _ } = self;
         let objects = objects
             .iter()
             .map(|(resource, objects)| (resource.clone(), objects.values().cloned().collect()))
@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for Store {
                 (resource, objects.into_iter().map(|object| (key(&object), object)).collect())
             })
             .collect();
-        let mut store = Self { now, random, types: Types::default(), objects, log };
+        let mut store = Self { now, random, types: Types::default(), objects, log, quiet: false };
         store.definitions_changed();
         Ok(store)
     }

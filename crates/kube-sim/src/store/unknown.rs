@@ -43,10 +43,31 @@ pub(super) fn join(path: &str, field: &str) -> String {
 
 /// The first value of a wrong type, as the decoder of a built-in kind tells it.
 pub(crate) fn mistyped(value: &Value, schema: Schema<'_>, kind: &str) -> Option<String> {
-    find(value, schema, kind)
+    find(value, schema, kind, "")
 }
 
-fn find(value: &Value, schema: Schema<'_>, path: &str) -> Option<String> {
+/// What Go calls the type of a field.
+fn go_type(schema: Schema<'_>) -> String {
+    if let Some(reference) = schema.reference() {
+        let parts: Vec<&str> = reference.rsplitn(3, '.').collect();
+        if let [name, version, _] = parts.as_slice() {
+            return format!("{version}.{name}");
+        }
+    }
+    match schema.type_name() {
+        "boolean" => "bool".to_owned(),
+        "integer" if schema.keyword("format").is_some_and(|format| format == "int32") => {
+            "int32".to_owned()
+        }
+        "integer" => "int64".to_owned(),
+        "array" => format!("[]{}", go_type(schema.items())),
+        "object" => format!("map[string]{}", go_type(schema.field("any"))),
+        other => other.to_owned(),
+    }
+}
+
+/// `owner` is the struct that `path`, which leads there from the root, ends in.
+fn find(value: &Value, schema: Schema<'_>, owner: &str, path: &str) -> Option<String> {
     let wanted = schema.type_name();
     let (found, right) = match value {
         Value::Null => return None,
@@ -57,25 +78,22 @@ fn find(value: &Value, schema: Schema<'_>, path: &str) -> Option<String> {
         Value::Object(_) => ("object", wanted == "object"),
     };
     if !wanted.is_empty() && !right {
-        let wanted = match wanted {
-            "boolean" => "bool",
-            "integer" if schema.keyword("format").is_some_and(|format| format == "int32") => {
-                "int32"
-            }
-            "integer" => "int64",
-            other => other,
-        };
         return Some(format!(
-            "json: cannot unmarshal {found} into Go struct field {path} of type {wanted}"
+            "json: cannot unmarshal {found} into Go struct field {owner}.{path} of type {}",
+            go_type(schema)
         ));
     }
+    let named = schema.reference().filter(|_| schema.fields().is_some());
+    let owner = named.and_then(|name| name.rsplit('.').next()).unwrap_or(owner);
     match value {
         Value::Object(map) => map.iter().find_map(|(field, inner)| {
             let deeper =
-                if schema.fields().is_some() { format!("{path}.{field}") } else { path.to_owned() };
-            find(inner, schema.field(field), &deeper)
+                if schema.fields().is_some() { join(path, field) } else { path.to_owned() };
+            find(inner, schema.field(field), owner, &deeper)
         }),
-        Value::Array(items) => items.iter().find_map(|item| find(item, schema.items(), path)),
+        Value::Array(items) => {
+            items.iter().find_map(|item| find(item, schema.items(), owner, path))
+        }
         _ => None,
     }
 }

@@ -109,6 +109,11 @@ pub(crate) fn gates(
     Ok(gates)
 }
 
+/// Whether a path is for everybody: a health check.
+pub(super) fn is_public(path: &str) -> bool {
+    PUBLIC.contains(&path)
+}
+
 /// Who calls; `None` if that has to be known and is not.
 pub(super) fn caller(api: &ApiServer, shown: &Credentials, path: &str) -> Option<Caller> {
     let known = match (&shown.certificate, &shown.token) {
@@ -123,7 +128,7 @@ pub(super) fn caller(api: &ApiServer, shown: &Credentials, path: &str) -> Option
             caller.groups.push("system:authenticated".to_owned());
             Some(caller)
         }
-        None if PUBLIC.contains(&path) => Some(Caller {
+        None if is_public(path) => Some(Caller {
             user: "system:anonymous".to_owned(),
             groups: vec!["system:unauthenticated".to_owned()],
         }),

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use kube_sim::{Item, Output, Reply, Request, Status, StreamId};
+use kube_sim::{Caller, Item, Output, Reply, Request, Status, StreamId};
 use tokio::sync::mpsc;
 
 use super::auth::{self, Credentials};
 use super::{Kubernetes, health};
-use crate::model::{NodeIndex, Time, World};
+use crate::model::{ApiTrouble, NodeIndex, Time, World};
 
 /// How many events may wait for a reader before its watch is given up.
 const WATCH_CAPACITY: usize = 16_384;
@@ -31,8 +31,8 @@ pub struct ApiCall {
 pub enum ApiAnswer {
     /// An answer.
     Whole(Reply),
-    /// The same, but not before so much time has passed.
-    Late(Duration, Reply),
+    /// One of the others, but not before so much time has passed.
+    Late(Duration, Box<Self>),
     /// A watch: the content type, and the events.
     Watch(&'static str, OpenWatch),
     /// Nobody is there any more.
@@ -71,7 +71,7 @@ impl Watches {
     pub(crate) fn call(
         &mut self,
         kubernetes: &mut Kubernetes,
-        world: &World,
+        world: &mut World,
         now: Time,
         node: Option<NodeIndex>,
         call: &ApiCall,
@@ -88,10 +88,33 @@ impl Watches {
                 return ApiAnswer::Whole(reply);
             }
             if health::needs_etcd(&request.path) {
-                return ApiAnswer::Late(health::PATIENCE, health::timed_out());
+                let answer = ApiAnswer::Whole(health::timed_out());
+                return ApiAnswer::Late(health::PATIENCE, Box::new(answer));
             }
         }
-        match kubernetes.api_mut().request(now, &caller, request) {
+        let trouble = match auth::is_public(&request.path) {
+            true => ApiTrouble::default(),
+            false => world.api_trouble(node),
+        };
+        let answer = match trouble.refusal {
+            Some(code) => ApiAnswer::Whole(health::refused(code)),
+            None => self.serve(kubernetes, now, &caller, request),
+        };
+        if trouble.delay.is_zero() {
+            answer
+        } else {
+            ApiAnswer::Late(trouble.delay, Box::new(answer))
+        }
+    }
+
+    fn serve(
+        &mut self,
+        kubernetes: &mut Kubernetes,
+        now: Time,
+        caller: &Caller,
+        request: &Request,
+    ) -> ApiAnswer {
+        match kubernetes.api_mut().request(now, caller, request) {
             Reply::Watch { stream, content_type } => {
                 let (sender, lines) = mpsc::channel(WATCH_CAPACITY);
                 self.open.insert(stream, sender);

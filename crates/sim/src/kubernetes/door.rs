@@ -124,18 +124,19 @@ async fn answer(
         Err(error) if error.is::<http_body_util::LengthLimitError>() => return Ok(too_large()),
         Err(_) => return Err(Gone),
     };
-    let reply = match driver.api(ApiCall { node, credentials, request }).await {
+    let mut answer = driver.api(ApiCall { node, credentials, request }).await;
+    while let ApiAnswer::Late(wait, later) = answer {
+        tokio::time::sleep(wait).await;
+        answer = *later;
+    }
+    let reply = match answer {
         ApiAnswer::Whole(reply) => reply,
-        ApiAnswer::Late(wait, reply) => {
-            tokio::time::sleep(wait).await;
-            reply
-        }
         ApiAnswer::Watch(content_type, open) => {
             let mut response = http::Response::new(Either::Right(Lines(open)));
             set_headers(response.headers_mut(), content_type);
             return Ok(response);
         }
-        ApiAnswer::Gone => return Err(Gone),
+        ApiAnswer::Gone | ApiAnswer::Late(..) => return Err(Gone),
     };
     Ok(whole(reply, only_head))
 }

@@ -31,9 +31,9 @@ fn of(node: KubernetesNode) -> NodeFacts {
         images: BTreeMap::from([(kubelet, node.kubelet_image)]),
         static_pods: node.pods.iter().map(static_pod).collect(),
         faults: NodeFaults {
-            // Every image begins so.
-            unpullable: if node.pulls_fail { vec![String::new()] } else { Vec::new() },
-            ..NodeFaults::default()
+            unpullable: node.unpullable,
+            budgets_stuck: node.budgets_stuck,
+            volumes_stay: node.volumes_stuck,
         },
         ..NodeFacts::new(&node.name, &address, node.control_plane)
     }

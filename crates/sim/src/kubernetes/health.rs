@@ -1,9 +1,10 @@
-//! An API server without its etcd: what it still knows, and what it says.
+//! An API server that is not well: without its etcd, what it still knows and
+//! says, and how it turns requests away.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use kube_sim::{Reply, Request};
+use kube_sim::{Reply, Request, Status};
 use serde_json::json;
 
 /// How long a request waits for an etcd that has no leader.
@@ -79,6 +80,28 @@ pub(super) fn timed_out() -> Reply {
         retry_after: None,
         warnings: Vec::new(),
         body: status.to_string().into(),
+    }
+}
+
+/// What a request gets that is turned away with 429, in the words of an API
+/// server that has too much to do, or with 500.
+pub(super) fn refused(code: u16) -> Reply {
+    if code != 429 {
+        let status = Status::internal("a simulated fault");
+        return Reply::Response {
+            status: status.code,
+            content_type: "application/json",
+            retry_after: None,
+            warnings: Vec::new(),
+            body: status.to_value().to_string().into(),
+        };
+    }
+    Reply::Response {
+        status: 429,
+        content_type: "text/plain; charset=utf-8",
+        retry_after: Some(1),
+        warnings: Vec::new(),
+        body: "Too many requests, please try again later.\n".into(),
     }
 }
 

@@ -69,11 +69,14 @@ impl Kubernetes {
     pub fn new(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
         let since = world.now().minus(WARM_UP);
         let mut cluster = Cluster::new(seed, since, Timings::default());
+        // What happened then is forgotten by now.
+        cluster.server.store_mut().set_quiet(true);
         cluster.sync(since, &facts::of_all(world));
         let mut new = Self::of(cluster, false);
         new.manifests.pass(new.cluster.server.store_mut(), world);
         new.create(WISHED, wished.to_vec())?;
         new.cluster.advance(world.now());
+        new.cluster.server.store_mut().set_quiet(false);
         Ok(new)
     }
 

@@ -104,6 +104,10 @@ impl World {
     }
 
     pub(super) fn rejoin(&mut self, node: NodeIndex, part: Part) {
+        if part != Part::Etcd && !self.kubelet_returns(node) {
+            // What comes after the kubelet comes by it.
+            return;
+        }
         match part {
             Part::Etcd => {
                 self.member_is_ready(node);

@@ -8,7 +8,7 @@ use super::World;
 use super::api::NodeIndex;
 use super::etcd::Alarm;
 use super::node::Power;
-use super::schedule::Due;
+use super::schedule::{Due, Part};
 use super::time::Time;
 
 /// A fault of one node. It lasts until it is cleared, unless it says otherwise.
@@ -63,6 +63,34 @@ pub enum Fault {
         /// Whether it is ahead rather than behind.
         ahead: bool,
     },
+    /// Every n-th request to the node's Kubernetes API server is turned away
+    /// with 429 and a `Retry-After`. Health checks are not.
+    ApiThrottles {
+        /// 1 turns all of them away.
+        every: u32,
+    },
+    /// Every n-th request to the node's Kubernetes API server fails with 500,
+    /// and nothing comes of it. Health checks do not.
+    ApiErrors {
+        /// 1 fails all of them.
+        every: u32,
+    },
+    /// The node's Kubernetes API server does its work, but its answers are late.
+    ApiLatency {
+        /// By how much.
+        by: Duration,
+    },
+    /// The disruption budgets of pods on the node allow no eviction.
+    StuckBudgets,
+    /// Volumes that are attached to the node stay attached.
+    StuckVolumes,
+    /// The next time the kubelet stops, it stays away, though the machine runs.
+    KubeletNeverReturns,
+    /// Images of pods cannot be pulled.
+    FailingImage {
+        /// Those that begin so; all of them if it is empty.
+        prefix: String,
+    },
 }
 
 /// The name of a fault, by which it is cleared and listed.
@@ -83,6 +111,13 @@ pub enum FaultKind {
     ApidDrops,
     Partition,
     ClockSkew,
+    ApiThrottles,
+    ApiErrors,
+    ApiLatency,
+    StuckBudgets,
+    StuckVolumes,
+    KubeletNeverReturns,
+    FailingImage,
 }
 
 impl Fault {
@@ -102,8 +137,24 @@ impl Fault {
             Self::ApidDrops { .. } => FaultKind::ApidDrops,
             Self::Partition => FaultKind::Partition,
             Self::ClockSkew { .. } => FaultKind::ClockSkew,
+            Self::ApiThrottles { .. } => FaultKind::ApiThrottles,
+            Self::ApiErrors { .. } => FaultKind::ApiErrors,
+            Self::ApiLatency { .. } => FaultKind::ApiLatency,
+            Self::StuckBudgets => FaultKind::StuckBudgets,
+            Self::StuckVolumes => FaultKind::StuckVolumes,
+            Self::KubeletNeverReturns => FaultKind::KubeletNeverReturns,
+            Self::FailingImage { .. } => FaultKind::FailingImage,
         }
     }
+}
+
+/// What an API server does to a request besides answering it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApiTrouble {
+    /// The code that it is turned away with: 429 or 500.
+    pub refusal: Option<u16>,
+    /// How much later the answer comes.
+    pub delay: Duration,
 }
 
 impl World {
@@ -176,8 +227,69 @@ impl World {
             FaultKind::NeverReturns if self.nodes[node.0].power == Power::Down => {
                 self.schedule_power_on(node);
             }
+            FaultKind::KubeletNeverReturns => self.release_kubelet(node),
             _ => {}
         }
+    }
+
+    /// What happens to a request that comes to the API server of a node; each
+    /// question counts as one request.
+    pub fn api_trouble(&mut self, node: NodeIndex) -> ApiTrouble {
+        let (mut every, mut delay) = ([None; 2], Duration::ZERO);
+        for (_, fault) in self.faults.iter().filter(|(index, _)| *index == node) {
+            match fault {
+                Fault::ApiThrottles { every: n } => every[0] = Some((*n).max(1)),
+                Fault::ApiErrors { every: n } => every[1] = Some((*n).max(1)),
+                Fault::ApiLatency { by } => delay = *by,
+                _ => {}
+            }
+        }
+        let Some(here) = self.nodes.get_mut(node.0).filter(|_| every != [None; 2]) else {
+            return ApiTrouble { refusal: None, delay };
+        };
+        here.api_requests = here.api_requests.wrapping_add(1);
+        let hit = |every: Option<u32>| every.is_some_and(|n| here.api_requests.is_multiple_of(n));
+        let refusal = [(429, every[0]), (500, every[1])].into_iter().find(|(_, n)| hit(*n));
+        ApiTrouble { refusal: refusal.map(|(code, _)| code), delay }
+    }
+
+    /// Whether a kubelet that is to run may; a fault keeps it away.
+    pub(super) fn kubelet_returns(&mut self, node: NodeIndex) -> bool {
+        let held = self.fault(node, FaultKind::KubeletNeverReturns).is_some();
+        let kubelet = &mut self.nodes[node.0].kubernetes.kubelet;
+        kubelet.held = held;
+        kubelet.up &= !held;
+        if held {
+            self.set_health(node, "kubelet", false);
+        }
+        !held
+    }
+
+    /// The fault is over: a kubelet that it kept away starts.
+    pub(super) fn release_kubelet(&mut self, node: NodeIndex) {
+        let here = &mut self.nodes[node.0];
+        if here.power != Power::On || !std::mem::take(&mut here.kubernetes.kubelet.held) {
+            return;
+        }
+        let (boot, restart) = (here.boot, here.kubernetes.kubelet.restart);
+        let at = self.now.plus(self.draw(|timings| timings.kubelet));
+        if self.nodes[node.0].service_runs("kubelet") {
+            for part in [Part::Kubelet, Part::StaticPods, Part::NodeReady] {
+                self.schedule.put(at, Due::Rejoin { node, boot, part });
+            }
+        } else {
+            self.schedule.put(at, Due::Kubelet { node, boot, restart });
+        }
+    }
+
+    /// How images begin that the node cannot pull.
+    pub(super) fn unpullable(&self, node: NodeIndex) -> Vec<String> {
+        let all = self.fault(node, FaultKind::FailingPull).map(|_| String::new());
+        let some = match self.fault(node, FaultKind::FailingImage) {
+            Some(Fault::FailingImage { prefix }) => Some(prefix.clone()),
+            _ => None,
+        };
+        all.into_iter().chain(some).collect()
     }
 
     pub(super) fn fault(&self, node: NodeIndex, kind: FaultKind) -> Option<&Fault> {

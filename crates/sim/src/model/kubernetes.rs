@@ -71,7 +71,10 @@ pub(super) struct Pod {
 pub(super) struct Kubelet {
     pub(super) image: String,
     pub(super) up: bool,
-    restart: u64,
+    pub(super) restart: u64,
+    /// Whether it would run, but for a fault.
+    #[serde(default)]
+    pub(super) held: bool,
 }
 
 /// What a node has of Kubernetes.
@@ -120,7 +123,12 @@ impl Kubernetes {
     pub(super) fn running(components: &Components, control_plane: bool, since: Time) -> Self {
         let mut kubernetes = Self {
             pods: Vec::new(),
-            kubelet: Kubelet { image: components.kubelet.clone(), up: true, restart: 0 },
+            kubelet: Kubelet {
+                image: components.kubelet.clone(),
+                up: true,
+                restart: 0,
+                held: false,
+            },
             comes_up: true,
             registered: true,
             unready: false,
@@ -155,6 +163,7 @@ impl Kubernetes {
 
     pub(super) fn stop_pods(&mut self) {
         self.kubelet.up = false;
+        self.kubelet.held = false;
         self.kubelet.restart += 1;
         for pod in &mut self.pods {
             pod.state = PodState::Absent;
@@ -188,8 +197,12 @@ pub struct KubernetesNode {
     pub kubelet_up: bool,
     /// Whether the kubelet finds the node ready.
     pub kubelet_ready: bool,
-    /// Whether images cannot be pulled.
-    pub pulls_fail: bool,
+    /// What images cannot be pulled: those that begin so.
+    pub unpullable: Vec<String>,
+    /// Whether the budgets of its pods allow no eviction.
+    pub budgets_stuck: bool,
+    /// Whether its volumes stay attached.
+    pub volumes_stuck: bool,
     /// Whether it is ready.
     pub ready: bool,
     /// Whether it is cordoned.
@@ -228,7 +241,9 @@ impl World {
                 && self.fault(node, FaultKind::Partition).is_none(),
             kubelet_ready: here.kubernetes.comes_up
                 && self.fault(node, FaultKind::NotReady).is_none(),
-            pulls_fail: self.fault(node, FaultKind::FailingPull).is_some(),
+            unpullable: self.unpullable(node),
+            budgets_stuck: self.fault(node, FaultKind::StuckBudgets).is_some(),
+            volumes_stuck: self.fault(node, FaultKind::StuckVolumes).is_some(),
             ready: here.power == Power::On && self.node_ready(node),
             unschedulable: here.kubernetes.cordon != Cordon::No,
             kubelet_image: here.kubernetes.kubelet.image.clone(),
@@ -382,7 +397,8 @@ impl World {
     }
 
     pub(super) fn kubelet_is_back(&mut self, node: NodeIndex, restart: u64) {
-        if self.nodes[node.0].kubernetes.kubelet.restart == restart {
+        if self.nodes[node.0].kubernetes.kubelet.restart == restart && self.kubelet_returns(node) {
+            self.nodes[node.0].kubernetes.kubelet.up = true;
             self.start_service(node, "kubelet");
             self.set_health(node, "kubelet", true);
         }

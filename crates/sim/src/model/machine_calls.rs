@@ -340,6 +340,9 @@ impl World {
         if self.nodes[node.0].sequence.is_some() {
             return;
         }
+        if id == "kubelet" && !self.kubelet_returns(node) {
+            return;
+        }
         self.start_service(node, id);
         self.set_health(node, id, id != "etcd");
         if id == "etcd" {

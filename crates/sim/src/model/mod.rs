@@ -68,7 +68,7 @@ mod tests;
 
 pub use api::{Code, Content, NodeIndex, Output, Reply, Request, Response, Status, StreamId};
 pub use drain::DRAIN_TIMEOUT;
-pub use fault::{Fault, FaultKind};
+pub use fault::{ApiTrouble, Fault, FaultKind};
 pub use kubernetes::{Component, KubernetesNode, KubernetesPod};
 pub use roles::{Caller, Role};
 pub use spec::{ClusterSpec, EMPTY_SCHEMATIC, NodeRole, NodeSpec, Registry, Schematic, Secrets};
@@ -370,6 +370,7 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         events: events::Ring::default(),
         last_status: None,
         connections: 0,
+        api_requests: 0,
         pulls: Vec::new(),
         cosi: cosi::Store::default(),
     }

@@ -83,6 +83,9 @@ pub(super) struct Node {
     pub(super) last_status: Option<(Stage, Vec<(String, String)>)>,
     /// How many connections apid was asked about.
     pub(super) connections: u32,
+    /// How many requests its API server was asked about.
+    #[serde(default)]
+    pub(super) api_requests: u32,
     /// Pulls end with the connections of their callers.
     #[serde(skip)]
     pub(super) pulls: Vec<Pull>,

@@ -78,7 +78,7 @@ impl World {
             return Some(Duration::ZERO);
         }
         self.spec.registry.resolve(reference)?;
-        if self.fault(node, FaultKind::FailingPull).is_some() {
+        if self.unpullable(node).iter().any(|prefix| reference.starts_with(prefix)) {
             return None;
         }
         let lasts = self.pull_time(node);

@@ -4,6 +4,7 @@ mod config;
 mod cosi;
 mod driver;
 mod etcd;
+mod kubernetes_faults;
 mod lifecycle;
 mod machine;
 mod size;

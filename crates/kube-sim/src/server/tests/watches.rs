@@ -149,8 +149,8 @@ mod replay {
             for event in talk.told() {
                 let mut object = event["object"].clone();
                 let name = object["metadata"]["name"].to_string();
-                // Items of a list and objects of a watch are the same.
-                object["kind"] = json!("ConfigMap");
+                // A list says once what its items are.
+                object.as_object_mut().unwrap().retain(|field, _| !["kind", "apiVersion"].contains(&field.as_str()));
                 if event["type"] == "DELETED" { known.remove(&name); } else { known.insert(name, object); }
             }
             let (_, list) = talk.get(&format!("/api/v1/configmaps?{query}"));

@@ -28,7 +28,7 @@ enum Act {
 }
 
 fn fault(number: u8) -> Fault {
-    match number % 8 {
+    match number % 9 {
         0 => Fault::NeverReturns,
         1 => Fault::BootBack,
         2 => Fault::LostReboot,
@@ -36,6 +36,7 @@ fn fault(number: u8) -> Fault {
         4 => Fault::EtcdLearner,
         5 => Fault::Partition,
         6 => Fault::FailingPull,
+        7 => Fault::KubeletNeverReturns,
         _ => Fault::EtcdAlarm { corrupt: true },
     }
 }

@@ -1,0 +1,184 @@
+//! The real kubectl and what can be made to go wrong with Kubernetes.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Bench, PATIENCE};
+use talos_sim::cluster::{Options, Shape};
+use talos_sim::kubernetes::read_workloads;
+
+const WEB: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, labels: {app: web}}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: web, image: 'example.com/web:1'}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web}
+spec:
+  minAvailable: 1
+  selector: {matchLabels: {app: web}}
+";
+
+const DATABASE: &str = "
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 1
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      containers: [{name: db, image: 'example.com/db:1'}]
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec:
+      accessModes: [ReadWriteOnce]
+      resources: {requests: {storage: 1Gi}}
+";
+
+async fn bench(file: &str) -> Bench {
+    Bench::with(Options {
+        shape: Some(Shape {
+            kubernetes: common::KUBERNETES,
+            control_planes: 1,
+            workers: 2,
+            ..Shape::default()
+        }),
+        speed: common::SPEED,
+        timings: common::timings(),
+        workloads: read_workloads(file).expect("workloads"),
+        ..Options::default()
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_comes_again_after_429_but_not_after_500() {
+    let bench = bench("").await;
+    let kubectl = bench.kubectl();
+    bench.cluster.inject("cp-1", "api-throttles=2").await.expect("a fault");
+    let printed = kubectl.run("get nodes -v=6").await;
+    assert_eq!(printed.code, Some(0), "{printed:#?}");
+    assert!(printed.stderr.contains("429"), "{printed:#?}");
+    assert!(printed.stdout.contains("worker-2"), "{printed:#?}");
+    bench.cluster.clear("cp-1", "api-throttles").await.expect("a fault less");
+    bench.cluster.inject("cp-1", "api-errors=1").await.expect("a fault");
+    kubectl.fails("get --raw /api/v1/nodes", &["Internal error occurred: a simulated fault"]).await;
+    // Health checks are another matter.
+    kubectl.says("get --raw /readyz", &["ok"]).await;
+    bench.cluster.clear("cp-1", "api-errors").await.expect("a fault less");
+    kubectl.says("get nodes", &["worker-2"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_that_is_late() {
+    let bench = bench("").await;
+    let kubectl = bench.kubectl();
+    // An hour of the cluster's time is three minutes here.
+    bench.cluster.inject("cp-1", "api-latency=1h").await.expect("a fault");
+    kubectl.fails("get --raw /api/v1/nodes --request-timeout=2s", &["deadline exceeded"]).await;
+    bench.cluster.inject("cp-1", "api-latency=2s").await.expect("a fault");
+    kubectl.says("get nodes", &["worker-2"]).await;
+    let mut watch = kubectl.follow("get nodes -w");
+    watch.until(&["worker-2", "Ready"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_meets_a_budget_that_never_allows() {
+    let bench = bench(WEB).await;
+    let kubectl = bench.kubectl();
+    kubectl.ok("rollout status deployment/web --timeout=50s").await;
+    let pods = kubectl.get("pods -l app=web").await;
+    let node = pods["items"][0]["spec"]["nodeName"].as_str().expect("a node").to_owned();
+    bench.cluster.inject(&node, "stuck-budgets").await.expect("a fault");
+    kubectl.says("get pdb web", &["ALLOWED DISRUPTIONS", " 0 "]).await;
+    let budget = "Cannot evict pod as it would violate the pod's disruption budget";
+    kubectl.fails(&format!("drain {node} --ignore-daemonsets --timeout=6s"), &[budget]).await;
+    bench.cluster.clear(&node, "stuck-budgets").await.expect("a fault less");
+    let drained = format!("node/{node} drained");
+    kubectl.says(&format!("drain {node} --ignore-daemonsets --timeout=50s"), &[&drained]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_cannot_be_pulled() {
+    let bench = bench("").await;
+    let kubectl = bench.kubectl();
+    for node in ["worker-1", "worker-2"] {
+        bench.cluster.inject(node, "failing-image=example.com/web:2").await.expect("a fault");
+    }
+    let mut watch = kubectl.follow("get pods -w");
+    kubectl.ok_with("apply -f -", &WEB.replace("web:1", "web:2")).await;
+    watch.until(&["web-", "ErrImagePull"]).await;
+    watch.until(&["web-", "ImagePullBackOff"]).await;
+    kubectl
+        .says("describe pods -l app=web", &["Back-off pulling image \"example.com/web:2\""])
+        .await;
+    for node in ["worker-1", "worker-2"] {
+        bench.cluster.clear(node, "failing-image").await.expect("a fault less");
+    }
+    kubectl.ok("rollout status deployment/web --timeout=50s").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_volume_that_never_detaches() {
+    let bench = bench(DATABASE).await;
+    let kubectl = bench.kubectl();
+    kubectl.ok("rollout status statefulset/db --timeout=50s").await;
+    let pod = kubectl.get("pod db-0").await;
+    let node = pod["spec"]["nodeName"].as_str().expect("a node").to_owned();
+    bench.cluster.inject(&node, "stuck-volumes").await.expect("a fault");
+    kubectl.ok(&format!("drain {node} --ignore-daemonsets --timeout=50s")).await;
+    let attachment = || async {
+        let found = kubectl.get("volumeattachments").await;
+        let found = found["items"].as_array().expect("a list").clone();
+        found.into_iter().find(|found| found["spec"]["nodeName"] == node.as_str())
+    };
+    let stays = attachment().await.expect("it stays");
+    assert!(stays["metadata"]["deletionTimestamp"].is_string(), "{stays}");
+    // Two minutes of the cluster's time later it is still there.
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(attachment().await.is_some());
+    assert_eq!(kubectl.get("pod db-0").await["status"]["phase"], "Pending");
+    bench.cluster.clear(&node, "stuck-volumes").await.expect("a fault less");
+    kubectl.ok("rollout status statefulset/db --timeout=50s").await;
+    assert!(attachment().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubelet_that_never_comes_back() {
+    let bench = bench("").await;
+    let kubectl = bench.kubectl();
+    let mut watch = kubectl.follow("get nodes -w");
+    watch.until(&["worker-1", " Ready"]).await;
+    bench.cluster.inject("worker-1", "kubelet-never-returns").await.expect("a fault");
+    let worker = bench.node("worker-1");
+    let talosctl = bench.talosctl("1.13");
+    talosctl.ok(&format!("-n {worker} reboot --wait=false")).await;
+    watch.until(&["worker-1", "NotReady"]).await;
+    // The machine is back all the same.
+    let back = async {
+        while !talosctl
+            .run(&format!("-n {worker} service kubelet"))
+            .await
+            .stdout
+            .contains("Running")
+        {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, back).await.expect("the machine answers");
+    kubectl.says("get node worker-1", &["NotReady"]).await;
+    bench.cluster.clear("worker-1", "kubelet-never-returns").await.expect("a fault less");
+    kubectl.ok("wait --for=condition=Ready node/worker-1 --timeout=50s").await;
+}
