@@ -5,6 +5,7 @@
 //! clock. Here is what surrounds it: a [`door`] on every control plane and on
 //! the address that they share, who comes in ([`auth`]), the [`kubeconfig`],
 //! what happens without etcd, and the feed between the nodes and their objects.
+//! With a real API server, [`remote`] takes the place of model and doors.
 
 pub mod auth;
 pub mod calls;
@@ -14,16 +15,21 @@ mod feed;
 mod health;
 pub mod kubeconfig;
 mod presence;
+pub mod remote;
 
 use std::time::Duration;
 
 use kube_sim::ApiServer;
 use kube_sim::controllers::{self, furniture};
 use kube_sim::kubelet::{Cluster, Timings};
+use kube_sim::names::NODES;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::model::{NodeIndex, Time, World};
+use feed::Feed;
+use remote::Machines;
 
 pub(crate) use presence::Presences;
 
@@ -38,6 +44,12 @@ const WISHED: &str = "workloads";
 #[error("{0}")]
 pub struct WorkloadError(String);
 
+impl WorkloadError {
+    pub(crate) fn new(why: String) -> Self {
+        Self(why)
+    }
+}
+
 /// Reads the workloads that a user gives: Kubernetes objects in YAML.
 pub fn read_workloads(text: &str) -> Result<Vec<Value>, WorkloadError> {
     controllers::load_workloads(text).map_err(WorkloadError)
@@ -48,10 +60,13 @@ pub fn read_workloads(text: &str) -> Result<Vec<Value>, WorkloadError> {
 pub struct Kubernetes {
     /// The API server and the kubelets.
     cluster: Cluster,
-    feed: feed::Feed,
+    feed: Feed,
     /// Nothing lives in it: the nodes are alone.
     #[serde(default)]
     empty: bool,
+    /// Told what the machines are, if the API server is a real one.
+    #[serde(skip)]
+    machines: Option<watch::Sender<Machines>>,
 }
 
 impl Kubernetes {
@@ -61,7 +76,7 @@ impl Kubernetes {
         let since = to_api(world.now().minus(WARM_UP));
         let mut cluster = Cluster::new(seed, since, Timings::default());
         cluster.sync(since, &facts::of_all(world));
-        let mut new = Self { cluster, feed: feed::Feed::default(), empty: false };
+        let mut new = Self { cluster, feed: Feed::default(), empty: false, machines: None };
         new.create("talos", furniture(&facts::furniture(world)))?;
         new.create(WISHED, wished.to_vec())?;
         new.cluster.advance(to_api(world.now()));
@@ -72,7 +87,27 @@ impl Kubernetes {
     /// kubelets and no workloads, and takes next to no memory.
     pub fn empty(world: &World, seed: u64) -> Self {
         let cluster = Cluster::new(seed, to_api(world.now()), Timings::default());
-        Self { cluster, feed: feed::Feed::default(), empty: true }
+        Self { cluster, feed: Feed::default(), empty: true, machines: None }
+    }
+
+    /// Lets kubelets elsewhere follow the machines: those of a real API server.
+    pub(crate) fn machines(&mut self, world: &World) -> watch::Receiver<Machines> {
+        let (sender, receiver) = watch::channel(Machines::of(world));
+        self.machines = Some(sender);
+        receiver
+    }
+
+    /// What Talos and the user bring along, for a real API server.
+    pub(crate) fn brought(world: &World, wished: &[Value]) -> Vec<Value> {
+        let mut objects = furniture(&facts::furniture(world));
+        objects.push(remote::storage());
+        objects.extend_from_slice(wished);
+        objects
+    }
+
+    /// What the nodes and their objects have agreed on.
+    fn feed_mut(&mut self) -> &mut Feed {
+        &mut self.feed
     }
 
     fn lives(&self, world: &World) -> bool {
@@ -108,7 +143,7 @@ impl Kubernetes {
     pub fn advance(&mut self, world: &mut World, now: Time) {
         if self.lives(world) {
             self.cluster.advance(to_api(now));
-            self.feed.pass(&mut self.cluster.server, world, now);
+            self.pass(world);
         }
     }
 
@@ -116,7 +151,23 @@ impl Kubernetes {
     pub fn follow(&mut self, world: &mut World, now: Time) {
         if self.lives(world) {
             self.cluster.sync(to_api(now), &facts::of_all(world));
-            self.feed.pass(&mut self.cluster.server, world, now);
+            self.pass(world);
+        }
+        if let Some(machines) = &self.machines {
+            let current = Machines::of(world);
+            machines.send_if_modified(|known| {
+                let changed = *known != current;
+                *known = current;
+                changed
+            });
+        }
+    }
+
+    fn pass(&mut self, world: &mut World) {
+        let store = self.cluster.server.store();
+        let object = |name: &str| store.get(&NODES, "", name).map(AsRef::as_ref);
+        for wish in self.feed.pass(world, object) {
+            feed::cordon(self.cluster.server.store_mut(), &wish);
         }
     }
 }

@@ -4,12 +4,14 @@
 
 pub(crate) mod kubectl;
 pub(crate) mod raw;
+pub(crate) mod real;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use real_control_plane::ControlPlane;
 use serde_json::Value;
 use talos_sim::cluster::{Cluster, Options, Shape};
 use talos_sim::model::{Range, Timings};
@@ -51,6 +53,9 @@ pub(crate) const KUBERNETES: Version = Version::new(1, 34, 2);
 pub(crate) struct Bench {
     pub(crate) cluster: Cluster,
     pub(crate) folder: TempDir,
+    /// The real control plane that its nodes register with, if there is one.
+    /// Dropped after the cluster.
+    pub(crate) plane: Option<(ControlPlane, TempDir)>,
 }
 
 impl Bench {
@@ -74,7 +79,7 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("talosconfig"), cluster.talosconfig()).expect("written");
         std::fs::write(folder.path().join("kubeconfig"), cluster.kubeconfig()).expect("written");
-        Self { cluster, folder }
+        Self { cluster, folder, plane: None }
     }
 
     /// What `--nodes` takes for a node, by its name.

@@ -1,0 +1,124 @@
+//! Starting the tasks of a cluster that is prepared.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::prepare::{Api, Prepared};
+use super::{Cluster, NodePlace, StartError};
+use crate::address::Places;
+use crate::driver::Driver;
+use crate::grpc::{Directory, Door};
+use crate::kubernetes::door;
+use crate::model::{ClusterSpec, NodeIndex, NodeRole};
+use crate::server::Server;
+use crate::store::Store;
+use crate::{apid, control, factory};
+
+impl Prepared {
+    /// Starts everything. Inside of a runtime.
+    pub(super) fn start(self, store: Option<Store>) -> Result<Cluster, StartError> {
+        let Self {
+            shape,
+            places,
+            sockets,
+            authority,
+            inside,
+            talosconfig,
+            kubeconfig,
+            kubernetes_url,
+            servers,
+            api,
+        } = self;
+        let mut nodes = node_places(inside.world.spec(), &places);
+        if let Api::Real(_) = api {
+            for node in &mut nodes {
+                node.kubernetes = None;
+            }
+        }
+        let mut tasks = JoinSet::new();
+        let control = match &store {
+            Some(store) => {
+                let (control, listener) = control::open().map_err(StartError::Control)?;
+                store.set_control(&control)?;
+                Some((control, listener))
+            }
+            None => None,
+        };
+        let (driver, task) = Driver::start(inside, store.as_ref().map(Store::state_file));
+        tasks.spawn(async move {
+            let _ = task.await;
+        });
+        if let Some((control, listener)) = control {
+            tasks.spawn(control::serve(listener, control, driver.clone()));
+        }
+        tasks.spawn(factory::serve(sockets.factory, driver.clone()));
+        let names = |node: &NodePlace| vec![node.hostname.clone(), node.address.to_string()];
+        let directory = Arc::new(Directory { names: nodes.iter().map(names).collect() });
+        for (index, ((node, tls), listener)) in
+            nodes.iter().zip(servers).zip(sockets.apid).enumerate()
+        {
+            let server = Server {
+                address: node.apid,
+                tls,
+                door: Door {
+                    node: NodeIndex(index),
+                    router: Arc::new(apid::Router {
+                        forwards: node.role == NodeRole::ControlPlane,
+                        local: names(node),
+                    }),
+                    directory: Arc::clone(&directory),
+                    driver: driver.clone(),
+                    roles: Arc::from([]),
+                },
+            };
+            tasks.spawn(server.run(listener));
+        }
+        let mut kubelets = None;
+        match api {
+            Api::Own(gates) => {
+                let addresses =
+                    std::iter::once(places.endpoint).chain(places.kubernetes.iter().copied());
+                let listeners = std::iter::once(sockets.endpoint).chain(sockets.kubernetes);
+                let doors = addresses.zip(listeners).zip(gates);
+                for (index, ((address, listener), gate)) in doors.enumerate() {
+                    let node = index.checked_sub(1).map(NodeIndex);
+                    let server = door::Server { address, gate, node, driver: driver.clone() };
+                    tasks.spawn(server.run(listener));
+                }
+            }
+            Api::Real(start) => {
+                let started = start.start(driver.clone(), &mut tasks);
+                kubelets = Some(started.map_err(StartError::Kubelets)?);
+            }
+        }
+        Ok(Cluster {
+            shape,
+            places,
+            nodes,
+            authority,
+            talosconfig,
+            kubeconfig,
+            kubernetes_url,
+            driver,
+            tasks,
+            kubelets,
+            store,
+        })
+    }
+}
+
+fn node_places(spec: &ClusterSpec, places: &Places) -> Vec<NodePlace> {
+    spec.nodes
+        .iter()
+        .zip(places.nodes.iter().zip(&places.apid))
+        .enumerate()
+        .map(|(index, (node, (address, apid)))| NodePlace {
+            kubernetes: places.kubernetes.get(index).copied(),
+            hostname: node.hostname.clone(),
+            role: node.role,
+            address: *address,
+            apid: *apid,
+        })
+        .collect()
+}
