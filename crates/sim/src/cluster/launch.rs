@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::prepare::{Api, Prepared};
+use super::prepare::Prepared;
 use super::{Cluster, NodePlace, StartError};
 use crate::address::Places;
 use crate::driver::Driver;
 use crate::grpc::{Directory, Door};
-use crate::kubernetes::door;
+use crate::kubernetes::{door, remote};
 use crate::model::{ClusterSpec, NodeIndex, NodeRole};
 use crate::server::Server;
 use crate::store::Store;
@@ -26,16 +26,11 @@ impl Prepared {
             inside,
             talosconfig,
             kubeconfig,
-            kubernetes_url,
             servers,
-            api,
+            gates,
+            kubelets,
         } = self;
-        let mut nodes = node_places(inside.world.spec(), &places);
-        if let Api::Real(_) = api {
-            for node in &mut nodes {
-                node.kubernetes = None;
-            }
-        }
+        let nodes = node_places(inside.world.spec(), &places);
         let mut tasks = JoinSet::new();
         let control = match &store {
             Some(store) => {
@@ -74,24 +69,18 @@ impl Prepared {
             };
             tasks.spawn(server.run(listener));
         }
-        let mut kubelets = None;
-        match api {
-            Api::Own(gates) => {
-                let addresses =
-                    std::iter::once(places.endpoint).chain(places.kubernetes.iter().copied());
-                let listeners = std::iter::once(sockets.endpoint).chain(sockets.kubernetes);
-                let doors = addresses.zip(listeners).zip(gates);
-                for (index, ((address, listener), gate)) in doors.enumerate() {
-                    let node = index.checked_sub(1).map(NodeIndex);
-                    let server = door::Server { address, gate, node, driver: driver.clone() };
-                    tasks.spawn(server.run(listener));
-                }
-            }
-            Api::Real(start) => {
-                let started = start.start(driver.clone(), &mut tasks);
-                kubelets = Some(started.map_err(StartError::Kubelets)?);
-            }
+        let way = kubelets.as_ref().map(remote::Start::way);
+        // The shared address first, as `gates` has it.
+        let addresses = std::iter::once(places.endpoint).chain(places.kubernetes.iter().copied());
+        let listeners = std::iter::once(sockets.endpoint).chain(sockets.kubernetes);
+        for (index, ((address, listener), gate)) in addresses.zip(listeners).zip(gates).enumerate()
+        {
+            let node = index.checked_sub(1).map(NodeIndex);
+            let (driver, way) = (driver.clone(), way.clone());
+            tasks.spawn(door::Server { address, gate, node, driver, way }.run(listener));
         }
+        let kubelets = kubelets.map(|start| start.start(driver.clone(), &mut tasks));
+        let kubelets = kubelets.transpose().map_err(StartError::Kubelets)?;
         Ok(Cluster {
             shape,
             places,
@@ -99,7 +88,6 @@ impl Prepared {
             authority,
             talosconfig,
             kubeconfig,
-            kubernetes_url,
             driver,
             tasks,
             kubelets,

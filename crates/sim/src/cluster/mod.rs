@@ -48,8 +48,7 @@ pub struct NodePlace {
     pub address: IpAddr,
     /// Where its apid is reached.
     pub apid: SocketAddr,
-    /// Where its Kubernetes API server is reached, if it is to run one that is
-    /// reached at all.
+    /// Where its Kubernetes API server is reached, if it is to run one.
     pub kubernetes: Option<SocketAddr>,
 }
 
@@ -62,7 +61,6 @@ pub struct Cluster {
     authority: Authority,
     talosconfig: String,
     kubeconfig: String,
-    kubernetes_url: String,
     driver: Driver,
     tasks: JoinSet<()>,
     /// The kubelets of a real Kubernetes API; they end with the driver.
@@ -122,10 +120,10 @@ impl Cluster {
         &self.kubeconfig
     }
 
-    /// Where the Kubernetes API is reached, as `https://...`: the real one, or
-    /// the cluster's own as long as a control plane serves it.
-    pub fn kubernetes_url(&self) -> &str {
-        &self.kubernetes_url
+    /// Where the Kubernetes API is reached as long as a control plane serves
+    /// it, as `https://...`.
+    pub fn kubernetes_url(&self) -> String {
+        format!("https://{}", self.places.endpoint)
     }
 
     /// Where the Image Factory is reached, as `http://...`.

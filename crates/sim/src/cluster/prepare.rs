@@ -29,17 +29,11 @@ pub(super) struct Prepared {
     pub(super) inside: Inside,
     pub(super) talosconfig: String,
     pub(super) kubeconfig: String,
-    pub(super) kubernetes_url: String,
     pub(super) servers: Vec<Arc<rustls::ServerConfig>>,
-    pub(super) api: Api,
-}
-
-/// Who serves the Kubernetes API.
-pub(super) enum Api {
-    /// The control planes: the shared address first, then each one's own.
-    Own(Vec<Gate>),
-    /// Somebody else.
-    Real(remote::Start),
+    /// Of the shared address first, then of each control plane's own.
+    pub(super) gates: Vec<Gate>,
+    /// The kubelets of a real Kubernetes API.
+    pub(super) kubelets: Option<remote::Start>,
 }
 
 impl Prepared {
@@ -74,12 +68,7 @@ impl Prepared {
                 Some(pair) => Authority::load(pair)?,
                 None => Authority::generate_kubernetes(wall)?,
             };
-        let kubernetes_url = match &real {
-            Some(place) => place.api().url.clone(),
-            None => format!("https://{}", places.endpoint),
-        };
-        let mut spec = spec(&shape, &places, &authority, &kubernetes_authority, options);
-        spec.endpoint.clone_from(&kubernetes_url);
+        let spec = spec(&shape, &places, &authority, &kubernetes_authority, options);
         let restored = store.map(Store::state).transpose()?.flatten();
         let (mut world, mut schedule, mut kubernetes) = if let Some(restored) = restored {
             (restored.world, restored.schedule, restored.kubernetes)
@@ -103,17 +92,9 @@ impl Prepared {
             None => kubernetes.wish(&options.workloads)?,
         }
         let servers = servers(&spec, &places, &authority, wall)?;
-        let (kubeconfig, api) = if let Some(place) = real.clone() {
-            let (authority, token) = (place.authority(), place.token());
-            let text = kubeconfig::with_token(&shape.name, &kubernetes_url, authority, token);
-            let machines = kubernetes.machines(&world);
-            let Options { speed, .. } = *options;
-            (text, Api::Real(remote::Start { place, machines, seed: shape.seed, speed }))
-        } else {
-            let authority = &kubernetes_authority;
-            let text = kubeconfig::admin(&shape.name, &kubernetes_url, authority, wall)?;
-            (text, Api::Own(gates(&spec, &places, authority, wall)?))
-        };
+        let gates = gates(&spec, &places, &kubernetes_authority, wall)?;
+        let url = format!("https://{}", places.endpoint);
+        let kubeconfig = kubeconfig::admin(&shape.name, &url, &kubernetes_authority, wall)?;
         world.set_kubeconfig(kubeconfig::archive(&kubeconfig));
         let admin = Identity::new("os:admin", wall);
         let talosconfig = mint(&shape, &places, &authority, &admin)?;
@@ -126,6 +107,12 @@ impl Prepared {
             store.set_talosconfig(&talosconfig)?;
             store.set_kubeconfig(&kubeconfig)?;
         }
+        let kubelets = real.map(|place| remote::Start {
+            machines: kubernetes.machines(&world),
+            place,
+            seed: shape.seed,
+            speed: options.speed,
+        });
         let clock = Clock::starting_at(now, options.speed);
         Ok(Self {
             shape,
@@ -135,9 +122,9 @@ impl Prepared {
             inside: Inside { world, clock, schedule, kubernetes },
             talosconfig,
             kubeconfig,
-            kubernetes_url,
             servers,
-            api,
+            gates,
+            kubelets,
         })
     }
 }
@@ -212,6 +199,7 @@ fn spec(
     for (node, address) in spec.nodes.iter_mut().zip(&places.nodes) {
         node.addresses = vec![*address];
     }
+    spec.endpoint = format!("https://{}", places.endpoint);
     spec.secrets = Secrets {
         machine_ca_crt: talosconfig::encode(&authority.pair().certificate),
         machine_ca_key: talosconfig::encode(&authority.pair().key),

@@ -29,11 +29,6 @@ pub fn admin(
     Ok(write(cluster, server, &authority.pair().certificate, &user))
 }
 
-/// Writes a kubeconfig with a token.
-pub fn with_token(cluster: &str, server: &str, authority: &str, token: &str) -> String {
-    write(cluster, server, authority, &format!("token: {token}"))
-}
-
 /// Writes a kubeconfig with one context.
 fn write(cluster: &str, server: &str, authority: &str, user: &str) -> String {
     let authority = encode(authority);

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use real_control_plane::ControlPlane;
 use serde_json::Value;
 use talos_sim::cluster::{Cluster, Options, Shape};
 use talos_sim::model::{Range, Timings};
@@ -55,7 +54,7 @@ pub(crate) struct Bench {
     pub(crate) folder: TempDir,
     /// The real control plane that its nodes register with, if there is one.
     /// Dropped after the cluster.
-    pub(crate) plane: Option<(ControlPlane, TempDir)>,
+    pub(crate) plane: Option<real::Plane>,
 }
 
 impl Bench {

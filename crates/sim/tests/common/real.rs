@@ -1,8 +1,10 @@
 //! A simulated cluster whose nodes register with a real control plane.
 
-use real_control_plane::{Access, ControlPlane, Tools};
-use talos_sim::cluster::{Options, Shape};
+use real_control_plane::{Access, Component, ControlPlane, Options, Tools};
+use talos_sim::cluster::{self, Shape};
 use talos_sim::kubernetes::remote::RealApi;
+use tempfile::TempDir;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use upgrade_core::version::Version;
 
 use super::{Bench, KUBERNETES, SPEED, timings};
@@ -10,7 +12,7 @@ use super::{Bench, KUBERNETES, SPEED, timings};
 impl Bench {
     /// Like [`Bench::start`], at a real control plane.
     pub(crate) async fn start_real(talos: &Version, workers: usize) -> Self {
-        Self::with_real(Options {
+        Self::with_real(cluster::Options {
             shape: Some(Shape {
                 talos: talos.clone(),
                 kubernetes: KUBERNETES,
@@ -19,19 +21,17 @@ impl Bench {
             }),
             speed: SPEED,
             timings: timings(),
-            ..Options::default()
+            ..cluster::Options::default()
         })
         .await
     }
 
     /// Like [`Bench::with`], at a real control plane, and with everything up.
-    pub(crate) async fn with_real(options: Options) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let plane = control_plane(folder.path().join("plane")).await;
-        let real_api = Some(real_api(&plane.access()));
-        let mut bench = Self::with(Options { real_api, ..options }).await;
-        // The control plane needs its folder for as long as it runs.
-        bench.plane = Some((plane, folder));
+    pub(crate) async fn with_real(options: cluster::Options) -> Self {
+        let plane = Plane::start().await;
+        let real_api = Some(plane.api());
+        let mut bench = Self::with(cluster::Options { real_api, ..options }).await;
+        bench.plane = Some(plane);
         bench.wait_until_up().await;
         bench
     }
@@ -51,18 +51,35 @@ impl Bench {
     }
 }
 
-/// A real control plane that is ready.
-pub(crate) async fn control_plane(folder: impl Into<std::path::PathBuf>) -> ControlPlane {
-    let folder = folder.into();
-    let starting = tokio::task::spawn_blocking(|| {
-        let tools = Tools::find().expect("tools");
-        ControlPlane::start(real_control_plane::Options::new(folder, tools))
-    });
-    starting.await.expect("no panic").expect("the control plane starts")
+/// A real control plane, and where it lives.
+pub(crate) struct Plane {
+    pub(crate) runs: ControlPlane,
+    _folder: TempDir,
+    /// A machine of two cores has room for one of them.
+    _turn: SemaphorePermit<'static>,
 }
 
-/// What a cluster is told of it.
-pub(crate) fn real_api(access: &Access) -> RealApi {
-    let Access { url, token, authority, .. } = access.clone();
-    RealApi { url, token_file: token, ca_file: authority }
+static TURNS: Semaphore = Semaphore::const_new(1);
+
+impl Plane {
+    /// Starts one. It is quick to notice that a node is silent.
+    pub(crate) async fn start() -> Self {
+        let turn = TURNS.acquire().await.expect("never closed");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("plane");
+        let starting = tokio::task::spawn_blocking(|| {
+            let mut options = Options::new(path, Tools::find().expect("tools"));
+            let silence = "--node-monitor-grace-period=25s".to_owned();
+            options.arguments.push((Component::ControllerManager, silence));
+            ControlPlane::start(options)
+        });
+        let runs = starting.await.expect("no panic").expect("it starts");
+        Self { runs, _folder: folder, _turn: turn }
+    }
+
+    /// What a cluster is told of it.
+    pub(crate) fn api(&self) -> RealApi {
+        let Access { url, token, authority, .. } = self.runs.access();
+        RealApi { url, token_file: token, ca_file: authority }
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Nothing came back that could be called an answer.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The server is not who it should be.
     Untrusted(String),
     /// Everything else.
@@ -137,7 +137,11 @@ impl Client {
     }
 }
 
-async fn connect(place: &Place) -> Result<SendRequest<Full<Bytes>>, Failure> {
+/// Opens a connection.
+pub(super) async fn connect<B>(place: &Place) -> Result<SendRequest<B>, Failure>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
     let stream = TcpStream::connect((place.host.as_str(), place.port)).await.map_err(away)?;
     let _ = stream.set_nodelay(true);
     let stream =
@@ -152,7 +156,7 @@ async fn connect(place: &Place) -> Result<SendRequest<Full<Bytes>>, Failure> {
     Ok(sender)
 }
 
-fn away(error: impl std::error::Error) -> Failure {
+pub(super) fn away(error: impl std::error::Error) -> Failure {
     let mut why = error.to_string();
     let mut source = error.source();
     while let Some(behind) = source {

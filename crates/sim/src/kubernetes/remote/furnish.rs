@@ -61,6 +61,13 @@ pub(crate) async fn furnish(place: &Arc<Place>, objects: Vec<Value>) -> Result<(
         }
         let namespace = if namespaced { object::namespace(&object) } else { "" };
         let path = path::collection_of(&root, &plural, namespace);
+        // Asked first, as Talos does: a service whose address is taken by
+        // itself is refused before its name is looked at.
+        let there = format!("{path}/{name}");
+        let found = client.get(&there).await.map_err(|failure| away(place, failure))?;
+        if !name.is_empty() && found.code.is_success() {
+            continue;
+        }
         let answer = client.post(&path, &object).await.map_err(|failure| away(place, failure))?;
         match answer.code {
             code if code.is_success() => {}

@@ -1,6 +1,7 @@
 //! The Kubernetes of a cluster at a real API server: the same kubelets, static
 //! pods and objects as in the embedded one, kept in a real one over HTTPS. Its
-//! own controllers and scheduler do the rest.
+//! own controllers and scheduler do the rest. The doors of the control planes
+//! lead to it.
 //!
 //! ```text
 //! world --facts--> runner (kubelets, a thread of their own) --requests--> API server
@@ -11,6 +12,7 @@
 mod api;
 mod client;
 mod error;
+mod forward;
 mod furnish;
 mod path;
 mod place;
@@ -33,6 +35,7 @@ pub use error::RemoteError;
 pub use place::RealApi;
 
 pub(crate) use client::check;
+pub(crate) use forward::Way;
 pub(crate) use furnish::{Unfurnished, furnish, storage};
 pub(crate) use place::Place;
 
@@ -74,6 +77,11 @@ pub(crate) struct Start {
 }
 
 impl Start {
+    /// The way of the doors.
+    pub(crate) fn way(&self) -> Way {
+        Way::new(Arc::clone(&self.place), self.machines.clone(), self.speed)
+    }
+
     /// Starts the kubelets and the watches that feed them. The thread ends with
     /// the driver's task.
     pub(crate) fn start(

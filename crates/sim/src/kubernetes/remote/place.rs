@@ -39,8 +39,6 @@ pub(crate) struct Place {
     pub(super) name: ServerName<'static>,
     pub(super) tls: TlsConnector,
     pub(super) bearer: HeaderValue,
-    token: String,
-    authority: String,
 }
 
 /// The token is nobody's business (rule 14).
@@ -79,24 +77,12 @@ impl Place {
             name,
             tls,
             bearer,
-            token,
-            authority,
         })
     }
 
     /// What the user named.
     pub(crate) fn api(&self) -> &RealApi {
         &self.api
-    }
-
-    /// The token, for the kubeconfig.
-    pub(crate) fn token(&self) -> &str {
-        &self.token
-    }
-
-    /// The certificates, for the kubeconfig.
-    pub(crate) fn authority(&self) -> &str {
-        &self.authority
     }
 }
 
@@ -149,7 +135,7 @@ mod tests {
         };
         let place = Place::open(&good).unwrap();
         assert_eq!((place.host.as_str(), place.port, place.base.as_str()), ("127.0.0.1", 6443, ""));
-        assert_eq!(place.token(), "s3cret");
+        assert_eq!(place.bearer.to_str().unwrap(), "Bearer s3cret");
         assert!(!format!("{place:?} {:?}", place.bearer).contains("s3cret"));
 
         let refused = |api: RealApi| Place::open(&api).unwrap_err().to_string();

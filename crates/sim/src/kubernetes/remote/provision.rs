@@ -97,11 +97,12 @@ fn make(api: &mut dyn Api, claim: &Value) -> Result<Arc<Value>, Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube_sim::{Store, Time};
+    use kube_sim::{ApiServer, Time};
 
     #[test]
     fn a_claim_gets_a_volume_once() {
-        let mut store = Store::new(1, Time::from_secs(1_767_323_045));
+        let mut server = ApiServer::new(1, Time::from_secs(1_767_323_045));
+        let store = server.store_mut();
         let mut provisioner = Provisioner::default();
         let claim = |volume: &str| Change {
             resource: PERSISTENT_VOLUME_CLAIMS,
@@ -118,8 +119,8 @@ mod tests {
             gone: false,
         };
         provisioner.observe(&claim(""));
-        assert!(provisioner.work(&mut store));
-        let volume = Api::get(&mut store, &PERSISTENT_VOLUMES, "", "pvc-7").unwrap().unwrap();
+        assert!(provisioner.work(store));
+        let volume = Api::get(store, &PERSISTENT_VOLUMES, "", "pvc-7").unwrap().unwrap();
         assert_eq!(volume["spec"]["claimRef"]["name"], "data");
         assert_eq!(volume["spec"]["capacity"]["storage"], "1Gi");
         provisioner.observe(&claim("pvc-7"));
@@ -129,7 +130,7 @@ mod tests {
         object::set(&mut released, &["status", "phase"], "Released");
         let object = Arc::new(released);
         provisioner.observe(&Change { resource: PERSISTENT_VOLUMES, object, gone: false });
-        assert!(provisioner.work(&mut store));
-        assert_eq!(Api::get(&mut store, &PERSISTENT_VOLUMES, "", "pvc-7").unwrap(), None);
+        assert!(provisioner.work(store));
+        assert_eq!(Api::get(store, &PERSISTENT_VOLUMES, "", "pvc-7").unwrap(), None);
     }
 }
