@@ -148,7 +148,11 @@ fn welcome(cluster: &Cluster, args: &StartArgs) -> String {
         let _ =
             writeln!(text, "  {:width$}  {}  apid on {}", node.hostname, node.address, node.apid);
     }
-    let _ = writeln!(text, "  {:width$}  Kubernetes API on {}", "", cluster.kubernetes_url());
+    let real = match cluster.real_api_url() {
+        Some(url) => format!(", which leads to {url}"),
+        None => String::new(),
+    };
+    let _ = writeln!(text, "  {:width$}  Kubernetes API on {}{real}", "", cluster.kubernetes_url());
     let _ = writeln!(text, "  {:width$}  Image Factory on {}\n", "", cluster.factory_url());
     let first = cluster.nodes().first().map_or_else(String::new, |node| node.address.to_string());
     let last = cluster.nodes().last().map_or_else(String::new, |node| node.address.to_string());

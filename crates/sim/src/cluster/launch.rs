@@ -69,6 +69,7 @@ impl Prepared {
             };
             tasks.spawn(server.run(listener));
         }
+        let real_api_url = kubelets.as_ref().map(|start| start.place.api().url.clone());
         let way = kubelets.as_ref().map(remote::Start::way);
         // The shared address first, as `gates` has it.
         let addresses = std::iter::once(places.endpoint).chain(places.kubernetes.iter().copied());
@@ -88,6 +89,7 @@ impl Prepared {
             authority,
             talosconfig,
             kubeconfig,
+            real_api_url,
             driver,
             tasks,
             kubelets,

@@ -61,6 +61,7 @@ pub struct Cluster {
     authority: Authority,
     talosconfig: String,
     kubeconfig: String,
+    real_api_url: Option<String>,
     driver: Driver,
     tasks: JoinSet<()>,
     /// The kubelets of a real Kubernetes API; they end with the driver.
@@ -124,6 +125,11 @@ impl Cluster {
     /// it, as `https://...`.
     pub fn kubernetes_url(&self) -> String {
         format!("https://{}", self.places.endpoint)
+    }
+
+    /// Where the real Kubernetes API behind that is, if it is one.
+    pub fn real_api_url(&self) -> Option<&str> {
+        self.real_api_url.as_deref()
     }
 
     /// Where the Image Factory is reached, as `http://...`.
