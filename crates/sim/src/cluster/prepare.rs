@@ -88,7 +88,7 @@ impl Prepared {
             schedule.add(&world, now, planned)?;
         }
         match &real {
-            Some(place) => furnish(place, Kubernetes::brought(&world, &options.workloads))?,
+            Some(place) => furnish(place, &options.workloads)?,
             None => kubernetes.wish(&options.workloads)?,
         }
         let servers = servers(&spec, &places, &authority, wall)?;
@@ -155,8 +155,10 @@ fn reach(api: RealApi) -> Result<Arc<Place>, StartError> {
     Ok(place)
 }
 
-fn furnish(place: &Arc<Place>, objects: Vec<serde_json::Value>) -> Result<(), StartError> {
-    let furnishing = remote::furnish(place, objects);
+/// Creates what is wished for, and the class of the volumes that are made here.
+fn furnish(place: &Arc<Place>, wished: &[serde_json::Value]) -> Result<(), StartError> {
+    let objects = std::iter::once(remote::storage()).chain(wished.iter().cloned());
+    let furnishing = remote::furnish(place, objects.collect());
     Handle::current().block_on(furnishing).map_err(|error| match error {
         Unfurnished::Remote(error) => error.into(),
         Unfurnished::Object(why) => WorkloadError::new(why).into(),

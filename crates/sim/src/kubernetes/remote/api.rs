@@ -6,12 +6,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use kube_sim::kubelet::Api;
+use kube_sim::names::PODS;
+use kube_sim::types::Types;
 use kube_sim::{ResourceName, Status, object};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::client::{Answer, Client, Failure};
 use super::{Place, path};
+use crate::kubernetes::drain::{Evict, GRACE};
+use crate::kubernetes::manifests::{How, Install, MANAGER, kind_of};
 
 /// An API server at the other end of a connection.
 #[derive(Debug)]
@@ -63,7 +67,7 @@ impl RemoteApi {
 fn said_no(method: &Method, path: &str, answer: &Answer) -> Status {
     let message = answer.message();
     match answer.code {
-        StatusCode::NOT_FOUND | StatusCode::CONFLICT => {}
+        StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {}
         code => tracing::warn!(%method, path, %code, message, "the Kubernetes API says no"),
     }
     refusal(answer.code, message)
@@ -71,6 +75,54 @@ fn said_no(method: &Method, path: &str, answer: &Answer) -> Status {
 
 fn refusal(code: StatusCode, message: String) -> Status {
     Status { code: code.as_u16(), reason: "", message, details: None }
+}
+
+impl Evict for RemoteApi {
+    fn evict(&mut self, namespace: &str, name: &str) -> Result<(), Status> {
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"gracePeriodSeconds": GRACE},
+        });
+        let path = path::item(&PODS, namespace, name, "eviction");
+        let body = eviction.to_string().into();
+        self.send(&Method::POST, &path, "application/json", body).map(drop)
+    }
+}
+
+impl Install for RemoteApi {
+    fn has(&mut self, object: &Value) -> Result<Option<bool>, Status> {
+        let Some(path) = collection(object) else { return Ok(None) };
+        let path = format!("{path}/{}", object::name(object));
+        match self.send(&Method::GET, &path, "", Bytes::new()) {
+            Ok(_) => Ok(Some(true)),
+            Err(status) if status.code == 404 => Ok(Some(false)),
+            Err(status) => Err(status),
+        }
+    }
+
+    fn install(&mut self, object: Value, how: How) -> Result<(), Status> {
+        let Some(path) = collection(&object) else { return Err(Status::no_such_resource()) };
+        let (method, path, content_type) = match how {
+            How::Created => {
+                (Method::POST, format!("{path}?fieldManager={MANAGER}"), "application/json")
+            }
+            How::Applied => {
+                let name = object::name(&object);
+                let path = format!("{path}/{name}?fieldManager={MANAGER}");
+                (Method::PATCH, path, "application/apply-patch+yaml")
+            }
+        };
+        self.send(&method, &path, content_type, object.to_string().into()).map(drop)
+    }
+}
+
+/// Where an object of a kind that is known from the start belongs.
+fn collection(object: &Value) -> Option<String> {
+    let types = Types::default();
+    let kind = kind_of(&types, object)?;
+    let root = path::group_version(&kind.name.group, &kind.version);
+    Some(path::collection_of(&root, &kind.name.plural, object::namespace(object)))
 }
 
 impl Api for RemoteApi {

@@ -1,6 +1,6 @@
-//! Objects that the API server is to have: what Talos installs, the storage of
-//! the simulator, and the workloads that a user gives. What is there already
-//! stays as it is.
+//! Objects that the API server is to have from the start: the storage of the
+//! simulator, and the workloads that a user gives. What is there already stays
+//! as it is.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -39,6 +39,7 @@ pub(crate) use forward::Way;
 pub(crate) use furnish::{Unfurnished, furnish, storage};
 pub(crate) use place::Place;
 
+use super::drain::Drains;
 use super::facts;
 use crate::clock::{self, Clock};
 use crate::driver::Driver;
@@ -56,14 +57,23 @@ const DRIVER: &str = "sim";
 pub(crate) struct Machines {
     pub(crate) facts: Vec<NodeFacts>,
     /// Whether each is cordoned.
-    pub(crate) cordoned: Vec<bool>,
+    cordoned: Vec<bool>,
+    /// Those that drain themselves.
+    draining: Vec<NodeIndex>,
+    /// Why each control plane would look at its manifests.
+    manifests: Vec<Option<(u64, u64)>>,
 }
 
 impl Machines {
     pub(crate) fn of(world: &World) -> Self {
-        let nodes = (0..world.len()).filter_map(|index| world.kubernetes(NodeIndex(index)));
-        let cordoned = nodes.map(|node| node.unschedulable).collect();
-        Self { facts: facts::of_all(world), cordoned }
+        let nodes = || (0..world.len()).map(NodeIndex);
+        let cordoned = |node| world.kubernetes(node).is_some_and(|node| node.unschedulable);
+        Self {
+            facts: facts::of_all(world),
+            cordoned: nodes().map(cordoned).collect(),
+            draining: world.draining().map(|(node, _)| node).collect(),
+            manifests: nodes().map(|node| world.manifests_seen(node)).collect(),
+        }
     }
 }
 
@@ -112,6 +122,9 @@ impl Start {
             clock: Clock::starting_at(clock::wall_time(), 1.0),
             nodes: BTreeMap::new(),
             provisioner: Provisioner::default(),
+            nodes_clock: Clock::starting_at(clock::wall_time(), speed),
+            held: BTreeMap::new(),
+            drains: Drains::default(),
         };
         thread::Builder::new().name("kubelets".to_owned()).spawn(move || runner.run())
     }

@@ -22,8 +22,10 @@ use super::provision::Provisioner;
 use super::watch::Change;
 use crate::clock::{self, Clock};
 use crate::driver::{Driver, Inside};
+use crate::kubernetes::drain::Drains;
 use crate::kubernetes::feed::{Wish, cordon_patch};
 use crate::kubernetes::to_api;
+use crate::model::{NodeIndex, Time};
 
 /// How long to wait before trying again what did not work.
 const RETRY: Duration = Duration::from_secs(1);
@@ -41,6 +43,11 @@ pub(super) struct Runner {
     /// The objects of the nodes.
     pub(super) nodes: BTreeMap<String, Arc<Value>>,
     pub(super) provisioner: Provisioner,
+    /// The time of the nodes.
+    pub(super) nodes_clock: Clock,
+    /// The nodes that drain themselves, and how far they are.
+    pub(super) held: BTreeMap<String, NodeIndex>,
+    pub(super) drains: Drains,
 }
 
 /// Why the thread woke up.
@@ -71,10 +78,13 @@ impl Runner {
             }
             let mut done = self.provisioner.work(&mut self.api);
             if std::mem::take(&mut nodes) || retry.is_some() {
-                match self.feed() {
-                    Some(fed) => done &= fed,
+                match self.pass() {
+                    Some(passed) => done &= passed,
                     None => return,
                 }
+            }
+            if self.drain().is_none() {
+                return;
             }
             retry = (!done).then(|| clock::real_after(RETRY));
             match self.sleep(retry) {
@@ -90,8 +100,12 @@ impl Runner {
         let due = self
             .kubelets
             .next_event()
-            .map(|time| self.clock.instant_of(crate::model::Time::from_nanos(time.as_nanos())));
-        let wake = [retry, due].into_iter().flatten().min();
+            .map(|time| self.clock.instant_of(Time::from_nanos(time.as_nanos())));
+        let drain = self
+            .drains
+            .next_event()
+            .map(|time| self.nodes_clock.instant_of(Time::from_nanos(time.as_nanos())));
+        let wake = [retry, due, drain].into_iter().flatten().min();
         let Self { api, machines, changes, .. } = self;
         api.wait(async {
             tokio::select! {
@@ -141,26 +155,60 @@ impl Runner {
 
     /// Lets the nodes and their objects tell each other what has changed;
     /// `None` if the cluster has stopped, `false` if it has to be done again.
-    fn feed(&mut self) -> Option<bool> {
+    fn pass(&mut self) -> Option<bool> {
         let nodes = self.nodes.clone();
+        let held = std::mem::take(&mut self.held);
         // In the task that owns the nodes: nothing moves meanwhile.
         let visit = self.driver.visit(move |inside| {
-            let Inside { kubernetes, world, .. } = inside;
-            kubernetes.feed_mut().pass(world, |name| nodes.get(name).map(AsRef::as_ref))
+            let Inside { kubernetes, world, clock, .. } = inside;
+            let now = world.now();
+            let draining: BTreeMap<String, NodeIndex> =
+                world.draining().map(|(node, name)| (name.to_owned(), node)).collect();
+            for (_, node) in draining.iter().filter(|(name, _)| !held.contains_key(*name)) {
+                world.hold_drain(now, *node);
+            }
+            let object = |name: &str| nodes.get(name).map(AsRef::as_ref);
+            let wishes = kubernetes.feed.pass(world, object);
+            (wishes, kubernetes.manifests.looks(world), draining, clock.clone())
         });
-        let wishes = self.api.wait(visit)?;
+        let (wishes, looks, draining, nodes_clock) = self.api.wait(visit)?;
+        self.held = draining;
+        self.nodes_clock = nodes_clock;
         let mut done = true;
         for Wish { node, name, cordoned } in wishes {
             if let Ok(object) = self.api.patch(&NODES, "", &name, "", &cordon_patch(cordoned)) {
                 self.remember(&object, false);
-                continue;
+            } else {
+                self.visit(move |inside| inside.kubernetes.feed.failed(node, cordoned))?;
+                done = false;
             }
-            let visit = self
-                .driver
-                .visit(move |inside| inside.kubernetes.feed_mut().failed(node, cordoned));
-            self.api.wait(visit)?;
-            done = false;
+        }
+        for look in looks {
+            let node = look.node;
+            if look.at(&mut self.api).is_err() {
+                self.visit(move |inside| inside.kubernetes.manifests.failed(node))?;
+                done = false;
+            }
         }
         Some(done)
+    }
+
+    /// Lets the nodes that drain themselves go on with it, in their own time.
+    fn drain(&mut self) -> Option<()> {
+        let names = self.held.keys().cloned().collect();
+        let now = to_api(self.nodes_clock.now());
+        for name in self.drains.advance(now, &mut self.api, &names) {
+            if let Some(node) = self.held.get(&name).copied() {
+                self.visit(move |inside| inside.world.drained(inside.world.now(), node))?;
+            }
+        }
+        Some(())
+    }
+
+    fn visit<T: Send + 'static>(
+        &self,
+        visit: impl FnOnce(&mut Inside) -> T + Send + 'static,
+    ) -> Option<T> {
+        self.api.wait(self.driver.visit(visit))
     }
 }
