@@ -53,13 +53,13 @@ fn look(store: &mut Store, world: &World, node: NodeIndex) -> Result<(), Status>
         }
         return Ok(());
     }
-    let mut contents = match store.get(&CONFIG_MAPS, NAMESPACE, INVENTORY) {
-        Some(inventory) => inventory["data"].as_object().cloned().unwrap_or_default(),
-        None => {
-            store.create(&Write::by("machined"), &CONFIG_MAPS, inventory())?;
-            serde_json::Map::new()
-        }
-    };
+    let inventory = store.get(&CONFIG_MAPS, NAMESPACE, INVENTORY);
+    let there = inventory.is_some();
+    let mut contents =
+        inventory.and_then(|it| it.get("data")?.as_object()).cloned().unwrap_or_default();
+    if !there {
+        store.create(&Write::by("machined"), &CONFIG_MAPS, self::inventory())?;
+    }
     let known = contents.len();
     for mut object in objects {
         let key = inventory_key(&object);
