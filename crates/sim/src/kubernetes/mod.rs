@@ -219,3 +219,6 @@ pub(crate) fn to_api(time: Time) -> kube_sim::Time {
 pub(crate) fn running(world: &World) -> impl Iterator<Item = NodeIndex> {
     (0..world.len()).map(NodeIndex).filter(|node| world.api_server_runs(*node))
 }
+
+#[cfg(test)]
+mod tests;
