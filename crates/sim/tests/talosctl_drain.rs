@@ -42,9 +42,9 @@ fn upgrade(node: &str, tag: &str) -> String {
 
 /// A cluster whose time passes so fast, and whose nodes are still down for more
 /// than a second of ours.
-async fn bench(talos: &Version, speed: f64) -> Bench {
+fn options(talos: &Version, speed: f64) -> Options {
     let (least, most) = if speed > SPEED { (150, 170) } else { (12, 14) };
-    Bench::with(Options {
+    Options {
         shape: Some(Shape {
             talos: talos.clone(),
             kubernetes: KUBERNETES,
@@ -54,27 +54,26 @@ async fn bench(talos: &Version, speed: f64) -> Bench {
         speed,
         timings: Timings { reboot: Range::secs(least, most), ..timings() },
         ..Options::default()
-    })
-    .await
+    }
 }
 
 /// Five minutes are one of ours here, so that there is time to look.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_1_12_drains_itself() {
-    let bench = bench(&NODES[0], 5.0).await;
+    let bench = Bench::with(options(&NODES[0], 5.0)).await;
     drains_itself(&bench, &bench.talosctl("1.12"), "v1.13.9").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_1_13_drains_itself_in_the_old_way() {
-    let bench = bench(&NODES[1], 5.0).await;
+    let bench = Bench::with(options(&NODES[1], 5.0)).await;
     drains_itself(&bench, &bench.talosctl("1.12"), "v1.14.1").await;
 }
 
 /// Five minutes are five seconds of ours here.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_drains_itself_loses_patience() {
-    let bench = bench(&NODES[0], 60.0).await;
+    let bench = Bench::with(options(&NODES[0], 60.0)).await;
     loses_patience(&bench, &bench.talosctl("1.13")).await;
 }
 
@@ -194,4 +193,33 @@ async fn pods_on(kubectl: &Kubectl<'_>, node: &str) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let pods = pods["items"].as_array().expect("pods").iter();
     pods.map(|pod| (text(&pod["metadata"]["name"]), text(&pod["metadata"]["uid"]))).collect()
+}
+
+/// The same with a real API server, controllers and scheduler.
+mod at_a_real_api_server {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_node_of_1_12_drains_itself() {
+        let bench = Bench::with_real(options(&NODES[0], 5.0)).await;
+        drains_itself(&bench, &bench.talosctl("1.12"), "v1.13.9").await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_node_that_drains_itself_loses_patience() {
+        let bench = Bench::with_real(options(&NODES[0], 60.0)).await;
+        loses_patience(&bench, &bench.talosctl("1.13")).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn talosctl_1_13_drains() {
+        let bench = Bench::start_real(&NODES[1], 2).await;
+        drains(&bench, &bench.talosctl("1.13")).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn talosctl_1_14_drains() {
+        let bench = Bench::start_real(&NODES[1], 2).await;
+        drains(&bench, &bench.talosctl("1.14")).await;
+    }
 }

@@ -20,7 +20,7 @@ const REFUSED: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The grace period that it gives.
-const GRACE: i64 = 60;
+pub(super) const GRACE: i64 = 60;
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 

@@ -6,8 +6,11 @@
 //! is in there is left alone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use kube_sim::kubelet::Api;
 use kube_sim::names::CONFIG_MAPS;
+use kube_sim::types::{ResourceType, Types};
 use kube_sim::{Status, Store, Write, object};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -15,7 +18,7 @@ use serde_json::{Value, json};
 use crate::model::{NodeIndex, World};
 
 /// The field manager of what nodes create.
-const MANAGER: &str = "talos";
+pub(super) const MANAGER: &str = "talos";
 
 /// The annotation that says which inventory an object belongs to.
 const OWNER: &str = "config.k8s.io/owning-inventory";
@@ -23,67 +26,117 @@ const OWNER: &str = "config.k8s.io/owning-inventory";
 const INVENTORY: &str = "talos-bootstrap-manifests-inventory";
 const NAMESPACE: &str = "kube-system";
 
+/// An API server that objects can be installed at.
+pub(super) trait Install: Api {
+    /// Whether an object of its name is there; `None` if its kind is not known.
+    fn has(&mut self, object: &Value) -> Result<Option<bool>, Status>;
+
+    /// Creates an object, or applies it.
+    fn install(&mut self, object: Value, how: How) -> Result<(), Status>;
+}
+
+/// How an object is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    Created,
+    Applied,
+}
+
 /// When each control plane has looked last.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Manifests {
     seen: BTreeMap<usize, (u64, u64)>,
 }
 
+/// What Talos brings along, as it is in a cluster that nobody has changed: one
+/// look of a control plane.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) node: NodeIndex,
+    objects: Vec<Value>,
+    /// Whether it keeps an inventory.
+    inventory: bool,
+}
+
 impl Manifests {
-    /// Lets those look that have a reason to.
-    pub(super) fn pass(&mut self, store: &mut Store, world: &World) {
+    /// The looks of those that have a reason to.
+    pub(super) fn looks(&mut self, world: &World) -> Vec<Look> {
+        let mut looks = Vec::new();
         for index in 0..world.len() {
-            let Some(reason) = world.manifests_seen(NodeIndex(index)) else { continue };
+            let node = NodeIndex(index);
+            let Some(reason) = world.manifests_seen(node) else { continue };
             if self.seen.insert(index, reason) != Some(reason) {
-                // Talos tries again later; here nothing stands in the way.
-                let _ = look(store, world, NodeIndex(index));
+                let objects = world.bootstrap_objects(node);
+                looks.push(Look { node, objects, inventory: world.keeps_inventory(node) });
             }
+        }
+        looks
+    }
+
+    /// A look did not work: there will be another.
+    pub(super) fn failed(&mut self, node: NodeIndex) {
+        self.seen.remove(&node.0);
+    }
+}
+
+impl Look {
+    /// Installs what is missing.
+    pub(super) fn at(self, api: &mut dyn Install) -> Result<(), Status> {
+        if !self.inventory {
+            for object in self.objects {
+                if api.has(&object)? == Some(false) {
+                    api.install(object, How::Created)?;
+                }
+            }
+            return Ok(());
+        }
+        let inventory = api.get(&CONFIG_MAPS, NAMESPACE, INVENTORY)?;
+        if inventory.is_none() {
+            api.install(self::inventory(), How::Created)?;
+        }
+        let mut contents =
+            inventory.and_then(|it| it.get("data")?.as_object().cloned()).unwrap_or_default();
+        let known = contents.len();
+        for mut object in self.objects {
+            let key = inventory_key(&object);
+            let Some(there) = api.has(&object)? else { continue };
+            if !contents.contains_key(&key) && !there {
+                object::set(&mut object, &["metadata", "annotations", OWNER], json!(INVENTORY));
+                api.install(object, How::Applied)?;
+            }
+            contents.insert(key, json!(""));
+        }
+        if contents.len() > known {
+            let patch = json!({"data": contents});
+            api.patch(&CONFIG_MAPS, NAMESPACE, INVENTORY, "", &patch)?;
+        }
+        Ok(())
+    }
+}
+
+impl Install for Store {
+    fn has(&mut self, object: &Value) -> Result<Option<bool>, Status> {
+        let kind = kind_of(self.types(), object).map(|kind| kind.name.clone());
+        let (namespace, name) = (object::namespace(object), object::name(object));
+        Ok(kind.map(|kind| Store::get(self, &kind, namespace, name).is_some()))
+    }
+
+    fn install(&mut self, object: Value, how: How) -> Result<(), Status> {
+        let Some(kind) = kind_of(self.types(), &object).map(|kind| kind.name.clone()) else {
+            return Err(Status::no_such_resource());
+        };
+        let write = Write::by(MANAGER);
+        match how {
+            How::Created => self.create(&write, &kind, object).map(drop),
+            How::Applied => self.apply(&write, &kind, &object, "", false).map(drop),
         }
     }
 }
 
-/// What Talos brings along, as it is in a cluster that nobody has changed.
-fn look(store: &mut Store, world: &World, node: NodeIndex) -> Result<(), Status> {
-    let objects = world.bootstrap_objects(node);
-    if !world.keeps_inventory(node) {
-        for object in objects {
-            if let Some((kind, false)) = find(store, &object) {
-                store.create(&Write::by(MANAGER), &kind, object)?;
-            }
-        }
-        return Ok(());
-    }
-    let mut contents = match store.get(&CONFIG_MAPS, NAMESPACE, INVENTORY) {
-        Some(inventory) => inventory["data"].as_object().cloned().unwrap_or_default(),
-        None => {
-            store.create(&Write::by("machined"), &CONFIG_MAPS, inventory())?;
-            serde_json::Map::new()
-        }
-    };
-    let known = contents.len();
-    for mut object in objects {
-        let key = inventory_key(&object);
-        let Some((kind, there)) = find(store, &object) else { continue };
-        if !contents.contains_key(&key) && !there {
-            object::set(&mut object, &["metadata", "annotations", OWNER], json!(INVENTORY));
-            store.apply(&Write::by(MANAGER), &kind, &object, "", false)?;
-        }
-        contents.insert(key, json!(""));
-    }
-    if contents.len() > known {
-        store.modify(&Write::by("machined"), &CONFIG_MAPS, NAMESPACE, INVENTORY, |inventory| {
-            object::set(inventory, &["data"], Value::Object(contents));
-        })?;
-    }
-    Ok(())
-}
-
-/// The kind of an object, and whether one of its name is there.
-fn find(store: &Store, object: &Value) -> Option<(kube_sim::ResourceName, bool)> {
+/// The type of an object.
+pub(super) fn kind_of<'a>(types: &'a Types, object: &Value) -> Option<&'a Arc<ResourceType>> {
     let (version, kind) = (object::text(object, &["apiVersion"]), object::text(object, &["kind"]));
-    let kind = store.types().find_kind(version, kind)?.name.clone();
-    let there = store.get(&kind, object::namespace(object), object::name(object)).is_some();
-    Some((kind, there))
+    types.find_kind(version, kind)
 }
 
 fn inventory() -> Value {

@@ -5,6 +5,7 @@
 //! clock. Here is what surrounds it: a [`door`] on every control plane and on
 //! the address that they share, who comes in ([`auth`]), the [`kubeconfig`],
 //! what happens without etcd, and the feed between the nodes and their objects.
+//! With a real API server, [`remote`] takes the place of model and doors.
 
 pub mod auth;
 pub mod calls;
@@ -16,6 +17,7 @@ mod health;
 pub mod kubeconfig;
 mod manifests;
 mod presence;
+pub mod remote;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,10 +25,15 @@ use std::time::Duration;
 use kube_sim::ApiServer;
 use kube_sim::controllers;
 use kube_sim::kubelet::{Cluster, Timings};
+use kube_sim::names::NODES;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::model::{NodeIndex, Time, World};
+use feed::Feed;
+use manifests::Manifests;
+use remote::Machines;
 
 pub(crate) use presence::Presences;
 
@@ -41,6 +48,12 @@ const WISHED: &str = "workloads";
 #[error("{0}")]
 pub struct WorkloadError(String);
 
+impl WorkloadError {
+    pub(crate) fn new(why: String) -> Self {
+        Self(why)
+    }
+}
+
 /// Reads the workloads that a user gives: Kubernetes objects in YAML.
 pub fn read_workloads(text: &str) -> Result<Vec<Value>, WorkloadError> {
     controllers::load_workloads(text).map_err(WorkloadError)
@@ -51,16 +64,19 @@ pub fn read_workloads(text: &str) -> Result<Vec<Value>, WorkloadError> {
 pub struct Kubernetes {
     /// The API server and the kubelets.
     cluster: Cluster,
-    feed: feed::Feed,
+    feed: Feed,
     /// What the nodes themselves do with their pods before they go down.
     #[serde(default)]
     drains: drain::Drains,
     /// What the control planes have created.
     #[serde(default)]
-    manifests: manifests::Manifests,
+    manifests: Manifests,
     /// Nothing lives in it: the nodes are alone.
     #[serde(default)]
     empty: bool,
+    /// Told what the machines are, if the API server is a real one.
+    #[serde(skip)]
+    machines: Option<watch::Sender<Machines>>,
 }
 
 impl Kubernetes {
@@ -73,7 +89,9 @@ impl Kubernetes {
         cluster.server.store_mut().set_quiet(true);
         cluster.sync(since, &facts::of_all(world));
         let mut new = Self::of(cluster, false);
-        new.manifests.pass(new.cluster.server.store_mut(), world);
+        for look in new.manifests.looks(world) {
+            let _ = look.at(new.cluster.server.store_mut());
+        }
         new.create(WISHED, wished.to_vec())?;
         new.cluster.advance(world.now());
         new.cluster.server.store_mut().set_quiet(false);
@@ -90,11 +108,19 @@ impl Kubernetes {
     fn of(cluster: Cluster, empty: bool) -> Self {
         Self {
             cluster,
-            feed: feed::Feed::default(),
+            feed: Feed::default(),
             drains: drain::Drains::default(),
-            manifests: manifests::Manifests::default(),
+            manifests: Manifests::default(),
             empty,
+            machines: None,
         }
+    }
+
+    /// Lets kubelets elsewhere follow the machines: those of a real API server.
+    pub(crate) fn machines(&mut self, world: &World) -> watch::Receiver<Machines> {
+        let (sender, receiver) = watch::channel(Machines::of(world));
+        self.machines = Some(sender);
+        receiver
     }
 
     fn lives(&self, world: &World) -> bool {
@@ -140,12 +166,28 @@ impl Kubernetes {
             self.cluster.sync(now, &facts::of_all(world));
             self.pass(world, now);
         }
+        if let Some(machines) = &self.machines {
+            let current = Machines::of(world);
+            machines.send_if_modified(|known| {
+                let changed = *known != current;
+                *known = current;
+                changed
+            });
+        }
     }
 
     /// What nodes and their objects have to do with each other.
     fn pass(&mut self, world: &mut World, now: Time) {
-        self.manifests.pass(self.cluster.server.store_mut(), world);
-        self.feed.pass(&mut self.cluster.server, world, now);
+        let store = self.cluster.server.store_mut();
+        for look in self.manifests.looks(world) {
+            // Talos tries again later; here nothing stands in the way.
+            let _ = look.at(store);
+        }
+        let store = self.cluster.server.store();
+        let object = |name: &str| store.get(&NODES, "", name).map(AsRef::as_ref);
+        for wish in self.feed.pass(world, object) {
+            feed::cordon(self.cluster.server.store_mut(), &wish);
+        }
         self.drain(world, now);
     }
 
@@ -174,3 +216,6 @@ impl Kubernetes {
 pub(crate) fn running(world: &World) -> impl Iterator<Item = NodeIndex> {
     (0..world.len()).map(NodeIndex).filter(|node| world.api_server_runs(*node))
 }
+
+#[cfg(test)]
+mod tests;

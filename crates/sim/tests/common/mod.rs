@@ -4,6 +4,7 @@
 
 pub(crate) mod kubectl;
 pub(crate) mod raw;
+pub(crate) mod real;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,9 @@ pub(crate) const KUBERNETES: Version = Version::new(1, 34, 2);
 pub(crate) struct Bench {
     pub(crate) cluster: Cluster,
     pub(crate) folder: TempDir,
+    /// The real control plane that its nodes register with, if there is one.
+    /// Dropped after the cluster.
+    pub(crate) plane: Option<real::Plane>,
 }
 
 impl Bench {
@@ -75,7 +79,7 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("talosconfig"), cluster.talosconfig()).expect("written");
         std::fs::write(folder.path().join("kubeconfig"), cluster.kubeconfig()).expect("written");
-        Self { cluster, folder }
+        Self { cluster, folder, plane: None }
     }
 
     /// What `--nodes` takes for a node, by its name.
