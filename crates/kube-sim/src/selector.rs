@@ -42,18 +42,29 @@ impl LabelSelector {
             let value = value.as_str().unwrap_or_default().to_owned();
             requirements.push(Requirement::In(key.clone(), vec![value]));
         }
-        for expression in object::list(selector, &["matchExpressions"]) {
+        let expressions = object::list(selector, &["matchExpressions"]);
+        requirements.extend(Self::of_expressions(expressions)?.0);
+        Some(Self(requirements))
+    }
+
+    /// Reads a list of expressions; nothing if one of them means nothing.
+    pub(crate) fn of_expressions(expressions: &[Value]) -> Option<Self> {
+        let mut requirements = Vec::new();
+        for expression in expressions {
             let key = object::text(expression, &["key"]).to_owned();
-            let values = object::list(expression, &["values"])
+            let values: Vec<String> = object::list(expression, &["values"])
                 .iter()
                 .filter_map(Value::as_str)
                 .map(str::to_owned)
                 .collect();
+            let limit = || values.first().and_then(|text| text.parse().ok());
             requirements.push(match object::text(expression, &["operator"]) {
                 "In" => Requirement::In(key, values),
                 "NotIn" => Requirement::NotIn(key, values),
                 "Exists" => Requirement::Exists(key),
                 "DoesNotExist" => Requirement::Missing(key),
+                "Gt" => Requirement::Above(key, limit()?),
+                "Lt" => Requirement::Below(key, limit()?),
                 _ => return None,
             });
         }

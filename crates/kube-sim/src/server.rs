@@ -11,6 +11,7 @@ use crate::store::Store;
 use crate::time::Time;
 use crate::version::Version;
 
+mod authorize;
 mod body;
 mod delete;
 mod discovery;
@@ -26,11 +27,13 @@ mod query;
 mod reviews;
 mod scale;
 mod table;
+mod tokens;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
+use tokens::Tokens;
 use watch::Watches;
 
 /// How long history is remembered at least: as long as a real API server
@@ -46,6 +49,8 @@ pub struct ApiServer {
     version: Version,
     store: Store,
     controllers: Controllers,
+    #[serde(default)]
+    tokens: Tokens,
     #[serde(skip)]
     watches: Watches,
 }
@@ -57,6 +62,7 @@ impl ApiServer {
             version: Version::default(),
             store: Store::new(seed, now),
             controllers: Controllers::default(),
+            tokens: Tokens::default(),
             watches: Watches::default(),
         }
     }

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
@@ -31,21 +30,43 @@ pub enum TlsError {
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
 
+/// What is made of a caller's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// It is needed, for clients and for nothing else: the check that apid adds
+    /// to the usual ones.
+    OnlyClients,
+    /// Any will do whose owner has its key, and none too: an API server answers
+    /// those that it does not know instead of hanging up.
+    Later,
+}
+
 /// What a node answers with, and whom it lets in.
 pub fn server_config(authority: &str, node: &Pair) -> Result<Arc<ServerConfig>, TlsError> {
+    Ok(configure(authority, node, Judgement::OnlyClients, &["h2"])?.0)
+}
+
+/// TLS for a server, and who judges the certificates of this authority.
+pub(crate) fn configure(
+    authority: &str,
+    server: &Pair,
+    judgement: Judgement,
+    protocols: &[&str],
+) -> Result<(Arc<ServerConfig>, Arc<dyn ClientCertVerifier>), TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
-    let inner = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+    let judge = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
         .build()?;
-    let chain = vec![CertificateDer::from_pem_slice(node.certificate.as_bytes())?];
-    let key = PrivateKeyDer::from_pem_slice(node.key.as_bytes())?;
-    let mut config = ServerConfig::builder_with_provider(Arc::<CryptoProvider>::clone(&provider))
+    let chain = vec![CertificateDer::from_pem_slice(server.certificate.as_bytes())?];
+    let key = PrivateKeyDer::from_pem_slice(server.key.as_bytes())?;
+    let verifier = Judged { judge: Arc::clone(&judge), judgement };
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_client_cert_verifier(Arc::new(OnlyClients { inner }))
+        .with_client_cert_verifier(Arc::new(verifier))
         .with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(Arc::new(config))
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Ok((Arc::new(config), judge))
 }
 
 /// The roles of a caller: the organisations of its certificate.
@@ -61,16 +82,20 @@ pub fn roles(leaf: &CertificateDer<'_>) -> Vec<String> {
         .collect()
 }
 
-/// The usual checks, and the one that apid adds: the certificate is for
-/// clients and for nothing else.
+/// The usual checks of signatures, and a judgement of certificates.
 #[derive(Debug)]
-struct OnlyClients {
-    inner: Arc<dyn ClientCertVerifier>,
+struct Judged {
+    judge: Arc<dyn ClientCertVerifier>,
+    judgement: Judgement,
 }
 
-impl ClientCertVerifier for OnlyClients {
+impl ClientCertVerifier for Judged {
+    fn client_auth_mandatory(&self) -> bool {
+        self.judgement == Judgement::OnlyClients
+    }
+
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.inner.root_hint_subjects()
+        self.judge.root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -79,8 +104,11 @@ impl ClientCertVerifier for OnlyClients {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
+        if self.judgement == Judgement::Later {
+            return Ok(ClientCertVerified::assertion());
+        }
         let verified = self
-            .inner
+            .judge
             .verify_client_cert(end_entity, intermediates, now)
             // Every cluster's authority has the same name, so another's signature
             // is a wrong one here; the caller is told that the authority is.
@@ -104,7 +132,7 @@ impl ClientCertVerifier for OnlyClients {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls12_signature(message, cert, dss)
+        self.judge.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -113,11 +141,11 @@ impl ClientCertVerifier for OnlyClients {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.inner.verify_tls13_signature(message, cert, dss)
+        self.judge.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
+        self.judge.supported_verify_schemes()
     }
 }
 

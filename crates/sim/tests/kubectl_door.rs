@@ -81,6 +81,33 @@ data: {token: YWJj}
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_service_account_may_what_its_roles_say() {
+    let bench = bench().await;
+    let admin = bench.kubectl();
+    admin.ok("create serviceaccount robot").await;
+    let token = admin.ok("create token robot").await;
+    let user = format!("{{token: {}}}", token.trim());
+    let robot = bench.file("robot", &kubeconfig(&bench.cluster.kubernetes_url(), &user));
+    let robot = bench.kubectl().with_kubeconfig(robot);
+    robot.says("auth whoami", &["system:serviceaccount:default:robot"]).await;
+    let refused = "Error from server (Forbidden): pods is forbidden: User \
+                   \"system:serviceaccount:default:robot\" cannot list resource \"pods\" in API \
+                   group \"\" in the namespace \"default\"";
+    robot.fails("get pods", &[refused]).await;
+    robot.fails("auth can-i list pods", &["no"]).await;
+    admin.ok("create role reader --verb=get,list --resource=pods").await;
+    admin.ok("create rolebinding reader --role=reader --serviceaccount=default:robot").await;
+    robot.says("get pods", &["No resources found"]).await;
+    robot.says("auth can-i list pods", &["yes"]).await;
+    robot.fails("get pods -n kube-system", &["(Forbidden)"]).await;
+    robot.fails("cordon worker-1", &["(Forbidden): nodes \"worker-1\" is forbidden"]).await;
+    admin
+        .ok("create clusterrolebinding all --clusterrole=cluster-admin --serviceaccount=default:robot")
+        .await;
+    robot.ok("cordon worker-1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_api_survives_its_servers_and_says_when_etcd_is_gone() {
     let bench = bench().await;
     let kubectl = bench.kubectl();

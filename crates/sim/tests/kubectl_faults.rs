@@ -121,9 +121,11 @@ async fn an_image_that_cannot_be_pulled() {
     kubectl.ok_with("apply -f -", &WEB.replace("web:1", "web:2")).await;
     watch.until(&["web-", "ErrImagePull"]).await;
     watch.until(&["web-", "ImagePullBackOff"]).await;
-    kubectl
-        .says("describe pods -l app=web", &["Back-off pulling image \"example.com/web:2\""])
-        .await;
+    kubectl.says("get events", &["Failed", "BackOff", "Back-off pulling image"]).await;
+    let pods = kubectl.get("pods -l app=web").await;
+    let pod = pods["items"][0]["metadata"]["name"].as_str().expect("a name").to_owned();
+    let back_off = "Back-off pulling image \"example.com/web:2\"";
+    kubectl.says(&format!("describe pod {pod}"), &["Events:", "Scheduled", back_off]).await;
     for node in ["worker-1", "worker-2"] {
         bench.cluster.clear(node, "failing-image").await.expect("a fault less");
     }
@@ -181,4 +183,5 @@ async fn a_kubelet_that_never_comes_back() {
     kubectl.says("get node worker-1", &["NotReady"]).await;
     bench.cluster.clear("worker-1", "kubelet-never-returns").await.expect("a fault less");
     kubectl.ok("wait --for=condition=Ready node/worker-1 --timeout=50s").await;
+    kubectl.says("describe node worker-1", &["Rebooted", "NodeNotReady", "NodeReady"]).await;
 }

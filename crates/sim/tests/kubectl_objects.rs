@@ -197,3 +197,31 @@ async fn requests_that_make_no_sense() {
     kubectl.ok("label configmap twice a=b").await;
     kubectl.fails_with("replace -f -", &old, &["the object has been modified"]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_objects() {
+    let bench = bench().await;
+    let kubectl = bench.kubectl();
+    let item = |name: &str, more: &str| {
+        format!("- {{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}}}{more}}}\n")
+    };
+    let list = |items: &str| format!("apiVersion: v1\nkind: List\nitems:\n{items}");
+    let both = list(&format!("{}{}", item("l1", ", data: {a: '1'}"), item("l2", "")));
+    let made = kubectl.ok_with("apply -f -", &both).await;
+    assert_eq!(made, "configmap/l1 created\nconfigmap/l2 created\n");
+    let again = kubectl.ok_with("apply -f -", &both).await;
+    assert_eq!(again, "configmap/l1 unchanged\nconfigmap/l2 unchanged\n");
+    let strange = list(&item("l1", ", strange: 1"));
+    kubectl.fails_with("apply -f -", &strange, &["unknown field \"strange\""]).await;
+    // What is not in the list any more goes when that is wished for.
+    let prune = "apply -f - --prune -l set=pruned --prune-allowlist=core/v1/ConfigMap";
+    let labelled = |name: &str| {
+        format!(
+            "- {{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, labels: {{set: pruned}}}}}}\n"
+        )
+    };
+    kubectl.ok_with(prune, &list(&format!("{}{}", labelled("p1"), labelled("p2")))).await;
+    let pruned = kubectl.ok_with(prune, &list(&labelled("p1"))).await;
+    assert!(pruned.contains("configmap/p2 pruned"), "{pruned}");
+    kubectl.ok_with("delete -f -", &both).await;
+}

@@ -1,8 +1,9 @@
-//! Selectors, tolerations and quantities.
+//! What fits where: tolerations, affinity, quantities.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::object;
+use crate::selector::LabelSelector;
 
 /// What a pod asks for, and what a node has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,37 +85,12 @@ pub(super) fn controller(object: &Value) -> Option<&Value> {
 /// Whether a label selector, which is an object, matches; a missing one
 /// matches nothing, an empty one everything.
 pub(super) fn matches(selector: Option<&Value>, object: &Value) -> bool {
-    let Some(selector) = selector.filter(|selector| selector.is_object()) else { return false };
-    let equal = object::at(selector, &["matchLabels"])
-        .and_then(Value::as_object)
-        .is_none_or(|wanted| simple(wanted, object));
-    equal
-        && object::list(selector, &["matchExpressions"])
-            .iter()
-            .all(|expression| expression_matches(expression, |key| object::label(object, key)))
+    LabelSelector::of(selector).is_some_and(|selector| selector.matches(object))
 }
 
 /// Whether an object has all these labels.
 pub(super) fn simple(wanted: &serde_json::Map<String, Value>, object: &Value) -> bool {
     wanted.iter().all(|(key, value)| object::label(object, key) == value.as_str())
-}
-
-/// Whether an expression of a selector matches.
-fn expression_matches<'a>(expression: &Value, label: impl Fn(&str) -> Option<&'a str>) -> bool {
-    let found = label(object::text(expression, &["key"]));
-    let values = object::list(expression, &["values"]);
-    let listed = found.is_some_and(|found| values.iter().any(|value| value == found));
-    let number = |text: &str| text.parse::<i64>().ok();
-    let bound = values.first().and_then(Value::as_str).and_then(number);
-    match object::text(expression, &["operator"]) {
-        "In" => listed,
-        "NotIn" => !listed,
-        "Exists" => found.is_some(),
-        "DoesNotExist" => found.is_none(),
-        "Gt" => found.and_then(number).zip(bound).is_some_and(|(found, bound)| found > bound),
-        "Lt" => found.and_then(number).zip(bound).is_some_and(|(found, bound)| found < bound),
-        _ => false,
-    }
 }
 
 /// Whether a pod may be on a node by its own wish: its node selector and its
@@ -129,15 +105,14 @@ pub(super) fn wants_node(spec: &Value, node: &Value) -> bool {
             object::list(required, &["nodeSelectorTerms"]).iter().any(|term| {
                 let labels = object::list(term, &["matchExpressions"]);
                 let fields = object::list(term, &["matchFields"]);
+                let name = json!({"metadata.name": object::name(node)});
+                let fit = |expressions: &[Value], known: Option<&Value>| {
+                    LabelSelector::of_expressions(expressions)
+                        .is_some_and(|selector| selector.matches_labels(known))
+                };
                 (!labels.is_empty() || !fields.is_empty())
-                    && labels
-                        .iter()
-                        .all(|one| expression_matches(one, |key| object::label(node, key)))
-                    && fields.iter().all(|one| {
-                        expression_matches(one, |key| {
-                            (key == "metadata.name").then(|| object::name(node))
-                        })
-                    })
+                    && fit(labels, object::at(node, &["metadata", "labels"]))
+                    && fit(fields, Some(&name))
             })
         })
 }
@@ -184,7 +159,6 @@ pub(super) fn share(value: &Value, whole: i64, round_up: bool) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn quantities() {
@@ -198,17 +172,30 @@ mod tests {
     }
 
     #[test]
-    fn selectors() {
-        let pod = json!({"metadata": {"labels": {"app": "web", "tier": "1"}}});
-        let selects = |selector: Value| matches(Some(&selector), &pod);
-        assert!(selects(json!({})));
-        assert!(!matches(None, &pod));
-        assert!(selects(json!({"matchLabels": {"app": "web"}})));
-        assert!(!selects(json!({"matchLabels": {"app": "db"}})));
-        let expression = |operator: &str, values: Value| json!({"matchExpressions": [{"key": "app", "operator": operator, "values": values}]});
-        assert!(selects(expression("In", json!(["web", "db"]))));
-        assert!(!selects(expression("NotIn", json!(["web"]))));
-        assert!(!selects(expression("DoesNotExist", json!([]))));
+    fn nodes_are_wanted() {
+        let node = json!({"metadata": {"name": "n", "labels": {"zone": "a", "n": "5"}}});
+        let affinity = |term: Value| {
+            json!({"affinity": {"nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]},
+            }}})
+        };
+        let one = |key: &str, operator: &str, values: Value| json!([{"key": key, "operator": operator, "values": values}]);
+        let labels = |key, operator, values| {
+            affinity(json!({"matchExpressions": one(key, operator, values)}))
+        };
+        assert!(wants_node(&json!({}), &node));
+        assert!(wants_node(&json!({"nodeSelector": {"zone": "a"}}), &node));
+        assert!(!wants_node(&json!({"nodeSelector": {"zone": "b"}}), &node));
+        assert!(wants_node(&labels("zone", "In", json!(["a", "b"])), &node));
+        assert!(wants_node(&labels("n", "Gt", json!(["4"])), &node));
+        assert!(!wants_node(&labels("n", "Lt", json!(["4"])), &node));
+        assert!(!wants_node(&labels("zone", "DoesNotExist", json!([])), &node));
+        assert!(!wants_node(&affinity(json!({})), &node));
+        let named = |name: &str| {
+            affinity(json!({"matchFields": one("metadata.name", "In", json!([name]))}))
+        };
+        assert!(wants_node(&named("n"), &node));
+        assert!(!wants_node(&named("m"), &node));
     }
 
     #[test]

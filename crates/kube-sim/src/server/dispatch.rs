@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::ApiServer;
+use super::authorize::{self, Wish};
 use super::negotiate::{self, Format};
 use super::path::Target;
 use super::present::View;
@@ -38,6 +39,7 @@ impl Operation<'_> {
 impl ApiServer {
     pub(super) fn dispatch(&mut self, caller: &Caller, request: &Request) -> Result<Reply, Status> {
         let query = Query::parse(&request.query);
+        authorize::check(&self.store, caller, &Wish::of(request, &query))?;
         if let Some(reply) = self.discover(request, &query) {
             return reply;
         }
@@ -86,7 +88,7 @@ impl ApiServer {
         let named = !target.name.is_empty();
         if !kind.stored {
             return match (request.method, named) {
-                (Method::Post, false) => super::reviews::answer(operation),
+                (Method::Post, false) => self.review(operation),
                 _ => Err(Status::method_not_allowed()),
             };
         }

@@ -1,6 +1,8 @@
 //! `OpenAPI`, as far as clients ask for it: the shapes of kinds, and which
 //! parameters a write takes.
 
+mod binary;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
@@ -71,15 +73,16 @@ pub(super) fn document(types: &Types, group: &str, version: &str) -> Option<Valu
     }))
 }
 
-/// The older form, in one piece. Only JSON: who insists on protobuf is refused.
+/// The older form, in one piece.
 pub(super) fn version_two(request: &Request, types: &Types) -> Reply {
     let accept = &request.accept;
+    let wants_binary = binary::is_wanted(accept);
     let json_fits = accept.is_empty()
         || accept.split(',').any(|range| {
             let media = range.split(';').next().unwrap_or_default().trim();
             ["application/json", "application/*", "*/*"].contains(&media)
         });
-    if !json_fits {
+    if !json_fits && !wants_binary {
         return super::respond(&Status::not_acceptable("application/json"));
     }
     let mut paths = Map::new();
@@ -90,13 +93,20 @@ pub(super) fn version_two(request: &Request, types: &Types) -> Reply {
             add_schema(&mut schemas, kind, version, "#/definitions/");
         }
     }
-    answer(
-        200,
-        &json!({
-            "swagger": "2.0", "info": {"title": "Kubernetes", "version": "simulated"},
-            "paths": paths, "definitions": schemas,
-        }),
-    )
+    let document = json!({
+        "swagger": "2.0", "info": {"title": "Kubernetes", "version": "simulated"},
+        "paths": paths, "definitions": schemas,
+    });
+    if !wants_binary {
+        return answer(200, &document);
+    }
+    Reply::Response {
+        status: 200,
+        content_type: binary::MEDIA,
+        retry_after: None,
+        warnings: Vec::new(),
+        body: binary::encode(&document).into(),
+    }
 }
 
 /// The name of a kind's schema: the group backwards, as Java names packages.

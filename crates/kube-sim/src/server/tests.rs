@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::{Item, Method};
 
+mod access;
 mod crds;
 mod lists;
 mod watches;

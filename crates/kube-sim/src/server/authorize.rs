@@ -1,0 +1,239 @@
+//! Who may do what, as the RBAC objects say. Administrators, the group
+//! `system:masters`, may do everything.
+
+use serde_json::{Value, json};
+
+use super::path::Target;
+use super::query::Query;
+use crate::api::{Caller, Method, Request};
+use crate::names::ResourceName;
+use crate::object;
+use crate::status::Status;
+use crate::store::Store;
+
+const MASTERS: &str = "system:masters";
+const GROUP: &str = "rbac.authorization.k8s.io";
+
+/// What somebody wants to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) verb: String,
+    pub(super) group: String,
+    pub(super) resource: String,
+    pub(super) subresource: String,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// The path, if it is not about a resource.
+    pub(super) path: String,
+}
+
+impl Wish {
+    /// What a request wants.
+    pub(super) fn of(request: &Request, query: &Query) -> Self {
+        let path = request.path.trim_end_matches('/').to_owned();
+        let Some(target) = Target::parse(&request.path) else {
+            let verb = match request.method {
+                Method::Get => "get",
+                Method::Post => "post",
+                Method::Put => "put",
+                Method::Patch => "patch",
+                Method::Delete => "delete",
+                Method::Other => "other",
+            };
+            return Self { verb: verb.to_owned(), path, ..Self::default() };
+        };
+        let verb = match (request.method, target.name.is_empty()) {
+            (Method::Get, _) if query.flag("watch") => "watch",
+            (Method::Get, true) => "list",
+            (Method::Get, false) => "get",
+            (Method::Post, _) => "create",
+            (Method::Put, _) => "update",
+            (Method::Patch, _) => "patch",
+            (Method::Delete, true) => "deletecollection",
+            (Method::Delete, false) => "delete",
+            (Method::Other, _) => "other",
+        };
+        let Target { group, namespace, plural, name, subresource, .. } = target;
+        // A namespace is in itself.
+        let inside = group.is_empty() && plural == "namespaces";
+        let namespace = if inside { name.clone() } else { namespace };
+        let verb = verb.to_owned();
+        Self { verb, group, resource: plural, subresource, namespace, name, path: String::new() }
+    }
+
+    fn full_resource(&self) -> String {
+        match self.subresource.as_str() {
+            "" => self.resource.clone(),
+            subresource => format!("{}/{subresource}", self.resource),
+        }
+    }
+}
+
+/// Refuses what a caller may not do.
+pub(super) fn check(store: &Store, caller: &Caller, wish: &Wish) -> Result<(), Status> {
+    let missing = match decide(store, caller, wish) {
+        Ok(()) => return Ok(()),
+        Err(missing) => missing,
+    };
+    let Wish { verb, group, namespace, name, resource, path, .. } = wish;
+    let user = &caller.user;
+    let mut why = if resource.is_empty() {
+        format!("User {user:?} cannot {verb} path {path:?}")
+    } else {
+        let full = wish.full_resource();
+        let place = if namespace.is_empty() {
+            "at the cluster scope".to_owned()
+        } else {
+            format!("in the namespace {namespace:?}")
+        };
+        format!("User {user:?} cannot {verb} resource {full:?} in API group {group:?} {place}")
+    };
+    if !missing.is_empty() {
+        why = format!("{why}: {missing}");
+    }
+    let resource = ResourceName::owned(group, resource);
+    let mut status = Status::forbidden(&resource, name, &why);
+    if resource.plural.is_empty() {
+        status.message = format!("forbidden: {why}");
+    } else if name.is_empty() {
+        status.message = format!("{resource} is forbidden: {why}");
+    }
+    Err(status)
+}
+
+/// Whether a caller may; if not, which roles are missing that might have helped.
+pub(super) fn decide(store: &Store, caller: &Caller, wish: &Wish) -> Result<(), String> {
+    if caller.groups.iter().any(|group| group == MASTERS) {
+        return Ok(());
+    }
+    let mut missing = Vec::new();
+    let rules = rules_of(store, caller, &wish.namespace, &mut missing);
+    if rules.iter().any(|rule| allows(rule, wish)) {
+        return Ok(());
+    }
+    missing.dedup();
+    Err(if missing.is_empty() { String::new() } else { format!("RBAC: {}", missing.join(", ")) })
+}
+
+/// Everything that a caller may do in a namespace, or everywhere if it is empty.
+pub(super) fn rules_of(
+    store: &Store,
+    caller: &Caller,
+    namespace: &str,
+    missing: &mut Vec<String>,
+) -> Vec<Value> {
+    if caller.groups.iter().any(|group| group == MASTERS) {
+        return everything();
+    }
+    // Who is nobody may ask how the server is; the door lets nobody ask more.
+    let mut rules = vec![json!({
+        "verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version"],
+    })];
+    if caller.groups.iter().any(|group| group == "system:authenticated") {
+        rules.extend(everybody());
+    }
+    let everywhere = ResourceName::new(GROUP, "clusterrolebindings");
+    let here = ResourceName::new(GROUP, "rolebindings");
+    let inside = store.list(&here, Some(namespace)).filter(|_| !namespace.is_empty());
+    for binding in store.list(&everywhere, None).chain(inside) {
+        let subjects = object::list(binding, &["subjects"]);
+        if !subjects.iter().any(|subject| is(caller, subject, object::namespace(binding))) {
+            continue;
+        }
+        let role = &binding["roleRef"];
+        let name = object::text(role, &["name"]);
+        let cluster = object::text(role, &["kind"]) == "ClusterRole";
+        let plural = if cluster { "clusterroles" } else { "roles" };
+        let home = if cluster { "" } else { object::namespace(binding) };
+        match store.get(&ResourceName::new(GROUP, plural), home, name) {
+            Some(role) => rules.extend(object::list(role, &["rules"]).iter().cloned()),
+            None if cluster && name == "cluster-admin" => rules.extend(everything()),
+            None if cluster && name == "view" => rules.extend(reading()),
+            None => {
+                let kind = if cluster { "clusterrole" } else { "role" };
+                missing.push(format!("{kind}.{GROUP} {name:?} not found"));
+            }
+        }
+    }
+    rules
+}
+
+fn everything() -> Vec<Value> {
+    vec![
+        json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
+        json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
+    ]
+}
+
+/// The role `view`, shortened to the groups that matter here.
+fn reading() -> Vec<Value> {
+    let core = [
+        "configmaps",
+        "endpoints",
+        "events",
+        "namespaces",
+        "persistentvolumeclaims",
+        "pods",
+        "pods/log",
+        "pods/status",
+        "serviceaccounts",
+        "services",
+    ];
+    let verbs = ["get", "list", "watch"];
+    vec![
+        json!({"verbs": verbs, "apiGroups": [""], "resources": core}),
+        json!({"verbs": verbs, "apiGroups": ["apps", "batch", "policy"], "resources": ["*"]}),
+    ]
+}
+
+/// What everybody may who is known: to look around, and to ask about themselves.
+fn everybody() -> Vec<Value> {
+    let paths = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
+    let access = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];
+    vec![
+        json!({"verbs": ["get"], "nonResourceURLs": paths}),
+        json!({"verbs": ["create"], "apiGroups": ["authorization.k8s.io"], "resources": access}),
+        json!({
+            "verbs": ["create"], "apiGroups": ["authentication.k8s.io"],
+            "resources": ["selfsubjectreviews"],
+        }),
+    ]
+}
+
+/// Whether a subject of a binding is the caller.
+fn is(caller: &Caller, subject: &Value, home: &str) -> bool {
+    let name = object::text(subject, &["name"]);
+    match object::text(subject, &["kind"]) {
+        "User" => caller.user == name,
+        "Group" => caller.groups.iter().any(|group| group == name),
+        "ServiceAccount" => {
+            let given = object::text(subject, &["namespace"]);
+            let namespace = if given.is_empty() { home } else { given };
+            caller.user == format!("system:serviceaccount:{namespace}:{name}")
+        }
+        _ => false,
+    }
+}
+
+fn allows(rule: &Value, wish: &Wish) -> bool {
+    let has = |field: &str, wanted: &str| {
+        let listed = object::list(rule, &[field]);
+        listed.iter().any(|known| known == "*" || known == wanted)
+    };
+    if !has("verbs", &wish.verb) {
+        return false;
+    }
+    if wish.resource.is_empty() {
+        return object::list(rule, &["nonResourceURLs"]).iter().filter_map(Value::as_str).any(
+            |url| {
+                url.strip_suffix('*').map_or(url == wish.path, |start| wish.path.starts_with(start))
+            },
+        );
+    }
+    let any_sub = format!("*/{}", wish.subresource);
+    let resource = has("resources", &wish.full_resource())
+        || !wish.subresource.is_empty() && has("resources", &any_sub);
+    let names = object::list(rule, &["resourceNames"]);
+    let fits = names.is_empty() || names.iter().any(|known| *known == *wish.name);
+    has("apiGroups", &wish.group) && resource && fits
+}
