@@ -24,7 +24,6 @@ use crate::clock::{self, Clock};
 use crate::driver::{Driver, Inside};
 use crate::kubernetes::drain::Drains;
 use crate::kubernetes::feed::{Wish, cordon_patch};
-use crate::kubernetes::to_api;
 use crate::model::{NodeIndex, Time};
 
 /// How long to wait before trying again what did not work.
@@ -69,7 +68,7 @@ impl Runner {
             while let Ok(change) = self.changes.try_recv() {
                 nodes |= self.observe(&change);
             }
-            let now = to_api(self.clock.now());
+            let now = self.clock.now();
             if std::mem::take(&mut machines) {
                 let facts = self.machines.borrow_and_update().facts.clone();
                 self.kubelets.sync(now, &mut self.api, &facts);
@@ -135,7 +134,7 @@ impl Runner {
                 return false;
             }
         }
-        self.kubelets.observe(to_api(self.clock.now()), resource, object, *gone);
+        self.kubelets.observe(self.clock.now(), resource, object, *gone);
         *resource == NODES && self.remember(object, *gone)
     }
 
@@ -196,7 +195,7 @@ impl Runner {
     /// Lets the nodes that drain themselves go on with it, in their own time.
     fn drain(&mut self) -> Option<()> {
         let names = self.held.keys().cloned().collect();
-        let now = to_api(self.nodes_clock.now());
+        let now = self.nodes_clock.now();
         for name in self.drains.advance(now, &mut self.api, &names) {
             if let Some(node) = self.held.get(&name).copied() {
                 self.visit(move |inside| inside.world.drained(inside.world.now(), node))?;
