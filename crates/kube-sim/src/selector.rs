@@ -23,6 +23,11 @@ enum Requirement {
 pub struct LabelSelector(Vec<Requirement>);
 
 impl LabelSelector {
+    /// Whether nothing is asked for.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Reads `app=web,tier in (a,b),!old`.
     pub fn parse(text: &str) -> Result<Self, Status> {
         let mut requirements = Vec::new();
@@ -221,6 +226,11 @@ fn selectable(resource: &ResourceName, custom: &[String]) -> Vec<String> {
 }
 
 impl FieldSelector {
+    /// Whether nothing is asked for.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Reads `spec.nodeName=a,status.phase!=Failed` for a resource; `custom`
     /// are the fields that its definition adds.
     pub fn parse(text: &str, resource: &ResourceName, custom: &[String]) -> Result<Self, Status> {

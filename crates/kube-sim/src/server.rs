@@ -108,13 +108,21 @@ impl ApiServer {
         self.store.compact(revision);
     }
 
+    /// Puts away what has been seen and what nobody looks at, to take less
+    /// memory. Changes after `seen` stay at hand.
+    pub fn rest(&mut self, seen: u64) {
+        self.watches.pump(&self.store);
+        let seen = self.controllers.seen().map_or(seen, |own| own.min(seen));
+        self.store.rest(seen);
+    }
+
     /// Makes everything happen that is due by `now`. Time never goes back: an
     /// earlier `now` counts as the latest one.
     pub fn advance(&mut self, now: Time) {
         self.store.now = self.store.now.max(now);
         self.controllers.react(&mut self.store);
         self.watches.advance(&self.store);
-        let old = self.store.now.minus(HISTORY * 2);
+        let old = self.store.now.minus(HISTORY + HISTORY / 4);
         if self.store.oldest_change().is_some_and(|at| at < old) {
             let revision = self.store.revision_at(self.store.now.minus(HISTORY));
             self.store.compact(revision);

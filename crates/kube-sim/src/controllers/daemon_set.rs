@@ -126,7 +126,7 @@ fn model(set: &Value, hash: &str) -> Value {
 /// Whether a node gets a pod, and whether it may keep one.
 fn wants(model: &Value, info: &NodeInfo) -> (bool, bool) {
     let spec = model.get("spec").unwrap_or(&Value::Null);
-    if !select::wants_node(spec, &info.node) || object::is_deleting(&info.node) {
+    if !select::wants_node(spec, &info.node) || info.deleting {
         return (false, false);
     }
     let tolerations = object::list(spec, &["tolerations"]);

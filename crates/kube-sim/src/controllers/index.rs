@@ -1,9 +1,8 @@
 //! What has to be found quickly.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::conditions;
 use super::select::{self, Resources};
@@ -17,7 +16,8 @@ pub(super) type Reference = (ResourceName, String, String);
 /// What the scheduler knows of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NodeInfo {
-    pub(super) node: Arc<Value>,
+    /// The part of it that placing pods asks about.
+    pub(super) node: Value,
     pub(super) ready: bool,
     pub(super) deleting: bool,
     pub(super) unschedulable: bool,
@@ -25,10 +25,15 @@ pub(super) struct NodeInfo {
 }
 
 impl NodeInfo {
-    pub(super) fn new(node: &Arc<Value>) -> Self {
+    pub(super) fn new(node: &Value) -> Self {
         let allocatable = object::at(node, &["status", "allocatable"]);
+        let labels = object::at(node, &["metadata", "labels"]);
+        let asked = json!({
+            "metadata": {"name": object::name(node), "labels": labels},
+            "spec": node.get("spec"),
+        });
         Self {
-            node: node.clone(),
+            node: asked,
             ready: conditions::is_true(node, "Ready"),
             deleting: object::is_deleting(node),
             unschedulable: object::flag(node, &["spec", "unschedulable"]),

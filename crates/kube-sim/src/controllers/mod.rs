@@ -104,6 +104,12 @@ impl Controllers {
         Self { off: true, ..Self::default() }
     }
 
+    /// The changes up to this revision have been seen; `None` if no change has
+    /// to be.
+    pub(crate) fn seen(&self) -> Option<u64> {
+        self.seen.filter(|_| !self.off)
+    }
+
     /// When something is due by itself next.
     pub fn next_event(&self) -> Option<Time> {
         self.timers.first_key_value().map(|(at, _)| *at)

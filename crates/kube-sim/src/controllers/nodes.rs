@@ -90,6 +90,10 @@ impl Controllers {
                 }
             });
         }
+        if ready == "True" && !taints.iter().any(drives_out) {
+            // Its pods have nothing to fear.
+            return;
+        }
         let bound = self.index.bound.get(name).cloned().unwrap_or_default();
         for (namespace, pod) in bound {
             let Some(pod) = store.get(&PODS, &namespace, &pod).cloned() else { continue };
@@ -106,7 +110,7 @@ impl Controllers {
             return;
         }
         let tolerations = object::list(pod, &["spec", "tolerations"]);
-        for taint in taints.iter().filter(|taint| object::text(taint, &["effect"]) == "NoExecute") {
+        for taint in taints.iter().filter(|taint| drives_out(taint)) {
             let usual = [NOT_READY, UNREACHABLE].contains(&object::text(taint, &["key"]));
             let seconds = match select::toleration(tolerations, taint) {
                 Some(found) => match object::number(found, &["tolerationSeconds"]) {
@@ -146,6 +150,10 @@ impl Controllers {
             let _ = store.delete(&manager(), &PODS, &namespace, &pod, &DeleteOptions::now());
         }
     }
+}
+
+fn drives_out(taint: &Value) -> bool {
+    object::text(taint, &["effect"]) == "NoExecute"
 }
 
 /// The node is not heard of: nothing is known about it.

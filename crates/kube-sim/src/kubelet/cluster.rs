@@ -59,6 +59,13 @@ impl Cluster {
         self.settle(now);
     }
 
+    /// Puts away what has not been asked for since the last call, to take less
+    /// memory. Nothing but that changes.
+    pub fn rest(&mut self) {
+        self.server.rest(self.kubelets.seen());
+        self.kubelets.rest_pods();
+    }
+
     /// Lets controllers and kubelets answer each other until none has anything
     /// more to say at this moment.
     fn settle(&mut self, now: Time) {

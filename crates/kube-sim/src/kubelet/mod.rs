@@ -171,6 +171,11 @@ impl Kubelets {
         self.seen = store.revision();
     }
 
+    /// Up to where the embedded store's changes are known.
+    pub(super) fn seen(&self) -> u64 {
+        self.seen
+    }
+
     fn draw(&mut self, range: (Duration, Duration)) -> Duration {
         let (from, to) = range;
         let span = u64::try_from(to.saturating_sub(from).as_millis()).unwrap_or(u64::MAX);

@@ -12,6 +12,7 @@ use super::{Api, Due, Kubelets, RETRY, told};
 use crate::controllers::conditions;
 use crate::names::PODS;
 use crate::object;
+use crate::store::Stored;
 use crate::time::Time;
 
 /// The longest wait between two attempts to pull an image.
@@ -41,7 +42,8 @@ enum Stage {
 /// A pod that is bound to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Run {
-    pod: Arc<Value>,
+    pod: Stored,
+    node: String,
     stage: Stage,
     /// When it goes on.
     pub(super) due: Option<Time>,
@@ -55,11 +57,25 @@ pub(super) struct Run {
 
 impl Run {
     fn node(&self) -> &str {
-        object::text(&self.pod, &["spec", "nodeName"])
+        &self.node
+    }
+
+    fn set(&mut self, pod: &Arc<Value>) {
+        self.pod = Stored::from_value(pod.clone());
+    }
+
+    /// Nobody has asked for the pod lately. Who owns its fields matters to no
+    /// kubelet.
+    fn rest(&mut self) {
+        self.pod.cool_as(|pod| {
+            let mut pod = pod.clone();
+            object::remove(&mut pod, &["metadata", "managedFields"]);
+            pod.to_string()
+        });
     }
 
     fn grace(&self) -> i64 {
-        object::number(&self.pod, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0)
+        object::number(self.pod.value(), &["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0)
     }
 
     /// What comes from a status that somebody wrote before.
@@ -76,7 +92,9 @@ impl Run {
             .and_then(|restarts| u32::try_from(restarts).ok())
             .unwrap_or(0);
         let address = object::text(pod, &["status", "podIP"]).to_owned();
-        Self { pod: pod.clone(), stage, due: None, restarts, failures: 0, address, stale: false }
+        let node = object::text(pod, &["spec", "nodeName"]).to_owned();
+        let pod = Stored::from_value(pod.clone());
+        Self { pod, node, stage, due: None, restarts, failures: 0, address, stale: false }
     }
 }
 
@@ -94,7 +112,8 @@ impl Kubelets {
             return self.observe_mirror(pod, gone);
         }
         let key = key(pod);
-        let known = self.pods.get_mut(&key).filter(|run| object::uid(&run.pod) == object::uid(pod));
+        let known =
+            self.pods.get_mut(&key).filter(|run| object::uid(run.pod.value()) == object::uid(pod));
         let node_ready = self.nodes.get(node).is_some_and(|kubelet| kubelet.facts.ready);
         match known {
             _ if gone => {
@@ -102,7 +121,7 @@ impl Kubelets {
                 return;
             }
             // An answer was faster than the news of what came before it.
-            Some(run) if object::revision(pod) < object::revision(&run.pod) => return,
+            Some(run) if object::revision(pod) < object::revision(run.pod.value()) => return,
             Some(run) => {
                 let ended =
                     ["Succeeded", "Failed"].contains(&object::text(pod, &["status", "phase"]));
@@ -113,7 +132,7 @@ impl Kubelets {
                     && (run.stage != Stage::Stopping
                         || object::number(pod, &["metadata", "deletionGracePeriodSeconds"])
                             != Some(run.grace()));
-                run.pod = pod.clone();
+                run.set(pod);
                 if node_ready && run.stage == Stage::Ready && !conditions::is_true(pod, "Ready") {
                     // Others call it unready because of its node, which is back.
                     run.stale = true;
@@ -146,7 +165,7 @@ impl Kubelets {
         if !up {
             return;
         }
-        if object::is_deleting(&run.pod) {
+        if object::is_deleting(run.pod.value()) {
             return self.stop(now, api, key);
         }
         let waits = run.due.is_some_and(|due| due > now);
@@ -164,11 +183,11 @@ impl Kubelets {
             }
             Stage::Creating | Stage::Pulling if !waits => self.start(now, api, key),
             Stage::Starting if !waits => {
-                let work = works(&run.pod).then_some(self.timings.work);
+                let work = works(run.pod.value()).then_some(self.timings.work);
                 self.goes(now, key, Stage::Ready, work);
                 self.tell(now, api, key, &Progress::Ready);
             }
-            Stage::Ready if !waits && works(&run.pod) && run.due.is_some() => {
+            Stage::Ready if !waits && works(run.pod.value()) && run.due.is_some() => {
                 self.goes(now, key, Stage::Done, None);
                 self.tell(now, api, key, &Progress::Succeeded);
             }
@@ -181,7 +200,7 @@ impl Kubelets {
     fn start(&mut self, now: Time, api: &mut dyn Api, key: &str) {
         let Some(run) = self.pods.get(key) else { return };
         let Some(kubelet) = self.nodes.get(run.node()) else { return };
-        let missing = object::list(&run.pod, &["spec", "containers"])
+        let missing = object::list(run.pod.value(), &["spec", "containers"])
             .iter()
             .map(|container| object::text(container, &["image"]))
             .find(|image| {
@@ -223,7 +242,7 @@ impl Kubelets {
         };
         if over || grace.is_zero() {
             let (namespace, name) = key.split_once('/').unwrap_or_default();
-            let uid = object::uid(&run.pod).to_owned();
+            let uid = object::uid(run.pod.value()).to_owned();
             match api.delete(&PODS, namespace, name, &uid) {
                 Err(status) if ![404, 409].contains(&status.code) => {
                     self.goes(now, key, Stage::Stopping, Some((RETRY, RETRY)));
@@ -233,14 +252,14 @@ impl Kubelets {
             return;
         }
         if run.stage != Stage::Stopping {
-            told::stops(now, api, &run.pod);
+            told::stops(now, api, run.pod.value());
         }
         let lasts = if run.stage == Stage::Stopping {
             // The time it has got shorter meanwhile.
             run.due.map_or(grace, |due| due.since(now)).min(grace)
         } else {
-            let asked = object::number(&run.pod, &["spec", "terminationGracePeriodSeconds"]);
-            let hook = hook(&run.pod);
+            let asked = object::number(run.pod.value(), &["spec", "terminationGracePeriodSeconds"]);
+            let hook = hook(run.pod.value());
             if asked.is_some_and(|asked| asked > USUAL_GRACE) && hook.is_zero() {
                 grace
             } else {
@@ -266,14 +285,20 @@ impl Kubelets {
     fn tell(&mut self, now: Time, api: &mut dyn Api, key: &str, progress: &Progress) {
         let Some(run) = self.pods.get_mut(key) else { return };
         let Some(kubelet) = self.nodes.get(run.node()) else { return };
-        let status =
-            pod_status::of(&run.pod, &kubelet.facts, &run.address, now, run.restarts, progress);
+        let status = pod_status::of(
+            run.pod.value(),
+            &kubelet.facts,
+            &run.address,
+            now,
+            run.restarts,
+            progress,
+        );
         let (namespace, name) = key.split_once('/').unwrap_or_default();
         match api.patch(&PODS, namespace, name, "status", &json!({"status": status})) {
             Ok(pod) => {
-                run.pod = pod;
+                run.set(&pod);
                 run.stale = false;
-                told::went(now, api, &run.pod, progress);
+                told::went(now, api, &pod, progress);
             }
             Err(status) if status.code == 404 => drop(self.pods.remove(key)),
             Err(_) => {
@@ -291,9 +316,8 @@ impl Kubelets {
     /// The address of the pod in its node's range.
     fn give_address(&mut self, key: &str) {
         let Some(run) = self.pods.get_mut(key) else { return };
-        let node = object::text(&run.pod, &["spec", "nodeName"]);
-        let Some(kubelet) = self.nodes.get_mut(node) else { return };
-        if object::flag(&run.pod, &["spec", "hostNetwork"]) {
+        let Some(kubelet) = self.nodes.get_mut(run.node()) else { return };
+        if object::flag(run.pod.value(), &["spec", "hostNetwork"]) {
             kubelet.facts.address().clone_into(&mut run.address);
         } else if run.address.is_empty() {
             let (number, host) = (kubelet.number, 2 + kubelet.given % 250);
@@ -304,7 +328,12 @@ impl Kubelets {
 
     /// The pod, for what else has to do with it.
     pub(super) fn pod(&self, key: &str) -> Option<&Arc<Value>> {
-        self.pods.get(key).map(|run| &run.pod)
+        self.pods.get(key).map(|run| run.pod.value())
+    }
+
+    /// Puts away the pods that nobody has asked for lately.
+    pub(super) fn rest_pods(&mut self) {
+        self.pods.values_mut().for_each(Run::rest);
     }
 }
 

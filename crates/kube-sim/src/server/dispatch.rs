@@ -120,8 +120,13 @@ impl ApiServer {
             (Method::Get, false) => self.list(operation),
             (Method::Get, true) => {
                 let storage = view.storage();
-                let object = self.store.current(&storage, &target.namespace, &target.name)?;
-                Ok(self.show(200, view, object))
+                let (namespace, name) = (&target.namespace, &target.name);
+                let stored = self.store.stored(&storage, namespace, name);
+                let stored = stored.ok_or_else(|| Status::not_found(&storage, name))?;
+                if view.is_plain() {
+                    return Ok(body(200, stored.text().to_string()));
+                }
+                Ok(self.show(200, view, stored.value()))
             }
             (Method::Post, false) => self.create(operation),
             (Method::Put, true) => self.put(operation),
@@ -134,6 +139,9 @@ impl ApiServer {
 
     /// An object as an answer.
     pub(super) fn show(&self, status: u16, view: &View, object: &Value) -> Reply {
+        if view.is_plain() {
+            return answer(status, object);
+        }
         answer(status, &view.one(object, self.store.now()))
     }
 
@@ -201,12 +209,17 @@ fn check_options(request: &Request, query: &Query) -> Result<(), Status> {
 }
 
 pub(super) fn answer(status: u16, object: &Value) -> Reply {
+    body(status, object.to_string())
+}
+
+/// JSON text as an answer.
+pub(super) fn body(status: u16, json: String) -> Reply {
     Reply::Response {
         status,
         content_type: "application/json",
         retry_after: None,
         warnings: Vec::new(),
-        body: object.to_string().into(),
+        body: json.into(),
     }
 }
 

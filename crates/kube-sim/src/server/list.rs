@@ -6,11 +6,12 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use super::ApiServer;
-use super::dispatch::{Operation, answer};
+use super::dispatch::{Operation, answer, body};
 use crate::api::Reply;
 use crate::object;
 use crate::selector::{FieldSelector, LabelSelector};
 use crate::status::{Cause, Status};
+use crate::store::{Key, Stored};
 
 const TOKEN: base64::engine::GeneralPurpose = base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -42,11 +43,24 @@ impl Selection {
         })
     }
 
+    /// The same without looking at what nobody asks about.
+    pub(super) fn matches_stored(&self, stored: &Stored) -> bool {
+        self.is_everything() || self.matches(stored.value())
+    }
+
+    fn is_everything(&self) -> bool {
+        self.name.is_empty() && self.labels.is_everything() && self.fields.is_everything()
+    }
+
     pub(super) fn matches(&self, object: &Value) -> bool {
         (self.name.is_empty() || self.name == object::name(object))
             && self.labels.matches(object)
             && self.fields.matches(object)
     }
+}
+
+fn key(object: &Value) -> Key {
+    (object::namespace(object).to_owned(), object::name(object).to_owned())
 }
 
 impl ApiServer {
@@ -57,10 +71,12 @@ impl ApiServer {
         let namespace = operation.namespace();
         let current = self.store.revision();
         let (revision, after) = self.start(operation)?;
-        let objects: Vec<Arc<Value>> = if revision == current {
-            self.store.list(&storage, namespace).cloned().collect()
+        let objects: Vec<Arc<Stored>> = if revision == current {
+            let all = self.store.list_stored(&storage, namespace);
+            let rest = all.skip_while(|(key, _)| after.as_ref().is_some_and(|after| *key <= after));
+            rest.map(|(_, stored)| stored.clone()).collect()
         } else {
-            self.store.list_at(&storage, namespace, revision).ok_or_else(|| {
+            let then = self.store.list_at(&storage, namespace, revision).ok_or_else(|| {
                 Status::expired(
                     "The provided continue parameter is too old to display a consistent list \
                      result. You can start a new list without the continue parameter, or use the \
@@ -69,17 +85,17 @@ impl ApiServer {
                      that were created, modified, or deleted between the time the first chunk was \
                      returned and now may show up in the list.",
                 )
-            })?
+            })?;
+            then.into_iter()
+                .filter(|object| after.as_ref().is_none_or(|after| key(object) > *after))
+                .map(|object| Arc::new(Stored::from_value(object)))
+                .collect()
         };
-        let key = |object: &Value| {
-            (object::namespace(object).to_owned(), object::name(object).to_owned())
-        };
-        let last_key = objects.last().map(|object| key(object));
-        let mut found: Vec<Arc<Value>> = objects
-            .into_iter()
-            .filter(|object| after.as_ref().is_none_or(|after| key(object) > *after))
-            .filter(|object| selection.matches(object))
-            .collect();
+        // Without a limit nobody asks where the list ends.
+        let limited = !query.get("limit").is_empty();
+        let last_key = objects.last().filter(|_| limited).map(|stored| key(stored.value()));
+        let mut found = objects;
+        found.retain(|stored| selection.matches_stored(stored));
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         let limit = match query.get("limit") {
             "" => 0,
@@ -89,12 +105,12 @@ impl ApiServer {
             })?,
         };
         // Who selects is told to go on as long as there is anything at all.
-        let ends = found.last().is_none_or(|last| last_key.as_ref() == Some(&key(last)));
+        let ends = found.last().is_none_or(|last| last_key.as_ref() == Some(&key(last.value())));
         if limit > 0 && (found.len() > limit || found.len() == limit && !ends) {
             let remaining = found.len() - limit;
             found.truncate(limit);
             if let Some(last) = found.last() {
-                let (namespace, name) = key(last);
+                let (namespace, name) = key(last.value());
                 let token = json!({"rv": revision, "namespace": namespace, "name": name});
                 metadata["continue"] = json!(TOKEN.encode(token.to_string()));
             }
@@ -103,7 +119,11 @@ impl ApiServer {
                 metadata["remainingItemCount"] = json!(remaining);
             }
         }
-        let objects = found.iter().map(AsRef::as_ref);
+        if operation.view.is_plain() {
+            let texts = found.iter().map(|stored| &**stored.text());
+            return Ok(body(200, operation.view.plain_list(texts, &metadata)));
+        }
+        let objects = found.iter().map(|stored| stored.value().as_ref());
         Ok(answer(200, &operation.view.many(objects, &metadata, self.store.now())))
     }
 

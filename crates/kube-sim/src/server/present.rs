@@ -36,6 +36,32 @@ impl View {
         if self.is_event_view() { EVENTS } else { self.kind.name.clone() }
     }
 
+    /// Whether callers see objects as they are stored.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.format, Format::Object | Format::Aggregated)
+            && !self.is_event_view()
+            && self.version == self.kind.version
+    }
+
+    /// A list for those callers.
+    pub(super) fn plain_list<'a>(
+        &self,
+        texts: impl Iterator<Item = &'a str>,
+        metadata: &Value,
+    ) -> String {
+        let version = json!(self.kind.api_version());
+        let mut list = format!("{{\"apiVersion\":{version},\"items\":[");
+        for (index, text) in texts.enumerate() {
+            if index > 0 {
+                list.push(',');
+            }
+            list.push_str(text);
+        }
+        let kind = json!(self.kind.list_kind);
+        list.push_str(&format!("],\"kind\":{kind},\"metadata\":{metadata}}}"));
+        list
+    }
+
     fn is_event_view(&self) -> bool {
         self.kind.name.group == "events.k8s.io"
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::ApiServer;
 use super::dispatch::Operation;
@@ -52,24 +52,51 @@ impl Watch {
     }
 
     /// What a change is to somebody who only knows what is selected.
-    fn event<'a>(&self, change: &'a Change) -> Option<(&'static str, &'a Value)> {
+    fn event(&self, change: &Change) -> Option<&'static str> {
         if change.resource != self.resource {
             return None;
         }
         let before = change.previous.as_ref().is_some_and(|object| self.is_about(object));
         let now = change.kind != ChangeKind::Deleted && self.is_about(&change.object);
         match (before, now) {
-            (false, true) => Some(("ADDED", &change.object)),
-            (true, true) => Some(("MODIFIED", &change.object)),
-            (true, false) => Some(("DELETED", &change.object)),
+            (false, true) => Some("ADDED"),
+            (true, true) => Some("MODIFIED"),
+            (true, false) => Some("DELETED"),
             (false, false) => None,
         }
+    }
+
+    /// What it is told about a change, if anything.
+    fn tell(&mut self, change: &Change, now: Time, lines: &mut Lines) -> Option<Item> {
+        self.seen = change.revision;
+        let kind = self.event(change)?;
+        let first = std::mem::take(&mut self.first);
+        if kind == "DELETED" && change.kind != ChangeKind::Deleted {
+            // It is not selected any more: told as it was, at the version of now.
+            let previous = change.previous.as_ref().unwrap_or(&change.object);
+            let mut last = previous.as_ref().clone();
+            let version = change.revision.to_string();
+            object::set(&mut last, &["metadata", "resourceVersion"], version);
+            return Some(line(kind, &self.view.event(&last, first, now)));
+        }
+        if self.view.is_plain() {
+            let line = || text_line(kind, &change.object.to_string());
+            return Some(lines.entry((change.revision, kind)).or_insert_with(line).clone());
+        }
+        Some(line(kind, &self.view.event(&change.object, first, now)))
     }
 }
 
 fn line(kind: &str, object: &Value) -> Item {
-    Item::Event(format!("{}\n", json!({"type": kind, "object": object})).into())
+    text_line(kind, &object.to_string())
 }
+
+fn text_line(kind: &str, object: &str) -> Item {
+    Item::Event(format!("{{\"object\":{object},\"type\":\"{kind}\"}}\n").into())
+}
+
+/// Lines that many watches get alike: by revision and kind of event.
+type Lines = BTreeMap<(u64, &'static str), Item>;
 
 impl Watches {
     pub(super) fn close(&mut self, stream: StreamId) {
@@ -110,23 +137,13 @@ impl Watches {
 
     /// Tells what has changed.
     pub(super) fn pump(&mut self, store: &Store) {
-        for (stream, watch) in &mut self.open {
+        let (now, revision) = (store.now(), store.revision());
+        let mut lines = Lines::new();
+        for (stream, watch) in self.open.iter_mut().filter(|(_, watch)| watch.seen != revision) {
             let Some(changes) = store.changes_since(watch.seen) else { continue };
             for change in changes {
-                watch.seen = change.revision;
-                if let Some((kind, object)) = watch.event(change) {
-                    let mut shown = watch.view.event(object, watch.first, store.now());
-                    if kind == "DELETED" && change.kind != ChangeKind::Deleted {
-                        // It is not selected any more: told as it was, at the
-                        // version of now.
-                        let previous = change.previous.as_ref().unwrap_or(&change.object);
-                        let mut last = previous.as_ref().clone();
-                        let version = change.revision.to_string();
-                        object::set(&mut last, &["metadata", "resourceVersion"], version);
-                        shown = watch.view.event(&last, watch.first, store.now());
-                    }
-                    watch.first = false;
-                    self.outputs.push(Output { stream: *stream, item: line(kind, &shown) });
+                if let Some(item) = watch.tell(change, now, &mut lines) {
+                    self.outputs.push(Output { stream: *stream, item });
                 }
             }
         }
@@ -177,14 +194,25 @@ impl ApiServer {
             self.watches.outputs.push(Output { stream, item: Item::End });
             return Ok(Reply::Watch { stream, content_type });
         }
+        let late = if begin { None } else { self.store.history(watch.seen) };
+        for change in late.into_iter().flatten() {
+            if let Some(item) = watch.tell(&change, now, &mut Lines::new()) {
+                self.watches.outputs.push(Output { stream, item });
+            }
+        }
         if begin {
             let namespace = operation.namespace();
-            for object in self.store.list(&watch.resource, namespace) {
-                if watch.selection.matches(object) {
-                    let shown = watch.view.event(object, watch.first, now);
-                    watch.first = false;
-                    self.watches.outputs.push(Output { stream, item: line("ADDED", &shown) });
+            for (_, stored) in self.store.list_stored(&watch.resource, namespace) {
+                if !watch.selection.matches_stored(stored) {
+                    continue;
                 }
+                let first = std::mem::take(&mut watch.first);
+                let item = if watch.view.is_plain() {
+                    text_line("ADDED", stored.text())
+                } else {
+                    line("ADDED", &watch.view.event(stored.value(), first, now))
+                };
+                self.watches.outputs.push(Output { stream, item });
             }
             if initial == Some(true) && bookmarks {
                 let item = line("BOOKMARK", &watch.view.bookmark(current, true));

@@ -12,6 +12,7 @@ mod log;
 mod metadata;
 mod prepare;
 mod serialise;
+mod stored;
 mod structural;
 pub(crate) mod unknown;
 
@@ -30,9 +31,10 @@ use crate::status::Status;
 use crate::time::Time;
 use crate::types::{ResourceType, Types};
 use log::Log;
+pub(crate) use stored::Stored;
 
 /// Namespace and name.
-type Key = (String, String);
+pub(crate) type Key = (String, String);
 
 /// Who writes, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,8 +60,10 @@ pub struct Store {
     pub(crate) now: Time,
     pub(crate) random: Random,
     types: Types,
-    objects: BTreeMap<ResourceName, BTreeMap<Key, Arc<Value>>>,
+    objects: BTreeMap<ResourceName, BTreeMap<Key, Arc<Stored>>>,
     log: Log,
+    /// The latest change that is more than a sign of life.
+    kept: u64,
     /// Whether kubelets and controllers tell nobody what they do.
     quiet: bool,
 }
@@ -72,6 +76,7 @@ impl Store {
             types: Types::default(),
             objects: BTreeMap::new(),
             log: Log::default(),
+            kept: 0,
             quiet: false,
         };
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
@@ -108,10 +113,33 @@ impl Store {
         self.log.revision()
     }
 
+    /// The revision of the latest change that is more than a sign of life: of
+    /// anything but leases.
+    pub fn revision_to_keep(&self) -> u64 {
+        self.kept
+    }
+
     /// The changes after a revision, oldest first; `None` if some of them have
-    /// been forgotten.
+    /// been packed or forgotten.
     pub fn changes_since(&self, revision: u64) -> Option<impl Iterator<Item = &Change>> {
         self.log.since(revision)
+    }
+
+    /// The same for who comes late; `None` if some have been forgotten.
+    pub(crate) fn history(&self, revision: u64) -> Option<Vec<Change>> {
+        self.log.history(revision)
+    }
+
+    /// Puts away what is not needed at hand: changes up to a revision, and
+    /// objects that nobody has looked at since the last time.
+    pub(crate) fn rest(&mut self, seen: u64) {
+        self.log.pack(seen);
+        for stored in self.objects.values_mut().flat_map(BTreeMap::values_mut) {
+            // Who holds it just now is looking at it.
+            if let Some(stored) = Arc::get_mut(stored) {
+                stored.cool();
+            }
+        }
     }
 
     /// The revision up to which history has been forgotten.
@@ -126,14 +154,12 @@ impl Store {
 
     /// When the oldest change that is remembered happened.
     pub(crate) fn oldest_change(&self) -> Option<Time> {
-        self.log.first().map(|change| change.at)
+        self.log.oldest()
     }
 
     /// The newest revision that is at least so old.
     pub(crate) fn revision_at(&self, time: Time) -> u64 {
-        let changes = self.log.since(self.log.compacted()).into_iter().flatten();
-        let last = changes.take_while(|change| change.at <= time).last();
-        last.map_or(self.log.compacted(), |change| change.revision)
+        self.log.revision_at(time)
     }
 
     /// The objects of a resource as they were at an earlier revision; `None` if
@@ -147,7 +173,7 @@ impl Store {
         let key = |object: &Value| {
             (object::namespace(object).to_owned(), object::name(object).to_owned())
         };
-        let changes: Vec<&Change> = self.log.since(revision)?.collect();
+        let changes = self.log.history(revision)?;
         let mut found: BTreeMap<Key, Arc<Value>> =
             self.list(resource, namespace).map(|object| (key(object), object.clone())).collect();
         for change in changes.into_iter().rev().filter(|change| change.resource == *resource) {
@@ -164,6 +190,15 @@ impl Store {
 
     /// An object.
     pub fn get(&self, resource: &ResourceName, namespace: &str, name: &str) -> Option<&Arc<Value>> {
+        self.stored(resource, namespace, name).map(|stored| stored.value())
+    }
+
+    pub(crate) fn stored(
+        &self,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+    ) -> Option<&Arc<Stored>> {
         self.objects.get(resource)?.get(&(namespace.to_owned(), name.to_owned()))
     }
 
@@ -174,13 +209,21 @@ impl Store {
         resource: &ResourceName,
         namespace: Option<&'a str>,
     ) -> impl Iterator<Item = &'a Arc<Value>> {
+        self.list_stored(resource, namespace).map(|(_, stored)| stored.value())
+    }
+
+    /// The same as they are kept, with their keys.
+    pub(crate) fn list_stored<'a>(
+        &'a self,
+        resource: &ResourceName,
+        namespace: Option<&'a str>,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Stored>)> {
         let start = (namespace.unwrap_or_default().to_owned(), String::new());
         self.objects
             .get(resource)
             .into_iter()
             .flat_map(move |objects| objects.range(start.clone()..))
             .take_while(move |((found, _), _)| namespace.is_none_or(|wanted| wanted == found))
-            .map(|(_, object)| object)
     }
 
     /// How many objects of a resource there are.
@@ -304,7 +347,10 @@ impl Store {
         object::set(&mut object, &["metadata", "resourceVersion"], revision.to_string());
         let object = Arc::new(object);
         let key = (object::namespace(&object).to_owned(), object::name(&object).to_owned());
-        self.objects.entry(kind.name.clone()).or_default().insert(key, object.clone());
+        self.objects
+            .entry(kind.name.clone())
+            .or_default()
+            .insert(key, Arc::new(Stored::from_value(object.clone())));
         let change = if old.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
         self.record(kind, change, object.clone(), old);
         object
@@ -342,6 +388,9 @@ impl Store {
         let revision = self.log.revision() + 1;
         let at = self.now;
         let resource = kind.name.clone();
+        if resource != crate::names::LEASES {
+            self.kept = revision;
+        }
         self.log.push(Change { revision, at, resource, kind: change, object, previous });
         if kind.name == crate::names::CUSTOM_RESOURCE_DEFINITIONS {
             self.definitions_changed();

@@ -1,45 +1,54 @@
 //! A store as data: its objects as lists, since their keys are no texts.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
-
-use super::log::Log;
-use super::{Random, ResourceName, Store, Time, Types, object};
 use std::sync::Arc;
 
-#[derive(Serialize, Deserialize)]
-struct Stored {
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::log::Log;
+use super::{Key, Random, ResourceName, Store, Stored, Time, Types};
+
+#[derive(Serialize)]
+struct Written<'a> {
+    now: Time,
+    random: &'a Random,
+    objects: Vec<(&'a ResourceName, Vec<(&'a Key, &'a Stored)>)>,
+    log: &'a Log,
+}
+
+#[derive(Deserialize)]
+struct Read {
     now: Time,
     random: Random,
-    objects: Vec<(ResourceName, Vec<Arc<Value>>)>,
+    objects: Vec<(ResourceName, Vec<(Key, Stored)>)>,
     log: Log,
 }
 
 impl Serialize for Store {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { now, random, types: _, objects, log, quiet: _ } = self;
+        let Self { now, random, types: _, objects, log, kept: _, quiet: _ } = self;
         let objects = objects
             .iter()
-            .map(|(resource, objects)| (resource.clone(), objects.values().cloned().collect()))
+            .map(|(resource, objects)| {
+                (resource, objects.iter().map(|(key, stored)| (key, stored.as_ref())).collect())
+            })
             .collect();
-        Stored { now: *now, random: random.clone(), objects, log: log.clone() }
-            .serialize(serializer)
+        Written { now: *now, random, objects, log }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Store {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Stored { now, random, objects, log } = Stored::deserialize(deserializer)?;
-        let key = |object: &Arc<Value>| {
-            (object::namespace(object).to_owned(), object::name(object).to_owned())
-        };
+        let Read { now, random, objects, log } = Read::deserialize(deserializer)?;
         let objects = objects
             .into_iter()
             .map(|(resource, objects)| {
-                (resource, objects.into_iter().map(|object| (key(&object), object)).collect())
+                let objects = objects.into_iter().map(|(key, stored)| (key, Arc::new(stored)));
+                (resource, objects.collect())
             })
             .collect();
-        let mut store = Self { now, random, types: Types::default(), objects, log, quiet: false };
+        let kept = log.revision();
+        let types = Types::default();
+        let mut store = Self { now, random, types, objects, log, kept, quiet: false };
         store.definitions_changed();
         Ok(store)
     }

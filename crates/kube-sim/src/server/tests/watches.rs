@@ -158,3 +158,39 @@ mod replay {
         }
     }
 }
+
+#[test]
+fn what_was_put_away_is_the_same() {
+    let mut talk = Talk::new();
+    talk.configmap("a", &json!({"n": "0"}));
+    let version = talk.server.store().revision();
+    for number in 1..40 {
+        let path = "/api/v1/namespaces/default/configmaps/a";
+        let labels = json!({"n": number.to_string()});
+        talk.patch(path, MERGE, &json!({"metadata": {"labels": labels}}));
+    }
+    let exact = format!("resourceVersion={version}&resourceVersionMatch=Exact");
+    let paths = [
+        "/api/v1/namespaces/default/configmaps/a".to_owned(),
+        "/api/v1/configmaps".to_owned(),
+        format!("/api/v1/configmaps?{exact}"),
+        format!("/api/v1/configmaps?limit=1&{exact}"),
+    ];
+    let look = |talk: &mut Talk| {
+        let read: Vec<_> = paths.iter().map(|path| talk.get(path)).collect();
+        talk.watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={version}"));
+        let told = talk.told();
+        assert_eq!(told.len(), 39);
+        (read, told)
+    };
+    let before = look(&mut talk);
+    for _ in 0..3 {
+        talk.server.rest(u64::MAX);
+        assert!(talk.server.store().changes_since(version).is_none(), "they are packed");
+        assert_eq!(look(&mut talk), before);
+    }
+    // A server that was saved meanwhile has it all, too.
+    let saved = serde_json::to_string(&talk.server).unwrap();
+    talk.server = serde_json::from_str(&saved).unwrap();
+    assert_eq!(look(&mut talk), before);
+}
