@@ -97,6 +97,7 @@ async fn patches(bench: &Bench) {
         |kind: &str, patch: &str| format!("patch deployment web --type={kind} -p '{patch}'");
     let one = spec(json!([image]));
     kubectl.says(&patch("strategic", &one), &["deployment.apps/web patched"]).await;
+    kubectl.ok("rollout status deployment/web --timeout=120s").await;
     kubectl.says(&patch("strategic", &one), &["deployment.apps/web patched (no change)"]).await;
     let now = containers().await;
     assert_eq!(now[0]["image"], "example.com/web:2");

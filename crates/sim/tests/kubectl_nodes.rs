@@ -73,6 +73,11 @@ async fn a_reboot_is_seen_by_those_who_watch() {
     let kubectl = bench.kubectl();
     let mut watch = kubectl.follow("get nodes -w");
     watch.until(&["worker-2", "Ready"]).await;
+    let worker = bench.node("worker-1");
+    bench.talosctl("1.13").ok(&format!("-n {worker} reboot --wait=false")).await;
+    watch.until(&["worker-1", "NotReady"]).await;
+    watch.until(&["worker-1", " Ready"]).await;
+    // Cut off, it is as silent as one that is down.
     bench.cluster.inject("worker-1", "partition").await.expect("a fault");
     watch.until(&["worker-1", "NotReady"]).await;
     bench.cluster.clear("worker-1", "partition").await.expect("a fault less");
