@@ -231,7 +231,11 @@ fn group((name, versions): (&String, &BTreeMap<String, Vec<&Arc<ResourceType>>>)
 
 fn aggregated_resource(kind: &ResourceType, version: &str) -> Value {
     let response = |[group, version, kind]: [&str; 3]| json!({"group": group, "version": version, "kind": kind});
-    let own = [kind.name.group.as_ref(), version, kind.kind.as_str()];
+    // Kinds known from the start leave out what their group has said.
+    let own = match kind.definition {
+        Some(_) => [kind.name.group.as_ref(), version, kind.kind.as_str()],
+        None => ["", "", kind.kind.as_str()],
+    };
     let mut resource = json!({
         "resource": kind.name.plural, "responseKind": response(own),
         "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },

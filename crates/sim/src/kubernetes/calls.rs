@@ -92,9 +92,10 @@ impl Watches {
                 return ApiAnswer::Late(health::PATIENCE, Box::new(answer));
             }
         }
-        let trouble = match auth::is_public(&request.path) {
-            true => ApiTrouble::default(),
-            false => world.api_trouble(node),
+        let trouble = if auth::is_public(&request.path) {
+            ApiTrouble::default()
+        } else {
+            world.api_trouble(node)
         };
         let answer = match trouble.refusal {
             Some(code) => ApiAnswer::Whole(health::refused(code)),

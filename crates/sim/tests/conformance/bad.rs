@@ -8,27 +8,36 @@ use crate::talk::{Call, Talk};
 
 pub(crate) async fn chapter(talk: &mut Talk) {
     talk.begin("bad");
+    bodies(talk).await;
+    options(talk).await;
+    changes(talk).await;
+    workloads(talk).await;
+}
+
+fn named(name: &str) -> Value {
+    config(name, &Value::Null, &Value::Null)
+}
+
+fn with(field: &str, value: Value) -> Value {
+    let mut object = named("plain");
+    object[field] = value;
+    object
+}
+
+async fn bodies(talk: &mut Talk) {
     let maps = format!("{ROOM}/configmaps");
     let post = |body: &Value| Call::post(format!("{ROOM}/configmaps"), body);
-    let strict = format!("{maps}?fieldValidation=Strict");
-    let warn = format!("{maps}?fieldValidation=Warn");
-    let plain = config("plain", &Value::Null, &Value::Null);
-    let changed = |field: &str, value: Value| {
-        let mut object = config("plain", &Value::Null, &Value::Null);
-        object[field] = value;
-        object
-    };
-    let named = |name: &str| config(name, &Value::Null, &Value::Null);
+    let plain = named("plain");
     talk.say("unknown path", Call::get("/nonsense")).await;
     talk.say("unknown resource", Call::get("/api/v1/namespaces/conformance/nonsense")).await;
     talk.say("unknown subresource", Call::get(format!("{maps}/x/nonsense"))).await;
     talk.say("unknown version", Call::get("/api/v9/pods")).await;
     talk.say("cluster resource in a namespace", Call::get(format!("{ROOM}/nodes"))).await;
     talk.say("create without a namespace", Call::post("/api/v1/configmaps", &plain)).await;
-    talk.say("unknown kind", post(&changed("kind", json!("Nonsense")))).await;
-    talk.say("another kind", post(&changed("kind", json!("Secret")))).await;
-    talk.say("unknown version in the data", post(&changed("apiVersion", json!("v9")))).await;
-    talk.say("another version in the data", post(&changed("apiVersion", json!("apps/v1")))).await;
+    talk.say("unknown kind", post(&with("kind", json!("Nonsense")))).await;
+    talk.say("another kind", post(&with("kind", json!("Secret")))).await;
+    talk.say("unknown version in the data", post(&with("apiVersion", json!("v9")))).await;
+    talk.say("another version in the data", post(&with("apiVersion", json!("apps/v1")))).await;
     talk.say("malformed json", post(&Value::Null).with_text("{\"kind\": \"ConfigMap\",")).await;
     talk.say("json of nothing", post(&Value::Null).with_text("null")).await;
     talk.say("json of a list", post(&json!([]))).await;
@@ -48,7 +57,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     talk.say("a wrong key of data", post(&config("plain", &Value::Null, &json!({"a b": "c"}))))
         .await;
     talk.say("a wrong type", post(&config("plain", &Value::Null, &json!({"a": 1})))).await;
-    talk.say("a wrong shape", post(&changed("metadata", json!("plain")))).await;
+    talk.say("a wrong shape", post(&with("metadata", json!("plain")))).await;
     let mut elsewhere = plain.clone();
     elsewhere["metadata"]["namespace"] = json!("default");
     talk.say("another namespace", post(&elsewhere)).await;
@@ -56,7 +65,14 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     versioned["metadata"]["resourceVersion"] = json!("1");
     talk.say("a version at birth", post(&versioned)).await;
     talk.say("wrong content type", post(&plain).of_kind("text/plain")).await;
-    let strange = changed("strange", json!(1));
+}
+
+async fn options(talk: &mut Talk) {
+    let maps = format!("{ROOM}/configmaps");
+    let plain = named("plain");
+    let strict = format!("{maps}?fieldValidation=Strict");
+    let warn = format!("{maps}?fieldValidation=Warn");
+    let strange = with("strange", json!(1));
     talk.say("unknown field, strictly", Call::post(&strict, &strange)).await;
     talk.say("field twice, strictly", Call::post(&strict, &Value::Null).with_text(
         "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"twice\"},\"data\":{\"a\":\"1\",\"a\":\"2\"}}",
@@ -75,7 +91,12 @@ pub(crate) async fn chapter(talk: &mut Talk) {
         Call::post(format!("{maps}?fieldManager={}", "m".repeat(129)), &plain),
     )
     .await;
-    talk.ask(&post(&plain)).await;
+}
+
+async fn changes(talk: &mut Talk) {
+    let maps = format!("{ROOM}/configmaps");
+    let plain = named("plain");
+    talk.ask(&Call::post(&maps, &plain)).await;
     let path = format!("{maps}/plain");
     talk.say("put without a name", Call::put(&path, &named(""))).await;
     talk.say("put another name", Call::put(&path, &named("other"))).await;
@@ -107,7 +128,9 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     )
     .await;
     talk.ask(&Call::delete(&path, &Value::Null)).await;
+}
 
+async fn workloads(talk: &mut Talk) {
     let deployments = format!("{APPS}/deployments");
     talk.say(
         "a bare deployment",

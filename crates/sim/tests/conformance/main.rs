@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod access;
 mod applies;
 mod bad;
 mod changes;
@@ -34,6 +35,7 @@ async fn converse(door: Door) -> Vec<Spoken> {
     endings::chapter(&mut talk).await;
     evictions::chapter(&mut talk).await;
     bad::chapter(&mut talk).await;
+    access::chapter(&mut talk).await;
     talk.spoken
 }
 
@@ -41,9 +43,9 @@ async fn converse(door: Door) -> Vec<Spoken> {
 async fn the_embedded_server_answers_as_the_real_one_does() {
     let folder = tempfile::tempdir().expect("a folder");
     let tools = Tools::find().expect("the tools");
-    let place = folder.path().join("plane");
+    let home = folder.path().join("plane");
     let started =
-        tokio::task::spawn_blocking(|| ControlPlane::start(RealOptions::new(place, tools)));
+        tokio::task::spawn_blocking(|| ControlPlane::start(RealOptions::new(home, tools)));
     let plane = started.await.expect("no panic").expect("a control plane");
     let real = Door::real(&plane);
     let bench = Bench::with(Options {

@@ -9,7 +9,9 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/js
 const META: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 const METAS: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 
-pub(crate) const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 fn definition() -> Value {
     json!({
@@ -83,6 +85,12 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     for group in ["apps", "batch", "policy", "coordination.k8s.io", "rbac.authorization.k8s.io"] {
         talk.say(&format!("group {group}"), Call::get(format!("/apis/{group}"))).await;
         talk.say(&format!("resources of {group}"), Call::get(format!("/apis/{group}/v1"))).await;
+    }
+    let all = talk.ask(&Call::get("/apis").accepting(AGGREGATED)).await;
+    let groups = all["body"]["items"].as_array().cloned().unwrap_or_default();
+    for group in ["apps", "policy"] {
+        let found = groups.iter().find(|found| found["metadata"]["name"] == group);
+        talk.note(&format!("{group} among all"), json!(found));
     }
     talk.say("no such group", Call::get("/apis/nonsense.example.com")).await;
     talk.say("no such version", Call::get("/apis/apps/v9")).await;

@@ -28,6 +28,8 @@ pub(crate) struct Door {
     address: SocketAddr,
     tls: Arc<ClientConfig>,
     token: Option<String>,
+    /// Whom its certificate is to be from.
+    authority: Vec<u8>,
     /// Who owns the embedded one.
     driver: Option<Driver>,
 }
@@ -41,6 +43,7 @@ impl Door {
             address: plane.url().trim_start_matches("https://").parse().expect("an address"),
             tls: http2(tls),
             token: Some(plane.token().expect("a token")),
+            authority: pem.into_bytes(),
             driver: None,
         }
     }
@@ -62,7 +65,19 @@ impl Door {
             address: url.trim_start_matches("https://").parse().expect("an address"),
             tls: http2(tls),
             token: None,
+            authority: pem("certificate-authority-data:"),
             driver: Some(cluster.driver().clone()),
+        }
+    }
+
+    /// The same server for somebody who only has a token.
+    fn with_token(&self, token: &str) -> Self {
+        Self {
+            address: self.address,
+            tls: http2(builder(&self.authority).with_no_client_auth()),
+            token: Some(token.to_owned()),
+            authority: self.authority.clone(),
+            driver: None,
         }
     }
 
@@ -165,6 +180,11 @@ pub(crate) struct Talk {
 impl Talk {
     pub(crate) fn new(door: Door) -> Self {
         Self { door, sender: None, chapter: "", spoken: Vec::new() }
+    }
+
+    /// A conversation of somebody else with the same server.
+    pub(crate) fn with_token(&self, token: &str) -> Self {
+        Self::new(self.door.with_token(token))
     }
 
     pub(crate) fn begin(&mut self, chapter: &'static str) {
