@@ -16,7 +16,8 @@ pub(crate) struct Args {
 enum Name {
     /// Planning and deciding for 10 to 10,000 nodes
     Planner,
-    /// Memory and requests a second of 1 to 1,000 simulated clusters
+    /// Memory, start and requests a second of 1 to 1,000 simulated clusters, and of one with up
+    /// to 1,000 nodes
     Sim,
 }
 

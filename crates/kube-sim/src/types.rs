@@ -2,7 +2,7 @@
 //! custom resource definitions bring.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::names::ResourceName;
 
@@ -58,16 +58,20 @@ impl ResourceType {
     }
 }
 
-/// All types.
+/// All types. Clusters without definitions of their own share them.
 #[derive(Clone, Debug)]
 pub struct Types {
-    types: BTreeMap<ResourceName, Arc<ResourceType>>,
+    types: Arc<BTreeMap<ResourceName, Arc<ResourceType>>>,
 }
+
+static BUILTIN: LazyLock<Types> = LazyLock::new(|| {
+    let types = builtin::all().map(|kind| (kind.name.clone(), Arc::new(kind))).collect();
+    Types { types: Arc::new(types) }
+});
 
 impl Default for Types {
     fn default() -> Self {
-        let types = builtin::all().map(|kind| (kind.name.clone(), Arc::new(kind))).collect();
-        Self { types }
+        BUILTIN.clone()
     }
 }
 
@@ -100,10 +104,10 @@ impl Types {
     }
 
     pub(crate) fn add(&mut self, kind: ResourceType) {
-        self.types.insert(kind.name.clone(), Arc::new(kind));
+        Arc::make_mut(&mut self.types).insert(kind.name.clone(), Arc::new(kind));
     }
 
     pub(crate) fn remove(&mut self, resource: &ResourceName) {
-        self.types.remove(resource);
+        Arc::make_mut(&mut self.types).remove(resource);
     }
 }

@@ -23,6 +23,10 @@ const STREAM_CAPACITY: usize = 16_384;
 /// Changes are saved together, this long after the first of them.
 const SAVE_AFTER: Duration = Duration::from_secs(1);
 
+/// If the Kubernetes side is this far behind, nobody has looked for a while:
+/// the process or the machine was stopped, or there was no etcd.
+const STANDSTILL: Duration = Duration::from_mins(2);
+
 /// Whether a node can be reached, and how often it could not be any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Presence {
@@ -141,6 +145,7 @@ impl Driver {
             watches: Watches::new(gone),
             file,
             save_at: None,
+            saved: None,
         };
         task.publish();
         let driver = Self { commands, presence, kubernetes_presence };
@@ -211,6 +216,8 @@ struct Task {
     watches: Watches,
     file: Option<StateFile>,
     save_at: Option<Instant>,
+    /// What was [worth saving](Task::worth) at the last time.
+    saved: Option<(u64, u64)>,
 }
 
 impl Task {
@@ -244,29 +251,42 @@ impl Task {
     }
 
     fn next(&self) -> Option<Time> {
-        let Inside { world, schedule, kubernetes, .. } = &self.inside;
-        let times = [world.next_event(), schedule.next(), kubernetes.next_event(world)];
-        times.into_iter().flatten().min()
+        let Inside { world, kubernetes, .. } = &self.inside;
+        [self.next_of_nodes(), kubernetes.next_event(world)].into_iter().flatten().min()
+    }
+
+    fn next_of_nodes(&self) -> Option<Time> {
+        let Inside { world, schedule, .. } = &self.inside;
+        [world.next_event(), schedule.next()].into_iter().flatten().min()
     }
 
     /// Lets everything happen that is due, one thing after the other: a node
     /// that went down and came back in between still drops its connections.
     fn settle(&mut self) -> Time {
         let now = self.inside.clock.now();
-        while let Some(next) = self.next().filter(|next| *next <= now) {
+        let stood_still = now.since(self.inside.kubernetes.now()) > STANDSTILL;
+        let next: fn(&Self) -> Option<Time> =
+            if stood_still { Self::next_of_nodes } else { Self::next };
+        while let Some(at) = next(self).filter(|at| *at <= now) {
             let Inside { world, schedule, kubernetes, .. } = &mut self.inside;
-            world.advance(next);
-            schedule.advance(world, next);
-            kubernetes.follow(world, next);
+            world.advance(at);
+            schedule.advance(world, at);
+            if !stood_still {
+                kubernetes.follow(world, at);
+            }
             self.changed();
-            if self.next() == Some(next) {
+            if next(self) == Some(at) {
                 // Nothing moved; going on would never end.
                 break;
             }
         }
         let Inside { world, kubernetes, .. } = &mut self.inside;
         world.advance(now);
-        kubernetes.advance(world, now);
+        if stood_still {
+            kubernetes.resume(world, now);
+        } else {
+            kubernetes.advance(world, now);
+        }
         self.after();
         now
     }
@@ -307,6 +327,8 @@ impl Task {
                 visit(&mut self.inside);
                 let Inside { world, kubernetes, .. } = &mut self.inside;
                 kubernetes.follow(world, now);
+                // Nobody knows what the visitor did.
+                self.saved = None;
                 self.changed();
             }
             Command::Stop(_) => {}
@@ -337,9 +359,16 @@ impl Task {
 
     fn changed(&mut self) {
         self.after();
-        if self.file.is_some() && self.save_at.is_none() {
+        if self.file.is_some() && self.save_at.is_none() && self.saved != Some(self.worth()) {
             self.save_at = Some(clock::real_after(SAVE_AFTER));
         }
+    }
+
+    /// Another pair of numbers as soon as there is something to save; that
+    /// nodes are still alive is not.
+    fn worth(&self) -> (u64, u64) {
+        let Inside { world, kubernetes, .. } = &self.inside;
+        (world.touched(), kubernetes.api().store().revision_to_keep())
     }
 
     fn after(&mut self) {
@@ -378,13 +407,17 @@ impl Task {
 
     fn save(&mut self) {
         self.save_at = None;
+        let worth = self.worth();
         let Some(file) = &mut self.file else {
             return;
         };
         let Inside { world, schedule, kubernetes, .. } = &self.inside;
         // A full disk must not stop the cluster; the next change tries again.
-        if let Err(error) = file.save(&Saved { world, schedule, kubernetes }) {
-            tracing::error!(error = &error as &dyn std::error::Error, "the state is not saved");
+        match file.save(&Saved { world, schedule, kubernetes }) {
+            Ok(()) => self.saved = Some(worth),
+            Err(error) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "the state is not saved");
+            }
         }
     }
 }

@@ -12,7 +12,9 @@
 //! Files are written beside their place and moved into it, readable by their
 //! owner only: most of them hold keys.
 
+use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::hash::{Hash as _, Hasher as _};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -39,7 +41,7 @@ const TALOS_CA: &str = "ca";
 const KUBERNETES_CA: &str = "kubernetes-ca";
 
 /// Written into every marker. Another number means another layout.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// What is wrong with a folder.
 #[derive(Debug, thiserror::Error)]
@@ -167,7 +169,7 @@ impl Store {
 
     /// Where the state is saved.
     pub fn state_file(&self) -> StateFile {
-        StateFile { path: self.path.join(STATE), written: Vec::new() }
+        StateFile { path: self.path.join(STATE), written: None }
     }
 
     /// The authority; `None` in a new folder.
@@ -289,7 +291,8 @@ pub struct Restored {
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
-    written: Vec<u8>,
+    /// A digest of what was written last.
+    written: Option<u64>,
 }
 
 impl StateFile {
@@ -297,11 +300,14 @@ impl StateFile {
     pub fn save(&mut self, saved: &Saved<'_>) -> Result<(), StoreError> {
         let bytes = serde_json::to_vec(saved)
             .map_err(|source| StoreError::Damaged { path: self.path.clone(), source })?;
-        if bytes != self.written {
+        let mut hasher = DefaultHasher::new();
+        bytes.hash(&mut hasher);
+        let digest = Some(hasher.finish());
+        if digest != self.written {
             // It comes again and again, and a reader sees the old or the new one
             // either way: no need to wait for the disk.
             replace(&self.path, &bytes, false)?;
-            self.written = bytes;
+            self.written = digest;
         }
         Ok(())
     }

@@ -37,6 +37,10 @@ fn everything(value: &Value, schema: Schema<'_>, custom: bool) -> FieldSet {
 
 /// Compares two values of one shape.
 pub(super) fn compare(old: &Value, new: &Value, schema: Schema<'_>, custom: bool) -> Comparison {
+    // Most of an object is as it was, and telling that needs no names.
+    if old == new {
+        return Comparison::default();
+    }
     let (Some(old_parts), Some(new_parts)) = (parts(old, schema), parts(new, schema)) else {
         let member = old != new;
         let modified = FieldSet { member, ..FieldSet::default() };
@@ -58,6 +62,7 @@ pub(super) fn compare(old: &Value, new: &Value, schema: Schema<'_>, custom: bool
                 }
                 result.added.children.insert(step, set);
             }
+            Some(old) if old == value => {}
             Some(old) => {
                 let Comparison { added, modified, removed } = compare(old, value, inner, custom);
                 let targets = [&mut result.added, &mut result.modified, &mut result.removed];

@@ -152,15 +152,19 @@ pub(crate) fn track(
         set: FieldSet::default(),
     };
     for entry in &mut entries {
-        entry.set = entry.set.difference(removed);
-        if !entry.is_of(&mine) {
+        if entry.set.meets(removed) {
+            entry.set = entry.set.difference(removed);
+        }
+        if !entry.is_of(&mine) && entry.set.meets(&changed) {
             entry.set = entry.set.difference(&changed);
         }
     }
     if !changed.is_empty() {
         match entries.iter_mut().find(|entry| entry.is_of(&mine)) {
             Some(entry) => {
-                entry.set = entry.set.union(&changed);
+                if !entry.set.covers(&changed) {
+                    entry.set = entry.set.union(&changed);
+                }
                 entry.time = mine.time;
             }
             None => entries.push(Entry { set: changed, ..mine }),

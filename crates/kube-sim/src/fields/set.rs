@@ -40,6 +40,23 @@ impl FieldSet {
         result
     }
 
+    /// Whether both have a member in common.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        self.member && other.member
+            || self.children.iter().any(|(step, child)| {
+                other.children.get(step).is_some_and(|other| child.meets(other))
+            })
+    }
+
+    /// Whether all members of the other are in this.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        (self.member || !other.member)
+            && other
+                .children
+                .iter()
+                .all(|(step, child)| self.children.get(step).is_some_and(|own| own.covers(child)))
+    }
+
     pub(crate) fn difference(&self, other: &Self) -> Self {
         let child = |(step, child): (&String, &Self)| {
             let rest = match other.children.get(step) {
@@ -233,5 +250,7 @@ mod tests {
         assert_eq!(one.intersection(&two).to_value(), json!({"f:b": {"f:c": {}}}));
         assert_eq!(one.difference(&two).to_value(), json!({"f:a": {}, "f:b": {}}));
         assert_eq!(one.paths().len(), 3);
+        assert!(one.meets(&two) && !one.covers(&two) && one.union(&two).covers(&two));
+        assert!(!one.difference(&two).meets(&two));
     }
 }

@@ -58,7 +58,13 @@ impl View {
             list.push_str(text);
         }
         let kind = json!(self.kind.list_kind);
-        list.push_str(&format!("],\"kind\":{kind},\"metadata\":{metadata}}}"));
+        list.extend([
+            "],\"kind\":",
+            &kind.to_string(),
+            ",\"metadata\":",
+            &metadata.to_string(),
+            "}",
+        ]);
         list
     }
 

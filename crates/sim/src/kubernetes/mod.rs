@@ -40,6 +40,9 @@ pub(crate) use presence::Presences;
 /// How long a new cluster's pods have had to come up.
 const WARM_UP: Duration = Duration::from_mins(2);
 
+/// How often it puts away what nobody asks for.
+const REST: Duration = Duration::from_secs(15);
+
 /// The field manager of the workloads that a user gives.
 const WISHED: &str = "workloads";
 
@@ -77,6 +80,16 @@ pub struct Kubernetes {
     /// Told what the machines are, if the API server is a real one.
     #[serde(skip)]
     machines: Option<watch::Sender<Machines>>,
+    /// How often anything has touched the nodes when the kubelets last looked
+    /// at them.
+    #[serde(skip)]
+    looked: Option<u64>,
+    /// The same when the feed last looked, and the revision of the objects then.
+    #[serde(skip)]
+    compared: Option<(u64, u64)>,
+    /// When to put away next what nobody asks for.
+    #[serde(skip)]
+    rest_at: Time,
 }
 
 impl Kubernetes {
@@ -93,7 +106,13 @@ impl Kubernetes {
             let _ = look.at(new.cluster.server.store_mut());
         }
         new.create(WISHED, wished.to_vec())?;
-        new.cluster.advance(world.now());
+        let mut at = since;
+        while at < world.now() {
+            at = at.plus(Duration::from_secs(1)).min(world.now());
+            new.cluster.advance(at);
+            // Nobody will know a version of before the start.
+            new.cluster.server.compact();
+        }
         new.cluster.server.store_mut().set_quiet(false);
         Ok(new)
     }
@@ -101,8 +120,7 @@ impl Kubernetes {
     /// One in which nothing lives, for those who only want nodes: it has no
     /// kubelets and no workloads, and takes next to no memory.
     pub fn empty(world: &World, seed: u64) -> Self {
-        let cluster = Cluster::new(seed, world.now(), Timings::default());
-        Self::of(cluster, true)
+        Self::of(Cluster::new(seed, world.now(), Timings::default()), true)
     }
 
     fn of(cluster: Cluster, empty: bool) -> Self {
@@ -113,6 +131,9 @@ impl Kubernetes {
             manifests: Manifests::default(),
             empty,
             machines: None,
+            looked: None,
+            compared: None,
+            rest_at: Time::default(),
         }
     }
 
@@ -146,6 +167,11 @@ impl Kubernetes {
         &mut self.cluster.server
     }
 
+    /// The latest time it has been told.
+    pub fn now(&self) -> Time {
+        self.cluster.server.store().now()
+    }
+
     /// When something happens by itself next. Without etcd nothing does.
     pub fn next_event(&self, world: &World) -> Option<Time> {
         let next = [self.cluster.next_event(), self.drains.next_event()];
@@ -156,15 +182,19 @@ impl Kubernetes {
     pub fn advance(&mut self, world: &mut World, now: Time) {
         if self.lives(world) {
             self.cluster.advance(now);
-            self.pass(world, now);
+            self.compare(world, now);
         }
     }
 
     /// The same after a change of nodes: their kubelets learn of it.
     pub fn follow(&mut self, world: &mut World, now: Time) {
+        if self.looked == Some(world.touched()) {
+            return self.advance(world, now);
+        }
         if self.lives(world) {
+            self.looked = Some(world.touched());
             self.cluster.sync(now, &facts::of_all(world));
-            self.pass(world, now);
+            self.compare(world, now);
         }
         if let Some(machines) = &self.machines {
             let current = Machines::of(world);
@@ -176,8 +206,33 @@ impl Kubernetes {
         }
     }
 
+    /// The same after a time in which nobody could look: what was due again and
+    /// again, such as the renewal of leases, happens once.
+    pub fn resume(&mut self, world: &mut World, now: Time) {
+        if self.lives(world) {
+            self.cluster.resume(now);
+        }
+        self.looked = None;
+        self.follow(world, now);
+    }
+
+    /// Lets the nodes and their objects tell each other what is new, if either
+    /// may have changed.
+    fn compare(&mut self, world: &mut World, now: Time) {
+        let revision = self.cluster.server.store().revision_to_keep();
+        let current = (world.touched(), revision);
+        if self.compared.replace(current) != Some(current) {
+            self.pass(world);
+        }
+        self.drain(world, now);
+        if self.rest_at <= now {
+            self.rest_at = now.plus(REST);
+            self.cluster.rest();
+        }
+    }
+
     /// What nodes and their objects have to do with each other.
-    fn pass(&mut self, world: &mut World, now: Time) {
+    fn pass(&mut self, world: &mut World) {
         let store = self.cluster.server.store_mut();
         for look in self.manifests.looks(world) {
             // Talos tries again later; here nothing stands in the way.
@@ -188,7 +243,6 @@ impl Kubernetes {
         for wish in self.feed.pass(world, object) {
             feed::cordon(self.cluster.server.store_mut(), &wish);
         }
-        self.drain(world, now);
     }
 
     /// Lets nodes that drain themselves go on with it.
@@ -217,5 +271,7 @@ pub(crate) fn running(world: &World) -> impl Iterator<Item = NodeIndex> {
     (0..world.len()).map(NodeIndex).filter(|node| world.api_server_runs(*node))
 }
 
+#[cfg(test)]
+mod standstill_tests;
 #[cfg(test)]
 mod tests;

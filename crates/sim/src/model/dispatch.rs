@@ -31,8 +31,12 @@ impl World {
         if !caller.has_any(allowed(&request)) {
             return Status::permission_denied("not authorized").into();
         }
+        let (reads, touched) = (is_reading(&request), self.touched);
         let reply = self.answer(node, caller, request);
         self.settle();
+        if reads {
+            self.touched = touched;
+        }
         reply
     }
 
@@ -114,6 +118,36 @@ impl World {
         }
         .into()
     }
+}
+
+/// Whether a request leaves all nodes as they are.
+fn is_reading(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Version
+            | Request::Hostname
+            | Request::SystemStat
+            | Request::LoadAvg
+            | Request::Memory
+            | Request::Mounts
+            | Request::DiskStats
+            | Request::Events(_)
+            | Request::Dmesg(_)
+            | Request::Logs(_)
+            | Request::LogsContainers
+            | Request::Containers(_)
+            | Request::Read(_)
+            | Request::ServiceList
+            | Request::Kubeconfig
+            | Request::ImageList(_)
+            | Request::ImageServiceList(_)
+            | Request::EtcdMemberList(_)
+            | Request::EtcdStatus
+            | Request::EtcdAlarmList
+            | Request::CosiGet(_)
+            | Request::CosiList(_)
+            | Request::CosiWatch(_)
+    )
 }
 
 /// The service that a request belongs to, if older nodes lack it.

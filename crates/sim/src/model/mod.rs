@@ -117,6 +117,9 @@ pub struct World {
     outputs: Vec<Output>,
     #[serde(skip)]
     kubeconfig: Bytes,
+    /// Counts what may have changed a node.
+    #[serde(skip)]
+    touched: u64,
 }
 
 impl World {
@@ -145,6 +148,7 @@ impl World {
             streams: BTreeMap::new(),
             outputs: Vec::new(),
             kubeconfig: Bytes::new(),
+            touched: 0,
         };
         world.settle();
         world
@@ -220,6 +224,11 @@ impl World {
     /// The latest time the world has been told.
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// A number that is another one whenever a node may have changed.
+    pub fn touched(&self) -> u64 {
+        self.touched
     }
 
     /// How many nodes there are.
@@ -305,6 +314,7 @@ impl World {
 
     /// After every change: machine statuses are published, and watches told.
     fn settle(&mut self) {
+        self.touched += 1;
         for index in 0..self.nodes.len() {
             self.publish_status(NodeIndex(index));
         }

@@ -1,9 +1,11 @@
-//! What simulated clusters cost: memory and requests a second for 1, 10, 100
-//! and 1,000 clusters of ten nodes in one process.
+//! What simulated clusters cost, all with their Kubernetes API and kubelets.
 //!
-//! Two doors to the same model are measured: in memory, and over sockets (real
-//! mTLS and gRPC on loopback, our own client on the other side, in the same
-//! process). Every row is a process of its own, so that memory is its own too.
+//! Two tables: 1, 10, 100 and 1,000 clusters of ten nodes in one process, and
+//! one cluster of 10, 100 and 1,000 nodes. Requests go to the model in memory,
+//! or over sockets (real mTLS on loopback, the client in the same process).
+//! Every row is a process of its own, so that memory is its own too.
+
+mod api;
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -19,6 +21,7 @@ const TALKING: usize = 16;
 /// How long each kind of request is counted.
 const COUNTED: Duration = Duration::from_secs(2);
 
+/// The nodes of a cluster where there are many clusters.
 const NODES: usize = 10;
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark is about time")]
@@ -34,8 +37,24 @@ fn resident() -> Option<f64> {
     Some(kib / 1024.0)
 }
 
-fn shape(seed: u64) -> Shape {
-    Shape { control_planes: 3, workers: NODES - 3, seed, ..Shape::default() }
+/// Starts a cluster with addresses of its own: looking for free ones is not
+/// measured.
+async fn start(seed: usize, nodes: usize) -> Cluster {
+    let block = u32::try_from(seed).expect("a small number") << 8;
+    let subnet = Ipv4Addr::from_bits(Ipv4Addr::new(127, 200, 0, 0).to_bits() + block);
+    let shape =
+        Shape { control_planes: 3, workers: nodes - 3, seed: seed as u64, ..Shape::default() };
+    // One that is larger than a block looks for its own.
+    let subnet = (nodes < 200).then_some(subnet);
+    let options = Options { shape: Some(shape), subnet, speed: 20.0, ..Options::default() };
+    Cluster::start(options).await.expect("a cluster starts")
+}
+
+/// Memory since `before`, when every world has lived for a while: rings fill,
+/// members write, and what nobody asks for is put away.
+async fn settled(before: Option<f64>) -> Option<f64> {
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    resident().zip(before).map(|(after, before)| after - before)
 }
 
 /// Requests a second to the model itself, on one core.
@@ -86,72 +105,90 @@ async fn over_sockets(clusters: &[Cluster]) -> f64 {
     f64::from(counts.into_iter().sum::<u32>()) / began.elapsed().as_secs_f64()
 }
 
+fn mib(value: Option<f64>) -> String {
+    value.map_or_else(|| "unknown".to_owned(), |value| format!("{value:.0} MiB"))
+}
+
 #[expect(clippy::print_stdout, reason = "a benchmark prints its table")]
-async fn row(count: usize, nodes_only: bool) {
+async fn many_clusters(count: usize) {
     let before = resident();
     let began = now();
     let mut clusters = Vec::with_capacity(count);
     for seed in 0..count {
-        // A block each from the start: looking for free ones is not measured.
-        let block = u32::try_from(seed).expect("a small number") << 8;
-        let subnet = Ipv4Addr::from_bits(Ipv4Addr::new(127, 200, 0, 0).to_bits() + block);
-        let options = Options {
-            shape: Some(shape(seed as u64)),
-            subnet: Some(subnet),
-            speed: 20.0,
-            nodes_only,
-            ..Options::default()
-        };
-        clusters.push(Cluster::start(options).await.expect("a cluster starts"));
+        clusters.push(start(seed, NODES).await);
     }
     let started = began.elapsed();
-    // Let every world live for a while: rings fill, members write.
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let memory = resident().zip(before).map(|(after, before)| after - before);
+    let memory = settled(before).await;
     let model = in_memory(&clusters[0]).await;
     let sockets = over_sockets(&clusters).await;
-    let mib = |value: f64| format!("{value:.0} MiB");
     #[expect(clippy::cast_precision_loss, reason = "a thousand clusters fit")]
     let each = memory.map(|memory| memory / count as f64 * 1024.0);
     println!(
-        "{count:>8}  {:>8}  {:>9}  {:>11}  {:>12.0}  {:>12.0}  {:>8.1?}",
+        "{count:>8}  {:>8}  {:>9}  {:>11}  {model:>12.0}  {sockets:>12.0}  {started:>8.1?}",
         count * NODES,
-        memory.map_or_else(|| "unknown".to_owned(), mib),
+        mib(memory),
         each.map_or_else(|| "unknown".to_owned(), |each| format!("{each:.0} KiB")),
-        model,
-        sockets,
-        started,
     );
-    if let (1_000, true, Some(memory)) = (count, nodes_only, memory) {
+    if let (1_000, Some(memory)) = (count, memory) {
         println!("          {:.2} of the 1.5 GiB allowed", memory / 1536.0);
     }
 }
 
 #[expect(clippy::print_stdout, reason = "a benchmark prints its table")]
+async fn one_cluster(nodes: usize) {
+    let before = resident();
+    let began = now();
+    let cluster = start(0, nodes).await;
+    let started = began.elapsed();
+    let memory = settled(before).await;
+    let door = api::Door::of(&cluster);
+    let get = door.gets(COUNTED).await;
+    let list = door.lists(COUNTED).await;
+    let patch = door.patches(COUNTED).await;
+    let fan_out = door.fan_out(COUNTED).await;
+    println!(
+        "{nodes:>8}  {:>9}  {started:>8.1?}  {get:>8.0}  {list:>8.1}  {patch:>8.0}  {fan_out:>9.0}",
+        mib(memory),
+    );
+    #[expect(clippy::cast_precision_loss, reason = "a thousand nodes fit")]
+    let shown = list * nodes as f64;
+    println!("          {:.1} nodes listed in the time of one get", shown / get);
+}
+
+#[expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 fn main() {
     let mut args = std::env::args().skip(1);
-    if let Some(count) = args.next().and_then(|count| count.parse().ok()) {
+    if let (Some(table), Some(count)) = (args.next(), args.next()) {
+        let count = count.parse().expect("a number");
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        runtime.block_on(row(count, args.next().is_none()));
+        match table.as_str() {
+            "clusters" => runtime.block_on(many_clusters(count)),
+            _ => runtime.block_on(one_cluster(count)),
+        }
         return;
     }
-    println!("clusters of {NODES} nodes, one process a row; requests are Version calls");
-    println!("in memory: one core; sockets: up to {TALKING} clusters talk at once\n");
+    let program = std::env::current_exe().expect("this program");
+    let run = |arguments: [&str; 2]| {
+        let status = Command::new(&program).args(arguments).status().expect("this program runs");
+        assert!(status.success(), "the row of {arguments:?} failed: {status}");
+    };
+    println!("clusters of {NODES} nodes with Kubernetes, one process a row; time runs 20 times");
+    println!("as fast; requests are Version calls: to the model on one core, and over sockets");
+    println!("to up to {TALKING} clusters at once\n");
     println!(
         "{:>8}  {:>8}  {:>9}  {:>11}  {:>12}  {:>12}  {:>8}",
         "clusters", "nodes", "memory", "a cluster", "model req/s", "socket req/s", "start"
     );
-    let program = std::env::current_exe().expect("this program");
-    let run = |arguments: &[&str]| {
-        let status = Command::new(&program).args(arguments).status().expect("this program runs");
-        assert!(status.success(), "the row of {arguments:?} failed: {status}");
-    };
-    println!("nodes alone");
     for count in ["1", "10", "100", "1000"] {
-        run(&[count]);
+        run(["clusters", count]);
     }
-    println!("with the objects of Kubernetes");
-    for count in ["1", "10"] {
-        run(&[count, "kubernetes"]);
+    println!("\none cluster; requests a second to its Kubernetes API over sockets: get a node,");
+    println!("list all nodes, patch a label, and events delivered to {} watches\n", api::WATCHES);
+    println!(
+        "{:>8}  {:>9}  {:>8}  {:>8}  {:>8}  {:>8}  {:>9}",
+        "nodes", "memory", "start", "get/s", "list/s", "patch/s", "events/s"
+    );
+    for count in ["10", "100", "1000"] {
+        run(["nodes", count]);
     }
 }
