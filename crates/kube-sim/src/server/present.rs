@@ -1,7 +1,9 @@
 //! Objects as callers see them: in the version and the form that they asked for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::negotiate::{Format, Include};
@@ -55,7 +57,11 @@ impl View {
             if index > 0 {
                 list.push(',');
             }
-            list.push_str(text);
+            if self.kind.definition.is_some() {
+                list.push_str(text);
+            } else {
+                list.push_str(&without_type(text));
+            }
         }
         let kind = json!(self.kind.list_kind);
         list.extend([
@@ -233,4 +239,14 @@ fn partial(object: &Value) -> Value {
         "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
         "metadata": object["metadata"],
     })
+}
+
+/// The text of an item of a built-in kind: its list has said what it is. Only
+/// the outermost fields are looked at.
+fn without_type(text: &str) -> String {
+    let fields = serde_json::from_str::<BTreeMap<&str, &RawValue>>(text);
+    let mut fields = fields.expect("a stored object is a JSON object");
+    fields.remove("apiVersion");
+    fields.remove("kind");
+    serde_json::to_string(&fields).expect("fields of an object are JSON")
 }
