@@ -109,7 +109,26 @@ async fn a_service_account_may_what_its_roles_say() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_survives_its_servers_and_says_when_etcd_is_gone() {
-    let bench = bench().await;
+    survives(&bench().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_api_survives_its_doors_and_judges_tokens_itself() {
+    let bench = Bench::start_real(&common::NODES[1], 1).await;
+    // Who brings a token is who it says, for the real one.
+    bench.kubectl().ok("create serviceaccount robot").await;
+    let token = bench.kubectl().ok("create token robot").await;
+    let text = kubeconfig(&bench.cluster.kubernetes_url(), &format!("{{token: {}}}", token.trim()));
+    let robot = bench.kubectl().with_kubeconfig(bench.file("robot", &text));
+    robot.says("auth whoami", &["system:serviceaccount:default:robot"]).await;
+    robot.fails("get nodes", &["Forbidden"]).await;
+    let text = kubeconfig(&bench.cluster.kubernetes_url(), "{token: nonsense}");
+    let nobody = bench.kubectl().with_kubeconfig(bench.file("nobody", &text));
+    nobody.fails("get --raw /api/v1/nodes", &["Unauthorized"]).await;
+    survives(&bench).await;
+}
+
+async fn survives(bench: &Bench) {
     let kubectl = bench.kubectl();
     kubectl.ok("get --raw /api/v1/namespaces/default").await;
     bench.cluster.inject("cp-1", "partition").await.expect("a fault");

@@ -11,11 +11,28 @@ use talos_sim::cluster::{Cluster, Options, Shape, StartError};
 use talos_sim::kubernetes::read_workloads;
 use talos_sim::kubernetes::remote::{RealApi, RemoteError};
 
-const CLAIM: &str = "
+const GIVEN: &str = "
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: given}
 data: {a: b}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {kind: Thing, plural: things}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+---
+apiVersion: example.com/v1
+kind: Thing
+metadata: {name: one}
 ";
 
 fn options(folder: &Path) -> Options {
@@ -38,13 +55,13 @@ fn options(folder: &Path) -> Options {
 async fn a_folder_goes_on_where_it_was() {
     let folder = tempfile::tempdir().expect("a folder");
     let home = folder.path().join("cluster");
-    let workloads = read_workloads(CLAIM).expect("workloads");
+    let workloads = read_workloads(GIVEN).expect("workloads");
     let bench = Bench::with_real(Options { workloads, ..options(&home) }).await;
     let kubectl = bench.kubectl();
     kubectl.says("get configmap given -o yaml", &["a: b"]).await;
+    kubectl.ok("get things.example.com one").await;
     let node = kubectl.get("node worker-1").await;
     let pods = kubectl.get("pods -A").await;
-    kubectl.ok("uncordon worker-1").await;
     let Bench { cluster, plane, folder: files } = bench;
     cluster.stop().await;
 

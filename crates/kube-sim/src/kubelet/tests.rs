@@ -150,6 +150,34 @@ fn a_restart_of_the_kubelet_leaves_its_pods_alone() {
 }
 
 #[test]
+fn what_others_say_of_a_node_and_its_pods_is_corrected() {
+    let mut cluster = cluster();
+    let mut facts = worker();
+    cluster.sync(start(), std::slice::from_ref(&facts));
+    cluster.server.store_mut().create(&Write::by("me"), &PODS, bound("a")).unwrap();
+    cluster.advance(after(10));
+    // The node is not ready for a while, and its pods are called unready.
+    facts.ready = false;
+    cluster.sync(after(11), std::slice::from_ref(&facts));
+    assert!(!conditions::is_true(&pod(&cluster, "a").unwrap(), "Ready"));
+    facts.ready = true;
+    cluster.sync(after(12), std::slice::from_ref(&facts));
+    assert!(conditions::is_true(&pod(&cluster, "a").unwrap(), "Ready"));
+    // Somebody thinks that it is lost.
+    let unready = |object: &mut Value| {
+        let conditions = object["status"]["conditions"].as_array_mut().unwrap();
+        let ready = conditions.iter_mut().find(|it| it["type"] == "Ready").unwrap();
+        ready["status"] = json!("Unknown");
+    };
+    let store = cluster.server.store_mut();
+    store.modify_status(&Write::by("me"), &NODES, "", "w1", unready).unwrap();
+    store.modify_status(&Write::by("me"), &PODS, "default", "a", unready).unwrap();
+    cluster.advance(after(13));
+    assert!(conditions::is_true(cluster.server.store().get(&NODES, "", "w1").unwrap(), "Ready"));
+    assert!(conditions::is_true(&pod(&cluster, "a").unwrap(), "Ready"));
+}
+
+#[test]
 fn an_image_that_cannot_be_pulled() {
     let mut cluster = cluster();
     let mut facts = worker();

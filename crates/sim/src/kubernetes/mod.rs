@@ -5,7 +5,7 @@
 //! clock. Here is what surrounds it: a [`door`] on every control plane and on
 //! the address that they share, who comes in ([`auth`]), the [`kubeconfig`],
 //! what happens without etcd, and the feed between the nodes and their objects.
-//! With a real API server, [`remote`] takes the place of model and doors.
+//! With a real API server, [`remote`] takes the place of the model.
 
 pub mod auth;
 pub mod calls;

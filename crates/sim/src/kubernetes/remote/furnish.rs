@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::StatusCode;
 use kube_sim::object;
@@ -11,6 +12,11 @@ use serde_json::{Value, json};
 
 use super::client::{Answer, Client, Failure};
 use super::{DRIVER, Place, RemoteError, path};
+
+/// How often to look for a kind that a definition before it may bring, and how
+/// long to wait in between: an API server takes a second or so.
+const DEFINITION_TRIES: u32 = 100;
+const DEFINITION_PAUSE: Duration = Duration::from_millis(200);
 
 /// Why an object could not be had.
 #[derive(Debug)]
@@ -38,6 +44,7 @@ pub(crate) fn storage() -> Value {
 pub(crate) async fn furnish(place: &Arc<Place>, objects: Vec<Value>) -> Result<(), Unfurnished> {
     let mut client = Client::new(Arc::clone(place));
     let mut known = BTreeMap::new();
+    let mut defined = false;
     for mut object in objects {
         let (kind, name) = (object["kind"].clone(), object::name(&object).to_owned());
         let wrong = |why: &str| {
@@ -47,15 +54,24 @@ pub(crate) async fn furnish(place: &Arc<Place>, objects: Vec<Value>) -> Result<(
         let api_version = object::text(&object, &["apiVersion"]).to_owned();
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
         let root = path::group_version(group, version);
-        if !known.contains_key(&root) {
-            let answer = client.get(&root).await.map_err(|failure| away(place, failure))?;
-            known.insert(root.clone(), answer.value());
-        }
-        let Some((plural, namespaced)) = find(&known[&root], &kind) else {
-            // A definition from the same file may bring it.
+        let mut tries = if defined { DEFINITION_TRIES } else { 1 };
+        let (plural, namespaced) = loop {
+            if !known.contains_key(&root) {
+                let answer = client.get(&root).await.map_err(|failure| away(place, failure))?;
+                known.insert(root.clone(), answer.value());
+            }
+            if let Some(found) = find(&known[&root], &kind) {
+                break found;
+            }
             known.remove(&root);
-            return Err(wrong(&format!("the API server does not know this kind of {api_version}")));
+            tries -= 1;
+            if tries == 0 {
+                let why = format!("the API server does not know this kind of {api_version}");
+                return Err(wrong(&why));
+            }
+            tokio::time::sleep(DEFINITION_PAUSE).await;
         };
+        defined |= kind == "CustomResourceDefinition";
         if namespaced && object::namespace(&object).is_empty() {
             object::set(&mut object, &["metadata", "namespace"], "default");
         }
