@@ -194,7 +194,7 @@ impl State {
         self.waiting = None;
         if let Some(node) = &id.node {
             match (id.action, evidence) {
-                (Action::Install | Action::Upgrade, _) => {
+                (Action::Install | Action::Upgrade | Action::Rollback, _) => {
                     self.armed.insert(node.clone());
                 }
                 (Action::Cordon, Some(Evidence::WasCordoned(found))) => {
