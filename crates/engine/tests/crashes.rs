@@ -11,12 +11,8 @@ use upgrade_core::reason::{FailureKind, HaltReason};
 use upgrade_engine::drive::End;
 
 /// From the very moment of the entry to the middle of the longest act.
-const LATER: [SignedDuration; 4] = [
-    SignedDuration::ZERO,
-    SignedDuration::from_millis(700),
-    SignedDuration::from_secs(4),
-    SignedDuration::from_secs(20),
-];
+const LATER: [SignedDuration; 3] =
+    [SignedDuration::ZERO, SignedDuration::from_secs(4), SignedDuration::from_secs(20)];
 
 /// Kills the process after each entry of a calm run, in each of these ways.
 async fn everywhere<F: Future<Output = ()>>(

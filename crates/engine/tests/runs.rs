@@ -6,15 +6,19 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Driver, Fault, World, boots_of, planned, policy, seconds};
+use common::{Driver, Fault, SCHEMATIC, World, boots_of, planned, policy, seconds};
 use upgrade_core::event::EventKind;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::journal::Record;
+use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::{OnDrainTimeout, Order, Policy};
 use upgrade_core::reason::{FailureKind, HaltReason};
 use upgrade_core::snapshot::{NodeName, Stage};
+use upgrade_core::version::Version;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::End;
+use upgrade_planner::check::{Severity, check};
+use upgrade_planner::rollback::{Way, WayBack, rollback};
 
 async fn driver(world: &Arc<World>, to: &str, policy: &Policy) -> Driver {
     let plan = planned(world, to, policy).await;
@@ -295,4 +299,59 @@ async fn a_sick_neighbour_closes_the_gate_until_it_is_well() {
     assert_eq!(waits, 1, "{}", driver.trace());
     let told = |it: &upgrade_core::event::Event| matches!(it.kind, EventKind::Waiting { .. });
     assert!(driver.events.iter().any(told));
+}
+
+/// Plans the way back of a node.
+async fn way_back(world: &Arc<World>, node: &str, way: Way) -> Driver {
+    let snapshot = upgrade_engine::observe(&**world).await.unwrap();
+    let (node, policy, matrix) = (node.into(), policy(1), Matrix::builtin());
+    let request =
+        WayBack { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
+    let planned = rollback(&request).unwrap_or_else(|report| panic!("{report:?}"));
+    let found = check(&planned.plan, &snapshot, &matrix);
+    assert!(found.iter().all(|it| it.severity != Severity::Fatal), "{found:?}");
+    Driver::new(world, &Arc::new(planned.plan))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_goes_back_by_slot_or_by_image() {
+    let old: Version = "1.13.1".parse().unwrap();
+    let image = format!("factory.talos.dev/metal-installer/{SCHEMATIC}:v1.13.1");
+    let ways = [
+        Way::Slot { version: old.clone(), schematic: Some(SCHEMATIC.to_owned()) },
+        Way::Image(image.parse().unwrap()),
+    ];
+    for way in ways {
+        for node in ["cp-1", "worker-1"] {
+            let world = World::new(3, 1, "1.13.9");
+            world.change(|cluster| {
+                let sim = cluster.sim(&node.into());
+                sim.other_slot = Some(old.clone());
+                // The reason for going back; no health gate minds it (rule 12).
+                (sim.ready, sim.node_ready) = (false, false);
+            });
+            let mut driver = way_back(&world, node, way.clone()).await;
+            let (end, _) = driver.go().await;
+            assert_eq!(end, End::Done, "{}", driver.trace());
+            assert_eq!(world.cluster().nodes[&node.into()].version, old);
+            assert_eq!(boots_of(&world).len(), 1);
+            assert!(world.cluster().cordoned().is_empty());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_way_back_does_not_wait_for_kubernetes() {
+    // Rule 12: the only control plane is what is broken.
+    let world = World::new(1, 1, "1.13.9");
+    world.change(|cluster| {
+        let sim = cluster.sim(&"cp-1".into());
+        sim.other_slot = Some("1.13.1".parse().unwrap());
+        (sim.ready, sim.node_ready) = (false, false);
+    });
+    let way = Way::Slot { version: "1.13.1".parse().unwrap(), schematic: None };
+    let mut driver = way_back(&world, "cp-1", way).await;
+    let (end, _) = driver.go().await;
+    assert_eq!(end, End::Done, "{}", driver.trace());
+    assert!(world.cluster().cordoned().is_empty());
 }

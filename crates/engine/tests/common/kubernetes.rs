@@ -8,7 +8,7 @@ use upgrade_core::workload::{Budget, Capacity, Pod, PodName, Resources};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
 use upgrade_engine::io::{Changes, Kubernetes, Trouble};
 
-use super::{World, unavailable};
+use super::{Cluster, World, unavailable};
 
 pub(super) fn pod(name: &str, node: &NodeName) -> Pod {
     Pod {
@@ -31,12 +31,17 @@ pub(super) fn pod(name: &str, node: &NodeName) -> Pod {
     }
 }
 
-impl World {
+impl Cluster {
     /// Kubernetes answers while one control plane does.
+    pub(super) fn kubernetes_answers(&self) -> bool {
+        let mut serving = self.nodes.values().filter(|sim| sim.role == Role::ControlPlane);
+        !self.dark && serving.any(|sim| sim.answers && sim.ready)
+    }
+}
+
+impl World {
     fn kubernetes_answers(&self) -> Result<(), Trouble> {
-        let cluster = self.cluster();
-        let mut serving = cluster.nodes.values().filter(|sim| sim.role == Role::ControlPlane);
-        match !cluster.dark && serving.any(|sim| sim.answers && sim.ready) {
+        match self.cluster().kubernetes_answers() {
             true => Ok(()),
             false => Err(unavailable("no API server answers")),
         }

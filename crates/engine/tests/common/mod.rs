@@ -21,7 +21,7 @@ use upgrade_core::journal::{Entry, State};
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::{NodeName, Role, Stage};
+use upgrade_core::snapshot::{Fact, NodeName, Role, Stage};
 use upgrade_core::version::Version;
 use upgrade_core::workload::Pod;
 use upgrade_engine::clock::SystemClock;
@@ -229,6 +229,7 @@ pub async fn planned(world: &Arc<World>, to: &str, policy: &Policy) -> Arc<Plan>
         policy,
         matrix: &matrix,
         catalogue: &catalogue,
+        workloads: &Fact::Unasked,
     };
     let planned = plan(&request).unwrap_or_else(|report| panic!("{report:?}"));
     world.cluster().limit = planned.plan.hops[0].limit;
