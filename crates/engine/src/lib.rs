@@ -9,6 +9,7 @@
 //! What may be done and when is decided in the planner, purely; nothing here
 //! chooses. Command line, operator and Job all call the same [`drive()`].
 
+pub mod clock;
 pub mod control;
 pub mod drive;
 pub mod io;

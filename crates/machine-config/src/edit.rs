@@ -202,9 +202,8 @@ fn insert(
                 _ => {
                     let at = first.start.checked_sub(first.column)?;
                     text[at..first.start].trim().is_empty().then_some(())?;
-                    let put: String =
-                        put.iter().map(|l| format!("{l}{}", line_end(text))).collect();
-                    Some(Splice { start: at, end: at, put })
+                    let end = line_end(text);
+                    Some(Splice { start: at, end: at, put: put.join(end) + end })
                 }
             }
         }
@@ -245,16 +244,12 @@ fn lines(rest: &[&str], image: &str, column: usize, step: usize) -> Vec<String> 
 /// Puts lines after the one that `at` is in.
 fn after_line(text: &str, at: usize, lines: &[String]) -> Splice {
     let end = line_end(text);
-    match text[at..].find('\n') {
-        Some(found) => {
-            let at = at + found + 1;
-            let put = lines.iter().map(|line| format!("{line}{end}")).collect();
-            Splice { start: at, end: at, put }
-        }
-        None => {
-            let put = lines.iter().map(|line| format!("{end}{line}")).collect();
-            Splice { start: text.len(), end: text.len(), put }
-        }
+    let put = lines.join(end);
+    if let Some(found) = text[at..].find('\n') {
+        let at = at + found + 1;
+        Splice { start: at, end: at, put: put + end }
+    } else {
+        Splice { start: text.len(), end: text.len(), put: format!("{end}{put}") }
     }
 }
 
@@ -265,10 +260,10 @@ fn line_end(text: &str) -> &'static str {
 
 /// How far the text indents: as it does for the first section in a document.
 fn indentation(documents: &[Node]) -> usize {
-    let sections = documents.iter().flat_map(|document| document.entries());
-    let steps = sections.filter_map(|(key, value)| match &value.kind {
+    let sections = documents.iter().flat_map(Node::entries);
+    let mut steps = sections.filter_map(|(key, value)| match &value.kind {
         Kind::Mapping { flow: false, entries } => entries.first()?.0.column.checked_sub(key.column),
         _ => None,
     });
-    steps.filter(|step| *step > 0).take(1).next().unwrap_or(4)
+    steps.find(|step| *step > 0).unwrap_or(4)
 }

@@ -138,9 +138,8 @@ impl Finding {
     /// What to do about it.
     pub const fn advice(&self) -> &'static str {
         match self {
-            Self::Flag { .. } => "take it out of extraArgs",
+            Self::Flag { .. } | Self::AdmissionPlugin { .. } => "take it out of extraArgs",
             Self::FeatureGate { .. } => "take it out; its feature is on for good, or gone",
-            Self::AdmissionPlugin { .. } => "take it out of extraArgs",
             Self::Objects { .. } => "delete them, or move them to what replaces them",
             Self::Requested { .. } => "update the client that asks for it",
         }

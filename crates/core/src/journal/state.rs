@@ -194,7 +194,7 @@ impl State {
         self.waiting = None;
         if let Some(node) = &id.node {
             match (id.action, evidence) {
-                (Action::Install | Action::Upgrade, _) => {
+                (Action::Install | Action::Upgrade | Action::Rollback, _) => {
                     self.armed.insert(node.clone());
                 }
                 (Action::Cordon, Some(Evidence::WasCordoned(found))) => {
@@ -314,6 +314,11 @@ impl State {
     /// Since when the run waits for the thing with this key.
     pub fn waiting_since(&self, key: &str) -> Option<Timestamp> {
         self.waiting.as_ref().filter(|(waiting, _)| waiting == key).map(|(_, since)| *since)
+    }
+
+    /// Whether the run waits for anything at all.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
     }
 
     /// Who paused the run.
