@@ -1,6 +1,7 @@
 //! The engine's outside over real sockets: against the simulator, and against a
 //! real API server.
 
+mod hop;
 mod kubernetes;
 mod machines;
 mod real;
