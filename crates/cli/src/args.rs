@@ -13,8 +13,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 pub use matrix::MatrixArgs;
 pub use plan::{OrderArg, PlanArgs, PreferArg};
 pub use sim::{
-    DirArgs, ExistingArgs, FaultArgs, FaultsArgs, NetworkArgs, SimArgs, SimCommand, StartArgs,
-    TalosconfigArgs, TimingArgs,
+    DirArgs, ExistingArgs, FaultArgs, FaultsArgs, NetworkArgs, RealArgs, SimArgs, SimCommand,
+    StartArgs, TalosconfigArgs, TimingArgs,
 };
 
 const EXAMPLES: &str = "\
