@@ -53,7 +53,7 @@ async fn complete_rolls_end_where_they_should() {
                 assert!(matches!(events[0], EventKind::RunBegan { .. }));
                 assert_eq!(events.last(), Some(&&EventKind::Completed));
                 let progress = |it: &&EventKind| matches!(it, EventKind::StepProgress { message, .. } if message.contains("half"));
-                assert!(events.iter().any(|it| progress(it)));
+                assert!(events.iter().any(progress));
             }
         }
     }
@@ -212,13 +212,13 @@ async fn a_pause_lets_the_node_in_flight_finish() {
     // Rule 12.
     let world = World::new(3, 3, "1.13.1");
     let mut driver = driver(&world, "1.13.9", &policy(1)).await;
-    let word = driver.word.clone();
+    let control = driver.word.clone();
     let watched = Arc::clone(&world);
     tokio::spawn(async move {
         while watched.acts_of("reboot").is_empty() {
             seconds(1).await;
         }
-        word.send_replace(Word::Pause { by: "eva".to_owned() });
+        control.send_replace(Word::Pause { by: "eva".to_owned() });
     });
     let (end, state) = driver.go().await;
     assert_eq!(end, End::Paused { by: "eva".to_owned() });
@@ -238,10 +238,10 @@ async fn a_stop_ends_at_once_and_the_run_resumes() {
     for after in [1, 20, 45, 50, 52, 60, 100, 130, 200] {
         let world = World::new(3, 1, "1.13.1");
         let mut driver = driver(&world, "1.13.9", &policy(1)).await;
-        let word = driver.word.clone();
+        let control = driver.word.clone();
         tokio::spawn(async move {
             seconds(after).await;
-            word.send_replace(Word::Stop);
+            control.send_replace(Word::Stop);
         });
         let began = world.now();
         assert_eq!(driver.go().await.0, End::Stopped);

@@ -57,6 +57,7 @@ pub enum Fault {
 
 /// One machine.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each may change on its own")]
 pub struct Sim {
     pub role: Role,
     pub version: Version,
