@@ -355,3 +355,41 @@ async fn a_way_back_does_not_wait_for_kubernetes() {
     assert_eq!(end, End::Done, "{}", driver.trace());
     assert!(world.cluster().cordoned().is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_observation_says_what_it_could_not_see() {
+    // Rule 10.
+    let world = World::new(3, 3, "1.13.1");
+    world.set_fault("worker-1", Some(Fault::Hangs));
+    world.change(|cluster| {
+        cluster.sim(&"worker-2".into()).pool = Some("gpu".to_owned());
+        cluster.sim(&"worker-3".into()).answers = false;
+    });
+    let began = world.now();
+    let snapshot = upgrade_engine::observe(&*world).await.unwrap();
+    assert_eq!(snapshot.taken_at, began, "rule 2: before the first question");
+    let node = |name: &str| &snapshot.nodes[&name.into()];
+    assert_eq!(node("worker-1").talos.trouble(), Some("no answer within 10s"));
+    assert_eq!(node("worker-3").talos.trouble(), Some("connection refused"));
+    assert_eq!(node("worker-2").pool.as_deref(), Some("gpu"));
+    assert!(node("worker-2").is_up());
+    assert_eq!(snapshot.kubernetes.known(), Some(&"1.33.4".parse().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_hangs_is_waited_for_until_the_gates_deadline() {
+    // Rules 10 and 11.
+    let world = World::new(3, 2, "1.13.1");
+    let mut driver = driver(&world, "1.13.9", &policy(1)).await;
+    world.set_fault("cp-2", Some(Fault::Hangs));
+    let (end, _) = driver.go().await;
+    let End::Halted { reason: HaltReason::WaitedTooLong { waiting_for, .. }, .. } = end else {
+        panic!("must halt: {end:?}\n{}", driver.trace());
+    };
+    assert!(waiting_for.to_string().contains("no answer"), "{waiting_for}");
+    assert!(boots_of(&world).is_empty());
+    // Mended, it goes on.
+    world.set_fault("cp-2", None);
+    assert_eq!(driver.go_on(Some("eva")).await.unwrap().0, End::Done, "{}", driver.trace());
+    driver.assert_upgraded("1.13.9");
+}
