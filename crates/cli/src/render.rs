@@ -3,13 +3,17 @@
 //! Colours are laid over words, never in their place: the printer takes them
 //! away where they would not be seen.
 
-mod layout;
+pub(crate) mod layout;
 pub mod matrix;
 mod next;
+pub mod page;
 mod phases;
 mod plan_json;
 mod plan_text;
-mod time;
+pub mod status;
+pub mod summary;
+pub(crate) mod time;
+mod timeline;
 
 use anstyle::{AnsiColor, Style};
 use upgrade_core::plan::{Plan, PlanHash};
@@ -54,14 +58,14 @@ pub struct Answer {
     pub findings: Vec<Finding>,
 }
 
-const HEADING: Style = Style::new().bold();
-const FAINT: Style = Style::new().dimmed();
-const BAD: Style = AnsiColor::Red.on_default().bold();
-const CARE: Style = AnsiColor::Yellow.on_default().bold();
-const INFO: Style = AnsiColor::Cyan.on_default();
-const COMMAND: Style = AnsiColor::Green.on_default();
+pub(crate) const HEADING: Style = Style::new().bold();
+pub(crate) const FAINT: Style = Style::new().dimmed();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const CARE: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const INFO: Style = AnsiColor::Cyan.on_default();
+pub(crate) const COMMAND: Style = AnsiColor::Green.on_default();
 
-fn paint(style: Style, text: &str) -> String {
+pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
