@@ -89,6 +89,14 @@ fn every_code_is_documented() {
             SchematicDiffers,
             MirrorUnchecked,
             PatchUnknown,
+            DrainUnchecked,
+            BudgetNeverAllows,
+            BudgetAllowsNone,
+            SeveralBudgets,
+            DrainHalts,
+            PodsLost,
+            NowhereToGo,
+            CapacityLacks,
         }),
     );
     assert_listed(

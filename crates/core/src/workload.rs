@@ -114,3 +114,157 @@ pub struct Budget {
     /// How many pods it counts.
     pub expected_pods: i64,
 }
+
+impl Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl Budget {
+    /// Whether it counts the pod.
+    pub fn selects(&self, pod: &Pod) -> bool {
+        if pod.name.namespace != self.namespace || !self.selector.is_object() {
+            return false;
+        }
+        let label = |key: &str| pod.labels.get(key).map(String::as_str);
+        let equal = self.selector["matchLabels"].as_object().into_iter().flatten();
+        let mut equal = equal.map(|(key, value)| label(key) == value.as_str());
+        let expressions = self.selector["matchExpressions"].as_array().into_iter().flatten();
+        let mut expressions = expressions.map(|expression| {
+            let found = label(expression["key"].as_str().unwrap_or_default());
+            let values = expression["values"].as_array().into_iter().flatten();
+            let listed = found.is_some_and(|found| {
+                values.filter_map(serde_json::Value::as_str).any(|value| value == found)
+            });
+            match expression["operator"].as_str() {
+                Some("In") => listed,
+                Some("NotIn") => !listed,
+                Some("Exists") => found.is_some(),
+                Some("DoesNotExist") => found.is_none(),
+                // An operator nobody knows: better one pod too many named.
+                _ => true,
+            }
+        });
+        equal.all(|fits| fits) && expressions.all(|fits| fits)
+    }
+
+    /// Whether it allows no disruption even while every pod of it is healthy.
+    pub const fn never_allows(&self) -> bool {
+        self.expected_pods > 0 && self.desired_healthy >= self.expected_pods
+    }
+}
+
+impl Pod {
+    /// Whether nothing of it runs any more, for good.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// Whether a `DaemonSet` keeps it on its node.
+    pub fn is_daemon(&self) -> bool {
+        self.controller.as_ref().is_some_and(|(kind, _)| kind == "DaemonSet")
+    }
+
+    /// Whether a node may take it: its selector fits and every taint is tolerated.
+    pub fn may_run_on(&self, node: &Capacity) -> bool {
+        let selected =
+            self.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value));
+        let all = self.tolerates.iter().any(|key| key == "*");
+        selected && (all || node.taints.iter().all(|taint| self.tolerates.contains(taint)))
+    }
+}
+
+/// Everything that runs, and what there is to run it on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Workloads {
+    /// Every pod.
+    pub pods: Vec<Pod>,
+    /// Every disruption budget.
+    pub budgets: Vec<Budget>,
+    /// What each node has for pods.
+    pub capacity: BTreeMap<NodeName, Capacity>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labelled(labels: &[(&str, &str)]) -> Pod {
+        Pod {
+            name: PodName { namespace: "shop".to_owned(), name: "web-1".to_owned() },
+            uid: "1".to_owned(),
+            node: None,
+            phase: "Running".to_owned(),
+            ready: true,
+            deleting_since: None,
+            controller: None,
+            mirror: false,
+            empty_dir: false,
+            claims: vec![],
+            labels: labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect(),
+            node_selector: BTreeMap::new(),
+            tolerates: vec![],
+            requests: Resources::default(),
+            containers: vec![],
+            config_hash: None,
+        }
+    }
+
+    #[test]
+    fn selectors_select_as_kubernetes_does() {
+        let pod = labelled(&[("app", "web"), ("tier", "front")]);
+        for (selector, selects) in [
+            (serde_json::json!({}), true),
+            (serde_json::json!(null), false),
+            (serde_json::json!({"matchLabels": {"app": "web"}}), true),
+            (serde_json::json!({"matchLabels": {"app": "web", "tier": "back"}}), false),
+            (
+                serde_json::json!({"matchExpressions": [
+                    {"key": "tier", "operator": "In", "values": ["front", "back"]},
+                    {"key": "canary", "operator": "DoesNotExist"},
+                    {"key": "app", "operator": "Exists"},
+                    {"key": "zone", "operator": "NotIn", "values": ["a"]},
+                ]}),
+                true,
+            ),
+            (
+                serde_json::json!({"matchExpressions": [
+                    {"key": "app", "operator": "NotIn", "values": ["web"]},
+                ]}),
+                false,
+            ),
+        ] {
+            let mut budget = Budget {
+                namespace: "shop".to_owned(),
+                name: "web".to_owned(),
+                selector,
+                disruptions_allowed: 0,
+                desired_healthy: 1,
+                current_healthy: 1,
+                expected_pods: 1,
+            };
+            assert_eq!(budget.selects(&pod), selects, "{}", budget.selector);
+            budget.namespace = "elsewhere".to_owned();
+            assert!(!budget.selects(&pod));
+        }
+    }
+
+    #[test]
+    fn taints_and_selectors_keep_pods_away() {
+        let mut pod = labelled(&[]);
+        let mut node = Capacity {
+            allocatable: Resources::default(),
+            labels: BTreeMap::from([("disk".to_owned(), "ssd".to_owned())]),
+            taints: vec!["gpu".to_owned()],
+        };
+        assert!(!pod.may_run_on(&node));
+        pod.tolerates = vec!["gpu".to_owned()];
+        assert!(pod.may_run_on(&node));
+        pod.tolerates = vec!["*".to_owned()];
+        pod.node_selector.insert("disk".to_owned(), "ssd".to_owned());
+        assert!(pod.may_run_on(&node));
+        node.labels.clear();
+        assert!(!pod.may_run_on(&node));
+    }
+}

@@ -8,6 +8,8 @@
 //! - [`decide()`] says what to do next: it is the only home of parallelism,
 //!   windows, pause, retries and quorum ([`etcd`]).
 //! - [`estimate()`] says how long it will take.
+//! - [`drain`] says which pods leave a node, and what will be in their way;
+//!   [`health()`] how a cluster does.
 //!
 //! [`Plan`]: upgrade_core::plan::Plan
 //! [`Report`]: report::Report
@@ -17,8 +19,10 @@
 
 pub mod check;
 pub mod decide;
+pub mod drain;
 pub mod estimate;
 pub mod etcd;
+pub mod health;
 pub mod hops;
 pub mod installer;
 mod lanes;
@@ -29,4 +33,5 @@ pub mod waves;
 pub use check::check;
 pub use decide::decide;
 pub use estimate::estimate;
+pub use health::health;
 pub use planner::{Planned, Request, plan};

@@ -9,9 +9,11 @@ use upgrade_core::intent::Intent;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::{Change, PLAN_FORMAT, Plan, Versions};
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::{Role, Snapshot};
+use upgrade_core::snapshot::{Fact, Role, Snapshot};
 use upgrade_core::version::Version;
+use upgrade_core::workload::Workloads;
 
+use crate::drain;
 use crate::etcd;
 use crate::hops::{self, Leg};
 use crate::lanes::Lanes;
@@ -30,6 +32,9 @@ pub struct Request<'a> {
     pub matrix: &'a Matrix,
     /// What was released.
     pub catalogue: &'a Catalogue,
+    /// What runs on the nodes, for simulating their drains; offline planning
+    /// leaves it out ([`Fact::Unasked`]).
+    pub workloads: &'a Fact<Workloads>,
 }
 
 /// A plan and what there is to say about it.
@@ -43,7 +48,7 @@ pub struct Planned {
 
 /// Makes a plan, or says every reason why there is none.
 pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
-    let Request { snapshot, intent, policy, matrix, catalogue } = *request;
+    let Request { snapshot, intent, policy, matrix, catalogue, workloads } = *request;
     let mut report = Report::default();
     for problem in policy.problems() {
         report.refuse(Refusal::BadPolicy { problem: problem.to_string() });
@@ -79,6 +84,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
         policy: policy.clone(),
         hops,
     };
+    drain::simulate(&plan, snapshot, workloads, &mut report);
     Ok(Planned { plan, report })
 }
 

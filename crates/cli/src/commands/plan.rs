@@ -2,6 +2,7 @@
 
 use upgrade_core::intent::{Installer, Intent};
 use upgrade_core::policy::{Policy, Workers};
+use upgrade_core::snapshot::Fact;
 use upgrade_core::version::Version;
 use upgrade_planner::check::Severity;
 use upgrade_planner::{Request, estimate};
@@ -46,6 +47,7 @@ pub fn plan(args: &PlanArgs, printer: Printer) -> Result<Exit, Usage> {
         policy: &policy(args),
         matrix: &data.matrix,
         catalogue: &data.catalogue,
+        workloads: &Fact::Unasked,
     });
     // The planner is careful, and read with other eyes all the same.
     let findings = match &planned {
