@@ -191,11 +191,7 @@ const GRACE: SignedDuration = SignedDuration::from_secs(30);
 /// Calls of a step get the step itself to tell how far they are.
 impl<I: Io> Tell for Step<I> {
     fn tell(&self, text: String) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if *said != text {
-            said.clone_from(&text);
-            drop(said);
-            self.tell.tell(text);
-        }
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&text);
+        self.tell.tell(text);
     }
 }

@@ -316,6 +316,11 @@ impl State {
         self.waiting.as_ref().filter(|(waiting, _)| waiting == key).map(|(_, since)| *since)
     }
 
+    /// Whether the run waits for anything at all.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
     /// Who paused the run.
     pub fn paused(&self) -> Option<&str> {
         self.paused.as_deref()
