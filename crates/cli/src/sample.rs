@@ -8,6 +8,7 @@ use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
 use upgrade_core::reason::{Failure, FailureKind, HaltReason};
+use upgrade_core::snapshot::Fact;
 use upgrade_core::step::{Action, StepId};
 use upgrade_core::version::Version;
 use upgrade_planner::Request;
@@ -22,24 +23,38 @@ pub(crate) fn time(seconds: i64) -> Timestamp {
 
 /// Three control planes and a worker, one hop of each product.
 pub(crate) fn plan() -> Plan {
-    let cluster = Cluster {
-        control_planes: 3,
-        workers: 1,
-        talos: Some(Version::new(1, 12, 4)),
-        kubernetes: Some(Version::new(1, 35, 2)),
-        installer: None,
-    };
-    let planned = upgrade_planner::plan(&Request {
-        snapshot: &cluster.snapshot(),
-        intent: &Intent {
+    planned(
+        &Version::new(1, 12, 4),
+        &Intent {
             talos: Some(Version::new(1, 13, 9)),
             kubernetes: Some(Version::new(1, 36, 3)),
             prefer: Preference::TalosFirst,
             ..Intent::default()
         },
+    )
+}
+
+/// The way back of the same cluster's Talos.
+pub(crate) fn back() -> Plan {
+    let talos = Some(Version::new(1, 12, 4));
+    planned(&Version::new(1, 13, 9), &Intent { talos, rollback: true, ..Intent::default() })
+}
+
+fn planned(talos: &Version, intent: &Intent) -> Plan {
+    let cluster = Cluster {
+        control_planes: 3,
+        workers: 1,
+        talos: Some(talos.clone()),
+        kubernetes: Some(Version::new(1, 35, 2)),
+        installer: None,
+    };
+    let planned = upgrade_planner::plan(&Request {
+        snapshot: &cluster.snapshot(),
+        intent,
         policy: &Policy::default(),
         matrix: &Matrix::builtin(),
         catalogue: &Catalogue::builtin(),
+        workloads: &Fact::Unasked,
     });
     planned.expect("a plan").plan
 }

@@ -20,6 +20,11 @@ pub fn who() -> String {
     format!("{}@{}", plain(user), plain(host))
 }
 
+/// What kind of terminal this is.
+pub fn terminal() -> Option<String> {
+    variable("TERM").map(|name| name.to_string_lossy().into_owned())
+}
+
 #[expect(
     clippy::disallowed_methods,
     reason = "the environment is read here and nowhere else in this crate"

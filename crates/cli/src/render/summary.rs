@@ -1,6 +1,8 @@
 //! The end of a run: what happened, how long it took, what was verified, and
 //! what to do if that is not all.
 
+use std::path::Path;
+
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::Proof;
 use upgrade_core::plan::Plan;
@@ -62,6 +64,27 @@ pub fn halted(why: &HaltReason, armed: &[NodeName], cordoned: &[NodeName], resum
 pub fn paused(by: &str, resume: &str) -> String {
     let text = format!("by {by}; no node is in flight");
     remark(CARE, "paused", &text) + &go_on("to go on", resume)
+}
+
+/// A run that is asked to pause.
+pub fn pausing(by: &str, resume: &str) -> String {
+    let text = format!("{by} asks for a pause: what is in flight reaches a safe state first");
+    remark(CARE, "pausing", &text) + &remark(FAINT, "  then", &format!("go on with `{resume}`"))
+}
+
+/// A run that is asked to stop at once.
+pub fn stopping(resume: &str) -> String {
+    remark(CARE, "stopping", "at once") + &remark(FAINT, "  then", &format!("go on with `{resume}`"))
+}
+
+/// Where the report lies.
+pub fn report(path: &Path) -> String {
+    remark(INFO, "report", &path.display().to_string())
+}
+
+/// That the profile was written.
+pub fn profile(path: &Path) -> String {
+    remark(INFO, "profile", &format!("{} says what runs now", path.display()))
 }
 
 /// A run that was stopped at once.

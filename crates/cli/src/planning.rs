@@ -1,0 +1,63 @@
+//! From what was seen and what is wanted to an answer that can be shown.
+
+use upgrade_core::intent::Intent;
+use upgrade_core::plan::Plan;
+use upgrade_core::policy::Policy;
+use upgrade_core::snapshot::{Fact, Snapshot};
+use upgrade_core::workload::Workloads;
+use upgrade_planner::check::Severity;
+use upgrade_planner::report::Report;
+use upgrade_planner::{Request, estimate};
+
+use crate::data::ReleaseData;
+use crate::render::{Answer, Outcome};
+
+/// Plans, and looks at the plan a second time. `shape` may change the plan in
+/// between; `next` names the command that would carry it out.
+pub fn answer(
+    snapshot: &Snapshot,
+    workloads: &Fact<Workloads>,
+    intent: &Intent,
+    policy: &Policy,
+    data: &ReleaseData,
+    shape: impl FnOnce(Plan) -> Plan,
+    next: impl FnOnce(&Plan) -> Option<String>,
+) -> Answer {
+    let planned = upgrade_planner::plan(&Request {
+        snapshot,
+        intent,
+        policy,
+        matrix: &data.matrix,
+        catalogue: &data.catalogue,
+        workloads,
+    });
+    match planned {
+        Err(report) => Answer { outcome: Outcome::Refused, report, findings: Vec::new() },
+        Ok(planned) => checked(shape(planned.plan), planned.report, snapshot, data, next),
+    }
+}
+
+/// The planner is careful, and read with other eyes all the same.
+pub fn checked(
+    plan: Plan,
+    report: Report,
+    snapshot: &Snapshot,
+    data: &ReleaseData,
+    next: impl FnOnce(&Plan) -> Option<String>,
+) -> Answer {
+    let findings = upgrade_planner::check(&plan, snapshot, &data.matrix);
+    let broken = findings.iter().any(|finding| finding.severity == Severity::Fatal);
+    let outcome = if broken {
+        Outcome::Refused
+    } else if plan.is_empty() {
+        Outcome::NothingToDo
+    } else {
+        Outcome::Planned {
+            hash: plan.hash(),
+            estimate: estimate(&plan),
+            next: next(&plan),
+            plan: Box::new(plan),
+        }
+    };
+    Answer { outcome, report, findings }
+}
