@@ -1,9 +1,21 @@
 //! The run's memory: where entries go, and where they come from after a crash.
+//!
+//! [`file`](mod@file) keeps it on disk, [`history`] reads what is there, and [`memory`] is
+//! for worlds that have no disk.
+
+pub mod file;
+pub mod history;
+mod lock;
+pub mod memory;
 
 use std::future::Future;
 
 use thiserror::Error;
 use upgrade_core::journal::Entry;
+
+pub use file::{FileError, FileJournal, Folder};
+pub use lock::Holder;
+pub use memory::MemoryJournal;
 
 /// A journal that could not be written. Nothing may be done that is not written
 /// first, so the run ends here.
