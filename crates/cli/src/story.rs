@@ -263,7 +263,7 @@ fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
 
 /// How far a node got in a hop that it did not finish.
 fn unfinished(story: &Story, hop: u32, node: &NodeName) -> Option<String> {
-    let last = story.of(Some(node)).rfind(|attempt| attempt.step.hop == hop)?;
+    let last = story.of(Some(node)).filter(|attempt| attempt.step.hop == hop).last()?;
     let action = last.step.action;
     Some(match &last.outcome {
         Some(Outcome::Failed { failure }) => format!("{action} failed: {failure}"),

@@ -14,7 +14,7 @@ const MOST_CONTROL_PLANES: usize = 99;
 
 /// A flag value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ParseFlagError {
+pub(crate) enum ParseFlagError {
     #[error("`{0}` is not a number of workers: write one from 0 to {MOST_WORKERS}")]
     Workers(String),
     #[error("`{0}` is not a number of control planes: write one from 1 to {MOST_CONTROL_PLANES}")]
@@ -55,7 +55,7 @@ pub(super) fn span(text: &str) -> Result<SignedDuration, ParseFlagError> {
     }
 }
 
-pub fn schematic(text: &str) -> Result<String, ParseFlagError> {
+pub(crate) fn schematic(text: &str) -> Result<String, ParseFlagError> {
     if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(text.to_ascii_lowercase());
     }

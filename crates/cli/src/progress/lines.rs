@@ -95,7 +95,12 @@ fn node(step: &StepId) -> String {
 const fn takes_long(action: Action) -> bool {
     matches!(
         action,
-        Action::Drain | Action::Install | Action::Reboot | Action::Upgrade | Action::SyncManifests
+        Action::Drain
+            | Action::Install
+            | Action::Reboot
+            | Action::Upgrade
+            | Action::Rollback
+            | Action::SyncManifests
     )
 }
 

@@ -30,7 +30,7 @@ pub(super) const fn class(action: Action) -> &'static str {
     match action {
         Action::CheckRemovals | Action::SnapshotEtcd | Action::Pull => "prepare",
         Action::Forfeit | Action::Cordon | Action::Drain | Action::Uncordon => "drain",
-        Action::Install | Action::Reboot | Action::Upgrade => "reboot",
+        Action::Install | Action::Reboot | Action::Upgrade | Action::Rollback => "reboot",
         Action::Verify | Action::Soak => "verify",
         Action::SetKubeApiserver
         | Action::SetKubeControllerManager
