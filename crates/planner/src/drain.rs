@@ -31,7 +31,7 @@ pub const NO_CONTROLLER: &str = "no controller";
 pub const EMPTY_DIR: &str = "emptyDir";
 
 /// What becomes of a pod. As with kubectl, pods that would come back to the same
-/// node at once are no matter: mirrors of static pods, and those of a DaemonSet.
+/// node at once are no matter: mirrors of static pods, and those of a `DaemonSet`.
 /// A finished pod runs nothing and is left with its logs.
 pub fn fate(pod: &Pod, policy: &Drain) -> Fate {
     if pod.mirror {
