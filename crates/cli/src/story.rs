@@ -1,11 +1,9 @@
 //! What a journal tells: a run from its beginning to where it stands, over
 //! every process that had it. Pure; tables, pages and `status` are made of it.
 
-use std::collections::BTreeMap;
-
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::{Entry, Outcome, Proof, Record};
-use upgrade_core::plan::{Change, Plan, Target};
+use upgrade_core::plan::{Change, Group, Plan, Target};
 use upgrade_core::reason::HaltReason;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::{Action, StepId};
@@ -208,11 +206,11 @@ fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
     let mut happened = Vec::new();
     let mut verified: Vec<&str> = Vec::new();
     // From the first version to the last of each product, hop by hop.
-    let mut moved: BTreeMap<&str, (String, String)> = BTreeMap::new();
+    let mut moved: Vec<(&str, String, String)> = Vec::new();
     for hop in &plan.hops {
-        let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
+        let lanes = hop.waves.iter().flat_map(|wave| wave.lanes.iter().map(move |lane| (wave, lane)));
         let mut whole = None;
-        for lane in lanes.filter(|lane| lane.node.as_ref() == Some(node)) {
+        for (wave, lane) in lanes.filter(|(_, lane)| lane.node.as_ref() == Some(node)) {
             let proving: Vec<Action> = match &lane.target {
                 Target::Talos(_) => vec![Action::Verify],
                 Target::Kubernetes { .. } => {
@@ -226,7 +224,7 @@ fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
             }
             if matches!(&lane.target, Target::Talos(_)) && whole == Some(true) {
                 verified.extend(["boot", "version", "schematic", "extensions"]);
-                if lane.steps.contains(&Action::Forfeit) {
+                if wave.group == Group::ControlPlane {
                     verified.push("etcd");
                 }
                 verified.push("Ready");
@@ -235,7 +233,11 @@ fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
         match whole {
             Some(true) => {
                 let (from, to) = (hop.change.from().to_string(), hop.change.to().to_string());
-                moved.entry(hop.change.product()).or_insert((from, String::new())).1 = to;
+                let product = hop.change.product();
+                match moved.iter_mut().find(|(known, ..)| *known == product) {
+                    Some((_, _, last)) => *last = to,
+                    None => moved.push((product, from, to)),
+                }
                 if matches!(hop.change, Change::Kubernetes { .. }) {
                     verified.extend(["images", "Ready"]);
                 }
@@ -245,7 +247,7 @@ fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
         }
     }
     let mut words: Vec<String> =
-        moved.into_iter().map(|(product, (from, to))| format!("{product} {from} → {to}")).collect();
+        moved.into_iter().map(|(product, from, to)| format!("{product} {from} → {to}")).collect();
     words.append(&mut happened);
     let mut once: Vec<&str> = Vec::new();
     for word in verified {
@@ -338,7 +340,7 @@ mod tests {
         let names: Vec<_> =
             rows.iter().map(|row| row.node.as_ref().map_or("*", |node| node.0.as_str())).collect();
         assert_eq!(names, ["cp-2", "cp-3", "cp-1", "worker-1", "*"]);
-        assert_eq!(rows[0].happened, "Kubernetes 1.35.2 → 1.36.3, Talos 1.12.4 → 1.13.9");
+        assert_eq!(rows[0].happened, "Talos 1.12.4 → 1.13.9, Kubernetes 1.35.2 → 1.36.3");
         assert!(rows[0].verified.contains("etcd"), "{rows:?}");
         assert!(!rows[3].verified.contains("etcd"), "{rows:?}");
         assert_eq!(rows[4].verified, "snapshot hash, roll-outs");

@@ -16,7 +16,7 @@ Examples:
   From a script, with every event as a line of JSON:
     talos-operator upgrade k8s --kubernetes 1.36.3 --yes -o json
 
-  Another set of system extensions, with the same or a newer Talos:
+  Another set of system extensions, on the way to another version:
     talos-operator upgrade os --talos 1.13.9 --extensions iscsi-tools,util-linux-tools
 
 Ctrl-C once lets the node in flight reach a safe state and stops then; twice stops at once.

@@ -53,6 +53,16 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
         |plan| Plan { parent, ..plan },
         |_| None,
     );
+    let installer = &args.installer;
+    let other_installer = installer.schematic.is_some()
+        || installer.extensions.is_some()
+        || installer.image.is_some();
+    if let (Outcome::NothingToDo, true) = (&answer.outcome, other_installer) {
+        return Err(Failed::refused(
+            "another installer is put in place on the way to another Talos, and this one runs already",
+            "choose another version; another patch is enough",
+        ));
+    }
     if let Outcome::NothingToDo = answer.outcome {
         printer.stderr(&render::plan_text(&answer, &seen.snapshot));
         // A run that was cut off right at its end left this to do.

@@ -172,7 +172,12 @@ impl Check {
         let mut good = Map::new();
         for field in self.fields("policy", &field.node) {
             match &field.node.value {
-                Value::Map(parts) if field.name != "pools" => {
+                Value::Map(parts) => {
+                    let path = format!("policy.{}", field.name);
+                    let empty = Json::Object(Map::new());
+                    if !self.fits(&path, field.line, &field.name, empty) {
+                        continue;
+                    }
                     let mut section = Map::new();
                     for part in parts {
                         let alone = Json::Object(Map::from_iter([(
@@ -226,6 +231,9 @@ impl Check {
 /// A reader's message without the place, which would be that of a copy.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
+    if text.contains("duration") {
+        return "this is not a time span: write it like 30s, 5m or 1h30m".to_owned();
+    }
     match text.rfind(" at line ") {
         Some(end) => text[..end].to_owned(),
         None => text,

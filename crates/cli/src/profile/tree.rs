@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use serde_json::{Map, Number, Value as Json};
-use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span};
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 
 use super::problem::Problem;
 
@@ -107,25 +107,35 @@ pub(super) fn parse(text: &str) -> Result<Option<Node>, Problem> {
     Ok(root)
 }
 
+fn not_yaml(error: &ScanError) -> Problem {
+    let text = error.to_string();
+    // The line is told already.
+    let what = text.find(" at char ").map_or(text.as_str(), |end| &text[..end]);
+    Problem::new(
+        error.marker().line(),
+        format!("this is not YAML: {what}"),
+        "correct the file; an editor that knows YAML shows the place",
+    )
+}
+
 fn line(span: &Span) -> usize {
     span.start.line()
 }
 
 struct Reader<'a> {
-    parser: Parser<'a, serde_saphyr::granit_parser::StrInput<'a>>,
+    parser: Parser<'a, StrInput<'a>>,
     end: usize,
 }
 
 impl<'a> Reader<'a> {
     fn next(&mut self) -> Result<Option<(Event<'a>, Span)>, Problem> {
-        match self.parser.next() {
-            None => Ok(None),
-            Some(Ok(found)) => Ok(Some(found)),
-            Some(Err(error)) => Err(Problem::new(
-                error.marker().line(),
-                format!("this is not YAML: {error}"),
-                "correct the file; an editor that knows YAML shows the place",
-            )),
+        loop {
+            match self.parser.next() {
+                None => return Ok(None),
+                Some(Ok((Event::Comment(..), _))) => {}
+                Some(Ok(found)) => return Ok(Some(found)),
+                Some(Err(error)) => return Err(not_yaml(&error)),
+            }
         }
     }
 
@@ -242,8 +252,8 @@ mod tests {
             ("a: 1\na: 2\n", 2, "twice"),
             ("a: &x 1\nb: *x\n", 2, "aliases"),
             ("a: 1\n---\nb: 2\n", 3, "second document"),
-            ("a: [1\n", 2, "not YAML"),
-            ("a: 1\n\tb: 2\n", 2, "not YAML"),
+            ("a: [1\n", 1, "not YAML"),
+            ("a: 1\n\tb: 2\n", 1, "not YAML"),
         ] {
             let problem = parse(text).unwrap_err();
             assert!(problem.what.contains(what), "{text:?}: {problem:?}");

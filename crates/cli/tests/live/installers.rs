@@ -25,9 +25,9 @@ fn new_extensions_make_a_new_schematic() {
     // The next upgrade keeps it without being told (rule 4).
     bench.run("upgrade os --profile test --talos 1.14.4 --yes").code(0).says(&[&id[..12]]);
     assert_eq!(bench.talos(), ["1.14.4"; 4]);
-    // Back to nothing by name.
+    // Another installer alone is not put in place.
     bench
-        .run(&format!("plan --profile test --talos-to 1.14.4 --schematic {empty}"))
+        .run(&format!("upgrade os --profile test --talos 1.14.4 --schematic {empty} --yes"))
         .code(1)
-        .says(&["nothing to do"]);
+        .says(&["on the way to another Talos", "another patch is enough"]);
 }
