@@ -83,6 +83,7 @@ fn every_code_is_documented() {
             Unreleased,
             Broken,
             Outage,
+            EtcdNotWell,
             EvenControlPlanes,
             NodeDown,
             ExtensionsDropped,

@@ -260,10 +260,9 @@ impl<I: Io, J: Journal> Driver<I, J> {
             // but a lane that another one waits for may have ended.
             WaitReason::Window { .. } | WaitReason::Paused { .. } | WaitReason::Backoff { .. } => {
                 self.tell_wait(reason, until);
-                // A gate's deadline does not run while its window is closed.
-                let key = reason.key();
-                if self.state.is_waiting() && self.state.waiting_since(&key).is_none() {
-                    self.write(Record::Waiting { key }).await?;
+                // A gate's deadline does not run while the window is closed.
+                if matches!(reason, WaitReason::Window { .. }) && self.state.is_waiting() {
+                    self.write(Record::Waiting { key: reason.key() }).await?;
                 }
                 Ok(self.sleep(until).await)
             }

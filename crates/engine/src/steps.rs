@@ -11,6 +11,7 @@ mod kubernetes;
 mod pull;
 mod snapshot;
 mod soak;
+pub(crate) mod tenants;
 mod verify;
 pub(crate) mod wait;
 
@@ -24,7 +25,10 @@ use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{KubernetesFacts, NodeName, Role};
 use upgrade_core::step::{Action, StepId};
 
+use tenants::Tenants;
+
 use crate::io::{Clock as _, Io, Kubernetes as _, Machine, Tell, Trouble};
+use crate::observe::limited;
 
 /// How a step ended well.
 #[derive(Debug)]
@@ -50,10 +54,13 @@ pub(crate) struct Step<I> {
     /// What was true before its first attempt; for [`Action::Verify`] what was
     /// true before the reboot that it verifies.
     pub(crate) evidence: Option<Evidence>,
-    /// Whether the node was cordoned by somebody else before we came (rule 7).
+    /// Whether the node's cordon is not ours to touch: somebody else set it
+    /// before we came (rule 7).
     pub(crate) found_cordoned: bool,
     /// Every machine of the cluster at the last observation.
     pub(crate) machines: Arc<[Machine]>,
+    /// Who had pods on which node.
+    pub(crate) tenants: Arc<Tenants>,
     /// When the step has to have ended.
     pub(crate) deadline: Timestamp,
     /// Where it says how far it is.
@@ -163,6 +170,26 @@ impl<I: Io> Step<I> {
     }
 
     async fn act(&self) -> Result<Done, Failure> {
+        let goes_without = matches!(
+            self.id.action,
+            Action::Cordon | Action::Drain | Action::Forfeit | Action::Uncordon
+        );
+        if !(self.plan.rollback && goes_without) {
+            return self.step().await;
+        }
+        // A way back is held up by nothing but what it needs itself, which is
+        // the Talos API (rule 12).
+        let skip = |why: Failure| Ok(Done::Skipped(format!("a way back does not wait: {why}")));
+        if let Err(trouble) = limited(&*self.io, self.io.kubernetes().nodes()).await {
+            return skip(trouble.failure);
+        }
+        match self.step().await {
+            Err(failure) if failure.kind == FailureKind::Unavailable => skip(failure),
+            done => done,
+        }
+    }
+
+    async fn step(&self) -> Result<Done, Failure> {
         match self.id.action {
             Action::SnapshotEtcd => snapshot::run(self).await,
             Action::Pull => pull::run(self).await,

@@ -264,7 +264,7 @@ impl<'a> Lanes<'a> {
 
 /// Everything that disturbs nobody, side by side: pulls, preflight, and the
 /// snapshot that rule 3 wants before a control plane is touched.
-fn prepare(pulls: Vec<Lane>, checks: &[Action], control_planes: bool) -> Vec<Wave> {
+pub(crate) fn prepare(pulls: Vec<Lane>, checks: &[Action], control_planes: bool) -> Vec<Wave> {
     let mut lanes: Vec<Lane> = checks.iter().map(|check| cluster(&[*check])).collect();
     if control_planes {
         lanes.push(cluster(&[Action::SnapshotEtcd]));
@@ -340,7 +340,7 @@ fn previous(talos: &TalosFacts) -> Option<ImageRef> {
     Some(image.with_tag(&talos.version.tag()))
 }
 
-fn pull(node: &NodeName, images: Vec<ImageRef>) -> Lane {
+pub(crate) fn pull(node: &NodeName, images: Vec<ImageRef>) -> Lane {
     Lane {
         node: Some(node.clone()),
         pool: None,
@@ -353,11 +353,11 @@ fn cluster(steps: &[Action]) -> Lane {
     Lane { node: None, pool: None, target: Target::Cluster, steps: steps.to_vec() }
 }
 
-fn wave(group: Group, lanes: Vec<Lane>) -> Wave {
+pub(crate) fn wave(group: Group, lanes: Vec<Lane>) -> Wave {
     Wave { number: 0, group, lanes }
 }
 
-fn number_waves(waves: Vec<Wave>) -> Vec<Wave> {
+pub(crate) fn number_waves(waves: Vec<Wave>) -> Vec<Wave> {
     waves.into_iter().zip(1..).map(|(wave, number)| Wave { number, ..wave }).collect()
 }
 

@@ -7,6 +7,7 @@
 //! - [`check()`] reads a finished plan with other eyes and names what breaks a rule.
 //! - [`decide()`] says what to do next: it is the only home of parallelism,
 //!   windows, pause, retries and quorum ([`etcd`]).
+//! - [`rollback()`] plans the way back of one node.
 //! - [`estimate()`] says how long it will take.
 //! - [`drain`] says which pods leave a node, and what will be in their way;
 //!   [`health()`] how a cluster does.
@@ -28,6 +29,7 @@ pub mod installer;
 mod lanes;
 pub mod planner;
 pub mod report;
+pub mod rollback;
 pub mod waves;
 
 pub use check::check;
@@ -35,3 +37,4 @@ pub use decide::decide;
 pub use estimate::estimate;
 pub use health::health;
 pub use planner::{Planned, Request, plan};
+pub use rollback::rollback;

@@ -200,9 +200,9 @@ async fn configurations_are_given_back_and_never_quoted() {
     let old = images[&Component::KubeScheduler].to_string();
     let new = images[&Component::KubeScheduler].with_tag("v1.34.1");
     assert!(config.0.contains(&old));
-    let changed = Config(config.0.replace(&old, &new.to_string()));
+    let edited = Config(config.0.replace(&old, &new.to_string()));
     let changes = talos.changes(&machine);
-    talos.apply(&machine, &changed).await.unwrap();
+    talos.apply(&machine, &edited).await.unwrap();
     eventually(changes, "the scheduler's image", || async {
         let images = talos.images(&machine).await.ok()?;
         (images[&Component::KubeScheduler] == new).then_some(())

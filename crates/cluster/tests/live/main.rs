@@ -22,7 +22,7 @@ const TALOS_1_14: &str = "1.14.1";
 const KUBERNETES: &str = "1.34.2";
 
 /// How long anything may take that is expected to happen.
-const SOON: Duration = Duration::from_secs(120);
+const SOON: Duration = Duration::from_mins(2);
 
 /// The time stands still: only names of files are made of it.
 struct Still;

@@ -95,7 +95,7 @@ async fn a_real_api_server_agrees() {
     assert!(kubernetes.capacity().await.expect("capacity").contains_key(&"n1".into()));
     assert!(kubernetes.attachments(&"n1".into()).await.expect("attachments").is_empty());
     kubernetes.deprecated().await.expect("metrics");
-    tokio::time::timeout(Duration::from_secs(60), tokio::task::spawn_blocking(|| plane.stop()))
+    tokio::time::timeout(Duration::from_mins(1), tokio::task::spawn_blocking(|| plane.stop()))
         .await
         .expect("it stops")
         .expect("no panic")

@@ -22,6 +22,7 @@ use crate::io::{Clock as _, Io, Kubernetes as _, Talos as _, Tell, Trouble};
 use crate::journal::Journal;
 use crate::observe::limited;
 use crate::steps::Step;
+use crate::steps::tenants::Tenants;
 
 /// How long a step whose evidence could not be read is left alone.
 const UNREAD: SignedDuration = SignedDuration::from_secs(5);
@@ -35,6 +36,7 @@ pub(super) struct Flights {
     tasks: JoinSet<Outcome>,
     steps: HashMap<Id, (StepId, u32)>,
     ended: Vec<(StepId, u32, Outcome)>,
+    tenants: Arc<Tenants>,
     /// Steps that could not begin since what is true before them could not be
     /// read: since when, and when to try again.
     unread: BTreeMap<StepId, (Timestamp, Timestamp)>,
@@ -160,7 +162,11 @@ impl<I: Io, J: Journal> Driver<I, J> {
             return Ok(Some(Evidence::BootId(facts.boot_id)));
         }
         if action == Action::Cordon {
-            let nodes = limited(&*self.io, self.io.kubernetes().nodes()).await?;
+            let nodes = match limited(&*self.io, self.io.kubernetes().nodes()).await {
+                // A way back does not wait for Kubernetes (rule 12).
+                Err(_) if self.plan.rollback => return Ok(None),
+                nodes => nodes?,
+            };
             let facts = nodes.get(node).ok_or_else(unknown)?;
             let ours = self.inherited_cordons.contains(node);
             return Ok(Some(Evidence::WasCordoned(facts.unschedulable && !ours)));
@@ -181,8 +187,9 @@ impl<I: Io, J: Journal> Driver<I, J> {
             plan: Arc::clone(&self.plan),
             look_first,
             evidence: self.remembered(&id),
-            found_cordoned: id.node.as_ref().is_some_and(|node| self.state.found_cordoned(node)),
+            found_cordoned: self.found_cordoned(&id),
             machines: Arc::clone(&self.picture.machines),
+            tenants: Arc::clone(&self.flights.tenants),
             deadline: now.saturating_add(limit).unwrap_or(Timestamp::MAX),
             tell: Arc::new(Voice {
                 io: Arc::clone(&self.io),
@@ -199,6 +206,16 @@ impl<I: Io, J: Journal> Driver<I, J> {
         let task = self.flights.tasks.spawn(step.run());
         self.flights.steps.insert(task.id(), (id, attempt));
         Ok(())
+    }
+
+    /// Whether the cordon of the step's node is somebody else's (rule 7). What
+    /// we never set is not ours to lift either.
+    fn found_cordoned(&self, id: &StepId) -> bool {
+        let Some(node) = &id.node else { return false };
+        match id.action {
+            Action::Uncordon => !self.state.our_cordons().any(|ours| ours == node),
+            _ => self.state.found_cordoned(node),
+        }
     }
 
     /// What was true before a step; before the reboot that it verifies, for a

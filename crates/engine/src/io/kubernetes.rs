@@ -105,6 +105,21 @@ pub trait Kubernetes: Send + Sync {
     /// longer has: `(group/version resource, removed in minor)`.
     fn deprecated(&self) -> impl Future<Output = Result<Vec<(String, String)>, Trouble>> + Send;
 
+    /// How many objects of a resource there are, such as `jobs` of `batch/v1`;
+    /// none if the API server has no such resource.
+    fn count(
+        &self,
+        api_version: &str,
+        resource: &str,
+    ) -> impl Future<Output = Result<usize, Trouble>> + Send;
+
+    /// The version that the API server prefers for a group, such as `apps/v1`
+    /// for `apps` and `v1` for the empty one; `None` if it has no such group.
+    fn preferred(
+        &self,
+        group: &str,
+    ) -> impl Future<Output = Result<Option<String>, Trouble>> + Send;
+
     /// An object, if it is there.
     fn object(
         &self,

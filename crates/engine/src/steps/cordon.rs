@@ -12,15 +12,19 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     if step.found_cordoned {
         return Ok(Done::Skipped("somebody cordoned it before; that stays".to_owned()));
     }
+    let node = step.node()?;
+    step.tenants.remember(step, node).await;
     set(step, true).await
 }
 
 /// Lifts our cordon.
 pub(crate) async fn lift<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     if step.found_cordoned {
-        return Ok(Done::Skipped("somebody cordoned it before us; that stays".to_owned()));
+        return Ok(Done::Skipped("the cordon is not ours to lift".to_owned()));
     }
-    set(step, false).await
+    let done = set(step, false).await?;
+    step.tenants.settle(step, step.node()?).await;
+    Ok(done)
 }
 
 /// Saying it twice changes nothing, so nothing has to be looked for first.

@@ -56,6 +56,11 @@ pub enum Warning {
         /// How many control planes there are.
         control_planes: usize,
     },
+    /// etcd is not well; a way back waits for it, and for nothing else (rule 1).
+    EtcdNotWell {
+        /// What is wrong.
+        why: String,
+    },
     /// An even number of control planes bears no more failures than one less.
     EvenControlPlanes {
         /// How many there are.
@@ -220,6 +225,9 @@ impl Display for Warning {
                 write!(f, "Talos {talos} was not released when this program was built")
             }
             Self::Broken { talos, why } => write!(f, "Talos {talos} has a known fault: {why}"),
+            Self::EtcdNotWell { why } => {
+                write!(f, "etcd is not well, and nothing is disrupted until it is: {why}")
+            }
             Self::Outage { control_planes } => write!(
                 f,
                 "the Kubernetes API is away while a control plane is disrupted (there {} {control_planes})",
