@@ -1,7 +1,7 @@
 //! From what was seen and what is wanted to an answer that can be shown.
 
 use upgrade_core::intent::Intent;
-use upgrade_core::plan::Plan;
+use upgrade_core::plan::{Plan, PlanHash};
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_core::workload::Workloads;
@@ -12,15 +12,15 @@ use upgrade_planner::{Request, estimate};
 use crate::data::ReleaseData;
 use crate::render::{Answer, Outcome};
 
-/// Plans, and looks at the plan a second time. `shape` may change the plan in
-/// between; `next` names the command that would carry it out.
+/// Plans, and looks at the plan a second time. `parent` is the plan that is
+/// replaced; `next` names the command that would carry the new one out.
 pub fn answer(
     snapshot: &Snapshot,
     workloads: &Fact<Workloads>,
     intent: &Intent,
     policy: &Policy,
     data: &ReleaseData,
-    shape: impl FnOnce(Plan) -> Plan,
+    parent: Option<PlanHash>,
     next: impl FnOnce(&Plan) -> Option<String>,
 ) -> Answer {
     let planned = upgrade_planner::plan(&Request {
@@ -33,7 +33,10 @@ pub fn answer(
     });
     match planned {
         Err(report) => Answer { outcome: Outcome::Refused, report, findings: Vec::new() },
-        Ok(planned) => checked(shape(planned.plan), planned.report, snapshot, data, next),
+        Ok(planned) => {
+            let plan = Plan { parent, ..planned.plan };
+            checked(plan, planned.report, snapshot, data, next)
+        }
     }
 }
 

@@ -1,11 +1,11 @@
-//! Plans for the way back, made from what the journal remembers. Pure.
+//! What the journal remembers for the way back. Pure.
 
 use std::collections::BTreeMap;
 
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::{Phase, State};
 use upgrade_core::plan::{Change, Group, Hop, Lane, Plan, Target, Wave};
-use upgrade_core::snapshot::{Component, NodeName, Role};
+use upgrade_core::snapshot::{Component, NodeName};
 use upgrade_core::step::{Action, StepId};
 use upgrade_core::version::Version;
 
@@ -37,52 +37,6 @@ pub fn before(plans: &[Plan], node: &NodeName, running: &Version) -> Option<Befo
 /// A way back is not what one goes back from.
 fn is_back(hop: &Hop) -> bool {
     hop.change.to() < hop.change.from()
-}
-
-/// One node of a plan that would take back all of them. `by_slot` boots the
-/// other slot instead of installing anything.
-pub fn one_node(mut plan: Plan, node: &NodeName, role: Role, by_slot: bool) -> Plan {
-    for hop in &mut plan.hops {
-        for wave in &mut hop.waves {
-            wave.lanes.retain(|lane| match &lane.node {
-                Some(name) => name == node && !(by_slot && is_pull(lane)),
-                // The snapshot before a control plane is touched (rule 3).
-                None => role == Role::ControlPlane,
-            });
-            if by_slot {
-                for lane in &mut wave.lanes {
-                    by_the_other_slot(lane);
-                }
-            }
-        }
-        hop.waves.retain(|wave| !wave.lanes.is_empty());
-        number(&mut hop.waves);
-    }
-    let touches = |hop: &Hop| {
-        let mut lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
-        lanes.any(|lane| matches!(lane.target, Target::Talos(_)))
-    };
-    plan.hops.retain(touches);
-    for (hop, number) in plan.hops.iter_mut().zip(1..) {
-        hop.number = number;
-    }
-    plan
-}
-
-fn is_pull(lane: &Lane) -> bool {
-    matches!(lane.target, Target::Pulled { .. })
-}
-
-fn by_the_other_slot(lane: &mut Lane) {
-    let Target::Talos(target) = &mut lane.target else { return };
-    // What is in the slot was there before; nobody can say here what it brings.
-    target.extensions = None;
-    lane.steps.retain(|action| *action != Action::Install);
-    for action in &mut lane.steps {
-        if matches!(action, Action::Reboot | Action::Upgrade) {
-            *action = Action::Rollback;
-        }
-    }
 }
 
 fn number(waves: &mut [Wave]) {
@@ -180,23 +134,6 @@ mod tests {
         assert!(found.image.unwrap().to_string().ends_with(":v1.12.4"));
         assert_eq!(before(&plans, &cp, &Version::new(1, 12, 4)), None);
         assert_eq!(before(&plans, &"nobody".into(), &Version::new(1, 13, 9)), None);
-    }
-
-    #[test]
-    fn one_node_goes_back_by_its_other_slot() {
-        let plan = sample::back();
-        let node: NodeName = "cp-2".into();
-        let back = one_node(plan.clone(), &node, Role::ControlPlane, true);
-        let steps: Vec<String> = back.steps().map(|step| step.to_string()).collect();
-        assert_eq!(steps[0], "1/*/snapshot-etcd", "{steps:?}");
-        assert!(steps.contains(&"1/cp-2/rollback".to_owned()), "{steps:?}");
-        for gone in ["pull", "install", "1/cp-2/reboot", "upgrade", "cp-3", "worker"] {
-            assert!(!steps.iter().any(|step| step.contains(gone)), "{gone}: {steps:?}");
-        }
-        let worker = one_node(plan, &"worker-1".into(), Role::Worker, false);
-        let steps: Vec<String> = worker.steps().map(|step| step.to_string()).collect();
-        assert!(steps.iter().all(|step| step.contains("worker-1")), "{steps:?}");
-        assert!(steps.contains(&"1/worker-1/pull".to_owned()), "{steps:?}");
     }
 
     #[test]

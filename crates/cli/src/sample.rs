@@ -23,34 +23,21 @@ pub(crate) fn time(seconds: i64) -> Timestamp {
 
 /// Three control planes and a worker, one hop of each product.
 pub(crate) fn plan() -> Plan {
-    planned(
-        &Version::new(1, 12, 4),
-        &Intent {
-            talos: Some(Version::new(1, 13, 9)),
-            kubernetes: Some(Version::new(1, 36, 3)),
-            prefer: Preference::TalosFirst,
-            ..Intent::default()
-        },
-    )
-}
-
-/// The way back of the same cluster's Talos.
-pub(crate) fn back() -> Plan {
-    let talos = Some(Version::new(1, 12, 4));
-    planned(&Version::new(1, 13, 9), &Intent { talos, rollback: true, ..Intent::default() })
-}
-
-fn planned(talos: &Version, intent: &Intent) -> Plan {
     let cluster = Cluster {
         control_planes: 3,
         workers: 1,
-        talos: Some(talos.clone()),
+        talos: Some(Version::new(1, 12, 4)),
         kubernetes: Some(Version::new(1, 35, 2)),
         installer: None,
     };
     let planned = upgrade_planner::plan(&Request {
         snapshot: &cluster.snapshot(),
-        intent,
+        intent: &Intent {
+            talos: Some(Version::new(1, 13, 9)),
+            kubernetes: Some(Version::new(1, 36, 3)),
+            prefer: Preference::TalosFirst,
+            ..Intent::default()
+        },
         policy: &Policy::default(),
         matrix: &Matrix::builtin(),
         catalogue: &Catalogue::builtin(),

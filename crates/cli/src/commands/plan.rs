@@ -75,7 +75,7 @@ async fn live(
         &intent,
         &policy,
         data,
-        |plan| plan,
+        None,
         next,
     );
     Ok((seen.snapshot, answer))
@@ -113,7 +113,7 @@ async fn offline(args: &PlanArgs, data: &ReleaseData) -> Result<(Snapshot, Answe
     let next = |plan: &_| Some(render::next_command(args, plan));
     let unasked = Fact::Unasked;
     let answer =
-        planning::answer(&snapshot, &unasked, &intent, &policy, data, |plan| plan, next);
+        planning::answer(&snapshot, &unasked, &intent, &policy, data, None, next);
     Ok((snapshot, answer))
 }
 

@@ -1,9 +1,10 @@
 //! `talos-operator rollback`: one node, or the Kubernetes components that failed.
 
-use upgrade_core::intent::{Installer, Intent};
 use upgrade_core::plan::Plan;
 use upgrade_core::snapshot::NodeName;
+use upgrade_planner::installer::schematic_of;
 use upgrade_planner::report::Report;
+use upgrade_planner::rollback::{Way, WayBack};
 
 use super::upgrade::{confirmed, parent};
 use crate::Exit;
@@ -13,10 +14,9 @@ use crate::failed::Failed;
 use crate::place::Place;
 use crate::planning;
 use crate::printer::Printer;
-use crate::render::Outcome;
+use crate::render::{Answer, Outcome};
 use crate::rollback::{self, Before};
-use crate::session::{Seen, Session};
-use crate::usage::Usage;
+use crate::session::Session;
 
 /// Goes back.
 pub async fn rollback(args: &RollbackArgs, printer: Printer) -> Result<Exit, Failed> {
@@ -41,9 +41,9 @@ async fn one_node(
 ) -> Result<Exit, Failed> {
     let policy = place.policy(&args.pace);
     let session = Session::open(place, &policy).await?;
-    let seen = session.look().await?;
-    let Some(observed) = seen.snapshot.nodes.get(node) else {
-        let names: Vec<_> = seen.snapshot.nodes.keys().map(ToString::to_string).collect();
+    let snapshot = session.snapshot().await?;
+    let Some(observed) = snapshot.nodes.get(node) else {
+        let names: Vec<_> = snapshot.nodes.keys().map(ToString::to_string).collect();
         return Err(Failed::refused(
             format!("there is no node {node}"),
             format!("the nodes are {}", names.join(", ")),
@@ -56,35 +56,22 @@ async fn one_node(
         )
     })?;
     let remembered = rollback::before(&plans(&session)?, node, &running.version);
-    let by_slot = args.image.is_none();
-    let Before { version, image } = wanted(args, node, remembered)?;
-    let intent = Intent {
-        talos: Some(version),
-        installer: image.map_or(Installer::Keep, Installer::Image),
-        drop_extensions: true,
-        rollback: true,
-        ..Intent::default()
+    let way = wanted(args, node, remembered)?;
+    let planned = upgrade_planner::rollback(&WayBack {
+        snapshot: &snapshot,
+        node,
+        way,
+        policy: &policy,
+        matrix: &data.matrix,
+    });
+    let answer = match planned {
+        Err(report) => Answer { outcome: Outcome::Refused, report, findings: Vec::new() },
+        Ok(planned) => {
+            let plan = Plan { parent: parent(&session, replace)?, ..planned.plan };
+            planning::checked(plan, planned.report, &snapshot, data, |_| None)
+        }
     };
-    let role = observed.role;
-    let parent = parent(&session, replace)?;
-    let shape =
-        |plan| Plan { parent, ..rollback::one_node(plan, node, role, by_slot) };
-    let Seen { snapshot, workloads } = &seen;
-    let answer =
-        planning::answer(snapshot, workloads, &intent, &policy, data, shape, |_| None);
-    if let (true, Outcome::Planned { plan, .. }) = (by_slot, &answer.outcome)
-        && plan.hops.len() > 1
-    {
-        return Err(Failed::refused(
-            format!("the other slot of {node} holds what ran before the last upgrade, nothing older"),
-            "install an older release with --image",
-        ));
-    }
-    if let Outcome::NothingToDo = answer.outcome {
-        let message = format!("{node} runs {} already", running.version);
-        return Err(Failed::refused(message, "name another version with --to or --image"));
-    }
-    confirmed(&session, answer, snapshot, replace, args.yes, &args.run, printer).await
+    confirmed(&session, answer, &snapshot, replace, args.yes, &args.run, printer).await
 }
 
 /// The plans of all runs that are remembered, newest first.
@@ -94,26 +81,23 @@ fn plans(session: &Session) -> Result<Vec<Plan>, Failed> {
     Ok(names.map(|name| Ok(runs.run(&name)?.header.plan)).collect::<Result<_, Failed>>()?)
 }
 
-/// What to go back to: what was said, or what is remembered.
+/// How to go back: as was said, or to what is remembered.
 fn wanted(
     args: &RollbackArgs,
     node: &NodeName,
     remembered: Option<Before>,
-) -> Result<Before, Failed> {
+) -> Result<Way, Failed> {
     if let Some(image) = &args.image {
-        let Some(version) = image.version() else {
-            return Err(Usage::new(
-                format!("--image: {image} has no version as its tag"),
-                "write it with its tag, like :v1.12.11",
-            )
-            .into());
-        };
-        return Ok(Before { version, image: Some(image.clone()) });
+        return Ok(Way::Image(image.clone()));
     }
+    let slot = |before: Before| {
+        let schematic = before.image.as_ref().and_then(schematic_of).map(ToOwned::to_owned);
+        Way::Slot { version: before.version, schematic }
+    };
     match (&args.to, remembered) {
-        (Some(to), Some(before)) if before.version == *to => Ok(before),
-        (Some(to), _) => Ok(Before { version: to.clone(), image: None }),
-        (None, Some(before)) => Ok(before),
+        (Some(to), Some(before)) if before.version == *to => Ok(slot(before)),
+        (Some(to), _) => Ok(Way::Slot { version: to.clone(), schematic: None }),
+        (None, Some(before)) => Ok(slot(before)),
         (None, None) => Err(Failed::refused(
             format!("no upgrade of {node} to what it runs is remembered here"),
             "say what is in its other slot with --to, or what to install with --image",

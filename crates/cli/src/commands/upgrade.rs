@@ -1,6 +1,6 @@
 //! `talos-operator upgrade`: plans all hops, shows the plan, asks, and runs it.
 
-use upgrade_core::plan::Plan;
+use upgrade_core::plan::PlanHash;
 use upgrade_core::snapshot::Snapshot;
 
 use super::ask::ask;
@@ -50,7 +50,7 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
         &intent,
         &policy,
         &data,
-        |plan| Plan { parent, ..plan },
+        parent,
         |_| None,
     );
     let installer = &args.installer;
@@ -81,7 +81,7 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
 pub(super) fn parent(
     session: &Session,
     replace: bool,
-) -> Result<Option<upgrade_core::plan::PlanHash>, Failed> {
+) -> Result<Option<PlanHash>, Failed> {
     if !replace {
         return Ok(None);
     }

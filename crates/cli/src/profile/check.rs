@@ -234,6 +234,9 @@ fn plain(error: &serde_json::Error) -> String {
     if text.contains("duration") {
         return "this is not a time span: write it like 30s, 5m or 1h30m".to_owned();
     }
+    if text.contains("expected struct") {
+        return "fields belong here".to_owned();
+    }
     match text.rfind(" at line ") {
         Some(end) => text[..end].to_owned(),
         None => text,
