@@ -41,7 +41,9 @@ pub(crate) fn act(error: &ActError) -> Trouble {
 pub(crate) fn pull(error: &Error) -> Trouble {
     let kind = match kind(error.failure()) {
         // The node is well and said no: the registry is the problem.
-        FailureKind::Refused if matches!(error.failure(), Failure::Status { .. }) => {
+        FailureKind::Refused
+            if matches!(error.failure(), Failure::Status { .. } | Failure::NotFound(_)) =>
+        {
             FailureKind::Pull
         }
         kind => kind,

@@ -86,13 +86,14 @@ fn plain(cluster: &str) -> String {
     cluster.chars().map(plain).collect()
 }
 
-/// A name that is not taken: two snapshots may be taken within a second.
+/// A name that is not taken: two snapshots may be taken within a second. The
+/// underscore sorts behind the dot of a name without a number.
 fn free(folder: &Path, stem: &str) -> String {
     let taken = |name: &str| folder.join(format!("{name}{WHOLE}")).exists();
     if !taken(stem) {
         return stem.to_owned();
     }
-    let mut names = (2_u32..).map(|number| format!("{stem}-{number}"));
+    let mut names = (2_u32..).map(|number| format!("{stem}_{number}"));
     names.find(|name| !taken(name)).expect("numbers do not end")
 }
 
@@ -133,7 +134,7 @@ async fn let_go(place: &Place<'_>, newest: &Path) {
 
 /// `20260102T030405Z`, perhaps with a number behind it.
 fn is_time(text: &str) -> bool {
-    let (time, number) = text.split_once('-').unwrap_or((text, "2"));
+    let (time, number) = text.split_once('_').unwrap_or((text, "2"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (Some(day), Some(clock)) = (time.get(..8), time.get(9..15)) else { return false };
     let frame = time.len() == 16 && &time[8..9] == "T" && time.ends_with('Z');
@@ -194,11 +195,11 @@ mod tests {
     fn names_of_snapshots_are_told_from_others() {
         for (text, is) in [
             ("20260102T030405Z", true),
-            ("20260102T030405Z-2", true),
+            ("20260102T030405Z_2", true),
             ("west-20260102T030405Z", false),
             ("20260102T030405", false),
             ("2026010xT030405Z", false),
-            ("20260102T030405Z-", false),
+            ("20260102T030405Z_", false),
             ("", false),
         ] {
             assert_eq!(is_time(text), is, "{text}");
@@ -231,6 +232,6 @@ mod tests {
         let_go(&Place { keep: 0, ..place }, &newest).await;
         assert!(newest.exists());
         assert!(!path("prod-20260102T000000Z.snapshot").exists());
-        assert_eq!(free(folder.path(), "prod-20260103T000000Z"), "prod-20260103T000000Z-2");
+        assert_eq!(free(folder.path(), "prod-20260103T000000Z"), "prod-20260103T000000Z_2");
     }
 }

@@ -1,6 +1,7 @@
 //! The engine's outside over real sockets: against the simulator, and against a
 //! real API server.
 
+mod drains;
 mod kubernetes;
 mod machines;
 mod real;
@@ -14,6 +15,7 @@ use talos_sim::model::{Range, Timings};
 use tempfile::TempDir;
 use upgrade_cluster::{Live, Options};
 use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::snapshot::TalosFacts;
 use upgrade_engine::io::{Changes, Clock, Io as _, Machine, Talos as _, Tell};
 
 const TALOS_1_12: &str = "1.12.11";
@@ -104,6 +106,12 @@ impl World {
     async fn machine(&self, name: &str) -> Machine {
         let (_, machines) = self.live.talos().machines().await.expect("machines");
         machines.into_iter().find(|machine| machine.name.0 == name).expect("a machine")
+    }
+
+    /// What a machine tells of itself.
+    async fn facts(&self, name: &str) -> TalosFacts {
+        let machine = self.machine(name).await;
+        self.live.talos().facts(&machine).await.expect("a machine that answers")
     }
 }
 

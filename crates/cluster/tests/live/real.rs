@@ -56,6 +56,8 @@ async fn a_real_api_server_agrees() {
         .output()
         .expect("kubectl starts");
     assert!(patched.status.success(), "{}", String::from_utf8_lossy(&patched.stderr));
+    let there = kubernetes.pods(Some(&"n1".into())).await.expect("pods").remove(0);
+    assert_eq!(kubernetes.evict(&there.name, "another").await.unwrap(), Evicted::Gone);
     for name in ["first", "second"] {
         let budget = json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
@@ -76,7 +78,6 @@ async fn a_real_api_server_agrees() {
             })
             .await;
             assert_eq!(blocked.as_deref(), Some("default/first"));
-            assert_eq!(kubernetes.evict(&pod.name, "another").await.unwrap(), Evicted::Gone);
         }
     }
     let pod = kubernetes.pods(Some(&"n1".into())).await.expect("pods").remove(0);
