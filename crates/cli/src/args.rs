@@ -73,8 +73,8 @@ pub struct Cli {
     // One help, not two: the longer form spreads the same words over more lines.
     #[arg(short, long, action = ArgAction::HelpShort, global = true, display_order = 1000)]
     pub help: Option<bool>,
-    /// What to log on stderr: error, warn, info, debug, trace, or target=level pairs
-    #[arg(long, value_name = "FILTER", default_value = "error", global = true,
+    /// What to log on stderr: off, error, warn, info, debug, trace, or target=level pairs
+    #[arg(long, value_name = "FILTER", default_value = "off", global = true,
           display_order = 999)]
     pub log: Targets,
 }
@@ -92,7 +92,7 @@ pub enum Command {
     Resume(ResumeArgs),
     /// Ask a run under way to stop at the next safe point
     Pause(PauseArgs),
-    /// Take a node back to what it ran before, or Kubernetes components that failed
+    /// Take a node back to what it ran before, or a Kubernetes upgrade that did not end
     Rollback(Box<RollbackArgs>),
     /// Show how a cluster does
     Health(HealthArgs),

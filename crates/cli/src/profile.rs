@@ -101,8 +101,9 @@ impl Profile {
 }
 
 fn beside(profile: &Path, path: &str) -> PathBuf {
-    // An absolute path replaces the folder; that is what `join` does.
-    profile.parent().unwrap_or(Path::new("")).join(path)
+    // An absolute path replaces the folder; that is what `join` does. Without
+    // its `./` a path reads better in messages.
+    profile.parent().unwrap_or(Path::new("")).join(path).components().collect()
 }
 
 fn read(path: &Path) -> Result<String, ProfileError> {

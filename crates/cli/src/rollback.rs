@@ -1,12 +1,8 @@
 //! What the journal remembers for the way back. Pure.
 
-use std::collections::BTreeMap;
-
 use upgrade_core::image::ImageRef;
-use upgrade_core::journal::{Phase, State};
-use upgrade_core::plan::{Change, Group, Hop, Lane, Plan, Target, Wave};
-use upgrade_core::snapshot::{Component, NodeName};
-use upgrade_core::step::{Action, StepId};
+use upgrade_core::plan::{Hop, Plan, Target};
+use upgrade_core::snapshot::{NodeName, Snapshot};
 use upgrade_core::version::Version;
 
 /// What a node ran before an upgrade that the journal remembers.
@@ -39,89 +35,24 @@ fn is_back(hop: &Hop) -> bool {
     hop.change.to() < hop.change.from()
 }
 
-fn number(waves: &mut [Wave]) {
-    for (wave, number) in waves.iter_mut().zip(1..) {
-        wave.number = number;
-    }
-}
-
-/// Gives every Kubernetes component whose step failed, or is in doubt, the image
-/// that it had before. `None` if there is none.
-pub fn components(plan: &Plan, state: &State) -> Option<Plan> {
-    let hop = plan.hops.iter().find(|hop| {
-        let is_kubernetes = matches!(hop.change, Change::Kubernetes { .. });
-        is_kubernetes && lanes(hop).any(|lane| !failed(hop, lane, state).is_empty())
-    })?;
-    let mut waves = vec![Wave {
-        number: 1,
-        group: Group::Prepare,
-        lanes: vec![Lane {
-            node: None,
-            pool: None,
-            target: Target::Cluster,
-            steps: vec![Action::SnapshotEtcd],
-        }],
-    }];
-    // The other way round: what came last goes back first, so that no kubelet
-    // is ever newer than its API server.
-    for (group, lane) in hop.waves.iter().rev().flat_map(|wave| {
-        wave.lanes.iter().rev().map(move |lane| (wave.group, lane))
-    }) {
-        let steps = failed(hop, lane, state);
-        let Target::Kubernetes { images, previous } = &lane.target else { continue };
-        let of = |from: &BTreeMap<Component, ImageRef>| -> BTreeMap<Component, ImageRef> {
-            let parts = steps.iter().filter_map(|step| step.component());
-            parts.filter_map(|part| Some((part, from.get(&part)?.clone()))).collect()
-        };
-        if steps.is_empty() {
-            continue;
-        }
-        let target = Target::Kubernetes { images: of(previous), previous: of(images) };
-        let lane = Lane { target, steps, ..lane.clone() };
-        waves.push(Wave { number: 1, group, lanes: vec![lane] });
-    }
-    number(&mut waves);
-    let (from, to) = (hop.change.to().clone(), hop.change.from().clone());
-    let mut versions = hop.versions.clone();
-    versions.kubernetes = Some(to.clone());
-    let back = Hop {
-        number: 1,
-        change: Change::Kubernetes { from, to },
-        versions: versions.clone(),
-        waves,
-        ..hop.clone()
-    };
-    Some(Plan {
-        parent: Some(plan.hash()),
-        rollback: true,
-        from: hop.versions.clone(),
-        to: versions,
-        hops: vec![back],
-        ..plan.clone()
-    })
-}
-
-fn lanes(hop: &Hop) -> impl Iterator<Item = &Lane> {
-    hop.waves.iter().flat_map(|wave| &wave.lanes)
-}
-
-/// The component steps of a lane that began and did not end well, last first.
-fn failed(hop: &Hop, lane: &Lane, state: &State) -> Vec<Action> {
-    let is_stuck = |action: &&Action| {
-        let step = StepId { hop: hop.number, node: lane.node.clone(), action: **action };
-        let phase = state.step(&step).map(|known| &known.phase);
-        action.component().is_some()
-            && matches!(phase, Some(Phase::Failed { .. } | Phase::InDoubt | Phase::Running { .. }))
-    };
-    lane.steps.iter().rev().filter(is_stuck).copied().collect()
+/// The oldest Kubernetes that runs anywhere, where another minor or patch runs
+/// beside it: a hop that never came to its end goes back there.
+pub fn unfinished_from(snapshot: &Snapshot) -> Option<Version> {
+    let nodes = || snapshot.nodes.values();
+    let images = nodes().filter_map(|node| node.images.known()).flat_map(|images| images.values());
+    let images = images.filter_map(ImageRef::version);
+    let kubelets = nodes().filter_map(|node| Some(node.kubernetes.known()?.kubelet.clone()));
+    let versions: Vec<Version> = images.chain(kubelets).collect();
+    let (oldest, newest) = (versions.iter().min()?, versions.iter().max()?);
+    (oldest < newest).then(|| oldest.clone())
 }
 
 #[cfg(test)]
 mod tests {
-    use upgrade_core::journal::{Entry, Outcome, Record};
-    use upgrade_core::reason::{Failure, FailureKind};
+    use upgrade_core::snapshot::{Component, Fact};
 
     use super::*;
+    use crate::offline::Cluster;
     use crate::sample;
 
     #[test]
@@ -137,37 +68,20 @@ mod tests {
     }
 
     #[test]
-    fn a_component_that_failed_gets_its_previous_image() {
-        let plan = sample::plan();
-        let step: StepId = plan
-            .steps()
-            .find(|step| step.action == Action::SetKubeScheduler)
-            .expect("a scheduler step");
-        let entry = |record| Entry {
-            at: sample::time(1),
-            plan: plan.hash(),
-            runner: "r".to_owned(),
-            record,
+    fn a_hop_that_never_ended_is_seen() {
+        let cluster = Cluster {
+            control_planes: 3,
+            workers: 1,
+            talos: None,
+            kubernetes: Some(Version::new(1, 34, 2)),
+            installer: None,
         };
-        let failure = Failure::new(FailureKind::Deadline, "not ready");
-        let entries = [
-            entry(Record::Started { step: step.clone(), attempt: 1, evidence: None }),
-            entry(Record::Finished {
-                step: step.clone(),
-                attempt: 1,
-                outcome: Outcome::Failed { failure },
-            }),
-        ];
-        let state = State::fold(&plan, &entries).unwrap();
-        let back = components(&plan, &state).unwrap();
-        let steps: Vec<StepId> = back.steps().collect();
-        assert_eq!(steps.len(), 2);
-        assert_eq!((&steps[1].node, steps[1].action), (&step.node, Action::SetKubeScheduler));
-        let Target::Kubernetes { images, .. } = &back.hops[0].waves[1].lanes[0].target else {
-            panic!()
-        };
-        assert!(images[&Component::KubeScheduler].to_string().ends_with(":v1.35.2"), "{images:?}");
-        assert!(back.rollback && back.parent == Some(plan.hash()));
-        assert!(components(&plan, &State::new(&plan)).is_none());
+        let mut snapshot = cluster.snapshot();
+        assert_eq!(unfinished_from(&snapshot), None);
+        let node = snapshot.nodes.get_mut(&"cp-2".into()).unwrap();
+        let Fact::Known(images) = &mut node.images else { panic!() };
+        let newer = images[&Component::KubeApiserver].with_tag("v1.35.10");
+        images.insert(Component::KubeApiserver, newer);
+        assert_eq!(unfinished_from(&snapshot), Some(Version::new(1, 34, 2)));
     }
 }

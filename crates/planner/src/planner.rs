@@ -56,9 +56,11 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
     if intent.talos.is_none() && intent.kubernetes.is_none() {
         report.refuse(Refusal::NoTarget);
     }
-    unknowns(snapshot, &mut report);
+    unknowns(snapshot, intent.rollback, &mut report);
+    let behind = running(snapshot, false).kubernetes;
     let running = running(snapshot, intent.rollback);
-    let legs = hops::find(&running, intent, matrix, catalogue, &mut report).unwrap_or_default();
+    let legs = hops::find(&running, behind.as_ref(), intent, matrix, catalogue, &mut report);
+    let legs = legs.unwrap_or_default();
     if !legs.is_empty() {
         control_planes_fit(snapshot, intent, policy, &legs, &mut report);
     }
@@ -88,10 +90,12 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
     Ok(Planned { plan, report })
 }
 
-/// Whatever could not be seen stops the plan (rule 10).
-fn unknowns(snapshot: &Snapshot, report: &mut Report) {
+/// Whatever could not be seen stops the plan (rule 10). A way back needs the
+/// machines only: that Kubernetes does not answer may be what it mends (rule 12).
+fn unknowns(snapshot: &Snapshot, rollback: bool, report: &mut Report) {
     for (name, node) in &snapshot.nodes {
-        let facts = [node.talos.trouble(), node.kubernetes.trouble()];
+        let kubernetes = node.kubernetes.trouble().filter(|_| !rollback);
+        let facts = [node.talos.trouble(), kubernetes];
         for why in facts.into_iter().flatten() {
             report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why: why.to_owned() });
         }
@@ -100,7 +104,7 @@ fn unknowns(snapshot: &Snapshot, report: &mut Report) {
             report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why });
         }
     }
-    if let Some(why) = snapshot.kubernetes.trouble() {
+    if let Some(why) = snapshot.kubernetes.trouble().filter(|_| !rollback) {
         report.refuse(Refusal::KubernetesUnknown { why: why.to_owned() });
     }
     if snapshot.nodes_with(Role::ControlPlane).next().is_none() {
@@ -114,19 +118,17 @@ fn unknowns(snapshot: &Snapshot, report: &mut Report) {
 fn running(snapshot: &Snapshot, rollback: bool) -> Versions {
     let nodes = || snapshot.nodes.values();
     let talos = nodes().filter_map(|node| Some(node.talos.known()?.version.clone()));
-    let control_plane = snapshot.kubernetes.known();
+    // Without this question nothing is to be said of Kubernetes at all; an
+    // answer that did not come leaves what the machines say.
+    let asked = snapshot.kubernetes != Fact::Unasked;
     let kubelets = nodes().filter_map(|node| Some(node.kubernetes.known()?.kubelet.clone()));
     let images = nodes().filter_map(|node| node.images.known());
     let images = images.flat_map(|images| images.values()).filter_map(ImageRef::version);
+    let kubernetes = kubelets.chain(images).chain(snapshot.kubernetes.known().cloned());
     let end = |versions: &mut dyn Iterator<Item = Version>| {
         if rollback { versions.max() } else { versions.min() }
     };
-    Versions {
-        talos: end(&mut { talos }),
-        // Without the control plane's word the question was not asked.
-        kubernetes: control_plane
-            .and_then(|known| end(&mut kubelets.chain(images).chain([known.clone()]))),
-    }
+    Versions { talos: end(&mut { talos }), kubernetes: end(&mut { kubernetes }).filter(|_| asked) }
 }
 
 /// Control planes and etcd must be fit before a plan is worth making (rule 1).

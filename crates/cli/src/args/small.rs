@@ -55,13 +55,13 @@ Examples:
   Install an older release again:
     talos-operator rollback worker-3 --image factory.talos.dev/metal-installer/ID:v1.12.11
 
-  Give Kubernetes components that failed their previous image:
+  Give Kubernetes components their previous images after an upgrade that did not end:
     talos-operator rollback --kubernetes --profile prod.yaml")]
 pub struct RollbackArgs {
     /// The node
     #[arg(value_name = "NODE", required_unless_present = "kubernetes")]
     pub node: Option<String>,
-    /// Give the Kubernetes components that failed their previous image
+    /// Take back a Kubernetes upgrade that did not end: components get their previous images
     #[arg(long, conflicts_with_all = ["node", "image", "to"])]
     pub kubernetes: bool,
     /// Install this image instead of booting the other slot; its tag says the version

@@ -1,9 +1,9 @@
-//! `talos-operator rollback`: one node, or the Kubernetes components that failed.
+//! `talos-operator rollback`: one node, or a Kubernetes hop that did not end.
 
+use upgrade_core::intent::Intent;
 use upgrade_core::plan::Plan;
 use upgrade_core::snapshot::NodeName;
 use upgrade_planner::installer::schematic_of;
-use upgrade_planner::report::Report;
 use upgrade_planner::rollback::{Way, WayBack};
 
 use super::upgrade::{confirmed, parent};
@@ -16,7 +16,7 @@ use crate::planning;
 use crate::printer::Printer;
 use crate::render::{Answer, Outcome};
 use crate::rollback::{self, Before};
-use crate::session::Session;
+use crate::session::{Seen, Session};
 
 /// Goes back.
 pub async fn rollback(args: &RollbackArgs, printer: Printer) -> Result<Exit, Failed> {
@@ -27,7 +27,7 @@ pub async fn rollback(args: &RollbackArgs, printer: Printer) -> Result<Exit, Fai
     let replace = place.may_replace(true)?;
     match &args.node {
         Some(node) => one_node(args, &NodeName(node.clone()), place, replace, &data, printer).await,
-        None => components(args, place, replace, &data, printer).await,
+        None => kubernetes(args, place, replace, &data, printer).await,
     }
 }
 
@@ -105,23 +105,25 @@ fn wanted(
     }
 }
 
-async fn components(
+async fn kubernetes(
     args: &RollbackArgs,
     place: Place,
     replace: bool,
     data: &ReleaseData,
     printer: Printer,
 ) -> Result<Exit, Failed> {
-    let nothing = || {
-        Failed::refused(
-            "no Kubernetes component failed in the last run, so there is nothing to give back",
-            "Kubernetes as a whole does not go back; an etcd snapshot does",
-        )
+    let policy = place.policy(&args.pace);
+    let session = Session::open(place, &policy).await?;
+    let Seen { snapshot, workloads } = session.look().await?;
+    let Some(target) = rollback::unfinished_from(&snapshot) else {
+        return Err(Failed::refused(
+            "every Kubernetes component runs the same version, so there is nothing to take back",
+            "Kubernetes as a whole does not go back a minor; an etcd snapshot does",
+        ));
     };
-    let last = place.runs.last()?.ok_or_else(nothing)?;
-    let back = rollback::components(&last.header.plan, &last.state()?).ok_or_else(nothing)?;
-    let session = Session::open(place, &last.header.plan.policy).await?;
-    let snapshot = session.snapshot().await?;
-    let answer = planning::checked(back, Report::default(), &snapshot, data, |_| None);
+    let intent = Intent { kubernetes: Some(target), rollback: true, ..Intent::default() };
+    let parent = parent(&session, replace)?;
+    let answer =
+        planning::answer(&snapshot, &workloads, &intent, &policy, data, parent, |_| None);
     confirmed(&session, answer, &snapshot, replace, args.yes, &args.run, printer).await
 }

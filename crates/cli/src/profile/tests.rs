@@ -38,7 +38,7 @@ fn problems(text: &str) -> Vec<String> {
 fn a_whole_profile_is_read() {
     let profile = parse(WHOLE).unwrap();
     assert_eq!(profile.name, "prod");
-    assert_eq!(profile.talosconfig.as_deref(), Some(Path::new("clusters/./talosconfig")));
+    assert_eq!(profile.talosconfig.as_deref(), Some(Path::new("clusters/talosconfig")));
     assert_eq!(profile.kubeconfig.as_deref(), Some(Path::new("/etc/kube/prod")));
     assert_eq!(profile.talos, Some(Version::new(1, 12, 11)));
     assert_eq!(profile.kubernetes, Some(Version::new(1, 34, 2)));

@@ -96,6 +96,14 @@ impl Kubernetes for LiveKubernetes {
         deprecated::deprecated(&self.access).await
     }
 
+    async fn count(&self, api_version: &str, resource: &str) -> Result<usize, Trouble> {
+        objects::count(&self.access, api_version, resource).await
+    }
+
+    async fn preferred(&self, group: &str) -> Result<Option<String>, Trouble> {
+        objects::preferred(&self.access, group).await
+    }
+
     async fn object(&self, name: &ObjectName) -> Result<Option<Value>, Trouble> {
         self.kinds.get(&self.access, name).await
     }

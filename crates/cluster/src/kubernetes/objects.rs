@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use upgrade_core::reason::FailureKind;
 use upgrade_engine::io::Trouble;
@@ -89,10 +90,7 @@ impl Kinds {
 
     /// Where an object is; `None` if the API server has no such kind.
     async fn path(&self, access: &Access, name: &ObjectName) -> Result<Option<String>, Trouble> {
-        let base = match name.api_version.split_once('/') {
-            Some((group, version)) => format!("/apis/{}/{}", segment(group), segment(version)),
-            None => format!("/api/{}", segment(&name.api_version)),
-        };
+        let base = base(&name.api_version);
         let mut kind = self.known(name);
         if kind.is_none() {
             self.ask(access, name, &base).await?;
@@ -131,6 +129,52 @@ impl Kinds {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(name.api_version.clone(), kinds);
         Ok(())
+    }
+}
+
+/// Where a group and version is.
+fn base(api_version: &str) -> String {
+    match api_version.split_once('/') {
+        Some((group, version)) => format!("/apis/{}/{}", segment(group), segment(version)),
+        None => format!("/api/{}", segment(api_version)),
+    }
+}
+
+/// How many objects of a resource there are.
+pub(super) async fn count(
+    access: &Access,
+    api_version: &str,
+    resource: &str,
+) -> Result<usize, Trouble> {
+    let path = format!("{}/{}", base(api_version), segment(resource));
+    match access.list::<IgnoredAny>(&path, "").await {
+        Ok(objects) => Ok(objects.len()),
+        Err(refused) if refused.is_not_found() => Ok(0),
+        Err(refused) => {
+            Err(refused.trouble(&format!("{resource} of {api_version} could not be counted")))
+        }
+    }
+}
+
+/// The version that the API server prefers for a group.
+pub(super) async fn preferred(access: &Access, group: &str) -> Result<Option<String>, Trouble> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Group {
+        preferred_version: Version,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Version {
+        group_version: String,
+    }
+    if group.is_empty() {
+        return Ok(Some("v1".to_owned()));
+    }
+    match access.send::<Group>(&Call::get(format!("/apis/{}", segment(group)))).await {
+        Ok(group) => Ok(Some(group.preferred_version.group_version)),
+        Err(refused) if refused.is_not_found() => Ok(None),
+        Err(refused) => Err(refused.trouble(&format!("the versions of {group}"))),
     }
 }
 

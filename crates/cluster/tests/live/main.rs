@@ -2,6 +2,7 @@
 //! real API server.
 
 mod drains;
+mod hop;
 mod kubernetes;
 mod machines;
 mod real;

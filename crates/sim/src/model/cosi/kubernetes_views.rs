@@ -309,7 +309,7 @@ fn proxy_manifest(here: &Node) -> View {
         ("name", "kube-proxy".into()),
         ("image", here.config.components.proxy.clone().into()),
     ]);
-    let labels = || map([("k8s-app", "kube-proxy".into())]);
+    let labels = || map([("k8s-app", "kube-proxy".into()), ("tier", "node".into())]);
     let object = map([
         ("apiVersion", "apps/v1".into()),
         ("kind", "DaemonSet".into()),
