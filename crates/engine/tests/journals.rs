@@ -60,6 +60,13 @@ async fn a_run_is_resumed_from_its_file_alone() {
     assert_eq!(runs[0].result, RunResult::Completed);
     assert_eq!((runs[0].done, runs[0].plan.clone()), (runs[0].steps, plan.hash()));
     assert!(folder.run(&runs[0].name).unwrap().entries.len() > 20);
+    let former = folder.former(&"worker-1".into()).unwrap().unwrap();
+    assert_eq!(
+        (former.version.to_string(), former.run),
+        ("1.13.1".to_owned(), runs[0].name.clone())
+    );
+    assert_eq!(former.schematic.as_deref(), Some(common::SCHEMATIC));
+    assert_eq!(folder.former(&"worker-9".into()).unwrap(), None);
 }
 
 #[tokio::test(start_paused = true)]

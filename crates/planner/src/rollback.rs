@@ -5,7 +5,7 @@
 
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
-use upgrade_core::matrix::Matrix;
+use upgrade_core::matrix::{Matrix, Row};
 use upgrade_core::plan::{
     Change, Group, Hop, Lane, PLAN_FORMAT, Plan, TalosTarget, Target, UpgradeApi, Versions, Wave,
 };
@@ -155,7 +155,7 @@ fn fits(request: &WayBack<'_>, role: Role, talos: &TalosFacts, to: &Version, rep
         && !matrix.supports(&to, kubernetes)
     {
         let row = matrix.row(to.minor());
-        let (oldest, newest) = row.map_or((to.minor(), to.minor()), |row| row.kubernetes_minors());
+        let (oldest, newest) = row.map_or((to.minor(), to.minor()), Row::kubernetes_minors);
         let constraint = Constraint::Pair {
             talos: to.clone(),
             kubernetes: kubernetes.clone(),

@@ -25,6 +25,8 @@ const MAX_AGE: SignedDuration = SignedDuration::from_secs(15);
 pub(super) struct Picture {
     pub(super) snapshot: Snapshot,
     pub(super) machines: Arc<[Machine]>,
+    /// When it came in; what it shows is from `taken_at` on.
+    arrived: Timestamp,
     /// Something that the picture does not show ended at this moment.
     newer_than: Option<Timestamp>,
     ears: Vec<Changes>,
@@ -42,6 +44,7 @@ impl Picture {
                 kubernetes: Fact::Unknown("it was not looked at yet".to_owned()),
             },
             machines: Arc::new([]),
+            arrived: Timestamp::MIN,
             newer_than: None,
             ears: Vec::new(),
         }
@@ -73,7 +76,9 @@ impl Picture {
 
     /// Whether it is too old to disrupt anything on.
     pub(super) fn is_old(&self, now: Timestamp) -> bool {
-        self.is_outdated() || now.duration_since(self.snapshot.taken_at) > MAX_AGE
+        // Counted from its arrival: a look at many nodes that do not answer takes
+        // longer than this.
+        self.is_outdated() || now.duration_since(self.arrived) > MAX_AGE
     }
 
     /// Where it is told that another picture may be worth it.
@@ -82,9 +87,6 @@ impl Picture {
     }
 
     fn listen<I: Io>(&mut self, io: &I) {
-        for changes in &mut self.ears {
-            changes.mark_unchanged();
-        }
         if self.ears.is_empty() && !self.machines.is_empty() {
             // Workers are heard through Kubernetes: one voice, not thousands.
             let control_planes = self.machines.iter().filter(|it| it.role == Role::ControlPlane);
@@ -151,7 +153,9 @@ impl<I: Io, J: Journal> Driver<I, J> {
         while self.picture.newer_than.is_some_and(|end| self.now() <= end) {
             self.io.clock().sleep(SignedDuration::from_millis(1)).await;
         }
-        self.picture.listen(&*self.io);
+        for changes in &mut self.picture.ears {
+            changes.mark_unchanged();
+        }
         let io = Arc::clone(&self.io);
         let began = self.now();
         // A task of its own: a look goes on while the loop takes steps in.
@@ -184,6 +188,8 @@ impl<I: Io, J: Journal> Driver<I, J> {
                 self.picture.blind(&self.plan, why, began);
             }
         }
+        self.picture.listen(&*self.io);
+        self.picture.arrived = self.now();
         Ok(Woke::Again)
     }
 }

@@ -6,10 +6,15 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::Serialize;
+use upgrade_core::image::ImageRef;
 use upgrade_core::jiff;
 use upgrade_core::journal::{Entry, State};
-use upgrade_core::plan::{PlanHash, Versions};
+use upgrade_core::plan::{PlanHash, Target, Versions};
 use upgrade_core::reason::HaltReason;
+use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::{Action, StepId};
+use upgrade_core::version::Version;
+use upgrade_planner::installer::schematic_of;
 
 use super::file::{At as _, FORMAT, FileError, Folder, Header};
 
@@ -137,7 +142,60 @@ fn result(state: &State) -> RunResult {
     halted.or(paused).unwrap_or(RunResult::Open)
 }
 
+/// What a node ran before its last upgrade.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Former {
+    /// The run that upgraded it.
+    pub run: String,
+    /// The version, which its other slot holds.
+    pub version: Version,
+    /// The installer that brings it back, where it is known.
+    pub image: Option<ImageRef>,
+    /// The schematic that it was made from, where it is known.
+    pub schematic: Option<String>,
+}
+
+impl Recorded {
+    /// What a node ran before this run last booted it anew.
+    fn former(&self, node: &NodeName) -> Result<Option<Former>, FileError> {
+        let state = self.state()?;
+        let hops = self.header.plan.hops.iter().rev();
+        let mut lanes = hops.flat_map(|hop| {
+            let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
+            lanes.map(move |lane| (hop.number, lane))
+        });
+        Ok(lanes.find_map(|(hop, lane)| {
+            let (Target::Talos(target), Some(name)) = (&lane.target, &lane.node) else {
+                return None;
+            };
+            let began = |action: &Action| {
+                let id = StepId { hop, node: lane.node.clone(), action: *action };
+                action.boots() && state.step(&id).is_some_and(|step| step.attempts > 0)
+            };
+            (name == node && lane.steps.iter().any(began)).then(|| Former {
+                run: self.name(),
+                version: target.from.clone(),
+                image: target.previous.clone(),
+                schematic: target.previous.as_ref().and_then(schematic_of).map(ToOwned::to_owned),
+            })
+        }))
+    }
+}
+
 impl Folder {
+    /// What a node ran before its last upgrade: what a rollback offers.
+    pub fn former(&self, node: &NodeName) -> Result<Option<Former>, FileError> {
+        if let Some(former) = self.last()?.map(|run| run.former(node)).transpose()?.flatten() {
+            return Ok(Some(former));
+        }
+        for path in self.archived()?.iter().rev() {
+            if let Some(former) = read(path)?.former(node)? {
+                return Ok(Some(former));
+            }
+        }
+        Ok(None)
+    }
+
     /// The run at hand, or the last one. Reading needs no lock.
     pub fn last(&self) -> Result<Option<Recorded>, FileError> {
         let current = self.current();

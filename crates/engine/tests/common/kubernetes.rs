@@ -143,6 +143,14 @@ impl Kubernetes for World {
         Ok(vec![])
     }
 
+    async fn count(&self, _: &str, _: &str) -> Result<usize, Trouble> {
+        Ok(0)
+    }
+
+    async fn preferred(&self, _: &str) -> Result<Option<String>, Trouble> {
+        Ok(None)
+    }
+
     async fn object(&self, _: &ObjectName) -> Result<Option<Value>, Trouble> {
         Ok(None)
     }
