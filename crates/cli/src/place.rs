@@ -146,7 +146,7 @@ fn beside(profile: &Path) -> PathBuf {
 
 /// Without a profile the talosconfig's name for the cluster has to do.
 fn by_name(args: &ClusterArgs) -> Result<PathBuf, Failed> {
-    let next = "name a profile with --profile, or a talosconfig with --talosconfig";
+    let next = "name a profile with --profile, or a talosconfig with --talosconfig and --context";
     let config = Talosconfig::load(args.talosconfig.as_deref());
     let context = config.and_then(|config| config.context(args.context.as_deref()));
     let context = context.map_err(|error| Failed::of(&error, next))?;

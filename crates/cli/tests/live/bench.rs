@@ -79,9 +79,12 @@ impl Printed {
     }
 
     pub(crate) fn says(self, words: &[&str]) -> Self {
+        // Long lines are wrapped.
+        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (stdout, stderr) = (flat(&self.stdout), flat(&self.stderr));
         for word in words {
-            let found = self.stdout.contains(word) || self.stderr.contains(word);
-            assert!(found, "no `{word}` in {self:#?}");
+            let word = flat(word);
+            assert!(stdout.contains(&word) || stderr.contains(&word), "no `{word}` in {self:#?}");
         }
         self
     }
