@@ -170,17 +170,16 @@ impl<I: Io> Step<I> {
     }
 
     async fn act(&self) -> Result<Done, Failure> {
-        let goes_without = matches!(
-            self.id.action,
-            Action::Cordon | Action::Drain | Action::Forfeit | Action::Uncordon
-        );
-        if !(self.plan.rollback && goes_without) {
+        let needs_kubernetes = matches!(self.id.action, Action::Cordon | Action::Drain);
+        if !(self.plan.rollback && (needs_kubernetes || self.id.action == Action::Forfeit)) {
             return self.step().await;
         }
         // A way back is held up by nothing but what it needs itself, which is
         // the Talos API (rule 12).
         let skip = |why: Failure| Ok(Done::Skipped(format!("a way back does not wait: {why}")));
-        if let Err(trouble) = limited(&*self.io, self.io.kubernetes().nodes()).await {
+        if needs_kubernetes
+            && let Err(trouble) = limited(&*self.io, self.io.kubernetes().nodes()).await
+        {
             return skip(trouble.failure);
         }
         match self.step().await {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use common::{Driver, Fault, World, boots_of, planned, policy};
 use upgrade_core::jiff::SignedDuration;
+use upgrade_core::plan::Plan;
 use upgrade_core::reason::{FailureKind, HaltReason};
 use upgrade_engine::drive::End;
 
@@ -94,4 +95,40 @@ async fn killed_after_any_entry_a_drain_in_vain_still_gives_the_node_back() {
         assert_eq!(boots_of(&driver.world).keys().collect::<Vec<_>>(), ["cp-1"], "{trace}");
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn killed_again_and_again_it_still_arrives() {
+    for (from, to) in [("1.12.1", "1.12.11"), ("1.13.1", "1.13.9")] {
+        for (entries, later) in [(3, 0), (4, 1), (5, 6), (3, 50)] {
+            let world = World::new(3, 2, from);
+            let plan = planned(&world, to, &policy(1)).await;
+            let mut driver = Driver::new(&world, &plan);
+            let later = SignedDuration::from_secs(later);
+            let mut lives = 1;
+            let end = loop {
+                let written = driver.journal.entries().len();
+                match driver.go_until(written + entries, later).await {
+                    Some(end) => break end,
+                    None => lives += 1,
+                }
+                assert!(lives < 200, "{}", driver.trace());
+            };
+            assert_eq!(end, End::Done, "{}", driver.trace());
+            assert!(lives > 5, "{lives}");
+            driver.assert_upgraded(to);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_for_another_cluster_touches_nothing() {
+    // Rule 9.
+    let world = World::new(3, 1, "1.13.1");
+    let plan = planned(&world, "1.13.9", &policy(1)).await;
+    let plan = Arc::new(Plan { cluster: "other".to_owned(), ..(*plan).clone() });
+    let mut driver = Driver::new(&world, &plan);
+    let (end, _) = driver.go().await;
+    assert!(matches!(end, End::Halted { .. }), "{end:?}");
+    assert!(world.cluster().acts.is_empty(), "{}", driver.trace());
 }

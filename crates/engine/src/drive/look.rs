@@ -174,6 +174,12 @@ impl<I: Io, J: Journal> Driver<I, J> {
             }
         };
         match seen {
+            // Rule 9: the same names may exist elsewhere.
+            Some(Ok(Ok(snapshot))) if snapshot.cluster != self.plan.cluster => {
+                let (found, wanted) = (&snapshot.cluster, &self.plan.cluster);
+                let why = format!("this is cluster {found}, and the plan is for {wanted}");
+                self.picture.blind(&self.plan, &why, began);
+            }
             Some(Ok(Ok(mut snapshot))) => {
                 let taken_at = snapshot.taken_at.saturating_add(self.ahead);
                 snapshot.taken_at = taken_at.unwrap_or(Timestamp::MAX);
