@@ -283,7 +283,7 @@ impl Display for Warning {
             }
             Self::NowhereToGo { node, pods } => write!(
                 f,
-                "no other node takes these pods of {node}, by their selectors and its taints: {pods}"
+                "no other node takes these pods of {node}, for selectors or taints: {pods}"
             ),
             Self::CapacityLacks { nodes, pods } => {
                 let nodes: Vec<_> = nodes.iter().map(ToString::to_string).collect();
