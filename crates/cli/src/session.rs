@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use upgrade_cluster::{ConnectError, Live, Options, workloads};
-use upgrade_core::jiff::Timestamp;
+use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_core::workload::Workloads;
@@ -28,6 +28,30 @@ pub struct Seen {
     pub snapshot: Snapshot,
     /// What runs on them.
     pub workloads: Fact<Workloads>,
+}
+
+/// How often a cluster is looked at before what is unknown is taken for it.
+const LOOKS: u32 = 3;
+
+/// The time between two looks.
+const PAUSE: SignedDuration = SignedDuration::from_secs(1);
+
+impl Seen {
+    /// Whether something could not be seen.
+    fn has_gaps(&self) -> bool {
+        let Self { snapshot, workloads } = self;
+        let nodes = snapshot.nodes.values().any(|node| {
+            node.talos.trouble().is_some()
+                || node.kubernetes.trouble().is_some()
+                || node.images.trouble().is_some()
+        });
+        let etcd = match &snapshot.etcd {
+            Fact::Known(etcd) => etcd.members.iter().any(|it| it.status.trouble().is_some()),
+            Fact::Unknown(_) => true,
+            Fact::Unasked => false,
+        };
+        nodes || etcd || workloads.trouble().is_some()
+    }
 }
 
 impl Session {
@@ -61,11 +85,21 @@ impl Session {
         })
     }
 
-    /// Looks at the whole cluster, and at what runs on it.
+    /// Looks at the whole cluster, and at what runs on it. Something that could
+    /// not be seen is looked at again: a connection that broke is no reason to
+    /// send a person away.
     pub async fn look(&self) -> Result<Seen, Failed> {
-        let (snapshot, workloads) =
-            tokio::join!(self.snapshot(), workloads(self.live.kubernetes()));
-        Ok(Seen { snapshot: snapshot?, workloads })
+        let mut looks = 1;
+        loop {
+            let (snapshot, workloads) =
+                tokio::join!(self.snapshot(), workloads(self.live.kubernetes()));
+            let seen = Seen { snapshot: snapshot?, workloads };
+            if looks == LOOKS || !seen.has_gaps() {
+                return Ok(seen);
+            }
+            looks += 1;
+            self.live.clock().sleep(PAUSE).await;
+        }
     }
 
     /// Now.

@@ -202,6 +202,13 @@ fn done(story: &Story, hop: u32, node: Option<&NodeName>, action: Action) -> Opt
     Some(attempts.any(Attempt::went_well))
 }
 
+/// What may be verified, in the order in which it is told.
+const VERIFIED: [&str; 7] =
+    ["boot", "version", "schematic", "extensions", "images", "etcd", "Ready"];
+
+/// A failure is told in full below the table; in it, this much will do.
+const CUT: usize = 60;
+
 fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
     let mut happened = Vec::new();
     let mut verified: Vec<&str> = Vec::new();
@@ -249,12 +256,8 @@ fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
     let mut words: Vec<String> =
         moved.into_iter().map(|(product, from, to)| format!("{product} {from} → {to}")).collect();
     words.append(&mut happened);
-    let mut once: Vec<&str> = Vec::new();
-    for word in verified {
-        if !once.contains(&word) {
-            once.push(word);
-        }
-    }
+    let once: Vec<&str> =
+        VERIFIED.into_iter().filter(|word| verified.contains(word)).collect();
     Row {
         node: Some(node.clone()),
         happened: words.join(", "),
@@ -268,10 +271,17 @@ fn unfinished(story: &Story, hop: u32, node: &NodeName) -> Option<String> {
     let last = story.of(Some(node)).filter(|attempt| attempt.step.hop == hop).last()?;
     let action = last.step.action;
     Some(match &last.outcome {
-        Some(Outcome::Failed { failure }) => format!("{action} failed: {failure}"),
+        Some(Outcome::Failed { failure }) => format!("{action} failed: {}", cut(failure.text())),
         Some(_) => format!("stopped after {action}"),
         None => format!("{action} was cut off"),
     })
+}
+
+fn cut(text: &str) -> String {
+    if text.chars().count() <= CUT {
+        return text.to_owned();
+    }
+    text.chars().take(CUT - 1).chain(['…']).collect()
 }
 
 fn cluster(plan: &Plan, story: &Story, now: Timestamp) -> Option<Row> {
