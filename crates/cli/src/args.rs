@@ -74,8 +74,7 @@ pub struct Cli {
     #[arg(short, long, action = ArgAction::HelpShort, global = true, display_order = 1000)]
     pub help: Option<bool>,
     /// What to log on stderr: off, error, warn, info, debug, trace, or target=level pairs
-    #[arg(long, value_name = "FILTER", default_value = "off", global = true,
-          display_order = 999)]
+    #[arg(long, value_name = "FILTER", default_value = "off", global = true, display_order = 999)]
     pub log: Targets,
 }
 

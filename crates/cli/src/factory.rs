@@ -195,8 +195,7 @@ async fn create(url: &str, schematic: &Value) -> Result<String, FactoryError> {
 }
 
 async fn ask(url: &str, method: Method, path: &str, body: Bytes) -> Result<Bytes, FactoryError> {
-    let unreachable =
-        |why: String| FactoryError::Unreachable { url: url.to_owned(), why };
+    let unreachable = |why: String| FactoryError::Unreachable { url: url.to_owned(), why };
     let request = Request::builder()
         .method(method)
         .uri(format!("{url}{path}"))

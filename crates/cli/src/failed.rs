@@ -59,10 +59,7 @@ impl From<ProfileError> for Failed {
                 let remark = |Problem { line, what, next }: Problem| {
                     Usage::new(format!("{}:{line}: {what}", path.display()), next)
                 };
-                Self {
-                    remarks: problems.into_iter().map(remark).collect(),
-                    exit: Exit::BadUsage,
-                }
+                Self { remarks: problems.into_iter().map(remark).collect(), exit: Exit::BadUsage }
             }
             error @ ProfileError::Read { .. } => {
                 usage(error.to_string(), "name a readable file with --profile")

@@ -95,8 +95,8 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<Exit, Failed> {
     let Cli { command, log, help: _ } = cli;
     listen(log);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| Failed::of(&error, "free some resources of this machine"))?;
+    let runtime =
+        runtime.map_err(|error| Failed::of(&error, "free some resources of this machine"))?;
     let exit = runtime.block_on(async {
         match &command {
             Command::Plan(args) => commands::plan(args, printer).await,

@@ -45,7 +45,9 @@ impl Progress {
     pub fn new(plan: &Plan, state: &State, output: Output, printer: Printer) -> Self {
         let form = match output {
             Output::Json => Form::Json,
-            Output::Text => Screen::open().map_or_else(|| Form::Lines(Lines::default()), Form::Screen),
+            Output::Text => {
+                Screen::open().map_or_else(|| Form::Lines(Lines::default()), Form::Screen)
+            }
         };
         Self { board: Board::new(plan, state), form, printer }
     }

@@ -11,10 +11,10 @@ use upgrade_core::journal::{Entry, State};
 use upgrade_core::plan::{Change, Plan, Target};
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
-use upgrade_engine::drive::{End, Run};
-use upgrade_engine::journal::file::Opened;
-use upgrade_engine::journal::Holder;
 use upgrade_engine::drive;
+use upgrade_engine::drive::{End, Run};
+use upgrade_engine::journal::Holder;
+use upgrade_engine::journal::file::Opened;
 
 use crate::Exit;
 use crate::args::{Output, RunArgs};
@@ -258,7 +258,9 @@ mod tests {
         assert_eq!(all.schematic, None, "the nodes kept their own");
         let mut os = plan;
         os.hops.retain(|hop| matches!(hop.change, Change::Talos { .. }));
-        for lane in os.hops.iter_mut().flat_map(|hop| &mut hop.waves).flat_map(|wave| &mut wave.lanes) {
+        for lane in
+            os.hops.iter_mut().flat_map(|hop| &mut hop.waves).flat_map(|wave| &mut wave.lanes)
+        {
             if let Target::Talos(target) = &mut lane.target {
                 target.extensions = None;
                 target.schematic = Some("ab".repeat(32));

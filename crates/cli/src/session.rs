@@ -77,7 +77,8 @@ impl Session {
 
     /// Looks at the whole cluster once.
     pub async fn snapshot(&self) -> Result<Snapshot, Failed> {
-        upgrade_engine::observe(&*self.live).await.map_err(|trouble| {
+        // Boxed: it asks many at once, and is large.
+        Box::pin(upgrade_engine::observe(&*self.live)).await.map_err(|trouble| {
             Failed::refused(
                 format!("the cluster cannot be seen: {trouble}"),
                 "check that the endpoints of the talosconfig can be reached from here",
@@ -92,7 +93,7 @@ impl Session {
         let mut looks = 1;
         loop {
             let (snapshot, workloads) =
-                tokio::join!(self.snapshot(), workloads(self.live.kubernetes()));
+                tokio::join!(self.snapshot(), Box::pin(workloads(self.live.kubernetes())));
             let seen = Seen { snapshot: snapshot?, workloads };
             if looks == LOOKS || !seen.has_gaps() {
                 return Ok(seen);

@@ -215,7 +215,8 @@ fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
     // From the first version to the last of each product, hop by hop.
     let mut moved: Vec<(&str, String, String)> = Vec::new();
     for hop in &plan.hops {
-        let lanes = hop.waves.iter().flat_map(|wave| wave.lanes.iter().map(move |lane| (wave, lane)));
+        let lanes =
+            hop.waves.iter().flat_map(|wave| wave.lanes.iter().map(move |lane| (wave, lane)));
         let mut whole = None;
         for (wave, lane) in lanes.filter(|(_, lane)| lane.node.as_ref() == Some(node)) {
             let proving: Vec<Action> = match &lane.target {
@@ -256,8 +257,7 @@ fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
     let mut words: Vec<String> =
         moved.into_iter().map(|(product, from, to)| format!("{product} {from} → {to}")).collect();
     words.append(&mut happened);
-    let once: Vec<&str> =
-        VERIFIED.into_iter().filter(|word| verified.contains(word)).collect();
+    let once: Vec<&str> = VERIFIED.into_iter().filter(|word| verified.contains(word)).collect();
     Row {
         node: Some(node.clone()),
         happened: words.join(", "),

@@ -21,11 +21,7 @@ pub struct Targets {
 
 impl Targets {
     /// The targets of an upgrade: flags first, else the profile's versions.
-    pub fn of_upgrade(
-        kind: Kind,
-        flags: Self,
-        profile: Option<&Profile>,
-    ) -> Result<Self, Usage> {
+    pub fn of_upgrade(kind: Kind, flags: Self, profile: Option<&Profile>) -> Result<Self, Usage> {
         let refuse = |flag: &str, what: &str, other: &str| {
             Err(Usage::new(
                 format!("--{flag} is not for `upgrade {what}`"),
@@ -156,7 +152,10 @@ fn one_schematic(snapshot: &Snapshot) -> Result<Option<String>, Failed> {
         [] => Ok(None),
         [one] => Ok(one.clone()),
         several => Err(Failed::refused(
-            format!("the nodes run {} schematics, and --extensions would make them one", several.len()),
+            format!(
+                "the nodes run {} schematics, and --extensions would make them one",
+                several.len()
+            ),
             "make the schematic by hand and name it with --schematic",
         )),
     }

@@ -56,12 +56,22 @@ pub struct PlanArgs {
     pub output: OutputArgs,
 
     /// The Talos version wanted [default: the profile's]
-    #[arg(long, alias = "talos", alias = "target-talos-version", value_name = "VERSION",
-          help_heading = "Versions")]
+    #[arg(
+        long,
+        alias = "talos",
+        alias = "target-talos-version",
+        value_name = "VERSION",
+        help_heading = "Versions"
+    )]
     pub talos_to: Option<Version>,
     /// The Kubernetes version wanted [default: the profile's]
-    #[arg(long, alias = "kubernetes", alias = "target-k8s-version", value_name = "VERSION",
-          help_heading = "Versions")]
+    #[arg(
+        long,
+        alias = "kubernetes",
+        alias = "target-k8s-version",
+        value_name = "VERSION",
+        help_heading = "Versions"
+    )]
     pub kubernetes_to: Option<Version>,
     /// Take two Talos minors at once where the installer allows it; fewer
     /// reboots, but not a path that Talos's makers test
@@ -81,12 +91,20 @@ pub struct PlanArgs {
     pub prefer: PreferArg,
 
     /// The Talos version that runs
-    #[arg(long, value_name = "VERSION", requires = "offline",
-          help_heading = "Without a cluster (--offline)")]
+    #[arg(
+        long,
+        value_name = "VERSION",
+        requires = "offline",
+        help_heading = "Without a cluster (--offline)"
+    )]
     pub talos_from: Option<Version>,
     /// The Kubernetes version that runs
-    #[arg(long, value_name = "VERSION", requires = "offline",
-          help_heading = "Without a cluster (--offline)")]
+    #[arg(
+        long,
+        value_name = "VERSION",
+        requires = "offline",
+        help_heading = "Without a cluster (--offline)"
+    )]
     pub kubernetes_from: Option<Version>,
     /// How many control planes there are [default: 3]
     #[arg(long, value_name = "N", value_parser = parse::control_planes, requires = "offline",
@@ -98,8 +116,12 @@ pub struct PlanArgs {
     pub workers: Option<usize>,
     /// The installer image that the nodes have now [default: the Image
     /// Factory's, without extensions]
-    #[arg(long, value_name = "IMAGE", requires = "offline",
-          help_heading = "Without a cluster (--offline)")]
+    #[arg(
+        long,
+        value_name = "IMAGE",
+        requires = "offline",
+        help_heading = "Without a cluster (--offline)"
+    )]
     pub installer: Option<ImageRef>,
 
     #[command(flatten)]

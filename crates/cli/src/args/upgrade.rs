@@ -58,12 +58,22 @@ pub struct UpgradeArgs {
     pub run: RunArgs,
 
     /// The Talos version wanted [default: the profile's]
-    #[arg(long, alias = "target-talos-version", alias = "talos-to", value_name = "VERSION",
-          help_heading = "Versions")]
+    #[arg(
+        long,
+        alias = "target-talos-version",
+        alias = "talos-to",
+        value_name = "VERSION",
+        help_heading = "Versions"
+    )]
     pub talos: Option<Version>,
     /// The Kubernetes version wanted [default: the profile's]
-    #[arg(long, alias = "target-k8s-version", alias = "kubernetes-to", value_name = "VERSION",
-          help_heading = "Versions")]
+    #[arg(
+        long,
+        alias = "target-k8s-version",
+        alias = "kubernetes-to",
+        value_name = "VERSION",
+        help_heading = "Versions"
+    )]
     pub kubernetes: Option<Version>,
     /// Take two Talos minors at once where the installer allows it; fewer
     /// reboots, but not a path that Talos's makers test
@@ -73,8 +83,13 @@ pub struct UpgradeArgs {
     #[arg(long, help_heading = "Versions")]
     pub rollback: bool,
     /// Which product moves first where the support matrix allows both
-    #[arg(long, value_name = "PRODUCT", value_enum, default_value = "kubernetes-first",
-          help_heading = "Versions")]
+    #[arg(
+        long,
+        value_name = "PRODUCT",
+        value_enum,
+        default_value = "kubernetes-first",
+        help_heading = "Versions"
+    )]
     pub prefer: PreferArg,
 
     #[command(flatten)]

@@ -35,9 +35,8 @@ pub async fn demo(args: &DemoArgs, printer: Printer) -> Result<Exit, Failed> {
         })?;
     }
     let folder = tempfile::Builder::new().prefix("talos-operator-demo-").tempdir();
-    let folder = folder.map_err(|error| {
-        Failed::of(&error, "free some room for temporary files, or set TMPDIR")
-    })?;
+    let folder = folder
+        .map_err(|error| Failed::of(&error, "free some room for temporary files, or set TMPDIR"))?;
     // It is kept: the report, the journal and the snapshots are worth a look.
     let folder = folder.keep();
     let cluster = start(args, &folder).await?;
@@ -47,11 +46,10 @@ pub async fn demo(args: &DemoArgs, printer: Printer) -> Result<Exit, Failed> {
     printer.stderr(&welcome(&cluster, args));
     if let Some(fault) = &args.fault {
         let injected = cluster.inject(&args.on, fault).await;
-        injected.map_err(|why| Usage::new(why, "name a node of cp-1 to cp-3, worker-1 to worker-3"))?;
+        injected
+            .map_err(|why| Usage::new(why, "name a node of cp-1 to cp-3, worker-1 to worker-3"))?;
     }
-    let words = [
-        "upgrade", "both", "--talos", TALOS_TO, "--kubernetes", KUBERNETES_TO, "--yes",
-    ];
+    let words = ["upgrade", "both", "--talos", TALOS_TO, "--kubernetes", KUBERNETES_TO, "--yes"];
     let mut exit = carry_out(&words, &profile, &report, args, printer).await?;
     if exit == Exit::Refused && args.fault.is_some() {
         exit = way_back(&cluster, &profile, &folder, args, printer).await?;

@@ -19,11 +19,8 @@ use crate::wish::{self, Targets, Wish};
 /// Plans, and shows the plan or why there is none.
 pub async fn plan(args: &PlanArgs, printer: Printer) -> Result<Exit, Failed> {
     let data = ReleaseData::load(&args.data)?;
-    let (snapshot, answer) = if args.offline {
-        offline(args, &data).await?
-    } else {
-        live(args, &data, printer).await?
-    };
+    let (snapshot, answer) =
+        if args.offline { offline(args, &data).await? } else { live(args, &data, printer).await? };
     Ok(show(&answer, &snapshot, args.output.output, printer))
 }
 
@@ -57,8 +54,7 @@ async fn live(
     printer: Printer,
 ) -> Result<(Snapshot, Answer), Failed> {
     let place = Place::find(&args.cluster)?;
-    let flags =
-        Targets { talos: args.talos_to.clone(), kubernetes: args.kubernetes_to.clone() };
+    let flags = Targets { talos: args.talos_to.clone(), kubernetes: args.kubernetes_to.clone() };
     let targets = Targets::of_plan(flags, place.profile.as_ref())?;
     let policy = place.policy(&args.pace);
     let session = Session::open(place, &policy).await?;
@@ -69,15 +65,8 @@ async fn live(
     }
     let intent = wish(args).intent(&targets, profile, &seen.snapshot).await?;
     let next = |plan: &_| Some(render::next_command(args, plan));
-    let answer = planning::answer(
-        &seen.snapshot,
-        &seen.workloads,
-        &intent,
-        &policy,
-        data,
-        None,
-        next,
-    );
+    let answer =
+        planning::answer(&seen.snapshot, &seen.workloads, &intent, &policy, data, None, next);
     Ok((seen.snapshot, answer))
 }
 
@@ -112,8 +101,7 @@ async fn offline(args: &PlanArgs, data: &ReleaseData) -> Result<(Snapshot, Answe
     let intent = wish(args).intent(&targets, None, &snapshot).await?;
     let next = |plan: &_| Some(render::next_command(args, plan));
     let unasked = Fact::Unasked;
-    let answer =
-        planning::answer(&snapshot, &unasked, &intent, &policy, data, None, next);
+    let answer = planning::answer(&snapshot, &unasked, &intent, &policy, data, None, next);
     Ok((snapshot, answer))
 }
 

@@ -78,15 +78,11 @@ async fn one_node(
 fn plans(session: &Session) -> Result<Vec<Plan>, Failed> {
     let runs = &session.place.runs;
     let names = runs.runs()?.into_iter().map(|run| run.name);
-    Ok(names.map(|name| Ok(runs.run(&name)?.header.plan)).collect::<Result<_, Failed>>()?)
+    names.map(|name| Ok(runs.run(&name)?.header.plan)).collect()
 }
 
 /// How to go back: as was said, or to what is remembered.
-fn wanted(
-    args: &RollbackArgs,
-    node: &NodeName,
-    remembered: Option<Before>,
-) -> Result<Way, Failed> {
+fn wanted(args: &RollbackArgs, node: &NodeName, remembered: Option<Before>) -> Result<Way, Failed> {
     if let Some(image) = &args.image {
         return Ok(Way::Image(image.clone()));
     }
@@ -123,7 +119,6 @@ async fn kubernetes(
     };
     let intent = Intent { kubernetes: Some(target), rollback: true, ..Intent::default() };
     let parent = parent(&session, replace)?;
-    let answer =
-        planning::answer(&snapshot, &workloads, &intent, &policy, data, parent, |_| None);
+    let answer = planning::answer(&snapshot, &workloads, &intent, &policy, data, parent, |_| None);
     confirmed(&session, answer, &snapshot, replace, args.yes, &args.run, printer).await
 }

@@ -44,15 +44,10 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
     };
     let intent = wish.intent(&targets, profile, &seen.snapshot).await?;
     let parent = parent(&session, replace)?;
-    let answer = planning::answer(
-        &seen.snapshot,
-        &seen.workloads,
-        &intent,
-        &policy,
-        &data,
-        parent,
-        |_| None,
-    );
+    let answer =
+        planning::answer(&seen.snapshot, &seen.workloads, &intent, &policy, &data, parent, |_| {
+            None
+        });
     let installer = &args.installer;
     let other_installer = installer.schematic.is_some()
         || installer.extensions.is_some()
@@ -78,10 +73,7 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
 }
 
 /// The plan that is replaced, where one is.
-pub(super) fn parent(
-    session: &Session,
-    replace: bool,
-) -> Result<Option<PlanHash>, Failed> {
+pub(super) fn parent(session: &Session, replace: bool) -> Result<Option<PlanHash>, Failed> {
     if !replace {
         return Ok(None);
     }

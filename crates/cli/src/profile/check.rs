@@ -57,15 +57,13 @@ impl Check {
     }
 
     fn fields<'a>(&mut self, what: &str, node: &'a Node) -> &'a [Field] {
-        match &node.value {
-            Value::Map(fields) => fields,
-            _ => {
-                let kind = node.kind();
-                let next = "write `field: value` lines below it";
-                self.problem(node.line, format!("{what} has to be fields, not {kind}"), next);
-                &[]
-            }
+        if let Value::Map(fields) = &node.value {
+            return fields;
         }
+        let kind = node.kind();
+        let next = "write `field: value` lines below it";
+        self.problem(node.line, format!("{what} has to be fields, not {kind}"), next);
+        &[]
     }
 
     fn unknown(&mut self, prefix: &str, field: &Field, known: &str) {
@@ -85,7 +83,8 @@ impl Check {
                 None
             }
             _ => {
-                let what = format!("{name}: a single value belongs here, not {}", field.node.kind());
+                let what =
+                    format!("{name}: a single value belongs here, not {}", field.node.kind());
                 self.problem(field.line, what, format!("write `{name}: value`"));
                 None
             }
@@ -171,33 +170,27 @@ impl Check {
     fn policy(&mut self, field: &Field) -> Policy {
         let mut good = Map::new();
         for field in self.fields("policy", &field.node) {
-            match &field.node.value {
-                Value::Map(parts) => {
-                    let path = format!("policy.{}", field.name);
-                    let empty = Json::Object(Map::new());
-                    if !self.fits(&path, field.line, &field.name, empty) {
-                        continue;
-                    }
-                    let mut section = Map::new();
-                    for part in parts {
-                        let alone = Json::Object(Map::from_iter([(
-                            part.name.clone(),
-                            part.node.json(),
-                        )]));
-                        let path = format!("policy.{}.{}", field.name, part.name);
-                        if self.fits(&path, part.line, &field.name, alone) {
-                            section.insert(part.name.clone(), part.node.json());
-                        }
-                    }
-                    good.insert(field.name.clone(), Json::Object(section));
+            let path = format!("policy.{}", field.name);
+            let Value::Map(parts) = &field.node.value else {
+                if self.fits(&path, field.line, &field.name, field.node.json()) {
+                    good.insert(field.name.clone(), field.node.json());
                 }
-                _ => {
-                    let path = format!("policy.{}", field.name);
-                    if self.fits(&path, field.line, &field.name, field.node.json()) {
-                        good.insert(field.name.clone(), field.node.json());
-                    }
+                continue;
+            };
+            let empty = Json::Object(Map::new());
+            if !self.fits(&path, field.line, &field.name, empty) {
+                continue;
+            }
+            let mut section = Map::new();
+            for part in parts {
+                let value = part.node.json();
+                let alone = Map::from_iter([(part.name.clone(), value.clone())]);
+                let path = format!("{path}.{}", part.name);
+                if self.fits(&path, part.line, &field.name, Json::Object(alone)) {
+                    section.insert(part.name.clone(), value);
                 }
             }
+            good.insert(field.name.clone(), Json::Object(section));
         }
         // A section of which nothing was good may still be no section at all.
         let policy = match serde_json::from_value::<Policy>(Json::Object(good)) {

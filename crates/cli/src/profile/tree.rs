@@ -198,7 +198,11 @@ impl<'a> Reader<'a> {
     ) -> Result<Field, Problem> {
         let line = line(span);
         let Event::Scalar(name, ..) = event else {
-            return Err(Problem::new(line, "a field's name is missing here", "write `name: value`"));
+            return Err(Problem::new(
+                line,
+                "a field's name is missing here",
+                "write `name: value`",
+            ));
         };
         if before.iter().any(|field| field.name == name) {
             return Err(Problem::new(

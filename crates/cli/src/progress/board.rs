@@ -72,9 +72,8 @@ impl Board {
     /// The board of a run that begins, or goes on where `state` stands.
     pub fn new(plan: &Plan, state: &State) -> Self {
         let steps: Vec<StepId> = plan.steps().collect();
-        let is_done = |step: &&StepId| {
-            state.step(step).is_some_and(|known| known.phase == Phase::Done)
-        };
+        let is_done =
+            |step: &&StepId| state.step(step).is_some_and(|known| known.phase == Phase::Done);
         let mut nodes: Vec<Option<NodeName>> = story::nodes(plan).into_iter().map(Some).collect();
         if steps.iter().any(|step| step.node.is_none()) {
             nodes.push(None);
@@ -190,8 +189,7 @@ impl Board {
             let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
             lanes.flat_map(|lane| lane.steps.iter().map(move |action| (lane, action))).any(
                 |(lane, action)| {
-                    let id =
-                        StepId { hop: hop.number, node: lane.node.clone(), action: *action };
+                    let id = StepId { hop: hop.number, node: lane.node.clone(), action: *action };
                     !self.done.contains(&id)
                 },
             )

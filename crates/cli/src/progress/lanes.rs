@@ -1,5 +1,7 @@
 //! The board on a terminal: a line a node, and one for the whole.
 
+use std::fmt::Write as _;
+
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::snapshot::NodeName;
 
@@ -16,9 +18,8 @@ const STAGE: usize = 27;
 /// Where there are more nodes than room, those that something is done to come
 /// first.
 pub fn lanes(board: &Board, now: Timestamp, rows: usize, columns: usize) -> Vec<String> {
-    let name = |node: Option<&NodeName>| {
-        node.map_or_else(|| "cluster".to_owned(), ToString::to_string)
-    };
+    let name =
+        |node: Option<&NodeName>| node.map_or_else(|| "cluster".to_owned(), ToString::to_string);
     let all: Vec<(Option<&NodeName>, Stage)> =
         board.nodes().map(|node| (node, board.stage(node))).collect();
     let room = rows.saturating_sub(3).max(1);
@@ -84,19 +85,20 @@ fn overall(board: &Board, now: Timestamp, columns: usize) -> String {
     if let Some(hop) = board.hop() {
         let change = &hop.change;
         let words = format!("{} {} → {}", change.product(), change.from(), change.to());
-        text += &match board.hops() {
-            1 => format!("   {words}"),
-            hops => format!("   hop {} of {hops}: {words}", hop.number),
+        // Writing to a string cannot fail.
+        let _ = match board.hops() {
+            1 => write!(text, "   {words}"),
+            hops => write!(text, "   hop {} of {hops}: {words}", hop.number),
         };
     }
     if let Some(left) = board.left(now) {
-        text += &format!("   {} left", time::about(left));
+        let _ = write!(text, "   {} left", time::about(left));
     }
     let room = columns.saturating_sub(BAR + 4);
     let mut line = format!("  {} {}", paint(INFO, &bar), paint(HEADING, &cut(&text, room)));
     if let Some(why) = board.waits_for() {
         let why = cut(&why.to_string(), columns.saturating_sub(9));
-        line += &format!("\n  {} {why}", paint(CARE, "waits:"));
+        let _ = write!(line, "\n  {} {why}", paint(CARE, "waits:"));
     }
     line
 }

@@ -45,7 +45,8 @@ impl Lines {
             EventKind::StepStarted { step, attempt } => {
                 self.since.insert(step.clone(), event.at);
                 self.spoke.insert(step.clone(), event.at);
-                let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
+                let again =
+                    if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
                 // What ends at once is worth one line, at its end.
                 let long = takes_long(step.action) || *attempt > 1;
                 long.then(|| format!("{count} {}: {} begins{again}", node(step), step.action))
@@ -106,7 +107,8 @@ const fn takes_long(action: Action) -> bool {
 
 /// What moves, in words.
 pub(crate) fn moves(from: &Versions, to: &Versions) -> String {
-    let pairs = [("Talos", &from.talos, &to.talos), ("Kubernetes", &from.kubernetes, &to.kubernetes)];
+    let pairs =
+        [("Talos", &from.talos, &to.talos), ("Kubernetes", &from.kubernetes, &to.kubernetes)];
     let words: Vec<String> = pairs
         .into_iter()
         .filter_map(|(product, from, to)| match (from, to) {
@@ -135,11 +137,8 @@ mod tests {
             step: step("1/cp-2/drain"),
             message: text.to_owned(),
         };
-        let finished = |name: &str, outcome| EventKind::StepFinished {
-            step: step(name),
-            attempt: 1,
-            outcome,
-        };
+        let finished =
+            |name: &str, outcome| EventKind::StepFinished { step: step(name), attempt: 1, outcome };
         let started = |name: &str| EventKind::StepStarted { step: step(name), attempt: 1 };
         let failure = Failure::new(FailureKind::BootBack, "it came back on 1.12.4");
         let why = WaitReason::EtcdUnsafe { node: "cp-3".into(), why: "a learner".to_owned() };

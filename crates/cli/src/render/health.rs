@@ -1,5 +1,7 @@
 //! How a cluster does, and what it runs.
 
+use std::fmt::Write as _;
+
 use serde_json::json;
 use upgrade_core::snapshot::{NodeName, Snapshot};
 use upgrade_planner::health::{Check, Verdict};
@@ -50,9 +52,9 @@ pub fn versions(snapshot: Option<&Snapshot>) -> String {
         return out;
     };
     let kubernetes = snapshot.kubernetes.as_result();
-    let kubernetes =
-        kubernetes.map_or_else(|why| format!("unknown ({why})"), ToString::to_string);
-    out += &format!("cluster {}: Kubernetes {kubernetes}\n\n", snapshot.cluster);
+    let kubernetes = kubernetes.map_or_else(|why| format!("unknown ({why})"), ToString::to_string);
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "cluster {}: Kubernetes {kubernetes}\n", snapshot.cluster);
     let rows: Vec<Vec<String>> = nodes(snapshot)
         .map(|(name, role, talos, kubelet)| vec![name.to_string(), role, talos, kubelet])
         .collect();

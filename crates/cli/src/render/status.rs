@@ -1,5 +1,7 @@
 //! Where the last run of a cluster stands, and what happened in it.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::{Entry, Outcome, Phase, Record, State};
@@ -93,8 +95,7 @@ impl Status<'_> {
     fn rows(&self) -> impl Iterator<Item = (String, String)> {
         let lanes = nodes(self.plan).into_iter().map(Some).chain([None]);
         lanes.filter_map(|node| {
-            let steps: Vec<StepId> =
-                self.plan.steps().filter(|step| step.node == node).collect();
+            let steps: Vec<StepId> = self.plan.steps().filter(|step| step.node == node).collect();
             if steps.is_empty() {
                 return None;
             }
@@ -159,7 +160,8 @@ pub fn history(entries: &[Entry]) -> String {
     for entry in entries {
         let today = entry.at.strftime("%Y-%m-%d").to_string();
         if day.as_ref() != Some(&today) || runner != entry.runner {
-            out += &format!("{} {}\n", paint(HEADING, &today), entry.runner);
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{} {}", paint(HEADING, &today), entry.runner);
             day = Some(today);
             runner = &entry.runner;
         }
@@ -224,8 +226,7 @@ mod tests {
         };
         let earlier = [run.clone()];
         let resume = "talos-operator resume --profile prod.yaml".to_owned();
-        let status =
-            Status { run, plan: &plan, state: &state, holder, earlier: &earlier, resume };
+        let status = Status { run, plan: &plan, state: &state, holder, earlier: &earlier, resume };
         let read: Value = serde_json::from_str(&status.json()).unwrap();
         assert_eq!(read["run"]["done"], done);
         anstream::adapter::strip_str(&status.text()).to_string()

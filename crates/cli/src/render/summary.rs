@@ -46,9 +46,8 @@ pub fn completed(plan: &Plan, story: &Story) -> String {
 pub fn halted(why: &HaltReason, armed: &[NodeName], cordoned: &[NodeName], resume: &str) -> String {
     let mut out = remark(BAD, "halted", &why.to_string());
     out.push_str(&remark(FAINT, "  next", why.advice()));
-    let list = |nodes: &[NodeName]| {
-        nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-    };
+    let list =
+        |nodes: &[NodeName]| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if !armed.is_empty() {
         let text = format!("{}: the next boot is into the new version", list(armed));
         out.push_str(&remark(CARE, "armed", &text));
@@ -74,7 +73,8 @@ pub fn pausing(by: &str, resume: &str) -> String {
 
 /// A run that is asked to stop at once.
 pub fn stopping(resume: &str) -> String {
-    remark(CARE, "stopping", "at once") + &remark(FAINT, "  then", &format!("go on with `{resume}`"))
+    remark(CARE, "stopping", "at once")
+        + &remark(FAINT, "  then", &format!("go on with `{resume}`"))
 }
 
 /// Where the report lies.

@@ -22,8 +22,7 @@ const TOP: f64 = 34.0;
 const TICKS: i64 = 8;
 
 /// Spans between lines that people read easily, in seconds.
-const STEPS: [i64; 14] =
-    [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200];
+const STEPS: [i64; 14] = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200];
 
 /// The class of a step, by which the page colours it.
 pub(super) const fn class(action: Action) -> &'static str {

@@ -12,10 +12,12 @@ fn a_cluster_is_looked_at() {
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(json["well"], true);
 
-    bench
-        .run("version --talosconfig talosconfig")
-        .code(0)
-        .says(&["talos-operator 0.1.0", "cluster test: Kubernetes 1.34.2", "worker-1", "1.13.9"]);
+    bench.run("version --talosconfig talosconfig").code(0).says(&[
+        "talos-operator 0.1.0",
+        "cluster test: Kubernetes 1.34.2",
+        "worker-1",
+        "1.13.9",
+    ]);
     let json = bench.run("version --talosconfig talosconfig -o json").code(0);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(json["nodes"].as_array().unwrap().len(), 4);
@@ -47,10 +49,11 @@ fn a_cluster_is_looked_at() {
         .code(1)
         .says(&["Talos 1.99.0 is unknown", "use a newer talos-operator"]);
     bench.run("upgrade os --profile test --talos 1.12.11 --yes").code(1).says(&["is older than"]);
-    bench
-        .run("upgrade os --profile test --talos 1.14.4")
-        .code(1)
-        .says(&["Talos       1.13.9 → 1.14.4", "no terminal to ask on", "--yes"]);
+    bench.run("upgrade os --profile test --talos 1.14.4").code(1).says(&[
+        "Talos       1.13.9 → 1.14.4",
+        "no terminal to ask on",
+        "--yes",
+    ]);
 
     bench.run("status --profile test").code(1).says(&["there is no run in test.state"]);
     bench.run("resume --profile test").code(1).says(&["there is no run"]);

@@ -104,11 +104,9 @@ fn what_only_slows_down_passes() {
 #[test]
 fn an_etcd_that_is_not_fit_is_left_alone() {
     let bench = legacy();
-    for (fault, words) in [
-        ("etcd-learner", "learner"),
-        ("etcd-alarm", "NOSPACE"),
-        ("etcd-lag", "behind"),
-    ] {
+    for (fault, words) in
+        [("etcd-learner", "learner"), ("etcd-alarm", "NOSPACE"), ("etcd-lag", "behind")]
+    {
         bench.inject("cp-2", fault);
         let refused = bench.run(UPGRADE).code(1);
         let refused = refused.says(&["etcd is not fit to lose a member", words, "mend etcd first"]);

@@ -13,10 +13,8 @@ fn a_node_goes_back_by_its_other_slot_and_by_an_image() {
     assert!(bench.read("test.yaml").contains("\"1.13.12\""), "one node is not the cluster");
     bench.run("rollback worker-1 --profile test --yes").code(1).says(&["no upgrade of worker-1"]);
 
-    let image = format!(
-        "factory.talos.dev/metal-installer/{}:v1.12.11",
-        talos_sim::model::EMPTY_SCHEMATIC
-    );
+    let image =
+        format!("factory.talos.dev/metal-installer/{}:v1.12.11", talos_sim::model::EMPTY_SCHEMATIC);
     let line = format!("rollback cp-2 --image {image} --profile test --yes");
     bench.run(&line).code(0).says(&["Rollback plan"]);
     assert_eq!(bench.talos(), ["1.13.12", "1.12.11", "1.13.12", "1.12.11"]);

@@ -14,7 +14,10 @@ fn new_extensions_make_a_new_schematic() {
         ),
     );
     let upgrade = "upgrade os --profile test --talos 1.13.12 --yes --extensions";
-    bench.run(&format!("{upgrade} teleporter")).code(1).says(&["no extension siderolabs/teleporter"]);
+    bench
+        .run(&format!("{upgrade} teleporter"))
+        .code(1)
+        .says(&["no extension siderolabs/teleporter"]);
     bench.run(&format!("{upgrade} Te")).code(2).says(&["is not an extension"]);
     bench.run(&format!("{upgrade} iscsi-tools,util-linux-tools")).code(0);
     assert_eq!(bench.talos(), ["1.13.12"; 4]);

@@ -33,9 +33,11 @@ fn ctrl_c_once_lets_the_node_in_flight_finish() {
     let run = bench.spawn(UPGRADE);
     bench.wait_for("upgrade", step("started", "/upgrade"));
     run.signal("INT");
-    run.finish()
-        .code(3)
-        .says(&["Ctrl-C asks for a pause", "paused: by Ctrl-C", "talos-operator resume --profile test"]);
+    run.finish().code(3).says(&[
+        "Ctrl-C asks for a pause",
+        "paused: by Ctrl-C",
+        "talos-operator resume --profile test",
+    ]);
     let done = bench.talos().iter().filter(|version| *version == "1.13.12").count();
     assert_eq!(done, 1, "the node in flight, and no other: {:?}", bench.talos());
     bench.run("health --profile test").code(0);

@@ -6,6 +6,6 @@ mod bench;
 mod commands;
 mod faults;
 mod going_back;
-mod interrupted;
 mod installers;
+mod interrupted;
 mod upgrades;

@@ -34,10 +34,11 @@ fn talos_by_the_older_call_with_everything_around_it() {
     }
     assert!(has_files(&bench.path("backups")), "rule 3");
     bench.run("status --profile test").code(0).says(&["Stands      done", "cp-1", "worker-1"]);
-    bench
-        .run("status --profile test --history")
-        .code(0)
-        .says(&["1/worker-1/upgrade started", "everything is done", "tester@"]);
+    bench.run("status --profile test --history").code(0).says(&[
+        "1/worker-1/upgrade started",
+        "everything is done",
+        "tester@",
+    ]);
     let history = bench.run("status --profile test --history -o json").code(0);
     assert_eq!(history.events().len(), bench.journal().len());
     bench.run("resume --profile test").code(0).says(&["nothing to go on with"]);
@@ -111,10 +112,10 @@ fn both_over_several_minors() {
     let bench = Bench::start(3, 2, "1.12.11", "1.34.2");
     let line = "upgrade both --profile test --talos 1.13.12 --kubernetes 1.36.6 \
                 --max-unavailable 2 --yes";
-    bench.run(line).code(0).says(&[
-        "done: Talos 1.12.11 → 1.13.12, Kubernetes 1.34.2 → 1.36.6",
-        "3 etcd snapshots",
-    ]);
+    bench
+        .run(line)
+        .code(0)
+        .says(&["done: Talos 1.12.11 → 1.13.12, Kubernetes 1.34.2 → 1.36.6", "3 etcd snapshots"]);
     assert_eq!(bench.talos(), ["1.13.12"; 5]);
     let expected = PROFILE.replace("TALOS", "1.13.12").replace("KUBERNETES", "1.36.6");
     assert_eq!(bench.read("test.yaml"), expected);
