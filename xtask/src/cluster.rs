@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use real_control_plane::{
-    Component, ControlPlane, Error, Event, Health, Inspection, Options, Running, Tools, inspect,
-    take_down,
+    Access, Component, ControlPlane, Error, Event, Health, Inspection, Options, Running, Tools,
+    inspect, take_down,
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -97,13 +97,13 @@ fn up(folder: &Path, port_base: Option<u16>, detach: bool) -> Result<()> {
         Err(Error::AlreadyRunning { .. }) => {
             let found = inspect(folder, &tools)?.context("it went away")?;
             host::note("it runs already");
-            invite(&found.kubeconfig, &tools.kubectl, folder, true);
+            invite(&found.access, &tools.kubectl, folder, true);
             return Ok(());
         }
         Err(error) => return Err(error.into()),
     };
     host::note(&format!("ready in {:.1?}: {}", began.elapsed(), plane.url()));
-    invite(&plane.kubeconfig_path(), &tools.kubectl, folder, detach);
+    invite(&plane.access(), &tools.kubectl, folder, detach);
     if detach {
         return Ok(plane.detach()?);
     }
@@ -135,7 +135,7 @@ fn status(folder: &Path) -> Result<()> {
     };
     let rows: Vec<[String; 5]> = found.components.iter().map(row).collect();
     host::print_table(["COMPONENT", "STATE", "PROCESS", "ADDRESS", "LOG"], &rows);
-    let Inspection { kubeconfig, owner, .. } = &found;
+    let Inspection { access: Access { kubeconfig, .. }, owner, .. } = &found;
     if let Some(owner) = owner {
         host::note(&format!("watched by process {owner}"));
     }
@@ -171,10 +171,17 @@ fn find_tools() -> Result<Tools> {
 }
 
 /// The kubeconfig is the result; what to do with it is advice.
-fn invite(kubeconfig: &Path, kubectl: &Path, folder: &Path, detached: bool) {
+fn invite(access: &Access, kubectl: &Path, folder: &Path, detached: bool) {
+    let Access { url, kubeconfig, token, authority } = access;
     let (kubeconfig, kubectl) = (kubeconfig.display(), kubectl.display());
     host::print_line(&kubeconfig.to_string());
     host::note(&format!("try: {kubectl} --kubeconfig {kubeconfig} get namespaces"));
+    host::note(&format!(
+        "give it nodes with: talos-operator sim --kubernetes-api {url} \\\n    \
+         --kubernetes-token-file {} \\\n    --kubernetes-ca-file {}",
+        token.display(),
+        authority.display(),
+    ));
     if detached {
         let folder = folder.display();
         host::note(&format!("stop it with: cargo xtask cluster down --dir {folder}"));

@@ -45,6 +45,36 @@ fn stop(mut child: Child) {
 }
 
 #[test]
+fn a_real_api_that_cannot_be_had_is_refused() {
+    let temporary = std::env::temp_dir().join(format!("talos-sim-real-{}", std::process::id()));
+    std::fs::create_dir_all(&temporary).expect("a folder");
+    let refused = |flags: &str, code: i32, wanted: &[&str]| {
+        let output = run(&temporary, flags);
+        assert_eq!(output.status.code(), Some(code), "{flags}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        for wanted in wanted {
+            assert!(said.contains(wanted), "{flags}: no `{wanted}` in {said}");
+        }
+        assert!(!temporary.join("cluster").exists(), "nothing is left");
+    };
+    let alone = ["--kubernetes-token-file <FILE>", "--kubernetes-ca-file <FILE>"];
+    refused("--kubernetes-api https://127.0.0.1:1", 2, &alone);
+    let files = "--kubernetes-token-file token --kubernetes-ca-file ca";
+    let missing = ["cannot read the token from", "name files that can be read"];
+    refused(&format!("--kubernetes-api https://127.0.0.1:1 {files}"), 1, &missing);
+    std::fs::write(temporary.join("token"), "s3cret").expect("written");
+    std::fs::write(temporary.join("ca"), "no certificate").expect("written");
+    refused(
+        &format!("--kubernetes-api https://127.0.0.1:1 {files}"),
+        1,
+        &["no certificate in PEM"],
+    );
+    let plain = ["`http://127.0.0.1:1` is not the address", "https://127.0.0.1:6443"];
+    refused(&format!("--kubernetes-api http://127.0.0.1:1 {files}"), 1, &plain);
+    std::fs::remove_dir_all(&temporary).expect("removed");
+}
+
+#[test]
 fn a_cluster_is_started_reached_and_stopped() {
     let temporary = std::env::temp_dir().join(format!("talos-sim-{}", std::process::id()));
     std::fs::create_dir_all(&temporary).expect("a folder");

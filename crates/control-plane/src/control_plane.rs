@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::error::{About as _, Error};
-use crate::folder::{ADMIN, Folder, Lock, Record};
+use crate::folder::{ADMIN, Access, Folder, Lock, Record};
 use crate::guard::Guard;
 use crate::ports::Ports;
 use crate::process::{self, Manner, Process};
@@ -275,6 +275,11 @@ impl ControlPlane {
     /// The address of the API server.
     pub fn url(&self) -> String {
         Component::ApiServer.url(self.ports)
+    }
+
+    /// How others come in.
+    pub fn access(&self) -> Access {
+        self.folder.access(self.ports)
     }
 
     /// The address of etcd, which asks nobody for a password.

@@ -34,6 +34,20 @@ pub(crate) struct Lock {
     _file: File,
 }
 
+/// How the user who may do everything comes in. The files stay what they are
+/// when the control plane is started again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The address of the API server.
+    pub url: String,
+    /// A kubeconfig, which needs none of the other files.
+    pub kubeconfig: PathBuf,
+    /// A file with the token and nothing else.
+    pub token: PathBuf,
+    /// The certificates that the API server is to be checked against.
+    pub authority: PathBuf,
+}
+
 /// Which processes belong to a folder, as its owner last wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -133,6 +147,11 @@ impl Folder {
         self.file("tokens.csv")
     }
 
+    /// The token of the user that may do everything, by itself.
+    pub(crate) fn admin_token(&self) -> PathBuf {
+        self.file("admin.token")
+    }
+
     pub(crate) fn service_account_key(&self) -> PathBuf {
         self.file("service-account.key")
     }
@@ -140,6 +159,15 @@ impl Folder {
     /// The kubeconfig of the user that may do everything.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.file("kubeconfig")
+    }
+
+    pub(crate) fn access(&self, ports: Ports) -> Access {
+        Access {
+            url: Component::ApiServer.url(ports),
+            kubeconfig: self.kubeconfig(),
+            token: self.admin_token(),
+            authority: self.certificate_of(Component::ApiServer),
+        }
     }
 
     pub(crate) fn kubeconfig_of(&self, component: Component) -> PathBuf {
@@ -183,6 +211,10 @@ impl Folder {
                 line(&user_of(Component::Scheduler), "")?,
             ];
             write_secret(&tokens, &text.concat())?;
+        }
+        let admin = self.admin_token();
+        if !admin.exists() {
+            write_secret(&admin, &self.token(ADMIN)?)?;
         }
         Ok(())
     }
@@ -334,6 +366,7 @@ mod tests {
         let token = folder.token(ADMIN).expect("a token");
         folder.ensure_secrets().expect("there");
         assert_eq!(folder.token(ADMIN).expect("a token"), token);
+        assert_eq!(fs::read_to_string(folder.admin_token()).expect("a file"), token);
         assert_ne!(folder.token("system:kube-scheduler").expect("a token"), token);
         assert!(folder.token("nobody").is_err());
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::folder::{Folder, Record};
+use crate::folder::{Access, Folder, Record};
 use crate::process::{self, Manner};
 use crate::ready::Question;
 use crate::{Component, Tools, clock};
@@ -20,8 +20,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct Inspection {
     /// The folder.
     pub folder: PathBuf,
-    /// The kubeconfig of the user that may do everything.
-    pub kubeconfig: PathBuf,
+    /// How others come in.
+    pub access: Access,
     /// The process that watches the control plane; nobody if it runs on its
     /// own, or not at all.
     pub owner: Option<u32>,
@@ -82,7 +82,7 @@ pub fn inspect(folder: &Path, tools: &Tools) -> Result<Option<Inspection>, Error
     };
     Ok(Some(Inspection {
         folder: folder.path().to_owned(),
-        kubeconfig: folder.kubeconfig(),
+        access: folder.access(ports),
         owner: record.owner.filter(|_| matches!(folder.try_lock(), Err(Error::Busy { .. }))),
         components: Component::ALL.map(look).into(),
     }))

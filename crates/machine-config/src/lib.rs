@@ -14,6 +14,9 @@
 //! Configurations hold keys. No error quotes them (rule 14), and nothing here
 //! that holds text of one has a `Debug` form.
 
+// Nothing here reads a clock or the environment; an exception cannot be made.
+#![forbid(clippy::disallowed_methods)]
+
 mod edit;
 mod error;
 mod place;

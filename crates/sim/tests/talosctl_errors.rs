@@ -3,10 +3,8 @@
 
 mod common;
 
-use std::time::Duration;
-
 use common::raw::{self, call, frame, send};
-use common::{Bench, KUBERNETES, NODES, SPEED};
+use common::{Bench, KUBERNETES, NODES, PATIENCE, SPEED};
 use talos_proto::{common as proto, machine};
 use talos_sim::clock::wall_time;
 use talos_sim::cluster::{Options, Shape};
@@ -200,7 +198,7 @@ async fn a_caller_that_pings_too_often_is_sent_away() {
         stream.flush().await.unwrap();
     }
     let mut answer = Vec::new();
-    let reading = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer));
+    let reading = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer));
     let _ = reading.await.expect("the connection ends");
     let text = String::from_utf8_lossy(&answer);
     assert!(text.contains("too_many_pings"), "{text:?}");

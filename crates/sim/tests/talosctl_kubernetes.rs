@@ -4,22 +4,39 @@ mod common;
 
 use common::{Bench, NODES};
 
-const DEPLOYMENT: &str = "
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, labels: {app: web}}
-spec:
-  replicas: 4
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers: [{name: web, image: 'example.com/web:1'}]
-";
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_kubeconfig_of_a_node_works() {
+    kubeconfigs(&Bench::start(&NODES[1], 1).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_healthy_cluster_of_1_12_is_called_so() {
+    healthy(&Bench::start(&NODES[0], 1).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_healthy_cluster_of_1_13_is_called_so() {
+    healthy(&Bench::start(&NODES[1], 1).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_healthy_cluster_of_1_14_is_called_so() {
+    healthy(&Bench::start(&NODES[2], 1).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_not_ready_is_found() {
     let bench = Bench::start(&NODES[1], 1).await;
+    bench.cluster.inject("worker-1", "not-ready").await.expect("a fault");
+    for talosctl in bench.each_talosctl() {
+        for server in [true, false] {
+            let line = format!("health --server={server} --wait-timeout 3s");
+            talosctl.fails(&line, &["all k8s nodes to report ready"]).await;
+        }
+    }
+}
+
+async fn kubeconfigs(bench: &Bench) {
     let cp = bench.node("cp-2");
     for talosctl in bench.each_talosctl() {
         let name = format!("kubeconfig-{}", talosctl.line);
@@ -33,45 +50,39 @@ async fn the_kubeconfig_of_a_node_works() {
     talosctl.fails(&format!("-n {worker} kubeconfig ./none"), &["control plane"]).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_healthy_cluster_is_called_so() {
-    for version in &NODES {
-        let bench = Bench::start(version, 1).await;
-        for talosctl in bench.each_talosctl() {
-            for server in [true, false] {
-                let line = format!("health --server={server} --wait-timeout 30s");
-                let wanted = if server {
-                    "waiting for all control plane static pods to be running: OK"
-                } else {
-                    "waiting for all k8s nodes to report schedulable: OK"
-                };
-                talosctl.says(&line, &[wanted]).await;
-            }
+async fn healthy(bench: &Bench) {
+    for talosctl in bench.each_talosctl() {
+        for server in [true, false] {
+            let line = format!("health --server={server} --wait-timeout 2m");
+            let wanted = if server {
+                "waiting for all control plane static pods to be running: OK"
+            } else {
+                "waiting for all k8s nodes to report schedulable: OK"
+            };
+            talosctl.says(&line, &[wanted]).await;
         }
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_drains_the_node() {
-    let bench = Bench::start(&NODES[1], 2).await;
-    let kubectl = bench.kubectl();
-    kubectl.ok_with("apply -f -", DEPLOYMENT).await;
-    kubectl.ok("rollout status deployment/web --timeout=30s").await;
-    let worker = bench.node("worker-1");
-    let mut watch = kubectl.follow("get node worker-1 -w");
-    let talosctl = bench.talosctl("1.14");
-    let image =
-        format!("factory.talos.dev/metal-installer/{}:v1.14.1", talos_sim::model::EMPTY_SCHEMATIC);
-    talosctl.ok(&format!("-n {worker} upgrade --image {image} --wait --timeout 50s")).await;
-    watch.until(&["Ready,SchedulingDisabled"]).await;
-    watch.until(&["NotReady"]).await;
-    talosctl.wait_for_version(&worker, "v1.14.1").await;
-    kubectl.ok("wait --for=condition=Ready node/worker-1 --timeout=30s").await;
-    let node = kubectl.get("node worker-1").await;
-    assert_eq!(node["spec"]["unschedulable"], serde_json::Value::Null, "{node}");
-    let pods = kubectl.get("pods -l app=web").await;
-    let pods = pods["items"].as_array().expect("pods");
-    assert_eq!(pods.len(), 4);
-    // Nothing moves back by itself.
-    assert!(pods.iter().all(|pod| pod["spec"]["nodeName"] == "worker-2"), "{pods:#?}");
+/// The same with a real API server, controllers and scheduler.
+mod at_a_real_api_server {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_healthy_cluster_of_1_12_is_called_so() {
+        healthy(&Bench::start_real(&NODES[0], 1).await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_healthy_cluster_of_1_13_is_called_so_and_its_kubeconfig_works() {
+        let bench = Bench::start_real(&NODES[1], 1).await;
+        healthy(&bench).await;
+        kubeconfigs(&bench).await;
+        bench.kubectl().says("auth whoami", &["system:masters"]).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_healthy_cluster_of_1_14_is_called_so() {
+        healthy(&Bench::start_real(&NODES[2], 1).await).await;
+    }
 }

@@ -21,7 +21,11 @@ Examples:
     talos-operator sim --dir ./mycluster
 
   In another terminal, make something go wrong:
-    talos-operator sim fault cp-1 boot-back --dir ./mycluster";
+    talos-operator sim fault cp-1 boot-back --dir ./mycluster
+
+  Nodes for a real control plane, as `cargo xtask cluster up` starts one:
+    talos-operator sim --dir ./mycluster --kubernetes-api https://127.0.0.1:6443 \\
+        --kubernetes-token-file ./admin.token --kubernetes-ca-file ./ca.crt";
 
 /// Where a cluster lives that was given no folder.
 const USUAL_FOLDER: &str = "./talos-sim";
@@ -119,7 +123,7 @@ pub struct StartArgs {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// How many times faster than life time passes
-    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed)]
     pub speed: f64,
     /// Faults to come: a YAML list of node, fault, after or on, and for
     #[arg(long, value_name = "FILE")]
@@ -129,10 +133,28 @@ pub struct StartArgs {
     pub workloads: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
+    pub real: RealArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
     pub network: NetworkArgs,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
     pub timings: TimingArgs,
+}
+
+/// A real Kubernetes API.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "A real Kubernetes API instead of the cluster's own")]
+pub struct RealArgs {
+    /// Its address, as in `https://127.0.0.1:6443`; the nodes register there
+    #[arg(long, value_name = "URL", requires_all = ["kubernetes_token_file", "kubernetes_ca_file"])]
+    pub kubernetes_api: Option<String>,
+    /// A file with the token of somebody who may do everything there
+    #[arg(long, value_name = "FILE", requires = "kubernetes_api")]
+    pub kubernetes_token_file: Option<PathBuf>,
+    /// A file with the certificates that it is checked against
+    #[arg(long, value_name = "FILE", requires = "kubernetes_api")]
+    pub kubernetes_ca_file: Option<PathBuf>,
 }
 
 /// Where a new cluster listens.
@@ -214,13 +236,6 @@ pub struct TalosconfigArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
     pub folder: ExistingArgs,
-}
-
-fn speed(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(speed) if (0.001..=100_000.0).contains(&speed) => Ok(speed),
-        _ => Err(format!("`{text}` is not a speed: write a number from 0.001 to 100000")),
-    }
 }
 
 fn cluster_name(text: &str) -> Result<String, String> {

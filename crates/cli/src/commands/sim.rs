@@ -8,34 +8,29 @@ use talos_sim::address::Layout;
 use talos_sim::clock::wall_time;
 use talos_sim::cluster::{self, Cluster, Options, Shape, StartError};
 use talos_sim::control::{self, Ask};
-use talos_sim::kubernetes;
+use talos_sim::kubernetes::{self, remote::RealApi};
 use talos_sim::model::Timings;
 use talos_sim::pki::Identity;
 use talos_sim::schedule::{self, FAULTS, Planned};
 use talos_sim::store;
 
 use crate::Exit;
-use crate::args::{FaultArgs, FaultsArgs, SimArgs, SimCommand, StartArgs, TalosconfigArgs};
+use crate::args::{
+    FaultArgs, FaultsArgs, RealArgs, SimArgs, SimCommand, StartArgs, TalosconfigArgs,
+};
+use crate::failed::chain;
 use crate::printer::Printer;
 use crate::render;
 use crate::usage::Usage;
 
 /// Runs a simulated cluster, or reaches into one that runs.
-pub fn sim(args: &SimArgs, printer: Printer) -> Result<Exit, Usage> {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            return Ok(refuse(printer, &error, "free some resources of this machine"));
-        }
-    };
-    runtime.block_on(async {
-        match &args.command {
-            None => start(&args.start, printer).await,
-            Some(SimCommand::Fault(args)) => fault(args, printer).await,
-            Some(SimCommand::Faults(args)) => faults(args, printer).await,
-            Some(SimCommand::Talosconfig(args)) => Ok(talosconfig(args, printer)),
-        }
-    })
+pub async fn sim(args: &SimArgs, printer: Printer) -> Result<Exit, Usage> {
+    match &args.command {
+        None => start(&args.start, printer).await,
+        Some(SimCommand::Fault(args)) => fault(args, printer).await,
+        Some(SimCommand::Faults(args)) => faults(args, printer).await,
+        Some(SimCommand::Talosconfig(args)) => Ok(talosconfig(args, printer)),
+    }
 }
 
 async fn start(args: &StartArgs, printer: Printer) -> Result<Exit, Usage> {
@@ -91,6 +86,17 @@ fn options(args: &StartArgs) -> Result<Options, Usage> {
             None => Vec::new(),
         },
         nodes_only: false,
+        real_api: real_api(&args.real),
+    })
+}
+
+fn real_api(args: &RealArgs) -> Option<RealApi> {
+    let RealArgs { kubernetes_api, kubernetes_token_file, kubernetes_ca_file } = args.clone();
+    // None comes without the others.
+    Some(RealApi {
+        url: kubernetes_api?,
+        token_file: kubernetes_token_file?,
+        ca_file: kubernetes_ca_file?,
     })
 }
 
@@ -135,7 +141,11 @@ fn welcome(cluster: &Cluster, args: &StartArgs) -> String {
         let _ =
             writeln!(text, "  {:width$}  {}  apid on {}", node.hostname, node.address, node.apid);
     }
-    let _ = writeln!(text, "  {:width$}  Kubernetes API on {}", "", cluster.kubernetes_url());
+    let real = match cluster.real_api_url() {
+        Some(url) => format!(", which leads to {url}"),
+        None => String::new(),
+    };
+    let _ = writeln!(text, "  {:width$}  Kubernetes API on {}{real}", "", cluster.kubernetes_url());
     let _ = writeln!(text, "  {:width$}  Image Factory on {}\n", "", cluster.factory_url());
     let first = cluster.nodes().first().map_or_else(String::new, |node| node.address.to_string());
     let last = cluster.nodes().last().map_or_else(String::new, |node| node.address.to_string());
@@ -254,6 +264,7 @@ fn next(error: &StartError) -> &'static str {
         StartError::Differs { .. } => {
             "leave these flags out to go on with it, or name another folder with --dir"
         }
+        StartError::Remote(error) => error.advice(),
         StartError::Workloads(_) => "correct the file of --workloads",
         StartError::Fault(_) => "correct the file of --faults",
         _ => "see `talos-operator sim --help`",
@@ -262,12 +273,6 @@ fn next(error: &StartError) -> &'static str {
 
 /// Says why not, with everything behind it.
 fn refuse(printer: Printer, error: &dyn Error, next: &str) -> Exit {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(behind) = source {
-        let _ = write!(message, ": {behind}");
-        source = behind.source();
-    }
-    printer.stderr(&render::usage(&Usage::new(message, next)));
+    printer.stderr(&render::usage(&Usage::new(chain(error), next)));
     Exit::Refused
 }

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use real_control_plane::{Access, ControlPlane, Options as PlaneOptions, Tools};
+use talos_sim::kubernetes::remote::RealApi;
 use tokio::sync::{mpsc, watch};
 use upgrade_cluster::{Live, Options};
 use upgrade_core::catalogue::Catalogue;
@@ -22,7 +24,9 @@ use upgrade_engine::journal::MemoryJournal;
 use upgrade_engine::{drive, observe};
 use upgrade_planner::{Request, plan};
 
-use super::{KUBERNETES, TALOS_1_12, TALOS_1_13, TALOS_1_14, World, eventually};
+use super::{
+    KUBERNETES, SimOptions, TALOS_1_12, TALOS_1_13, TALOS_1_14, World, eventually, simulated,
+};
 
 const TO: &str = "1.35.4";
 
@@ -68,8 +72,9 @@ async fn configs(live: &Live<SystemClock>) -> BTreeMap<String, String> {
     configs
 }
 
-async fn hop(talos: &str, control_planes: usize, workers: usize) {
-    let world = World::start(talos, control_planes, workers).await;
+async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Option<RealApi>) {
+    let options = simulated(talos, control_planes, workers);
+    let world = World::launch(SimOptions { real_api, ..options }).await;
     let live = Arc::new(connect(&world).await);
     let before = settled(&live, control_planes + workers).await;
     let configs_before = configs(&live).await;
@@ -156,15 +161,31 @@ async fn hop(talos: &str, control_planes: usize, workers: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubernetes_hop_on_talos_1_12() {
-    hop(TALOS_1_12, 1, 1).await;
+    hop(TALOS_1_12, 1, 1, None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubernetes_hop_on_talos_1_13() {
-    hop(TALOS_1_13, 3, 2).await;
+    hop(TALOS_1_13, 3, 2, None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubernetes_hop_on_talos_1_14() {
-    hop(TALOS_1_14, 1, 1).await;
+    hop(TALOS_1_14, 1, 1, None).await;
+}
+
+/// The same, with every object, apply and watch at a real API server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubernetes_hop_at_a_real_api_server() {
+    let root = tempfile::tempdir().expect("a folder");
+    let folder = root.path().canonicalize().expect("a path").join("plane");
+    let plane = tokio::task::spawn_blocking(move || {
+        ControlPlane::start(PlaneOptions::new(&folder, Tools::find().expect("the tools")))
+    });
+    let plane = plane.await.expect("no panic").expect("a control plane");
+    let Access { url, token, authority, .. } = plane.access();
+    let real_api = RealApi { url, token_file: token, ca_file: authority };
+    hop(TALOS_1_14, 3, 1, Some(real_api)).await;
+    let stopped = tokio::task::spawn_blocking(|| plane.stop());
+    stopped.await.expect("no panic").expect("it stops well");
 }

@@ -74,28 +74,11 @@ impl World {
         workers: usize,
         workloads: Vec<serde_json::Value>,
     ) -> Self {
-        let timings = Timings {
-            pull: Range::secs(10, 20),
-            install: Range::secs(5, 10),
-            drain: Range::secs(5, 10),
-            reboot: Range::secs(20, 30),
-            rejoin: Range::secs(20, 30),
-            ..Timings::default()
-        };
-        let options = SimOptions {
-            shape: Some(Shape {
-                name: "east".to_owned(),
-                control_planes,
-                workers,
-                talos: talos.parse().expect("a version"),
-                kubernetes: KUBERNETES.parse().expect("a version"),
-                seed: 1,
-            }),
-            speed: 50.0,
-            timings,
-            workloads,
-            ..SimOptions::default()
-        };
+        let options = simulated(talos, control_planes, workers);
+        Self::launch(SimOptions { workloads, ..options }).await
+    }
+
+    async fn launch(options: SimOptions) -> Self {
         let cluster = Cluster::start(options).await.expect("a cluster");
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("talosconfig"), cluster.talosconfig()).expect("written");
@@ -113,6 +96,31 @@ impl World {
     async fn facts(&self, name: &str) -> TalosFacts {
         let machine = self.machine(name).await;
         self.live.talos().facts(&machine).await.expect("a machine that answers")
+    }
+}
+
+/// A cluster that hurries.
+fn simulated(talos: &str, control_planes: usize, workers: usize) -> SimOptions {
+    let timings = Timings {
+        pull: Range::secs(10, 20),
+        install: Range::secs(5, 10),
+        drain: Range::secs(5, 10),
+        reboot: Range::secs(20, 30),
+        rejoin: Range::secs(20, 30),
+        ..Timings::default()
+    };
+    SimOptions {
+        shape: Some(Shape {
+            name: "east".to_owned(),
+            control_planes,
+            workers,
+            talos: talos.parse().expect("a version"),
+            kubernetes: KUBERNETES.parse().expect("a version"),
+            seed: 1,
+        }),
+        speed: 50.0,
+        timings,
+        ..SimOptions::default()
     }
 }
 

@@ -41,9 +41,10 @@ impl Cluster {
 
 impl World {
     fn kubernetes_answers(&self) -> Result<(), Trouble> {
-        match self.cluster().kubernetes_answers() {
-            true => Ok(()),
-            false => Err(unavailable("no API server answers")),
+        if self.cluster().kubernetes_answers() {
+            Ok(())
+        } else {
+            Err(unavailable("no API server answers"))
         }
     }
 }

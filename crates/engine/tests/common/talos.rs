@@ -21,9 +21,10 @@ impl World {
     fn answering(&self, node: &NodeName) -> Result<Sim, Trouble> {
         let cluster = self.cluster();
         let sim = cluster.nodes.get(node).ok_or_else(|| unavailable("no such machine"))?;
-        match sim.answers && !cluster.dark {
-            true => Ok(sim.clone()),
-            false => Err(unavailable("connection refused")),
+        if sim.answers && !cluster.dark {
+            Ok(sim.clone())
+        } else {
+            Err(unavailable("connection refused"))
         }
     }
 
@@ -124,6 +125,9 @@ impl Talos for World {
 
     async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
         let sim = self.answering(&of.name)?;
+        if sim.fault == Some(Fault::Hangs) {
+            return std::future::pending().await;
+        }
         let tag = sim.version.tag();
         let installer = format!("factory.talos.dev/metal-installer/{SCHEMATIC}:{tag}");
         let extensions = sim.extensions.iter();
@@ -179,9 +183,10 @@ impl Talos for World {
                 id: id(&machine.name),
                 node: machine.name.clone(),
                 learner: false,
-                status: match sim.answers && sim.stage == Stage::Running {
-                    true => Fact::Known(status),
-                    false => Fact::Unknown("connection refused".to_owned()),
+                status: if sim.answers && sim.stage == Stage::Running {
+                    Fact::Known(status)
+                } else {
+                    Fact::Unknown("connection refused".to_owned())
                 },
             }
         };
@@ -206,9 +211,10 @@ impl Talos for World {
         seconds(2).await;
         tell.tell("half of it is here".to_owned());
         seconds(3).await;
-        match sim.fault == Some(Fault::PullsBadly) && sim.pulls < 2 {
-            true => Err(Trouble::new(FailureKind::Pull, "the registry is busy")),
-            false => Ok(()),
+        if sim.fault == Some(Fault::PullsBadly) && sim.pulls < 2 {
+            Err(Trouble::new(FailureKind::Pull, "the registry is busy"))
+        } else {
+            Ok(())
         }
     }
 

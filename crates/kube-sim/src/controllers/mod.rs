@@ -10,7 +10,6 @@ mod budget;
 pub(crate) mod conditions;
 mod daemon_set;
 mod deployment;
-mod furniture;
 mod garbage;
 mod index;
 mod job;
@@ -26,7 +25,6 @@ mod stateful_set;
 mod volumes;
 mod workloads;
 
-pub use furniture::{Furniture, furniture};
 pub use workloads::{apply, load_workloads};
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -155,22 +155,47 @@ fn a_rollout_that_cannot_go_on_says_so() {
     assert!(status(&cluster, &DEPLOYMENTS, "web", "availableReplicas") >= 1);
 }
 
+/// What a cluster brings along, in short.
+const FURNITURE: &str = "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: kube-proxy, namespace: kube-system}
+spec:
+  selector: {matchLabels: {k8s-app: kube-proxy}}
+  template:
+    metadata: {labels: {k8s-app: kube-proxy}}
+    spec:
+      containers: [{name: kube-proxy, image: 'kube-proxy:v1.35.0'}]
+      tolerations: [{operator: Exists}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: kube-dns, namespace: kube-system}
+spec: {selector: {k8s-app: kube-dns}, ports: [{port: 53, protocol: UDP}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: coredns, namespace: kube-system}
+spec:
+  replicas: 2
+  selector: {matchLabels: {k8s-app: kube-dns}}
+  template:
+    metadata: {labels: {k8s-app: kube-dns}}
+    spec:
+      containers: [{name: coredns, image: 'coredns:v1.13.1'}]
+      tolerations: [{operator: Exists}]
+";
+
 #[test]
 fn the_furniture_runs_everywhere() {
     let mut cluster = cluster(3);
-    let wanted = Furniture {
-        proxy: Some("kube-proxy:v1.35.0".to_owned()),
-        network: Some("flannel:v0.27.4".to_owned()),
-        dns: Some("coredns:v1.13.1".to_owned()),
-    };
-    apply(cluster.server.store_mut(), "talos", furniture(&wanted)).unwrap();
+    let objects = load_workloads(FURNITURE).unwrap();
+    apply(cluster.server.store_mut(), "talos", objects).unwrap();
     cluster.advance(after(20));
     let store = cluster.server.store();
-    for name in ["kube-proxy", "kube-flannel"] {
-        let set = store.get(&DAEMON_SETS, "kube-system", name).unwrap();
-        assert_eq!(object::number(set, &["status", "desiredNumberScheduled"]), Some(4));
-        assert_eq!(object::number(set, &["status", "numberAvailable"]), Some(4));
-    }
+    let set = store.get(&DAEMON_SETS, "kube-system", "kube-proxy").unwrap();
+    assert_eq!(object::number(set, &["status", "desiredNumberScheduled"]), Some(4));
+    assert_eq!(object::number(set, &["status", "numberAvailable"]), Some(4));
     let dns = store.get(&DEPLOYMENTS, "kube-system", "coredns").unwrap();
     assert_eq!(object::number(dns, &["status", "readyReplicas"]), Some(2));
     let slices = store.list(&ENDPOINT_SLICES, Some("kube-system")).next().unwrap();

@@ -29,7 +29,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::names::{PODS, ResourceName, VOLUME_ATTACHMENTS};
+use crate::names::{NODES, PODS, ResourceName, VOLUME_ATTACHMENTS};
 use crate::random::Random;
 use crate::store::{ChangeKind, Store};
 use crate::time::Time;
@@ -138,13 +138,15 @@ impl Kubelets {
         }
     }
 
-    /// Takes in a change of an object. Pods and volume attachments matter;
-    /// everything else may be told or not.
+    /// Takes in a change of an object. Pods, volume attachments and nodes
+    /// matter; everything else may be told or not.
     pub fn observe(&mut self, now: Time, resource: &ResourceName, object: &Arc<Value>, gone: bool) {
         if *resource == PODS {
             self.observe_pod(object, gone);
         } else if *resource == VOLUME_ATTACHMENTS {
             self.observe_attachment(now, object, gone);
+        } else if *resource == NODES && !gone {
+            self.observe_node(object);
         }
     }
 

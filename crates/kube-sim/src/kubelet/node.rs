@@ -58,11 +58,14 @@ impl Kubelets {
         if kubelet.facts == *facts {
             return;
         }
-        let was_up = std::mem::replace(&mut kubelet.facts, facts.clone()).kubelet_up;
+        let before = std::mem::replace(&mut kubelet.facts, facts.clone());
         if facts.kubelet_up {
             self.changed.insert(facts.name.clone());
-            if !was_up || kubelet.boot != facts.boot_id {
+            if !before.kubelet_up || kubelet.boot != facts.boot_id {
                 self.starts(now, &facts.name);
+            } else if facts.ready && !before.ready {
+                // Meanwhile its pods were called unready.
+                self.kubelet_starts(&facts.name, false);
             }
         } else {
             kubelet.renewal = None;
@@ -81,6 +84,17 @@ impl Kubelets {
         let rebooted = std::mem::replace(&mut kubelet.boot, kubelet.facts.boot_id.clone())
             != kubelet.facts.boot_id;
         self.kubelet_starts(name, rebooted);
+    }
+
+    /// Somebody else has changed a node: a kubelet that runs says how it is.
+    pub(super) fn observe_node(&mut self, node: &Value) {
+        let name = object::name(node);
+        let Some(kubelet) = self.nodes.get(name).filter(|kubelet| kubelet.facts.kubelet_up) else {
+            return;
+        };
+        if conditions::is_true(node, "Ready") != kubelet.facts.ready {
+            self.changed.insert(name.to_owned());
+        }
     }
 
     /// Registers the node or brings its object up to date, then its static
@@ -240,6 +254,9 @@ fn annotations(facts: &NodeFacts) -> Map<String, Value> {
             .insert("talos.dev/owned-annotations".to_owned(), json!(json!(keys).to_string()));
     }
     annotations.extend(facts.annotations.iter().map(|(key, value)| (key.clone(), json!(value))));
+    // Volumes are attached for the node, not by it.
+    let attached = "volumes.kubernetes.io/controller-managed-attach-detach".to_owned();
+    annotations.insert(attached, json!("true"));
     annotations
 }
 

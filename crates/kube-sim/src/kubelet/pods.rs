@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::mirror::is_mirror;
 use super::pod_status::{self, Progress};
 use super::{Api, Due, Kubelets, RETRY};
+use crate::controllers::conditions;
 use crate::names::PODS;
 use crate::object;
 use crate::time::Time;
@@ -94,11 +95,14 @@ impl Kubelets {
         }
         let key = key(pod);
         let known = self.pods.get_mut(&key).filter(|run| object::uid(&run.pod) == object::uid(pod));
+        let node_ready = self.nodes.get(node).is_some_and(|kubelet| kubelet.facts.ready);
         match known {
             _ if gone => {
                 self.pods.remove(&key);
                 return;
             }
+            // An answer was faster than the news of what came before it.
+            Some(run) if object::revision(pod) < object::revision(&run.pod) => return,
             Some(run) => {
                 let ended =
                     ["Succeeded", "Failed"].contains(&object::text(pod, &["status", "phase"]));
@@ -110,7 +114,10 @@ impl Kubelets {
                         || object::number(pod, &["metadata", "deletionGracePeriodSeconds"])
                             != Some(run.grace()));
                 run.pod = pod.clone();
-                if !wants {
+                if node_ready && run.stage == Stage::Ready && !conditions::is_true(pod, "Ready") {
+                    // Others call it unready because of its node, which is back.
+                    run.stale = true;
+                } else if !wants {
                     return;
                 }
             }

@@ -125,7 +125,7 @@ impl Watches {
     }
 }
 
-fn unauthorized() -> Reply {
+pub(super) fn unauthorized() -> Reply {
     let status =
         Status { code: 401, reason: "Unauthorized", message: "Unauthorized".into(), details: None };
     Reply::Response {

@@ -18,8 +18,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
 use super::auth::{Credentials, Gate};
-use super::calls::{ApiAnswer, ApiCall, OpenWatch};
-use super::presence;
+use super::calls::{self, ApiAnswer, ApiCall, OpenWatch};
+use super::remote::Way;
+use super::{health, presence};
 use crate::driver::Driver;
 use crate::model::NodeIndex;
 use crate::server::{self, HANDSHAKE_TIMEOUT};
@@ -38,6 +39,8 @@ pub struct Server {
     pub node: Option<NodeIndex>,
     /// Who owns the API server.
     pub driver: Driver,
+    /// The way to a real one, which then answers instead.
+    pub(crate) way: Option<Way>,
 }
 
 impl Server {
@@ -51,7 +54,7 @@ impl Server {
 
     fn connection(&self, stream: TcpStream) -> impl Future<Output = ()> + Send + 'static {
         let gate = self.gate.clone();
-        let (driver, node) = (self.driver.clone(), self.node);
+        let (driver, node, way) = (self.driver.clone(), self.node, self.way.clone());
         async move {
             let _ = stream.set_nodelay(true);
             let accepting = TlsAcceptor::from(gate.tls.clone()).accept(stream);
@@ -64,7 +67,13 @@ impl Server {
             let service = service_fn(move |request| {
                 let credentials =
                     Credentials { certificate: certificate.clone(), token: token(&request) };
-                answer(driver.clone(), node, credentials, request)
+                let (driver, way) = (driver.clone(), way.clone());
+                async move {
+                    match way {
+                        Some(way) => pass(way, node, credentials, request).await,
+                        None => answer(driver, node, credentials, request).await,
+                    }
+                }
             });
             let stream = TokioIo::new(stream);
             let served = if is_http2 {
@@ -91,12 +100,43 @@ fn token(request: &http::Request<Incoming>) -> Option<String> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
 }
 
-type Answered = Either<Full<Bytes>, Lines>;
+type Answered = Either<Full<Bytes>, Either<Lines, Incoming>>;
 
 /// The connection breaks: the API server is gone, and with it the caller.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server has gone")]
 struct Gone;
+
+/// Lets a real API server answer, unless one beside this node's etcd could not.
+async fn pass(
+    way: Way,
+    node: Option<NodeIndex>,
+    credentials: Credentials,
+    request: http::Request<Incoming>,
+) -> Result<http::Response<Answered>, Gone> {
+    let only_head = request.method() == http::Method::HEAD;
+    if credentials.certificate == Some(None) && credentials.token.is_none() {
+        return Ok(whole(calls::unauthorized(), only_head));
+    }
+    if !way.has_etcd(node) {
+        let path = request.uri().path();
+        if let Some(reply) = health::without_etcd(&Request::get(path)) {
+            return Ok(whole(reply, only_head));
+        }
+        if health::needs_etcd(path) {
+            tokio::time::sleep(way.real(health::PATIENCE)).await;
+            return Ok(whole(health::timed_out(), only_head));
+        }
+    }
+    let administrator = matches!(credentials.certificate, Some(Some(_)));
+    match way.pass(request, administrator).await {
+        Ok(response) => Ok(response.map(|body| Either::Right(Either::Right(body)))),
+        Err(failure) => {
+            tracing::debug!(?failure, "the real Kubernetes API does not answer");
+            Err(Gone)
+        }
+    }
+}
 
 async fn answer(
     driver: Driver,
@@ -131,7 +171,7 @@ async fn answer(
             reply
         }
         ApiAnswer::Watch(content_type, open) => {
-            let mut response = http::Response::new(Either::Right(Lines(open)));
+            let mut response = http::Response::new(Either::Right(Either::Left(Lines(open))));
             set_headers(response.headers_mut(), content_type);
             return Ok(response);
         }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use kube_sim::controllers::Furniture;
 use kube_sim::kubelet::{NodeFacts, NodeFaults, StaticPod};
 use sha2::{Digest as _, Sha256};
 
@@ -11,20 +10,6 @@ use crate::model::{Component, KubernetesNode, KubernetesPod, NodeIndex, World};
 /// The kernel and the runtime, as all nodes of the model have them.
 const KERNEL: &str = "6.18.0-talos";
 const RUNTIME: &str = "containerd://2.1.4";
-
-/// The images of what Talos installs beside the control plane.
-const NETWORK: &str = "ghcr.io/siderolabs/flannel:v0.27.4";
-const DNS: &str = "registry.k8s.io/coredns/coredns:v1.13.1";
-
-/// What a cluster brings along.
-pub(super) fn furniture(world: &World) -> Furniture {
-    let first = world.kubernetes(NodeIndex(0));
-    Furniture {
-        proxy: first.map(|node| node.proxy_image),
-        network: Some(NETWORK.to_owned()),
-        dns: Some(DNS.to_owned()),
-    }
-}
 
 /// Of all nodes, in their order.
 pub(super) fn of_all(world: &World) -> Vec<NodeFacts> {

@@ -2,11 +2,11 @@
 //! whether a node is ready.
 
 use kube_sim::names::NODES;
-use kube_sim::{ApiServer, Write, object};
+use kube_sim::{Store, Write, object};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::model::{NodeIndex, Time, World};
+use crate::model::{NodeIndex, World};
 
 /// Talos marks the cordons that are its own to lift.
 const CORDONED: &str = "talos.dev/cordoned";
@@ -24,14 +24,29 @@ struct Agreed {
     ready: Option<bool>,
 }
 
+/// Talos's own cordon, to be set or lifted at a node's object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) node: NodeIndex,
+    pub(super) name: String,
+    pub(super) cordoned: bool,
+}
+
 impl Feed {
-    /// One look at all nodes.
-    pub(super) fn pass(&mut self, api: &mut ApiServer, world: &mut World, now: Time) {
+    /// One look at all nodes, and at their objects by name; what is to be
+    /// written into those.
+    pub(super) fn pass<'a>(
+        &mut self,
+        world: &mut World,
+        object: impl Fn(&str) -> Option<&'a Value>,
+    ) -> Vec<Wish> {
+        let now = world.now();
+        let mut wishes = Vec::new();
         self.nodes.resize_with(world.len(), Agreed::default);
         for (index, agreed) in self.nodes.iter_mut().enumerate() {
             let node = NodeIndex(index);
             let Some(here) = world.kubernetes(node) else { continue };
-            let Some(there) = api.store().get(&NODES, "", &here.name) else { continue };
+            let Some(there) = object(&here.name) else { continue };
             let ready = is_ready(there);
             let cordoned = object::flag(there, &["spec", "unschedulable"]);
             if agreed.ready != Some(ready) {
@@ -41,12 +56,20 @@ impl Feed {
             if here.unschedulable != agreed.cordoned {
                 agreed.cordoned = here.unschedulable;
                 if cordoned != here.unschedulable {
-                    cordon(api, &here.name, here.unschedulable);
+                    wishes.push(Wish { node, name: here.name, cordoned: here.unschedulable });
                 }
             } else if cordoned != agreed.cordoned {
                 agreed.cordoned = cordoned;
                 world.set_unschedulable(now, node, cordoned);
             }
+        }
+        wishes
+    }
+
+    /// A wish could not be carried out: the next look has it again.
+    pub(super) fn failed(&mut self, node: NodeIndex, cordoned: bool) {
+        if let Some(agreed) = self.nodes.get_mut(node.0) {
+            agreed.cordoned = !cordoned;
         }
     }
 }
@@ -58,17 +81,23 @@ fn is_ready(node: &Value) -> bool {
     })
 }
 
-/// Writes Talos's own cordon into the object, or takes it back.
-fn cordon(api: &mut ApiServer, name: &str, cordoned: bool) {
+/// The merge patch that carries out a wish.
+pub(super) fn cordon_patch(cordoned: bool) -> Value {
+    let (flag, mark) = if cordoned { (json!(true), json!("true")) } else { Default::default() };
+    json!({"spec": {"unschedulable": flag}, "metadata": {"annotations": {CORDONED: mark}}})
+}
+
+/// Carries it out in the embedded store.
+pub(super) fn cordon(store: &mut Store, Wish { name, cordoned, .. }: &Wish) {
     let write = Write::by("talos");
     // A node that has gone from the API has nothing to be cordoned.
-    let _ = api.store_mut().modify(&write, &NODES, "", name, |node| {
-        if cordoned {
+    let _ = store.modify(&write, &NODES, "", name, |node| {
+        if *cordoned {
             object::set(node, &["spec", "unschedulable"], json!(true));
             object::set(node, &["metadata", "annotations", CORDONED], json!("true"));
         } else {
-            object::map(&mut node["spec"]).remove("unschedulable");
-            object::map(&mut node["metadata"]["annotations"]).remove(CORDONED);
+            object::remove(node, &["spec", "unschedulable"]);
+            object::remove(node, &["metadata", "annotations", CORDONED]);
         }
     });
 }

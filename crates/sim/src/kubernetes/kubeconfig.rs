@@ -20,11 +20,18 @@ pub fn admin(
     now: crate::model::Time,
 ) -> Result<String, PkiError> {
     let identity = Identity::new(ADMINISTRATORS, now);
-    Ok(write(cluster, server, &authority.pair().certificate, &authority.user("admin", &identity)?))
+    let Pair { certificate, key } = authority.user("admin", &identity)?;
+    let user = format!(
+        "client-certificate-data: {}\n    client-key-data: {}",
+        encode(&certificate),
+        encode(&key),
+    );
+    Ok(write(cluster, server, &authority.pair().certificate, &user))
 }
 
 /// Writes a kubeconfig with one context.
-pub fn write(cluster: &str, server: &str, authority: &str, client: &Pair) -> String {
+fn write(cluster: &str, server: &str, authority: &str, user: &str) -> String {
+    let authority = encode(authority);
     format!(
         "apiVersion: v1
 kind: Config
@@ -32,12 +39,11 @@ clusters:
 - name: {cluster}
   cluster:
     server: {server}
-    certificate-authority-data: {}
+    certificate-authority-data: {authority}
 users:
 - name: admin@{cluster}
   user:
-    client-certificate-data: {}
-    client-key-data: {}
+    {user}
 contexts:
 - context:
     cluster: {cluster}
@@ -45,10 +51,7 @@ contexts:
     user: admin@{cluster}
   name: admin@{cluster}
 current-context: admin@{cluster}
-",
-        encode(authority),
-        encode(&client.certificate),
-        encode(&client.key),
+"
     )
 }
 

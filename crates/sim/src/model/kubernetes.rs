@@ -196,8 +196,6 @@ pub struct KubernetesNode {
     pub unschedulable: bool,
     /// The image of its kubelet.
     pub kubelet_image: String,
-    /// The image of kube-proxy that its configuration names.
-    pub proxy_image: String,
     /// Its static pods.
     pub pods: Vec<KubernetesPod>,
 }
@@ -234,7 +232,6 @@ impl World {
             ready: here.power == Power::On && self.node_ready(node),
             unschedulable: here.kubernetes.cordon != Cordon::No,
             kubelet_image: here.kubernetes.kubelet.image.clone(),
-            proxy_image: here.config.components.proxy.clone(),
             pods: here
                 .kubernetes
                 .pods

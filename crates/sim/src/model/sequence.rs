@@ -9,6 +9,7 @@ use talos_proto::common;
 
 use super::World;
 use super::api::NodeIndex;
+use super::drain::CORDON_TIMEOUT;
 use super::events::Note;
 use super::node::{Node, Power, Stage};
 use super::phases::{Effect, phases};
@@ -29,6 +30,13 @@ pub(super) struct Sequence {
     phase: usize,
     /// How long a phase of no special length takes.
     pace: Duration,
+}
+
+impl Sequence {
+    /// What the phase that runs does, on a node of this minor.
+    pub(super) fn effect(&self, minor: u64) -> Option<Effect> {
+        phases(&self.kind, minor).get(self.phase).map(|phase| phase.effect)
+    }
 }
 
 /// Which sequence.
@@ -150,7 +158,11 @@ impl World {
             }
             Effect::Drain => {
                 self.nodes[node.0].kubernetes.cordon();
-                lasts = self.draw(|timings| timings.drain);
+                lasts = if self.kubernetes_api_is_up() {
+                    self.draw(|timings| timings.drain)
+                } else {
+                    CORDON_TIMEOUT
+                };
             }
             Effect::StopEphemeral => {
                 for id in services::EPHEMERAL {
@@ -197,6 +209,11 @@ impl World {
             && let Err(failure) = self.install_in_sequence(node, image)
         {
             self.fail_sequence(node, &sequence, &failure);
+            return;
+        }
+        if phase.effect == Effect::Drain && !self.kubernetes_api_is_up() {
+            // Nobody took note of the cordon.
+            self.fail_sequence(node, &sequence, "context deadline exceeded");
             return;
         }
         for task in phase.tasks {

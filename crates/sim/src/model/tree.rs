@@ -55,6 +55,23 @@ impl From<String> for Tree {
     }
 }
 
+/// Numbers are whole and nothing is null in what nodes hold.
+impl From<serde_json::Value> for Tree {
+    fn from(value: serde_json::Value) -> Self {
+        use serde_json::Value;
+        match value {
+            Value::Null => empty(),
+            Value::Bool(value) => Self::Bool(value),
+            Value::Number(number) => Self::Int(number.as_i64().unwrap_or_default()),
+            Value::String(text) => Self::Text(Cow::Owned(text)),
+            Value::Array(items) => Self::List(items.into_iter().map(Self::from).collect()),
+            Value::Object(entries) => Self::Map(
+                entries.into_iter().map(|(key, value)| (Cow::Owned(key), value.into())).collect(),
+            ),
+        }
+    }
+}
+
 impl Tree {
     /// As Talos writes YAML: blocks, four spaces.
     pub(super) fn to_yaml(&self) -> String {

@@ -120,7 +120,7 @@ async fn the_past(talos: &'static str) {
         let mut events = node.events(past, None).await.unwrap();
         let mut ids: Vec<String> = Vec::new();
         while ids.last() != last || last.is_none() {
-            let wait = if last.is_some() { SOON } else { Duration::from_millis(700) };
+            let wait = if last.is_some() { SOON } else { Duration::from_secs(3) };
             match timeout(wait, events.next()).await {
                 Ok(event) => ids.push(event.unwrap().unwrap().id),
                 Err(_) => break,

@@ -45,7 +45,7 @@ const SPEED: f64 = 100.0;
 const SLOW: f64 = 0.01;
 
 /// How long anything may take that is expected to happen.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(90);
 
 /// Makes a test of each version out of a function that takes it.
 macro_rules! each_version {
@@ -73,10 +73,10 @@ use each_version;
 /// Short enough for tests, long enough for a busy machine.
 fn deadlines() -> Deadlines {
     Deadlines {
-        connect: Duration::from_secs(8),
-        attempt: Duration::from_secs(8),
-        read: Duration::from_secs(16),
-        act: Duration::from_secs(16),
+        connect: Duration::from_secs(20),
+        attempt: Duration::from_secs(20),
+        read: Duration::from_secs(40),
+        act: Duration::from_secs(40),
         progress_idle: SOON,
         data_idle: SOON,
         follow_idle: SOON,
@@ -228,22 +228,19 @@ async fn start(shape: Shape) -> Cluster {
     Cluster::start(options).await.expect("a cluster")
 }
 
-/// Waits until a node runs, is ready, and has another boot ID than `before`.
+/// Waits until a node has another boot ID than `before`, runs and is ready. In
+/// this order: a node that is up may not have gone down yet.
 async fn back_up(node: &Node, before: &str) {
-    let mut watch = node.watch::<MachineStatus>();
     let give_up = tokio::time::Instant::now() + SOON;
-    loop {
-        watch
-            .wait_for(SOON, |watch| watch.get("machine").is_some_and(|it| it.spec.is_up()))
-            .await
-            .expect("a node that comes up");
-        // It may not have gone down yet, or have gone down again.
-        if node.boot_id().await.is_ok_and(|now| now != before) {
-            return;
-        }
+    while node.boot_id().await.map_or(true, |now| now == before) {
         assert!(tokio::time::Instant::now() < give_up, "the node did not reboot");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    let mut watch = node.watch::<MachineStatus>();
+    watch
+        .wait_for(SOON, |watch| watch.get("machine").is_some_and(|it| it.spec.is_up()))
+        .await
+        .expect("a node that comes up");
 }
 
 /// The members of etcd as the cluster agrees on them.

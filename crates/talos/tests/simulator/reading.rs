@@ -144,7 +144,7 @@ async fn logs(talos: &'static str) {
 async fn health(talos: &'static str) {
     let world = World::shared(talos).await;
     let check = HealthCheck {
-        wait: Duration::from_secs(20),
+        wait: Duration::from_mins(1),
         control_planes: Vec::new(),
         workers: Vec::new(),
     };

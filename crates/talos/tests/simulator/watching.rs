@@ -171,7 +171,7 @@ async fn a_node_that_never_returns() {
     node.reboot(RebootMode::Force).await.unwrap();
     // Bounded, and with the reason.
     let gone = watch
-        .wait_for(Duration::from_secs(2), |watch| {
+        .wait_for(Duration::from_secs(6), |watch| {
             status(watch).is_some_and(|it| it.stage == Stage::Booting)
         })
         .await;

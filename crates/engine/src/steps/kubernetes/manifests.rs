@@ -253,8 +253,8 @@ async fn roll_out<I: Io>(step: &Step<I>, name: &ObjectName) -> Result<(), Failur
             Ok(Look::NotYet(format!("{name}: {missing}{why}")))
         })
         .await;
-    done.map_err(|failure| match pulling.load(Ordering::Relaxed) {
-        true => Failure::new(FailureKind::Pull, failure.text()),
-        false => failure,
+    done.map_err(|failure| {
+        let pulls = pulling.load(Ordering::Relaxed);
+        if pulls { Failure::new(FailureKind::Pull, failure.text()) } else { failure }
     })
 }

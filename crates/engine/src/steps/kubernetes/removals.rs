@@ -1,6 +1,7 @@
 //! Before a minor step: what of the cluster's the next Kubernetes does not know.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use futures_util::future::join_all;
 use machine_config::removals::{Finding, Removals};
@@ -92,7 +93,7 @@ fn judge<I: Io>(
             text.push_str(&nodes.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", "));
         }
         if nodes.len() > NAMED {
-            text.push_str(&format!(" and {} more", nodes.len() - NAMED));
+            let _ = write!(text, " and {} more", nodes.len() - NAMED);
         }
         let text = format!("{text}: {}", finding.advice());
         if finding.is_fatal() {

@@ -1,4 +1,4 @@
-//! Whether a DaemonSet or a Deployment has rolled out, and why not.
+//! Whether a `DaemonSet` or a `Deployment` has rolled out, and why not.
 
 use serde_json::Value;
 use upgrade_core::workload::Pod;

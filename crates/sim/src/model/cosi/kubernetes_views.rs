@@ -8,6 +8,7 @@ use talos_proto::{Kind, common, kind};
 use super::super::World;
 use super::super::api::NodeIndex;
 use super::super::kubernetes::{Component, Cordon, Pod, PodState};
+use super::super::manifests::Manifest;
 use super::super::node::Node;
 use super::super::tree::{Tree, empty, list, map};
 use super::{POD_SUBNET, View};
@@ -51,8 +52,7 @@ impl World {
                 configs(here, Component::ControllerManager, || controller_manager(here))
             }
             kind::SCHEDULER_CONFIG => configs(here, Component::Scheduler, || scheduler(here)),
-            kind::MANIFEST if here.is_control_plane() => vec![proxy_manifest(here)],
-            kind::MANIFEST => Vec::new(),
+            kind::MANIFEST => self.manifests(node).into_iter().map(manifest).collect(),
             _ => return None,
         };
         Some(views)
@@ -303,40 +303,12 @@ fn static_pod(here: &Node, pod: &Pod) -> View {
     View::new(name, &message, &tree)
 }
 
-/// The bootstrap manifest that carries kube-proxy's image.
-fn proxy_manifest(here: &Node) -> View {
-    let container = map([
-        ("name", "kube-proxy".into()),
-        ("image", here.config.components.proxy.clone().into()),
-    ]);
-    let labels = || map([("k8s-app", "kube-proxy".into())]);
-    let object = map([
-        ("apiVersion", "apps/v1".into()),
-        ("kind", "DaemonSet".into()),
-        (
-            "metadata",
-            map([
-                ("labels", labels()),
-                ("name", "kube-proxy".into()),
-                ("namespace", "kube-system".into()),
-            ]),
-        ),
-        (
-            "spec",
-            map([
-                ("selector", map([("matchLabels", labels())])),
-                (
-                    "template",
-                    map([
-                        ("metadata", map([("labels", labels())])),
-                        ("spec", map([("containers", Tree::List(vec![container]))])),
-                    ]),
-                ),
-            ]),
-        ),
-    ]);
-    let message =
-        k8s::ManifestSpec { items: vec![k8s::SingleManifest { object: Some(object.to_struct()) }] };
-    let view = View::new("10-kube-proxy", &message, &Tree::List(vec![object]));
-    view.version(here.config.version_of(Component::Proxy))
+/// A bootstrap manifest, with everything in it.
+fn manifest((name, objects): Manifest) -> View {
+    let objects: Vec<Tree> = objects.into_iter().map(Tree::from).collect();
+    let items = objects
+        .iter()
+        .map(|object| k8s::SingleManifest { object: Some(object.to_struct()) })
+        .collect();
+    View::new(name, &k8s::ManifestSpec { items }, &Tree::List(objects))
 }

@@ -1,0 +1,114 @@
+//! Starting the tasks of a cluster that is prepared.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::prepare::Prepared;
+use super::{Cluster, NodePlace, StartError};
+use crate::address::Places;
+use crate::driver::Driver;
+use crate::grpc::{Directory, Door};
+use crate::kubernetes::{door, remote};
+use crate::model::{ClusterSpec, NodeIndex, NodeRole};
+use crate::server::Server;
+use crate::store::Store;
+use crate::{apid, control, factory};
+
+impl Prepared {
+    /// Starts everything. Inside of a runtime.
+    pub(super) fn start(self, store: Option<Store>) -> Result<Cluster, StartError> {
+        let Self {
+            shape,
+            places,
+            sockets,
+            authority,
+            inside,
+            talosconfig,
+            kubeconfig,
+            servers,
+            gates,
+            kubelets,
+        } = self;
+        let nodes = node_places(inside.world.spec(), &places);
+        let mut tasks = JoinSet::new();
+        let control = match &store {
+            Some(store) => {
+                let (control, listener) = control::open().map_err(StartError::Control)?;
+                store.set_control(&control)?;
+                Some((control, listener))
+            }
+            None => None,
+        };
+        let (driver, task) = Driver::start(inside, store.as_ref().map(Store::state_file));
+        tasks.spawn(async move {
+            let _ = task.await;
+        });
+        if let Some((control, listener)) = control {
+            tasks.spawn(control::serve(listener, control, driver.clone()));
+        }
+        tasks.spawn(factory::serve(sockets.factory, driver.clone()));
+        let names = |node: &NodePlace| vec![node.hostname.clone(), node.address.to_string()];
+        let directory = Arc::new(Directory { names: nodes.iter().map(names).collect() });
+        for (index, ((node, tls), listener)) in
+            nodes.iter().zip(servers).zip(sockets.apid).enumerate()
+        {
+            let server = Server {
+                address: node.apid,
+                tls,
+                door: Door {
+                    node: NodeIndex(index),
+                    router: Arc::new(apid::Router {
+                        forwards: node.role == NodeRole::ControlPlane,
+                        local: names(node),
+                    }),
+                    directory: Arc::clone(&directory),
+                    driver: driver.clone(),
+                    roles: Arc::from([]),
+                },
+            };
+            tasks.spawn(server.run(listener));
+        }
+        let real_api_url = kubelets.as_ref().map(|start| start.place.api().url.clone());
+        let way = kubelets.as_ref().map(remote::Start::way);
+        // The shared address first, as `gates` has it.
+        let addresses = std::iter::once(places.endpoint).chain(places.kubernetes.iter().copied());
+        let listeners = std::iter::once(sockets.endpoint).chain(sockets.kubernetes);
+        for (index, ((address, listener), gate)) in addresses.zip(listeners).zip(gates).enumerate()
+        {
+            let node = index.checked_sub(1).map(NodeIndex);
+            let (driver, way) = (driver.clone(), way.clone());
+            tasks.spawn(door::Server { address, gate, node, driver, way }.run(listener));
+        }
+        let kubelets = kubelets.map(|start| start.start(driver.clone(), &mut tasks));
+        let kubelets = kubelets.transpose().map_err(StartError::Kubelets)?;
+        Ok(Cluster {
+            shape,
+            places,
+            nodes,
+            authority,
+            talosconfig,
+            kubeconfig,
+            real_api_url,
+            driver,
+            tasks,
+            kubelets,
+            store,
+        })
+    }
+}
+
+fn node_places(spec: &ClusterSpec, places: &Places) -> Vec<NodePlace> {
+    spec.nodes
+        .iter()
+        .zip(places.nodes.iter().zip(&places.apid))
+        .enumerate()
+        .map(|(index, (node, (address, apid)))| NodePlace {
+            kubernetes: places.kubernetes.get(index).copied(),
+            hostname: node.hostname.clone(),
+            role: node.role,
+            address: *address,
+            apid: *apid,
+        })
+        .collect()
+}

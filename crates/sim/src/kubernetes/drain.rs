@@ -1,0 +1,155 @@
+//! The nodes' own drains, as Talos does them: every pod that a controller would
+//! make anew is evicted, a budget that refuses is asked again, and what does not
+//! go in time is left to its fate.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kube_sim::kubelet::Api;
+use kube_sim::names::PODS;
+use kube_sim::store::DeleteOptions;
+use kube_sim::{Status, Store, Time, Write, object};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::model::DRAIN_TIMEOUT;
+
+/// How long it waits before it asks a budget again.
+const REFUSED: Duration = Duration::from_secs(5);
+/// How often it looks whether a pod has gone, and for how long.
+const LOOK: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The grace period that it gives.
+pub(super) const GRACE: i64 = 60;
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// An API server that pods can be evicted at.
+pub(crate) trait Evict: Api {
+    /// Evicts a pod, with [`GRACE`] seconds of grace.
+    fn evict(&mut self, namespace: &str, name: &str) -> Result<(), Status>;
+}
+
+impl Evict for Store {
+    fn evict(&mut self, namespace: &str, name: &str) -> Result<(), Status> {
+        let options =
+            DeleteOptions { grace_period_seconds: Some(GRACE), ..DeleteOptions::default() };
+        Self::evict(self, &Write::by("machined"), namespace, name, &options)
+    }
+}
+
+/// The drains that go on, by node.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Drains {
+    nodes: BTreeMap<String, Drain>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Drain {
+    until: Time,
+    pods: Vec<Leaving>,
+}
+
+/// A pod on its way out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Leaving {
+    namespace: String,
+    name: String,
+    uid: String,
+    /// Until when it is waited for; `None` before it has been evicted.
+    patience: Option<Time>,
+    /// When to do something next.
+    due: Time,
+}
+
+impl Drains {
+    /// Whether the drain of this node goes on already.
+    pub(super) fn has(&self, node: &str) -> bool {
+        self.nodes.contains_key(node)
+    }
+
+    /// When there is something to do.
+    pub(super) fn next_event(&self) -> Option<Time> {
+        self.nodes.values().flat_map(|drain| &drain.pods).map(|pod| pod.due).min()
+    }
+
+    /// Does what is due on the nodes that are being drained, and names those
+    /// that are done.
+    pub(super) fn advance(
+        &mut self,
+        now: Time,
+        api: &mut dyn Evict,
+        draining: &BTreeSet<String>,
+    ) -> Vec<String> {
+        self.nodes.retain(|name, _| draining.contains(name));
+        for name in draining {
+            if !self.nodes.contains_key(name)
+                && let Ok(pods) = pods_of(now, api, name)
+            {
+                self.nodes.insert(name.clone(), Drain { until: now.plus(DRAIN_TIMEOUT), pods });
+            }
+        }
+        for drain in self.nodes.values_mut() {
+            drain.pods.retain_mut(|pod| pod.due > now || pod.stays(now, drain.until, api));
+        }
+        let empty = |drain: &Drain| drain.pods.is_empty();
+        self.nodes.iter().filter(|(_, drain)| empty(drain)).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl Leaving {
+    /// The next step with a pod. It stays on the list until it has gone or is
+    /// given up.
+    fn stays(&mut self, now: Time, until: Time, api: &mut dyn Evict) -> bool {
+        if now >= until {
+            return false;
+        }
+        if let Some(patience) = self.patience {
+            let gone = match api.get(&PODS, &self.namespace, &self.name) {
+                Ok(found) => found.is_none_or(|pod| object::uid(&pod) != self.uid),
+                Err(_) => false,
+            };
+            self.due = now.plus(LOOK);
+            return !gone && now < patience;
+        }
+        match api.evict(&self.namespace, &self.name) {
+            Ok(()) => {
+                self.patience = Some(now.plus(PATIENCE));
+                self.due = now.plus(LOOK);
+                true
+            }
+            Err(status) if status.code == 429 => {
+                self.due = now.plus(REFUSED);
+                true
+            }
+            // Gone already, or a failure that Talos writes into its log.
+            Err(_) => false,
+        }
+    }
+}
+
+/// The pods of a node that have to leave it.
+fn pods_of(now: Time, api: &mut dyn Evict, node: &str) -> Result<Vec<Leaving>, Status> {
+    let pods = api.list(&PODS)?;
+    let leaving = pods
+        .iter()
+        .filter(|pod| object::text(pod, &["spec", "nodeName"]) == node && is_replaceable(pod));
+    Ok(leaving
+        .map(|pod| Leaving {
+            namespace: object::namespace(pod).to_owned(),
+            name: object::name(pod).to_owned(),
+            uid: object::uid(pod).to_owned(),
+            patience: None,
+            due: now,
+        })
+        .collect())
+}
+
+/// Whether somebody makes another one elsewhere: mirrors, pods of nobody and
+/// those of daemon sets stay.
+fn is_replaceable(pod: &Value) -> bool {
+    let owners = object::list(pod, &["metadata", "ownerReferences"]);
+    let controller = owners.iter().find(|owner| object::flag(owner, &["controller"]));
+    object::annotation(pod, MIRROR).is_none()
+        && controller.is_some_and(|owner| object::text(owner, &["kind"]) != "DaemonSet")
+}

@@ -1,0 +1,179 @@
+//! What the control planes create in Kubernetes: the objects of their bootstrap
+//! manifests that are not there.
+//!
+//! Up to 1.12 an object that somebody has deleted comes back at the next look.
+//! From 1.13 on each object is applied once and written into an inventory; what
+//! is in there is left alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube_sim::kubelet::Api;
+use kube_sim::names::CONFIG_MAPS;
+use kube_sim::types::{ResourceType, Types};
+use kube_sim::{Status, Store, Write, object};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::model::{NodeIndex, World};
+
+/// The field manager of what nodes create.
+pub(super) const MANAGER: &str = "talos";
+
+/// The annotation that says which inventory an object belongs to.
+const OWNER: &str = "config.k8s.io/owning-inventory";
+
+const INVENTORY: &str = "talos-bootstrap-manifests-inventory";
+const NAMESPACE: &str = "kube-system";
+
+/// An API server that objects can be installed at.
+pub(super) trait Install: Api {
+    /// Whether an object of its name is there; `None` if its kind is not known.
+    fn has(&mut self, object: &Value) -> Result<Option<bool>, Status>;
+
+    /// Creates an object, or applies it.
+    fn install(&mut self, object: Value, how: How) -> Result<(), Status>;
+}
+
+/// How an object is installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    Created,
+    Applied,
+}
+
+/// When each control plane has looked last.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Manifests {
+    seen: BTreeMap<usize, (u64, u64)>,
+}
+
+/// What Talos brings along, as it is in a cluster that nobody has changed: one
+/// look of a control plane.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) node: NodeIndex,
+    objects: Vec<Value>,
+    /// Whether it keeps an inventory.
+    inventory: bool,
+}
+
+impl Manifests {
+    /// The looks of those that have a reason to.
+    pub(super) fn looks(&mut self, world: &World) -> Vec<Look> {
+        let mut looks = Vec::new();
+        for index in 0..world.len() {
+            let node = NodeIndex(index);
+            let Some(reason) = world.manifests_seen(node) else { continue };
+            if self.seen.insert(index, reason) != Some(reason) {
+                let objects = world.bootstrap_objects(node);
+                looks.push(Look { node, objects, inventory: world.keeps_inventory(node) });
+            }
+        }
+        looks
+    }
+
+    /// A look did not work: there will be another.
+    pub(super) fn failed(&mut self, node: NodeIndex) {
+        self.seen.remove(&node.0);
+    }
+}
+
+impl Look {
+    /// Installs what is missing.
+    pub(super) fn at(self, api: &mut dyn Install) -> Result<(), Status> {
+        if !self.inventory {
+            for object in self.objects {
+                if api.has(&object)? == Some(false) {
+                    api.install(object, How::Created)?;
+                }
+            }
+            return Ok(());
+        }
+        let inventory = api.get(&CONFIG_MAPS, NAMESPACE, INVENTORY)?;
+        if inventory.is_none() {
+            api.install(self::inventory(), How::Created)?;
+        }
+        let mut contents =
+            inventory.and_then(|it| it.get("data")?.as_object().cloned()).unwrap_or_default();
+        let known = contents.len();
+        for mut object in self.objects {
+            let key = inventory_key(&object);
+            let Some(there) = api.has(&object)? else { continue };
+            if !contents.contains_key(&key) && !there {
+                object::set(&mut object, &["metadata", "annotations", OWNER], json!(INVENTORY));
+                api.install(object, How::Applied)?;
+            }
+            contents.insert(key, json!(""));
+        }
+        if contents.len() > known {
+            let patch = json!({"data": contents});
+            api.patch(&CONFIG_MAPS, NAMESPACE, INVENTORY, "", &patch)?;
+        }
+        Ok(())
+    }
+}
+
+impl Install for Store {
+    fn has(&mut self, object: &Value) -> Result<Option<bool>, Status> {
+        let kind = kind_of(self.types(), object).map(|kind| kind.name.clone());
+        let (namespace, name) = (object::namespace(object), object::name(object));
+        Ok(kind.map(|kind| Store::get(self, &kind, namespace, name).is_some()))
+    }
+
+    fn install(&mut self, object: Value, how: How) -> Result<(), Status> {
+        let Some(kind) = kind_of(self.types(), &object).map(|kind| kind.name.clone()) else {
+            return Err(Status::no_such_resource());
+        };
+        let write = Write::by(MANAGER);
+        match how {
+            How::Created => self.create(&write, &kind, object).map(drop),
+            How::Applied => self.apply(&write, &kind, &object, "", false).map(drop),
+        }
+    }
+}
+
+/// The type of an object.
+pub(super) fn kind_of<'a>(types: &'a Types, object: &Value) -> Option<&'a Arc<ResourceType>> {
+    let (version, kind) = (object::text(object, &["apiVersion"]), object::text(object, &["kind"]));
+    types.find_kind(version, kind)
+}
+
+fn inventory() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": INVENTORY, "namespace": NAMESPACE},
+    })
+}
+
+/// As an inventory names an object: namespace, name, group and kind, where a
+/// colon of the name is written with two underscores.
+fn inventory_key(object: &Value) -> String {
+    let group =
+        object::text(object, &["apiVersion"]).split_once('/').map_or("", |(group, _)| group);
+    let name = object::name(object).replace(':', "__");
+    format!("{}_{name}_{group}_{}", object::namespace(object), object::text(object, &["kind"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inventory_names_objects_as_others_read_them() {
+        let inside = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "coredns", "namespace": "kube-system"},
+        });
+        assert_eq!(inventory_key(&inside), "kube-system_coredns_apps_Deployment");
+        let outside = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": "system:coredns"},
+        });
+        let key = "_system__coredns_rbac.authorization.k8s.io_ClusterRole";
+        assert_eq!(inventory_key(&outside), key);
+        let core = inventory();
+        let key = "kube-system_talos-bootstrap-manifests-inventory__ConfigMap";
+        assert_eq!(inventory_key(&core), key);
+    }
+}

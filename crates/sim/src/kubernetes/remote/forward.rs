@@ -1,0 +1,114 @@
+//! The doors of a cluster whose API server is a real one: each control plane's
+//! address, and the one that they share, lead to it. A door is there as long as
+//! the simulated API server behind it would be.
+//!
+//! talosctl takes a kubeconfig only with a client certificate, and a real API
+//! server may know none that could be had with a token. So the certificate is
+//! one of the simulated cluster, and who shows it comes in with that token.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::{self, HeaderMap, HeaderName};
+use http::uri::PathAndQuery;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use tokio::sync::watch;
+
+use super::client::{Failure, connect};
+use super::{Machines, Place};
+use crate::model::{Component, NodeIndex};
+
+/// What concerns one connection only, and who comes in.
+const OWN: [HeaderName; 7] = [
+    header::HOST,
+    header::AUTHORIZATION,
+    header::CONNECTION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHORIZATION,
+];
+
+/// The way to a real API server.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    place: Arc<Place>,
+    machines: watch::Receiver<Machines>,
+    /// How many times as fast as life the nodes are.
+    speed: f64,
+    kept: Arc<Mutex<Vec<SendRequest<Incoming>>>>,
+}
+
+impl Way {
+    pub(crate) fn new(place: Arc<Place>, machines: watch::Receiver<Machines>, speed: f64) -> Self {
+        Self { place, machines, speed, kept: Arc::default() }
+    }
+
+    /// Whether the API server of a control plane, or for the shared address
+    /// that of any, has its etcd.
+    pub(crate) fn has_etcd(&self, node: Option<NodeIndex>) -> bool {
+        let machines = self.machines.borrow();
+        let nodes = machines.facts.iter().enumerate();
+        nodes.filter(|(index, _)| node.is_none_or(|node| node.0 == *index)).any(|(_, facts)| {
+            let name = Component::ApiServer.name();
+            facts.static_pods.iter().any(|pod| pod.component == name && pod.ready)
+        })
+    }
+
+    /// A time of the cluster in real time.
+    pub(crate) fn real(&self, time: Duration) -> Duration {
+        time.div_f64(self.speed)
+    }
+
+    /// Passes a request on, and the answer back as it comes. An administrator
+    /// comes in as the one whose token we have, others with what they brought.
+    pub(crate) async fn pass(
+        &self,
+        request: http::Request<Incoming>,
+        administrator: bool,
+    ) -> Result<http::Response<Incoming>, Failure> {
+        let Place { host, port, base, bearer, .. } = &*self.place;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        let (parts, body) = request.into_parts();
+        let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        let mut passed = http::Request::builder()
+            .method(parts.method)
+            .uri(format!("{base}{path}"))
+            .body(body)
+            .map_err(super::client::away)?;
+        let brought = parts.headers.get(header::AUTHORIZATION).cloned();
+        let headers = passed.headers_mut();
+        *headers = without_own(parts.headers);
+        if let Ok(host) = format!("{host}:{port}").parse() {
+            headers.insert(header::HOST, host);
+        }
+        if let Some(shown) = if administrator { Some(bearer.clone()) } else { brought } {
+            headers.insert(header::AUTHORIZATION, shown);
+        }
+        let mut sender = match self.idle() {
+            Some(sender) => sender,
+            None => connect(&self.place).await?,
+        };
+        let mut response = sender.send_request(passed).await.map_err(super::client::away)?;
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        *response.headers_mut() = without_own(std::mem::take(response.headers_mut()));
+        *response.version_mut() = http::Version::default();
+        Ok(response)
+    }
+
+    /// A connection on which nothing is under way.
+    fn idle(&self) -> Option<SendRequest<Incoming>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|sender| !sender.is_closed());
+        let idle = kept.iter().position(SendRequest::is_ready)?;
+        Some(kept.swap_remove(idle))
+    }
+}
+
+fn without_own(mut headers: HeaderMap) -> HeaderMap {
+    for name in OWN {
+        headers.remove(name);
+    }
+    headers
+}

@@ -1,0 +1,106 @@
+//! Objects that the API server is to have from the start: the storage of the
+//! simulator, and the workloads that a user gives. What is there already stays
+//! as it is.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use http::StatusCode;
+use kube_sim::object;
+use serde_json::{Value, json};
+
+use super::client::{Answer, Client, Failure};
+use super::{DRIVER, Place, RemoteError, path};
+
+/// Why an object could not be had.
+#[derive(Debug)]
+pub(crate) enum Unfurnished {
+    /// Because of the API server.
+    Remote(RemoteError),
+    /// Because of the object.
+    Object(String),
+}
+
+/// The class of the volumes that are made here, for claims that name none.
+pub(crate) fn storage() -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {
+            "name": DRIVER,
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": DRIVER,
+        "volumeBindingMode": "Immediate",
+    })
+}
+
+/// Creates objects, in their order.
+pub(crate) async fn furnish(place: &Arc<Place>, objects: Vec<Value>) -> Result<(), Unfurnished> {
+    let mut client = Client::new(Arc::clone(place));
+    let mut known = BTreeMap::new();
+    for mut object in objects {
+        let (kind, name) = (object["kind"].clone(), object::name(&object).to_owned());
+        let wrong = |why: &str| {
+            let kind = kind.as_str().unwrap_or_default();
+            Unfurnished::Object(format!("{kind} {name:?}: {why}"))
+        };
+        let api_version = object::text(&object, &["apiVersion"]).to_owned();
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        let root = path::group_version(group, version);
+        if !known.contains_key(&root) {
+            let answer = client.get(&root).await.map_err(|failure| away(place, failure))?;
+            known.insert(root.clone(), answer.value());
+        }
+        let Some((plural, namespaced)) = find(&known[&root], &kind) else {
+            // A definition from the same file may bring it.
+            known.remove(&root);
+            return Err(wrong(&format!("the API server does not know this kind of {api_version}")));
+        };
+        if namespaced && object::namespace(&object).is_empty() {
+            object::set(&mut object, &["metadata", "namespace"], "default");
+        }
+        let namespace = if namespaced { object::namespace(&object) } else { "" };
+        let path = path::collection_of(&root, &plural, namespace);
+        // Asked first, as Talos does: a service whose address is taken by
+        // itself is refused before its name is looked at.
+        let there = format!("{path}/{name}");
+        let found = client.get(&there).await.map_err(|failure| away(place, failure))?;
+        if !name.is_empty() && found.code.is_success() {
+            continue;
+        }
+        let answer = client.post(&path, &object).await.map_err(|failure| away(place, failure))?;
+        match answer.code {
+            code if code.is_success() => {}
+            StatusCode::CONFLICT if answer.value()["reason"] == "AlreadyExists" => {}
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                return Err(Unfurnished::Remote(unexpected(place, &answer)));
+            }
+            code if code.is_server_error() => {
+                return Err(Unfurnished::Remote(unexpected(place, &answer)));
+            }
+            _ => return Err(wrong(&answer.message())),
+        }
+    }
+    Ok(())
+}
+
+fn unexpected(place: &Place, answer: &Answer) -> RemoteError {
+    let url = place.api().url.clone();
+    RemoteError::Unexpected { url, code: answer.code.as_u16(), said: answer.message() }
+}
+
+fn away(place: &Place, failure: Failure) -> Unfurnished {
+    let url = place.api().url.clone();
+    Unfurnished::Remote(match failure {
+        Failure::Away(why) => RemoteError::Unreachable { url, why },
+        Failure::Untrusted(why) => RemoteError::Untrusted { url, why },
+    })
+}
+
+/// The plural of a kind in a list of resources, and whether it is namespaced.
+fn find(list: &Value, kind: &Value) -> Option<(String, bool)> {
+    let found = object::list(list, &["resources"]).iter().find(|resource| {
+        resource["kind"] == *kind && !object::text(resource, &["name"]).contains('/')
+    })?;
+    Some((object::text(found, &["name"]).to_owned(), object::flag(found, &["namespaced"])))
+}

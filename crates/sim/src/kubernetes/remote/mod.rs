@@ -1,0 +1,131 @@
+//! The Kubernetes of a cluster at a real API server: the same kubelets, static
+//! pods and objects as in the embedded one, kept in a real one over HTTPS. Its
+//! own controllers and scheduler do the rest. The doors of the control planes
+//! lead to it.
+//!
+//! ```text
+//! world --facts--> runner (kubelets, a thread of their own) --requests--> API server
+//!   ^                 ^                                                     |
+//!   +--feed-----------+---------------------- watches -----------------------+
+//! ```
+
+mod api;
+mod client;
+mod error;
+mod forward;
+mod furnish;
+mod path;
+mod place;
+mod provision;
+mod runner;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+
+use kube_sim::kubelet::{Kubelets, NodeFacts, Timings};
+use kube_sim::names::{
+    NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, VOLUME_ATTACHMENTS,
+};
+use tokio::sync::{mpsc, watch as channel};
+use tokio::task::JoinSet;
+
+pub use error::RemoteError;
+pub use place::RealApi;
+
+pub(crate) use client::check;
+pub(crate) use forward::Way;
+pub(crate) use furnish::{Unfurnished, furnish, storage};
+pub(crate) use place::Place;
+
+use super::drain::Drains;
+use super::facts;
+use crate::clock::{self, Clock};
+use crate::driver::Driver;
+use crate::model::{NodeIndex, World};
+use api::RemoteApi;
+use provision::Provisioner;
+use runner::Runner;
+use watch::Watcher;
+
+/// The storage driver.
+const DRIVER: &str = "sim";
+
+/// The nodes as their kubelets are told of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Machines {
+    pub(crate) facts: Vec<NodeFacts>,
+    /// Whether each is cordoned.
+    cordoned: Vec<bool>,
+    /// Those that drain themselves.
+    draining: Vec<NodeIndex>,
+    /// Why each control plane would look at its manifests.
+    manifests: Vec<Option<(u64, u64)>>,
+}
+
+impl Machines {
+    pub(crate) fn of(world: &World) -> Self {
+        let nodes = || (0..world.len()).map(NodeIndex);
+        let cordoned = |node| world.kubernetes(node).is_some_and(|node| node.unschedulable);
+        Self {
+            facts: facts::of_all(world),
+            cordoned: nodes().map(cordoned).collect(),
+            draining: world.draining().map(|(node, _)| node).collect(),
+            manifests: nodes().map(|node| world.manifests_seen(node)).collect(),
+        }
+    }
+}
+
+/// What it takes to start.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) place: Arc<Place>,
+    pub(crate) machines: channel::Receiver<Machines>,
+    pub(crate) seed: u64,
+    pub(crate) speed: f64,
+}
+
+impl Start {
+    /// The way of the doors.
+    pub(crate) fn way(&self) -> Way {
+        Way::new(Arc::clone(&self.place), self.machines.clone(), self.speed)
+    }
+
+    /// Starts the kubelets and the watches that feed them. The thread ends with
+    /// the driver's task.
+    pub(crate) fn start(
+        self,
+        driver: Driver,
+        tasks: &mut JoinSet<()>,
+    ) -> std::io::Result<thread::JoinHandle<()>> {
+        let Self { place, machines, seed, speed } = self;
+        let (sender, changes) = mpsc::unbounded_channel();
+        for (resource, selector) in [
+            (NODES, ""),
+            // Pods without a node are nothing to a kubelet.
+            (PODS, "spec.nodeName%21%3D"),
+            (VOLUME_ATTACHMENTS, ""),
+            (PERSISTENT_VOLUME_CLAIMS, ""),
+            (PERSISTENT_VOLUMES, ""),
+        ] {
+            let place = Arc::clone(&place);
+            tasks.spawn(Watcher::new(place, resource, selector, sender.clone()).run());
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runner = Runner {
+            api: RemoteApi::new(runtime, place),
+            kubelets: Kubelets::new(seed, Timings::default().faster(speed)),
+            machines,
+            changes,
+            driver,
+            clock: Clock::starting_at(clock::wall_time(), 1.0),
+            nodes: BTreeMap::new(),
+            provisioner: Provisioner::default(),
+            nodes_clock: Clock::starting_at(clock::wall_time(), speed),
+            held: BTreeMap::new(),
+            drains: Drains::default(),
+        };
+        thread::Builder::new().name("kubelets".to_owned()).spawn(move || runner.run())
+    }
+}

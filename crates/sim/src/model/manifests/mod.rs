@@ -1,0 +1,205 @@
+//! The bootstrap manifests: what a control plane wants to be in Kubernetes
+//! beside its static pods.
+//!
+//! A node renders them from its configuration and its own version: CoreDNS and
+//! flannel are those of the running Talos, kube-proxy's image is the
+//! configuration's. The node itself only creates what is missing; whoever
+//! upgrades Kubernetes brings the rest up to date.
+
+mod dns;
+mod network;
+
+use serde_json::{Value, json};
+
+use super::World;
+use super::api::NodeIndex;
+use super::config::documents;
+use super::node::Node;
+
+const NAMESPACE: &str = "kube-system";
+const RBAC: &str = "rbac.authorization.k8s.io";
+const RBAC_VERSION: &str = "rbac.authorization.k8s.io/v1";
+
+/// The node's own balancer before the API servers.
+const LOCAL: &str = "https://127.0.0.1:7445";
+
+/// One resource: its name, and the objects in it.
+pub(super) type Manifest = (&'static str, Vec<Value>);
+
+impl World {
+    /// The bootstrap manifests of a control plane; a worker has none.
+    pub(super) fn manifests(&self, node: NodeIndex) -> Vec<Manifest> {
+        let here = &self.nodes[node.0];
+        if !here.is_control_plane() {
+            return Vec::new();
+        }
+        let minor = here.minor();
+        vec![
+            ("00-kubelet-bootstrapping-token", vec![bootstrap_token(here)]),
+            (
+                "01-csr-approver-role-binding",
+                vec![group_binding(
+                    "system-bootstrap-approve-node-client-csr",
+                    "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+                    &["system:bootstrappers:nodes"],
+                )],
+            ),
+            (
+                "01-csr-node-bootstrap",
+                vec![group_binding(
+                    "system-bootstrap-node-bootstrapper",
+                    "system:node-bootstrapper",
+                    &["system:bootstrappers:nodes", "system:nodes"],
+                )],
+            ),
+            (
+                "01-csr-renewal-role-binding",
+                vec![group_binding(
+                    "system-bootstrap-node-renewal",
+                    "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+                    &["system:nodes"],
+                )],
+            ),
+            ("05-flannel", network::flannel(minor)),
+            ("10-kube-proxy", network::proxy(&here.config.components.proxy)),
+            ("11-core-dns", dns::objects(minor)),
+            ("11-core-dns-svc", vec![dns::service()]),
+            ("11-kube-config-in-cluster", vec![kubeconfig()]),
+            ("11-talos-node-rbac-template", node_access()),
+        ]
+    }
+
+    /// The objects in a node's manifests.
+    pub fn bootstrap_objects(&self, node: NodeIndex) -> Vec<Value> {
+        self.manifests(node).into_iter().flat_map(|(_, objects)| objects).collect()
+    }
+
+    /// Whether a node keeps an inventory of what it has created, as it does
+    /// since 1.13.
+    pub fn keeps_inventory(&self, node: NodeIndex) -> bool {
+        self.nodes[node.0].minor() >= 13
+    }
+
+    /// Changes whenever a control plane looks whether its manifests are there:
+    /// after a boot, and when its configuration has changed. `None` while it
+    /// cannot look.
+    pub fn manifests_seen(&self, node: NodeIndex) -> Option<(u64, u64)> {
+        let here = &self.nodes[node.0];
+        let looks = here.is_control_plane() && self.api_server_runs(node) && self.etcd_serves(node);
+        looks.then_some((here.boot, here.config.version))
+    }
+}
+
+/// An object of the cluster's own namespace; `labels` may be null.
+fn object(version: &str, kind: &str, name: &str, labels: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": version, "kind": kind,
+        "metadata": {"name": name, "namespace": NAMESPACE},
+    });
+    if !labels.is_null() {
+        object["metadata"]["labels"] = labels.clone();
+    }
+    object
+}
+
+fn config_map(name: &str, labels: &Value, data: &Value) -> Value {
+    let mut object = object("v1", "ConfigMap", name, labels);
+    object["data"] = data.clone();
+    object
+}
+
+/// The access of a whole cluster: an object without a namespace.
+fn access(kind: &str, name: &str, metadata: &Value) -> Value {
+    let mut object = json!({"apiVersion": RBAC_VERSION, "kind": kind, "metadata": metadata});
+    object["metadata"]["name"] = json!(name);
+    object
+}
+
+fn binding(name: &str, metadata: &Value, role: &str, subjects: &Value) -> Value {
+    let mut object = access("ClusterRoleBinding", name, metadata);
+    object["roleRef"] = json!({"apiGroup": RBAC, "kind": "ClusterRole", "name": role});
+    object["subjects"] = subjects.clone();
+    object
+}
+
+fn role(name: &str, metadata: &Value, rules: &Value) -> Value {
+    let mut object = access("ClusterRole", name, metadata);
+    object["rules"] = rules.clone();
+    object
+}
+
+fn account_subject(name: &str) -> Value {
+    json!([{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}])
+}
+
+fn group_binding(name: &str, role: &str, groups: &[&str]) -> Value {
+    let subjects: Vec<Value> = groups
+        .iter()
+        .map(|group| json!({"apiGroup": RBAC, "kind": "Group", "name": group}))
+        .collect();
+    binding(name, &json!({}), role, &json!(subjects))
+}
+
+/// How RBAC marks what it keeps up to date itself.
+fn default_access() -> Value {
+    json!({"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}})
+}
+
+fn auto_updated() -> Value {
+    let mut metadata = default_access();
+    metadata["annotations"] = json!({"rbac.authorization.kubernetes.io/autoupdate": "true"});
+    metadata
+}
+
+/// What talosctl and the kubelets of new nodes come in with.
+fn bootstrap_token(here: &Node) -> Value {
+    let documents = documents(&here.config.active).unwrap_or_default();
+    let token = documents.iter().find_map(|document| document.pointer("/cluster/token")?.as_str());
+    let (id, secret) = token.and_then(|token| token.split_once('.')).unwrap_or_default();
+    let mut object = object("v1", "Secret", &format!("bootstrap-token-{id}"), &Value::Null);
+    object["type"] = json!("bootstrap.kubernetes.io/token");
+    object["stringData"] = json!({
+        "token-id": id,
+        "token-secret": secret,
+        "usage-bootstrap-authentication": "true",
+        "auth-extra-groups": "system:bootstrappers:nodes",
+    });
+    object
+}
+
+/// For pods that talk to the API server before there is a network.
+fn kubeconfig() -> Value {
+    let account = "/var/run/secrets/kubernetes.io/serviceaccount";
+    let text = format!(
+        "apiVersion: v1
+kind: Config
+clusters:
+- name: local
+  cluster:
+    server: {LOCAL}
+    certificate-authority: {account}/ca.crt
+users:
+- name: service-account
+  user:
+    tokenFile: {account}/token
+contexts:
+- name: local
+  context:
+    cluster: local
+    user: service-account
+current-context: local
+"
+    );
+    config_map("kubeconfig-in-cluster", &Value::Null, &json!({"kubeconfig": text}))
+}
+
+/// Lets nodes find the API servers.
+fn node_access() -> Vec<Value> {
+    let name = "system:talos-nodes";
+    let nodes = json!([{"apiGroup": RBAC, "kind": "Group", "name": "system:nodes"}]);
+    let rules = json!([{
+        "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"],
+        "verbs": ["get", "list", "watch"],
+    }]);
+    vec![binding(name, &auto_updated(), name, &nodes), role(name, &default_access(), &rules)]
+}
