@@ -39,10 +39,17 @@ pub(crate) fn act(error: &ActError) -> Trouble {
 
 /// A pull that failed. It changes nothing when repeated, so it is like a look.
 pub(crate) fn pull(error: &Error) -> Trouble {
-    let kind = match kind(error.failure()) {
+    let failure = error.failure();
+    let kind = match kind(failure) {
         // The node is well and said no: the registry is the problem.
         FailureKind::Refused
-            if matches!(error.failure(), Failure::Status { .. } | Failure::NotFound(_)) =>
+            if matches!(failure, Failure::Status { .. } | Failure::NotFound(_)) =>
+        {
+            FailureKind::Pull
+        }
+        // What containerd says of a registry that does not answer.
+        FailureKind::Unavailable
+            if matches!(failure, Failure::Status { code, .. } if format!("{code:?}") == "Unknown") =>
         {
             FailureKind::Pull
         }

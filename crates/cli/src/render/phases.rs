@@ -185,9 +185,7 @@ fn short(image: &ImageRef) -> String {
 fn each_node(hop: &Hop, policy: &Policy) -> Option<Phase> {
     let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
     let lane: &Lane = lanes
-        .filter(|lane| {
-            lane.steps.iter().any(|action| action.boots())
-        })
+        .filter(|lane| lane.steps.iter().any(|action| action.boots()))
         .max_by_key(|lane| lane.steps.len())?;
     let words = lane.steps.iter().filter_map(|action| match action {
         Action::Forfeit => Some("yield etcd leadership".to_owned()),
