@@ -29,7 +29,7 @@ fn entry(plan: &Plan, record: Record) -> Entry {
 
 async fn finish(world: &Arc<World>, opened: Opened) -> End {
     let (events, _events) = mpsc::unbounded_channel();
-    let word = watch::Sender::new(Word::Go);
+    let control = watch::Sender::new(Word::Go);
     let run = Run {
         plan: Arc::new(opened.plan),
         past: opened.past,
@@ -37,7 +37,7 @@ async fn finish(world: &Arc<World>, opened: Opened) -> End {
         journal: opened.journal,
         runner: "test".to_owned(),
         events,
-        control: word.subscribe(),
+        control: control.subscribe(),
         resumed_by: None,
         inherited_cordons: opened.inherited_cordons,
     };

@@ -53,7 +53,7 @@ async fn complete_rolls_end_where_they_should() {
                 assert!(matches!(events[0], EventKind::RunBegan { .. }));
                 assert_eq!(events.last(), Some(&&EventKind::Completed));
                 let progress = |it: &&EventKind| matches!(it, EventKind::StepProgress { message, .. } if message.contains("half"));
-                assert!(events.iter().any(|it| progress(it)));
+                assert!(events.iter().any(progress));
             }
         }
     }
@@ -212,13 +212,13 @@ async fn a_pause_lets_the_node_in_flight_finish() {
     // Rule 12.
     let world = World::new(3, 3, "1.13.1");
     let mut driver = driver(&world, "1.13.9", &policy(1)).await;
-    let word = driver.word.clone();
+    let control = driver.word.clone();
     let watched = Arc::clone(&world);
     tokio::spawn(async move {
         while watched.acts_of("reboot").is_empty() {
             seconds(1).await;
         }
-        word.send_replace(Word::Pause { by: "eva".to_owned() });
+        control.send_replace(Word::Pause { by: "eva".to_owned() });
     });
     let (end, state) = driver.go().await;
     assert_eq!(end, End::Paused { by: "eva".to_owned() });
@@ -238,10 +238,10 @@ async fn a_stop_ends_at_once_and_the_run_resumes() {
     for after in [1, 20, 45, 50, 52, 60, 100, 130, 200] {
         let world = World::new(3, 1, "1.13.1");
         let mut driver = driver(&world, "1.13.9", &policy(1)).await;
-        let word = driver.word.clone();
+        let control = driver.word.clone();
         tokio::spawn(async move {
             seconds(after).await;
-            word.send_replace(Word::Stop);
+            control.send_replace(Word::Stop);
         });
         let began = world.now();
         assert_eq!(driver.go().await.0, End::Stopped);
@@ -354,4 +354,42 @@ async fn a_way_back_does_not_wait_for_kubernetes() {
     let (end, _) = driver.go().await;
     assert_eq!(end, End::Done, "{}", driver.trace());
     assert!(world.cluster().cordoned().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observation_says_what_it_could_not_see() {
+    // Rule 10.
+    let world = World::new(3, 3, "1.13.1");
+    world.set_fault("worker-1", Some(Fault::Hangs));
+    world.change(|cluster| {
+        cluster.sim(&"worker-2".into()).pool = Some("gpu".to_owned());
+        cluster.sim(&"worker-3".into()).answers = false;
+    });
+    let began = world.now();
+    let snapshot = upgrade_engine::observe(&*world).await.unwrap();
+    assert_eq!(snapshot.taken_at, began, "rule 2: before the first question");
+    let node = |name: &str| &snapshot.nodes[&name.into()];
+    assert_eq!(node("worker-1").talos.trouble(), Some("no answer within 10s"));
+    assert_eq!(node("worker-3").talos.trouble(), Some("connection refused"));
+    assert_eq!(node("worker-2").pool.as_deref(), Some("gpu"));
+    assert!(node("worker-2").is_up());
+    assert_eq!(snapshot.kubernetes.known(), Some(&"1.33.4".parse().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_hangs_is_waited_for_until_the_gates_deadline() {
+    // Rules 10 and 11.
+    let world = World::new(3, 2, "1.13.1");
+    let mut driver = driver(&world, "1.13.9", &policy(1)).await;
+    world.set_fault("cp-2", Some(Fault::Hangs));
+    let (end, _) = driver.go().await;
+    let End::Halted { reason: HaltReason::WaitedTooLong { waiting_for, .. }, .. } = end else {
+        panic!("must halt: {end:?}\n{}", driver.trace());
+    };
+    assert!(waiting_for.to_string().contains("no answer"), "{waiting_for}");
+    assert!(boots_of(&world).is_empty());
+    // Mended, it goes on.
+    world.set_fault("cp-2", None);
+    assert_eq!(driver.go_on(Some("eva")).await.unwrap().0, End::Done, "{}", driver.trace());
+    driver.assert_upgraded("1.13.9");
 }

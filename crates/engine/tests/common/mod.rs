@@ -9,7 +9,7 @@ mod referee;
 mod talos;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{mpsc, watch};
 use upgrade_core::amount::Amount;
@@ -51,12 +51,15 @@ pub enum Fault {
     DropsExtension,
     /// The first pulls fail.
     PullsBadly,
+    /// Takes the question and never answers.
+    Hangs,
     /// The step's call panics.
     Panics,
 }
 
 /// One machine.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each may change on its own")]
 pub struct Sim {
     pub role: Role,
     pub version: Version,
@@ -218,17 +221,20 @@ pub fn policy(workers: usize) -> Policy {
     policy
 }
 
+static KNOWN: LazyLock<(Matrix, Catalogue)> =
+    LazyLock::new(|| (Matrix::builtin(), Catalogue::builtin()));
+
 /// Plans from what is observed.
 pub async fn planned(world: &Arc<World>, to: &str, policy: &Policy) -> Arc<Plan> {
     let snapshot = observe(&**world).await.unwrap();
     let intent = Intent { talos: Some(to.parse().unwrap()), ..Intent::default() };
-    let (matrix, catalogue) = (Matrix::builtin(), Catalogue::builtin());
+    let (matrix, catalogue) = &*KNOWN;
     let request = Request {
         snapshot: &snapshot,
         intent: &intent,
         policy,
-        matrix: &matrix,
-        catalogue: &catalogue,
+        matrix,
+        catalogue,
         workloads: &Fact::Unasked,
     };
     let planned = plan(&request).unwrap_or_else(|report| panic!("{report:?}"));
