@@ -9,8 +9,11 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// The crates that decide, and their folders.
-const PURE: &[(&str, &str)] =
-    &[("upgrade-core", "crates/core"), ("upgrade-planner", "crates/planner")];
+const PURE: &[(&str, &str)] = &[
+    ("upgrade-core", "crates/core"),
+    ("upgrade-planner", "crates/planner"),
+    ("machine-config", "crates/machine-config"),
+];
 
 /// Crates that run, wait, talk or read a clock. A name also stands for its
 /// family: `kube` for `kube-client`.

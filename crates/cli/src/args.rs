@@ -1,41 +1,58 @@
 //! The command line as types.
 
+mod cluster;
+mod installer;
 mod matrix;
+mod pace;
 mod parse;
 mod plan;
+mod run;
 mod sim;
+mod small;
+mod upgrade;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use tracing_subscriber::filter::Targets;
 
+pub use cluster::ClusterArgs;
+pub use installer::InstallerArgs;
 pub use matrix::MatrixArgs;
-pub use plan::{OrderArg, PlanArgs, PreferArg};
+pub use pace::{OrderArg, PaceArgs};
+pub(crate) use parse::schematic;
+pub use plan::{PlanArgs, PreferArg};
+pub use run::RunArgs;
 pub use sim::{
     DirArgs, ExistingArgs, FaultArgs, FaultsArgs, NetworkArgs, RealArgs, SimArgs, SimCommand,
     StartArgs, TalosconfigArgs, TimingArgs,
 };
+pub use small::{
+    DemoArgs, HealthArgs, PauseArgs, ResumeArgs, RollbackArgs, SnapshotArgs, StatusArgs,
+    VersionArgs,
+};
+pub use upgrade::{Kind, UpgradeArgs};
 
 const EXAMPLES: &str = "\
 Examples:
-  What would it take to get from here to there?
+  Show it on a simulated cluster:
+    talos-operator demo
+
+  What would it take, and is the cluster fit for it?
+    talos-operator plan --profile prod.yaml --talos-to 1.13.9 --kubernetes-to 1.36.3
+    talos-operator health --profile prod.yaml
+
+  Do it:
+    talos-operator upgrade both --profile prod.yaml --talos 1.13.9 --kubernetes 1.36.3
+
+  What would it take, without any cluster?
     talos-operator plan --offline --talos-from 1.11.6 --talos-to 1.13.9 \\
         --kubernetes-from 1.33.4 --kubernetes-to 1.36.3 --control-planes 3 --workers 5
 
-  Which Kubernetes runs on which Talos?
-    talos-operator matrix
-
-  Is there a cluster to try things on?
-    talos-operator sim --control-planes 3 --workers 5 --speed 20 --dir ./mycluster
-
-Exit codes: 0 answered, 1 refused (the reasons are printed), 2 bad usage";
+Exit codes: 0 done, 1 failed or refused (the reason is printed), 2 bad usage, 3 paused or interrupted";
 
 const ABOUT: &str = "\
-Upgrades Talos Linux and Kubernetes on running clusters, safely and fast.
-
-This release plans: it finds the supported path from what runs to what you want, the order of
-the nodes, and how long it takes.";
+Upgrades Talos Linux and Kubernetes on running clusters, safely and fast.";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -56,6 +73,9 @@ pub struct Cli {
     // One help, not two: the longer form spreads the same words over more lines.
     #[arg(short, long, action = ArgAction::HelpShort, global = true, display_order = 1000)]
     pub help: Option<bool>,
+    /// What to log on stderr: off, error, warn, info, debug, trace, or target=level pairs
+    #[arg(long, value_name = "FILTER", default_value = "off", global = true, display_order = 999)]
+    pub log: Targets,
 }
 
 /// What to do.
@@ -63,17 +83,28 @@ pub struct Cli {
 pub enum Command {
     /// Show every step from what runs to what you want, or why there is no way
     Plan(Box<PlanArgs>),
+    /// Upgrade Talos, Kubernetes or both: plan, show, ask, do
+    Upgrade(Box<UpgradeArgs>),
+    /// Show where the last run stands
+    Status(StatusArgs),
+    /// Go on with a run that was paused, halted or cut off
+    Resume(ResumeArgs),
+    /// Ask a run under way to stop at the next safe point
+    Pause(PauseArgs),
+    /// Take a node back to what it ran before, or a Kubernetes upgrade that did not end
+    Rollback(Box<RollbackArgs>),
+    /// Show how a cluster does
+    Health(HealthArgs),
+    /// Take an etcd snapshot off a cluster, and verify it
+    Snapshot(SnapshotArgs),
+    /// Show what runs: this program, and the cluster
+    Version(VersionArgs),
     /// Show which Talos upgrades from which, and which Kubernetes it runs
     Matrix(MatrixArgs),
     /// Run a simulated cluster on this machine, to rehearse on
     Sim(Box<SimArgs>),
-    /// Named by every plan as the next command, so it must answer.
-    #[command(hide = true)]
-    Upgrade {
-        /// Whatever the plan named.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        rest: Vec<OsString>,
-    },
+    /// Upgrade a simulated cluster in front of your eyes
+    Demo(DemoArgs),
 }
 
 /// What the answer looks like.
@@ -82,12 +113,12 @@ pub enum Output {
     /// For people
     #[default]
     Text,
-    /// For programs: one documented, stable object
+    /// For programs: documented and stable; of a run, an event a line
     Json,
 }
 
 /// How the answer is printed.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub struct OutputArgs {
     /// What the answer looks like
     #[arg(short, long, value_name = "FORM", value_enum, default_value_t)]

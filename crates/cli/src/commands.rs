@@ -1,9 +1,20 @@
-//! The commands, one file each.
+//! The commands, a file for each group of them.
 
+mod ask;
+mod demo;
+mod look;
 mod matrix;
 mod plan;
+mod rollback;
+mod runs;
 mod sim;
+mod upgrade;
 
+pub use demo::demo;
+pub use look::{health, snapshot, version};
 pub use matrix::matrix;
 pub use plan::plan;
+pub use rollback::rollback;
+pub use runs::{pause, resume, status};
 pub use sim::sim;
+pub use upgrade::upgrade;

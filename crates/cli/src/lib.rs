@@ -1,18 +1,35 @@
 //! The command line of talos-operator, as a library with a thin `main`.
 //!
-//! A command turns its arguments into an intent, asks the planner, and hands
-//! the answer to [`render`], whose functions are pure; [`printer`] is the only
-//! place that writes. stdout carries the answer, stderr what there is to say
-//! about it. The exit code is 0 for an answer, 1 for a refusal with its
-//! reasons, 2 for a command line that makes no sense.
+//! A command turns its arguments and a [`profile`] into an intent, asks the
+//! planner, and lets the engine drive the plan ([`runner`]). [`render`] and
+//! [`progress`] make text of answers and events and are pure; [`printer`] is the
+//! only place that writes. stdout carries the answer, stderr what there is to say
+//! about it. The exit code is 0 for what is done, 1 for a failure or a refusal
+//! with its reasons, 2 for a command line that makes no sense, 3 for a run that
+//! was paused or interrupted.
 
 pub mod args;
 pub mod commands;
 pub mod data;
+pub mod factory;
+pub mod failed;
 pub mod offline;
+pub mod place;
+pub mod planning;
 pub mod printer;
+pub mod profile;
+pub mod progress;
 pub mod render;
+pub mod rollback;
+pub mod runner;
+#[cfg(test)]
+mod sample;
+pub mod session;
+pub mod settings;
+pub mod signals;
+pub mod story;
 pub mod usage;
+pub mod wish;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -21,18 +38,21 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 
 use crate::args::{Cli, Command};
+use crate::failed::Failed;
 use crate::printer::Printer;
 use crate::usage::Usage;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The question is answered.
+    /// The question is answered, the work is done.
     Done,
-    /// The answer is no; the reasons are printed.
+    /// The answer is no, or it failed; the reasons are printed.
     Refused,
     /// The command line makes no sense.
     BadUsage,
+    /// A run was paused or interrupted; it can be resumed.
+    Interrupted,
 }
 
 impl From<Exit> for ExitCode {
@@ -41,6 +61,7 @@ impl From<Exit> for ExitCode {
             Exit::Done => 0,
             Exit::Refused => 1,
             Exit::BadUsage => 2,
+            Exit::Interrupted => 3,
         })
     }
 }
@@ -48,10 +69,10 @@ impl From<Exit> for ExitCode {
 /// Runs one command line, program name included.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let printer = Printer;
-    let usage = match Cli::try_parse_from(arguments) {
-        Ok(cli) => match dispatch(&cli, printer) {
+    let failed = match Cli::try_parse_from(arguments) {
+        Ok(cli) => match dispatch(cli, printer) {
             Ok(exit) => return exit,
-            Err(usage) => usage,
+            Err(failed) => failed,
         },
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -63,21 +84,48 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
                 printer.stderr(&error.render().ansi().to_string());
                 return Exit::BadUsage;
             }
-            _ => Usage::from(&error),
+            _ => Usage::from(&error).into(),
         },
     };
-    printer.stderr(&render::usage(&usage));
-    Exit::BadUsage
+    printer.stderr(&render::failed(&failed));
+    failed.exit
 }
 
-fn dispatch(cli: &Cli, printer: Printer) -> Result<Exit, Usage> {
-    match &cli.command {
-        Command::Plan(args) => commands::plan(args, printer),
-        Command::Matrix(args) => commands::matrix(args, printer),
-        Command::Sim(args) => commands::sim(args, printer),
-        Command::Upgrade { .. } => Err(Usage::new(
-            "this release plans and does not upgrade yet; upgrading a live cluster comes with a later one",
-            "see what it will do with `talos-operator plan --offline`",
-        )),
-    }
+fn dispatch(cli: Cli, printer: Printer) -> Result<Exit, Failed> {
+    let Cli { command, log, help: _ } = cli;
+    listen(log);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Failed::of(&error, "free some resources of this machine"))?;
+    let exit = runtime.block_on(async {
+        match &command {
+            Command::Plan(args) => commands::plan(args, printer).await,
+            Command::Upgrade(args) => commands::upgrade(args, printer).await,
+            Command::Status(args) => commands::status(args, printer),
+            Command::Resume(args) => commands::resume(args, printer).await,
+            Command::Pause(args) => commands::pause(args, printer),
+            Command::Rollback(args) => commands::rollback(args, printer).await,
+            Command::Health(args) => commands::health(args, printer).await,
+            Command::Snapshot(args) => commands::snapshot(args, printer).await,
+            Command::Version(args) => commands::version(args, printer).await,
+            Command::Matrix(args) => Ok(commands::matrix(args, printer)?),
+            Command::Sim(args) => Ok(commands::sim(args, printer).await?),
+            Command::Demo(args) => commands::demo(args, printer).await,
+        }
+    });
+    // What still runs in the background has nothing left to do; a blocked
+    // thread must not keep the program.
+    runtime.shutdown_background();
+    exit
+}
+
+/// Logs go to stderr. A second listener in one process is a test's.
+fn listen(filter: tracing_subscriber::filter::Targets) {
+    use tracing_subscriber::layer::SubscriberExt as _;
+    use tracing_subscriber::util::SubscriberInitExt as _;
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(true);
+    let _ = tracing_subscriber::registry().with(lines).with(filter).try_init();
 }

@@ -3,13 +3,18 @@
 //! Colours are laid over words, never in their place: the printer takes them
 //! away where they would not be seen.
 
-mod layout;
+pub mod health;
+pub(crate) mod layout;
 pub mod matrix;
 mod next;
+pub mod page;
 mod phases;
 mod plan_json;
 mod plan_text;
-mod time;
+pub mod status;
+pub mod summary;
+pub(crate) mod time;
+mod timeline;
 
 use anstyle::{AnsiColor, Style};
 use upgrade_core::plan::{Plan, PlanHash};
@@ -17,9 +22,10 @@ use upgrade_planner::check::Finding;
 use upgrade_planner::estimate::Estimate;
 use upgrade_planner::report::Report;
 
+use crate::failed::Failed;
 use crate::usage::Usage;
 
-pub use next::next_command;
+pub use next::{next_command, quoted};
 pub use plan_json::plan_json;
 pub use plan_text::plan_text;
 
@@ -34,8 +40,8 @@ pub enum Outcome {
         plan: Box<Plan>,
         /// How long it takes.
         estimate: Estimate,
-        /// The command that would carry it out.
-        next: String,
+        /// The command that would carry it out, where it is not this one.
+        next: Option<String>,
     },
     /// Everything is where it should be.
     NothingToDo,
@@ -54,18 +60,45 @@ pub struct Answer {
     pub findings: Vec<Finding>,
 }
 
-const HEADING: Style = Style::new().bold();
-const FAINT: Style = Style::new().dimmed();
-const BAD: Style = AnsiColor::Red.on_default().bold();
-const CARE: Style = AnsiColor::Yellow.on_default().bold();
-const INFO: Style = AnsiColor::Cyan.on_default();
-const COMMAND: Style = AnsiColor::Green.on_default();
+pub(crate) const HEADING: Style = Style::new().bold();
+pub(crate) const FAINT: Style = Style::new().dimmed();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+pub(crate) const CARE: Style = AnsiColor::Yellow.on_default().bold();
+pub(crate) const INFO: Style = AnsiColor::Cyan.on_default();
+pub(crate) const COMMAND: Style = AnsiColor::Green.on_default();
 
-fn paint(style: Style, text: &str) -> String {
+pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// A command line that makes no sense.
+/// A command that did not do what it was asked.
+pub fn failed(failed: &Failed) -> String {
+    failed.remarks.iter().map(usage).collect()
+}
+
+/// Something to look at.
+pub fn warning(text: &str) -> String {
+    layout::remark(CARE, "warning", text)
+}
+
+/// A command that is carried out as if it had been typed.
+pub fn typed(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    let mut out = String::from("\n");
+    for line in layout::command(&format!("$ talos-operator {}", words.join(" "))) {
+        out.push_str(&paint(COMMAND, &line));
+        out.push('\n');
+    }
+    out.push('\n');
+    out
+}
+
+/// A person said no.
+pub fn nothing_done() -> String {
+    "nothing was done\n".to_owned()
+}
+
+/// One thing that is wrong, and what to do about it.
 pub fn usage(usage: &Usage) -> String {
     let Usage { message, next } = usage;
     layout::remark(BAD, "error", message) + &layout::remark(FAINT, "  next", next)

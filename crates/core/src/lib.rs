@@ -31,5 +31,6 @@ pub mod step;
 mod text;
 pub mod version;
 pub mod window;
+pub mod workload;
 
 pub use jiff;

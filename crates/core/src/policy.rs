@@ -34,6 +34,19 @@ pub enum OnDrainTimeout {
     Proceed,
 }
 
+/// What becomes of a pod that loses something when it is evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AtStake {
+    /// Evict it like any other.
+    Evict,
+    /// Let it stay; the kubelet starts it again after the reboot. (A node with
+    /// Talos up to 1.12 drains itself as well, and asks nobody.)
+    Leave,
+    /// Evict nothing from its node and stop the run, naming it.
+    Halt,
+}
+
 /// Limits for workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -74,11 +87,23 @@ pub struct Drain {
     pub timeout: SignedDuration,
     /// What happens then.
     pub on_timeout: OnDrainTimeout,
+    /// Pods with an `emptyDir`, whose content goes with them. Evicted unless
+    /// told otherwise: it is scratch space by definition, and nearly every
+    /// cluster has some, so that halting would halt every upgrade.
+    pub empty_dir: AtStake,
+    /// Pods without a controller, which nobody makes again. Halts unless told
+    /// otherwise: what is lost here does not come back.
+    pub bare_pods: AtStake,
 }
 
 impl Default for Drain {
     fn default() -> Self {
-        Self { timeout: SignedDuration::from_mins(10), on_timeout: OnDrainTimeout::default() }
+        Self {
+            timeout: SignedDuration::from_mins(10),
+            on_timeout: OnDrainTimeout::default(),
+            empty_dir: AtStake::Evict,
+            bare_pods: AtStake::Halt,
+        }
     }
 }
 
@@ -256,7 +281,7 @@ mod tests {
     fn a_profile_section_is_read() {
         let policy: Policy = serde_json::from_str(
             r#"{"order": "workers-first", "workers": {"max_unavailable": 2, "pools": {"gpu": "50%"}},
-                "drain": {"timeout": "10m", "on_timeout": "proceed"}, "soak": "30s",
+                "drain": {"timeout": "10m", "on_timeout": "proceed", "bare_pods": "leave"}, "soak": "30s",
                 "snapshot": {"dir": "./backups", "keep": 5}}"#,
         )
         .unwrap();
@@ -264,6 +289,7 @@ mod tests {
         assert_eq!(policy.workers.pools["gpu"], Amount::Percent(50));
         assert_eq!(policy.soak, SignedDuration::from_secs(30));
         assert_eq!(policy.drain.on_timeout, OnDrainTimeout::Proceed);
+        assert_eq!(policy.drain.bare_pods, AtStake::Leave);
         assert!(policy.problems().is_empty());
     }
 
@@ -273,6 +299,7 @@ mod tests {
         assert!(policy.problems().is_empty());
         assert_eq!(policy.workers.max_unavailable, Amount::Count(1));
         assert_eq!(policy.drain.on_timeout, OnDrainTimeout::Halt);
+        assert_eq!(policy.drain.bare_pods, AtStake::Halt);
         assert!(!policy.accept_outage);
     }
 

@@ -28,6 +28,8 @@ pub enum FailureKind {
     NeverReturned,
     /// The node came back on its old version (rule 5).
     BootBack,
+    /// The node was asked for something, and nothing came of it.
+    Lost,
     /// Something is not as planned: version, schematic, extensions, image.
     Mismatch,
     /// The deadline passed (rule 11).
@@ -54,6 +56,7 @@ impl FailureKind {
                 "find out why the new version did not boot before trying again; \
                  the old one runs and nothing was overwritten"
             }
+            Self::Lost => "resume: the node is looked at first, and then asked again",
             Self::Mismatch => "compare what runs with what the plan expected, then plan again",
             Self::Deadline => "find out what it was still doing, then resume",
             Self::Refused => "read the refusal, mend its cause, then resume",

@@ -37,6 +37,8 @@ pub enum Action {
     Reboot,
     /// The legacy call: install and reboot at once (Talos up to 1.12).
     Upgrade,
+    /// Boot the other slot again, as it was before the last upgrade.
+    Rollback,
     /// Boot ID, version, schematic, extensions, stage, etcd, Node Ready.
     Verify,
     /// Lift our cordon (rule 7).
@@ -60,7 +62,7 @@ pub enum Action {
 
 impl Action {
     /// Every action, for tests and documentation.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::CheckRemovals,
         Self::SnapshotEtcd,
         Self::Pull,
@@ -70,6 +72,7 @@ impl Action {
         Self::Drain,
         Self::Reboot,
         Self::Upgrade,
+        Self::Rollback,
         Self::Verify,
         Self::Uncordon,
         Self::Soak,
@@ -93,6 +96,7 @@ impl Action {
             Self::Drain => "drain",
             Self::Reboot => "reboot",
             Self::Upgrade => "upgrade",
+            Self::Rollback => "rollback",
             Self::Verify => "verify",
             Self::Uncordon => "uncordon",
             Self::Soak => "soak",
@@ -115,6 +119,7 @@ impl Action {
             | Self::Drain
             | Self::Reboot
             | Self::Upgrade
+            | Self::Rollback
             | Self::SetKubeApiserver
             | Self::SetKubeControllerManager
             | Self::SetKubeScheduler
@@ -131,11 +136,16 @@ impl Action {
         }
     }
 
+    /// Whether the node boots anew, perhaps into another version.
+    pub const fn boots(self) -> bool {
+        matches!(self, Self::Reboot | Self::Upgrade | Self::Rollback)
+    }
+
     /// Whether a failure of it may be tried again without a person. Never for
     /// what writes a slot or reboots: a blind retry can overwrite the good slot
     /// (rule 5).
     pub const fn may_retry(self) -> bool {
-        !matches!(self, Self::Install | Self::Reboot | Self::Upgrade)
+        !(self.boots() || matches!(self, Self::Install))
     }
 
     /// How long it may take (rule 11).
@@ -151,7 +161,7 @@ impl Action {
             Self::Pull => timeouts.pull,
             Self::Install => timeouts.install,
             Self::Drain => policy.drain.timeout,
-            Self::Reboot => timeouts.reboot,
+            Self::Reboot | Self::Rollback => timeouts.reboot,
             Self::Upgrade => timeouts.install.saturating_add(timeouts.reboot),
             Self::Verify => timeouts.verify,
             Self::Soak => policy.soak.saturating_add(timeouts.call),
@@ -258,7 +268,7 @@ mod tests {
     fn what_touches_a_slot_is_never_retried_blindly() {
         // Rule 5.
         let never: Vec<_> = Action::ALL.into_iter().filter(|action| !action.may_retry()).collect();
-        assert_eq!(never, [Action::Install, Action::Reboot, Action::Upgrade]);
+        assert_eq!(never, [Action::Install, Action::Reboot, Action::Upgrade, Action::Rollback]);
     }
 
     #[test]

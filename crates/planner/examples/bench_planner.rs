@@ -15,7 +15,7 @@ use upgrade_core::journal::{Entry, Outcome, Phase, Proof, Record, State};
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::Snapshot;
+use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_core::step::Action;
 use upgrade_planner::decide::{Decision, decide};
 use upgrade_planner::{Request, check, plan};
@@ -88,6 +88,7 @@ fn measure(nodes: usize) -> Row {
         policy: &policy,
         matrix: &matrix,
         catalogue: &catalogue,
+        workloads: &Fact::Unasked,
     };
     let planned = plan(&request).expect("a healthy cluster").plan;
     let row = Row {

@@ -183,7 +183,7 @@ impl<'a> Checker<'a> {
         for lane in hop.waves.iter().flat_map(|wave| &wave.lanes) {
             let is_control_plane =
                 lane.node.as_ref().and_then(|node| self.role(node)) == Some(Role::ControlPlane);
-            if is_control_plane && lane.steps.iter().any(|action| reboots(*action)) {
+            if is_control_plane && lane.steps.iter().any(|action| action.boots()) {
                 rebooting.push(lane);
             }
         }
@@ -255,8 +255,8 @@ impl<'a> Checker<'a> {
     /// Rules 5, 6 and 7: the order of one node's steps.
     fn order_of_steps(&mut self, at: &str, lane: &Lane) {
         let place = |action| lane.steps.iter().position(|step| *step == action);
-        let reboot = lane.steps.iter().position(|step| reboots(*step));
-        let reboot_count = lane.steps.iter().filter(|step| reboots(**step)).count();
+        let reboot = lane.steps.iter().position(|step| step.boots());
+        let reboot_count = lane.steps.iter().filter(|step| step.boots()).count();
         if reboot_count != 1 {
             self.fatal(5, format!("{at} reboots {reboot_count} times"));
         }
@@ -306,10 +306,6 @@ impl<'a> Checker<'a> {
             self.fatal(4, format!("{at}: {} cannot bring {promised}", target.installer));
         }
     }
-}
-
-fn reboots(action: Action) -> bool {
-    matches!(action, Action::Reboot | Action::Upgrade)
 }
 
 fn is_schematic(part: &str) -> bool {

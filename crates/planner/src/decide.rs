@@ -288,7 +288,11 @@ impl<'a> Run<'a> {
             if lane.steps().any(|(_, step)| matches!(step.phase, Phase::Running { .. })) {
                 continue;
             }
+            // A node that was given back after a failure of its own has steps to
+            // begin anew, but not in this run's last moments.
+            let failed = lane.steps().any(|(_, step)| matches!(step.phase, Phase::Failed { .. }));
             let goes_on = matches!(step.phase, Phase::Pending | Phase::InDoubt)
+                && !failed
                 && !gives_up_on(&lane, &reason)
                 && self.pass(&lane, action, &away).is_ok();
             if goes_on {

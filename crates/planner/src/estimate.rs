@@ -50,7 +50,7 @@ fn step(action: Action, plan: &Plan) -> Span {
         Action::Pull | Action::Verify => Span::seconds(30, 60),
         Action::Install => Span::seconds(10, 30),
         Action::Drain => Span::seconds(10, 60),
-        Action::Reboot => Span::seconds(30, 90),
+        Action::Reboot | Action::Rollback => Span::seconds(30, 90),
         Action::Upgrade => Span::seconds(40, 120),
         Action::Soak => Span { low: plan.policy.soak, high: plan.policy.soak },
         Action::SetKubeApiserver => Span::seconds(20, 60),

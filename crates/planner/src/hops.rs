@@ -26,8 +26,12 @@ pub struct Leg {
 
 /// Finds the legs from what runs to what is wanted. On a refusal, which is put
 /// into the report, there are none.
+///
+/// `behind` is the lowest Kubernetes that still runs: where it is another minor
+/// than the highest, a hop never came to its end, and may be taken back.
 pub fn find(
     running: &Versions,
+    behind: Option<&Version>,
     intent: &Intent,
     matrix: &Matrix,
     catalogue: &Catalogue,
@@ -35,7 +39,7 @@ pub fn find(
 ) -> Option<Vec<Leg>> {
     let talos = talos_track(running.talos.as_ref(), intent, matrix, catalogue, report);
     let kubernetes =
-        kubernetes_track(running.kubernetes.as_ref(), intent, matrix, catalogue, report);
+        kubernetes_track(running.kubernetes.as_ref(), behind, intent, matrix, catalogue, report);
     let grid = Grid { talos: talos?, kubernetes: kubernetes?, intent, matrix };
     if grid.goal() == (0, 0) {
         return Some(Vec::new());
@@ -116,6 +120,7 @@ fn talos_track(
 /// The same for Kubernetes.
 fn kubernetes_track(
     running: Option<&Version>,
+    behind: Option<&Version>,
     intent: &Intent,
     matrix: &Matrix,
     catalogue: &Catalogue,
@@ -137,7 +142,12 @@ fn kubernetes_track(
     remark(Product::Kubernetes, running, target, known, report);
     if target < running {
         let (from, to) = (running.clone(), target.clone());
-        if intent.rollback && from.minor() == to.minor() {
+        // An older API server reads what the next minor writes, or several of
+        // them could not be upgraded one by one; and while part of the cluster
+        // is still on the older one, nothing newer is needed anywhere.
+        let unfinished = to.minor().next() == from.minor()
+            && behind.is_some_and(|behind| behind.minor() == to.minor());
+        if intent.rollback && (from.minor() == to.minor() || unfinished) {
             return Some(vec![from, to]);
         }
         report.refuse(if intent.rollback {

@@ -218,53 +218,51 @@ impl<'a> Lanes<'a> {
         if moves.is_empty() {
             return Vec::new();
         }
-        let pulls = moves
-            .iter()
-            .map(|(name, images)| {
-                // kube-proxy is a DaemonSet's: its own roll-out pulls it.
-                let pulled = images.next.iter().filter(|(part, _)| **part != Component::KubeProxy);
-                pull(name, pulled.map(|(_, image)| image.clone()).collect())
-            })
-            .collect();
-        let control_planes: Vec<_> = self.control_planes.clone();
-        let lane = |name: &NodeName, actions: &[Action]| {
-            let images = moves.get(name)?;
-            images.lane(name, actions)
+        let lane = |name: &NodeName, actions: &[Action]| moves.get(name)?.lane(name, actions);
+        let each = |actions: &[Action]| -> Vec<Wave> {
+            let lanes = self.control_planes.iter().filter_map(|name| lane(name, actions));
+            lanes.map(|lane| wave(Group::ControlPlane, vec![lane])).collect()
         };
-        let mut result = prepare(pulls, &[Action::CheckRemovals], true);
-        for actions in [
-            &[Action::SetKubeApiserver][..],
-            &[Action::SetKubeControllerManager, Action::SetKubeScheduler],
-        ] {
-            for name in &control_planes {
-                result
-                    .extend(lane(name, actions).map(|lane| wave(Group::ControlPlane, vec![lane])));
-            }
-        }
+        let servers = each(&[Action::SetKubeApiserver]);
+        let managers = each(&[Action::SetKubeControllerManager, Action::SetKubeScheduler]);
+        let proxies = self.control_planes.iter();
         let proxies: Vec<Lane> =
-            control_planes.iter().filter_map(|name| lane(name, &[Action::SetKubeProxy])).collect();
+            proxies.filter_map(|name| lane(name, &[Action::SetKubeProxy])).collect();
+        let mut manifests = Vec::new();
+        if !rollback || !proxies.is_empty() {
+            manifests.push(wave(Group::Cluster, vec![cluster(&[Action::SyncManifests])]));
+        }
         if !proxies.is_empty() {
-            result.push(wave(Group::Cluster, proxies));
+            manifests.insert(0, wave(Group::Cluster, proxies));
         }
-        result.push(wave(Group::Cluster, vec![cluster(&[Action::SyncManifests])]));
-        for name in &control_planes {
-            let lane = lane(name, &[Action::SetKubelet]);
-            result.extend(lane.map(|lane| wave(Group::ControlPlane, vec![lane])));
-        }
+        let mut kubelets = each(&[Action::SetKubelet]);
         let workers: Vec<_> =
             self.workers.iter().filter(|name| moves.contains_key(**name)).copied().collect();
         let width = self.request.policy.kubelets.max_parallel;
         for names in waves::kubelets(self.request.snapshot, width, &workers) {
             let lanes = names.iter().filter_map(|name| lane(name, &[Action::SetKubelet])).collect();
-            result.push(wave(Group::Workers, lanes));
+            kubelets.push(wave(Group::Workers, lanes));
         }
-        result
+        if !rollback {
+            let pulls = moves.iter().map(|(name, images)| images.pulled(name)).collect();
+            let prepare = prepare(pulls, &[Action::CheckRemovals], true);
+            return [prepare, servers, managers, manifests, kubelets].concat();
+        }
+        // The way back needs no pulls, which could hold it up: what ran before
+        // is on the nodes. Nothing may be newer than the API servers, so they go
+        // last; unless nobody answers there, for all the rest waits for them.
+        let prepare = prepare(Vec::new(), &[], true);
+        let nodes = &self.request.snapshot.nodes;
+        if nodes.values().all(|node| node.kubernetes.trouble().is_some()) {
+            return [prepare, servers, kubelets, manifests, managers].concat();
+        }
+        [prepare, kubelets, manifests, managers, servers].concat()
     }
 }
 
 /// Everything that disturbs nobody, side by side: pulls, preflight, and the
 /// snapshot that rule 3 wants before a control plane is touched.
-fn prepare(pulls: Vec<Lane>, checks: &[Action], control_planes: bool) -> Vec<Wave> {
+pub(crate) fn prepare(pulls: Vec<Lane>, checks: &[Action], control_planes: bool) -> Vec<Wave> {
     let mut lanes: Vec<Lane> = checks.iter().map(|check| cluster(&[*check])).collect();
     if control_planes {
         lanes.push(cluster(&[Action::SnapshotEtcd]));
@@ -296,7 +294,8 @@ impl Images {
             }
             // An image without a version in its tag is moved too: "unknown" is
             // not "there already".
-            if image.version().is_some_and(|version| is_there(&version, to, rollback)) {
+            let there = |version: Version| if rollback { version <= *to } else { version >= *to };
+            if image.version().is_some_and(there) {
                 continue;
             }
             let tag = format!("{}{}", to.tag(), image.variant().unwrap_or_default());
@@ -304,6 +303,13 @@ impl Images {
             previous.insert(*component, image.clone());
         }
         Self { next, previous }
+    }
+
+    /// The lane that pulls what the node will run.
+    fn pulled(&self, name: &NodeName) -> Lane {
+        // kube-proxy is a DaemonSet's: its own roll-out pulls it.
+        let pulled = self.next.iter().filter(|(part, _)| **part != Component::KubeProxy);
+        pull(name, pulled.map(|(_, image)| image.clone()).collect())
     }
 
     /// The lane that does those of the `actions` that this node needs.
@@ -340,7 +346,7 @@ fn previous(talos: &TalosFacts) -> Option<ImageRef> {
     Some(image.with_tag(&talos.version.tag()))
 }
 
-fn pull(node: &NodeName, images: Vec<ImageRef>) -> Lane {
+pub(crate) fn pull(node: &NodeName, images: Vec<ImageRef>) -> Lane {
     Lane {
         node: Some(node.clone()),
         pool: None,
@@ -353,11 +359,11 @@ fn cluster(steps: &[Action]) -> Lane {
     Lane { node: None, pool: None, target: Target::Cluster, steps: steps.to_vec() }
 }
 
-fn wave(group: Group, lanes: Vec<Lane>) -> Wave {
+pub(crate) fn wave(group: Group, lanes: Vec<Lane>) -> Wave {
     Wave { number: 0, group, lanes }
 }
 
-fn number_waves(waves: Vec<Wave>) -> Vec<Wave> {
+pub(crate) fn number_waves(waves: Vec<Wave>) -> Vec<Wave> {
     waves.into_iter().zip(1..).map(|(wave, number)| Wave { number, ..wave }).collect()
 }
 

@@ -7,7 +7,10 @@
 //! - [`check()`] reads a finished plan with other eyes and names what breaks a rule.
 //! - [`decide()`] says what to do next: it is the only home of parallelism,
 //!   windows, pause, retries and quorum ([`etcd`]).
+//! - [`rollback()`] plans the way back of one node.
 //! - [`estimate()`] says how long it will take.
+//! - [`drain`] says which pods leave a node, and what will be in their way;
+//!   [`health()`] how a cluster does.
 //!
 //! [`Plan`]: upgrade_core::plan::Plan
 //! [`Report`]: report::Report
@@ -17,16 +20,21 @@
 
 pub mod check;
 pub mod decide;
+pub mod drain;
 pub mod estimate;
 pub mod etcd;
+pub mod health;
 pub mod hops;
 pub mod installer;
 mod lanes;
 pub mod planner;
 pub mod report;
+pub mod rollback;
 pub mod waves;
 
 pub use check::check;
 pub use decide::decide;
 pub use estimate::estimate;
+pub use health::health;
 pub use planner::{Planned, Request, plan};
+pub use rollback::rollback;

@@ -9,9 +9,11 @@ use upgrade_core::intent::Intent;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::{Change, PLAN_FORMAT, Plan, Versions};
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::{Role, Snapshot};
+use upgrade_core::snapshot::{Fact, Role, Snapshot};
 use upgrade_core::version::Version;
+use upgrade_core::workload::Workloads;
 
+use crate::drain;
 use crate::etcd;
 use crate::hops::{self, Leg};
 use crate::lanes::Lanes;
@@ -30,6 +32,9 @@ pub struct Request<'a> {
     pub matrix: &'a Matrix,
     /// What was released.
     pub catalogue: &'a Catalogue,
+    /// What runs on the nodes, for simulating their drains; offline planning
+    /// leaves it out ([`Fact::Unasked`]).
+    pub workloads: &'a Fact<Workloads>,
 }
 
 /// A plan and what there is to say about it.
@@ -43,7 +48,7 @@ pub struct Planned {
 
 /// Makes a plan, or says every reason why there is none.
 pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
-    let Request { snapshot, intent, policy, matrix, catalogue } = *request;
+    let Request { snapshot, intent, policy, matrix, catalogue, workloads } = *request;
     let mut report = Report::default();
     for problem in policy.problems() {
         report.refuse(Refusal::BadPolicy { problem: problem.to_string() });
@@ -51,9 +56,11 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
     if intent.talos.is_none() && intent.kubernetes.is_none() {
         report.refuse(Refusal::NoTarget);
     }
-    unknowns(snapshot, &mut report);
+    unknowns(snapshot, intent.rollback, &mut report);
+    let behind = running(snapshot, false).kubernetes;
     let running = running(snapshot, intent.rollback);
-    let legs = hops::find(&running, intent, matrix, catalogue, &mut report).unwrap_or_default();
+    let legs = hops::find(&running, behind.as_ref(), intent, matrix, catalogue, &mut report);
+    let legs = legs.unwrap_or_default();
     if !legs.is_empty() {
         control_planes_fit(snapshot, intent, policy, &legs, &mut report);
     }
@@ -79,13 +86,16 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
         policy: policy.clone(),
         hops,
     };
+    drain::simulate(&plan, snapshot, workloads, &mut report);
     Ok(Planned { plan, report })
 }
 
-/// Whatever could not be seen stops the plan (rule 10).
-fn unknowns(snapshot: &Snapshot, report: &mut Report) {
+/// Whatever could not be seen stops the plan (rule 10). A way back needs the
+/// machines only: that Kubernetes does not answer may be what it mends (rule 12).
+fn unknowns(snapshot: &Snapshot, rollback: bool, report: &mut Report) {
     for (name, node) in &snapshot.nodes {
-        let facts = [node.talos.trouble(), node.kubernetes.trouble()];
+        let kubernetes = node.kubernetes.trouble().filter(|_| !rollback);
+        let facts = [node.talos.trouble(), kubernetes];
         for why in facts.into_iter().flatten() {
             report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why: why.to_owned() });
         }
@@ -94,7 +104,7 @@ fn unknowns(snapshot: &Snapshot, report: &mut Report) {
             report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why });
         }
     }
-    if let Some(why) = snapshot.kubernetes.trouble() {
+    if let Some(why) = snapshot.kubernetes.trouble().filter(|_| !rollback) {
         report.refuse(Refusal::KubernetesUnknown { why: why.to_owned() });
     }
     if snapshot.nodes_with(Role::ControlPlane).next().is_none() {
@@ -108,19 +118,17 @@ fn unknowns(snapshot: &Snapshot, report: &mut Report) {
 fn running(snapshot: &Snapshot, rollback: bool) -> Versions {
     let nodes = || snapshot.nodes.values();
     let talos = nodes().filter_map(|node| Some(node.talos.known()?.version.clone()));
-    let control_plane = snapshot.kubernetes.known();
+    // Without this question nothing is to be said of Kubernetes at all; an
+    // answer that did not come leaves what the machines say.
+    let asked = snapshot.kubernetes != Fact::Unasked;
     let kubelets = nodes().filter_map(|node| Some(node.kubernetes.known()?.kubelet.clone()));
     let images = nodes().filter_map(|node| node.images.known());
     let images = images.flat_map(|images| images.values()).filter_map(ImageRef::version);
+    let kubernetes = kubelets.chain(images).chain(snapshot.kubernetes.known().cloned());
     let end = |versions: &mut dyn Iterator<Item = Version>| {
         if rollback { versions.max() } else { versions.min() }
     };
-    Versions {
-        talos: end(&mut { talos }),
-        // Without the control plane's word the question was not asked.
-        kubernetes: control_plane
-            .and_then(|known| end(&mut kubelets.chain(images).chain([known.clone()]))),
-    }
+    Versions { talos: end(&mut { talos }), kubernetes: end(&mut { kubernetes }).filter(|_| asked) }
 }
 
 /// Control planes and etcd must be fit before a plan is worth making (rule 1).

@@ -10,7 +10,7 @@ use serde::Serialize;
 use upgrade_core::version::{Minor, Version};
 
 pub use refusal::Refusal;
-pub use remark::{Note, Warning};
+pub use remark::{Note, Pods, Warning};
 
 /// One of the two things that have versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

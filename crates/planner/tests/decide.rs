@@ -134,6 +134,19 @@ fn boot_back_halts_and_gives_the_node_back() {
 }
 
 #[test]
+fn two_nodes_that_fail_together_are_both_given_back_once() {
+    // Rules 6 and 7: the run ends, although both drains failed.
+    let mut world = world(cluster(3, 3, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(2));
+    for worker in ["worker-1", "worker-2"] {
+        let drain = format!("1/{worker}/drain");
+        world.trouble.insert(drain, Trouble::Fails(FailureKind::Drain, u32::MAX));
+    }
+    let end = world.run();
+    assert!(matches!(end, End::Halted(HaltReason::StepFailed { .. })), "{end:?}");
+    assert!(world.cordoned().is_empty(), "{}", world.trace());
+}
+
+#[test]
 fn a_person_resuming_a_boot_back_does_not_reboot_blindly() {
     // Rule 5: the same plan finds the old version again and halts again.
     let mut world = world(cluster(3, 0, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));

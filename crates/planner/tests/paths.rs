@@ -23,7 +23,7 @@ static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::builtin);
 
 fn path(from: &Versions, intent: &Intent) -> (Option<Vec<Leg>>, Report) {
     let mut report = Report::default();
-    let legs = find(from, intent, &MATRIX, &CATALOGUE, &mut report);
+    let legs = find(from, None, intent, &MATRIX, &CATALOGUE, &mut report);
     (legs, report)
 }
 

@@ -14,7 +14,7 @@ const MOST_CONTROL_PLANES: usize = 99;
 
 /// A flag value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub(super) enum ParseFlagError {
+pub(crate) enum ParseFlagError {
     #[error("`{0}` is not a number of workers: write one from 0 to {MOST_WORKERS}")]
     Workers(String),
     #[error("`{0}` is not a number of control planes: write one from 1 to {MOST_CONTROL_PLANES}")]
@@ -27,6 +27,10 @@ pub(super) enum ParseFlagError {
         "`{0}` is not a schematic: it is the 64 hexadecimal digits that the Image Factory gave"
     )]
     Schematic(String),
+    #[error("`{0}` is not an extension: write names like iscsi-tools or siderolabs/iscsi-tools")]
+    Extension(String),
+    #[error("`{0}` is not a number of snapshots: write one from 1")]
+    Keep(String),
 }
 
 pub(super) fn control_planes(text: &str) -> Result<usize, ParseFlagError> {
@@ -51,11 +55,36 @@ pub(super) fn span(text: &str) -> Result<SignedDuration, ParseFlagError> {
     }
 }
 
-pub(super) fn schematic(text: &str) -> Result<String, ParseFlagError> {
+pub(crate) fn schematic(text: &str) -> Result<String, ParseFlagError> {
     if text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(text.to_ascii_lowercase());
     }
     Err(ParseFlagError::Schematic(text.to_owned()))
+}
+
+/// An official extension, by its whole name.
+pub(super) fn extension(text: &str) -> Result<String, ParseFlagError> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.".contains(c);
+    let good = |part: &str| !part.is_empty() && part.chars().all(plain);
+    match text.split_once('/') {
+        None if good(text) => Ok(format!("siderolabs/{text}")),
+        Some((author, name)) if good(author) && good(name) => Ok(text.to_owned()),
+        _ => Err(ParseFlagError::Extension(text.to_owned())),
+    }
+}
+
+pub(super) fn keep(text: &str) -> Result<usize, ParseFlagError> {
+    match text.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err(ParseFlagError::Keep(text.to_owned())),
+    }
+}
+
+pub(super) fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (0.001..=100_000.0).contains(&speed) => Ok(speed),
+        _ => Err(format!("`{text}` is not a speed: write a number from 0.001 to 100000")),
+    }
 }
 
 #[cfg(test)]
@@ -79,6 +108,15 @@ mod tests {
         assert_eq!(span("1h30m"), Ok(SignedDuration::from_mins(90)));
         for text in ["30", "-30s", "soon", ""] {
             assert!(span(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_extension_has_an_author() {
+        assert_eq!(extension("iscsi-tools"), Ok("siderolabs/iscsi-tools".to_owned()));
+        assert_eq!(extension("acme/driver"), Ok("acme/driver".to_owned()));
+        for text in ["", "a/", "/a", "a/b/c", "Iscsi", "a b"] {
+            assert!(extension(text).is_err(), "{text}");
         }
     }
 

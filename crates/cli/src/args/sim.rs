@@ -123,7 +123,7 @@ pub struct StartArgs {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// How many times faster than life time passes
-    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = speed)]
+    #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed)]
     pub speed: f64,
     /// Faults to come: a YAML list of node, fault, after or on, and for
     #[arg(long, value_name = "FILE")]
@@ -236,13 +236,6 @@ pub struct TalosconfigArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
     pub folder: ExistingArgs,
-}
-
-fn speed(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(speed) if (0.001..=100_000.0).contains(&speed) => Ok(speed),
-        _ => Err(format!("`{text}` is not a speed: write a number from 0.001 to 100000")),
-    }
 }
 
 fn cluster_name(text: &str) -> Result<String, String> {

@@ -1,85 +1,108 @@
 //! `talos-operator plan`: every step from what runs to what is wanted.
 
-use upgrade_core::intent::{Installer, Intent};
-use upgrade_core::policy::{Policy, Workers};
+use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_core::version::Version;
-use upgrade_planner::check::Severity;
-use upgrade_planner::{Request, estimate};
 
 use crate::Exit;
-use crate::args::{Output, PlanArgs};
+use crate::args::{Output, PaceArgs, PlanArgs};
 use crate::data::ReleaseData;
+use crate::failed::Failed;
 use crate::offline::Cluster;
+use crate::place::Place;
+use crate::planning;
 use crate::printer::Printer;
 use crate::render::{self, Answer, Outcome};
+use crate::session::Session;
 use crate::usage::Usage;
+use crate::wish::{self, Targets, Wish};
 
 /// Plans, and shows the plan or why there is none.
-pub fn plan(args: &PlanArgs, printer: Printer) -> Result<Exit, Usage> {
-    if !args.offline {
-        return Err(Usage::new(
-            "planning against a live cluster comes with a later release",
-            "add --offline and say what runs: --talos-from, --kubernetes-from, --control-planes, --workers",
-        ));
+pub async fn plan(args: &PlanArgs, printer: Printer) -> Result<Exit, Failed> {
+    let data = ReleaseData::load(&args.data)?;
+    let (snapshot, answer) =
+        if args.offline { offline(args, &data).await? } else { live(args, &data, printer).await? };
+    Ok(show(&answer, &snapshot, args.output.output, printer))
+}
+
+/// Shows an answer: a plan is data, and why there is none is not.
+pub(super) fn show(answer: &Answer, snapshot: &Snapshot, output: Output, printer: Printer) -> Exit {
+    let exit = match answer.outcome {
+        Outcome::Planned { .. } => Exit::Done,
+        Outcome::NothingToDo | Outcome::Refused => Exit::Refused,
+    };
+    match (output, exit) {
+        (Output::Json, _) => printer.stdout(&render::plan_json(answer)),
+        (Output::Text, Exit::Done) => printer.stdout(&render::plan_text(answer, snapshot)),
+        // The reasons belong where a redirected stdout does not hide them.
+        (Output::Text, _) => printer.stderr(&render::plan_text(answer, snapshot)),
     }
-    let (talos_from, talos_to) = side("talos", args.talos_from.as_ref(), args.talos_to.as_ref())?;
-    let (kubernetes_from, kubernetes_to) =
+    exit
+}
+
+fn wish(args: &PlanArgs) -> Wish<'_> {
+    Wish {
+        skip_minors: args.skip_minors,
+        rollback: args.rollback,
+        prefer: args.prefer,
+        installer: &args.wanted,
+    }
+}
+
+async fn live(
+    args: &PlanArgs,
+    data: &ReleaseData,
+    printer: Printer,
+) -> Result<(Snapshot, Answer), Failed> {
+    let place = Place::find(&args.cluster)?;
+    let flags = Targets { talos: args.talos_to.clone(), kubernetes: args.kubernetes_to.clone() };
+    let targets = Targets::of_plan(flags, place.profile.as_ref())?;
+    let policy = place.policy(&args.pace);
+    let session = Session::open(place, &policy).await?;
+    let seen = session.look().await?;
+    let profile = session.place.profile.as_ref();
+    if let Some(text) = wish::schematic_differs(profile, &seen.snapshot) {
+        printer.stderr(&render::warning(&text));
+    }
+    let intent = wish(args).intent(&targets, profile, &seen.snapshot).await?;
+    let next = |plan: &_| Some(render::next_command(args, plan));
+    let answer =
+        planning::answer(&seen.snapshot, &seen.workloads, &intent, &policy, data, None, next);
+    Ok((seen.snapshot, answer))
+}
+
+async fn offline(args: &PlanArgs, data: &ReleaseData) -> Result<(Snapshot, Answer), Failed> {
+    if args.wanted.extensions.is_some() {
+        return Err(Usage::new(
+            "--extensions asks the Image Factory, and --offline asks nobody",
+            "leave out one of them, or name a schematic with --schematic",
+        )
+        .into());
+    }
+    let (talos_from, talos) = side("talos", args.talos_from.as_ref(), args.talos_to.as_ref())?;
+    let (kubernetes_from, kubernetes) =
         side("kubernetes", args.kubernetes_from.as_ref(), args.kubernetes_to.as_ref())?;
-    if talos_to.is_none() && kubernetes_to.is_none() {
+    if talos.is_none() && kubernetes.is_none() {
         return Err(Usage::new(
             "there is nothing to plan: no target was given",
             "give --talos-from and --talos-to, --kubernetes-from and --kubernetes-to, or all four",
-        ));
+        )
+        .into());
     }
-    let data = ReleaseData::load(&args.data)?;
     let cluster = Cluster {
-        control_planes: args.control_planes,
-        workers: args.workers,
+        control_planes: args.control_planes.unwrap_or(3),
+        workers: args.workers.unwrap_or(0),
         talos: talos_from,
         kubernetes: kubernetes_from,
         installer: args.installer.clone(),
     };
     let snapshot = cluster.snapshot();
-    let planned = upgrade_planner::plan(&Request {
-        snapshot: &snapshot,
-        intent: &intent(args, talos_to, kubernetes_to),
-        policy: &policy(args),
-        matrix: &data.matrix,
-        catalogue: &data.catalogue,
-    });
-    // The planner is careful, and read with other eyes all the same.
-    let findings = match &planned {
-        Ok(planned) => upgrade_planner::check(&planned.plan, &snapshot, &data.matrix),
-        Err(_) => Vec::new(),
-    };
-    let broken = findings.iter().any(|finding| finding.severity == Severity::Fatal);
-    let (outcome, report) = match planned {
-        Err(report) => (Outcome::Refused, report),
-        Ok(planned) if broken => (Outcome::Refused, planned.report),
-        Ok(planned) if planned.plan.is_empty() => (Outcome::NothingToDo, planned.report),
-        Ok(planned) => {
-            let outcome = Outcome::Planned {
-                hash: planned.plan.hash(),
-                estimate: estimate(&planned.plan),
-                next: render::next_command(args, &planned.plan),
-                plan: Box::new(planned.plan),
-            };
-            (outcome, planned.report)
-        }
-    };
-    let exit = match outcome {
-        Outcome::Planned { .. } => Exit::Done,
-        Outcome::NothingToDo | Outcome::Refused => Exit::Refused,
-    };
-    let answer = Answer { outcome, report, findings };
-    match (args.output.output, exit) {
-        (Output::Json, _) => printer.stdout(&render::plan_json(&answer)),
-        (Output::Text, Exit::Done) => printer.stdout(&render::plan_text(&answer, &snapshot)),
-        // No plan, no data: the reasons belong beside it, where a redirected
-        // stdout does not hide them.
-        (Output::Text, _) => printer.stderr(&render::plan_text(&answer, &snapshot)),
-    }
-    Ok(exit)
+    let policy = PaceArgs::over(&args.pace, upgrade_core::policy::Policy::default());
+    let targets = Targets { talos, kubernetes };
+    let intent = wish(args).intent(&targets, None, &snapshot).await?;
+    let next = |plan: &_| Some(render::next_command(args, plan));
+    let unasked = Fact::Unasked;
+    let answer = planning::answer(&snapshot, &unasked, &intent, &policy, data, None, next);
+    Ok((snapshot, answer))
 }
 
 /// The ends of one product. A beginning alone means that it stays where it is,
@@ -95,27 +118,5 @@ fn side(
             format!("say what runs now with --{product}-from"),
         )),
         (from, to) => Ok((from.cloned(), to.cloned())),
-    }
-}
-
-fn intent(args: &PlanArgs, talos: Option<Version>, kubernetes: Option<Version>) -> Intent {
-    Intent {
-        talos,
-        kubernetes,
-        installer: args.schematic.clone().map_or(Installer::Keep, Installer::Schematic),
-        drop_extensions: args.drop_extensions,
-        skip_minors: args.skip_minors,
-        rollback: args.rollback,
-        prefer: args.prefer.into(),
-    }
-}
-
-fn policy(args: &PlanArgs) -> Policy {
-    Policy {
-        order: args.order.into(),
-        workers: Workers { max_unavailable: args.max_unavailable, ..Workers::default() },
-        soak: args.soak,
-        accept_outage: args.accept_outage,
-        ..Policy::default()
     }
 }

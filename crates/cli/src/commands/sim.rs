@@ -18,26 +18,19 @@ use crate::Exit;
 use crate::args::{
     FaultArgs, FaultsArgs, RealArgs, SimArgs, SimCommand, StartArgs, TalosconfigArgs,
 };
+use crate::failed::chain;
 use crate::printer::Printer;
 use crate::render;
 use crate::usage::Usage;
 
 /// Runs a simulated cluster, or reaches into one that runs.
-pub fn sim(args: &SimArgs, printer: Printer) -> Result<Exit, Usage> {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            return Ok(refuse(printer, &error, "free some resources of this machine"));
-        }
-    };
-    runtime.block_on(async {
-        match &args.command {
-            None => start(&args.start, printer).await,
-            Some(SimCommand::Fault(args)) => fault(args, printer).await,
-            Some(SimCommand::Faults(args)) => faults(args, printer).await,
-            Some(SimCommand::Talosconfig(args)) => Ok(talosconfig(args, printer)),
-        }
-    })
+pub async fn sim(args: &SimArgs, printer: Printer) -> Result<Exit, Usage> {
+    match &args.command {
+        None => start(&args.start, printer).await,
+        Some(SimCommand::Fault(args)) => fault(args, printer).await,
+        Some(SimCommand::Faults(args)) => faults(args, printer).await,
+        Some(SimCommand::Talosconfig(args)) => Ok(talosconfig(args, printer)),
+    }
 }
 
 async fn start(args: &StartArgs, printer: Printer) -> Result<Exit, Usage> {
@@ -280,12 +273,6 @@ fn next(error: &StartError) -> &'static str {
 
 /// Says why not, with everything behind it.
 fn refuse(printer: Printer, error: &dyn Error, next: &str) -> Exit {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(behind) = source {
-        let _ = write!(message, ": {behind}");
-        source = behind.source();
-    }
-    printer.stderr(&render::usage(&Usage::new(message, next)));
+    printer.stderr(&render::usage(&Usage::new(chain(error), next)));
     Exit::Refused
 }

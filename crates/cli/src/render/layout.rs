@@ -8,14 +8,14 @@ use super::{HEADING, paint};
 const WIDTH: usize = 96;
 
 /// Characters, which is columns for all that is printed here.
-pub(super) fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
 /// A line that begins with a word and a colon; what follows is wrapped below
 /// itself. Lines that were broken already, such as a picture of a place in a
 /// file, stay as they are.
-pub(super) fn remark(style: Style, word: &str, text: &str) -> String {
+pub(crate) fn remark(style: Style, word: &str, text: &str) -> String {
     let prefix = format!("{}: ", paint(style, word));
     let indent = width(word) + 2;
     let mut lines = text.lines();
@@ -28,7 +28,7 @@ pub(super) fn remark(style: Style, word: &str, text: &str) -> String {
 }
 
 /// `first`, which takes `indent` columns, then `text` wrapped at that indent.
-pub(super) fn hang(first: &str, indent: usize, text: &str) -> String {
+pub(crate) fn hang(first: &str, indent: usize, text: &str) -> String {
     let mut out = first.to_owned();
     let mut column = indent;
     for (index, word) in text.split(' ').enumerate() {
@@ -50,7 +50,7 @@ pub(super) fn hang(first: &str, indent: usize, text: &str) -> String {
 }
 
 /// A command, broken before a flag where it is too long for one line.
-pub(super) fn command(text: &str) -> Vec<String> {
+pub(crate) fn command(text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = String::new();
     for (index, part) in text.split(" --").enumerate() {
@@ -68,7 +68,7 @@ pub(super) fn command(text: &str) -> Vec<String> {
 }
 
 /// A table with a bold header; the columns named in `right` hold numbers.
-pub(super) fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
+pub(crate) fn table(header: &[&str], rows: &[Vec<String>], right: &[usize]) -> String {
     let widths: Vec<usize> = header
         .iter()
         .enumerate()

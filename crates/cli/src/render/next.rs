@@ -1,15 +1,13 @@
 //! The command that would carry a plan out.
 
-use std::path::Path;
+use std::path::PathBuf;
 
-use upgrade_core::amount::Amount;
 use upgrade_core::plan::{Change, Plan};
-use upgrade_core::policy::Policy;
 
 use super::time;
-use crate::args::{OrderArg, PlanArgs, PreferArg};
+use crate::args::{ClusterArgs, InstallerArgs, OrderArg, PaceArgs, PlanArgs, PreferArg};
 
-/// The upgrade command for the same targets and wishes. What describes the
+/// The upgrade command for the same targets and wishes. What describes a made-up
 /// cluster is left out: the command looks for itself.
 pub fn next_command(args: &PlanArgs, plan: &Plan) -> String {
     let mut talos = None;
@@ -26,60 +24,55 @@ pub fn next_command(args: &PlanArgs, plan: &Plan) -> String {
         _ => "both",
     };
     let mut command = format!("talos-operator upgrade {kind}");
-    let mut flag = |name: &str, value: Option<&str>| {
-        command.push_str(" --");
-        command.push_str(name);
+    let mut flag = |name: &str, value: Option<String>| {
         if let Some(value) = value {
-            command.push(' ');
-            command.push_str(&quoted(value));
+            command = format!("{command} --{name} {}", quoted(&value));
         }
     };
-    if let Some(version) = talos {
-        flag("talos", Some(&version.to_string()));
-    }
-    if let Some(version) = kubernetes {
-        flag("kubernetes", Some(&version.to_string()));
-    }
-    if args.skip_minors {
-        flag("skip-minors", None);
-    }
-    if args.rollback {
-        flag("rollback", None);
-    }
+    let path = |path: &PathBuf| path.display().to_string();
+    let ClusterArgs { profile, talosconfig, context, kubeconfig, state } = &args.cluster;
+    flag("profile", profile.as_ref().map(path));
+    flag("talosconfig", talosconfig.as_ref().map(path));
+    flag("context", context.clone());
+    flag("kubeconfig", kubeconfig.as_ref().map(path));
+    flag("state", state.as_ref().map(path));
+    flag("talos", talos.map(ToString::to_string));
+    flag("kubernetes", kubernetes.map(ToString::to_string));
     // The defaults stand in the arguments; what differs is worth repeating.
-    if args.prefer != PreferArg::KubernetesFirst {
-        flag("prefer", Some("talos-first"));
-    }
-    if let Some(schematic) = &args.schematic {
-        flag("schematic", Some(schematic));
-    }
-    if args.drop_extensions {
-        flag("drop-extensions", None);
-    }
-    if args.max_unavailable != Amount::Count(1) {
-        flag("max-unavailable", Some(&args.max_unavailable.to_string()));
-    }
-    if args.order != OrderArg::ControlPlanesFirst {
-        flag("order", Some("workers-first"));
-    }
-    if args.soak != Policy::default().soak {
-        flag("soak", Some(&time::exact(args.soak)));
-    }
-    if args.accept_outage {
-        flag("accept-outage", None);
-    }
-    let path = |path: &Path| path.display().to_string();
-    if let Some(file) = &args.data.matrix {
-        flag("matrix", Some(&path(file)));
-    }
-    if let Some(file) = &args.data.catalogue {
-        flag("catalogue", Some(&path(file)));
+    flag("prefer", (args.prefer != PreferArg::KubernetesFirst).then(|| "talos-first".to_owned()));
+    let InstallerArgs { schematic, extensions, image, factory, drop_extensions } = &args.wanted;
+    flag("schematic", schematic.clone());
+    flag("extensions", extensions.as_ref().map(|names| names.join(",")));
+    flag("image", image.as_ref().map(ToString::to_string));
+    flag("factory", factory.clone());
+    let PaceArgs { max_unavailable, order, soak, drain_timeout, accept_outage } = &args.pace;
+    flag("max-unavailable", max_unavailable.as_ref().map(ToString::to_string));
+    flag(
+        "order",
+        order.map(|order| match order {
+            OrderArg::WorkersFirst => "workers-first".to_owned(),
+            OrderArg::ControlPlanesFirst => "control-planes-first".to_owned(),
+        }),
+    );
+    flag("soak", soak.map(time::exact));
+    flag("drain-timeout", drain_timeout.map(time::exact));
+    flag("matrix", args.data.matrix.as_ref().map(path));
+    flag("catalogue", args.data.catalogue.as_ref().map(path));
+    for (name, set) in [
+        ("skip-minors", args.skip_minors),
+        ("rollback", args.rollback),
+        ("drop-extensions", *drop_extensions),
+        ("accept-outage", *accept_outage),
+    ] {
+        if set {
+            command = format!("{command} --{name}");
+        }
     }
     command
 }
 
 /// The value as a shell reads it back.
-fn quoted(value: &str) -> String {
+pub fn quoted(value: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:%@+=,".contains(&byte);
     if !value.is_empty() && value.bytes().all(plain) {
         return value.to_owned();

@@ -36,7 +36,7 @@ impl Work {
             Group::ControlPlane | Group::Workers => {}
         }
         let steps = || wave.lanes.iter().flat_map(|lane| &lane.steps);
-        if steps().any(|action| matches!(action, Action::Reboot | Action::Upgrade)) {
+        if steps().any(|action| action.boots()) {
             return Self::Reboot;
         }
         let mut parts = Vec::new();
@@ -185,13 +185,12 @@ fn short(image: &ImageRef) -> String {
 fn each_node(hop: &Hop, policy: &Policy) -> Option<Phase> {
     let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
     let lane: &Lane = lanes
-        .filter(|lane| {
-            lane.steps.iter().any(|action| matches!(action, Action::Reboot | Action::Upgrade))
-        })
+        .filter(|lane| lane.steps.iter().any(|action| action.boots()))
         .max_by_key(|lane| lane.steps.len())?;
     let words = lane.steps.iter().filter_map(|action| match action {
         Action::Forfeit => Some("yield etcd leadership".to_owned()),
         Action::Upgrade => Some("install and reboot".to_owned()),
+        Action::Rollback => Some("boot the other slot".to_owned()),
         Action::Soak => Some(format!("wait {}", time::exact(policy.soak))),
         Action::Install
         | Action::Cordon

@@ -74,7 +74,7 @@ pub fn plan_json(answer: &Answer) -> String {
             hash: Some(hash),
             plan: Some(plan),
             estimate: Some(estimate),
-            next: Some(next),
+            next: next.as_deref(),
             ..nothing("planned", report)
         },
         Outcome::NothingToDo => nothing("nothing-to-do", report),

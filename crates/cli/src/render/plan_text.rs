@@ -13,7 +13,7 @@ use upgrade_planner::report::{Note, Report, Warning};
 
 use super::layout::{self, hang, remark};
 use super::phases::phases;
-use super::{Answer, BAD, CARE, COMMAND, FAINT, HEADING, INFO, Outcome, paint, time};
+use super::{Answer, BAD, CARE, FAINT, HEADING, INFO, Outcome, paint, time};
 
 /// Columns before the text of a phase.
 const PHASE_INDENT: usize = 20;
@@ -37,7 +37,9 @@ pub fn plan_text(answer: &Answer, snapshot: &Snapshot) -> String {
                 out.push_str(&remarks);
                 out.push('\n');
             }
-            out.push_str(&what_next(next));
+            if let Some(next) = next {
+                out.push_str(&what_next(next));
+            }
             out
         }
         Outcome::NothingToDo => nothing_to_do(report),
@@ -210,17 +212,10 @@ fn warnings_and_notes(report: &Report, findings: &[Finding]) -> String {
 }
 
 fn what_next(command: &str) -> String {
-    // Until that command is there, a plan must not pretend that it is.
-    let mut out = format!(
-        "{}, once a later release can upgrade (it plans again from what it observes, and asks first):\n",
-        paint(HEADING, "Next"),
-    );
-    for line in layout::command(command) {
-        out.push_str("  ");
-        out.push_str(&paint(COMMAND, &line));
-        out.push('\n');
-    }
-    out
+    super::summary::go_on(
+        "to carry it out; it plans again from what it sees, and asks first",
+        command,
+    )
 }
 
 fn nothing_to_do(report: &Report) -> String {

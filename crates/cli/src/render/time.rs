@@ -1,11 +1,11 @@
 //! Time as people say it. Estimates are rounded outwards, to whole minutes: a
 //! span that looks exact would be believed.
 
-use upgrade_core::jiff::SignedDuration;
+use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_planner::estimate::Span;
 
 /// `25-40 min`, `50 min to 1 h 20 min`, `up to 2 min`.
-pub(super) fn span(span: Span) -> String {
+pub(crate) fn span(span: Span) -> String {
     let low = span.low.as_secs().max(0) / 60;
     let high = (span.high.as_secs().max(0) + 59) / 60;
     match (low, high) {
@@ -26,7 +26,7 @@ fn minutes(minutes: i64) -> String {
 }
 
 /// `30s`, `1m30s`: as flags take it.
-pub(super) fn exact(duration: SignedDuration) -> String {
+pub(crate) fn exact(duration: SignedDuration) -> String {
     let seconds = duration.as_secs();
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds}s"),
@@ -36,6 +36,34 @@ pub(super) fn exact(duration: SignedDuration) -> String {
         (hours, minutes, 0) => format!("{hours}h{minutes}m"),
         (hours, minutes, seconds) => format!("{hours}h{minutes}m{seconds}s"),
     }
+}
+
+/// `about 12 min`, `about 40 s`: for what is still to come.
+pub(crate) fn about(span: SignedDuration) -> String {
+    match span.as_secs().max(0) {
+        seconds @ 0..90 => format!("about {} s", (seconds + 9) / 10 * 10),
+        seconds => format!("about {}", minutes((seconds + 30) / 60)),
+    }
+}
+
+/// `4s`, `3m12s`, `1h05m`: for what has been.
+pub(crate) fn took(span: SignedDuration) -> String {
+    let seconds = span.as_secs().max(0);
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds}s"),
+        (0, minutes, seconds) => format!("{minutes}m{seconds:02}s"),
+        (hours, minutes, _) => format!("{hours}h{minutes:02}m"),
+    }
+}
+
+/// The time of day, in UTC.
+pub(crate) fn of_day(at: Timestamp) -> String {
+    at.strftime("%H:%M:%S").to_string()
+}
+
+/// Day and time, in UTC.
+pub(crate) fn moment(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 #[cfg(test)]
@@ -63,5 +91,19 @@ mod tests {
         for text in ["30s", "5m", "1m30s", "2h", "1h30m", "1h30m5s"] {
             assert_eq!(exact(text.parse().unwrap()), text);
         }
+    }
+
+    #[test]
+    fn what_was_and_what_comes() {
+        let seconds = SignedDuration::from_secs;
+        assert_eq!(about(seconds(41)), "about 50 s");
+        assert_eq!(about(seconds(700)), "about 12 min");
+        assert_eq!(about(seconds(4000)), "about 1 h 7 min");
+        assert_eq!(took(seconds(4)), "4s");
+        assert_eq!(took(seconds(192)), "3m12s");
+        assert_eq!(took(seconds(3900)), "1h05m");
+        let at: Timestamp = "2026-11-15T20:00:05Z".parse().unwrap();
+        assert_eq!(of_day(at), "20:00:05");
+        assert_eq!(moment(at), "2026-11-15 20:00:05 UTC");
     }
 }

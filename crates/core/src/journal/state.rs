@@ -11,6 +11,9 @@ use crate::reason::{Failure, HaltReason};
 use crate::snapshot::NodeName;
 use crate::step::{Action, StepId};
 
+/// The key of a wait that the clock ends, during which no deadline runs.
+const WINDOW: &str = "window";
+
 /// Where a step stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -84,7 +87,7 @@ pub struct State {
     armed: BTreeSet<NodeName>,
     cordons: BTreeMap<NodeName, bool>,
     snapshots: BTreeMap<u32, Proof>,
-    waiting: Option<(String, Timestamp)>,
+    waiting: BTreeMap<String, Timestamp>,
     paused: Option<String>,
     halted: Option<HaltReason>,
     completed: bool,
@@ -104,7 +107,7 @@ impl State {
             armed: BTreeSet::new(),
             cordons: BTreeMap::new(),
             snapshots: BTreeMap::new(),
-            waiting: None,
+            waiting: BTreeMap::new(),
             paused: None,
             halted: None,
             completed: false,
@@ -138,7 +141,7 @@ impl State {
             Record::Finished { step, attempt, outcome } => {
                 self.finished(*at, step, *attempt, outcome)?;
             }
-            Record::Waiting { key } => self.waiting = Some((key.clone(), *at)),
+            Record::Waiting { key } => self.waits(*at, key),
             Record::Paused { by } => self.paused = Some(by.clone()),
             Record::Resumed { by: _ } => self.resumed(),
             Record::Halted { why } => self.halted = Some(why.clone()),
@@ -155,13 +158,23 @@ impl State {
         }
         // Whatever the former process did, this one has not seen it (rule 2).
         self.observe_after = Some(at);
-        self.waiting = None;
+    }
+
+    /// What is waited for, each since it was first met. Two gates that close in
+    /// turn are both remembered: their deadlines run until something begins, or
+    /// until the clock's own wait for a window stops them (rule 11).
+    fn waits(&mut self, at: Timestamp, key: &str) {
+        if key == WINDOW {
+            self.waiting.clear();
+        } else {
+            self.waiting.entry(key.to_owned()).or_insert(at);
+        }
     }
 
     fn resumed(&mut self) {
         self.paused = None;
         self.halted = None;
-        self.waiting = None;
+        self.waiting.clear();
         for step in &mut self.steps {
             step.tried = 0;
             if matches!(step.phase, Phase::Failed { .. }) {
@@ -191,10 +204,10 @@ impl State {
         if step.evidence.is_none() {
             step.evidence = evidence.cloned();
         }
-        self.waiting = None;
+        self.waiting.clear();
         if let Some(node) = &id.node {
             match (id.action, evidence) {
-                (Action::Install | Action::Upgrade, _) => {
+                (Action::Install | Action::Upgrade | Action::Rollback, _) => {
                     self.armed.insert(node.clone());
                 }
                 (Action::Cordon, Some(Evidence::WasCordoned(found))) => {
@@ -313,7 +326,12 @@ impl State {
 
     /// Since when the run waits for the thing with this key.
     pub fn waiting_since(&self, key: &str) -> Option<Timestamp> {
-        self.waiting.as_ref().filter(|(waiting, _)| waiting == key).map(|(_, since)| *since)
+        self.waiting.get(key).copied()
+    }
+
+    /// Whether the run waits for anything that has a deadline.
+    pub fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Who paused the run.

@@ -42,8 +42,8 @@ pub enum Refusal {
         /// What was asked for.
         to: Version,
     },
-    /// Kubernetes never goes back a minor: its stored objects may not be
-    /// readable by the older one.
+    /// Kubernetes that has come to a minor in all its parts never goes back:
+    /// its stored objects may not be readable by the older one.
     KubernetesRollback {
         /// What runs.
         from: Version,

@@ -6,6 +6,7 @@ use serde::Serialize;
 use upgrade_core::image::ImageRef;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
+use upgrade_core::workload::PodName;
 
 use super::{Constraint, Product};
 
@@ -55,6 +56,11 @@ pub enum Warning {
         /// How many control planes there are.
         control_planes: usize,
     },
+    /// etcd is not well; a way back waits for it, and for nothing else (rule 1).
+    EtcdNotWell {
+        /// What is wrong.
+        why: String,
+    },
     /// An even number of control planes bears no more failures than one less.
     EvenControlPlanes {
         /// How many there are.
@@ -93,6 +99,110 @@ pub enum Warning {
         /// The version taken instead.
         version: Version,
     },
+    /// What runs on the nodes could not be seen, so no drain was simulated.
+    DrainUnchecked {
+        /// Why.
+        why: String,
+    },
+    /// A disruption budget that allows no eviction, however well its pods do.
+    BudgetNeverAllows {
+        /// Namespace and name.
+        budget: String,
+        /// How many pods it wants healthy.
+        wants: i64,
+        /// Of how many.
+        of: i64,
+        /// Those of them that have to leave a node.
+        #[serde(flatten)]
+        pods: Pods,
+    },
+    /// A disruption budget that allows no eviction as its pods do now.
+    BudgetAllowsNone {
+        /// Namespace and name.
+        budget: String,
+        /// How many pods it wants healthy.
+        wants: i64,
+        /// How many are.
+        healthy: i64,
+        /// Those of them that have to leave a node.
+        #[serde(flatten)]
+        pods: Pods,
+    },
+    /// A pod with several budgets, which Kubernetes does not evict at all.
+    SeveralBudgets {
+        /// The budgets.
+        budgets: Vec<String>,
+        /// The pods.
+        #[serde(flatten)]
+        pods: Pods,
+    },
+    /// Pods for whose sake the policy halts the drain of their node.
+    DrainHalts {
+        /// Where.
+        node: NodeName,
+        /// What is at stake: `no controller` or `emptyDir`.
+        stake: String,
+        /// The pods.
+        #[serde(flatten)]
+        pods: Pods,
+    },
+    /// Pods that nobody makes again once they are evicted, with consent.
+    PodsLost {
+        /// Where.
+        node: NodeName,
+        /// The pods.
+        #[serde(flatten)]
+        pods: Pods,
+    },
+    /// Pods that no other node takes: selectors and taints keep them off.
+    NowhereToGo {
+        /// Where they are.
+        node: NodeName,
+        /// The pods.
+        #[serde(flatten)]
+        pods: Pods,
+    },
+    /// Pods that find no room while their nodes are away.
+    CapacityLacks {
+        /// The nodes that are drained at the same time.
+        nodes: Vec<NodeName>,
+        /// The pods.
+        #[serde(flatten)]
+        pods: Pods,
+    },
+}
+
+/// Some pods, by name, and how many there are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pods {
+    /// The first of them.
+    pub pods: Vec<PodName>,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Pods {
+    /// How many are named; the rest is a number.
+    const NAMED: usize = 5;
+
+    /// The first few, and the number of all.
+    pub fn new(mut pods: Vec<PodName>) -> Self {
+        let count = pods.len();
+        pods.sort();
+        pods.truncate(Self::NAMED);
+        Self { pods, count }
+    }
+}
+
+impl Display for Pods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.pods.iter().map(ToString::to_string).collect();
+        f.write_str(&names.join(", "))?;
+        match self.count - self.pods.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
 }
 
 impl Display for Warning {
@@ -115,6 +225,9 @@ impl Display for Warning {
                 write!(f, "Talos {talos} was not released when this program was built")
             }
             Self::Broken { talos, why } => write!(f, "Talos {talos} has a known fault: {why}"),
+            Self::EtcdNotWell { why } => {
+                write!(f, "etcd is not well, and nothing is disrupted until it is: {why}")
+            }
             Self::Outage { control_planes } => write!(
                 f,
                 "the Kubernetes API is away while a control plane is disrupted (there {} {control_planes})",
@@ -144,6 +257,42 @@ impl Display for Warning {
                 "no patch of {product} {} is known; the path passes through {version}",
                 version.minor()
             ),
+            Self::DrainUnchecked { why } => {
+                write!(f, "what runs on the nodes is not known, so no drain was simulated: {why}")
+            }
+            Self::BudgetNeverAllows { budget, wants, of, pods } => write!(
+                f,
+                "budget {budget} never lets a pod go: it wants {wants} of {of} healthy; \
+                 in its way: {pods}"
+            ),
+            Self::BudgetAllowsNone { budget, wants, healthy, pods } => write!(
+                f,
+                "budget {budget} lets no pod go now: it wants {wants} healthy and sees {healthy}; \
+                 in its way: {pods}"
+            ),
+            Self::SeveralBudgets { budgets, pods } => write!(
+                f,
+                "Kubernetes evicts no pod that several budgets count ({}): {pods}",
+                budgets.join(", ")
+            ),
+            Self::DrainHalts { node, stake, pods } => {
+                write!(f, "the drain of {node} will halt, as the policy says for {stake}: {pods}")
+            }
+            Self::PodsLost { node, pods } => {
+                write!(f, "evicted from {node} and not made again, having no controller: {pods}")
+            }
+            Self::NowhereToGo { node, pods } => write!(
+                f,
+                "no other node takes these pods of {node}, for selectors or taints: {pods}"
+            ),
+            Self::CapacityLacks { nodes, pods } => {
+                let nodes: Vec<_> = nodes.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "there may be no room for these pods while {} is away: {pods}",
+                    nodes.join(", ")
+                )
+            }
         }
     }
 }

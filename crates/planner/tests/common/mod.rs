@@ -138,7 +138,8 @@ pub fn intent(talos: Option<&str>, kubernetes: Option<&str>) -> Intent {
 
 pub fn plan_for(snapshot: &Snapshot, intent: &Intent, policy: &Policy) -> Result<Planned, Report> {
     let (matrix, catalogue) = (Matrix::builtin(), Catalogue::builtin());
-    plan(&Request { snapshot, intent, policy, matrix: &matrix, catalogue: &catalogue })
+    let (matrix, catalogue) = (&matrix, &catalogue);
+    plan(&Request { snapshot, intent, policy, matrix, catalogue, workloads: &Fact::Unasked })
 }
 
 /// A plan as people would sketch it: a line a hop and a line a wave.

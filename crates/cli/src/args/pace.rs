@@ -1,0 +1,93 @@
+//! How the work is done. What is not said is as the profile has it.
+
+use clap::{Args, ValueEnum};
+use upgrade_core::amount::Amount;
+use upgrade_core::jiff::SignedDuration;
+use upgrade_core::policy::{Order, Policy};
+
+use super::parse;
+
+/// Which role goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OrderArg {
+    /// A bad release hurts a worker before it hurts etcd
+    WorkersFirst,
+    /// Workers never run ahead of their control planes
+    ControlPlanesFirst,
+}
+
+impl From<OrderArg> for Order {
+    fn from(order: OrderArg) -> Self {
+        match order {
+            OrderArg::WorkersFirst => Self::WorkersFirst,
+            OrderArg::ControlPlanesFirst => Self::ControlPlanesFirst,
+        }
+    }
+}
+
+/// How the work is done.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Pace")]
+pub struct PaceArgs {
+    /// How many workers may be away at once: a number, or a percentage of them [default: 1]
+    #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
+    pub max_unavailable: Option<Amount>,
+    /// Which role goes first when Talos is upgraded [default: control-planes-first]
+    #[arg(long, value_name = "ROLE", value_enum)]
+    pub order: Option<OrderArg>,
+    /// How long to wait after each verified node [default: 0s]
+    #[arg(long, value_name = "TIME", value_parser = parse::span, allow_negative_numbers = true)]
+    pub soak: Option<SignedDuration>,
+    /// How long the pods of a node get to leave [default: 10m]
+    #[arg(long, value_name = "TIME", value_parser = parse::span, allow_negative_numbers = true)]
+    pub drain_timeout: Option<SignedDuration>,
+    /// Accept that one or two control planes leave the cluster without its API
+    /// while one of them reboots
+    #[arg(long)]
+    pub accept_outage: bool,
+}
+
+impl PaceArgs {
+    /// The policy with what the flags say in place of its own.
+    pub fn over(&self, mut policy: Policy) -> Policy {
+        let Self { max_unavailable, order, soak, drain_timeout, accept_outage } = self;
+        if let Some(amount) = max_unavailable {
+            policy.workers.max_unavailable = *amount;
+        }
+        if let Some(order) = order {
+            policy.order = (*order).into();
+        }
+        if let Some(soak) = soak {
+            policy.soak = *soak;
+        }
+        if let Some(timeout) = drain_timeout {
+            policy.drain.timeout = *timeout;
+        }
+        policy.accept_outage |= accept_outage;
+        policy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_come_before_the_profile() {
+        let profile = Policy { soak: SignedDuration::from_secs(5), ..Policy::default() };
+        assert_eq!(PaceArgs::default().over(profile.clone()), profile);
+        let flags = PaceArgs {
+            max_unavailable: Some(Amount::Count(3)),
+            order: Some(OrderArg::WorkersFirst),
+            drain_timeout: Some(SignedDuration::from_secs(9)),
+            accept_outage: true,
+            ..PaceArgs::default()
+        };
+        let policy = flags.over(profile);
+        assert_eq!(policy.workers.max_unavailable, Amount::Count(3));
+        assert_eq!(policy.order, Order::WorkersFirst);
+        assert_eq!(policy.soak, SignedDuration::from_secs(5));
+        assert_eq!(policy.drain.timeout, SignedDuration::from_secs(9));
+        assert!(policy.accept_outage);
+    }
+}

@@ -1,0 +1,178 @@
+//! `talos-operator demo`: a simulated cluster in this process, upgraded over real
+//! sockets by the same commands that a user types.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Parser as _;
+use talos_sim::cluster::{Cluster, Options, Shape};
+use talos_sim::model::{Range, Timings};
+use talos_sim::schedule;
+use upgrade_core::version::Version;
+
+use super::upgrade::upgrade;
+use crate::Exit;
+use crate::args::{Cli, Command, DemoArgs, Output};
+use crate::failed::Failed;
+use crate::printer::Printer;
+use crate::render;
+use crate::usage::Usage;
+
+const TALOS: Version = Version::new(1, 12, 11);
+const KUBERNETES: Version = Version::new(1, 34, 2);
+const TALOS_TO: &str = "1.13.12";
+const KUBERNETES_TO: &str = "1.36.6";
+
+/// Something to move: two replicas that a budget keeps from leaving together,
+/// and a few without one.
+const WORKLOADS: &str = include_str!("demo.yaml");
+
+/// Shows an upgrade.
+pub async fn demo(args: &DemoArgs, printer: Printer) -> Result<Exit, Failed> {
+    if let Some(fault) = &args.fault {
+        schedule::parse_fault(fault).map_err(|error| {
+            Usage::new(error.to_string(), "see `talos-operator sim faults --kinds`")
+        })?;
+    }
+    let folder = tempfile::Builder::new().prefix("talos-operator-demo-").tempdir();
+    let folder = folder
+        .map_err(|error| Failed::of(&error, "free some room for temporary files, or set TMPDIR"))?;
+    // It is kept: the report, the journal and the snapshots are worth a look.
+    let folder = folder.keep();
+    let cluster = start(args, &folder).await?;
+    let profile = folder.join("demo.yaml");
+    write(&profile, &profile_text(args.speed))?;
+    let report = args.run.report.clone().unwrap_or_else(|| folder.join("report.html"));
+    printer.stderr(&welcome(&cluster, args));
+    if let Some(fault) = &args.fault {
+        let injected = cluster.inject(&args.on, fault).await;
+        injected
+            .map_err(|why| Usage::new(why, "name a node of cp-1 to cp-3, worker-1 to worker-3"))?;
+    }
+    let words = ["upgrade", "both", "--talos", TALOS_TO, "--kubernetes", KUBERNETES_TO, "--yes"];
+    let mut exit = carry_out(&words, &profile, &report, args, printer).await?;
+    if exit == Exit::Refused && args.fault.is_some() {
+        exit = way_back(&cluster, &profile, &folder, args, printer).await?;
+    }
+    cluster.stop().await;
+    printer.stderr(&format!("everything is kept in {}\n", folder.display()));
+    Ok(exit)
+}
+
+async fn start(args: &DemoArgs, folder: &Path) -> Result<Cluster, Failed> {
+    let shape = Shape {
+        name: "demo".to_owned(),
+        control_planes: 3,
+        workers: 3,
+        talos: TALOS,
+        kubernetes: KUBERNETES,
+        seed: 7,
+    };
+    let workloads = talos_sim::kubernetes::read_workloads(WORKLOADS)
+        .map_err(|error| Failed::of(&error, "this is a fault of the program, please report it"))?;
+    let options = Options {
+        shape: Some(shape),
+        folder: Some(folder.join("cluster")),
+        speed: args.speed,
+        timings: Timings { pull: Range::secs(20, 40), ..Timings::default() },
+        workloads,
+        ..Options::default()
+    };
+    let started = Cluster::start(options).await;
+    started.map_err(|error| Failed::of(&error, "see `talos-operator sim --help`"))
+}
+
+/// A profile as a user would write one. The deadlines are short: the cluster's
+/// time is not the reader's.
+fn profile_text(speed: f64) -> String {
+    let scaled = |seconds: f64| (seconds / speed).ceil().max(20.0);
+    format!(
+        "# the demo's cluster\nname: demo\ntalosconfig: ./cluster/talosconfig\ntalos:\n  \
+         version: \"{TALOS}\"            # what runs; written back after a run\n  \
+         kubernetes_version: \"{KUBERNETES}\"\npolicy:\n  workers: {{max_unavailable: 1}}\n  \
+         snapshot: {{dir: ./backups, keep: 3}}\n  retries: {{attempts: 2, backoff: 2s}}\n  \
+         timeouts: {{pull: {long}s, install: {long}s, reboot: {reboot}s, verify: {reboot}s, gate: {long}s}}\n",
+        long = scaled(900.0),
+        reboot = scaled(1200.0),
+    )
+}
+
+fn welcome(cluster: &Cluster, args: &DemoArgs) -> String {
+    let mut text = format!(
+        "A simulated cluster of {} nodes, {} times as fast as life: real mTLS and gRPC on \
+         loopback,\nthe Kubernetes API and an Image Factory beside it.\n",
+        cluster.nodes().len(),
+        args.speed
+    );
+    if let Some(fault) = &args.fault {
+        let _ = writeln!(text, "On {} something goes wrong: {fault}.", args.on);
+    }
+    text
+}
+
+/// Runs a command line as if it had been typed.
+async fn carry_out(
+    words: &[&str],
+    profile: &Path,
+    report: &Path,
+    args: &DemoArgs,
+    printer: Printer,
+) -> Result<Exit, Failed> {
+    let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    for (flag, path) in [("--profile", profile), ("--report", report)] {
+        words.extend([flag.to_owned(), path.display().to_string()]);
+    }
+    if args.run.output.output == Output::Json {
+        words.extend(["-o", "json"].map(str::to_owned));
+    }
+    printer.stderr(&render::typed(&words));
+    let typed = std::iter::once("talos-operator".to_owned()).chain(words);
+    let cli = Cli::try_parse_from(typed).map_err(|error| Usage::from(&error))?;
+    match &cli.command {
+        Command::Upgrade(args) => upgrade(args, printer).await,
+        _ => Ok(Exit::BadUsage),
+    }
+}
+
+/// After a halt: the fault ends, and the nodes that went ahead come back.
+async fn way_back(
+    cluster: &Cluster,
+    profile: &Path,
+    folder: &Path,
+    args: &DemoArgs,
+    printer: Printer,
+) -> Result<Exit, Failed> {
+    if let Some(fault) = &args.fault {
+        let kind = fault.split('=').next().unwrap_or(fault);
+        // A fault that ended itself is none to clear.
+        let _ = cluster.clear(&args.on, kind).await;
+    }
+    printer.stderr("\nThe run halted, as it should. The way back:\n");
+    let report: PathBuf = folder.join("rollback.html");
+    let back = TALOS.to_string();
+    let words = ["upgrade", "os", "--talos", &back, "--rollback", "--yes"];
+    carry_out(&words, profile, &report, args, printer).await
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failed> {
+    std::fs::write(path, text).map_err(|error| {
+        let message = format!("cannot write {}: {error}", path.display());
+        Failed::refused(message, "free some room for temporary files")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+
+    #[test]
+    fn the_profile_and_the_workloads_are_good() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("demo.yaml");
+        write(&path, &profile_text(40.0)).unwrap();
+        let profile = Profile::load(&path).unwrap();
+        assert_eq!(profile.talos, Some(TALOS));
+        assert!(!talos_sim::kubernetes::read_workloads(WORKLOADS).unwrap().is_empty());
+    }
+}

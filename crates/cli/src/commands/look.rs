@@ -1,0 +1,103 @@
+//! `health`, `version` and `snapshot`: commands that look, and change nothing.
+
+use std::path::Path;
+
+use serde_json::json;
+use upgrade_core::journal::Proof;
+use upgrade_core::policy::Policy;
+use upgrade_core::snapshot::Role;
+use upgrade_engine::io::{Io as _, Machine, Talos as _, Tell};
+
+use super::runs::usual;
+use crate::Exit;
+use crate::args::{HealthArgs, Output, SnapshotArgs, VersionArgs};
+use crate::failed::Failed;
+use crate::place::Place;
+use crate::printer::Printer;
+use crate::render;
+use crate::session::{Seen, Session};
+
+/// How a cluster does.
+pub async fn health(args: &HealthArgs, printer: Printer) -> Result<Exit, Failed> {
+    let place = Place::find(&args.cluster)?;
+    let policy = usual(&place);
+    let session = Session::open(place, &policy).await?;
+    let Seen { snapshot, workloads } = session.look().await?;
+    let checks = upgrade_planner::health(&snapshot, &workloads);
+    printer.stdout(&match args.output.output {
+        Output::Text => render::health::text(&snapshot.cluster, &checks),
+        Output::Json => render::health::json(&snapshot.cluster, &checks),
+    });
+    Ok(if render::health::is_well(&checks) { Exit::Done } else { Exit::Refused })
+}
+
+/// What this program is, and what the cluster runs.
+pub async fn version(args: &VersionArgs, printer: Printer) -> Result<Exit, Failed> {
+    let snapshot = if args.client {
+        None
+    } else {
+        let place = Place::find(&args.cluster)?;
+        let policy = usual(&place);
+        Some(Session::open(place, &policy).await?.snapshot().await?)
+    };
+    printer.stdout(&match args.output.output {
+        Output::Text => render::health::versions(snapshot.as_ref()),
+        Output::Json => render::health::versions_json(snapshot.as_ref()),
+    });
+    Ok(Exit::Done)
+}
+
+/// Says how far a snapshot is.
+struct Aloud(Printer);
+
+impl Tell for Aloud {
+    fn tell(&self, text: String) {
+        self.0.stderr(&(text + "\n"));
+    }
+}
+
+/// Takes an etcd snapshot off the cluster, and verifies it.
+pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, Failed> {
+    let place = Place::find(&args.cluster)?;
+    let mut policy: Policy = usual(&place);
+    if let Some(dir) = &args.dir {
+        // As the caller means it, not relative to the profile.
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+        policy.snapshot.dir = Some(dir.display().to_string());
+    }
+    policy.snapshot.keep = args.keep.unwrap_or(policy.snapshot.keep);
+    let session = Session::open(place, &policy).await?;
+    let proof = take(&session, policy.snapshot.keep, printer).await?;
+    let Proof::EtcdSnapshot { file, sha256, bytes } = &proof;
+    printer.stdout(&match args.output.output {
+        Output::Text => format!("{file}  {bytes} bytes  sha256 {sha256}\n"),
+        Output::Json => {
+            let value = json!({"format": 1, "file": file, "sha256": sha256, "bytes": bytes});
+            serde_json::to_string(&value).expect("only strings are keys here") + "\n"
+        }
+    });
+    debug_assert!(Path::new(file).exists());
+    Ok(Exit::Done)
+}
+
+async fn take(session: &Session, keep: usize, printer: Printer) -> Result<Proof, Failed> {
+    let talos = session.live.talos();
+    let next = "check `talos-operator health`, and try again";
+    let (_, machines) = talos.machines().await.map_err(|trouble| {
+        Failed::refused(format!("the cluster cannot be seen: {trouble}"), next)
+    })?;
+    let mut members: Vec<Machine> =
+        machines.into_iter().filter(|machine| machine.role == Role::ControlPlane).collect();
+    // A follower has time for it; the leader is asked if no other answers.
+    let etcd = talos.etcd(&members).await;
+    let leader = etcd.known().and_then(|etcd| etcd.leader()).cloned();
+    members.sort_by_key(|member| Some(&member.name) == leader.as_ref());
+    let mut why = "no control plane is known".to_owned();
+    for member in &members {
+        match talos.snapshot(member, keep, &Aloud(printer)).await {
+            Ok(proof) => return Ok(proof),
+            Err(trouble) => why = format!("{}: {trouble}", member.name),
+        }
+    }
+    Err(Failed::refused(format!("no etcd snapshot was taken: {why}"), next))
+}

@@ -1,0 +1,107 @@
+//! `resume`, `pause` and `status`: the run that is there.
+
+use upgrade_core::policy::Policy;
+use upgrade_engine::journal::history::RunResult;
+
+use crate::Exit;
+use crate::args::{Output, PauseArgs, ResumeArgs, StatusArgs};
+use crate::failed::Failed;
+use crate::place::Place;
+use crate::printer::Printer;
+use crate::render;
+use crate::render::status::Status;
+use crate::runner;
+use crate::session::Session;
+use crate::settings;
+
+/// Goes on with the last run.
+pub async fn resume(args: &ResumeArgs, printer: Printer) -> Result<Exit, Failed> {
+    let place = Place::find(&args.cluster)?;
+    place.nobody_drives()?;
+    let Some(last) = place.runs.last()? else {
+        return Err(no_run(&place));
+    };
+    let plan = &last.header.plan;
+    let session = Session::open(place, &plan.policy).await?;
+    if last.result()? == RunResult::Completed {
+        printer.stderr("the last run is done; there is nothing to go on with\n");
+        // Unless it was cut off right at its end.
+        runner::write_back(&session, plan, printer).await?;
+        return Ok(Exit::Done);
+    }
+    runner::resume(&session, &args.run, printer).await
+}
+
+fn no_run(place: &Place) -> Failed {
+    Failed::refused(
+        format!("there is no run in {}", place.state.display()),
+        "begin one with `talos-operator upgrade`, or name another cluster with --profile or --state",
+    )
+}
+
+/// Asks the process that drives to pause.
+pub fn pause(args: &PauseArgs, printer: Printer) -> Result<Exit, Failed> {
+    let place = Place::find(&args.cluster)?;
+    let Some(holder) = place.runs.holder()? else {
+        return Err(Failed::refused(
+            "no process drives this cluster, so there is nothing to pause",
+            format!("see where the last run stands with `{}`", place.command("status")),
+        ));
+    };
+    let request = place.pause_request();
+    write_whole(&request, &format!("{}\n", settings::who())).map_err(|error| {
+        let message = format!("cannot leave a request in {}: {error}", request.display());
+        Failed::refused(message, "check that you may write to that folder")
+    })?;
+    printer.stderr(&format!(
+        "asked for a pause: {holder} lets nodes in flight reach a safe state, then stops\n"
+    ));
+    Ok(Exit::Done)
+}
+
+/// In one step: whoever watches must not read half of it.
+fn write_whole(path: &std::path::Path, text: &str) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text)?;
+    std::fs::rename(&new, path)
+}
+
+/// Shows where the last run stands.
+pub fn status(args: &StatusArgs, printer: Printer) -> Result<Exit, Failed> {
+    let place = Place::find(&args.cluster)?;
+    let Some(last) = place.runs.last()? else {
+        return Err(no_run(&place));
+    };
+    if args.history {
+        printer.stdout(&match args.output.output {
+            Output::Text => render::status::history(&last.entries),
+            Output::Json => last
+                .entries
+                .iter()
+                .map(|entry| serde_json::to_string(entry).expect("an entry is always JSON") + "\n")
+                .collect(),
+        });
+        return Ok(Exit::Done);
+    }
+    let state = last.state()?;
+    let mut earlier = place.runs.runs()?;
+    let run = earlier.remove(0);
+    let status = Status {
+        run,
+        plan: &last.header.plan,
+        state: &state,
+        holder: place.runs.holder()?,
+        earlier: &earlier,
+        resume: place.command("resume"),
+    };
+    printer.stdout(&match args.output.output {
+        Output::Text => status.text(),
+        Output::Json => status.json(),
+    });
+    Ok(Exit::Done)
+}
+
+/// The policy of a command that changes nothing.
+pub(super) fn usual(place: &Place) -> Policy {
+    place.profile.as_ref().map(|profile| profile.policy.clone()).unwrap_or_default()
+}

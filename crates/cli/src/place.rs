@@ -1,0 +1,210 @@
+//! Which cluster a command is about, before anybody talks to it: the profile,
+//! and the folder where journal, plans and snapshots are kept.
+
+use std::path::{Path, PathBuf};
+
+use talos_client::Talosconfig;
+use upgrade_core::policy::Policy;
+use upgrade_engine::journal::Folder;
+use upgrade_engine::journal::history::RunResult;
+
+use crate::args::{ClusterArgs, PaceArgs};
+use crate::failed::Failed;
+use crate::profile::Profile;
+use crate::render::quoted;
+use crate::settings;
+
+/// A place where a cluster's runs are remembered.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The profile, if there is one.
+    pub profile: Option<Profile>,
+    /// How it was named.
+    pub args: ClusterArgs,
+    /// The folder.
+    pub state: PathBuf,
+    /// The runs in it.
+    pub runs: Folder,
+}
+
+impl Place {
+    /// Reads the profile, and finds the folder.
+    pub fn find(args: &ClusterArgs) -> Result<Self, Failed> {
+        let profile = match &args.profile {
+            Some(path) => Some(Profile::load(&with_ending(path))?),
+            None => None,
+        };
+        let state = match (&args.state, &profile) {
+            (Some(state), _) => state.clone(),
+            (None, Some(profile)) => beside(&profile.path),
+            (None, None) => by_name(args)?,
+        };
+        Ok(Self { profile, args: args.clone(), runs: Folder::new(&state), state })
+    }
+
+    /// The talosconfig that is named, if one is.
+    pub fn talosconfig(&self) -> Option<&Path> {
+        let profile = self.profile.as_ref().and_then(|profile| profile.talosconfig.as_deref());
+        self.args.talosconfig.as_deref().or(profile)
+    }
+
+    /// The kubeconfig that is named, if one is.
+    pub fn kubeconfig(&self) -> Option<&Path> {
+        let profile = self.profile.as_ref().and_then(|profile| profile.kubeconfig.as_deref());
+        self.args.kubeconfig.as_deref().or(profile)
+    }
+
+    /// How the work is done: as the flags say, else as the profile says.
+    pub fn policy(&self, pace: &PaceArgs) -> Policy {
+        let profile = self.profile.as_ref().map(|profile| profile.policy.clone());
+        pace.over(profile.unwrap_or_default())
+    }
+
+    /// Where etcd snapshots go.
+    pub fn snapshots(&self, policy: &Policy) -> PathBuf {
+        match (&policy.snapshot.dir, &self.profile) {
+            (Some(dir), Some(profile)) => profile.beside(dir),
+            (Some(dir), None) => PathBuf::from(dir),
+            (None, _) => self.state.join("snapshots"),
+        }
+    }
+
+    /// Refuses if another process drives the cluster (rule 9). Whoever begins a
+    /// run finds that out anyway; this is for finding it out at once.
+    pub fn nobody_drives(&self) -> Result<(), Failed> {
+        match self.runs.holder()? {
+            None => Ok(()),
+            Some(holder) => Err(Failed::refused(
+                format!("{holder} drives this cluster already"),
+                format!("see how far it is with `{}`", self.command("status")),
+            )),
+        }
+    }
+
+    /// Whether a new plan may replace the run that is there. One that halted
+    /// waits for just that; one that was paused or cut off is for resuming,
+    /// unless its user says otherwise.
+    pub fn may_replace(&self, wanted: bool) -> Result<bool, Failed> {
+        let Some(last) = self.runs.last()? else {
+            return Ok(false);
+        };
+        match last.result()? {
+            RunResult::Completed => Ok(false),
+            RunResult::Halted { .. } => Ok(true),
+            RunResult::Open if last.entries.is_empty() => Ok(true),
+            RunResult::Paused { .. } | RunResult::Open if wanted => Ok(true),
+            stands => Err(Failed::refused(
+                format!("the last run has not ended: {stands}"),
+                format!("go on with `{}`, or start over with --new-plan", self.command("resume")),
+            )),
+        }
+    }
+
+    /// A command for the same cluster, as a shell reads it.
+    pub fn command(&self, verb: &str) -> String {
+        let ClusterArgs { profile, talosconfig, context, kubeconfig, state } = &self.args;
+        let mut command = format!("talos-operator {verb}");
+        let path = |path: &Path| path.display().to_string();
+        let flags = [
+            ("profile", profile.as_deref().map(path)),
+            ("talosconfig", talosconfig.as_deref().map(path)),
+            ("context", context.clone()),
+            ("kubeconfig", kubeconfig.as_deref().map(path)),
+            ("state", state.as_deref().map(path)),
+        ];
+        for (flag, value) in flags {
+            if let Some(value) = value {
+                command = format!("{command} --{flag} {}", quoted(&value));
+            }
+        }
+        command
+    }
+
+    /// Where a request to pause is left for the process that drives.
+    pub fn pause_request(&self) -> PathBuf {
+        self.state.join("pause")
+    }
+}
+
+/// `prod` means `prod.yaml` where that is what there is.
+fn with_ending(path: &Path) -> PathBuf {
+    if !path.exists() && path.extension().is_none() {
+        for ending in ["yaml", "yml"] {
+            let named = path.with_extension(ending);
+            if named.exists() {
+                return named;
+            }
+        }
+    }
+    path.to_owned()
+}
+
+/// `clusters/prod.yaml` has `clusters/prod.state`.
+fn beside(profile: &Path) -> PathBuf {
+    profile.with_extension("state")
+}
+
+/// Without a profile the talosconfig's name for the cluster has to do.
+fn by_name(args: &ClusterArgs) -> Result<PathBuf, Failed> {
+    let next = "name a profile with --profile, or a talosconfig with --talosconfig and --context";
+    let config = Talosconfig::load(args.talosconfig.as_deref());
+    let context = config.and_then(|config| config.context(args.context.as_deref()));
+    let context = context.map_err(|error| Failed::of(&error, next))?;
+    let name = context.cluster.unwrap_or(context.name);
+    let home = settings::state_home().ok_or_else(|| {
+        let next = "name a folder with --state, or a profile with --profile";
+        Failed::refused("there is no folder to remember the run in: HOME is not set", next)
+    })?;
+    Ok(home.join(folder_name(&name)))
+}
+
+/// A name as a single folder, whatever it is: `admin@prod` stays readable, and
+/// nothing leaves the folder above.
+fn folder_name(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_@.".contains(c);
+    let name: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
+    match name.as_str() {
+        "" | "." | ".." => "cluster".to_owned(),
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_lies_beside_the_profile() {
+        assert_eq!(beside(Path::new("clusters/prod.yaml")), Path::new("clusters/prod.state"));
+        assert_eq!(beside(Path::new("prod")), Path::new("prod.state"));
+    }
+
+    #[test]
+    fn a_name_is_one_folder() {
+        assert_eq!(folder_name("admin@prod"), "admin@prod");
+        assert_eq!(folder_name("../a b"), ".._a_b");
+        assert_eq!(folder_name(".."), "cluster");
+    }
+
+    #[test]
+    fn the_command_to_go_on_names_the_same_cluster() {
+        let folder = tempfile::tempdir().unwrap();
+        let profile = folder.path().join("my prod.yaml");
+        std::fs::write(&profile, "name: prod\npolicy: {snapshot: {dir: backups}}\n").unwrap();
+        let args = ClusterArgs {
+            profile: Some(folder.path().join("my prod")),
+            context: Some("prod".to_owned()),
+            ..ClusterArgs::default()
+        };
+        let place = Place::find(&args).unwrap();
+        assert_eq!(place.state, folder.path().join("my prod.state"));
+        let command = place.command("resume");
+        let path = folder.path().join("my prod").display().to_string();
+        assert_eq!(command, format!("talos-operator resume --profile '{path}' --context prod"));
+        let policy = place.policy(&PaceArgs::default());
+        assert_eq!(place.snapshots(&policy), folder.path().join("backups"));
+        assert_eq!(place.snapshots(&Policy::default()), place.state.join("snapshots"));
+        assert!(place.nobody_drives().is_ok());
+        assert_eq!(place.may_replace(false), Ok(false));
+    }
+}

@@ -1,0 +1,66 @@
+//! From what was seen and what is wanted to an answer that can be shown.
+
+use upgrade_core::intent::Intent;
+use upgrade_core::plan::{Plan, PlanHash};
+use upgrade_core::policy::Policy;
+use upgrade_core::snapshot::{Fact, Snapshot};
+use upgrade_core::workload::Workloads;
+use upgrade_planner::check::Severity;
+use upgrade_planner::report::Report;
+use upgrade_planner::{Request, estimate};
+
+use crate::data::ReleaseData;
+use crate::render::{Answer, Outcome};
+
+/// Plans, and looks at the plan a second time. `parent` is the plan that is
+/// replaced; `next` names the command that would carry the new one out.
+pub fn answer(
+    snapshot: &Snapshot,
+    workloads: &Fact<Workloads>,
+    intent: &Intent,
+    policy: &Policy,
+    data: &ReleaseData,
+    parent: Option<PlanHash>,
+    next: impl FnOnce(&Plan) -> Option<String>,
+) -> Answer {
+    let planned = upgrade_planner::plan(&Request {
+        snapshot,
+        intent,
+        policy,
+        matrix: &data.matrix,
+        catalogue: &data.catalogue,
+        workloads,
+    });
+    match planned {
+        Err(report) => Answer { outcome: Outcome::Refused, report, findings: Vec::new() },
+        Ok(planned) => {
+            let plan = Plan { parent, ..planned.plan };
+            checked(plan, planned.report, snapshot, data, next)
+        }
+    }
+}
+
+/// The planner is careful, and read with other eyes all the same.
+pub fn checked(
+    plan: Plan,
+    report: Report,
+    snapshot: &Snapshot,
+    data: &ReleaseData,
+    next: impl FnOnce(&Plan) -> Option<String>,
+) -> Answer {
+    let findings = upgrade_planner::check(&plan, snapshot, &data.matrix);
+    let broken = findings.iter().any(|finding| finding.severity == Severity::Fatal);
+    let outcome = if broken {
+        Outcome::Refused
+    } else if plan.is_empty() {
+        Outcome::NothingToDo
+    } else {
+        Outcome::Planned {
+            hash: plan.hash(),
+            estimate: estimate(&plan),
+            next: next(&plan),
+            plan: Box::new(plan),
+        }
+    };
+    Answer { outcome, report, findings }
+}

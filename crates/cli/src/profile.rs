@@ -1,0 +1,119 @@
+//! A cluster profile: what a person keeps about a cluster, in a file under
+//! version control.
+//!
+//! ```yaml
+//! name: prod
+//! talosconfig: ./talosconfig
+//! kubeconfig: ./kubeconfig        # optional; else fetched through Talos
+//! talos:
+//!   version: "1.12.11"
+//!   kubernetes_version: "1.34.2"
+//!   factory: {url: "https://factory.talos.dev", schematic_id: "3765..."}
+//! policy: {order: control-planes-first, workers: {max_unavailable: 2}}
+//! ```
+//!
+//! It is read strictly, with a line for every problem. After a run the versions
+//! in it are replaced by what runs then; every other byte stays as it was.
+
+mod check;
+mod problem;
+mod tree;
+mod write;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use upgrade_core::policy::Policy;
+use upgrade_core::version::Version;
+
+pub use problem::{Problem, ProfileError};
+pub use write::Written;
+
+/// How large a profile may be; a whole page of comments is a few kilobytes.
+const LARGEST: u64 = 1 << 20;
+
+/// A profile that was read and makes sense.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// The cluster's name, as the profile's author calls it.
+    pub name: String,
+    /// The talosconfig, if it is named.
+    pub talosconfig: Option<PathBuf>,
+    /// The kubeconfig, if it is named.
+    pub kubeconfig: Option<PathBuf>,
+    /// The Talos that runs, or is wanted.
+    pub talos: Option<Version>,
+    /// The Kubernetes that runs, or is wanted.
+    pub kubernetes: Option<Version>,
+    /// The Image Factory.
+    pub factory_url: Option<String>,
+    /// The schematic that runs.
+    pub schematic: Option<String>,
+    /// How upgrades are done.
+    pub policy: Policy,
+}
+
+impl Profile {
+    fn empty(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            name: String::new(),
+            talosconfig: None,
+            kubeconfig: None,
+            talos: None,
+            kubernetes: None,
+            factory_url: None,
+            schematic: None,
+            policy: Policy::default(),
+        }
+    }
+
+    /// Reads a profile.
+    pub fn load(path: &Path) -> Result<Self, ProfileError> {
+        Self::parse(path, &read(path)?)
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, ProfileError> {
+        let bad = |problems| ProfileError::Bad { path: path.to_owned(), problems };
+        let tree = tree::parse(text).map_err(|problem| bad(vec![problem]))?;
+        check::check(path, tree.as_ref()).map_err(bad)
+    }
+
+    /// A path as the profile means it: relative to its own folder.
+    pub fn beside(&self, path: &str) -> PathBuf {
+        beside(&self.path, path)
+    }
+
+    /// Writes back what runs now, and says whether anything was different. The
+    /// file is read again first: its author may have worked on it meanwhile.
+    pub fn write_back(&self, written: &Written) -> Result<bool, ProfileError> {
+        let text = read(&self.path)?;
+        let new = write::replace(&text, written)
+            .map_err(|what| ProfileError::Changed { path: self.path.clone(), what })?;
+        if new == text {
+            return Ok(false);
+        }
+        write::store(&self.path, &new)?;
+        Ok(true)
+    }
+}
+
+fn beside(profile: &Path, path: &str) -> PathBuf {
+    // An absolute path replaces the folder; that is what `join` does. Without
+    // its `./` a path reads better in messages.
+    profile.parent().unwrap_or(Path::new("")).join(path).components().collect()
+}
+
+fn read(path: &Path) -> Result<String, ProfileError> {
+    let fail = |error| ProfileError::Read { path: path.to_owned(), error };
+    let size = fs::metadata(path).map_err(fail)?.len();
+    if size > LARGEST {
+        return Err(fail(std::io::Error::other("it is larger than a profile can be")));
+    }
+    fs::read_to_string(path).map_err(fail)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! Reads the fields of a profile one by one, and goes on after a mistake: all
+//! that is wrong is said at once.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use serde_json::{Map, Value as Json};
+use upgrade_core::policy::Policy;
+use upgrade_core::version::Version;
+
+use super::Profile;
+use super::problem::Problem;
+use super::tree::{Field, Node, Value};
+
+/// The fields of a profile, for messages.
+const FIELDS: &str = "name, talosconfig, kubeconfig, talos and policy";
+const TALOS_FIELDS: &str = "version, kubernetes_version and factory";
+const FACTORY_FIELDS: &str = "url and schematic_id";
+
+/// Collects what is wrong on the way.
+#[derive(Default)]
+struct Check {
+    problems: Vec<Problem>,
+}
+
+/// Makes a profile of a file's content, or says all that is wrong with it.
+pub(super) fn check(path: &Path, root: Option<&Node>) -> Result<Profile, Vec<Problem>> {
+    let mut check = Check::default();
+    let mut profile = Profile::empty(path);
+    let Some(root) = root else {
+        return Err(vec![Problem::new(1, "the profile is empty", "write at least `name: ...`")]);
+    };
+    let mut named = false;
+    for field in check.fields("the profile", root) {
+        match field.name.as_str() {
+            "name" => {
+                named = true;
+                profile.name = check.name(field).unwrap_or_default();
+            }
+            "talosconfig" => profile.talosconfig = check.path("talosconfig", field, path),
+            "kubeconfig" => profile.kubeconfig = check.path("kubeconfig", field, path),
+            "talos" => check.talos(field, &mut profile),
+            "policy" => profile.policy = check.policy(field),
+            _ => check.unknown("", field, FIELDS),
+        }
+    }
+    if !named && check.problems.is_empty() {
+        let line = root.line;
+        check.problem(line, "name: it is missing", "add `name:` with the cluster's name");
+    }
+    if check.problems.is_empty() { Ok(profile) } else { Err(check.problems) }
+}
+
+impl Check {
+    fn problem(&mut self, line: usize, what: impl Into<String>, next: impl Into<String>) {
+        self.problems.push(Problem::new(line, what, next));
+    }
+
+    fn fields<'a>(&mut self, what: &str, node: &'a Node) -> &'a [Field] {
+        if let Value::Map(fields) = &node.value {
+            return fields;
+        }
+        let kind = node.kind();
+        let next = "write `field: value` lines below it";
+        self.problem(node.line, format!("{what} has to be fields, not {kind}"), next);
+        &[]
+    }
+
+    fn unknown(&mut self, prefix: &str, field: &Field, known: &str) {
+        let what = format!("{prefix}{}: there is no such field", field.name);
+        self.problem(field.line, what, format!("the fields are {known}"));
+    }
+
+    /// The text of a field, which must have some.
+    fn text<'a>(&mut self, name: &str, field: &'a Field) -> Option<&'a str> {
+        match &field.node.value {
+            Value::Scalar { text, .. } if !field.node.is_null() && !text.trim().is_empty() => {
+                Some(text)
+            }
+            Value::Scalar { .. } => {
+                let next = "write a value, or leave the field out";
+                self.problem(field.line, format!("{name}: the value is missing"), next);
+                None
+            }
+            _ => {
+                let what =
+                    format!("{name}: a single value belongs here, not {}", field.node.kind());
+                self.problem(field.line, what, format!("write `{name}: value`"));
+                None
+            }
+        }
+    }
+
+    fn name(&mut self, field: &Field) -> Option<String> {
+        let text = self.text("name", field)?;
+        // It becomes part of file names and of messages.
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if text.len() <= 63 && text.chars().all(plain) && !text.starts_with(['.', '-']) {
+            return Some(text.to_owned());
+        }
+        let next = "write letters, digits, dashes, dots and underscores";
+        self.problem(field.line, format!("name: `{text}` is not a name"), next);
+        None
+    }
+
+    fn path(&mut self, name: &str, field: &Field, profile: &Path) -> Option<std::path::PathBuf> {
+        let text = self.text(name, field)?;
+        Some(super::beside(profile, text))
+    }
+
+    fn parsed<T: FromStr<Err: ToString>>(&mut self, name: &str, field: &Field) -> Option<T> {
+        let text = self.text(name, field)?;
+        match text.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let error: <T as FromStr>::Err = error;
+                let what = format!("{name}: {}", error.to_string());
+                self.problem(field.line, what, "correct the value");
+                None
+            }
+        }
+    }
+
+    fn talos(&mut self, field: &Field, profile: &mut Profile) {
+        for field in self.fields("talos", &field.node) {
+            match field.name.as_str() {
+                "version" => profile.talos = self.parsed::<Version>("talos.version", field),
+                "kubernetes_version" => {
+                    profile.kubernetes = self.parsed::<Version>("talos.kubernetes_version", field);
+                }
+                "factory" => self.factory(field, profile),
+                _ => self.unknown("talos.", field, TALOS_FIELDS),
+            }
+        }
+    }
+
+    fn factory(&mut self, field: &Field, profile: &mut Profile) {
+        for field in self.fields("talos.factory", &field.node) {
+            match field.name.as_str() {
+                "url" => {
+                    let text = self.text("talos.factory.url", field);
+                    let text = text.map(ToOwned::to_owned);
+                    match text.map(|text| crate::factory::check_url(&text)) {
+                        Some(Ok(url)) => profile.factory_url = Some(url),
+                        Some(Err(why)) => {
+                            let next = "write it like https://factory.talos.dev";
+                            self.problem(field.line, format!("talos.factory.url: {why}"), next);
+                        }
+                        None => {}
+                    }
+                }
+                "schematic_id" => {
+                    let text = self.text("talos.factory.schematic_id", field);
+                    match text.map(crate::args::schematic) {
+                        Some(Ok(id)) => profile.schematic = Some(id),
+                        Some(Err(why)) => {
+                            let what = format!("talos.factory.schematic_id: {why}");
+                            self.problem(field.line, what, "copy the whole ID");
+                        }
+                        None => {}
+                    }
+                }
+                _ => self.unknown("talos.factory.", field, FACTORY_FIELDS),
+            }
+        }
+    }
+
+    /// The policy's own reader stops at its first mistake, so it gets one field
+    /// at a time, down to where its sections end.
+    fn policy(&mut self, field: &Field) -> Policy {
+        let mut good = Map::new();
+        for field in self.fields("policy", &field.node) {
+            let path = format!("policy.{}", field.name);
+            let Value::Map(parts) = &field.node.value else {
+                if self.fits(&path, field.line, &field.name, field.node.json()) {
+                    good.insert(field.name.clone(), field.node.json());
+                }
+                continue;
+            };
+            let empty = Json::Object(Map::new());
+            if !self.fits(&path, field.line, &field.name, empty) {
+                continue;
+            }
+            let mut section = Map::new();
+            for part in parts {
+                let value = part.node.json();
+                let alone = Map::from_iter([(part.name.clone(), value.clone())]);
+                let path = format!("{path}.{}", part.name);
+                if self.fits(&path, part.line, &field.name, Json::Object(alone)) {
+                    section.insert(part.name.clone(), value);
+                }
+            }
+            good.insert(field.name.clone(), Json::Object(section));
+        }
+        // A section of which nothing was good may still be no section at all.
+        let policy = match serde_json::from_value::<Policy>(Json::Object(good)) {
+            Ok(policy) => policy,
+            Err(error) => {
+                let what = format!("policy: {}", plain(&error));
+                self.problem(field.line, what, "correct or leave out what it names");
+                return Policy::default();
+            }
+        };
+        if self.problems.is_empty() {
+            for problem in policy.problems() {
+                self.problem(field.line, problem.to_string(), "correct the value");
+            }
+        }
+        policy
+    }
+
+    fn fits(&mut self, path: &str, line: usize, name: &str, value: Json) -> bool {
+        let alone = Json::Object(Map::from_iter([(name.to_owned(), value)]));
+        match serde_json::from_value::<Policy>(alone) {
+            Ok(_) => true,
+            Err(error) => {
+                self.problem(line, format!("{path}: {}", plain(&error)), "correct the value");
+                false
+            }
+        }
+    }
+}
+
+/// A reader's message without the place, which would be that of a copy.
+fn plain(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    if text.contains("duration") {
+        return "this is not a time span: write it like 30s, 5m or 1h30m".to_owned();
+    }
+    if text.contains("expected struct") {
+        return "fields belong here".to_owned();
+    }
+    match text.rfind(" at line ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}

@@ -1,0 +1,60 @@
+//! What is wrong with a profile: where, what, and what to do.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub next: String,
+}
+
+impl Problem {
+    pub(super) fn new(line: usize, what: impl Into<String>, next: impl Into<String>) -> Self {
+        Self { line, what: what.into(), next: next.into() }
+    }
+}
+
+/// A profile that cannot be used or written.
+#[derive(Debug, Error)]
+pub enum ProfileError {
+    /// It cannot be read.
+    #[error("cannot read the profile {}: {error}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// It says things that make no sense; all of them are here.
+    #[error("the profile {} has {} problems", path.display(), problems.len())]
+    Bad {
+        /// Which.
+        path: PathBuf,
+        /// In the order of the file.
+        problems: Vec<Problem>,
+    },
+    /// It cannot be written back.
+    #[error("cannot write the profile {}: {error}", path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// Somebody changed it in the meantime in a way that leaves no place for
+    /// the versions.
+    #[error("the profile {} was changed meanwhile: {what}", path.display())]
+    Changed {
+        /// Which.
+        path: PathBuf,
+        /// What is in the way.
+        what: String,
+    },
+}

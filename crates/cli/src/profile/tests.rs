@@ -1,0 +1,125 @@
+//! Profiles as people write them.
+
+use upgrade_core::amount::Amount;
+use upgrade_core::policy::Order;
+
+use super::*;
+
+const WHOLE: &str = "\
+# cluster profile: prod, the café's
+name: prod
+talosconfig: ./talosconfig
+kubeconfig: /etc/kube/prod   # optional
+talos:
+  version: \"1.12.11\"   # what runs
+  kubernetes_version: 'v1.34.2'
+  factory:
+    url: https://factory.talos.dev
+    schematic_id: 376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba
+
+policy: {order: workers-first, workers: {max_unavailable: 2, pools: {gpu: 50%}},
+  drain: {timeout: 10m, on_timeout: halt}, soak: 30s, snapshot: {dir: ./backups, keep: 5}}
+";
+
+fn parse(text: &str) -> Result<Profile, ProfileError> {
+    Profile::parse(Path::new("clusters/prod.yaml"), text)
+}
+
+fn problems(text: &str) -> Vec<String> {
+    match parse(text) {
+        Err(ProfileError::Bad { problems, .. }) => {
+            problems.iter().map(|problem| format!("{}: {}", problem.line, problem.what)).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_whole_profile_is_read() {
+    let profile = parse(WHOLE).unwrap();
+    assert_eq!(profile.name, "prod");
+    assert_eq!(profile.talosconfig.as_deref(), Some(Path::new("clusters/talosconfig")));
+    assert_eq!(profile.kubeconfig.as_deref(), Some(Path::new("/etc/kube/prod")));
+    assert_eq!(profile.talos, Some(Version::new(1, 12, 11)));
+    assert_eq!(profile.kubernetes, Some(Version::new(1, 34, 2)));
+    assert_eq!(profile.factory_url.as_deref(), Some("https://factory.talos.dev"));
+    assert!(profile.schematic.is_some_and(|id| id.starts_with("3765")));
+    assert_eq!(profile.policy.order, Order::WorkersFirst);
+    assert_eq!(profile.policy.workers.max_unavailable, Amount::Count(2));
+    assert_eq!(profile.policy.workers.pools["gpu"], Amount::Percent(50));
+    assert_eq!(profile.policy.snapshot.dir.as_deref(), Some("./backups"));
+    assert!(parse("name: dev\n").unwrap().policy == Policy::default());
+}
+
+#[test]
+fn every_problem_is_named_with_its_line() {
+    let found = problems(
+        "name: [a]\ncolour: red\ntalos:\n  version: 1.x\n  kubernetes: 1.34.2\n  factory:\n    \
+         url: factory\n    schematic_id: abc\npolicy:\n  order: sideways\n  workers:\n    \
+         max_unavailable: 0\n    max: 1\n  soak: soon\n  drian: {}\n",
+    );
+    let lines: Vec<&str> = found.iter().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(lines, ["1", "2", "4", "5", "7", "8", "10", "12", "13", "14", "15"], "{found:#?}");
+    assert!(found[1].contains("colour: there is no such field"), "{found:#?}");
+    assert!(found[7].contains("policy.workers.max_unavailable"), "{found:#?}");
+    assert!(found[7].contains("write a number from 1"), "{found:#?}");
+    assert!(found[10].contains("policy.drian"), "{found:#?}");
+}
+
+#[test]
+fn nothing_is_no_profile() {
+    assert_eq!(problems(""), ["1: the profile is empty"]);
+    assert_eq!(problems("talosconfig: x\n"), ["1: name: it is missing"]);
+    assert!(problems("name:\n")[0].contains("the value is missing"));
+    assert!(problems("name: ../x\n")[0].contains("is not a name"));
+    assert!(problems("- name\n")[0].contains("has to be fields, not a list"));
+    assert!(problems("name: x\npolicy: {drain: {timeout: 0s}}\n")[0].contains("drain.timeout"));
+    assert!(problems("name: x\npolicy: fast\n")[0].contains("policy has to be fields"));
+}
+
+fn written() -> Written {
+    Written {
+        talos: Some(Version::new(1, 13, 9)),
+        kubernetes: Some(Version::new(1, 36, 3)),
+        schematic: None,
+    }
+}
+
+#[test]
+fn only_the_versions_change() {
+    let new = write::replace(WHOLE, &written()).unwrap();
+    let expected = WHOLE.replace("\"1.12.11\"", "\"1.13.9\"").replace("'v1.34.2'", "'v1.36.3'");
+    assert_eq!(new, expected);
+    // Flow form, no quotes, line ends of another system, no last line break.
+    let text = "name: x\r\ntalos: {version: 1.12.11, kubernetes_version: 1.34.2} # a\r\n# end";
+    let new = write::replace(text, &written()).unwrap();
+    assert_eq!(new, text.replace("1.12.11", "1.13.9").replace("1.34.2", "1.36.3"));
+}
+
+#[test]
+fn what_is_not_there_is_not_added() {
+    let text = "name: x\ntalos: {version: 1.12.11}\n";
+    let new = write::replace(text, &written()).unwrap();
+    assert_eq!(new, "name: x\ntalos: {version: 1.13.9}\n");
+    assert_eq!(write::replace("name: x\n", &written()).unwrap(), "name: x\n");
+}
+
+#[test]
+fn a_file_is_replaced_in_one_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prod.yaml");
+    fs::write(&path, WHOLE).unwrap();
+    let profile = Profile::load(&path).unwrap();
+    assert!(profile.write_back(&written()).unwrap());
+    assert!(!profile.write_back(&written()).unwrap(), "nothing is different any more");
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(names.len(), 1, "{names:?}");
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text, write::replace(WHOLE, &written()).unwrap());
+    fs::write(&path, "a: [").unwrap();
+    assert!(matches!(profile.write_back(&written()), Err(ProfileError::Changed { .. })));
+    assert!(matches!(
+        Profile::load(&folder.path().join("missing.yaml")),
+        Err(ProfileError::Read { .. })
+    ));
+}

@@ -1,0 +1,63 @@
+//! What the environment says: the one place of this crate that looks at it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// The folder for what is remembered of clusters that have no profile.
+pub fn state_home() -> Option<PathBuf> {
+    state_home_from(variable)
+}
+
+/// Who runs this: a name for the journal, such as `anna@desk`.
+pub fn who() -> String {
+    let user = variable("USER").or_else(|| variable("LOGNAME"));
+    let user = user.map_or_else(|| "somebody".to_owned(), |user| user.to_string_lossy().into());
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    // It is shown to people and written down: one line, no surprises.
+    let plain = |text: String| -> String {
+        text.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(63).collect()
+    };
+    format!("{}@{}", plain(user), plain(host))
+}
+
+/// What kind of terminal this is.
+pub fn terminal() -> Option<String> {
+    variable("TERM").map(|name| name.to_string_lossy().into_owned())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the environment is read here and nowhere else in this crate"
+)]
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+fn state_home_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    // The standard says that a path which is not absolute counts as none.
+    let named = variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".local/state"));
+    Some(named.or_else(home)?.join("talos-operator"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_folder_is_where_the_standard_says() {
+        let from = |pairs: &[(&str, &str)]| {
+            let found = state_home_from(|name| {
+                pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+            });
+            found.map(|path| path.display().to_string())
+        };
+        assert_eq!(from(&[]), None);
+        assert_eq!(from(&[("HOME", "/h")]).unwrap(), "/h/.local/state/talos-operator");
+        let both = [("HOME", "/h"), ("XDG_STATE_HOME", "/s")];
+        assert_eq!(from(&both).unwrap(), "/s/talos-operator");
+        let relative = [("HOME", "/h"), ("XDG_STATE_HOME", "s")];
+        assert_eq!(from(&relative).unwrap(), "/h/.local/state/talos-operator");
+        assert!(who().contains('@'));
+    }
+}

@@ -1,0 +1,344 @@
+//! A simulated cluster, a profile for it, and the program as a user runs it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use talos_sim::cluster::{Cluster, Options, Shape};
+use talos_sim::model::{Range, Timings};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use upgrade_core::version::Version;
+
+/// No command of these tests takes this long; one that does has failed.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
+
+/// How fast time passes in the clusters.
+const SPEED: f64 = 20.0;
+
+/// Short: nobody watches.
+fn timings() -> Timings {
+    Timings {
+        pull: Range::secs(1, 2),
+        install: Range::secs(1, 2),
+        drain: Range::secs(1, 2),
+        reboot: Range::secs(4, 8),
+        rejoin: Range::secs(2, 4),
+        stop: Range::secs(1, 2),
+        election: Range::millis(500, 1_000),
+        static_pod: Range::secs(1, 2),
+        kubelet: Range::secs(1, 2),
+    }
+}
+
+/// A profile with comments to keep, and deadlines that fit a fast cluster on a
+/// slow machine.
+pub(crate) const PROFILE: &str = "\
+# the cluster of the tests
+name: test          # a comment that stays
+talosconfig: ./talosconfig
+talos:
+  version: \"TALOS\"   # what runs
+  kubernetes_version: 'KUBERNETES'
+policy:
+  retries: {attempts: 2, backoff: 1s}
+  drain: {timeout: 60s}
+  snapshot: {dir: ./backups, keep: 2}
+  timeouts: {pull: 60s, install: 60s, call: 60s, reboot: 60s, verify: 90s, snapshot: 60s, component: 90s, manifests: 90s, gate: 60s}
+";
+
+pub(crate) struct Bench {
+    runtime: Runtime,
+    cluster: Option<Cluster>,
+    folder: TempDir,
+    shape: Shape,
+}
+
+/// What a command printed.
+#[derive(Debug)]
+pub(crate) struct Printed {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Printed {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8(output.stdout).expect("text"),
+            stderr: String::from_utf8(output.stderr).expect("text"),
+        }
+    }
+
+    pub(crate) fn code(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    pub(crate) fn says(self, words: &[&str]) -> Self {
+        // Long lines are wrapped.
+        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (stdout, stderr) = (flat(&self.stdout), flat(&self.stderr));
+        for word in words {
+            let word = flat(word);
+            assert!(stdout.contains(&word) || stderr.contains(&word), "no `{word}` in {self:#?}");
+        }
+        self
+    }
+
+    /// The events of `-o json`.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let line = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        self.stdout.lines().map(line).collect()
+    }
+}
+
+impl Bench {
+    pub(crate) fn start(
+        control_planes: usize,
+        workers: usize,
+        talos: &str,
+        kubernetes: &str,
+    ) -> Self {
+        Self::with(control_planes, workers, talos, kubernetes, "")
+    }
+
+    /// A cluster with workloads of its own.
+    pub(crate) fn with(
+        control_planes: usize,
+        workers: usize,
+        talos: &str,
+        kubernetes: &str,
+        workloads: &str,
+    ) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let version = |text: &str| text.parse::<Version>().expect("a version");
+        let shape = Shape {
+            name: "test".to_owned(),
+            control_planes,
+            workers,
+            talos: version(talos),
+            kubernetes: version(kubernetes),
+            seed: 1,
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let workloads = match workloads {
+            "" => Vec::new(),
+            text => talos_sim::kubernetes::read_workloads(text).expect("workloads"),
+        };
+        let options = Options {
+            shape: Some(shape.clone()),
+            speed: SPEED,
+            timings: timings(),
+            workloads,
+            ..Options::default()
+        };
+        let cluster = runtime.block_on(Cluster::start(options)).expect("a cluster");
+        let bench = Self { runtime, cluster: Some(cluster), folder, shape };
+        fs::write(bench.path("talosconfig"), bench.cluster().talosconfig()).expect("written");
+        fs::write(bench.path("kubeconfig"), bench.cluster().kubeconfig()).expect("written");
+        let profile = PROFILE.replace("TALOS", talos).replace("KUBERNETES", kubernetes);
+        fs::write(bench.path("test.yaml"), profile).expect("written");
+        bench
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.cluster.as_ref().expect("it runs")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        let path = self.path(name);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// Changes the profile.
+    pub(crate) fn edit(&self, old: &str, new: &str) {
+        let text = self.read("test.yaml");
+        assert!(text.contains(old), "no `{old}` in {text}");
+        fs::write(self.path("test.yaml"), text.replace(old, new)).expect("written");
+    }
+
+    pub(crate) fn inject(&self, node: &str, fault: &str) {
+        self.runtime.block_on(self.cluster().inject(node, fault)).expect("a fault");
+    }
+
+    pub(crate) fn clear(&self, node: &str, fault: &str) {
+        self.runtime.block_on(self.cluster().clear(node, fault)).expect("cleared");
+    }
+
+    /// The Talos of every node, by its name.
+    pub(crate) fn talos(&self) -> Vec<String> {
+        let nodes = self.shape.control_planes + self.shape.workers;
+        let visited = self.cluster().driver().visit(move |inside| {
+            let version = |node| inside.world.talos_version(talos_sim::model::NodeIndex(node));
+            (0..nodes).map(|node| version(node).expect("a version").to_string()).collect()
+        });
+        self.runtime.block_on(visited).expect("it runs")
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_talos-operator"));
+        command.args(line.split_whitespace());
+        self.as_the_user(command)
+    }
+
+    /// A program as the user of this cluster runs it.
+    pub(crate) fn as_the_user(&self, mut command: Command) -> Command {
+        command
+            .current_dir(self.folder.path())
+            .env("HOME", self.folder.path())
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("TALOSCONFIG")
+            .env_remove("CLICOLOR_FORCE")
+            .env("USER", "tester")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, line: &str) -> Printed {
+        self.spawn(line).finish()
+    }
+
+    /// Starts a command.
+    pub(crate) fn spawn(&self, line: &str) -> Running {
+        let mut command = self.command(line);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the binary runs");
+        Running { child: Some(child), line: line.to_owned() }
+    }
+
+    /// The entries of the journal that are there now.
+    pub(crate) fn journal(&self) -> Vec<Value> {
+        let path = self.path("test.state/run.jsonl");
+        let text = fs::read_to_string(path).unwrap_or_default();
+        // The last line may be half written.
+        text.lines().skip(1).filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits until the journal has an entry that fits.
+    pub(crate) fn wait_for(&self, what: &str, fits: impl Fn(&Value) -> bool) {
+        let began = now();
+        while !self.journal().iter().any(&fits) {
+            assert!(began.elapsed() < PATIENCE, "no {what} in {:#?}", self.journal());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Some(cluster) = self.cluster.take() {
+            self.runtime.block_on(cluster.stop());
+        }
+    }
+}
+
+/// A command under way. Dropping it kills it.
+pub(crate) struct Running {
+    child: Option<Child>,
+    line: String,
+}
+
+impl Running {
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().expect("it runs").id()
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("kill")
+            .args([format!("-{name}"), self.id().to_string()])
+            .status()
+            .expect("kill runs");
+        assert!(status.success());
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.as_mut().expect("it ran").try_wait().expect("it ran").is_some()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn finish(mut self) -> Printed {
+        let child = self.child.take().expect("it runs");
+        let (id, line) = (child.id(), self.line.clone());
+        // Whatever hangs is killed, so that a failure is told and not waited for.
+        let (tell, heard) = std::sync::mpsc::channel::<()>();
+        let watch = std::thread::spawn(move || {
+            if heard.recv_timeout(PATIENCE).is_err() {
+                let _ = Command::new("kill").args(["-KILL", &id.to_string()]).status();
+                return Some(line);
+            }
+            None
+        });
+        let output = child.wait_with_output().expect("it ends");
+        let _ = tell.send(());
+        let printed = Printed::from(output);
+        if let Some(line) = watch.join().expect("it watched") {
+            panic!("`{line}` took too long: {printed:#?}");
+        }
+        printed
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A step of the journal: `started 1/worker-1/upgrade`.
+pub(crate) fn step<'a>(record: &'a str, step: &'a str) -> impl Fn(&Value) -> bool + 'a {
+    move |entry| {
+        entry["record"] == record && entry["step"].as_str().is_some_and(|id| id.ends_with(step))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test waits in real time")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Whether a folder has something in it.
+pub(crate) fn has_files(folder: &Path) -> bool {
+    fs::read_dir(folder).is_ok_and(|mut files| files.next().is_some())
+}
+
+/// Where a real tool is: named by a variable, or in the cache that
+/// `cargo xtask tools` fills.
+pub(crate) fn tool(name: &str) -> PathBuf {
+    let upper = name.to_ascii_uppercase().replace(['-', '.'], "_");
+    if let Some(path) = environment(&format!("TALOS_OPERATOR_TOOL_{upper}")) {
+        return path;
+    }
+    let cache = environment("XDG_CACHE_HOME").filter(|path| path.is_absolute());
+    let cache = cache.or_else(|| Some(environment("HOME")?.join(".cache"))).expect("a cache");
+    let folders = fs::read_dir(cache.join("talos-operator/tools")).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = folders
+        .filter(|folder| folder.file_name().to_string_lossy().starts_with(&format!("{name}-")))
+        .map(|folder| folder.path().join("talosctl"))
+        .filter(|path| path.is_file())
+        .collect();
+    found.sort_by_key(|path| path.metadata().and_then(|file| file.modified()).ok());
+    found.pop().unwrap_or_else(|| panic!("{name} is not there: run `cargo xtask tools`"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is how the test command names the tools")]
+fn environment(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from)
+}

@@ -1,0 +1,171 @@
+//! Every fault of the simulator: what may pass passes, and what may not ends in
+//! a halt or a refusal that names the node, the cause and what to do.
+
+use crate::bench::Bench;
+
+const UPGRADE: &str = "upgrade os --profile test --talos 1.13.12 --yes";
+
+/// From 1.12, whose nodes install and reboot by one call.
+fn legacy() -> Bench {
+    Bench::start(3, 1, "1.12.11", "1.34.2")
+}
+
+/// A run that halts at a worker: what it says, what it leaves behind.
+fn halts(bench: &Bench, line: &str, words: &[&str]) {
+    let halted = bench.run(line).code(1).says(&["halted:", "worker-1", "resume --profile test"]);
+    halted.says(words);
+    let status = bench.run("status --profile test").code(0);
+    status.says(&["halted", "talos-operator resume --profile test"]);
+}
+
+#[test]
+fn boot_back_halts_and_is_not_repeated() {
+    let bench = legacy();
+    bench.inject("worker-1", "boot-back");
+    halts(&bench, UPGRADE, &["came back on its old version 1.12.11", "nothing was overwritten"]);
+    assert_eq!(bench.talos(), ["1.13.12", "1.13.12", "1.13.12", "1.12.11"]);
+    let cordoned = bench.run("health --profile test");
+    assert!(!cordoned.stdout.contains("cordoned"), "rule 7: {cordoned:#?}");
+    // Resuming finds the same thing again: only a new plan goes on (rule 5).
+    bench.run("resume --profile test").code(1).says(&["old version 1.12.11"]);
+    bench.clear("worker-1", "boot-back");
+    bench.run(UPGRADE).code(0);
+    assert_eq!(bench.talos(), ["1.13.12"; 4]);
+}
+
+#[test]
+fn boot_back_of_the_newer_call() {
+    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    bench.inject("worker-1", "boot-back");
+    let line = "upgrade os --profile test --talos 1.14.4 --yes";
+    halts(&bench, line, &["came back on its old version 1.13.9"]);
+}
+
+#[test]
+fn a_node_that_never_returns() {
+    let bench = legacy();
+    bench.edit("reboot: 60s", "reboot: 10s");
+    bench.edit("install: 60s", "install: 5s");
+    bench.inject("worker-1", "never-returns");
+    halts(&bench, UPGRADE, &["did not come back", "console"]);
+}
+
+#[test]
+fn a_reboot_that_is_lost() {
+    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    bench.edit("reboot: 60s", "reboot: 120s");
+    bench.inject("worker-1", "lost-reboot");
+    let line = "upgrade os --profile test --talos 1.14.4 --yes";
+    halts(&bench, line, &["never went down", "armed: worker-1"]);
+    bench.clear("worker-1", "lost-reboot");
+    bench.run("resume --profile test").code(0);
+    assert_eq!(bench.talos(), ["1.14.4"; 4]);
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled() {
+    let bench = legacy();
+    bench.inject("worker-1", "failing-pull");
+    halts(&bench, UPGRADE, &["pull failed", "reaches its registry"]);
+    assert_eq!(bench.talos(), ["1.12.11"; 4], "nothing is disrupted before all is pulled");
+    bench.clear("worker-1", "failing-pull");
+    bench.run("resume --profile test").code(0);
+    assert_eq!(bench.talos(), ["1.13.12"; 4]);
+}
+
+#[test]
+fn an_installer_that_fails() {
+    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    bench.inject("worker-1", "installer-exit=4");
+    let line = "upgrade os --profile test --talos 1.14.4 --yes";
+    halts(&bench, line, &["install failed", "4"]);
+    assert_eq!(bench.talos()[3], "1.13.9");
+}
+
+#[test]
+fn an_installer_that_fails_in_the_older_call() {
+    let bench = legacy();
+    // That call does not tell the installer's code: the node comes back as it was.
+    bench.inject("worker-1", "installer-exit=7");
+    halts(&bench, UPGRADE, &["came back on its old version 1.12.11"]);
+    assert_eq!(bench.talos()[3], "1.12.11");
+}
+
+#[test]
+fn what_only_slows_down_passes() {
+    let bench = legacy();
+    bench.inject("worker-1", "slow-pull=5");
+    bench.inject("cp-2", "clock-skew=10m");
+    bench.inject("cp-3", "apid-drops=3");
+    bench.run(UPGRADE).code(0);
+    assert_eq!(bench.talos(), ["1.13.12"; 4]);
+}
+
+#[test]
+fn an_etcd_that_is_not_fit_is_left_alone() {
+    let bench = legacy();
+    for (fault, words) in
+        [("etcd-learner", "learner"), ("etcd-alarm", "NOSPACE"), ("etcd-lag", "behind")]
+    {
+        bench.inject("cp-2", fault);
+        let refused = bench.run(UPGRADE).code(1);
+        let refused = refused.says(&["etcd is not fit to lose a member", words, "mend etcd first"]);
+        assert!(refused.stdout.is_empty(), "{refused:#?}");
+        bench.run("health --profile test").code(1).says(&[words, "is not well"]);
+        bench.clear("cp-2", fault);
+    }
+    assert_eq!(bench.talos(), ["1.12.11"; 4]);
+}
+
+#[test]
+fn a_node_that_cannot_be_seen_is_left_alone() {
+    let bench = legacy();
+    bench.inject("worker-1", "partition");
+    bench.run(UPGRADE).code(1).says(&["worker-1 cannot be seen", "mend the connection"]);
+    bench.clear("worker-1", "partition");
+    bench.inject("cp-3", "not-ready");
+    bench.run("health --profile test").code(1);
+    bench.run(UPGRADE).code(1).says(&["control plane cp-3 is not ready", "bring it back first"]);
+    assert_eq!(bench.talos(), ["1.12.11"; 4]);
+}
+
+/// Two replicas that may never be fewer.
+const STUCK: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: default}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: web, image: \"registry.example.com/web:1\"}]
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: default}
+spec:
+  minAvailable: 2
+  selector: {matchLabels: {app: web}}
+";
+
+#[test]
+fn a_budget_that_never_allows_is_named_before_and_at_the_deadline() {
+    let bench = Bench::with(3, 2, "1.12.11", "1.34.2", STUCK);
+    bench.edit("timeout: 60s", "timeout: 5s");
+    bench
+        .run("plan --profile test --talos-to 1.13.12")
+        .code(0)
+        .says(&["budget default/web never lets a pod go"]);
+    let line = "upgrade os --profile test --talos 1.13.12 --order workers-first --yes";
+    let halted = bench.run(line).code(1);
+    halted.says(&["halted:", "drain failed", "default/web", "relax their budget"]);
+    let health = bench.run("health --profile test").code(0);
+    assert!(!health.stdout.contains("cordoned"), "rule 7: {health:#?}");
+    assert_eq!(bench.talos(), ["1.12.11"; 5]);
+    // Rule 6: what happens at the deadline is the policy's choice.
+    bench.edit("drain: {timeout: 5s}", "drain: {timeout: 5s, on_timeout: proceed}");
+    bench.run(line).code(0);
+    assert_eq!(bench.talos(), ["1.13.12"; 5]);
+}

@@ -1,0 +1,114 @@
+//! Who we are to Kubernetes: from a kubeconfig, or from Talos.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use talos_client::Client as Talos;
+use thiserror::Error;
+use tokio::sync::OnceCell;
+use upgrade_core::reason::FailureKind;
+use upgrade_engine::io::Trouble;
+
+use crate::trouble;
+
+/// Name, socket and TLS: an API server that is gone should not be waited for.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// A kubeconfig that cannot be used. The file holds keys, so nothing of it is
+/// quoted (rule 14).
+#[derive(Debug, Error)]
+pub enum KubeconfigError {
+    /// It cannot be read, or makes no sense.
+    #[error("the kubeconfig {}: {why}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It switches the verification of certificates off.
+    #[error(
+        "the kubeconfig {} sets `insecure-skip-tls-verify`; give the cluster's \
+         `certificate-authority-data` instead",
+        path.display()
+    )]
+    Insecure {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// A connection that is made when it is first needed. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Access(Arc<Inner>);
+
+struct Inner {
+    /// Where a kubeconfig is had from, if not made already.
+    talos: Option<Talos>,
+    client: OnceCell<kube::Client>,
+}
+
+impl Access {
+    /// Reads a kubeconfig, and takes its current context.
+    pub(super) async fn from_file(path: &Path) -> Result<Self, KubeconfigError> {
+        let unusable = |why: String| KubeconfigError::Unusable { path: path.to_owned(), why };
+        let read = Kubeconfig::read_from(path).map_err(|error| unusable(read_problem(&error)))?;
+        let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
+        let config = config.map_err(|error| unusable(read_problem(&error)))?;
+        if config.accept_invalid_certs {
+            return Err(KubeconfigError::Insecure { path: path.to_owned() });
+        }
+        let client = client(config).map_err(|error| unusable(error.to_string()))?;
+        Ok(Self(Arc::new(Inner { talos: None, client: OnceCell::from(client) })))
+    }
+
+    /// Asks a control plane for a kubeconfig once one is needed.
+    pub(super) fn through(talos: Talos) -> Self {
+        Self(Arc::new(Inner { talos: Some(talos), client: OnceCell::new() }))
+    }
+
+    /// The connection.
+    pub(super) async fn client(&self) -> Result<&kube::Client, Trouble> {
+        let Inner { talos, client: cell } = &*self.0;
+        cell.get_or_try_init(|| async {
+            let talos = talos.as_ref().expect("without a machine to ask there is a file");
+            let text = talos.endpoint().kubeconfig().await;
+            let text = text.map_err(|error| trouble::look(&error))?;
+            let unusable = |_| {
+                let text = "the kubeconfig that the node made cannot be used";
+                Trouble::new(FailureKind::Mismatch, text)
+            };
+            let read = Kubeconfig::from_yaml(text.expose()).map_err(unusable)?;
+            let options = KubeConfigOptions::default();
+            let config = Config::from_custom_kubeconfig(read, &options).await;
+            client(config.map_err(unusable)?).map_err(|error| {
+                Trouble::new(FailureKind::Mismatch, &format!("the node's kubeconfig: {error}"))
+            })
+        })
+        .await
+    }
+}
+
+fn client(mut config: Config) -> Result<kube::Client, kube::Error> {
+    config.connect_timeout = Some(CONNECT);
+    // Watches are silent for long; every call has a deadline of its own.
+    config.read_timeout = None;
+    // What is tried again, and for how long, is said in one place: `send`.
+    config.default_retry = false;
+    kube::Client::try_from(config)
+}
+
+/// What is wrong with a kubeconfig, in words that do not quote it.
+fn read_problem(error: &kube::config::KubeconfigError) -> String {
+    use kube::config::KubeconfigError as E;
+    match error {
+        E::ReadConfig(error, _) => format!("it cannot be read: {error}"),
+        E::CurrentContextNotSet => "it has no `current-context`; set one".to_owned(),
+        E::LoadContext(_) => "its current context does not exist in it".to_owned(),
+        E::LoadClusterOfContext(_) => "the cluster of its context does not exist in it".to_owned(),
+        _ => "it is not a kubeconfig that can be used; does kubectl accept it?".to_owned(),
+    }
+}

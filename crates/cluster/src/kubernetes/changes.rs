@@ -1,0 +1,166 @@
+//! Telling when nodes, pods, attachments or workloads may have changed.
+//!
+//! The watches ask for metadata alone: that something changed is all they tell.
+//! They outlive the API server that they talk to.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use kube::core::WatchEvent;
+use serde::Deserialize;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use upgrade_engine::io::Changes;
+
+use super::access::Access;
+use super::send::{Call, List, Refused, refused};
+
+/// What is watched.
+const PATHS: [&str; 6] = [
+    "/api/v1/nodes",
+    "/api/v1/pods",
+    "/apis/storage.k8s.io/v1/volumeattachments",
+    "/apis/apps/v1/deployments",
+    "/apis/apps/v1/daemonsets",
+    "/apis/apps/v1/statefulsets",
+];
+
+const SOME_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// How long the API server lets a watch stand, in seconds.
+const STANDS: u32 = 240;
+
+/// The longest silence: API servers send a bookmark about every minute, and one
+/// that is gone sends nothing for ever.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// The pauses while it is away.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The watches, once somebody wants them; they end with this.
+#[derive(Default)]
+pub(super) struct Watches(Mutex<Option<(Changes, JoinSet<()>)>>);
+
+impl Watches {
+    /// The number that grows.
+    pub(super) fn begin(&self, access: &Access) -> Changes {
+        let mut begun = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (changes, _) = begun.get_or_insert_with(|| {
+            let (sender, changes) = watch::channel(0);
+            let sender = Arc::new(sender);
+            let mut tasks = JoinSet::new();
+            for path in PATHS {
+                tasks.spawn(follow(access.clone(), path, Arc::clone(&sender)));
+            }
+            (changes, tasks)
+        });
+        changes.clone()
+    }
+}
+
+#[derive(Clone, Deserialize)]
+struct Seen {
+    metadata: SeenMetadata,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SeenMetadata {
+    resource_version: String,
+}
+
+/// Follows one kind for ever.
+async fn follow(access: Access, path: &'static str, sender: Arc<watch::Sender<u64>>) {
+    let changed = || sender.send_modify(|number| *number += 1);
+    let mut pause = FIRST_PAUSE;
+    // The version that everything before is known to have been told of.
+    let mut from: Option<String> = None;
+    loop {
+        let (next, trouble) = match from {
+            Some(version) => watch_from(&access, path, version, changed, &mut pause).await,
+            None => match start(&access, path).await {
+                Ok(version) => {
+                    // Whatever happened before this version is not told.
+                    changed();
+                    (Some(version), None)
+                }
+                Err(trouble) => (None, Some(trouble)),
+            },
+        };
+        from = next;
+        if let Some(trouble) = trouble {
+            tracing::debug!(path, ?trouble, "a watch broke");
+            changed();
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            sleep(pause).await;
+        }
+    }
+}
+
+/// The newest version of a list, for the price of one object.
+async fn start(access: &Access, path: &str) -> Result<String, Refused> {
+    let call = Call::get(format!("{path}?limit=1")).accept(SOME_METADATA);
+    let list: List<serde::de::IgnoredAny> = access.send(&call).await?;
+    Ok(list.metadata.resource_version)
+}
+
+/// Watches until the watch ends. Gives the version to go on from, or none if
+/// that is too old; and what broke it, if something did.
+async fn watch_from(
+    access: &Access,
+    path: &str,
+    mut version: String,
+    changed: impl Fn(),
+    pause: &mut Duration,
+) -> (Option<String>, Option<Refused>) {
+    let query = format!("watch=1&allowWatchBookmarks=true&timeoutSeconds={STANDS}");
+    let call = Call::get(format!("{path}?{query}&resourceVersion={version}")).accept(METADATA);
+    let client = match access.client().await {
+        Ok(client) => client,
+        Err(trouble) => return (Some(version), Some(Refused::Away(trouble))),
+    };
+    let opened = timeout(SILENCE, client.request_events::<Seen>(call.request())).await;
+    let stream = match opened {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return after(version, refused(&error)),
+        // Silence: the other end is gone, or has nothing to say.
+        Err(_) => return (Some(version), None),
+    };
+    let mut stream = Box::pin(stream);
+    loop {
+        match timeout(SILENCE, stream.next()).await {
+            Ok(Some(Ok(event))) => {
+                *pause = FIRST_PAUSE;
+                match event {
+                    WatchEvent::Added(seen)
+                    | WatchEvent::Modified(seen)
+                    | WatchEvent::Deleted(seen) => {
+                        version = seen.metadata.resource_version;
+                        changed();
+                    }
+                    WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
+                    WatchEvent::Error(status) => return after(version, Refused::Status(status)),
+                }
+            }
+            Ok(Some(Err(error))) => return after(version, refused(&error)),
+            Ok(None) | Err(_) => {
+                // A server that is going away ends every watch at once.
+                sleep(FIRST_PAUSE).await;
+                return (Some(version), None);
+            }
+        }
+    }
+}
+
+/// Where to go on after an error: an answer means that the version is too old or
+/// otherwise no good; a broken connection says nothing about it.
+fn after(version: String, refused: Refused) -> (Option<String>, Option<Refused>) {
+    match refused {
+        Refused::Status(status) => (None, Some(Refused::Status(status))),
+        away @ Refused::Away(_) => (Some(version), Some(away)),
+    }
+}

@@ -1,0 +1,118 @@
+//! The Kubernetes of a live cluster.
+
+mod access;
+mod attachments;
+mod changes;
+mod deprecated;
+mod evict;
+mod objects;
+mod pods;
+mod quantity;
+mod read;
+mod send;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use talos_client::Client;
+use upgrade_core::snapshot::{KubernetesFacts, NodeName};
+use upgrade_core::workload::{Budget, Capacity, Pod, PodName};
+use upgrade_engine::io::kubernetes::{Apply, Evicted, Kubernetes, ObjectName};
+use upgrade_engine::io::{Changes, Trouble};
+
+use access::Access;
+pub use access::KubeconfigError;
+use changes::Watches;
+use objects::Kinds;
+use send::{Call, segment};
+
+/// The Kubernetes API, as the engine sees it.
+pub struct LiveKubernetes {
+    access: Access,
+    kinds: Kinds,
+    watches: Watches,
+}
+
+impl LiveKubernetes {
+    /// As a kubeconfig says.
+    pub async fn from_file(path: &Path) -> Result<Self, KubeconfigError> {
+        Ok(Self::new(Access::from_file(path).await?))
+    }
+
+    /// As the machines say when they are first asked.
+    pub fn through(talos: Client) -> Self {
+        Self::new(Access::through(talos))
+    }
+
+    fn new(access: Access) -> Self {
+        Self { access, kinds: Kinds::default(), watches: Watches::default() }
+    }
+}
+
+impl Kubernetes for LiveKubernetes {
+    async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, Trouble> {
+        read::nodes(&self.access).await
+    }
+
+    async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, Trouble> {
+        read::capacity(&self.access).await
+    }
+
+    async fn set_unschedulable(&self, node: &NodeName, unschedulable: bool) -> Result<(), Trouble> {
+        let what = if unschedulable { "cordoning" } else { "uncordoning" };
+        // As kubectl: the field goes when the cordon is lifted.
+        let value = if unschedulable { json!(true) } else { Value::Null };
+        let call = Call::patch(
+            format!("/api/v1/nodes/{}", segment(&node.0)),
+            "application/merge-patch+json",
+            &json!({"spec": {"unschedulable": value}}),
+        );
+        let done = self.access.send::<Value>(&call).await;
+        done.map(|_| ()).map_err(|refused| refused.trouble(&format!("{what} {node}")))
+    }
+
+    async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, Trouble> {
+        read::pods(&self.access, on).await
+    }
+
+    async fn budgets(&self) -> Result<Vec<Budget>, Trouble> {
+        read::budgets(&self.access).await
+    }
+
+    async fn evict(&self, pod: &PodName, uid: &str) -> Result<Evicted, Trouble> {
+        evict::evict(&self.access, pod, uid).await
+    }
+
+    async fn attachments(&self, node: &NodeName) -> Result<Vec<String>, Trouble> {
+        attachments::attachments(&self.access, node).await
+    }
+
+    fn changes(&self) -> Changes {
+        self.watches.begin(&self.access)
+    }
+
+    async fn deprecated(&self) -> Result<Vec<(String, String)>, Trouble> {
+        deprecated::deprecated(&self.access).await
+    }
+
+    async fn count(&self, api_version: &str, resource: &str) -> Result<usize, Trouble> {
+        objects::count(&self.access, api_version, resource).await
+    }
+
+    async fn preferred(&self, group: &str) -> Result<Option<String>, Trouble> {
+        objects::preferred(&self.access, group).await
+    }
+
+    async fn object(&self, name: &ObjectName) -> Result<Option<Value>, Trouble> {
+        self.kinds.get(&self.access, name).await
+    }
+
+    async fn apply(&self, object: &Value, manager: &str, how: Apply) -> Result<Value, Trouble> {
+        self.kinds.apply(&self.access, object, manager, how).await
+    }
+
+    async fn delete(&self, name: &ObjectName) -> Result<(), Trouble> {
+        self.kinds.delete(&self.access, name).await
+    }
+}

@@ -1,0 +1,283 @@
+//! Sending a call: with a deadline, and again while the API server is away.
+//!
+//! A control plane that reboots takes its API server along for a while, and the
+//! one behind a shared address changes. Every call here may be repeated: reads,
+//! applies and patches by nature, deletions and evictions because they name the
+//! object that they mean.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use http::{Method, Request};
+use kube::core::Status;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout_at};
+use upgrade_core::reason::FailureKind;
+use upgrade_engine::io::Trouble;
+
+use super::access::Access;
+use crate::trouble::words;
+
+/// One try: the API server answers from memory, or waits for etcd.
+const ATTEMPT: Duration = Duration::from_secs(10);
+
+/// All tries. Whoever needs longer looks again.
+const TOTAL: Duration = Duration::from_secs(25);
+
+/// The pauses between them.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How many objects a page has.
+const PAGE: usize = 500;
+
+/// What is sent.
+#[derive(Clone)]
+pub(super) struct Call {
+    method: Method,
+    /// Path and query.
+    pub(super) path: String,
+    accept: &'static str,
+    content: Option<(&'static str, Vec<u8>)>,
+}
+
+pub(super) const JSON: &str = "application/json";
+
+impl Call {
+    pub(super) fn get(path: String) -> Self {
+        Self { method: Method::GET, path, accept: JSON, content: None }
+    }
+
+    pub(super) fn post(path: String, body: &Value) -> Self {
+        Self::with(Method::POST, path, JSON, body)
+    }
+
+    pub(super) fn patch(path: String, content_type: &'static str, body: &Value) -> Self {
+        Self::with(Method::PATCH, path, content_type, body)
+    }
+
+    pub(super) fn delete(path: String, body: &Value) -> Self {
+        Self::with(Method::DELETE, path, JSON, body)
+    }
+
+    fn with(method: Method, path: String, content_type: &'static str, body: &Value) -> Self {
+        let body = serde_json::to_vec(body).expect("a value is JSON");
+        Self { method, path, accept: JSON, content: Some((content_type, body)) }
+    }
+
+    /// In another form.
+    pub(super) fn accept(self, accept: &'static str) -> Self {
+        Self { accept, ..self }
+    }
+
+    pub(super) fn request(&self) -> Request<Vec<u8>> {
+        let request = Request::builder()
+            .method(self.method.clone())
+            .uri(&self.path)
+            .header(http::header::ACCEPT, self.accept);
+        let request = match &self.content {
+            Some((content_type, body)) => {
+                request.header(http::header::CONTENT_TYPE, *content_type).body(body.clone())
+            }
+            None => request.body(Vec::new()),
+        };
+        request.expect("paths are made of encoded segments")
+    }
+}
+
+/// A name as part of a path: anything else than the usual characters is encoded.
+pub(super) fn segment(name: &str) -> String {
+    let mut text = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
+/// Why a call did not do what it should.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// The API server said no.
+    Status(Box<Status>),
+    /// It could not be asked.
+    Away(Trouble),
+}
+
+impl Refused {
+    /// Whether it said that there is no such thing.
+    pub(super) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Status(status) if status.code == 404)
+    }
+
+    /// What it means to the engine.
+    pub(super) fn trouble(self, what: &str) -> Trouble {
+        match self {
+            Self::Away(trouble) => {
+                Trouble::new(trouble.failure.kind, &format!("{what}: {}", trouble.failure))
+            }
+            Self::Status(status) => {
+                let kind = if passes(&status) || status.code == 500 {
+                    FailureKind::Unavailable
+                } else {
+                    FailureKind::Refused
+                };
+                Trouble::new(
+                    kind,
+                    &format!("{what}: Kubernetes answered {}: {}", status.code, status.message),
+                )
+            }
+        }
+    }
+}
+
+/// The parts of a list.
+#[derive(Deserialize)]
+#[serde(bound = "T: DeserializeOwned")]
+pub(super) struct List<T> {
+    #[serde(default = "Vec::new")]
+    pub(super) items: Vec<T>,
+    #[serde(default)]
+    pub(super) metadata: ListMetadata,
+}
+
+/// About a list.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct ListMetadata {
+    pub(super) resource_version: String,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+impl Access {
+    /// Sends it, and reads the answer.
+    pub(super) async fn send<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Refused> {
+        let text = self.text(call).await?;
+        serde_json::from_str(&text).map_err(|error| {
+            // The position, and not the text: it may be a Secret.
+            let text = format!("the answer makes no sense at line {}", error.line());
+            Refused::Away(Trouble::new(FailureKind::Unavailable, &text))
+        })
+    }
+
+    /// Sends it, and gives the answer as it is.
+    pub(super) async fn text(&self, call: &Call) -> Result<String, Refused> {
+        let until = Instant::now() + TOTAL;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let refused = match self.attempt(call, until).await {
+                Ok(text) => return Ok(text),
+                Err(refused) => refused,
+            };
+            let again = match &refused {
+                Refused::Status(status) => passes(status),
+                Refused::Away(trouble) => trouble.failure.kind == FailureKind::Unavailable,
+            };
+            tracing::debug!(path = %call.path, again, ?refused, "a call failed");
+            if !again || Instant::now() + pause >= until {
+                return Err(refused);
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn attempt(&self, call: &Call, until: Instant) -> Result<String, Refused> {
+        let until = until.min(Instant::now() + ATTEMPT);
+        let asking = async {
+            let client = self.client().await.map_err(Refused::Away)?;
+            client.request_text(call.request()).await.map_err(|error| refused(&error))
+        };
+        match timeout_at(until, asking).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Refused::Away(Trouble::new(
+                FailureKind::Unavailable,
+                "the Kubernetes API did not answer in time",
+            ))),
+        }
+    }
+
+    /// Everything of a list, page by page.
+    pub(super) async fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &str,
+    ) -> Result<Vec<T>, Refused> {
+        let mut items = Vec::new();
+        let mut next: Option<String> = None;
+        let mut pages = true;
+        loop {
+            let mut full = format!("{path}?{query}");
+            if pages {
+                let _ = write!(full, "&limit={PAGE}");
+            }
+            if let Some(next) = next.take() {
+                full.push_str("&continue=");
+                full.push_str(&segment(&next));
+            }
+            match self.send::<List<T>>(&Call::get(full)).await {
+                Ok(list) => {
+                    items.extend(list.items);
+                    match list.metadata.next.filter(|next| !next.is_empty()) {
+                        Some(token) => next = Some(token),
+                        None => return Ok(items),
+                    }
+                }
+                // The list changed too much between two pages: all at once then.
+                Err(Refused::Status(status)) if status.code == 410 && pages => {
+                    items.clear();
+                    pages = false;
+                }
+                Err(refused) => return Err(refused),
+            }
+        }
+    }
+}
+
+/// What a client's error means.
+pub(super) fn refused(error: &kube::Error) -> Refused {
+    if let kube::Error::Api(status) = error {
+        return Refused::Status(status.clone());
+    }
+    let kind = match error {
+        // A login that failed and a certificate that is wrong stay so.
+        kube::Error::Auth(_) | kube::Error::RustlsTls(_) => FailureKind::Refused,
+        _ => FailureKind::Unavailable,
+    };
+    let text = format!("the Kubernetes API cannot be reached: {}", words(error));
+    Refused::Away(Trouble::new(kind, &text))
+}
+
+/// Whether an answer may be another one in a moment: the server is starting,
+/// stopping or has too much to do. A budget's no is an answer.
+fn passes(status: &Status) -> bool {
+    match status.code {
+        429 => !status.details.iter().flat_map(|details| &details.causes).any(is_budget),
+        502..=504 => true,
+        // etcd lost its leader, a webhook its pod.
+        500 => status.message.contains("etcdserver") || status.message.contains("webhook"),
+        _ => false,
+    }
+}
+
+/// Whether a disruption budget is the cause.
+pub(super) fn is_budget(cause: &kube::core::response::StatusCause) -> bool {
+    cause.reason == "DisruptionBudget"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_encoded() {
+        assert_eq!(segment("system:node-proxier"), "system:node-proxier");
+        assert_eq!(segment("a/b c?"), "a%2Fb%20c%3F");
+    }
+}

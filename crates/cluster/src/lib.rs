@@ -1,0 +1,22 @@
+//! The engine's outside over the network: a live cluster.
+//!
+//! [`Live`] is all of it: the machines over their Talos API ([`talos`]), and the
+//! Kubernetes that runs on them ([`kubernetes`]). Both report facts and carry
+//! out single acts; what to do, and when, and what to wait for, is the engine's.
+//!
+//! What holds everywhere:
+//!
+//! - Every call has a deadline, and what may pass is tried again within it. An
+//!   act on a machine is sent at most once, and says whether it may have
+//!   happened (rule 8).
+//! - `changes` come from watches that survive reboots of the nodes and of the
+//!   API server. They only say that a look is worth it: every look asks anew,
+//!   so nothing is decided on what a cache remembers (rules 2 and 10).
+//! - Keys, tokens and configurations are in no error (rule 14).
+
+pub mod kubernetes;
+mod live;
+pub mod talos;
+mod trouble;
+
+pub use live::{ConnectError, Live, Options, workloads};

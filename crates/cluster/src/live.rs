@@ -1,0 +1,113 @@
+//! A live cluster: both its sides and the time.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use talos_client::talosconfig::{ConfigError, Problem};
+use talos_client::{Client, Talosconfig};
+use thiserror::Error;
+use upgrade_core::snapshot::Fact;
+use upgrade_core::workload::Workloads;
+use upgrade_engine::io::{Clock, Io, Kubernetes};
+
+use crate::kubernetes::{KubeconfigError, LiveKubernetes};
+use crate::talos::LiveTalos;
+
+/// How to reach a cluster, and where its snapshots go.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The talosconfig; one of the usual places if it is not said.
+    pub talosconfig: Option<PathBuf>,
+    /// The context in it; its current one if it is not said.
+    pub context: Option<String>,
+    /// The kubeconfig; fetched through Talos, when it is first needed, if it is
+    /// not said.
+    pub kubeconfig: Option<PathBuf>,
+    /// The folder for etcd snapshots; made when the first is taken.
+    pub snapshots: PathBuf,
+}
+
+/// Why there is nothing to reach a cluster with. No network is asked here.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The talosconfig.
+    #[error(transparent)]
+    Talosconfig(#[from] ConfigError),
+    /// What the talosconfig says of us.
+    #[error("the talosconfig's credentials cannot be used")]
+    Credentials(#[source] Problem),
+    /// The kubeconfig.
+    #[error(transparent)]
+    Kubeconfig(#[from] KubeconfigError),
+}
+
+/// A live cluster.
+pub struct Live<C> {
+    talos: LiveTalos<C>,
+    kubernetes: LiveKubernetes,
+    clock: Arc<C>,
+    client: Client,
+    context: String,
+}
+
+impl<C: Clock + 'static> Live<C> {
+    /// Reads what says how to reach it. Nothing is connected yet, so a cluster
+    /// that is down is still one that can be asked later. Needs a runtime.
+    pub async fn connect(options: &Options, clock: C) -> Result<Self, ConnectError> {
+        let context = Talosconfig::load(options.talosconfig.as_deref())?
+            .context(options.context.as_deref())?;
+        let client = Client::new(&context).map_err(ConnectError::Credentials)?;
+        let kubernetes = match &options.kubeconfig {
+            Some(path) => LiveKubernetes::from_file(path).await?,
+            None => LiveKubernetes::through(client.clone()),
+        };
+        let clock = Arc::new(clock);
+        let called = context.cluster.clone().unwrap_or_else(|| context.name.clone());
+        let named = context.nodes.iter().map(ToString::to_string).collect();
+        let talos = LiveTalos::new(
+            client.clone(),
+            called,
+            named,
+            options.snapshots.clone(),
+            Arc::clone(&clock),
+        );
+        Ok(Self { talos, kubernetes, clock, client, context: context.name })
+    }
+
+    /// The Talos client, for what the engine does not ask.
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The context of the talosconfig that was taken.
+    pub fn context(&self) -> &str {
+        &self.context
+    }
+}
+
+impl<C: Clock + 'static> Io for Live<C> {
+    type Talos = LiveTalos<C>;
+    type Kubernetes = LiveKubernetes;
+    type Clock = C;
+
+    fn talos(&self) -> &Self::Talos {
+        &self.talos
+    }
+
+    fn kubernetes(&self) -> &Self::Kubernetes {
+        &self.kubernetes
+    }
+
+    fn clock(&self) -> &C {
+        &self.clock
+    }
+}
+
+/// Everything that runs, for simulating drains and for checking health.
+pub async fn workloads<K: Kubernetes>(kubernetes: &K) -> Fact<Workloads> {
+    let seen = tokio::try_join!(kubernetes.pods(None), kubernetes.budgets(), kubernetes.capacity());
+    match seen {
+        Ok((pods, budgets, capacity)) => Fact::Known(Workloads { pods, budgets, capacity }),
+        Err(trouble) => Fact::Unknown(trouble.to_string()),
+    }
+}

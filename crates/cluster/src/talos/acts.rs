@@ -1,0 +1,107 @@
+//! Single acts on one machine. What disrupts is sent at most once; the client
+//! sees to that.
+
+use std::collections::BTreeMap;
+
+use talos_client::image::{ImageStore, LayerState};
+use talos_client::machine::RebootMode;
+use talos_client::upgrade::LegacyUpgrade;
+use talos_client::{Error, Failure, Node};
+use upgrade_core::image::ImageRef;
+use upgrade_engine::io::talos::Store;
+use upgrade_engine::io::{Tell, Trouble};
+
+use crate::trouble;
+
+/// Pulls an image: with progress where the node can tell it (from 1.13), else by
+/// the older call.
+pub(super) async fn pull(
+    node: &Node,
+    image: &ImageRef,
+    store: Store,
+    tell: &dyn Tell,
+) -> Result<(), Trouble> {
+    let image = image.to_string();
+    let store = match store {
+        Store::System => ImageStore::System,
+        Store::Kubernetes => ImageStore::Kubernetes,
+    };
+    let pulled = match pull_telling(node, &image, store, tell).await {
+        Err(error) if matches!(error.failure(), Failure::NotSupported(_)) => {
+            node.legacy_pull(&image, store).await
+        }
+        pulled => pulled,
+    };
+    pulled.map_err(|error| trouble::pull(&error))
+}
+
+async fn pull_telling(
+    node: &Node,
+    image: &str,
+    store: ImageStore,
+    tell: &dyn Tell,
+) -> Result<(), Error> {
+    let mut pulling = node.pull(image, store).await?;
+    let mut layers: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    while let Some(progress) = pulling.next().await? {
+        let seen = layers.entry(progress.layer).or_default();
+        match progress.state {
+            LayerState::Downloading { done, total } => *seen = (done, total),
+            LayerState::Downloaded | LayerState::Extracting | LayerState::Extracted => {
+                seen.0 = seen.1;
+            }
+            LayerState::Present => {}
+        }
+        let (done, total) =
+            layers.values().fold((0, 0), |(done, total), (here, of)| (done + here, total + of));
+        if total > 0 {
+            tell.tell(format!("{} of {} MB", megabytes(done), megabytes(total)));
+        }
+    }
+    Ok(())
+}
+
+const fn megabytes(bytes: u64) -> u64 {
+    bytes.div_ceil(1_000_000)
+}
+
+/// Writes the inactive slot, telling the installer's lines.
+pub(super) async fn install(node: &Node, image: &ImageRef, tell: &dyn Tell) -> Result<(), Trouble> {
+    let installing = node.install(&image.to_string(), ImageStore::System).await;
+    let mut installing = installing.map_err(|error| trouble::install(&error))?;
+    while let Some(line) = installing.next().await.map_err(|error| trouble::install(&error))? {
+        tell.tell(line);
+    }
+    Ok(())
+}
+
+/// The call of Talos up to 1.12. Neither `force` nor `preserve`: both make newer
+/// nodes skip their own checks of etcd, which are worth having beside ours.
+pub(super) async fn upgrade(node: &Node, image: &ImageRef) -> Result<(), Trouble> {
+    let upgrade = LegacyUpgrade {
+        image: image.to_string(),
+        stage: false,
+        force: false,
+        preserve: false,
+        reboot: RebootMode::Default,
+    };
+    let accepted = node.legacy_upgrade(&upgrade).await;
+    accepted.map(|_| ()).map_err(|error| trouble::act(&error))
+}
+
+/// Restarts into what was installed last.
+pub(super) async fn reboot(node: &Node) -> Result<(), Trouble> {
+    let accepted = node.reboot(RebootMode::Default).await;
+    accepted.map(|_| ()).map_err(|error| trouble::act(&error))
+}
+
+/// Restarts into the other slot.
+pub(super) async fn rollback(node: &Node) -> Result<(), Trouble> {
+    node.rollback().await.map_err(|error| trouble::act(&error))
+}
+
+/// Hands etcd's leadership to another member.
+pub(super) async fn forfeit(node: &Node) -> Result<(), Trouble> {
+    let given = node.etcd_forfeit_leadership().await;
+    given.map(|_| ()).map_err(|error| trouble::act(&error))
+}

@@ -1,0 +1,113 @@
+//! etcd, with every member asked itself: what one says of another is hearsay.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::future::join_all;
+use talos_client::etcd::{EtcdMember as Seen, EtcdStatus, MemberAlarm, MemberView};
+use talos_client::{Error, Node};
+use upgrade_core::snapshot::{EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName};
+use upgrade_engine::io::Machine;
+
+use crate::trouble::words;
+
+/// What one control plane answered.
+struct Answer<'a> {
+    machine: &'a Machine,
+    status: Result<EtcdStatus, Error>,
+    members: Result<Vec<Seen>, Error>,
+    alarms: Result<Vec<MemberAlarm>, Error>,
+}
+
+/// Asks all of them at once.
+pub(super) async fn facts(nodes: &[(&Machine, Node)]) -> Fact<EtcdFacts> {
+    let answers = join_all(nodes.iter().map(|(machine, node)| async move {
+        let (status, members, alarms) = tokio::join!(
+            node.etcd_status(),
+            node.etcd_members(MemberView::Local),
+            node.etcd_alarms(),
+        );
+        Answer { machine, status, members, alarms }
+    }))
+    .await;
+    put_together(&answers)
+}
+
+fn put_together(answers: &[Answer<'_>]) -> Fact<EtcdFacts> {
+    // Everybody whom anybody knows: where the lists differ, it shows.
+    let lists = answers.iter().filter_map(|answer| answer.members.as_ref().ok()).flatten();
+    let mut known: BTreeMap<MemberId, &Seen> = BTreeMap::new();
+    for member in lists {
+        known.entry(member.id).or_insert(member);
+    }
+    if known.is_empty() {
+        return Fact::Unknown(nobody(answers, |answer| answer.members.as_ref().err()));
+    }
+    let mut heard = answers.iter().filter_map(|answer| answer.alarms.as_ref().ok());
+    let Some(alarms) = heard.next() else {
+        return Fact::Unknown(nobody(answers, |answer| answer.alarms.as_ref().err()));
+    };
+    let names: BTreeMap<MemberId, NodeName> =
+        known.values().map(|member| (member.id, name(member, answers))).collect();
+    let alarms = alarms.iter().map(|MemberAlarm { member, alarm }| match names.get(member) {
+        Some(name) => format!("{alarm} on {name}"),
+        None => format!("{alarm} on member {member}"),
+    });
+    let members = known.values().map(|member| {
+        let node = names[&member.id].clone();
+        let answer = answers.iter().find(|answer| answer.machine.name == node);
+        let learner = member.learner
+            || answer.is_some_and(|it| it.status.as_ref().is_ok_and(|status| status.learner));
+        EtcdMember { id: member.id, learner, status: status(member.id, answer), node }
+    });
+    Fact::Known(EtcdFacts { members: members.collect(), alarms: alarms.collect() })
+}
+
+/// The machine that a member runs on: the one that says so, else the one of its
+/// name. A member that has not started has no name.
+fn name(member: &Seen, answers: &[Answer<'_>]) -> NodeName {
+    let says_so = |answer: &&Answer<'_>| {
+        answer.status.as_ref().is_ok_and(|status| status.member == member.id)
+    };
+    match answers.iter().find(says_so) {
+        Some(answer) => answer.machine.name.clone(),
+        None if member.hostname.is_empty() => NodeName(format!("member {}", member.id)),
+        None => NodeName(member.hostname.clone()),
+    }
+}
+
+fn status(id: MemberId, answer: Option<&Answer<'_>>) -> Fact<MemberStatus> {
+    let Some(answer) = answer else {
+        return Fact::Unknown("no control plane that answers has this member".to_owned());
+    };
+    let status = match &answer.status {
+        Ok(status) if status.member == id => status,
+        Ok(status) => {
+            return Fact::Unknown(format!("it says that it is member {}", status.member));
+        }
+        Err(error) => return Fact::Unknown(words(error)),
+    };
+    let sees: BTreeSet<MemberId> = match &answer.members {
+        Ok(members) => members.iter().map(|member| member.id).collect(),
+        Err(error) => return Fact::Unknown(words(error)),
+    };
+    Fact::Known(MemberStatus {
+        leader: status.leader,
+        term: status.term,
+        applied_index: status.applied_index,
+        sees,
+        errors: status.errors.clone(),
+    })
+}
+
+fn nobody<'a>(
+    answers: &'a [Answer<'_>],
+    error: impl Fn(&'a Answer<'_>) -> Option<&'a Error>,
+) -> String {
+    if answers.is_empty() {
+        return "there is no control plane to ask".to_owned();
+    }
+    let told = answers
+        .iter()
+        .filter_map(|answer| Some(format!("{}: {}", answer.machine.name, words(error(answer)?))));
+    format!("no member answers: {}", told.collect::<Vec<_>>().join("; "))
+}

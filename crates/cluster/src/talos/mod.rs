@@ -1,0 +1,143 @@
+//! The machines of a live cluster, over their Talos API.
+
+mod acts;
+mod changes;
+mod config;
+mod discover;
+mod etcd;
+mod facts;
+mod snapshot;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+use talos_client::{Client, Node};
+use upgrade_core::image::ImageRef;
+use upgrade_core::journal::Proof;
+use upgrade_core::reason::FailureKind;
+use upgrade_core::snapshot::{Component, EtcdFacts, Fact, TalosFacts};
+use upgrade_engine::io::talos::{Config, Store, Talos};
+use upgrade_engine::io::{Changes, Clock, Machine, Tell, Trouble};
+
+use changes::Watches;
+
+/// The machines, as the engine sees them.
+pub struct LiveTalos<C> {
+    client: Client,
+    /// What the talosconfig calls the cluster, should it not say so itself.
+    called: String,
+    /// Machines that the talosconfig names, should they not know each other.
+    named: Vec<String>,
+    /// Where snapshots go.
+    folder: PathBuf,
+    clock: Arc<C>,
+    watches: Watches,
+}
+
+impl<C: Clock> LiveTalos<C> {
+    pub(crate) fn new(
+        client: Client,
+        called: String,
+        named: Vec<String>,
+        folder: PathBuf,
+        clock: Arc<C>,
+    ) -> Self {
+        Self { client, called, named, folder, clock, watches: Watches::default() }
+    }
+
+    /// The machine's own client.
+    fn node(&self, machine: &Machine) -> Result<Node, Trouble> {
+        let address = machine.address.parse().map_err(|error| {
+            let text = format!("{}: {error}", machine.name);
+            Trouble::new(FailureKind::Mismatch, &text)
+        })?;
+        Ok(self.client.node(address))
+    }
+}
+
+impl<C: Clock> Talos for LiveTalos<C> {
+    async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
+        discover::machines(&self.client, &self.called, &self.named).await
+    }
+
+    async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
+        facts::facts(&self.node(of)?).await
+    }
+
+    async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
+        facts::images(&self.node(of)?, of.role).await
+    }
+
+    async fn etcd(&self, members: &[Machine]) -> Fact<EtcdFacts> {
+        let nodes = members.iter().map(|machine| Ok((machine, self.node(machine)?)));
+        match nodes.collect::<Result<Vec<_>, Trouble>>() {
+            Ok(nodes) => etcd::facts(&nodes).await,
+            Err(trouble) => Fact::Unknown(trouble.to_string()),
+        }
+    }
+
+    fn changes(&self, of: &Machine) -> Changes {
+        self.watches.of(of, self.node(of).ok())
+    }
+
+    async fn pull(
+        &self,
+        on: &Machine,
+        image: &ImageRef,
+        store: Store,
+        tell: &dyn Tell,
+    ) -> Result<(), Trouble> {
+        acts::pull(&self.node(on)?, image, store, tell).await
+    }
+
+    async fn install(
+        &self,
+        on: &Machine,
+        image: &ImageRef,
+        tell: &dyn Tell,
+    ) -> Result<(), Trouble> {
+        acts::install(&self.node(on)?, image, tell).await
+    }
+
+    async fn upgrade(&self, on: &Machine, image: &ImageRef) -> Result<(), Trouble> {
+        acts::upgrade(&self.node(on)?, image).await
+    }
+
+    async fn reboot(&self, on: &Machine) -> Result<(), Trouble> {
+        acts::reboot(&self.node(on)?).await
+    }
+
+    async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
+        acts::rollback(&self.node(on)?).await
+    }
+
+    async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
+        acts::forfeit(&self.node(on)?).await
+    }
+
+    async fn snapshot(
+        &self,
+        from: &Machine,
+        keep: usize,
+        tell: &dyn Tell,
+    ) -> Result<Proof, Trouble> {
+        let node = self.node(from)?;
+        let cluster = discover::cluster_name(&node, &self.called).await;
+        let place = snapshot::Place { folder: &self.folder, cluster: &cluster, keep };
+        snapshot::take(&node, &place, self.clock.now(), tell).await
+    }
+
+    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
+        config::read(&self.node(of)?).await
+    }
+
+    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
+        config::apply(&self.node(to)?, config).await
+    }
+
+    async fn manifests(&self, of: &Machine) -> Result<Vec<Value>, Trouble> {
+        config::manifests(&self.node(of)?).await
+    }
+}

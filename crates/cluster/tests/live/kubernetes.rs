@@ -1,0 +1,243 @@
+//! The Kubernetes side of a simulated cluster.
+
+use serde_json::{Value, json};
+use upgrade_core::reason::FailureKind;
+use upgrade_core::snapshot::Fact;
+use upgrade_core::workload::Pod;
+use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
+use upgrade_engine::io::{Io as _, Kubernetes as _, Talos as _};
+
+use super::{TALOS_1_13, World, eventually};
+
+/// A deployment of some pods, and a budget that wants so many of them.
+pub(crate) fn web(replicas: usize, wants: usize) -> Vec<Value> {
+    let labels = json!({"app": "web"});
+    vec![
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {
+                        "containers": [{
+                            "name": "web", "image": "example.org/web:1",
+                            "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+                        }],
+                        "volumes": [{"name": "cache", "emptyDir": {}}],
+                    },
+                },
+            },
+        }),
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"minAvailable": wants, "selector": {"matchLabels": labels}},
+        }),
+    ]
+}
+
+fn named(api_version: &str, kind: &str, name: &str) -> ObjectName {
+    ObjectName {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: "default".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+pub(crate) async fn web_pods(world: &World, count: usize) -> Vec<Pod> {
+    let kubernetes = world.live.kubernetes();
+    eventually(kubernetes.changes(), "all pods of web are ready", || async {
+        let pods = kubernetes.pods(None).await.ok()?;
+        let web = pods.into_iter().filter(|pod| {
+            pod.name.name.starts_with("web-") && pod.ready && pod.deleting_since.is_none()
+        });
+        let web: Vec<_> = web.collect();
+        (web.len() == count).then_some(web)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_pods_and_budgets() {
+    let world = World::with(TALOS_1_13, 1, 2, web(2, 2)).await;
+    let kubernetes = world.live.kubernetes();
+    let pods = web_pods(&world, 2).await;
+    let nodes = kubernetes.nodes().await.unwrap();
+    assert_eq!(nodes.len(), 3);
+    assert!(nodes.values().all(|node| node.ready && !node.unschedulable));
+    assert_eq!(nodes[&"worker-1".into()].kubelet.to_string(), super::KUBERNETES);
+    let capacity = kubernetes.capacity().await.unwrap();
+    assert!(capacity[&"worker-1".into()].allocatable.pods > 0);
+    assert!(!capacity[&"cp-1".into()].taints.is_empty(), "control planes are tainted");
+    let pod = &pods[0];
+    assert_eq!(pod.controller.as_ref().unwrap().0, "ReplicaSet");
+    assert!(pod.empty_dir && !pod.mirror);
+    assert_eq!((pod.requests.cpu_millis, pod.requests.memory_bytes), (100, 64 << 20));
+    let node = pod.node.clone().unwrap();
+    let here = kubernetes.pods(Some(&node)).await.unwrap();
+    assert!(here.iter().any(|other| other.name == pod.name));
+    assert!(here.iter().all(|other| other.node.as_ref() == Some(&node)));
+    let mirrors = kubernetes.pods(Some(&"cp-1".into())).await.unwrap();
+    assert!(mirrors.iter().any(|pod| pod.mirror && pod.config_hash.is_some()));
+    let budget = eventually(kubernetes.changes(), "the budget counts both", || async {
+        let mut budgets = kubernetes.budgets().await.ok()?;
+        budgets.pop().filter(|budget| budget.current_healthy == 2)
+    })
+    .await;
+    assert!(budget.selects(pod) && budget.never_allows(), "{budget:?}");
+    assert!(kubernetes.attachments(&node).await.unwrap().is_empty());
+    assert!(kubernetes.deprecated().await.unwrap().is_empty());
+    let Fact::Known(workloads) = upgrade_cluster::workloads(kubernetes).await else {
+        panic!("unknown");
+    };
+    assert_eq!((workloads.budgets.len(), workloads.capacity.len()), (1, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cordons_and_evictions() {
+    // Rule 6.
+    let world = World::with(TALOS_1_13, 1, 2, web(2, 2)).await;
+    let kubernetes = world.live.kubernetes();
+    let pods = web_pods(&world, 2).await;
+    let pod = &pods[0];
+    let node = pod.node.clone().unwrap();
+    for cordon in [true, true, false, false] {
+        kubernetes.set_unschedulable(&node, cordon).await.unwrap();
+        assert_eq!(kubernetes.nodes().await.unwrap()[&node].unschedulable, cordon);
+    }
+    let unknown = kubernetes.set_unschedulable(&"nobody".into(), true).await.unwrap_err();
+    assert_eq!(unknown.failure.kind, FailureKind::Refused, "{unknown}");
+    let blocked = eventually(kubernetes.changes(), "the budget blocks", || async {
+        match kubernetes.evict(&pod.name, &pod.uid).await.ok()? {
+            Evicted::Blocked { budget: Some(budget), why } => Some((budget, why)),
+            _ => None,
+        }
+    })
+    .await;
+    assert_eq!(blocked.0, "default/web", "{blocked:?}");
+    let mut nobody = pod.name.clone();
+    nobody.name = "nobody".to_owned();
+    assert_eq!(kubernetes.evict(&nobody, &pod.uid).await.unwrap(), Evicted::Gone);
+    kubernetes.delete(&named("policy/v1", "PodDisruptionBudget", "web")).await.unwrap();
+    // A budget is asked before the precondition, so this comes after it.
+    assert_eq!(kubernetes.evict(&pod.name, "another").await.unwrap(), Evicted::Gone);
+    assert_eq!(kubernetes.evict(&pod.name, &pod.uid).await.unwrap(), Evicted::Accepted);
+    let again = web_pods(&world, 2).await;
+    assert!(again.iter().all(|other| other.uid != pod.uid), "another took its place");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn volumes_go_with_their_pods() {
+    let labels = json!({"app": "db"});
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {
+            "replicas": 1,
+            "serviceName": "db",
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "db", "image": "example.org/db:1"}]},
+            },
+            "volumeClaimTemplates": [{
+                "metadata": {"name": "data"},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }],
+        },
+    });
+    let world = World::with(TALOS_1_13, 1, 2, vec![set]).await;
+    let kubernetes = world.live.kubernetes();
+    let pod = eventually(kubernetes.changes(), "the pod is ready", || async {
+        let pods = kubernetes.pods(None).await.ok()?;
+        pods.into_iter().find(|pod| pod.name.name == "db-0" && pod.ready)
+    })
+    .await;
+    assert_eq!(pod.claims, ["data-db-0"]);
+    let node = pod.node.clone().unwrap();
+    let volumes = kubernetes.attachments(&node).await.unwrap();
+    assert_eq!(volumes.len(), 1, "{volumes:?}");
+    assert!(volumes[0].starts_with("pvc-"), "{volumes:?}");
+    kubernetes.set_unschedulable(&node, true).await.unwrap();
+    assert_eq!(kubernetes.evict(&pod.name, &pod.uid).await.unwrap(), Evicted::Accepted);
+    eventually(kubernetes.changes(), "the volume is detached", || async {
+        kubernetes.attachments(&node).await.ok()?.is_empty().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_outlive_the_api_server() {
+    let world = World::start(TALOS_1_13, 1, 1).await;
+    let (talos, kubernetes) = (world.live.talos(), world.live.kubernetes());
+    let machine = world.machine("cp-1").await;
+    let changes = kubernetes.changes();
+    let all_ready = || async {
+        let nodes = kubernetes.nodes().await.ok()?;
+        (nodes.len() == 2 && nodes.values().all(|node| node.ready)).then_some(())
+    };
+    eventually(changes.clone(), "both nodes are ready", all_ready).await;
+    let before = world.facts("cp-1").await.boot_id;
+    talos.reboot(&machine).await.unwrap();
+    // The only control plane takes its API server along.
+    eventually(talos.changes(&machine), "another boot", || async {
+        let facts = talos.facts(&machine).await.ok()?;
+        (facts.ready && facts.boot_id != before).then_some(())
+    })
+    .await;
+    eventually(changes.clone(), "both nodes are ready again", all_ready).await;
+    // No fallback here: the watch alone has to tell.
+    let telling = async {
+        let mut changes = changes;
+        for cordon in [true, false] {
+            changes.mark_unchanged();
+            kubernetes.set_unschedulable(&"worker-1".into(), cordon).await.unwrap();
+            while kubernetes.nodes().await.unwrap()[&"worker-1".into()].unschedulable != cordon {
+                changes.changed().await.unwrap();
+            }
+            changes.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(super::SOON, telling).await.expect("the watches came back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_any_kind() {
+    let world = World::start(TALOS_1_13, 1, 0).await;
+    let kubernetes = world.live.kubernetes();
+    let object = |value: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap",
+               "metadata": {"name": "c", "namespace": "default"}, "data": {"key": value}})
+    };
+    let name = named("v1", "ConfigMap", "c");
+    let how = Apply::default();
+    assert_eq!(kubernetes.object(&name).await.unwrap(), None);
+    let dry = Apply { dry_run: true, ..how };
+    kubernetes.apply(&object("1"), "talos", dry).await.unwrap();
+    assert_eq!(kubernetes.object(&name).await.unwrap(), None);
+    let applied = kubernetes.apply(&object("1"), "talos", how).await.unwrap();
+    assert_eq!(applied["data"]["key"], "1");
+    let conflict = kubernetes.apply(&object("2"), "somebody", how).await.unwrap_err();
+    assert_eq!(conflict.failure.kind, FailureKind::Refused, "{conflict}");
+    let force = Apply { force: true, ..how };
+    kubernetes.apply(&object("2"), "somebody", force).await.unwrap();
+    assert_eq!(kubernetes.object(&name).await.unwrap().unwrap()["data"]["key"], "2");
+    for _ in 0..2 {
+        kubernetes.delete(&name).await.unwrap();
+    }
+    assert_eq!(kubernetes.object(&name).await.unwrap(), None);
+    let strange = named("example.org/v1", "Strange", "s");
+    assert_eq!(kubernetes.object(&strange).await.unwrap(), None);
+    kubernetes.delete(&strange).await.unwrap();
+    // Of the whole cluster, and under a name with a colon.
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                      "metadata": {"name": "system:x"}, "rules": []});
+    kubernetes.apply(&role, "talos", how).await.unwrap();
+}

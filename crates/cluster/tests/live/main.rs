@@ -1,0 +1,154 @@
+//! The engine's outside over real sockets: against the simulator, and against a
+//! real API server.
+
+mod drains;
+mod hop;
+mod kubernetes;
+mod machines;
+mod real;
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use talos_sim::cluster::{Cluster, Options as SimOptions, Shape};
+use talos_sim::model::{Range, Timings};
+use tempfile::TempDir;
+use upgrade_cluster::{Live, Options};
+use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::snapshot::TalosFacts;
+use upgrade_engine::io::{Changes, Clock, Io as _, Machine, Talos as _, Tell};
+
+const TALOS_1_12: &str = "1.12.11";
+const TALOS_1_13: &str = "1.13.9";
+const TALOS_1_14: &str = "1.14.1";
+const KUBERNETES: &str = "1.34.2";
+
+/// How long anything may take that is expected to happen.
+const SOON: Duration = Duration::from_mins(2);
+
+/// The time stands still: only names of files are made of it.
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        "2026-01-02T03:04:05Z".parse().expect("a time")
+    }
+
+    async fn sleep(&self, span: SignedDuration) {
+        tokio::time::sleep(span.unsigned_abs()).await;
+    }
+}
+
+/// Remembers everything that was told.
+#[derive(Default)]
+struct Told(Mutex<Vec<String>>);
+
+impl Tell for Told {
+    fn tell(&self, text: String) {
+        self.0.lock().expect("no panic").push(text);
+    }
+}
+
+impl Told {
+    fn all(&self) -> Vec<String> {
+        self.0.lock().expect("no panic").clone()
+    }
+}
+
+/// A simulated cluster and its adapters.
+struct World {
+    cluster: Cluster,
+    live: Live<Still>,
+    folder: TempDir,
+}
+
+impl World {
+    async fn start(talos: &str, control_planes: usize, workers: usize) -> Self {
+        Self::with(talos, control_planes, workers, Vec::new()).await
+    }
+
+    async fn with(
+        talos: &str,
+        control_planes: usize,
+        workers: usize,
+        workloads: Vec<serde_json::Value>,
+    ) -> Self {
+        let options = simulated(talos, control_planes, workers);
+        Self::launch(SimOptions { workloads, ..options }).await
+    }
+
+    async fn launch(options: SimOptions) -> Self {
+        let cluster = Cluster::start(options).await.expect("a cluster");
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("talosconfig"), cluster.talosconfig()).expect("written");
+        let live = connect(folder.path(), None).await;
+        Self { cluster, live, folder }
+    }
+
+    /// The machine of a name.
+    async fn machine(&self, name: &str) -> Machine {
+        let (_, machines) = self.live.talos().machines().await.expect("machines");
+        machines.into_iter().find(|machine| machine.name.0 == name).expect("a machine")
+    }
+
+    /// What a machine tells of itself.
+    async fn facts(&self, name: &str) -> TalosFacts {
+        let machine = self.machine(name).await;
+        self.live.talos().facts(&machine).await.expect("a machine that answers")
+    }
+}
+
+/// A cluster that hurries.
+fn simulated(talos: &str, control_planes: usize, workers: usize) -> SimOptions {
+    let timings = Timings {
+        pull: Range::secs(10, 20),
+        install: Range::secs(5, 10),
+        drain: Range::secs(5, 10),
+        reboot: Range::secs(20, 30),
+        rejoin: Range::secs(20, 30),
+        ..Timings::default()
+    };
+    SimOptions {
+        shape: Some(Shape {
+            name: "east".to_owned(),
+            control_planes,
+            workers,
+            talos: talos.parse().expect("a version"),
+            kubernetes: KUBERNETES.parse().expect("a version"),
+            seed: 1,
+        }),
+        speed: 50.0,
+        timings,
+        ..SimOptions::default()
+    }
+}
+
+async fn connect(folder: &Path, kubeconfig: Option<&Path>) -> Live<Still> {
+    let options = Options {
+        talosconfig: Some(folder.join("talosconfig")),
+        context: None,
+        kubeconfig: kubeconfig.map(Path::to_owned),
+        snapshots: folder.join("backups"),
+    };
+    Live::connect(&options, Still).await.expect("usable files")
+}
+
+/// Looks again whenever it may be worth it, until it is so.
+async fn eventually<T, F: Future<Output = Option<T>>>(
+    mut changes: Changes,
+    what: &str,
+    mut look: impl FnMut() -> F,
+) -> T {
+    let looking = async {
+        loop {
+            changes.mark_unchanged();
+            if let Some(found) = look().await {
+                return found;
+            }
+            // Now and then all the same: the machine under test may be slow.
+            let _ = tokio::time::timeout(Duration::from_secs(5), changes.changed()).await;
+        }
+    };
+    tokio::time::timeout(SOON, looking).await.unwrap_or_else(|_| panic!("it never was so: {what}"))
+}

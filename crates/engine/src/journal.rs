@@ -1,0 +1,30 @@
+//! The run's memory: where entries go, and where they come from after a crash.
+//!
+//! [`file`](mod@file) keeps it on disk, [`history`] reads what is there, and [`memory`] is
+//! for worlds that have no disk.
+
+pub mod file;
+pub mod history;
+mod lock;
+pub mod memory;
+
+use std::future::Future;
+
+use thiserror::Error;
+use upgrade_core::journal::Entry;
+
+pub use file::{FileError, FileJournal, Folder};
+pub use lock::Holder;
+pub use memory::MemoryJournal;
+
+/// A journal that could not be written. Nothing may be done that is not written
+/// first, so the run ends here.
+#[derive(Debug, Error)]
+#[error("the journal could not be written: {0}")]
+pub struct JournalError(pub String);
+
+/// An append-only list of entries. One process has it at a time (rule 9).
+pub trait Journal: Send {
+    /// Appends an entry; when it comes back the entry survives a power cut.
+    fn append(&mut self, entry: &Entry) -> impl Future<Output = Result<(), JournalError>> + Send;
+}

@@ -1,0 +1,21 @@
+//! The engine: observe, decide, act, remember; then again.
+//!
+//! - [`io`] is the outside, as traits: Talos, Kubernetes, the clock.
+//! - [`journal`] is the run's memory, synced before each act.
+//! - [`observe()`] makes a snapshot; [`drive()`] asks `decide` what comes next
+//!   and runs the steps, each of which is a file in `steps`.
+//! - [`control`] is the user's word while it runs: go gently to a stop, or stop.
+//!
+//! What may be done and when is decided in the planner, purely; nothing here
+//! chooses. Command line, operator and Job all call the same [`drive()`].
+
+pub mod clock;
+pub mod control;
+pub mod drive;
+pub mod io;
+pub mod journal;
+pub mod observe;
+mod steps;
+
+pub use drive::drive;
+pub use observe::observe;

@@ -1,0 +1,151 @@
+//! Reboot, the legacy upgrade call, and the way back to the other slot: asked
+//! for once, done when the node answers with another boot ID (rule 8).
+
+use std::sync::{Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use upgrade_core::jiff;
+use upgrade_core::journal::Evidence;
+use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::snapshot::{Stage, TalosFacts};
+use upgrade_core::step::Action;
+
+use super::wait::{Look, Wait};
+use super::{Done, Step};
+use crate::io::{Happened, Io, Machine, Talos as _};
+
+/// How long a node in doubt is watched before it is asked again: a request that
+/// an earlier process sent just before its end may still be on its way.
+const SETTLE: SignedDuration = SignedDuration::from_secs(15);
+
+/// How long a node that was asked to reboot may go on as if nothing had been
+/// said. It leaves the running stage within a second or so of being asked.
+const LOST: SignedDuration = SignedDuration::from_mins(1);
+
+/// Runs the step.
+pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+    let machine = step.machine()?;
+    let node = &machine.name;
+    let facts = first_look(step, machine).await?;
+    let before = match &step.evidence {
+        Some(Evidence::BootId(before)) => before.as_str(),
+        _ => facts.boot_id.as_str(),
+    };
+    if facts.boot_id != before {
+        step.say(format!("{node} has booted since; not asking again"));
+        return Ok(Done::Did);
+    }
+    let to = step.hop().change.to();
+    if facts.version == *to {
+        return Ok(Done::Skipped(format!("{node} runs {to} already")));
+    }
+    if step.look_first && has_begun(step, machine, before).await? {
+        step.say(format!("{node} is on its way already; not asking again"));
+    } else {
+        ask_once(step, machine).await?;
+    }
+    came_back(step, machine, before).await?;
+    Ok(Done::Did)
+}
+
+/// What runs now. A node in doubt may be in the middle of its reboot.
+async fn first_look<I: Io>(step: &Step<I>, machine: &Machine) -> Result<TalosFacts, Failure> {
+    let (kind, in_vain) = if step.look_first {
+        (FailureKind::NeverReturned, "did not come back")
+    } else {
+        (FailureKind::Unavailable, "could not be seen before its reboot")
+    };
+    let wait = Wait::new(kind, format!("{} {in_vain}", machine.name));
+    let wait = wait.on(step.io.talos().changes(machine));
+    wait.look(step, || async { Ok(Look::of(step.io.talos().facts(machine).await)) }).await
+}
+
+/// Whether an earlier attempt's request is being carried out (rule 8).
+async fn has_begun<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    before: &str,
+) -> Result<bool, Failure> {
+    let until = step.now().saturating_add(SETTLE).unwrap_or(step.deadline);
+    let wait = Wait::new(FailureKind::Deadline, "nothing happened")
+        .on(step.io.talos().changes(machine))
+        .until(until);
+    let begun = wait
+        .look(step, || async {
+            Ok(match step.io.talos().facts(machine).await {
+                Ok(facts) if facts.boot_id == before && facts.stage == Stage::Running => {
+                    Look::NotYet("an earlier request may still be on its way".to_owned())
+                }
+                _ => Look::Found(()),
+            })
+        })
+        .await;
+    Ok(begun.is_ok())
+}
+
+/// The one request. Whatever is not certain to have failed is waited for.
+async fn ask_once<I: Io>(step: &Step<I>, machine: &Machine) -> Result<(), Failure> {
+    let talos = step.io.talos();
+    let asked = match step.id.action {
+        Action::Upgrade => {
+            let installer = &step.talos_target()?.installer;
+            step.say(format!("installing {installer}"));
+            talos.upgrade(machine, installer).await
+        }
+        Action::Rollback => {
+            step.say("going back to the other slot");
+            talos.rollback(machine).await
+        }
+        _ => {
+            step.say("rebooting");
+            talos.reboot(machine).await
+        }
+    };
+    match asked {
+        Ok(()) => Ok(()),
+        Err(trouble) if trouble.happened == Happened::Maybe => {
+            step.say(format!("it may have been heard all the same: {trouble}"));
+            Ok(())
+        }
+        Err(trouble) => Err(trouble.failure),
+    }
+}
+
+/// Waits for another boot ID, and for nothing else: what runs then is for
+/// `verify` to judge.
+async fn came_back<I: Io>(step: &Step<I>, machine: &Machine, before: &str) -> Result<(), Failure> {
+    let node = &machine.name;
+    // Since when it has looked as if nobody had asked for anything.
+    let idle: Mutex<Option<Timestamp>> = Mutex::new(None);
+    let wait = Wait::new(FailureKind::NeverReturned, format!("{node} did not come back"))
+        .on(step.io.talos().changes(machine));
+    wait.look(step, || async {
+        let facts = step.io.talos().facts(machine).await;
+        let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let facts = match facts {
+            Ok(facts) => facts,
+            Err(trouble) => {
+                *idle = None;
+                return Ok(Look::NotYet(format!("waiting for {node}: {trouble}")));
+            }
+        };
+        if facts.boot_id != before {
+            return Ok(Look::Found(()));
+        }
+        if facts.stage != Stage::Running {
+            *idle = None;
+            return Ok(Look::NotYet(format!("{node} is going down")));
+        }
+        let now = step.now();
+        let since = *idle.get_or_insert(now);
+        if now.duration_since(since) < LOST {
+            return Ok(Look::NotYet(format!("{node} has not begun to go down")));
+        }
+        let text = format!(
+            "{node} never went down: it was asked to {} and runs on as before",
+            step.id.action
+        );
+        Err(Failure::new(FailureKind::Lost, &text))
+    })
+    .await
+}

@@ -1,0 +1,130 @@
+//! What is said of a drain while it lasts and when it fails: every budget and
+//! every pod by name, as far as a person reads on.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+
+use upgrade_core::snapshot::NodeName;
+use upgrade_core::workload::PodName;
+
+/// How many are named of one kind.
+const NAMED: usize = 8;
+
+/// Why an eviction was refused.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Obstacle {
+    /// The budget, if one was named.
+    pub(super) budget: Option<String>,
+    /// The server's words.
+    pub(super) why: String,
+}
+
+/// What has not left yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Pods on their way.
+    pub(super) going: Vec<PodName>,
+    /// Pods that may not go, and why.
+    pub(super) blocked: Vec<(PodName, Obstacle)>,
+    /// Volumes that are still attached, once the pods are gone.
+    pub(super) volumes: Vec<String>,
+}
+
+impl Left {
+    pub(super) fn is_nothing(&self) -> bool {
+        self.going.is_empty() && self.blocked.is_empty() && self.volumes.is_empty()
+    }
+}
+
+impl Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut held: BTreeMap<&Obstacle, Vec<&PodName>> = BTreeMap::new();
+        for (pod, obstacle) in &self.blocked {
+            held.entry(obstacle).or_default().push(pod);
+        }
+        let mut parts: Vec<String> = held
+            .into_iter()
+            .map(|(obstacle, pods)| match obstacle {
+                Obstacle { budget: Some(budget), why } => {
+                    format!("budget {budget} holds {} ({why})", some(&pods))
+                }
+                Obstacle { budget: None, why } => format!("{} may not go ({why})", some(&pods)),
+            })
+            .collect();
+        if !self.going.is_empty() {
+            parts.push(format!("still leaving: {}", some(&self.going)));
+        }
+        if !self.volumes.is_empty() {
+            parts.push(format!("volumes still attached: {}", some(&self.volumes)));
+        }
+        f.write_str(&parts.join("; "))
+    }
+}
+
+/// Why a drain does not begin.
+pub(super) fn halted(node: &NodeName, halts: &[(PodName, &str)]) -> String {
+    let mut stakes: BTreeMap<&str, Vec<&PodName>> = BTreeMap::new();
+    for (pod, stake) in halts {
+        stakes.entry(stake).or_default().push(pod);
+    }
+    let stakes = stakes.into_iter().map(|(stake, pods)| format!("{stake}: {}", some(&pods)));
+    let stakes: Vec<_> = stakes.collect();
+    format!(
+        "nothing was evicted from {node}, since pods there would lose something ({}); delete them, \
+         or choose `evict` or `leave` in `drain.bare_pods` and `drain.empty_dir` of the policy",
+        stakes.join("; ")
+    )
+}
+
+fn some<T: Display>(items: &[T]) -> String {
+    let mut names: Vec<_> = items.iter().map(ToString::to_string).collect();
+    names.sort();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let names = names.join(", ");
+    if more > 0 { format!("{names} and {more} more") } else { names }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str) -> PodName {
+        PodName { namespace: "shop".to_owned(), name: name.to_owned() }
+    }
+
+    #[test]
+    fn budgets_and_pods_are_named() {
+        // Rule 6.
+        let obstacle = Obstacle { budget: Some("shop/web".to_owned()), why: "needs 2".to_owned() };
+        let denied = Obstacle { budget: None, why: "a webhook says no".to_owned() };
+        let mut left = Left {
+            going: vec![pod("api-1")],
+            blocked: vec![
+                (pod("web-2"), obstacle.clone()),
+                (pod("db-0"), denied),
+                (pod("web-1"), obstacle),
+            ],
+            volumes: vec![],
+        };
+        assert_eq!(
+            left.to_string(),
+            "shop/db-0 may not go (a webhook says no); \
+             budget shop/web holds shop/web-1, shop/web-2 (needs 2); still leaving: shop/api-1"
+        );
+        left.blocked.clear();
+        left.going = (0..10).map(|number| pod(&format!("p-{number}"))).collect();
+        assert!(left.to_string().ends_with("shop/p-7 and 2 more"), "{left}");
+        let left = Left { volumes: vec!["pvc-1".to_owned()], ..Left::default() };
+        assert_eq!(left.to_string(), "volumes still attached: pvc-1");
+        assert!(Left::default().is_nothing());
+    }
+
+    #[test]
+    fn what_would_be_lost_is_named() {
+        let halts = [(pod("a"), "no controller"), (pod("b"), "emptyDir")];
+        let text = halted(&"worker-1".into(), &halts);
+        assert!(text.contains("emptyDir: shop/b; no controller: shop/a"), "{text}");
+        assert!(text.contains("drain.bare_pods"), "{text}");
+    }
+}

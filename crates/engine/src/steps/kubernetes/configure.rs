@@ -1,0 +1,50 @@
+//! Puts an image into a machine's configuration, in place.
+
+use machine_config::ConfigError;
+use upgrade_core::image::ImageRef;
+use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::snapshot::Component;
+
+use super::super::Step;
+use super::super::wait::ask;
+use crate::io::talos::Config;
+use crate::io::{Happened, Io, Machine, Talos as _};
+
+/// The configuration, read as often as it takes.
+pub(super) async fn read<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Config, Failure> {
+    let what = format!("the configuration of {}", machine.name);
+    ask(step, &what, || step.io.talos().config(machine)).await
+}
+
+/// What is wrong with a configuration, and whose it is.
+pub(super) fn wrong(machine: &Machine, error: &ConfigError) -> Failure {
+    Failure::new(FailureKind::Refused, &format!("{}: {error}", machine.name))
+}
+
+/// Makes the configuration name this image. Whether it had to be changed.
+pub(super) async fn configure<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    component: Component,
+    image: &ImageRef,
+) -> Result<bool, Failure> {
+    let Config(text) = read(step, machine).await?;
+    let changed = machine_config::set_image(&text, component, image);
+    let Some(text) = changed.map_err(|error| wrong(machine, &error))? else {
+        return Ok(false);
+    };
+    step.say(format!("setting {component} on {} to {image}", machine.name));
+    let Err(trouble) = step.io.talos().apply(machine, &Config(text)).await else {
+        return Ok(true);
+    };
+    // An answer that was lost is not an act that was lost: look (rule 8).
+    if trouble.happened == Happened::Maybe {
+        let Config(text) = read(step, machine).await?;
+        let found = machine_config::image(&text, component);
+        if found.map_err(|error| wrong(machine, &error))?.as_ref() == Some(image) {
+            return Ok(true);
+        }
+    }
+    let text = format!("{} did not take its configuration: {trouble}", machine.name);
+    Err(Failure::new(trouble.failure.kind, &text))
+}

@@ -1,0 +1,68 @@
+//! The kubelet: Talos restarts it with its new image; pods keep running, and the
+//! node does not reboot.
+
+use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Stage, TalosFacts};
+use upgrade_core::version::Version;
+
+use super::super::wait::{Look, Wait, ask};
+use super::super::{Done, Step};
+use super::configure::configure;
+use super::target;
+use crate::io::{Io, Kubernetes as _, Talos as _};
+
+/// Runs the step.
+pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+    let machine = step.machine()?;
+    let node = &machine.name;
+    let image = target(step, Component::Kubelet)?;
+    let to = image.version().unwrap_or_else(|| step.hop().change.to().clone());
+    let what = format!("the state of {node}");
+    let before = ask(step, &what, || step.io.talos().facts(machine)).await?.boot_id;
+    let changed = configure(step, machine, Component::Kubelet, image).await?;
+    let wait = Wait::new(FailureKind::Deadline, format!("the kubelet of {node} did not come back"))
+        .on(step.io.talos().changes(machine))
+        .on(step.io.kubernetes().changes());
+    wait.look(step, || async {
+        let talos = match step.io.talos().facts(machine).await {
+            Ok(facts) => facts,
+            Err(trouble) => return Ok(Look::NotYet(format!("waiting for {node}: {trouble}"))),
+        };
+        if talos.boot_id != before {
+            let text = format!(
+                "{node} rebooted while its kubelet was changed, which this upgrade does not ask for"
+            );
+            return Err(Failure::new(FailureKind::Mismatch, &text));
+        }
+        let kubernetes = match step.kubernetes_facts().await {
+            Ok(facts) => facts,
+            Err(trouble) => return Ok(Look::NotYet(format!("waiting for {node}: {trouble}"))),
+        };
+        Ok(judge(node, &to, &talos, &kubernetes))
+    })
+    .await?;
+    if changed {
+        return Ok(Done::Did);
+    }
+    Ok(Done::Skipped(format!("the kubelet of {node} is {to} already")))
+}
+
+fn judge(
+    node: &NodeName,
+    to: &Version,
+    talos: &TalosFacts,
+    kubernetes: &KubernetesFacts,
+) -> Look<()> {
+    let KubernetesFacts { kubelet, ready, .. } = kubernetes;
+    if kubelet != to {
+        return Look::NotYet(format!("the kubelet of {node} is still {kubelet}"));
+    }
+    // Talos's own word covers the health of the kubelet's service.
+    if talos.stage != Stage::Running || !talos.ready {
+        return Look::NotYet(format!("Talos does not call {node} ready yet"));
+    }
+    if !ready {
+        return Look::NotYet(format!("Kubernetes does not call {node} Ready yet"));
+    }
+    Look::Found(())
+}

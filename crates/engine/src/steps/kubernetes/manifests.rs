@@ -1,0 +1,260 @@
+//! The bootstrap manifests: what the nodes render from their configuration is
+//! applied, what left it is pruned, and roll-outs are waited for.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+use upgrade_core::image::ImageRef;
+use upgrade_core::plan::Target;
+use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::snapshot::Component;
+use upgrade_core::version::Minor;
+
+use super::super::wait::{Look, Wait, ask};
+use super::super::{Done, Step};
+use super::inventory::{self, Entry};
+use super::rollout;
+use crate::io::kubernetes::{Apply, ObjectName};
+use crate::io::{Io, Kubernetes as _, Machine, Talos as _, Trouble};
+
+/// The first Talos that keeps an inventory.
+const KEEPS_INVENTORY: Minor = Minor::new(1, 13);
+
+/// Runs the step. All of it may be done again: applying what is there changes
+/// nothing, and what was pruned is gone (rule 8).
+pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+    let machines = step.control_planes();
+    let Some(machine) = machines.first() else {
+        let text = "there is no control plane to render the manifests";
+        return Err(Failure::new(FailureKind::Unavailable, text));
+    };
+    let keeps = keeps_inventory(step, &machines).await?;
+    let mut objects = rendered(step, machine).await?;
+    objects.sort_by_key(rank);
+    if keeps {
+        for object in &mut objects {
+            mark(object)?;
+        }
+    }
+    let changed = apply_all(step, &objects, keeps).await?;
+    if keeps {
+        sync_inventory(step, &objects).await?;
+    }
+    for name in changed {
+        roll_out(step, &name).await?;
+    }
+    Ok(Done::Did)
+}
+
+/// Older nodes neither read nor write an inventory; pruning by one that they
+/// do not keep would forget what they add.
+async fn keeps_inventory<I: Io>(step: &Step<I>, machines: &[Machine]) -> Result<bool, Failure> {
+    for machine in machines {
+        let what = format!("the version of {}", machine.name);
+        let facts = ask(step, &what, || step.io.talos().facts(machine)).await?;
+        if facts.version.minor() < KEEPS_INVENTORY {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The manifests, once they name the kube-proxy that this hop sets: a node
+/// takes a moment to render them anew.
+async fn rendered<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Vec<Value>, Failure> {
+    let proxy = proxy_of(step, machine);
+    let node = &machine.name;
+    let wait = Wait::new(FailureKind::Deadline, format!("{node} did not render its manifests"))
+        .on(step.io.talos().changes(machine));
+    wait.look(step, || async {
+        let objects = match step.io.talos().manifests(machine).await {
+            Err(trouble) if !trouble.failure.kind.may_pass() => return Err(trouble.failure),
+            Err(trouble) => return Ok(Look::NotYet(format!("manifests of {node}: {trouble}"))),
+            Ok(objects) => objects,
+        };
+        let found = objects.iter().find_map(proxy_image);
+        Ok(match (found, proxy) {
+            // Without a kube-proxy there is nothing to wait for: it is off.
+            (Some(found), Some(proxy)) if found != proxy.to_string() => {
+                Look::NotYet(format!("the manifests of {node} still name {found}"))
+            }
+            _ => Look::Found(objects),
+        })
+    })
+    .await
+}
+
+/// The kube-proxy that this hop sets on a machine.
+fn proxy_of<'a, I: Io>(step: &'a Step<I>, machine: &Machine) -> Option<&'a ImageRef> {
+    let lanes = step.hop().waves.iter().flat_map(|wave| &wave.lanes);
+    let mut lanes = lanes.filter(|lane| lane.node.as_ref() == Some(&machine.name));
+    lanes.find_map(|lane| match &lane.target {
+        Target::Kubernetes { images, .. } => images.get(&Component::KubeProxy),
+        _ => None,
+    })
+}
+
+fn proxy_image(object: &Value) -> Option<&str> {
+    if object["kind"] != "DaemonSet" || object["metadata"]["name"] != "kube-proxy" {
+        return None;
+    }
+    let containers = object.pointer("/spec/template/spec/containers")?.as_array()?;
+    let mut containers = containers.iter();
+    containers.find(|container| container["name"] == "kube-proxy")?["image"].as_str()
+}
+
+/// What others need goes first: namespaces, definitions, roles; then what pods
+/// read; then the rest, each in its own order.
+fn rank(object: &Value) -> u8 {
+    match object["kind"].as_str().unwrap_or_default() {
+        "Namespace" => 0,
+        "CustomResourceDefinition" => 1,
+        "ClusterRole" | "Role" | "ServiceAccount" => 2,
+        "ConfigMap" | "Secret" => 3,
+        _ => 4,
+    }
+}
+
+/// Says whose the object is.
+fn mark(object: &mut Value) -> Result<(), Failure> {
+    if let Some(owner) = inventory::owner(object).filter(|owner| *owner != inventory::NAME) {
+        return Err(foreign(&inventory::name_of(object), owner));
+    }
+    if !object["metadata"]["annotations"].is_object() {
+        object["metadata"]["annotations"] = json!({});
+    }
+    object["metadata"]["annotations"][inventory::OWNER] = json!(inventory::NAME);
+    Ok(())
+}
+
+fn foreign(name: &ObjectName, owner: &str) -> Failure {
+    let text = format!(
+        "{name} belongs to inventory {owner}, not to Talos's; take it out of there or out of the \
+         manifests"
+    );
+    Failure::new(FailureKind::Refused, &text)
+}
+
+/// Applies every object. The workloads that have to roll out now: those that
+/// changed, and kube-proxy and CoreDNS even if they changed in an attempt
+/// before this one.
+async fn apply_all<I: Io>(
+    step: &Step<I>,
+    objects: &[Value],
+    keeps: bool,
+) -> Result<Vec<ObjectName>, Failure> {
+    let mut rolling = Vec::new();
+    for object in objects {
+        let name = inventory::name_of(object);
+        let what = name.to_string();
+        let before = ask(step, &what, || step.io.kubernetes().object(&name)).await?;
+        let owner = before.as_ref().and_then(inventory::owner);
+        if let Some(owner) = owner.filter(|owner| keeps && *owner != inventory::NAME) {
+            return Err(foreign(&name, owner));
+        }
+        let after = apply(step, object, &name).await?;
+        let generation = |object: &Value| object.pointer("/metadata/generation").cloned();
+        let changed = before.is_none_or(|before| generation(&before) != generation(&after));
+        let core = name.namespace == "kube-system"
+            && matches!(name.name.as_str(), "kube-proxy" | "coredns");
+        if matches!(name.kind.as_str(), "DaemonSet" | "Deployment") && (changed || core) {
+            rolling.push(name);
+        }
+    }
+    Ok(rolling)
+}
+
+/// Applies one object as Talos does: its fields are Talos's, whoever had them.
+async fn apply<I: Io>(step: &Step<I>, object: &Value, name: &ObjectName) -> Result<Value, Failure> {
+    let wait = Wait::new(FailureKind::Unavailable, format!("{name} was not applied"));
+    let how = Apply { force: true, dry_run: false };
+    wait.look(step, || async {
+        again(step.io.kubernetes().apply(object, inventory::MANAGER, how).await)
+    })
+    .await
+}
+
+/// What may pass is tried again; all else ends the step.
+fn again<T>(answer: Result<T, Trouble>) -> Result<Look<T>, Failure> {
+    match answer {
+        Err(trouble) if !trouble.failure.kind.may_pass() => Err(trouble.failure),
+        answer => Ok(Look::of(answer)),
+    }
+}
+
+/// Writes down what is applied, then lets go of what left the manifests. The
+/// inventory names an object for as long as it may be there, so a crash in
+/// between forgets nothing.
+async fn sync_inventory<I: Io>(step: &Step<I>, objects: &[Value]) -> Result<(), Failure> {
+    let name = inventory::object_name();
+    let what = name.to_string();
+    let found = ask(step, &what, || step.io.kubernetes().object(&name)).await?;
+    let mut entries = inventory::entries(found.as_ref());
+    let manifests: BTreeSet<Entry> = objects.iter().map(Entry::of).collect();
+    let left = inventory::left(&entries, &manifests);
+    let stands = |manifest: &&Entry| !inventory::holds(&entries, manifest);
+    let new: Vec<Entry> = manifests.iter().filter(stands).cloned().collect();
+    if found.is_some() && new.is_empty() && left.is_empty() {
+        return Ok(());
+    }
+    entries.extend(new);
+    apply(step, &inventory::object(&entries, &left), &name).await?;
+    for entry in &left {
+        prune(step, entry).await?;
+        entries.remove(entry);
+    }
+    if !left.is_empty() {
+        apply(step, &inventory::object(&entries, &[]), &name).await?;
+    }
+    Ok(())
+}
+
+/// Deletes what left the manifests, if it is Talos's to delete.
+async fn prune<I: Io>(step: &Step<I>, entry: &Entry) -> Result<(), Failure> {
+    let what = format!("the versions of {}", entry.group);
+    let version = ask(step, &what, || step.io.kubernetes().preferred(&entry.group)).await?;
+    let Some(version) = version else {
+        return Ok(());
+    };
+    let name = entry.in_version(version);
+    let what = name.to_string();
+    let Some(object) = ask(step, &what, || step.io.kubernetes().object(&name)).await? else {
+        return Ok(());
+    };
+    if inventory::owner(&object).is_some_and(|owner| owner != inventory::NAME) {
+        // Somebody took it over: it left us, and stays.
+        return Ok(());
+    }
+    step.say(format!("pruning {name}"));
+    let wait = Wait::new(FailureKind::Unavailable, format!("{name} was not deleted"));
+    wait.look(step, || async { again(step.io.kubernetes().delete(&name).await) }).await
+}
+
+/// Waits until a workload runs its new version everywhere.
+async fn roll_out<I: Io>(step: &Step<I>, name: &ObjectName) -> Result<(), Failure> {
+    let pulling = AtomicBool::new(false);
+    let wait = Wait::new(FailureKind::Deadline, format!("{name} did not roll out"))
+        .on(step.io.kubernetes().changes());
+    let done = wait
+        .look(step, || async {
+            let object = match step.io.kubernetes().object(name).await {
+                Ok(Some(object)) => object,
+                Ok(None) => return Ok(Look::NotYet(format!("{name} is gone"))),
+                Err(trouble) => return Ok(Look::NotYet(format!("{name}: {trouble}"))),
+            };
+            let Some(missing) = rollout::missing(&object) else {
+                return Ok(Look::Found(()));
+            };
+            let pods = step.io.kubernetes().pods(None).await.unwrap_or_default();
+            let stuck = rollout::stuck(&object, &pods);
+            pulling.store(stuck.as_ref().is_some_and(|(_, pulls)| *pulls), Ordering::Relaxed);
+            let why = stuck.map(|(why, _)| format!("; {why}")).unwrap_or_default();
+            Ok(Look::NotYet(format!("{name}: {missing}{why}")))
+        })
+        .await;
+    done.map_err(|failure| {
+        let pulls = pulling.load(Ordering::Relaxed);
+        if pulls { Failure::new(FailureKind::Pull, failure.text()) } else { failure }
+    })
+}

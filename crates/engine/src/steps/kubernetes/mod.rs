@@ -1,0 +1,42 @@
+//! The steps of a Kubernetes hop. Nothing here reboots a node: images are
+//! changed in the machine configuration, which Talos takes over at once, and a
+//! component is there when its image is the target's and it is Ready, never by
+//! a version counter alone.
+
+mod configure;
+mod inventory;
+mod kubelet;
+mod manifests;
+mod proxy;
+mod removals;
+mod rollout;
+mod static_pod;
+
+use upgrade_core::image::ImageRef;
+use upgrade_core::plan::Target;
+use upgrade_core::reason::Failure;
+use upgrade_core::snapshot::Component;
+use upgrade_core::step::Action;
+
+use super::{Done, Step};
+use crate::io::Io;
+
+/// Runs the step.
+pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+    match (step.id.action, step.id.action.component()) {
+        (Action::CheckRemovals, _) => removals::run(step).await,
+        (Action::SetKubelet, _) => kubelet::run(step).await,
+        (Action::SetKubeProxy, _) => proxy::run(step).await,
+        (_, Some(component)) => static_pod::run(step, component).await,
+        _ => manifests::run(step).await,
+    }
+}
+
+/// The image that the node's component gets.
+fn target<I: Io>(step: &Step<I>, component: Component) -> Result<&ImageRef, Failure> {
+    match &step.lane().target {
+        Target::Kubernetes { images, .. } => images.get(&component),
+        _ => None,
+    }
+    .ok_or_else(|| step.misplaced("names no image for it"))
+}

@@ -1,0 +1,117 @@
+//! kube-apiserver, kube-controller-manager and kube-scheduler: static pods that
+//! Talos renders from the machine configuration and the kubelet runs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use upgrade_core::image::ImageRef;
+use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::snapshot::{Component, NodeName};
+use upgrade_core::workload::{Container, Pod};
+
+use super::super::wait::{Look, Wait};
+use super::super::{Done, Step};
+use super::configure::configure;
+use super::target;
+use crate::io::{Io, Kubernetes as _, Talos as _};
+
+/// Runs the step. Setting what is set already changes nothing, so a resumed
+/// step needs no other way than a new one (rule 8).
+pub(super) async fn run<I: Io>(step: &Step<I>, component: Component) -> Result<Done, Failure> {
+    let machine = step.machine()?;
+    let node = &machine.name;
+    let image = target(step, component)?;
+    // Only to tell the old pod from the new one: if it cannot be seen, the
+    // image alone has to tell.
+    let before = step.io.kubernetes().pods(Some(node)).await.unwrap_or_default();
+    let before = find(&before, component).map(|(pod, container)| Before {
+        hash: pod.config_hash.clone(),
+        uid: pod.uid.clone(),
+        had_image: container.image == image.to_string(),
+    });
+    let changed = configure(step, machine, component, image).await?;
+    let pulling = AtomicBool::new(false);
+    let wait =
+        Wait::new(FailureKind::Deadline, format!("{component} on {node} did not become ready"))
+            .on(step.io.talos().changes(machine))
+            .on(step.io.kubernetes().changes());
+    let found = wait
+        .look(step, || async {
+            let pods = match step.io.kubernetes().pods(Some(node)).await {
+                Ok(pods) => pods,
+                Err(trouble) => return Ok(Look::NotYet(format!("waiting for pods: {trouble}"))),
+            };
+            pulling.store(pulls(&pods, component), Ordering::Relaxed);
+            Ok(judge(&pods, node, component, image, before.as_ref()))
+        })
+        .await;
+    match found {
+        Ok(()) if changed => Ok(Done::Did),
+        Ok(()) => Ok(Done::Skipped(format!("{component} on {node} runs {image} already"))),
+        Err(failure) if pulling.load(Ordering::Relaxed) => {
+            Err(Failure::new(FailureKind::Pull, failure.text()))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The pod as it was.
+struct Before {
+    hash: Option<String>,
+    uid: String,
+    had_image: bool,
+}
+
+/// The component's pod among those of a node.
+fn find(pods: &[Pod], component: Component) -> Option<(&Pod, &Container)> {
+    let of = |pod: &'_ Pod| pod.mirror && pod.name.namespace == "kube-system";
+    pods.iter().filter(|pod| of(pod)).find_map(|pod| {
+        let mut containers = pod.containers.iter();
+        Some((pod, containers.find(|container| container.name == component.name())?))
+    })
+}
+
+/// Whether the component waits for its image.
+fn pulls(pods: &[Pod], component: Component) -> bool {
+    let waiting = find(pods, component).and_then(|(_, container)| container.waiting.as_deref());
+    waiting.is_some_and(is_about_the_image)
+}
+
+/// The reasons that kubelets give for an image that does not come.
+pub(super) fn is_about_the_image(waiting: &str) -> bool {
+    let named = ["ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable"];
+    waiting.contains("ImagePull") || named.iter().any(|name| waiting.contains(name))
+}
+
+fn judge(
+    pods: &[Pod],
+    node: &NodeName,
+    component: Component,
+    image: &ImageRef,
+    before: Option<&Before>,
+) -> Look<()> {
+    let Some((pod, container)) = find(pods, component) else {
+        return Look::NotYet(format!("{node} has no pod of {component} yet"));
+    };
+    if container.image != image.to_string() {
+        let running = &container.image;
+        return Look::NotYet(format!("{component} on {node} is still {running}"));
+    }
+    if pod.deleting_since.is_some() {
+        return Look::NotYet(format!("the old {component} on {node} is on its way out"));
+    }
+    // Another image is another configuration; a pod that shows the new image
+    // under the old hash is the old one, half told.
+    if let Some(Before { hash, uid, had_image: false }) = before
+        && *uid == pod.uid
+        && *hash == pod.config_hash
+    {
+        return Look::NotYet(format!("{node} has not taken its new {component} up yet"));
+    }
+    if let Some(waiting) = &container.waiting {
+        return Look::NotYet(format!("{component} on {node} waits: {waiting} ({image})"));
+    }
+    if !pod.ready || !container.ready {
+        return Look::NotYet(format!("{component} {image} on {node} is not Ready yet"));
+    }
+    Look::Found(())
+}

@@ -1,0 +1,153 @@
+//! After the boot: is everything as planned? Version, schematic, extensions
+//! (rule 4), stage and readiness, etcd, Node Ready. By level, not by events:
+//! each look judges the whole.
+
+use upgrade_core::journal::Evidence;
+use upgrade_core::plan::TalosTarget;
+use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::snapshot::{EtcdFacts, Fact, NodeName, Role, Stage, TalosFacts};
+use upgrade_core::version::Version;
+use upgrade_planner::etcd::MAX_APPLIED_LAG;
+
+use super::wait::{Look, Wait};
+use super::{Done, Step};
+use crate::io::{Io, Kubernetes as _, Machine, Talos as _};
+
+/// Runs the step.
+pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+    let machine = step.machine()?;
+    let node = &machine.name;
+    let target = step.talos_target()?;
+    let to = step.hop().change.to();
+    let before = match &step.evidence {
+        Some(Evidence::BootId(before)) => Some(before.as_str()),
+        _ => None,
+    };
+    let wait = Wait::new(FailureKind::Deadline, format!("{node} did not become well"))
+        .on(step.io.talos().changes(machine))
+        .on(step.io.kubernetes().changes());
+    let judged = wait.look(step, || async {
+        let facts = match step.io.talos().facts(machine).await {
+            Ok(facts) => facts,
+            Err(trouble) => return Ok(Look::NotYet(format!("waiting for {node}: {trouble}"))),
+        };
+        let wrong = wrong_version(node, &facts, before, target, to);
+        if let Err(why) = settled(step, machine, &facts).await {
+            // A node that came back on its old version has to serve before the
+            // run stops, so that it can be given back (rules 5 and 7).
+            let why = wrong.map_or(why.clone(), |wrong| format!("{wrong}; {why}"));
+            return Ok(Look::NotYet(why));
+        }
+        // Only a settled node shows all its extensions.
+        match wrong.or_else(|| dropped(node, &facts, target)) {
+            Some(failure) => Err(failure),
+            None => Ok(Look::Found(Done::Did)),
+        }
+    });
+    match judged.await {
+        // The old version is the cause, whatever else is not well.
+        Err(failure) if failure.kind == FailureKind::Deadline => {
+            let facts = step.io.talos().facts(machine).await;
+            let wrong = facts.ok().and_then(|it| wrong_version(node, &it, before, target, to));
+            Err(wrong.unwrap_or(failure))
+        }
+        judged => judged,
+    }
+}
+
+/// Rule 5: another version than planned.
+fn wrong_version(
+    node: &NodeName,
+    facts: &TalosFacts,
+    before: Option<&str>,
+    target: &TalosTarget,
+    to: &Version,
+) -> Option<Failure> {
+    let found = &facts.version;
+    if found == to {
+        return None;
+    }
+    let booted = before.is_none_or(|before| before != facts.boot_id);
+    Some(if !booted {
+        let text = format!("{node} has not rebooted and runs {found}, not {to}");
+        Failure::new(FailureKind::Mismatch, &text)
+    } else if *found == target.from {
+        let text = format!("{node} came back on its old version {found}, not on {to}");
+        Failure::new(FailureKind::BootBack, &text)
+    } else {
+        let text = format!("{node} came back on {found}, not on {to}");
+        Failure::new(FailureKind::Mismatch, &text)
+    })
+}
+
+/// Rule 4: something that was promised to stay is gone.
+fn dropped(node: &NodeName, facts: &TalosFacts, target: &TalosTarget) -> Option<Failure> {
+    if let Some(expected) = &target.schematic
+        && facts.schematic.as_ref() != Some(expected)
+    {
+        let found = facts.schematic.as_deref().unwrap_or("none");
+        let text = format!("{node} runs schematic {found}, not {expected}");
+        return Some(Failure::new(FailureKind::Mismatch, &text));
+    }
+    let has = |name: &String| facts.extensions.iter().any(|found| found.name == *name);
+    let missing: Vec<&str> =
+        target.extensions.iter().flatten().filter(|name| !has(name)).map(String::as_str).collect();
+    (!missing.is_empty()).then(|| {
+        let text = format!("{node} lacks its extensions {}", missing.join(", "));
+        Failure::new(FailureKind::Mismatch, &text)
+    })
+}
+
+/// Whether the node serves; or why not.
+pub(crate) async fn serves<I: Io>(step: &Step<I>, machine: &Machine) -> Result<(), String> {
+    let facts = step.io.talos().facts(machine).await.map_err(|trouble| trouble.to_string())?;
+    settled(step, machine, &facts).await
+}
+
+async fn settled<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    facts: &TalosFacts,
+) -> Result<(), String> {
+    let node = &machine.name;
+    // Both from one reading: a node is ready for a moment while it goes down.
+    if facts.stage != Stage::Running || !facts.ready {
+        let ready = if facts.ready { "" } else { ", not ready" };
+        return Err(format!("{node} is in stage {:?}{ready}", facts.stage));
+    }
+    if machine.role == Role::ControlPlane {
+        match step.io.talos().etcd(&step.control_planes()).await {
+            Fact::Known(etcd) => caught_up(node, &etcd)?,
+            Fact::Unknown(why) => return Err(format!("etcd cannot be seen: {why}")),
+            Fact::Unasked => return Err("etcd was not asked".to_owned()),
+        }
+    }
+    match step.kubernetes_facts().await {
+        Ok(facts) if facts.ready => Ok(()),
+        Ok(_) => Err(format!("Kubernetes does not call {node} Ready yet")),
+        Err(trouble) => Err(trouble.to_string()),
+    }
+}
+
+/// Rule 1: the node's member is back, and has what the others have.
+fn caught_up(node: &NodeName, etcd: &EtcdFacts) -> Result<(), String> {
+    let Some(own) = etcd.members.iter().find(|member| member.node == *node) else {
+        return Err(format!("{node} is no member of etcd"));
+    };
+    if own.learner {
+        return Err(format!("{node} is a learner of etcd"));
+    }
+    let status = own.status.as_result().map_err(|why| format!("etcd on {node}: {why}"))?;
+    if let Some(error) = status.errors.first() {
+        return Err(format!("etcd on {node} reports: {error}"));
+    }
+    if status.leader.is_none() {
+        return Err(format!("etcd on {node} knows no leader"));
+    }
+    let statuses = etcd.members.iter().filter_map(|member| member.status.known());
+    let ahead = statuses.map(|status| status.applied_index).max().unwrap_or_default();
+    match ahead.saturating_sub(status.applied_index) {
+        lag if lag > MAX_APPLIED_LAG => Err(format!("etcd on {node} is {lag} entries behind")),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,166 @@
+//! The Kubernetes API of the cluster in memory.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use upgrade_core::snapshot::{KubernetesFacts, NodeName, Role};
+use upgrade_core::workload::{Budget, Capacity, Pod, PodName, Resources};
+use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
+use upgrade_engine::io::{Changes, Kubernetes, Trouble};
+
+use super::{Cluster, World, unavailable};
+
+pub(super) fn pod(name: &str, node: &NodeName) -> Pod {
+    Pod {
+        name: PodName { namespace: "default".to_owned(), name: name.to_owned() },
+        uid: name.to_owned(),
+        node: Some(node.clone()),
+        phase: "Running".to_owned(),
+        ready: true,
+        deleting_since: None,
+        controller: Some(("ReplicaSet".to_owned(), "web".to_owned())),
+        mirror: false,
+        empty_dir: false,
+        claims: vec![],
+        labels: BTreeMap::from([("app".to_owned(), "web".to_owned())]),
+        node_selector: BTreeMap::new(),
+        tolerates: vec![],
+        requests: Resources { cpu_millis: 10, memory_bytes: 10, pods: 1 },
+        containers: vec![],
+        config_hash: None,
+    }
+}
+
+impl Cluster {
+    /// Kubernetes answers while one control plane does.
+    pub(super) fn kubernetes_answers(&self) -> bool {
+        let mut serving = self.nodes.values().filter(|sim| sim.role == Role::ControlPlane);
+        !self.dark && serving.any(|sim| sim.answers && sim.ready)
+    }
+}
+
+impl World {
+    fn kubernetes_answers(&self) -> Result<(), Trouble> {
+        if self.cluster().kubernetes_answers() {
+            Ok(())
+        } else {
+            Err(unavailable("no API server answers"))
+        }
+    }
+}
+
+impl Kubernetes for World {
+    async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, Trouble> {
+        self.kubernetes_answers()?;
+        let cluster = self.cluster();
+        let facts = |sim: &super::Sim| KubernetesFacts {
+            kubelet: cluster.kubernetes.clone(),
+            ready: sim.node_ready,
+            unschedulable: sim.unschedulable,
+        };
+        Ok(cluster.nodes.iter().map(|(name, sim)| (name.clone(), facts(sim))).collect())
+    }
+
+    async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, Trouble> {
+        self.kubernetes_answers()?;
+        let much = Resources { cpu_millis: 9_000, memory_bytes: 1 << 30, pods: 110 };
+        let cluster = self.cluster();
+        let capacity = |sim: &super::Sim| Capacity {
+            allocatable: much,
+            labels: sim
+                .pool
+                .iter()
+                .map(|pool| ("vitistack.io/nodepool".to_owned(), pool.clone()))
+                .collect(),
+            taints: vec![],
+        };
+        Ok(cluster.nodes.iter().map(|(name, sim)| (name.clone(), capacity(sim))).collect())
+    }
+
+    async fn set_unschedulable(&self, node: &NodeName, to: bool) -> Result<(), Trouble> {
+        self.kubernetes_answers()?;
+        self.change(|cluster| {
+            let act = if to { "cordon" } else { "uncordon" };
+            cluster.acts.push(format!("{act} {node}"));
+            cluster.sim(node).unschedulable = to;
+        });
+        Ok(())
+    }
+
+    async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, Trouble> {
+        self.kubernetes_answers()?;
+        let cluster = self.cluster();
+        let here = |pod: &&Pod| on.is_none() || pod.node.as_ref() == on;
+        Ok(cluster.pods.iter().filter(here).cloned().collect())
+    }
+
+    async fn budgets(&self) -> Result<Vec<Budget>, Trouble> {
+        self.kubernetes_answers()?;
+        let blocks = self.cluster().budget_blocks;
+        let budget = Budget {
+            namespace: "default".to_owned(),
+            name: "web".to_owned(),
+            selector: serde_json::json!({"matchLabels": {"app": "web"}}),
+            disruptions_allowed: i64::from(!blocks),
+            desired_healthy: 1,
+            current_healthy: 1,
+            expected_pods: 1,
+        };
+        Ok(vec![budget])
+    }
+
+    async fn evict(&self, pod: &PodName, uid: &str) -> Result<Evicted, Trouble> {
+        self.kubernetes_answers()?;
+        if self.cluster().budget_blocks {
+            let (budget, why) = (Some("default/web".to_owned()), "would violate it".to_owned());
+            return Ok(Evicted::Blocked { budget, why });
+        }
+        Ok(self.change(|cluster| {
+            let Some(at) = cluster.pods.iter().position(|it| it.name == *pod && it.uid == uid)
+            else {
+                return Evicted::Gone;
+            };
+            // Its controller makes another one, which finds a place or waits.
+            let gone = cluster.pods.remove(at);
+            let fits = |sim: &super::Sim| sim.role == Role::Worker && !sim.unschedulable;
+            let mut places = cluster.nodes.iter().filter(|(_, sim)| fits(sim) && sim.node_ready);
+            let node = places.next().map(|(name, _)| name.clone());
+            let name = PodName { name: format!("{}x", gone.name.name), ..gone.name.clone() };
+            let uid = format!("{}x", gone.uid);
+            cluster.pods.push(Pod { name, uid, node, ..gone });
+            Evicted::Accepted
+        }))
+    }
+
+    async fn attachments(&self, _: &NodeName) -> Result<Vec<String>, Trouble> {
+        Ok(vec![])
+    }
+
+    fn changes(&self) -> Changes {
+        self.changed.subscribe()
+    }
+
+    async fn deprecated(&self) -> Result<Vec<(String, String)>, Trouble> {
+        Ok(vec![])
+    }
+
+    async fn count(&self, _: &str, _: &str) -> Result<usize, Trouble> {
+        Ok(0)
+    }
+
+    async fn preferred(&self, _: &str) -> Result<Option<String>, Trouble> {
+        Ok(None)
+    }
+
+    async fn object(&self, _: &ObjectName) -> Result<Option<Value>, Trouble> {
+        Ok(None)
+    }
+
+    async fn apply(&self, _: &Value, _: &str, _: Apply) -> Result<Value, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn delete(&self, _: &ObjectName) -> Result<(), Trouble> {
+        Err(unavailable("not in this world"))
+    }
+}

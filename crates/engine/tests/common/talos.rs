@@ -1,0 +1,271 @@
+//! The machines of the cluster in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+use upgrade_core::image::ImageRef;
+use upgrade_core::journal::Proof;
+use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::snapshot::{
+    Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
+    Stage, TalosFacts,
+};
+use upgrade_core::version::Version;
+use upgrade_engine::io::talos::{Config, Store};
+use upgrade_engine::io::{Changes, Happened, Machine, Talos, Tell, Trouble};
+
+use super::{Cluster, Fault, SCHEMATIC, Sim, World, seconds, unavailable};
+
+impl World {
+    fn answering(&self, node: &NodeName) -> Result<Sim, Trouble> {
+        let cluster = self.cluster();
+        let sim = cluster.nodes.get(node).ok_or_else(|| unavailable("no such machine"))?;
+        if sim.answers && !cluster.dark {
+            Ok(sim.clone())
+        } else {
+            Err(unavailable("connection refused"))
+        }
+    }
+
+    fn act(&self, act: &str, node: &NodeName) -> Result<Sim, Trouble> {
+        let sim = self.answering(node)?;
+        self.cluster().acts.push(format!("{act} {node}"));
+        assert!(sim.fault != Some(Fault::Panics), "as the test wants it");
+        Ok(sim)
+    }
+
+    /// The node goes down and comes back by itself, whoever asked for it.
+    fn boot(self: &std::sync::Arc<Self>, node: &NodeName, into: Option<Version>) {
+        let (world, node) = (std::sync::Arc::clone(self), node.clone());
+        world.change(|cluster| {
+            cluster.referee_boot(&node);
+            cluster.acts.push(format!("boot {node}"));
+            let sim = cluster.sim(&node);
+            (sim.stage, sim.ready) = (Stage::Rebooting, false);
+        });
+        tokio::spawn(async move {
+            seconds(3).await;
+            world.change(|cluster| {
+                let sim = cluster.sim(&node);
+                (sim.answers, sim.node_ready) = (false, false);
+                cluster.lead_elsewhere(&node);
+            });
+            let fault = world.cluster().nodes[&node].fault;
+            if fault == Some(Fault::NeverReturns) {
+                return;
+            }
+            seconds(40).await;
+            world.change(|cluster| {
+                let sim = cluster.sim(&node);
+                sim.boot += 1_000;
+                (sim.answers, sim.stage) = (true, Stage::Booting);
+                if let Some(into) = into
+                    && fault != Some(Fault::BootsBack)
+                {
+                    sim.other_slot = Some(std::mem::replace(&mut sim.version, into));
+                }
+                if fault == Some(Fault::DropsExtension) {
+                    sim.extensions.clear();
+                }
+            });
+            seconds(10).await;
+            world.change(|cluster| {
+                let sim = cluster.sim(&node);
+                (sim.stage, sim.ready, sim.node_ready) = (Stage::Running, true, true);
+            });
+        });
+    }
+
+    fn asked_to_boot(&self, node: &NodeName, into: Option<Version>) -> Result<(), Trouble> {
+        let fault = self.cluster().nodes[node].fault;
+        if fault != Some(Fault::LosesReboot) {
+            self.me.upgrade().unwrap().boot(node, into);
+        }
+        match fault {
+            Some(Fault::LosesAnswer) => Err(Trouble {
+                failure: Failure::new(FailureKind::Unavailable, "the connection broke"),
+                happened: Happened::Maybe,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Cluster {
+    fn lead_elsewhere(&mut self, node: &NodeName) {
+        if self.leader == *node {
+            let mut others = self.nodes.iter().filter(|(name, sim)| {
+                *name != node && sim.role == Role::ControlPlane && sim.answers
+            });
+            if let Some((next, _)) = others.next() {
+                self.leader = next.clone();
+            }
+        }
+    }
+}
+
+fn id(node: &NodeName) -> MemberId {
+    MemberId(node.0.trim_start_matches("cp-").parse().unwrap())
+}
+
+impl Talos for World {
+    async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
+        let cluster = self.cluster();
+        if cluster.dark {
+            return Err(unavailable("nobody answers"));
+        }
+        let machines = cluster.nodes.iter().map(|(name, sim)| Machine {
+            name: name.clone(),
+            address: format!("10.0.0.{}", name.0.len()),
+            role: sim.role,
+        });
+        Ok(("prod".to_owned(), machines.collect()))
+    }
+
+    async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
+        let sim = self.answering(&of.name)?;
+        if sim.fault == Some(Fault::Hangs) {
+            return std::future::pending().await;
+        }
+        let tag = sim.version.tag();
+        let installer = format!("factory.talos.dev/metal-installer/{SCHEMATIC}:{tag}");
+        let extensions = sim.extensions.iter();
+        let extension = |name: &String| Extension { name: name.clone(), version: "v1".to_owned() };
+        Ok(TalosFacts {
+            version: sim.version,
+            boot_id: format!("boot-{}", sim.boot),
+            stage: sim.stage,
+            ready: sim.ready,
+            schematic: Some(SCHEMATIC.to_owned()),
+            extensions: extensions.map(extension).collect(),
+            installer: Some(installer.parse().unwrap()),
+            platform: "metal".to_owned(),
+            secure_boot: false,
+        })
+    }
+
+    async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
+        let sim = self.answering(&of.name)?;
+        let tag = self.cluster().kubernetes.tag();
+        let mut images = BTreeMap::new();
+        let image = |text: String| text.parse::<ImageRef>().unwrap();
+        images.insert(Component::Kubelet, image(format!("ghcr.io/siderolabs/kubelet:{tag}")));
+        if sim.role == Role::ControlPlane {
+            for component in [
+                Component::KubeApiserver,
+                Component::KubeControllerManager,
+                Component::KubeScheduler,
+                Component::KubeProxy,
+            ] {
+                images.insert(component, image(format!("registry.k8s.io/{component}:{tag}")));
+            }
+        }
+        Ok(images)
+    }
+
+    async fn etcd(&self, members: &[Machine]) -> Fact<EtcdFacts> {
+        let cluster = self.cluster();
+        if cluster.dark {
+            return Fact::Unknown("nobody answers".to_owned());
+        }
+        let everyone: BTreeSet<MemberId> = members.iter().map(|member| id(&member.name)).collect();
+        let member = |machine: &Machine| {
+            let sim = &cluster.nodes[&machine.name];
+            let status = MemberStatus {
+                leader: Some(id(&cluster.leader)),
+                term: 1,
+                applied_index: 10,
+                sees: everyone.clone(),
+                errors: vec![],
+            };
+            EtcdMember {
+                id: id(&machine.name),
+                node: machine.name.clone(),
+                learner: false,
+                status: if sim.answers && sim.stage == Stage::Running {
+                    Fact::Known(status)
+                } else {
+                    Fact::Unknown("connection refused".to_owned())
+                },
+            }
+        };
+        let members = members.iter().map(member).collect();
+        Fact::Known(EtcdFacts { members, alarms: vec![] })
+    }
+
+    fn changes(&self, _: &Machine) -> Changes {
+        self.changed.subscribe()
+    }
+
+    async fn pull(
+        &self,
+        on: &Machine,
+        _: &ImageRef,
+        store: Store,
+        tell: &dyn Tell,
+    ) -> Result<(), Trouble> {
+        assert_eq!(store, Store::System);
+        let sim = self.act("pull", &on.name)?;
+        self.cluster().sim(&on.name).pulls += 1;
+        seconds(2).await;
+        tell.tell("half of it is here".to_owned());
+        seconds(3).await;
+        if sim.fault == Some(Fault::PullsBadly) && sim.pulls < 2 {
+            Err(Trouble::new(FailureKind::Pull, "the registry is busy"))
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn install(&self, on: &Machine, image: &ImageRef, _: &dyn Tell) -> Result<(), Trouble> {
+        let sim = self.act("install", &on.name)?;
+        seconds(8).await;
+        if sim.fault == Some(Fault::InstallerFails) {
+            let text = "the installer ended with exit code 4";
+            return Err(Trouble::new(FailureKind::Installer, text));
+        }
+        self.change(|cluster| cluster.sim(&on.name).other_slot = image.version());
+        Ok(())
+    }
+
+    async fn upgrade(&self, on: &Machine, image: &ImageRef) -> Result<(), Trouble> {
+        self.act("upgrade", &on.name)?;
+        self.asked_to_boot(&on.name, image.version())
+    }
+
+    async fn reboot(&self, on: &Machine) -> Result<(), Trouble> {
+        let sim = self.act("reboot", &on.name)?;
+        self.asked_to_boot(&on.name, sim.other_slot)
+    }
+
+    async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
+        let sim = self.act("rollback", &on.name)?;
+        self.asked_to_boot(&on.name, sim.other_slot)
+    }
+
+    async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
+        self.act("forfeit", &on.name)?;
+        self.change(|cluster| cluster.lead_elsewhere(&on.name));
+        Ok(())
+    }
+
+    async fn snapshot(&self, from: &Machine, _: usize, _: &dyn Tell) -> Result<Proof, Trouble> {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        self.act("snapshot", &from.name)?;
+        let (file, sha256) = ("etcd.snapshot".to_owned(), "00".to_owned());
+        Ok(Proof::EtcdSnapshot { file, sha256, bytes: 1 })
+    }
+
+    async fn config(&self, _: &Machine) -> Result<Config, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn apply(&self, _: &Machine, _: &Config) -> Result<(), Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn manifests(&self, _: &Machine) -> Result<Vec<Value>, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+}

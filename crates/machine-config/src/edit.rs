@@ -1,0 +1,269 @@
+//! Reading and setting images, in the text itself.
+
+use std::collections::BTreeMap;
+
+use granit_parser::ScalarStyle;
+use upgrade_core::image::ImageRef;
+use upgrade_core::snapshot::Component;
+
+use crate::error::ConfigError;
+use crate::place::{self, Place, Reached};
+use crate::tree::{self, Kind, Node};
+
+/// The image that a configuration names for a component; `None` if it names
+/// none, and Talos takes its own.
+pub fn image(text: &str, component: Component) -> Result<Option<ImageRef>, ConfigError> {
+    image_in(&tree::read(text)?, component)
+}
+
+/// Every image that a configuration names.
+pub fn images(text: &str) -> Result<BTreeMap<Component, ImageRef>, ConfigError> {
+    let documents = tree::read(text)?;
+    let mut images = BTreeMap::new();
+    for component in place::COMPONENTS {
+        if let Some(image) = image_in(&documents, component)? {
+            images.insert(component, image);
+        }
+    }
+    Ok(images)
+}
+
+fn image_in(documents: &[Node], component: Component) -> Result<Option<ImageRef>, ConfigError> {
+    let place = place::of(component);
+    let Some((document, way)) = place::document(documents, &place)? else {
+        return Ok(None);
+    };
+    let (Reached::End { value, .. }, _) = place::follow(document, way)? else {
+        return Ok(None);
+    };
+    if value.is_null() {
+        return Ok(None);
+    }
+    let not_an_image = || ConfigError::NotAnImage { path: place.path.into(), line: value.line };
+    match value.text() {
+        Some("") => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| not_an_image()),
+        None if matches!(value.kind, Kind::Alias) => {
+            Err(ConfigError::Shared { path: place.path.into(), line: value.line })
+        }
+        None => Err(not_an_image()),
+    }
+}
+
+/// Whether the configuration says that kube-proxy is not to run.
+pub fn proxy_is_off(text: &str) -> Result<bool, ConfigError> {
+    let documents = tree::read(text)?;
+    let place = place::of(Component::KubeProxy);
+    let Some((document, way)) = place::document(&documents, &place)? else {
+        return Ok(false);
+    };
+    // Its own document says `enabled: false`, v1alpha1 `disabled: true`.
+    let own = way.len() == 1;
+    let (key, off) = if own { ("enabled", "false") } else { ("disabled", "true") };
+    let mut way = way.to_vec();
+    if let Some(last) = way.last_mut() {
+        *last = key;
+    }
+    let (reached, _) = place::follow(document, &way)?;
+    Ok(matches!(reached, Reached::End { value, .. } if value.text() == Some(off)))
+}
+
+/// The text with another image for a component, every other byte as it was;
+/// `None` if that image is there already.
+pub fn set_image(
+    text: &str,
+    component: Component,
+    image: &ImageRef,
+) -> Result<Option<String>, ConfigError> {
+    let documents = tree::read(text)?;
+    let place = place::of(component);
+    let Some((document, way)) = place::document(&documents, &place)? else {
+        return Err(ConfigError::NoPlace { path: place.path });
+    };
+    let image_text = image.to_string();
+    let (reached, shared) = place::follow(document, way)?;
+    if let Reached::End { value, .. } = &reached
+        && value.text() == Some(&image_text)
+    {
+        return Ok(None);
+    }
+    if let Some(shared) = shared {
+        return Err(shared.into());
+    }
+    let step = indentation(&documents);
+    let splice = match reached {
+        Reached::End { key, value, in_flow } => replace(text, &place, key, value, in_flow, image)?,
+        Reached::Short { key, section, in_flow, rest } => {
+            insert(text, key, section, in_flow, rest, &image_text, step)
+        }
+    };
+    let Some(Splice { start, end, put }) = splice else {
+        return Err(ConfigError::Entangled { path: place.path });
+    };
+    let changed = [&text[..start], &put, &text[end..]].concat();
+    if !reads_well(&documents, &changed, component, image) {
+        return Err(ConfigError::Entangled { path: place.path });
+    }
+    Ok(Some(changed))
+}
+
+/// Bytes `start..end` become `put`.
+struct Splice {
+    start: usize,
+    end: usize,
+    put: String,
+}
+
+/// The changed text names the new image, and all others as before.
+fn reads_well(before: &[Node], changed: &str, component: Component, image: &ImageRef) -> bool {
+    let Ok(after) = tree::read(changed) else {
+        return false;
+    };
+    before.len() == after.len()
+        && place::COMPONENTS.into_iter().all(|other| {
+            let found = image_in(&after, other);
+            if other == component {
+                found.is_ok_and(|found| found.as_ref() == Some(image))
+            } else {
+                found == image_in(before, other)
+            }
+        })
+}
+
+/// Puts the image in the place of a value that is there.
+fn replace(
+    text: &str,
+    place: &Place,
+    key: &Node,
+    value: &Node,
+    in_flow: bool,
+    image: &ImageRef,
+) -> Result<Option<Splice>, ConfigError> {
+    let unusual = || ConfigError::NotAnImage { path: place.path.into(), line: key.line };
+    let written = text.get(value.start..value.end).unwrap_or_default();
+    let put = match &value.kind {
+        Kind::Alias => image.to_string(),
+        Kind::Scalar { .. } if written.is_empty() => {
+            return Ok(fill(text, key, in_flow, &image.to_string()));
+        }
+        Kind::Scalar { style, .. } if !written.contains(['\n', '\r']) => match style {
+            ScalarStyle::Plain => image.to_string(),
+            ScalarStyle::SingleQuoted => format!("'{image}'"),
+            ScalarStyle::DoubleQuoted => format!("\"{image}\""),
+            _ => return Err(unusual()),
+        },
+        _ => return Err(unusual()),
+    };
+    Ok(Some(Splice { start: value.start, end: value.start + written.trim_end().len(), put }))
+}
+
+/// Gives a value to a key that has none.
+fn fill(text: &str, key: &Node, in_flow: bool, value: &str) -> Option<Splice> {
+    let after = text.get(key.end..)?;
+    let blanks = after.len() - after.trim_start_matches([' ', '\t']).len();
+    if after[blanks..].starts_with(':') {
+        let at = key.end + blanks + 1;
+        return Some(Splice { start: at, end: at, put: format!(" {value}") });
+    }
+    in_flow.then(|| Splice { start: key.end, end: key.end, put: format!(": {value}") })
+}
+
+/// Puts the keys that are missing into a section.
+fn insert(
+    text: &str,
+    key: Option<&Node>,
+    section: &Node,
+    in_flow: bool,
+    rest: &[&str],
+    image: &str,
+    step: usize,
+) -> Option<Splice> {
+    match (&section.kind, key) {
+        (Kind::Mapping { flow: true, entries }, _) => {
+            let at = section.start + usize::from(text[section.start..].starts_with('{'));
+            let comma = if entries.is_empty() { "" } else { ", " };
+            let put = format!("{}{comma}", in_braces(rest, image));
+            Some(Splice { start: at, end: at, put })
+        }
+        (Kind::Mapping { entries, .. }, Some(key)) => {
+            let (first, _) = entries.first()?;
+            (first.line > key.line).then_some(())?;
+            Some(after_line(text, key.end, &lines(rest, image, first.column, step)))
+        }
+        (Kind::Mapping { entries, .. }, None) => {
+            // A whole document: after its name, where there is one.
+            let (first, _) = entries.first()?;
+            let put = lines(rest, image, first.column, step);
+            let name = ["kind", "version"].iter().find_map(|name| section.entry(name));
+            match name {
+                Some((key, value)) if value.line == key.line && !value.anchored => {
+                    Some(after_line(text, value.end, &put))
+                }
+                _ => {
+                    let at = first.start.checked_sub(first.column)?;
+                    text[at..first.start].trim().is_empty().then_some(())?;
+                    let end = line_end(text);
+                    Some(Splice { start: at, end: at, put: put.join(end) + end })
+                }
+            }
+        }
+        (_, Some(key)) if section.is_null() => {
+            let written = text.get(section.start..section.end).unwrap_or_default();
+            let braces = format!("{{{}}}", in_braces(rest, image));
+            if !written.is_empty() {
+                return Some(Splice { start: section.start, end: section.end, put: braces });
+            }
+            if in_flow {
+                return fill(text, key, in_flow, &braces);
+            }
+            Some(after_line(text, key.end, &lines(rest, image, key.column + step, step)))
+        }
+        _ => None,
+    }
+}
+
+/// `apiServer: {image: ...}`, for between braces.
+fn in_braces(rest: &[&str], image: &str) -> String {
+    match rest {
+        [] => image.to_owned(),
+        [last] => format!("{last}: {image}"),
+        [first, rest @ ..] => format!("{first}: {{{}}}", in_braces(rest, image)),
+    }
+}
+
+/// The same as lines, from a column on.
+fn lines(rest: &[&str], image: &str, column: usize, step: usize) -> Vec<String> {
+    let last = rest.len().saturating_sub(1);
+    let line = |(depth, part): (usize, &&str)| {
+        let indent = " ".repeat(column + depth * step);
+        if depth == last { format!("{indent}{part}: {image}") } else { format!("{indent}{part}:") }
+    };
+    rest.iter().enumerate().map(line).collect()
+}
+
+/// Puts lines after the one that `at` is in.
+fn after_line(text: &str, at: usize, lines: &[String]) -> Splice {
+    let end = line_end(text);
+    let put = lines.join(end);
+    if let Some(found) = text[at..].find('\n') {
+        let at = at + found + 1;
+        Splice { start: at, end: at, put: put + end }
+    } else {
+        Splice { start: text.len(), end: text.len(), put: format!("{end}{put}") }
+    }
+}
+
+/// How the text ends its lines.
+fn line_end(text: &str) -> &'static str {
+    if text.contains("\r\n") { "\r\n" } else { "\n" }
+}
+
+/// How far the text indents: as it does for the first section in a document.
+fn indentation(documents: &[Node]) -> usize {
+    let sections = documents.iter().flat_map(Node::entries);
+    let mut steps = sections.filter_map(|(key, value)| match &value.kind {
+        Kind::Mapping { flow: false, entries } => entries.first()?.0.column.checked_sub(key.column),
+        _ => None,
+    });
+    steps.find(|step| *step > 0).unwrap_or(4)
+}

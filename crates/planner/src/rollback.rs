@@ -1,0 +1,229 @@
+//! The way back of one node: a plan like any other, with one lane.
+//!
+//! No health gate holds it up (rule 12); `decide` still keeps etcd's quorum
+//! (rule 1), and what speaks against it is told here beforehand.
+
+use upgrade_core::image::ImageRef;
+use upgrade_core::jiff::SignedDuration;
+use upgrade_core::matrix::{Matrix, Row};
+use upgrade_core::plan::{
+    Change, Group, Hop, Lane, PLAN_FORMAT, Plan, TalosTarget, Target, UpgradeApi, Versions, Wave,
+};
+use upgrade_core::policy::Policy;
+use upgrade_core::snapshot::{NodeName, Role, Snapshot, TalosFacts};
+use upgrade_core::step::Action;
+use upgrade_core::version::Version;
+
+use crate::etcd;
+use crate::installer::schematic_of;
+use crate::lanes::{number_waves, prepare, pull, wave};
+use crate::planner::Planned;
+use crate::report::{Constraint, Product, Refusal, Report, Warning};
+use crate::waves::Limits;
+
+/// How a node goes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To its other slot, which holds what ran before the last upgrade.
+    Slot {
+        /// The version that the slot holds, as the journal remembers it.
+        version: Version,
+        /// The schematic that it was made from, if that is remembered.
+        schematic: Option<String>,
+    },
+    /// By installing this image.
+    Image(ImageRef),
+}
+
+/// One node's way back.
+#[derive(Clone, Debug)]
+pub struct WayBack<'a> {
+    /// What was observed.
+    pub snapshot: &'a Snapshot,
+    /// Which node.
+    pub node: &'a NodeName,
+    /// How.
+    pub way: Way,
+    /// How it is to be done.
+    pub policy: &'a Policy,
+    /// What Talos supports.
+    pub matrix: &'a Matrix,
+}
+
+/// Plans the way back of one node, or says every reason why there is none.
+pub fn rollback(request: &WayBack<'_>) -> Result<Planned, Report> {
+    let WayBack { snapshot, node: name, way, policy, .. } = request;
+    let mut report = Report::default();
+    for problem in policy.problems() {
+        report.refuse(Refusal::BadPolicy { problem: problem.to_string() });
+    }
+    let seen = snapshot.nodes.get(*name);
+    let talos = seen.map_or(Err("it is not in the cluster"), |node| node.talos.as_result());
+    // Kubernetes need not answer: the node may be the reason why it does not.
+    let (Some(node), Ok(talos)) = (seen, talos) else {
+        let why = talos.err().unwrap_or_default().to_owned();
+        report.refuse(Refusal::NodeUnknown { node: (*name).clone(), why });
+        return Err(report);
+    };
+    let Some((to, target)) = target(way, name, talos, &mut report) else {
+        return Err(report);
+    };
+    fits(request, node.role, talos, &to, &mut report);
+    if !report.refusals.is_empty() {
+        return Err(report);
+    }
+    let from = Versions {
+        talos: Some(talos.version.clone()),
+        kubernetes: snapshot.kubernetes.known().cloned(),
+    };
+    let after = Versions { talos: Some(to.clone()), ..from.clone() };
+    let limits = Limits::new(snapshot, &policy.workers);
+    let hop = Hop {
+        number: 1,
+        change: Change::Talos { from: talos.version.clone(), to },
+        versions: after.clone(),
+        // One node that is not well must not keep its own way back closed.
+        limit: limits.shared.max(1),
+        pool_limits: limits.pools.iter().map(|(pool, it)| (pool.clone(), (*it).max(1))).collect(),
+        waves: waves(request, node.role, limits.pool(node.pool.as_deref()), target),
+    };
+    let plan = Plan {
+        format: PLAN_FORMAT,
+        cluster: snapshot.cluster.clone(),
+        parent: None,
+        rollback: true,
+        from,
+        to: after,
+        policy: (*policy).clone(),
+        hops: vec![hop],
+    };
+    Ok(Planned { plan, report })
+}
+
+/// What runs afterwards, and what brings it about.
+fn target(
+    way: &Way,
+    node: &NodeName,
+    talos: &TalosFacts,
+    report: &mut Report,
+) -> Option<(Version, TalosTarget)> {
+    let own = talos.installer.as_ref();
+    let (to, installer, schematic) = match way {
+        Way::Slot { version, schematic } => {
+            // Nothing is installed; the name is for whoever reads the plan.
+            let image = own.map_or_else(
+                || ImageRef {
+                    registry: Some("ghcr.io".to_owned()),
+                    repository: "siderolabs/installer".to_owned(),
+                    tag: Some(version.tag()),
+                    digest: None,
+                },
+                |own| own.with_tag(&version.tag()),
+            );
+            (version.clone(), image, schematic.clone())
+        }
+        Way::Image(image) => {
+            let Some(version) = image.version() else {
+                let why = format!("{image} names no version in its tag");
+                report.refuse(Refusal::NoInstaller { node: node.clone(), why });
+                return None;
+            };
+            (version, image.clone(), schematic_of(image).map(ToOwned::to_owned))
+        }
+    };
+    let target = TalosTarget {
+        from: talos.version.clone(),
+        api: UpgradeApi::of(&talos.version),
+        installer,
+        schematic,
+        extensions: None,
+        previous: own.map(|own| own.with_tag(&talos.version.tag())),
+    };
+    Some((to, target))
+}
+
+/// What speaks against it: refused where it is no way back at all, told where
+/// the cluster is merely not well (rules 1, 12 and 13).
+fn fits(request: &WayBack<'_>, role: Role, talos: &TalosFacts, to: &Version, report: &mut Report) {
+    let WayBack { snapshot, node, policy, matrix, .. } = request;
+    let (from, to) = (talos.version.clone(), to.clone());
+    if to >= from {
+        report.refuse(Refusal::NoWayBack { product: Product::Talos, from, to });
+        return;
+    }
+    if let Some(kubernetes) = snapshot.kubernetes.known()
+        && !matrix.supports(&to, kubernetes)
+    {
+        let row = matrix.row(to.minor());
+        let (oldest, newest) = row.map_or((to.minor(), to.minor()), Row::kubernetes_minors);
+        let constraint = Constraint::Pair {
+            talos: to.clone(),
+            kubernetes: kubernetes.clone(),
+            oldest,
+            newest,
+            needs: None,
+        };
+        let running = Versions { talos: Some(from), kubernetes: Some(kubernetes.clone()) };
+        report.refuse(Refusal::NoPath { constraint, furthest: running.clone(), running });
+    }
+    if role != Role::ControlPlane {
+        return;
+    }
+    let control_planes = snapshot.nodes_with(Role::ControlPlane).count();
+    if !etcd::survives_one_loss(control_planes) {
+        if policy.accept_outage {
+            report.warn(Warning::Outage { control_planes });
+        } else {
+            report.refuse(Refusal::Outage { control_planes });
+        }
+    }
+    for why in etcd::problems(snapshot, Some(node), true) {
+        report.warn(Warning::EtcdNotWell { why });
+    }
+}
+
+fn waves(request: &WayBack<'_>, role: Role, pool: Option<&str>, target: TalosTarget) -> Vec<Wave> {
+    let WayBack { snapshot, node, way, policy, .. } = request;
+    let (group, others) = match role {
+        Role::ControlPlane => (Group::ControlPlane, snapshot.nodes_with(role).count() > 1),
+        Role::Worker => (Group::Workers, false),
+    };
+    let installs = matches!(way, Way::Image(_));
+    let mut steps = Vec::with_capacity(8);
+    if installs && target.api == UpgradeApi::Lifecycle {
+        steps.push(Action::Install);
+    }
+    if others {
+        steps.push(Action::Forfeit);
+    }
+    steps.push(Action::Cordon);
+    if snapshot.nodes.len() > 1 {
+        steps.push(Action::Drain);
+    }
+    steps.push(match (installs, target.api) {
+        (false, _) => Action::Rollback,
+        (true, UpgradeApi::Lifecycle) => Action::Reboot,
+        (true, UpgradeApi::Legacy) => Action::Upgrade,
+    });
+    steps.extend([Action::Verify, Action::Uncordon]);
+    if policy.soak > SignedDuration::ZERO {
+        steps.push(Action::Soak);
+    }
+    let pulls = match way {
+        Way::Image(image) => vec![pull(node, vec![image.clone()])],
+        Way::Slot { .. } => Vec::new(),
+    };
+    // Rule 3 holds on the way back as well.
+    let mut waves = match (pulls.is_empty(), role) {
+        (true, Role::Worker) => Vec::new(),
+        (_, role) => prepare(pulls, &[], role == Role::ControlPlane),
+    };
+    let lane = Lane {
+        node: Some((*node).clone()),
+        pool: pool.map(ToOwned::to_owned),
+        target: Target::Talos(Box::new(target)),
+        steps,
+    };
+    waves.push(wave(group, vec![lane]));
+    number_waves(waves)
+}
