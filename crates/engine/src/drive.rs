@@ -181,10 +181,10 @@ impl<I: Io, J: Journal> Driver<I, J> {
 
     async fn go(&mut self) -> Result<End, DriveError> {
         loop {
+            self.take_in().await?;
             if self.hear().await? {
                 return Ok(End::Stopped);
             }
-            self.take_in().await?;
             if self.picture.is_empty() {
                 if let Woke::Stop = self.look().await? {
                     return Ok(End::Stopped);
@@ -289,8 +289,10 @@ impl<I: Io, J: Journal> Driver<I, J> {
         let io = Arc::clone(&self.io);
         let mut ears = self.picture.ears();
         let left = until.duration_since(self.now());
+        // A busy cluster changes all the time; most of ours is spent not looking.
+        let breath = self.picture.cost().saturating_mul(4).clamp(GATE_BREATH, GATE_LOOK);
         let change = async move {
-            io.clock().sleep(GATE_BREATH.min(left)).await;
+            io.clock().sleep(breath.min(left)).await;
             wait::any(io.clock(), &mut ears, GATE_LOOK.min(left)).await;
         };
         match self.wake(until, change).await {

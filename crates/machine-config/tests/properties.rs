@@ -28,6 +28,7 @@ enum Quote {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a coin that is thrown")]
 struct Config {
     sections: Vec<(&'static str, Shape, Quote)>,
     kubelet: (Shape, Quote),
@@ -72,9 +73,9 @@ fn config() -> impl Strategy<Value = Config> {
                 "KubeProxyConfig",
                 "KubeletConfig",
             ];
-            let named = |(name, (shape, quote))| (name, shape, quote);
+            let whole = |(name, (shape, quote))| (name, shape, quote);
             Config {
-                sections: names.into_iter().zip(sections).map(named).collect(),
+                sections: names.into_iter().zip(sections).map(whole).collect(),
                 kubelet,
                 own: kinds
                     .into_iter()

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use real_control_plane::{Access, ControlPlane, Options as PlaneOptions, Tools};
+use serde_json::{Value, json};
 use talos_sim::kubernetes::remote::RealApi;
 use tokio::sync::{mpsc, watch};
 use upgrade_cluster::{Live, Options};
@@ -18,7 +19,7 @@ use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{End, Run};
-use upgrade_engine::io::kubernetes::ObjectName;
+use upgrade_engine::io::kubernetes::{Apply, ObjectName};
 use upgrade_engine::io::{Io as _, Kubernetes as _, Talos as _};
 use upgrade_engine::journal::MemoryJournal;
 use upgrade_engine::{drive, observe};
@@ -89,27 +90,30 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
         catalogue: &catalogue,
         workloads: &Fact::Unasked,
     };
-    let planned = plan(&request).unwrap_or_else(|report| panic!("{report:?}"));
-    let (events, mut told) = mpsc::unbounded_channel();
-    let word = watch::Sender::new(Word::Go);
+    if talos != TALOS_1_12 {
+        leave_over(&live).await;
+    }
+    let made = plan(&request).unwrap_or_else(|report| panic!("{report:?}"));
+    let (events, mut hears) = mpsc::unbounded_channel();
+    let control = watch::Sender::new(Word::Go);
     let run = Run {
-        plan: Arc::new(planned.plan),
+        plan: Arc::new(made.plan),
         past: Vec::new(),
         io: Arc::clone(&live),
         journal: MemoryJournal::default(),
         runner: "test".to_owned(),
         events,
-        control: word.subscribe(),
+        control: control.subscribe(),
         resumed_by: None,
         inherited_cordons: BTreeSet::new(),
     };
     let driven = tokio::time::timeout(LONG, drive(run)).await;
     let mut said = Vec::new();
-    while let Ok(Event { kind, .. }) = told.try_recv() {
+    while let Ok(Event { kind, .. }) = hears.try_recv() {
         match kind {
             EventKind::StepProgress { step, message } => said.push(format!("{step}: {message}")),
             EventKind::StepFinished { step, outcome, .. } => {
-                said.push(format!("{step} {outcome:?}"))
+                said.push(format!("{step} {outcome:?}"));
             }
             _ => {}
         }
@@ -137,12 +141,6 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
     // Compared without printing: they hold keys (rule 14).
     assert!(configs(&live).await == expected, "configurations change in their images only");
 
-    let object = |kind: &str, api_version: &str, name: &str| ObjectName {
-        api_version: api_version.to_owned(),
-        kind: kind.to_owned(),
-        namespace: "kube-system".to_owned(),
-        name: name.to_owned(),
-    };
     let proxy = object("DaemonSet", "apps/v1", "kube-proxy");
     let proxy = live.kubernetes().object(&proxy).await.expect("an answer").expect("kube-proxy");
     let image = &proxy["spec"]["template"]["spec"]["containers"][0]["image"];
@@ -157,6 +155,35 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
     let data = inventory["data"].as_object().expect("entries");
     assert!(data.contains_key("kube-system_kube-proxy_apps_DaemonSet"), "{data:?}");
     assert!(data.contains_key("kube-system_coredns_apps_Deployment"), "{data:?}");
+    // What left the manifests is gone, and out of the inventory, whoever put it there.
+    assert!(!data.contains_key("kube-system_left-over__ConfigMap"), "{data:?}");
+    let left = object("ConfigMap", "v1", "left-over");
+    assert_eq!(live.kubernetes().object(&left).await.expect("an answer"), None);
+}
+
+fn object(kind: &str, api_version: &str, name: &str) -> ObjectName {
+    ObjectName {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: "kube-system".to_owned(),
+        name: name.to_owned(),
+    }
+}
+
+/// An object that was in the manifests once, as a node leaves it.
+async fn leave_over(live: &Live<SystemClock>) {
+    let config = |name: &str, data: Value| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": "kube-system"}, "data": data})
+    };
+    let inventory = json!({"kube-system_left-over__ConfigMap": ""});
+    for object in [
+        config("left-over", json!({"a": "b"})),
+        config("talos-bootstrap-manifests-inventory", inventory),
+    ] {
+        let applied = live.kubernetes().apply(&object, "machined", Apply::default()).await;
+        applied.expect("it is applied");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

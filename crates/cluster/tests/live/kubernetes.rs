@@ -5,7 +5,7 @@ use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::Fact;
 use upgrade_core::workload::Pod;
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
-use upgrade_engine::io::{Io as _, Kubernetes as _};
+use upgrade_engine::io::{Io as _, Kubernetes as _, Talos as _};
 
 use super::{TALOS_1_13, World, eventually};
 
@@ -128,6 +128,84 @@ async fn cordons_and_evictions() {
     assert_eq!(kubernetes.evict(&pod.name, &pod.uid).await.unwrap(), Evicted::Accepted);
     let again = web_pods(&world, 2).await;
     assert!(again.iter().all(|other| other.uid != pod.uid), "another took its place");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn volumes_go_with_their_pods() {
+    let labels = json!({"app": "db"});
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {
+            "replicas": 1,
+            "serviceName": "db",
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "db", "image": "example.org/db:1"}]},
+            },
+            "volumeClaimTemplates": [{
+                "metadata": {"name": "data"},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }],
+        },
+    });
+    let world = World::with(TALOS_1_13, 1, 2, vec![set]).await;
+    let kubernetes = world.live.kubernetes();
+    let pod = eventually(kubernetes.changes(), "the pod is ready", || async {
+        let pods = kubernetes.pods(None).await.ok()?;
+        pods.into_iter().find(|pod| pod.name.name == "db-0" && pod.ready)
+    })
+    .await;
+    assert_eq!(pod.claims, ["data-db-0"]);
+    let node = pod.node.clone().unwrap();
+    let volumes = kubernetes.attachments(&node).await.unwrap();
+    assert_eq!(volumes.len(), 1, "{volumes:?}");
+    assert!(volumes[0].starts_with("pvc-"), "{volumes:?}");
+    kubernetes.set_unschedulable(&node, true).await.unwrap();
+    assert_eq!(kubernetes.evict(&pod.name, &pod.uid).await.unwrap(), Evicted::Accepted);
+    eventually(kubernetes.changes(), "the volume is detached", || async {
+        kubernetes.attachments(&node).await.ok()?.is_empty().then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_outlive_the_api_server() {
+    let world = World::start(TALOS_1_13, 1, 1).await;
+    let (talos, kubernetes) = (world.live.talos(), world.live.kubernetes());
+    let machine = world.machine("cp-1").await;
+    let changes = kubernetes.changes();
+    let all_ready = || async {
+        let nodes = kubernetes.nodes().await.ok()?;
+        (nodes.len() == 2 && nodes.values().all(|node| node.ready)).then_some(())
+    };
+    eventually(changes.clone(), "both nodes are ready", all_ready).await;
+    let before = world.facts("cp-1").await.boot_id;
+    talos.reboot(&machine).await.unwrap();
+    // The only control plane takes its API server along.
+    eventually(talos.changes(&machine), "another boot", || async {
+        let facts = talos.facts(&machine).await.ok()?;
+        (facts.ready && facts.boot_id != before).then_some(())
+    })
+    .await;
+    eventually(changes.clone(), "both nodes are ready again", all_ready).await;
+    // No fallback here: the watch alone has to tell.
+    let telling = async {
+        let mut changes = changes;
+        for cordon in [true, false] {
+            changes.mark_unchanged();
+            kubernetes.set_unschedulable(&"worker-1".into(), cordon).await.unwrap();
+            while kubernetes.nodes().await.unwrap()[&"worker-1".into()].unschedulable != cordon {
+                changes.changed().await.unwrap();
+            }
+            changes.changed().await.unwrap();
+        }
+    };
+    tokio::time::timeout(super::SOON, telling).await.expect("the watches came back");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -81,6 +81,11 @@ impl Picture {
         self.is_outdated() || now.duration_since(self.arrived) > MAX_AGE
     }
 
+    /// How long the look took.
+    pub(super) fn cost(&self) -> SignedDuration {
+        self.arrived.duration_since(self.snapshot.taken_at)
+    }
+
     /// Where it is told that another picture may be worth it.
     pub(super) fn ears(&self) -> Vec<Changes> {
         self.ears.clone()

@@ -94,12 +94,18 @@ async fn look<I: Io>(
         Err(trouble) => return Ok(Look::NotYet(trouble.to_string())),
     };
     let (mut evict, mut going, mut halts) = (Vec::new(), Vec::new(), Vec::new());
+    let mut volumes_stay = false;
     for pod in &pods {
         match fate(pod, policy) {
             Fate::Evicted => evict.push(pod),
             Fate::Going => going.push(pod.name.clone()),
             Fate::Halts(stake) => halts.push((pod.name.clone(), stake)),
-            Fate::Stays(_) => {}
+            // What a pod that the policy leaves there holds is never detached,
+            // and cannot be told from what should be.
+            Fate::Stays(_) => {
+                let runs = !pod.is_daemon() && !pod.is_finished();
+                volumes_stay |= runs && !pod.claims.is_empty();
+            }
         }
     }
     // Before anybody is evicted: a drain that cannot end had better not begin.
@@ -133,17 +139,17 @@ async fn look<I: Io>(
     }
     let blocked = memory.tried.iter().map(|(pod, tried)| (pod.clone(), tried.obstacle.clone()));
     let mut left = Left { going, blocked: blocked.collect(), volumes: Vec::new() };
-    if left.is_nothing() {
+    if left.is_nothing() && !volumes_stay {
         match kubernetes.attachments(node).await {
             Ok(volumes) => left.volumes = volumes,
             Err(trouble) => return Ok(Look::NotYet(trouble.to_string())),
         }
     }
     memory.left = left;
-    Ok(match memory.left.is_nothing() {
-        true => Look::Found(()),
-        false => Look::NotYet(memory.left.to_string()),
-    })
+    if memory.left.is_nothing() {
+        return Ok(Look::Found(()));
+    }
+    Ok(Look::NotYet(memory.left.to_string()))
 }
 
 /// Those whose eviction is to be asked for now: the ones never refused, those

@@ -221,12 +221,13 @@ pub fn policy(workers: usize) -> Policy {
     policy
 }
 
+static KNOWN: LazyLock<(Matrix, Catalogue)> =
+    LazyLock::new(|| (Matrix::builtin(), Catalogue::builtin()));
+
 /// Plans from what is observed.
 pub async fn planned(world: &Arc<World>, to: &str, policy: &Policy) -> Arc<Plan> {
     let snapshot = observe(&**world).await.unwrap();
     let intent = Intent { talos: Some(to.parse().unwrap()), ..Intent::default() };
-    static KNOWN: LazyLock<(Matrix, Catalogue)> =
-        LazyLock::new(|| (Matrix::builtin(), Catalogue::builtin()));
     let (matrix, catalogue) = &*KNOWN;
     let request = Request {
         snapshot: &snapshot,

@@ -1,6 +1,7 @@
 //! The rules, checked on the cluster itself at every change.
 
 use upgrade_core::snapshot::{NodeName, Role};
+use upgrade_core::workload::Pod;
 
 use super::Cluster;
 
@@ -25,7 +26,9 @@ impl Cluster {
         // On the way back a node whose API server is away cannot be cordoned.
         let may = self.kubernetes_answers();
         assert!(sim.unschedulable || !may, "rule 6: {node} boots uncordoned\n{:?}", self.acts);
-        let pods: Vec<_> = self.pods.iter().filter(|pod| pod.node.as_ref() == Some(node)).collect();
+        // One without a controller stays only if the policy leaves it there.
+        let leaves = |pod: &&Pod| pod.node.as_ref() == Some(node) && pod.controller.is_some();
+        let pods: Vec<_> = self.pods.iter().filter(leaves).collect();
         assert!(pods.is_empty() || self.budget_blocks || !may, "rule 6: {node} boots with pods");
         if sim.role == Role::ControlPlane {
             let taken = self.acts.iter().any(|act| act.starts_with("snapshot"));
