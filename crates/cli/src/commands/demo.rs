@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Parser as _;
 use talos_sim::cluster::{Cluster, Options, Shape};
@@ -22,6 +23,9 @@ const TALOS: Version = Version::new(1, 12, 11);
 const KUBERNETES: Version = Version::new(1, 34, 2);
 const TALOS_TO: &str = "1.13.12";
 const KUBERNETES_TO: &str = "1.36.6";
+
+/// A node that somebody switched on again needs a moment.
+const MENDED: Duration = Duration::from_secs(5);
 
 /// Something to move: two replicas that a budget keeps from leaving together,
 /// and a few without one.
@@ -146,8 +150,12 @@ async fn way_back(
         let kind = fault.split('=').next().unwrap_or(fault);
         // A fault that ended itself is none to clear.
         let _ = cluster.clear(&args.on, kind).await;
+        tokio::time::sleep(MENDED).await;
     }
-    printer.stderr("\nThe run halted, as it should. The way back:\n");
+    printer.stderr(
+        "\nThat stopped it, as it should. Somebody mends the fault, and the nodes that went \
+         ahead go back:\n",
+    );
     let report: PathBuf = folder.join("rollback.html");
     let back = TALOS.to_string();
     let words = ["upgrade", "os", "--talos", &back, "--rollback", "--yes"];
