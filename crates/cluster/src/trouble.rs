@@ -48,11 +48,7 @@ pub(crate) fn pull(error: &Error) -> Trouble {
             FailureKind::Pull
         }
         // What containerd says of a registry that does not answer.
-        FailureKind::Unavailable
-            if matches!(failure, Failure::Status { code, .. } if format!("{code:?}") == "Unknown") =>
-        {
-            FailureKind::Pull
-        }
+        FailureKind::Unavailable if failure.is_unclassified() => FailureKind::Pull,
         kind => kind,
     };
     Trouble::new(kind, &words(error))
@@ -74,21 +70,8 @@ pub(crate) fn install(error: &InstallError) -> Trouble {
 }
 
 /// What kind of failure it is to somebody who may try again.
-fn kind(failure: &Failure) -> FailureKind {
-    match failure {
-        Failure::NotAuthorised(_) | Failure::NotSupported(_) | Failure::NotFound(_) => {
-            FailureKind::Refused
-        }
-        Failure::Status { code, .. } => {
-            // By name, so that this crate needs no gRPC library for one enum.
-            match format!("{code:?}").as_str() {
-                "Unavailable" | "Cancelled" | "DeadlineExceeded" | "ResourceExhausted"
-                | "Aborted" | "Unknown" => FailureKind::Unavailable,
-                _ => FailureKind::Refused,
-            }
-        }
-        _ => FailureKind::Unavailable,
-    }
+const fn kind(failure: &Failure) -> FailureKind {
+    if failure.may_pass() { FailureKind::Unavailable } else { FailureKind::Refused }
 }
 
 /// What a person should do about an installer's exit code.

@@ -138,6 +138,30 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether the same question may have an answer later, without anybody's
+    /// help.
+    pub const fn may_pass(&self) -> bool {
+        match self {
+            Self::NotAuthorised(_) | Self::NotSupported(_) | Self::NotFound(_) => false,
+            Self::Status { code, .. } => matches!(
+                code,
+                Code::Unavailable
+                    | Code::Cancelled
+                    | Code::DeadlineExceeded
+                    | Code::ResourceExhausted
+                    | Code::Aborted
+                    | Code::Unknown
+            ),
+            _ => true,
+        }
+    }
+
+    /// Whether the node answered with an error that it gave no kind. That is how
+    /// Talos passes on what containerd says of a registry.
+    pub const fn is_unclassified(&self) -> bool {
+        matches!(self, Self::Status { code: Code::Unknown, .. })
+    }
+
     /// What a status means.
     pub(crate) fn of(status: &Status) -> Self {
         if let Some(fault) = connect_fault(status) {
