@@ -95,7 +95,7 @@ fn an_installer_that_fails_in_the_older_call() {
 fn what_only_slows_down_passes() {
     let bench = legacy();
     bench.inject("worker-1", "slow-pull=5");
-    bench.inject("cp-3", "apid-drops=3");
+    bench.inject("cp-3", "apid-drops=12");
     bench.run(UPGRADE).code(0);
     assert_eq!(bench.talos(), ["1.13.12"; 4]);
 }
