@@ -89,6 +89,8 @@ impl Progress {
         if let Form::Screen(mut screen) = self.form {
             screen.draw(&self.board, now);
             screen.close();
+            // The cursor is left at the end of the last line.
+            self.printer.stderr("\n");
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct Seen {
 }
 
 /// How often a cluster is looked at before what is unknown is taken for it.
-const LOOKS: u32 = 3;
+const LOOKS: u32 = 5;
 
 /// The time between two looks.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);

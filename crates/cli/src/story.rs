@@ -266,9 +266,16 @@ fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
     }
 }
 
-/// How far a node got in a hop that it did not finish.
+/// How far a node got in a hop that it did not finish: what failed in it, or
+/// what came last.
 fn unfinished(story: &Story, hop: u32, node: &NodeName) -> Option<String> {
-    let last = story.of(Some(node)).filter(|attempt| attempt.step.hop == hop).last()?;
+    let attempts: Vec<&Attempt> =
+        story.of(Some(node)).filter(|attempt| attempt.step.hop == hop).collect();
+    let mended = |failed: &Attempt| {
+        attempts.iter().any(|other| other.step == failed.step && other.went_well())
+    };
+    let failed = attempts.iter().rev().find(|attempt| attempt.failed() && !mended(attempt));
+    let last = failed.or(attempts.last())?;
     let action = last.step.action;
     Some(match &last.outcome {
         Some(Outcome::Failed { failure }) => format!("{action} failed: {}", cut(failure.text())),

@@ -82,17 +82,18 @@ fn overall(board: &Board, now: Timestamp, columns: usize) -> String {
     let filled = (done * BAR).checked_div(total).unwrap_or(BAR);
     let bar = format!("{}{}", "█".repeat(filled), "░".repeat(BAR - filled));
     let mut text = format!("{done}/{total} steps");
+    // Before the rest: a narrow terminal cuts from the end.
+    if let Some(left) = board.left(now) {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "   {} left", time::about(left));
+    }
     if let Some(hop) = board.hop() {
         let change = &hop.change;
         let words = format!("{} {} → {}", change.product(), change.from(), change.to());
-        // Writing to a string cannot fail.
         let _ = match board.hops() {
             1 => write!(text, "   {words}"),
             hops => write!(text, "   hop {} of {hops}: {words}", hop.number),
         };
-    }
-    if let Some(left) = board.left(now) {
-        let _ = write!(text, "   {} left", time::about(left));
     }
     let room = columns.saturating_sub(BAR + 4);
     let mut line = format!("  {} {}", paint(INFO, &bar), paint(HEADING, &cut(&text, room)));
