@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::index::NodeInfo;
-use super::{Controllers, Kind, select};
+use super::{Controllers, Kind, daemon_set, select};
 use crate::names::{
     DAEMON_SETS, DEPLOYMENTS, EVENTS, JOBS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS,
     POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, ResourceName, SERVICES, STATEFUL_SETS,
@@ -173,8 +173,11 @@ impl Controllers {
         }
         self.enqueue(Kind::Node, "", name);
         self.unpark();
+        // Each set looks at every node, so only those look that care.
         for set in store.list(&DAEMON_SETS, None) {
-            self.enqueue(Kind::DaemonSet, object::namespace(set), object::name(set));
+            if daemon_set::cares(set, before.as_ref(), self.index.nodes.get(name)) {
+                self.enqueue(Kind::DaemonSet, object::namespace(set), object::name(set));
+            }
         }
     }
 

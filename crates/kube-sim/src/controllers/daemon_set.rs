@@ -141,6 +141,13 @@ fn wants(model: &Value, info: &NodeInfo) -> (bool, bool) {
     (!repels(&["NoSchedule", "NoExecute"]), !repels(&["NoExecute"]))
 }
 
+/// Whether a change of a node makes a difference to a set.
+pub(super) fn cares(set: &Value, before: Option<&NodeInfo>, after: Option<&NodeInfo>) -> bool {
+    let model = model(set, "");
+    let wanted = |info: Option<&NodeInfo>| info.map(|info| wants(&model, info));
+    wanted(before) != wanted(after)
+}
+
 fn create(store: &mut Store, model: &Value, name: &str, node: &str) {
     let mut pod = model.clone();
     object::set(&mut pod, &["metadata", "generateName"], format!("{name}-"));
