@@ -48,9 +48,7 @@ pub(crate) fn pull(error: &Error) -> Trouble {
             FailureKind::Pull
         }
         // What containerd says of a registry that does not answer.
-        FailureKind::Unavailable
-            if matches!(failure, Failure::Status { code, .. } if format!("{code:?}") == "Unknown") =>
-        {
+        FailureKind::Unavailable if matches!(failure, Failure::Status { code, .. } if format!("{code:?}") == "Unknown") => {
             FailureKind::Pull
         }
         kind => kind,
