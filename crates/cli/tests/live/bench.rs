@@ -187,6 +187,16 @@ impl Bench {
         self.runtime.block_on(visited).expect("it runs")
     }
 
+    /// The boot of every node, by its name.
+    pub(crate) fn boots(&self) -> Vec<String> {
+        let nodes = self.shape.control_planes + self.shape.workers;
+        let visited = self.cluster().driver().visit(move |inside| {
+            let node = |node| inside.world.kubernetes(talos_sim::model::NodeIndex(node));
+            (0..nodes).map(|index| node(index).expect("a node").boot_id).collect()
+        });
+        self.runtime.block_on(visited).expect("it runs")
+    }
+
     fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_talos-operator"));
         command.args(line.split_whitespace());

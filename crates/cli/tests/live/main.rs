@@ -8,4 +8,5 @@ mod faults;
 mod going_back;
 mod installers;
 mod interrupted;
+mod kubernetes_faults;
 mod upgrades;

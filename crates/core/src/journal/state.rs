@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::{Entry, Evidence, Outcome, Proof, Record};
 use crate::plan::{Plan, PlanHash};
-use crate::reason::{Failure, HaltReason};
+use crate::reason::{Failure, FailureKind, HaltReason};
 use crate::snapshot::NodeName;
 use crate::step::{Action, StepId};
 
@@ -242,6 +242,13 @@ impl State {
         }
         if let Outcome::Done { proof: Some(proof @ Proof::EtcdSnapshot { .. }) } = outcome {
             self.snapshots.insert(id.hop, proof.clone());
+        }
+        if let (Some(node), Outcome::Failed { failure }) = (&id.node, outcome)
+            && failure.kind == FailureKind::BootBack
+        {
+            // The boot loader has gone back for good: the next boot is into the
+            // version that runs.
+            self.armed.remove(node);
         }
         if let (Some(node), true) = (&id.node, well) {
             match id.action {

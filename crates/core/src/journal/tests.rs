@@ -104,6 +104,20 @@ fn a_takeover_puts_what_was_under_way_in_doubt() {
 }
 
 #[test]
+fn a_node_that_booted_back_is_not_armed() {
+    let mut journal = Writer::new();
+    journal.start(Action::Install, None);
+    journal.end(Action::Install, DONE);
+    journal.start(Action::Verify, None);
+    let failed = |kind| Outcome::Failed { failure: Failure::new(kind, "why") };
+    journal.end(Action::Verify, failed(FailureKind::Mismatch));
+    assert!(journal.state.armed().contains(&"w-1".into()), "nobody knows");
+    journal.start(Action::Verify, None);
+    journal.end(Action::Verify, failed(FailureKind::BootBack));
+    assert!(journal.state.armed().is_empty(), "the boot loader went back");
+}
+
+#[test]
 fn arming_is_remembered_until_verified() {
     let mut journal = Writer::new();
     journal.start(Action::Install, None);
