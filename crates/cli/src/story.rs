@@ -255,7 +255,7 @@ fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
         }
     }
     let mut words: Vec<String> =
-        moved.into_iter().map(|(product, from, to)| format!("{product} {from} → {to}")).collect();
+        moved.into_iter().map(|(product, from, to)| words_of(product, &from, &to)).collect();
     words.append(&mut happened);
     let once: Vec<&str> = VERIFIED.into_iter().filter(|word| verified.contains(word)).collect();
     Row {
@@ -338,6 +338,15 @@ pub fn busy<'a>(attempts: impl Iterator<Item = &'a Attempt>, now: Timestamp) -> 
         }
     }
     total
+}
+
+/// What a node moved by.
+fn words_of(product: &str, from: &str, to: &str) -> String {
+    if from == to {
+        format!("{product} {to}, another schematic")
+    } else {
+        format!("{product} {from} → {to}")
+    }
 }
 
 #[cfg(test)]

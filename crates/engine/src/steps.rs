@@ -22,7 +22,7 @@ use upgrade_core::jiff;
 use upgrade_core::journal::{Evidence, Outcome, Proof};
 use upgrade_core::plan::{Hop, Lane, Plan, TalosTarget, Target};
 use upgrade_core::reason::{Failure, FailureKind};
-use upgrade_core::snapshot::{KubernetesFacts, NodeName, Role};
+use upgrade_core::snapshot::{KubernetesFacts, NodeName, Role, TalosFacts};
 use upgrade_core::step::{Action, StepId};
 
 use tenants::Tenants;
@@ -90,6 +90,15 @@ impl<I: Io> Step<I> {
             Target::Talos(target) => Ok(target),
             _ => Err(self.misplaced("has no Talos target")),
         }
+    }
+
+    /// Whether a node that tells this is where the hop leads. Where the version
+    /// stays, what is in it decides.
+    pub(crate) fn is_there(&self, facts: &TalosFacts) -> bool {
+        let to = self.hop().change.to();
+        let stays = |target: &&TalosTarget| target.from == *to;
+        facts.version == *to
+            && self.talos_target().ok().filter(stays).is_none_or(|target| !lacks(target, facts))
     }
 
     /// The node's name.
@@ -220,4 +229,9 @@ impl<I: Io> Tell for Step<I> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&text);
         self.tell.tell(text);
     }
+}
+
+/// Whether the content that a target wants is not what runs.
+pub(crate) fn lacks(target: &TalosTarget, facts: &TalosFacts) -> bool {
+    target.schematic.is_some() && target.schematic != facts.schematic
 }

@@ -36,6 +36,22 @@ pub struct Choice {
     pub extensions: Option<Vec<String>>,
 }
 
+/// The schematic that the user wants every node to run, where one is named. An
+/// image of a registry of one's own names none: what is in it shows nowhere.
+pub fn wanted_schematic(intent: &Intent) -> Option<&str> {
+    match &intent.installer {
+        Installer::Keep => None,
+        Installer::Schematic(schematic) => Some(schematic),
+        Installer::Image(image) => schematic_of(image),
+    }
+}
+
+/// Whether a node that runs the wanted version still has to be installed anew,
+/// since the user wants other content in it.
+pub fn lacks_wanted(facts: &TalosFacts, intent: &Intent) -> bool {
+    wanted_schematic(intent).is_some_and(|wanted| facts.schematic.as_deref() != Some(wanted))
+}
+
 /// Chooses the installer that takes `node` to `target`. A refusal goes into the
 /// report.
 pub fn choose(

@@ -12,7 +12,7 @@ use upgrade_core::step::Action;
 use upgrade_core::version::Version;
 
 use crate::hops::Leg;
-use crate::installer;
+use crate::installer::{self, lacks_wanted};
 use crate::planner::Request;
 use crate::report::{Note, Report, Warning};
 use crate::waves::{self, Limits};
@@ -92,7 +92,8 @@ impl<'a> Lanes<'a> {
         let mut targets: BTreeMap<NodeName, Box<TalosTarget>> = BTreeMap::new();
         for (name, node) in &mut self.believed {
             let Some(talos) = &mut node.talos else { continue };
-            if is_there(&talos.version, to, self.request.intent.rollback) {
+            let other = talos.version == *to && lacks_wanted(talos, self.request.intent);
+            if is_there(&talos.version, to, self.request.intent.rollback) && !other {
                 self.report.notes.push(Note::Skipped {
                     node: (*name).clone(),
                     hop: number,

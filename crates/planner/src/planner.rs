@@ -16,8 +16,9 @@ use upgrade_core::workload::Workloads;
 use crate::drain;
 use crate::etcd;
 use crate::hops::{self, Leg};
+use crate::installer::lacks_wanted;
 use crate::lanes::Lanes;
-use crate::report::{Refusal, Report, Warning};
+use crate::report::{Note, Product, Refusal, Report, Warning};
 
 /// All that a plan is made from.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +61,15 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
     let behind = running(snapshot, false).kubernetes;
     let running = running(snapshot, intent.rollback);
     let legs = hops::find(&running, behind.as_ref(), intent, matrix, catalogue, &mut report);
-    let legs = legs.unwrap_or_default();
+    let mut legs = legs.unwrap_or_default();
+    if report.refusals.is_empty()
+        && let Some(leg) = other_content(snapshot, intent, &running, &legs)
+    {
+        report
+            .notes
+            .retain(|note| !matches!(note, Note::AlreadyThere { product: Product::Talos, .. }));
+        legs.insert(0, leg);
+    }
     if !legs.is_empty() {
         control_planes_fit(snapshot, intent, policy, &legs, &mut report);
     }
@@ -88,6 +97,24 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
     };
     drain::simulate(&plan, snapshot, workloads, &mut report);
     Ok(Planned { plan, report })
+}
+
+/// The leg for nodes that run the wanted version and lack the wanted content:
+/// other extensions alone take an installation and a reboot too.
+fn other_content(
+    snapshot: &Snapshot,
+    intent: &Intent,
+    running: &Versions,
+    legs: &[Leg],
+) -> Option<Leg> {
+    let version = intent.talos.as_ref().filter(|wanted| running.talos.as_ref() == Some(wanted))?;
+    let moves = legs.iter().any(|leg| matches!(leg.change, Change::Talos { .. }));
+    let mut nodes = snapshot.nodes.values().filter_map(|node| node.talos.known());
+    let lacking = nodes.any(|facts| facts.version == *version && lacks_wanted(facts, intent));
+    (lacking && !moves).then(|| Leg {
+        change: Change::Talos { from: version.clone(), to: version.clone() },
+        after: running.clone(),
+    })
 }
 
 /// Whatever could not be seen stops the plan (rule 10). A way back needs the

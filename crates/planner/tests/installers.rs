@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{SCHEMATIC, cluster, image, intent, talos, told, version};
+use common::{SCHEMATIC, cluster, image, intent, plan_for, talos, told, version};
 use upgrade_core::intent::{Installer, Intent};
+use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{Extension, TalosFacts};
+use upgrade_core::step::Action;
 use upgrade_planner::installer::{Choice, EMPTY_SCHEMATIC, choose};
 use upgrade_planner::report::{Note, Refusal, Report, Warning};
 
@@ -177,4 +179,25 @@ fn platform_and_secure_boot_are_the_nodes_own() {
     let (choice, report) = chosen(&node(None, None, &[]), "1.14.1", &keep());
     assert_eq!(choice, None, "unknown is unsafe");
     assert!(matches!(report.refusals[..], [Refusal::NoInstaller { .. }]));
+}
+
+#[test]
+fn another_schematic_alone_is_a_hop_of_its_own() {
+    let mut snapshot = cluster(3, 2, "1.13.9", "1.33.4");
+    let wanted = "b".repeat(64);
+    // One node has it already.
+    talos(&mut snapshot, "worker-1").schematic = Some(wanted.clone());
+    let intent =
+        Intent { installer: Installer::Schematic(wanted.clone()), ..intent(Some("1.13.9"), None) };
+    let planned = plan_for(&snapshot, &intent, &Policy::default()).expect("a plan");
+    let [hop] = planned.plan.hops.as_slice() else { panic!("{:#?}", planned.plan.hops) };
+    assert_eq!(hop.change.from(), hop.change.to());
+    let installs = planned.plan.steps().filter(|step| step.action == Action::Install);
+    let nodes: Vec<_> = installs.filter_map(|step| step.node).collect();
+    assert_eq!(nodes.len(), 4);
+    assert!(!nodes.contains(&"worker-1".into()));
+    // Without a wish there is nothing to do.
+    let keep = Intent { installer: Installer::Keep, ..intent };
+    let planned = plan_for(&snapshot, &keep, &Policy::default()).expect("a plan");
+    assert!(planned.plan.is_empty());
 }

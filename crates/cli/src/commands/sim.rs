@@ -85,7 +85,6 @@ fn options(args: &StartArgs) -> Result<Options, Usage> {
             Some(path) => read_workloads(path)?,
             None => Vec::new(),
         },
-        nodes_only: false,
         real_api: real_api(&args.real),
     })
 }

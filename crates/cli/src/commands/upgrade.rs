@@ -54,8 +54,9 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
         || installer.image.is_some();
     if let (Outcome::NothingToDo, true) = (&answer.outcome, other_installer) {
         return Err(Failed::refused(
-            "another installer is put in place on the way to another Talos, and this one runs already",
-            "choose another version; another patch is enough",
+            "every node runs this Talos already, and nothing tells this installer from what is in it",
+            "name a schematic that does not run yet, or choose another version; another patch is \
+             enough",
         ));
     }
     if let Outcome::NothingToDo = answer.outcome {

@@ -154,11 +154,21 @@ fn components(plan: &Plan, snapshot: &Snapshot) -> String {
     layout::table(&["COMPONENT", "NODES", "CURRENT", "TARGET"], &rows, &[1])
 }
 
+/// What a hop moves.
+fn moved(change: &Change) -> String {
+    let (product, from, to) = (change.product(), change.from(), change.to());
+    if from == to {
+        format!("{product} {to}, another schematic")
+    } else {
+        format!("{product} {from} → {to}")
+    }
+}
+
 fn hops(plan: &Plan, estimate: &Estimate, snapshot: &Snapshot) -> String {
     let leader = snapshot.etcd.known().and_then(upgrade_core::snapshot::EtcdFacts::leader);
     let title = |hop: &Hop| {
         let change = &hop.change;
-        format!("{} {} → {}", change.product(), change.from(), change.to())
+        moved(change)
     };
     let effect = |hop: &Hop| match rebooting(hop) {
         0 => "no reboots".to_owned(),

@@ -2,17 +2,19 @@
 
 use crate::bench::Bench;
 
+/// The cluster's own factory, in the profile.
+fn with_factory(bench: &Bench) {
+    let (empty, factory) = (talos_sim::model::EMPTY_SCHEMATIC, bench.cluster().factory_url());
+    let line = format!("  factory: {{url: \"{factory}\", schematic_id: {empty}}}\n");
+    let version = "  kubernetes_version: '1.34.2'\n";
+    bench.edit(version, &format!("{version}{line}"));
+}
+
 #[test]
 fn new_extensions_make_a_new_schematic() {
     let bench = Bench::start(3, 1, "1.12.11", "1.34.2");
     let empty = talos_sim::model::EMPTY_SCHEMATIC;
-    let factory = bench.cluster().factory_url();
-    bench.edit(
-        "  kubernetes_version: '1.34.2'\n",
-        &format!(
-            "  kubernetes_version: '1.34.2'\n  factory: {{url: \"{factory}\", schematic_id: {empty}}}\n"
-        ),
-    );
+    with_factory(&bench);
     let upgrade = "upgrade os --profile test --talos 1.13.12 --yes --extensions";
     bench
         .run(&format!("{upgrade} teleporter"))
@@ -28,9 +30,27 @@ fn new_extensions_make_a_new_schematic() {
     // The next upgrade keeps it without being told (rule 4).
     bench.run("upgrade os --profile test --talos 1.14.4 --yes").code(0).says(&[&id[..12]]);
     assert_eq!(bench.talos(), ["1.14.4"; 4]);
-    // Another installer alone is not put in place.
-    bench
-        .run(&format!("upgrade os --profile test --talos 1.14.4 --schematic {empty} --yes"))
-        .code(1)
-        .says(&["on the way to another Talos", "another patch is enough"]);
+    // Another schematic alone takes an installation and a reboot too.
+    let line = format!("upgrade os --profile test --talos 1.14.4 --schematic {empty} --yes");
+    let boots = bench.boots();
+    bench.run(&line).code(0).says(&["Talos 1.14.4, another schematic", "schematic"]);
+    assert_eq!(bench.talos(), ["1.14.4"; 4]);
+    let after = bench.boots();
+    assert!(boots.iter().zip(&after).all(|(before, after)| before != after), "all have rebooted");
+    assert!(bench.read("test.yaml").contains(empty), "it is written back");
+    // Once is enough.
+    let refused = bench.run(&line).code(1);
+    refused.says(&["every node runs this Talos already", "another patch is enough"]);
+    assert_eq!(bench.boots(), after);
+}
+
+#[test]
+fn another_schematic_that_does_not_boot_is_a_boot_back() {
+    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    with_factory(&bench);
+    bench.inject("worker-1", "boot-back");
+    let line = "upgrade os --profile test --talos 1.13.9 --extensions iscsi-tools --yes";
+    let halted = bench.run(&format!("{line} --order workers-first")).code(1);
+    // Rule 5.
+    halted.says(&["halted:", "worker-1 came back on its old schematic"]);
 }

@@ -36,7 +36,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         return Ok(Done::Did);
     }
     let to = step.hop().change.to();
-    if facts.version == *to {
+    if step.is_there(&facts) {
         return Ok(Done::Skipped(format!("{node} runs {to} already")));
     }
     if step.look_first && has_begun(step, machine, before).await? {

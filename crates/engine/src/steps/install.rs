@@ -27,7 +27,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let mut lost = 0;
     loop {
         let facts = ask(step, &format!("what {node} runs"), || talos.facts(machine)).await?;
-        if facts.version == *to {
+        if step.is_there(&facts) {
             return Ok(Done::Skipped(format!("{node} runs {to} already")));
         }
         let booted = matches!(&step.evidence,

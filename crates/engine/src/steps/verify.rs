@@ -10,7 +10,7 @@ use upgrade_core::version::Version;
 use upgrade_planner::etcd::MAX_APPLIED_LAG;
 
 use super::wait::{Look, Wait};
-use super::{Done, Step};
+use super::{Done, Step, lacks};
 use crate::io::{Io, Kubernetes as _, Machine, Talos as _};
 
 /// Runs the step.
@@ -64,10 +64,17 @@ fn wrong_version(
     to: &Version,
 ) -> Option<Failure> {
     let found = &facts.version;
-    if found == to {
-        return None;
-    }
     let booted = before.is_none_or(|before| before != facts.boot_id);
+    if found == to {
+        // Where the version stays, its content tells the slots apart.
+        let back = target.from == *to && lacks(target, facts);
+        return back.then(|| {
+            let found = facts.schematic.as_deref().unwrap_or("none");
+            let did = if booted { "came back on" } else { "has not rebooted and runs" };
+            let kind = if booted { FailureKind::BootBack } else { FailureKind::Mismatch };
+            Failure::new(kind, &format!("{node} {did} its old schematic {found}"))
+        });
+    }
     Some(if !booted {
         let text = format!("{node} has not rebooted and runs {found}, not {to}");
         Failure::new(FailureKind::Mismatch, &text)

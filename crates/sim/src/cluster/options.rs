@@ -75,9 +75,6 @@ pub struct Options {
     pub subnet: Option<Ipv4Addr>,
     /// What goes wrong.
     pub faults: Vec<Planned>,
-    /// Leave the Kubernetes API of a new cluster empty, without kubelets and
-    /// workloads: for very many clusters of which only the nodes matter.
-    pub nodes_only: bool,
     /// Objects that the Kubernetes API has from the start; those that are there
     /// already stay as they are.
     pub workloads: Vec<serde_json::Value>,
@@ -96,7 +93,6 @@ impl Default for Options {
             layout: Layout::Auto,
             subnet: None,
             faults: Vec::new(),
-            nodes_only: false,
             workloads: Vec::new(),
             real_api: None,
         }

@@ -74,7 +74,7 @@ impl Prepared {
             (restored.world, restored.schedule, restored.kubernetes)
         } else {
             let world = World::new(&spec, shape.seed, wall);
-            let kubernetes = if options.nodes_only || real.is_some() {
+            let kubernetes = if real.is_some() {
                 Kubernetes::empty(&world, shape.seed)
             } else {
                 Kubernetes::new(&world, shape.seed, &options.workloads)?
