@@ -1,6 +1,7 @@
 //! The command line as types.
 
 mod cluster;
+mod crds;
 mod installer;
 mod matrix;
 mod pace;
@@ -17,6 +18,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::Targets;
 
 pub use cluster::ClusterArgs;
+pub use crds::CrdsArgs;
 pub use installer::InstallerArgs;
 pub use matrix::MatrixArgs;
 pub use pace::{OrderArg, PaceArgs};
@@ -101,6 +103,8 @@ pub enum Command {
     Version(VersionArgs),
     /// Show which Talos upgrades from which, and which Kubernetes it runs
     Matrix(MatrixArgs),
+    /// Print the definitions of the kinds that the operator needs
+    Crds(CrdsArgs),
     /// Run a simulated cluster on this machine, to rehearse on
     Sim(Box<SimArgs>),
     /// Upgrade a simulated cluster in front of your eyes

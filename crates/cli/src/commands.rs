@@ -1,6 +1,7 @@
 //! The commands, a file for each group of them.
 
 mod ask;
+mod crds;
 mod demo;
 mod look;
 mod matrix;
@@ -10,6 +11,7 @@ mod runs;
 mod sim;
 mod upgrade;
 
+pub use crds::crds;
 pub use demo::demo;
 pub use look::{health, snapshot, version};
 pub use matrix::matrix;
