@@ -1,0 +1,5 @@
+//! The annotation door.
+mod decide;
+mod names;
+mod seen;
+mod wish;

@@ -1,0 +1,67 @@
+//! The names of what is written, by product.
+
+use vitistack_api::run::Product;
+use vitistack_api::{annotation, status};
+
+/// `true` accepts that the API is away while a lone control plane reboots.
+/// Without it a cluster with one or two control planes is left alone (rule 1).
+pub const ACCEPT_OUTAGE: &str = "upgrade.vitistack.io/accept-outage";
+
+/// Both products, in the order in which they are upgraded.
+pub const PRODUCTS: [Product; 2] = [Product::Talos, Product::Kubernetes];
+
+/// The annotation with the version that a user wants.
+pub const fn target(product: Product) -> &'static str {
+    match product {
+        Product::Talos => annotation::TALOS_TARGET,
+        Product::Kubernetes => annotation::KUBERNETES_TARGET,
+    }
+}
+
+/// The annotation with the version that could be had.
+pub const fn available(product: Product) -> &'static str {
+    match product {
+        Product::Talos => annotation::TALOS_AVAILABLE,
+        Product::Kubernetes => annotation::KUBERNETES_AVAILABLE,
+    }
+}
+
+/// The annotation with the version that runs.
+pub const fn current(product: Product) -> &'static str {
+    match product {
+        Product::Talos => annotation::TALOS_CURRENT,
+        Product::Kubernetes => annotation::KUBERNETES_CURRENT,
+    }
+}
+
+/// The annotation with one of the status words.
+pub const fn status(product: Product) -> &'static str {
+    match product {
+        Product::Talos => annotation::TALOS_STATUS,
+        Product::Kubernetes => annotation::KUBERNETES_STATUS,
+    }
+}
+
+/// The annotation for people.
+pub const fn message(product: Product) -> &'static str {
+    match product {
+        Product::Talos => annotation::TALOS_MESSAGE,
+        Product::Kubernetes => annotation::KUBERNETES_MESSAGE,
+    }
+}
+
+/// The annotation with how far it is, as in `2/5`.
+pub const fn progress(product: Product) -> &'static str {
+    match product {
+        Product::Talos => annotation::TALOS_PROGRESS,
+        Product::Kubernetes => annotation::KUBERNETES_PROGRESS,
+    }
+}
+
+/// The type of a product's condition.
+pub const fn condition(product: Product) -> &'static str {
+    match product {
+        Product::Talos => status::TALOS_UPGRADE,
+        Product::Kubernetes => status::KUBERNETES_UPGRADE,
+    }
+}

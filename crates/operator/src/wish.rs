@@ -1,0 +1,150 @@
+//! What the user wrote: annotations as types, each mistake with what to write
+//! instead.
+
+use std::collections::BTreeMap;
+
+use upgrade_core::amount::Amount;
+use upgrade_core::policy::{Order, Policy};
+use upgrade_core::version::Version;
+
+use vitistack_api::annotation;
+use vitistack_api::run::Product;
+
+use crate::names;
+
+/// The user's word, as read from the annotations of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// The Talos target as it was written.
+    pub talos: Option<String>,
+    /// The Kubernetes target as it was written.
+    pub kubernetes: Option<String>,
+    /// Who asked for a pause, if somebody did.
+    pub pause: Option<String>,
+    /// An older target is meant: the way back.
+    pub rollback: bool,
+    /// A cluster with one or two control planes may lose its API for a while.
+    pub accept_outage: bool,
+    /// Bookkeeping and targets are to be wiped, once.
+    pub reset: bool,
+    /// Nothing at all is to be done with this object.
+    pub hands_off: bool,
+    /// The order of roles as it was written.
+    pub order: Option<String>,
+    /// The limit for workers as it was written.
+    pub max_unavailable: Option<String>,
+}
+
+impl Wish {
+    /// Reads the annotations.
+    pub fn read(annotations: &BTreeMap<String, String>) -> Self {
+        let get = |key: &str| annotations.get(key).map(|text| text.trim().to_owned());
+        // An empty target is one that was taken away.
+        let some = |key: &str| get(key).filter(|text| !text.is_empty());
+        let yes = |key: &str| some(key).is_some_and(|text| is_yes(&text));
+        Self {
+            talos: some(names::target(Product::Talos)),
+            kubernetes: some(names::target(Product::Kubernetes)),
+            pause: some(annotation::PAUSE).filter(|text| !is_no(text)).map(|text| {
+                if is_yes(&text) { format!("annotation {}", annotation::PAUSE) } else { text }
+            }),
+            rollback: yes(annotation::ROLLBACK),
+            accept_outage: yes(names::ACCEPT_OUTAGE),
+            reset: yes(annotation::RESET),
+            // As the platform's own operator reads it: any value counts.
+            hands_off: annotation::do_not_reconcile(annotations),
+            order: some(annotation::ORDER),
+            max_unavailable: some(annotation::MAX_UNAVAILABLE),
+        }
+    }
+
+    /// The target of a product, as it was written.
+    pub fn target(&self, product: Product) -> Option<&str> {
+        match product {
+            Product::Talos => self.talos.as_deref(),
+            Product::Kubernetes => self.kubernetes.as_deref(),
+        }
+    }
+
+    /// Whether a target means this version.
+    pub fn means(&self, product: Product, version: &Version) -> bool {
+        self.target(product).and_then(|text| text.parse::<Version>().ok()).as_ref() == Some(version)
+    }
+
+    /// How the work is to be done, or what is wrong with what was written.
+    pub fn policy(&self, base: &Policy) -> Result<Policy, String> {
+        let mut policy = base.clone();
+        policy.order = match self.order.as_deref() {
+            None | Some("workers-first") => Order::WorkersFirst,
+            Some("control-planes-first") => Order::ControlPlanesFirst,
+            Some(other) => {
+                return Err(format!(
+                    "the annotation {} is `{other}`: write workers-first or control-planes-first",
+                    annotation::ORDER
+                ));
+            }
+        };
+        if let Some(text) = &self.max_unavailable {
+            policy.workers.max_unavailable = text
+                .parse::<Amount>()
+                .map_err(|error| format!("the annotation {}: {error}", annotation::MAX_UNAVAILABLE))?;
+        }
+        policy.accept_outage |= self.accept_outage;
+        Ok(policy)
+    }
+}
+
+fn is_yes(text: &str) -> bool {
+    ["true", "yes", "1"].iter().any(|yes| text.eq_ignore_ascii_case(yes))
+}
+
+fn is_no(text: &str) -> bool {
+    ["false", "no", "0"].iter().any(|no| text.eq_ignore_ascii_case(no))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(pairs: &[(&str, &str)]) -> Wish {
+        let annotations =
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Wish::read(&annotations)
+    }
+
+    #[test]
+    fn annotations_are_read() {
+        let read = wish(&[
+            ("upgrade.vitistack.io/talos-target", " v1.12.0 "),
+            ("upgrade.vitistack.io/kubernetes-target", ""),
+            ("upgrade.vitistack.io/pause", "anna, until Monday"),
+            ("upgrade.vitistack.io/rollback", "true"),
+            ("upgrade.vitistack.io/talos-reset-upgrade-state", "false"),
+        ]);
+        assert_eq!(read.talos.as_deref(), Some("v1.12.0"));
+        assert!(read.means(Product::Talos, &Version::new(1, 12, 0)));
+        assert_eq!(read.kubernetes, None, "an empty target is none");
+        assert_eq!(read.pause.as_deref(), Some("anna, until Monday"));
+        assert!(read.rollback && !read.reset && !read.hands_off);
+        assert_eq!(wish(&[("upgrade.vitistack.io/pause", "false")]).pause, None);
+        assert!(wish(&[("upgrade.vitistack.io/pause", "true")]).pause.is_some());
+    }
+
+    #[test]
+    fn the_pace_is_the_users() {
+        let base = Policy::default();
+        let policy = wish(&[]).policy(&base).unwrap();
+        assert_eq!(policy.order, Order::WorkersFirst, "the order of this door");
+        let policy = wish(&[
+            ("upgrade.vitistack.io/order", "control-planes-first"),
+            ("upgrade.vitistack.io/max-unavailable", "25%"),
+        ]);
+        let policy = policy.policy(&base).unwrap();
+        assert_eq!(policy.order, Order::ControlPlanesFirst);
+        assert_eq!(policy.workers.max_unavailable, Amount::Percent(25));
+        let wrong = wish(&[("upgrade.vitistack.io/order", "random")]).policy(&base);
+        assert!(wrong.unwrap_err().contains("write workers-first or control-planes-first"));
+        let wrong = wish(&[("upgrade.vitistack.io/max-unavailable", "0")]).policy(&base);
+        assert!(wrong.unwrap_err().contains("write a number from 1"));
+    }
+}
