@@ -1,5 +1,7 @@
 //! The annotation door.
 mod decide;
+pub mod http;
 mod names;
 mod seen;
+pub mod versions;
 mod wish;
