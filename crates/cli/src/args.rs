@@ -4,6 +4,7 @@ mod cluster;
 mod crds;
 mod installer;
 mod matrix;
+mod operator;
 mod pace;
 mod parse;
 mod plan;
@@ -21,6 +22,7 @@ pub use cluster::ClusterArgs;
 pub use crds::CrdsArgs;
 pub use installer::InstallerArgs;
 pub use matrix::MatrixArgs;
+pub use operator::{OperatorArgs, VersionArgs};
 pub use pace::{OrderArg, PaceArgs};
 pub(crate) use parse::schematic;
 pub use plan::{PlanArgs, PreferArg};
@@ -103,6 +105,8 @@ pub enum Command {
     Version(VersionArgs),
     /// Show which Talos upgrades from which, and which Kubernetes it runs
     Matrix(MatrixArgs),
+    /// Upgrade the clusters of a hub as their annotations say
+    Operator(Box<OperatorArgs>),
     /// Print the definitions of the kinds that the operator needs
     Crds(CrdsArgs),
     /// Run a simulated cluster on this machine, to rehearse on
