@@ -175,7 +175,12 @@ pub struct RunStatus {
     pub nodes: Vec<NodeProgress>,
     /// The phases that it went through, oldest first.
     pub history: Vec<Transition>,
-    /// The journal: one entry, as JSON text, an item, oldest first.
+    /// How many objects `<run>-part-<n>` hold the beginning of the journal.
+    pub parts: u32,
+    /// What comes after the parts: blocks of entries, packed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sealed: Vec<String>,
+    /// The journal's end: one entry, as JSON text, an item, oldest first.
     pub journal: Vec<String>,
 }
 

@@ -22,7 +22,7 @@ pub use cluster::ClusterArgs;
 pub use crds::CrdsArgs;
 pub use installer::InstallerArgs;
 pub use matrix::MatrixArgs;
-pub use operator::{OperatorArgs, VersionArgs};
+pub use operator::{OfferArgs, OperatorArgs};
 pub use pace::{OrderArg, PaceArgs};
 pub(crate) use parse::schematic;
 pub use plan::{PlanArgs, PreferArg};

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use talos_client::talosconfig::{ConfigError, Problem};
+use talos_client::talosconfig::{ConfigError, Context, Problem};
 use talos_client::{Client, Talosconfig};
 use thiserror::Error;
 use upgrade_core::snapshot::Fact;
 use upgrade_core::workload::Workloads;
-use upgrade_engine::io::{Clock, Io, Kubernetes};
+use upgrade_engine::io::{Clock, Io, Kubernetes, Machine};
 
 use crate::kubernetes::{KubeconfigError, LiveKubernetes};
-use crate::talos::LiveTalos;
+use crate::talos::{Known, LiveTalos};
 
 /// How to reach a cluster, and where its snapshots go.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,20 @@ pub struct Options {
     /// The kubeconfig; fetched through Talos, when it is first needed, if it is
     /// not said.
     pub kubeconfig: Option<PathBuf>,
+    /// The folder for etcd snapshots; made when the first is taken.
+    pub snapshots: PathBuf,
+}
+
+/// The same for a cluster whose credentials are not files: what a Secret holds.
+pub struct Credentials<'a> {
+    /// The talosconfig; its current context counts.
+    pub talosconfig: &'a [u8],
+    /// The kubeconfig; fetched through Talos if there is none. It may refer to
+    /// no file and run no program: it is somebody else's text.
+    pub kubeconfig: Option<&'a [u8]>,
+    /// Machines that somebody keeps a list of. Discovery may know more; what is
+    /// listed is never left out.
+    pub machines: Vec<Machine>,
     /// The folder for etcd snapshots; made when the first is taken.
     pub snapshots: PathBuf,
 }
@@ -61,17 +75,38 @@ impl<C: Clock + 'static> Live<C> {
             Some(path) => LiveKubernetes::from_file(path).await?,
             None => LiveKubernetes::through(client.clone()),
         };
+        let snapshots = options.snapshots.clone();
+        Ok(Self::new(client, kubernetes, &context, Vec::new(), snapshots, clock))
+    }
+
+    /// The same from what is in memory already.
+    pub async fn with(credentials: Credentials<'_>, clock: C) -> Result<Self, ConnectError> {
+        let Credentials { talosconfig, kubeconfig, machines, snapshots } = credentials;
+        let context = Talosconfig::parse(talosconfig, "the Secret's talosconfig")?.context(None)?;
+        let client = Client::new(&context).map_err(ConnectError::Credentials)?;
+        let kubernetes = match kubeconfig {
+            Some(text) => LiveKubernetes::from_text(text, "of the Secret").await?,
+            None => LiveKubernetes::through(client.clone()),
+        };
+        Ok(Self::new(client, kubernetes, &context, machines, snapshots, clock))
+    }
+
+    fn new(
+        client: Client,
+        kubernetes: LiveKubernetes,
+        context: &Context,
+        listed: Vec<Machine>,
+        snapshots: PathBuf,
+        clock: C,
+    ) -> Self {
         let clock = Arc::new(clock);
-        let called = context.cluster.clone().unwrap_or_else(|| context.name.clone());
-        let named = context.nodes.iter().map(ToString::to_string).collect();
-        let talos = LiveTalos::new(
-            client.clone(),
-            called,
-            named,
-            options.snapshots.clone(),
-            Arc::clone(&clock),
-        );
-        Ok(Self { talos, kubernetes, clock, client, context: context.name })
+        let known = Known {
+            called: context.cluster.clone().unwrap_or_else(|| context.name.clone()),
+            named: context.nodes.iter().map(ToString::to_string).collect(),
+            listed,
+        };
+        let talos = LiveTalos::new(client.clone(), known, snapshots, Arc::clone(&clock));
+        Self { talos, kubernetes, clock, client, context: context.name.clone() }
     }
 
     /// The Talos client, for what the engine does not ask.

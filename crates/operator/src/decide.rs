@@ -45,6 +45,8 @@ pub struct RunView {
     pub done: usize,
     /// Nodes in all.
     pub total: usize,
+    /// Its target was taken away since it ended, if only for a moment.
+    pub let_go: bool,
 }
 
 impl RunView {
@@ -191,7 +193,7 @@ pub fn decide(facts: &Facts<'_>) -> Verdict {
             }
         }
         Some(run) if run.phase == RunPhase::Halted => {
-            if run.is_wanted(facts.wish) {
+            if run.is_wanted(facts.wish) && !run.let_go {
                 return failed(facts, run);
             }
             return Verdict { write: None, act: Act::Close };
@@ -240,7 +242,10 @@ fn reset(facts: &Facts<'_>) -> Verdict {
     if facts.run.is_some_and(|run| run.phase == RunPhase::Halted) {
         return Verdict { write: None, act: Act::Close };
     }
-    let idle = |product| Words { progress: None, ..words::idle(product, facts.sight(), facts.seen, facts.releases) };
+    let idle = |product| Words {
+        progress: None,
+        ..words::idle(product, facts.sight(), facts.seen, facts.releases)
+    };
     let write = Write {
         talos: idle(Product::Talos),
         kubernetes: idle(Product::Kubernetes),
@@ -293,7 +298,9 @@ fn failed(facts: &Facts<'_>, run: &RunView) -> Verdict {
         Product::Talos => resting(facts, Product::Kubernetes),
         // A failed Kubernetes upgrade does not stand in the way of mending it
         // with another Talos, but nothing begins while it is not settled.
-        Product::Kubernetes if facts.wish.talos.is_some() => words::waits_for_failed_kubernetes(run),
+        Product::Kubernetes if facts.wish.talos.is_some() => {
+            words::waits_for_failed_kubernetes(run)
+        }
         Product::Kubernetes => resting(facts, Product::Talos),
     };
     let write = write(run.product, own, other_words, our_phase(facts, Phase::UpgradeFailed));

@@ -3,6 +3,7 @@
 //! Nothing here is secret, and nothing can be changed. Metrics carry no name of
 //! a cluster: a thousand clusters must not make a thousand series.
 
+mod counting;
 mod metrics;
 mod process;
 mod registry;
@@ -17,6 +18,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+pub use counting::{Counted, Drives, Steps};
 pub use metrics::{Metrics, RunEnd};
 pub use registry::{Kind, Metric, Registry};
 
@@ -88,10 +90,7 @@ mod tests {
         }));
         assert!(ask(address, "/healthz").await.starts_with("HTTP/1.1 200"));
         let answer = ask(address, "/readyz").await;
-        assert!(
-            answer.starts_with("HTTP/1.1 503")
-                && answer.ends_with("are not known yet\n")
-        );
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.ends_with("are not known yet\n"));
         knows.send_replace(true);
         assert!(ask(address, "/readyz").await.starts_with("HTTP/1.1 200"));
         let answer = ask(address, "/metrics").await;

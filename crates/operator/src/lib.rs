@@ -1,7 +1,37 @@
-//! The annotation door.
-mod decide;
+//! The annotation door: an operator that upgrades many clusters from one hub.
+//!
+//! A user sets `upgrade.vitistack.io/talos-target` or `kubernetes-target` on a
+//! `KubernetesCluster`; everything else follows:
+//!
+//! - [`wish`] reads the annotations, [`seen`] what runs, and [`decide`] makes of
+//!   both, purely, what is told and what is done. [`write`](mod@write) makes
+//!   patches of it.
+//! - [`task`] is one cluster: it reads, decides, writes and drives, and whatever
+//!   happens to it stays in it. [`controller`] keeps one for each object.
+//! - [`run`] is the run in its `UpgradeRun` object: plan, hash, journal.
+//!   [`drive`] lets the engine work on it.
+//! - [`lease`] fences drivers from each other (rule 9), [`members`] shares the
+//!   clusters among replicas.
+//! - [`versions`] knows which releases there are, [`http`] tells how we do.
+
+pub mod clock;
+pub mod connect;
+pub mod controller;
+pub mod decide;
+pub mod drive;
 pub mod http;
-mod names;
-mod seen;
+pub mod lease;
+pub mod look;
+pub mod members;
+pub mod names;
+pub mod news;
+pub mod operator;
+pub mod run;
+pub mod seen;
+pub mod task;
 pub mod versions;
-mod wish;
+pub mod wish;
+pub mod write;
+
+pub use operator::{Operator, Options};
+pub use task::Known;

@@ -172,7 +172,10 @@ impl Versions {
             let asked = ask(source, client).await;
             results.push((source.name(), asked.map(|new| *offer = Some(new))));
         }
-        let merged = merge(&self.base.catalogue, self.sources.iter().filter_map(|(_, offer)| offer.as_ref()));
+        let merged = merge(
+            &self.base.catalogue,
+            self.sources.iter().filter_map(|(_, offer)| offer.as_ref()),
+        );
         self.known.send_if_modified(|known| {
             let differs = known.catalogue != merged;
             if differs {

@@ -85,9 +85,9 @@ impl Wish {
             }
         };
         if let Some(text) = &self.max_unavailable {
-            policy.workers.max_unavailable = text
-                .parse::<Amount>()
-                .map_err(|error| format!("the annotation {}: {error}", annotation::MAX_UNAVAILABLE))?;
+            policy.workers.max_unavailable = text.parse::<Amount>().map_err(|error| {
+                format!("the annotation {}: {error}", annotation::MAX_UNAVAILABLE)
+            })?;
         }
         policy.accept_outage |= self.accept_outage;
         Ok(policy)

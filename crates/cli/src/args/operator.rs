@@ -61,7 +61,7 @@ pub struct OperatorArgs {
     pub policy: Option<PathBuf>,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
-    pub versions: VersionArgs,
+    pub versions: OfferArgs,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
     pub data: DataArgs,
@@ -70,7 +70,7 @@ pub struct OperatorArgs {
 /// Which releases are shown as available. Later ones in this list count more.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Available versions")]
-pub struct VersionArgs {
+pub struct OfferArgs {
     /// An Image Factory, whose list of Talos releases is taken
     #[arg(long, value_name = "URL", value_parser = check_url)]
     pub factory: Option<String>,
@@ -88,7 +88,7 @@ pub struct VersionArgs {
     pub versions_every: SignedDuration,
 }
 
-impl VersionArgs {
+impl OfferArgs {
     /// What the flags list themselves, if they do.
     pub fn offer(&self) -> Option<Offer> {
         let Self { talos_versions, kubernetes_versions, .. } = self;

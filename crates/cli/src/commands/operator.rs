@@ -40,7 +40,8 @@ pub async fn operator(args: &OperatorArgs, printer: Printer) -> Result<Exit, Fai
     let metrics = Arc::<Metrics>::default();
     let versions = Versions::new(Known { matrix, catalogue }, sources(args));
     let identity = args.identity.clone().unwrap_or_else(settings::process);
-    printer.stderr(&format!("{identity} works; /healthz, /readyz and /metrics at {}\n", args.listen));
+    printer
+        .stderr(&format!("{identity} works; /healthz, /readyz and /metrics at {}\n", args.listen));
     let options = Options {
         identity,
         namespace: args.namespace.clone(),
@@ -49,8 +50,7 @@ pub async fn operator(args: &OperatorArgs, printer: Printer) -> Result<Exit, Fai
         look_every: args.look_every.unsigned_abs(),
         policy,
     };
-    let operator =
-        Operator::new(client.clone(), options, versions.known(), Arc::clone(&metrics));
+    let operator = Operator::new(client.clone(), options, versions.known(), Arc::clone(&metrics));
     let every = args.versions.versions_every.unsigned_abs();
     let refreshing = tokio::spawn(versions.keep(client, every, Arc::clone(&metrics)));
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
@@ -110,8 +110,7 @@ fn policy(path: &Path) -> Result<Policy, Failed> {
         Failed::from(Usage::new(what, "write it like the `policy` of a profile"))
     };
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let policy: Policy =
-        serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    let policy: Policy = serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     match policy.problems().first() {
         Some(problem) => Err(wrong(problem.to_string())),
         None => Ok(policy),

@@ -65,6 +65,24 @@ impl Access {
         Ok(Self(Arc::new(Inner { talos: None, client: OnceCell::from(client) })))
     }
 
+    /// Takes the text of a kubeconfig that somebody else wrote.
+    pub(super) async fn from_text(text: &[u8], whose: &str) -> Result<Self, KubeconfigError> {
+        let path = PathBuf::from(whose);
+        let unusable = |why: String| KubeconfigError::Unusable { path: path.clone(), why };
+        let text = str::from_utf8(text).map_err(|_| unusable("it is not text".to_owned()))?;
+        let read = Kubeconfig::from_yaml(text).map_err(|error| unusable(read_problem(&error)))?;
+        if let Some(what) = reaches_out(&read) {
+            return Err(unusable(format!("it has `{what}`; put what is needed into it instead")));
+        }
+        let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
+        let config = config.map_err(|error| unusable(read_problem(&error)))?;
+        if config.accept_invalid_certs {
+            return Err(KubeconfigError::Insecure { path });
+        }
+        let client = client(config).map_err(|error| unusable(error.to_string()))?;
+        Ok(Self(Arc::new(Inner { talos: None, client: OnceCell::from(client) })))
+    }
+
     /// Asks a control plane for a kubeconfig once one is needed.
     pub(super) fn through(talos: Talos) -> Self {
         Self(Arc::new(Inner { talos: Some(talos), client: OnceCell::new() }))
@@ -92,6 +110,28 @@ impl Access {
     }
 }
 
+/// What in a kubeconfig would read a file here or run a program here.
+fn reaches_out(read: &Kubeconfig) -> Option<&'static str> {
+    let users = read.auth_infos.iter().filter_map(|named| named.auth_info.as_ref());
+    for user in users {
+        for (name, there) in [
+            ("exec", user.exec.is_some()),
+            ("auth-provider", user.auth_provider.is_some()),
+            ("tokenFile", user.token_file.is_some()),
+            ("client-certificate", user.client_certificate.is_some()),
+            ("client-key", user.client_key.is_some()),
+        ] {
+            if there {
+                return Some(name);
+            }
+        }
+    }
+    let mut clusters = read.clusters.iter().filter_map(|named| named.cluster.as_ref());
+    clusters
+        .any(|cluster| cluster.certificate_authority.is_some())
+        .then_some("certificate-authority")
+}
+
 fn client(mut config: Config) -> Result<kube::Client, kube::Error> {
     config.connect_timeout = Some(CONNECT);
     // Watches are silent for long; every call has a deadline of its own.
@@ -110,5 +150,27 @@ fn read_problem(error: &kube::config::KubeconfigError) -> String {
         E::LoadContext(_) => "its current context does not exist in it".to_owned(),
         E::LoadClusterOfContext(_) => "the cluster of its context does not exist in it".to_owned(),
         _ => "it is not a kubeconfig that can be used; does kubectl accept it?".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_from_elsewhere_runs_nothing_and_reads_nothing() {
+        let of = |user: &str, cluster: &str| {
+            let text = format!(
+                "users:\n- name: u\n  user: {user}\nclusters:\n- name: c\n  cluster: {cluster}\n"
+            );
+            reaches_out(&Kubeconfig::from_yaml(&text).expect("a kubeconfig"))
+        };
+        let plain = "{server: \"https://127.0.0.1:6443\"}";
+        assert_eq!(of("{token: abc}", plain), None);
+        assert_eq!(of("{exec: {command: sh, apiVersion: v1}}", plain), Some("exec"));
+        assert_eq!(of("{tokenFile: /etc/passwd}", plain), Some("tokenFile"));
+        assert_eq!(of("{client-key: /etc/passwd}", plain), Some("client-key"));
+        let file = "{server: \"https://127.0.0.1:6443\", certificate-authority: /ca}";
+        assert_eq!(of("{token: abc}", file), Some("certificate-authority"));
     }
 }

@@ -40,6 +40,12 @@ impl LiveKubernetes {
         Ok(Self::new(Access::from_file(path).await?))
     }
 
+    /// As the text of a kubeconfig says, which comes from elsewhere and may
+    /// neither name a file nor run a program.
+    pub async fn from_text(text: &[u8], whose: &str) -> Result<Self, KubeconfigError> {
+        Ok(Self::new(Access::from_text(text, whose).await?))
+    }
+
     /// As the machines say when they are first asked.
     pub fn through(talos: Client) -> Self {
         Self::new(Access::through(talos))

@@ -13,14 +13,15 @@ use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_engine::io::{Machine, Trouble};
 
+use super::Known;
 use crate::trouble;
 
 /// The cluster's name and its machines.
 pub(super) async fn machines(
     client: &Client,
-    called: &str,
-    named: &[String],
+    known: &Known,
 ) -> Result<(String, Vec<Machine>), Trouble> {
+    let Known { called, named, listed } = known;
     let door = client.endpoint();
     let mut found = BTreeMap::new();
     members(&door, &mut found).await?;
@@ -42,11 +43,22 @@ pub(super) async fn machines(
             found.entry(name).or_insert(machine);
         }
     }
-    if found.is_empty() {
+    if found.is_empty() && listed.is_empty() {
         found = introduce(client, named).await?;
     }
+    list(&mut found, listed);
     let cluster = cluster_name(&door, called).await;
     Ok((cluster, found.into_values().collect()))
+}
+
+/// Adds what somebody keeps a list of. A machine that is known by its address
+/// goes by the name that it has itself.
+fn list(found: &mut BTreeMap<NodeName, Machine>, listed: &[Machine]) {
+    for machine in listed {
+        if found.values().all(|known| known.address != machine.address) {
+            found.entry(machine.name.clone()).or_insert_with(|| machine.clone());
+        }
+    }
 }
 
 /// The cluster's name, as a machine tells it or as the talosconfig does.
@@ -101,4 +113,32 @@ async fn introduce(
         found.insert(name, machine);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_listed_is_never_left_out() {
+        // Rule 10: a machine that is left out is one that no rule protects.
+        let machine = |name: &str, address: &str| Machine {
+            name: name.into(),
+            address: address.to_owned(),
+            role: Role::Worker,
+        };
+        let mut found = BTreeMap::new();
+        for known in [machine("a", "10.0.0.1"), machine("b", "10.0.0.2")] {
+            found.insert(known.name.clone(), known);
+        }
+        let listed = [
+            machine("a", "10.0.0.9"),
+            machine("platform-b", "10.0.0.2"),
+            machine("down", "10.0.0.3"),
+        ];
+        list(&mut found, &listed);
+        let found: Vec<_> =
+            found.values().map(|it| (it.name.0.as_str(), it.address.as_str())).collect();
+        assert_eq!(found, [("a", "10.0.0.1"), ("b", "10.0.0.2"), ("down", "10.0.0.3")]);
+    }
 }

@@ -23,13 +23,20 @@ use upgrade_engine::io::{Changes, Clock, Machine, Tell, Trouble};
 
 use changes::Watches;
 
+/// What is known of the machines before they are asked.
+pub(crate) struct Known {
+    /// What the talosconfig calls the cluster, should it not say so itself.
+    pub(crate) called: String,
+    /// Machines that the talosconfig names, should they not know each other.
+    pub(crate) named: Vec<String>,
+    /// Machines that somebody keeps a list of.
+    pub(crate) listed: Vec<Machine>,
+}
+
 /// The machines, as the engine sees them.
 pub struct LiveTalos<C> {
     client: Client,
-    /// What the talosconfig calls the cluster, should it not say so itself.
-    called: String,
-    /// Machines that the talosconfig names, should they not know each other.
-    named: Vec<String>,
+    known: Known,
     /// Where snapshots go.
     folder: PathBuf,
     clock: Arc<C>,
@@ -37,14 +44,8 @@ pub struct LiveTalos<C> {
 }
 
 impl<C: Clock> LiveTalos<C> {
-    pub(crate) fn new(
-        client: Client,
-        called: String,
-        named: Vec<String>,
-        folder: PathBuf,
-        clock: Arc<C>,
-    ) -> Self {
-        Self { client, called, named, folder, clock, watches: Watches::default() }
+    pub(crate) fn new(client: Client, known: Known, folder: PathBuf, clock: Arc<C>) -> Self {
+        Self { client, known, folder, clock, watches: Watches::default() }
     }
 
     /// The machine's own client.
@@ -59,7 +60,7 @@ impl<C: Clock> LiveTalos<C> {
 
 impl<C: Clock> Talos for LiveTalos<C> {
     async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
-        discover::machines(&self.client, &self.called, &self.named).await
+        discover::machines(&self.client, &self.known).await
     }
 
     async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
@@ -124,7 +125,7 @@ impl<C: Clock> Talos for LiveTalos<C> {
         tell: &dyn Tell,
     ) -> Result<Proof, Trouble> {
         let node = self.node(from)?;
-        let cluster = discover::cluster_name(&node, &self.called).await;
+        let cluster = discover::cluster_name(&node, &self.known.called).await;
         let place = snapshot::Place { folder: &self.folder, cluster: &cluster, keep };
         snapshot::take(&node, &place, self.clock.now(), tell).await
     }

@@ -56,10 +56,7 @@ pub fn check(
         return Checked::Valid(target);
     }
     if target < running.newest {
-        let back = format!(
-            "; to go back set {}=true as well",
-            vitistack_api::annotation::ROLLBACK
-        );
+        let back = format!("; to go back set {}=true as well", vitistack_api::annotation::ROLLBACK);
         return Checked::Bad(format!(
             "{product} {target} is older than {}, which runs{}{back}",
             running.newest,
@@ -89,7 +86,10 @@ fn talos(target: Version, seen: &Seen, releases: Releases<'_>) -> Checked {
         let first = first.map_or_else(
             || format!("upgrade Kubernetes to {oldest} first"),
             |version| {
-                format!("upgrade Kubernetes first: set {}={version}", names::target(Product::Kubernetes))
+                format!(
+                    "upgrade Kubernetes first: set {}={version}",
+                    names::target(Product::Kubernetes)
+                )
             },
         );
         return Checked::Bad(format!(
@@ -173,7 +173,10 @@ pub fn step(product: Product, seen: &Seen, releases: Releases<'_>) -> Option<Ver
 fn next(product: Product, seen: &Seen, releases: Releases<'_>) -> String {
     match step(product, seen, releases) {
         Some(version) => format!("; the next valid target is {version}"),
-        None => format!("; {product} {} is the newest that can be had now", seen.of_product(product).lowest),
+        None => format!(
+            "; {product} {} is the newest that can be had now",
+            seen.of_product(product).lowest
+        ),
     }
 }
 
@@ -259,7 +262,11 @@ mod tests {
             step(product, &seen(talos, kubernetes), releases).map(|it| it.to_string())
         };
         assert_eq!(at(Product::Talos, "1.11.6", "1.33.4").as_deref(), Some("1.12.11"));
-        assert_eq!(at(Product::Talos, "1.13.8", "1.31.4").as_deref(), Some("1.13.9"), "1.14 has no 1.31");
+        assert_eq!(
+            at(Product::Talos, "1.13.8", "1.31.4").as_deref(),
+            Some("1.13.9"),
+            "1.14 has no 1.31"
+        );
         assert_eq!(at(Product::Talos, "1.14.1", "1.35.0"), None);
         assert_eq!(at(Product::Kubernetes, "1.11.6", "1.34.1").as_deref(), Some("1.34.9"));
         assert_eq!(at(Product::Kubernetes, "1.12.0", "1.34.1").as_deref(), Some("1.35.9"));

@@ -12,8 +12,18 @@ use crate::seen::Spread;
 pub(super) fn catalogue() -> Catalogue {
     let versions = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
     Catalogue {
-        talos: versions(&["1.11.6", "1.11.9", "1.12.0", "1.12.11", "1.13.9", "1.14.1", "1.15.0-rc.0"]),
-        kubernetes: versions(&["1.31.9", "1.32.9", "1.33.9", "1.34.9", "1.35.9", "1.36.3", "1.37.0"]),
+        talos: versions(&[
+            "1.11.6",
+            "1.11.9",
+            "1.12.0",
+            "1.12.11",
+            "1.13.9",
+            "1.14.1",
+            "1.15.0-rc.0",
+        ]),
+        kubernetes: versions(&[
+            "1.31.9", "1.32.9", "1.33.9", "1.34.9", "1.35.9", "1.36.3", "1.37.0",
+        ]),
         broken: Vec::new(),
     }
 }
@@ -59,6 +69,7 @@ impl Case {
             message: "Upgrading node cp-0".to_owned(),
             done: 2,
             total: 5,
+            let_go: false,
         });
         self.said.0 = Some(Status::InProgress);
         self.phase = "UpgradingTalos";
@@ -192,7 +203,11 @@ fn completed_stays_told_until_something_else_is() {
     let (write, act) = case.told();
     assert_eq!((write.talos.status, act), (Status::Completed, Act::Rest));
     assert!(write.remove.is_empty());
-    assert!(write.talos.message.ends_with("the next valid target is 1.13.9"), "{}", write.talos.message);
+    assert!(
+        write.talos.message.ends_with("the next valid target is 1.13.9"),
+        "{}",
+        write.talos.message
+    );
 }
 
 #[test]
@@ -215,13 +230,14 @@ fn a_failure_stays_until_its_target_is_taken_away() {
         let (write, act) = case.told();
         assert_eq!(act, Act::Rest);
         assert_eq!(write.talos.status, Status::Failed);
-        assert_eq!(
-            write.talos.message,
-            "Talos upgrade failed: node cp-1 did not come back online"
-        );
+        assert_eq!(write.talos.message, "Talos upgrade failed: node cp-1 did not come back online");
         assert_eq!(write.phase, Some(Phase::UpgradeFailed));
         assert_eq!(write.kubernetes.status, Status::Blocked);
     }
+    // Taken away and set again before anybody looked.
+    case.run.as_mut().unwrap().let_go = true;
+    assert_eq!(case.decide(), Verdict { write: None, act: Act::Close });
+    case.run.as_mut().unwrap().let_go = false;
     case.annotations.clear();
     assert_eq!(case.decide(), Verdict { write: None, act: Act::Close });
     case.run.as_mut().unwrap().phase = RunPhase::Cancelled;

@@ -56,7 +56,12 @@ pub(super) fn unseen(said: Option<Status>, why: &str) -> Words {
 
 pub(super) fn in_progress(run: &RunView) -> String {
     if run.message.is_empty() {
-        return format!("Upgrading {} to {} ({} nodes completed)", run.product, run.to, run.progress());
+        return format!(
+            "Upgrading {} to {} ({} nodes completed)",
+            run.product,
+            run.to,
+            run.progress()
+        );
     }
     format!("{} ({} nodes completed)", run.message, run.progress())
 }
@@ -80,10 +85,7 @@ pub(super) fn stopping(run: &RunView) -> String {
 
 pub(super) fn completed(run: &RunView) -> Words {
     let message = runs_everywhere(run.product, &run.to, run.total);
-    Words {
-        progress: Some(run.progress()),
-        ..plain(Status::Completed, Reason::Completed, message)
-    }
+    Words { progress: Some(run.progress()), ..plain(Status::Completed, Reason::Completed, message) }
 }
 
 pub(super) fn failed(run: &RunView) -> String {
@@ -162,8 +164,9 @@ pub(super) fn held(told: &mut Words, product: Product, target: &Version, by: &st
 pub(super) fn held_by_phase(told: &mut Words, product: Product, target: &Version, phase: &str) {
     told.status = Status::Idle;
     told.reason = Reason::Blocked;
-    told.message =
-        format!("The {product} upgrade to {target} begins when the cluster is Ready; it is {phase}");
+    told.message = format!(
+        "The {product} upgrade to {target} begins when the cluster is Ready; it is {phase}"
+    );
 }
 
 pub(super) fn preparing(told: &mut Words, product: Product, target: &Version) {

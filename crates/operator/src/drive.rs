@@ -1,0 +1,152 @@
+//! One drive of a run: the engine in a task of its own, with its journal in the
+//! run's object.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::task::JoinHandle;
+use upgrade_cluster::Live;
+use upgrade_core::event::EventKind;
+use upgrade_core::snapshot::NodeName;
+use upgrade_engine::clock::SystemClock;
+use upgrade_engine::control::Word;
+use upgrade_engine::drive::{DriveError, End, Run};
+use upgrade_engine::journal::Fence;
+
+use crate::http::{Drives, Steps};
+use crate::run::{Picture, Record, RunJournal, waiting};
+
+/// A run under way in this process.
+pub struct Drive {
+    /// Its object.
+    pub record: Arc<Mutex<Record>>,
+    /// Where it stands, after each entry.
+    pub picture: watch::Receiver<Picture>,
+    /// What it waits for, if a person should know.
+    pub waits: watch::Receiver<Option<String>>,
+    /// The keys that it uses.
+    pub keys: [u8; 32],
+    /// Counts it until it ends, or is let go of.
+    pub drives: Option<Drives>,
+    word: watch::Sender<Word>,
+    /// Its other end is gone when the task is.
+    over: watch::Receiver<()>,
+    task: JoinHandle<Result<End, DriveError>>,
+}
+
+/// What a drive is made of.
+pub struct Start {
+    /// The run.
+    pub record: Record,
+    /// The cluster.
+    pub live: Live<SystemClock>,
+    /// Whether we still have the lease.
+    pub fence: Arc<dyn Fence>,
+    /// Who drives.
+    pub runner: String,
+    /// The user's word.
+    pub word: Word,
+    /// The keys that the cluster was reached with.
+    pub keys: [u8; 32],
+    /// Cordons of the run that this one replaces (rule 7).
+    pub inherited_cordons: BTreeSet<NodeName>,
+    /// Counts it.
+    pub drives: Drives,
+}
+
+impl Drive {
+    /// Begins.
+    pub fn start(start: Start) -> Self {
+        let Start { mut record, live, fence, runner, word, keys, inherited_cordons, drives } =
+            start;
+        let mut steps = Steps::new(drives.metrics());
+        let (show, picture) = watch::channel(record.picture());
+        let (tell_wait, waits) = watch::channel(None);
+        let (events, mut heard) = mpsc::unbounded_channel();
+        // A pause that another process wrote down ends with a word to go on.
+        let paused = record.state().paused().is_some();
+        let resumed_by = (paused && word == Word::Go).then(|| "the annotations".to_owned());
+        let (word, control) = watch::channel(word);
+        let (plan, past) = (record.plan(), record.take_past());
+        let record = Arc::new(Mutex::new(record));
+        let journal = RunJournal::new(Arc::clone(&record), fence, show);
+        let run = Run {
+            plan,
+            past,
+            io: Arc::new(live),
+            journal,
+            runner,
+            events,
+            control,
+            resumed_by,
+            inherited_cordons,
+        };
+        tokio::spawn(async move {
+            while let Some(event) = heard.recv().await {
+                steps.take(&event);
+                let waits = match event.kind {
+                    EventKind::Waiting { why, .. } => waiting(&why),
+                    EventKind::StepProgress { .. } => continue,
+                    _ => None,
+                };
+                tell_wait.send_if_modified(|told| {
+                    let changed = *told != waits;
+                    *told = waits;
+                    changed
+                });
+            }
+        });
+        let (alive, over) = watch::channel(());
+        let task = tokio::spawn(async move {
+            let _alive = alive;
+            // Boxed: the engine's future is large.
+            Box::pin(upgrade_engine::drive(run)).await.map(|(end, _)| end)
+        });
+        Self { record, picture, waits, keys, drives: Some(drives), word, over, task }
+    }
+
+    /// Passes the user's word on.
+    pub fn say(&self, word: Word) {
+        self.word.send_if_modified(|said| {
+            let changed = *said != word;
+            *said = word;
+            changed
+        });
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.over.has_changed().is_err()
+    }
+
+    /// Comes back when it ends, or shows something new. Nothing is lost if it
+    /// is not waited for.
+    pub async fn changed(&mut self) {
+        tokio::select! {
+            _ = self.over.changed() => {}
+            Ok(()) = self.picture.changed() => {}
+            Ok(()) = self.waits.changed() => {}
+        }
+    }
+
+    /// How it ended; a panic is its text.
+    pub async fn end(self) -> Result<Result<End, DriveError>, String> {
+        self.task.await.map_err(|error| match error.try_into_panic() {
+            Ok(panic) => panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+                .unwrap_or_else(|| "no reason given".to_owned()),
+            Err(_) => "it was cancelled".to_owned(),
+        })
+    }
+
+    /// Ends it at once; what is under way is in doubt for whoever resumes.
+    pub async fn stop(mut self, limit: std::time::Duration) {
+        self.say(Word::Stop);
+        if tokio::time::timeout(limit, &mut self.task).await.is_err() {
+            self.task.abort();
+        }
+    }
+}

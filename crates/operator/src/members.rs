@@ -1,0 +1,194 @@
+//! Who shares the clusters: every replica has a Lease of its own, all read all
+//! of them, and each cluster belongs to the one that the hash of both names
+//! puts first. No one decides, and when a replica comes or goes only its own
+//! clusters move.
+//!
+//! That two replicas disagree for a moment is harmless: whoever drives needs
+//! the cluster's own Lease ([`crate::lease`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Client, ResourceExt as _};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+
+use crate::clock;
+use crate::lease::DURATION;
+
+/// How often a replica says that it is there, and looks who else is.
+const BEAT: Duration = Duration::from_secs(5);
+
+/// One call.
+const CALL: Duration = Duration::from_secs(5);
+
+/// A replica that said nothing for this long has left its Lease behind.
+const LEFT_BEHIND: Duration = Duration::from_mins(10);
+
+/// Marks the Leases of replicas.
+const LABEL: &str = "upgrade.vitistack.io/replica";
+
+/// The replicas that are there, oneself included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members(BTreeSet<String>);
+
+impl Members {
+    /// These.
+    pub fn of(names: impl IntoIterator<Item = String>) -> Self {
+        Self(names.into_iter().collect())
+    }
+
+    /// Whose cluster it is. Highest hash wins.
+    pub fn owner(&self, cluster: &str) -> Option<&str> {
+        self.0.iter().map(String::as_str).max_by_key(|member| weight(member, cluster))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nobody is there.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn weight(member: &str, cluster: &str) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    hasher.update(member.as_bytes());
+    hasher.update([0]);
+    hasher.update(cluster.as_bytes());
+    hasher.finalize().into()
+}
+
+/// Keeps our own Lease and reads those of the others.
+pub struct Membership {
+    api: Api<Lease>,
+    holder: String,
+    seen: BTreeMap<String, (String, Duration)>,
+    tell: watch::Sender<Members>,
+}
+
+impl Membership {
+    /// Begins with nobody: what is ours is known after the first beat.
+    pub fn new(client: Client, namespace: &str, holder: &str) -> (Self, watch::Receiver<Members>) {
+        let (tell, told) = watch::channel(Members::default());
+        let api = Api::namespaced(client, namespace);
+        (Self { api, holder: holder.to_owned(), seen: BTreeMap::new(), tell }, told)
+    }
+
+    /// The Lease of a replica.
+    fn lease(holder: &str) -> String {
+        format!("talos-operator-{holder}")
+    }
+
+    /// Beats until it is dropped.
+    pub async fn beat(mut self) {
+        loop {
+            match tokio::time::timeout(CALL, self.once()).await {
+                Ok(Ok(members)) => {
+                    self.tell.send_if_modified(|known| {
+                        let changed = *known != members;
+                        if changed {
+                            tracing::info!(replicas = members.len(), "replicas changed");
+                            *known = members.clone();
+                        }
+                        changed
+                    });
+                }
+                Ok(Err(error)) => tracing::warn!(%error, "the replicas cannot be read"),
+                Err(_) => tracing::warn!("the replicas cannot be read: no answer"),
+            }
+            tokio::time::sleep(BEAT).await;
+        }
+    }
+
+    async fn once(&mut self) -> Result<Members, kube::Error> {
+        let name = Self::lease(&self.holder);
+        let lease = Lease {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                labels: Some(BTreeMap::from([(LABEL.to_owned(), "true".to_owned())])),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(self.holder.clone()),
+                lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+                renew_time: Some(MicroTime(clock::now())),
+                ..LeaseSpec::default()
+            }),
+        };
+        let apply = PatchParams::apply("talos-operator").force();
+        self.api.patch(&name, &apply, &Patch::Apply(&lease)).await?;
+        let all = self.api.list(&ListParams::default().labels(LABEL)).await?;
+        let now = clock::since_boot();
+        let mut members = BTreeSet::from([self.holder.clone()]);
+        let mut seen = BTreeMap::new();
+        for lease in all {
+            let Some(holder) = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone())
+            else {
+                continue;
+            };
+            let version = lease.resource_version().unwrap_or_default();
+            let since = match self.seen.get(&holder) {
+                Some((known, since)) if *known == version => *since,
+                _ => now,
+            };
+            let quiet = now.saturating_sub(since);
+            if quiet < DURATION {
+                members.insert(holder.clone());
+            } else if quiet > LEFT_BEHIND {
+                // Whoever is there anyway writes it anew.
+                let _ = self.api.delete(&lease.name_any(), &DeleteParams::default()).await;
+            }
+            seen.insert(holder, (version, since));
+        }
+        self.seen = seen;
+        Ok(Members(members))
+    }
+}
+
+/// Leaves: the others take over at their next beat.
+pub async fn leave(client: Client, namespace: &str, holder: &str) {
+    let api: Api<Lease> = Api::namespaced(client, namespace);
+    let name = Membership::lease(holder);
+    let _ = tokio::time::timeout(CALL, api.delete(&name, &DeleteParams::default())).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(count: usize) -> Members {
+        Members::of((0..count).map(|number| format!("replica-{number}")))
+    }
+
+    #[test]
+    fn every_cluster_has_one_owner_and_they_are_shared() {
+        let three = members(3);
+        let mut shares: BTreeMap<String, usize> = BTreeMap::new();
+        for number in 0..300 {
+            let owner = three.owner(&format!("ns/cluster-{number}")).unwrap();
+            *shares.entry(owner.to_owned()).or_default() += 1;
+        }
+        assert_eq!(shares.len(), 3);
+        assert!(shares.values().all(|share| (60..140).contains(share)), "{shares:?}");
+        assert_eq!(Members::default().owner("ns/a"), None);
+    }
+
+    #[test]
+    fn only_the_clusters_of_whoever_left_move() {
+        let (three, two) = (members(3), members(2));
+        for number in 0..300 {
+            let cluster = format!("ns/cluster-{number}");
+            let before = three.owner(&cluster).unwrap();
+            if before != "replica-2" {
+                assert_eq!(two.owner(&cluster), Some(before));
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The whole operator: puts the parts together and runs until it is told to end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tokio::sync::{Semaphore, watch};
+use upgrade_core::policy::Policy;
+
+use crate::connect::{Connector, Machines};
+use crate::controller::Controller;
+use crate::http::Metrics;
+use crate::members::{self, Membership};
+use crate::news::News;
+use crate::task::{Known, Shared};
+
+/// How many clusters without a target are looked at together: a look costs
+/// connections to every node, and is in no hurry.
+const GLANCES: usize = 32;
+
+/// How many with a target: somebody waits, and most of the time is the
+/// clusters' own.
+const LOOKS: usize = 256;
+
+/// How the operator works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Who this process is among its replicas: the name of its pod.
+    pub identity: String,
+    /// Where the Leases of the replicas are.
+    pub namespace: String,
+    /// What the names of the clusters' Secrets begin with.
+    pub secret_prefix: String,
+    /// Where etcd snapshots go.
+    pub snapshots: PathBuf,
+    /// How often a cluster is looked at that nobody wants anything of.
+    pub look_every: Duration,
+    /// How upgrades are done where annotations say nothing.
+    pub policy: Policy,
+}
+
+/// The operator.
+pub struct Operator {
+    client: Client,
+    options: Options,
+    controller: Controller,
+    membership: Membership,
+    ready: watch::Receiver<bool>,
+    end: watch::Sender<bool>,
+}
+
+impl Operator {
+    /// Puts it together. Nothing is asked yet.
+    pub fn new(
+        client: Client,
+        options: Options,
+        known: watch::Receiver<Arc<Known>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let (end, ending) = watch::channel(false);
+        let Options { identity, namespace, secret_prefix, snapshots, look_every, policy } =
+            options.clone();
+        let (membership, members) = Membership::new(client.clone(), &namespace, &identity);
+        let shared = Arc::new(Shared {
+            client: client.clone(),
+            news: News::new(client.clone(), &identity),
+            identity,
+            namespace,
+            connector: Connector {
+                client: client.clone(),
+                secret_prefix,
+                snapshots,
+                machines: Machines::default(),
+            },
+            policy,
+            known,
+            members,
+            ending,
+            glances: Semaphore::new(GLANCES),
+            looks: Semaphore::new(LOOKS),
+            look_every,
+            metrics,
+        });
+        let (controller, ready) = Controller::new(shared);
+        Self { client, options, controller, membership, ready, end }
+    }
+
+    /// True once the clusters are known.
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.ready.clone()
+    }
+
+    /// Works until `stop` comes back, then hands everything over.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Self { client, options, controller, membership, ready: _, end } = self;
+        let beating = tokio::spawn(membership.beat());
+        let controlling = controller.run(client.clone());
+        tokio::pin!(controlling);
+        tokio::select! {
+            () = &mut controlling => {}
+            () = stop => {
+                tracing::info!("handing over");
+                end.send_replace(true);
+                beating.abort();
+                // The others take over while we let go.
+                tokio::join!(
+                    controlling,
+                    members::leave(client, &options.namespace, &options.identity),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! A run in its object: read once, then written by this process alone.
+//!
+//! - **Fenced** (rule 9): every write names the resourceVersion that this
+//!   process knows. If the object says otherwise, somebody else wrote it, and
+//!   this process has lost the run. A write whose answer was lost is told from
+//!   that by what it left.
+//! - **Bounded**: the newest entries are plain in the status. When they grow they
+//!   are packed into a block beside it, and when the blocks grow they move into a
+//!   part: another object of the same kind, owned by the run, that never changes
+//!   again. So no object comes near what etcd takes (1.5 MB), however long the
+//!   run, and what is sent with an entry stays small.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::{Api, Patch, PatchParams, PostParams, Request};
+use kube::core::PartialObjectMeta;
+use kube::{Client, Resource as _, ResourceExt as _};
+use serde_json::json;
+use thiserror::Error;
+use upgrade_core::journal::{Entry, Record as Kind, State};
+use upgrade_core::plan::Plan;
+use upgrade_core::snapshot::{NodeName, Role};
+use upgrade_engine::journal::Fence;
+use vitistack_api::UpgradeRun;
+use vitistack_api::run::{RunPhase, RunSpec, RunStatus, Transition};
+
+use super::pack;
+use super::picture::{Picture, picture};
+use crate::clock;
+
+/// When the newest entries are packed: what is sent with every entry stays below
+/// this many bytes.
+const TAIL: usize = 48 * 1024;
+
+/// When the blocks move into a part. With a plan of a thousand nodes beside
+/// them the object has about 600 KB then.
+const BLOCKS: usize = 256 * 1024;
+
+/// How many changes of phase are remembered.
+const HISTORY: usize = 50;
+
+/// One call.
+const CALL: Duration = Duration::from_secs(5);
+
+/// The time between two tries.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Why a run cannot be read or written.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    /// Somebody else wrote it (rule 9).
+    #[error("another process wrote the run {0}; this one has lost it")]
+    Taken(String),
+    /// It is gone.
+    #[error("the run {0} was deleted")]
+    Gone(String),
+    /// Our time was over before it was written.
+    #[error("the run {name} could not be written in time: {why}")]
+    Late {
+        /// Which.
+        name: String,
+        /// What stood in the way.
+        why: String,
+    },
+    /// The API server refused.
+    #[error("the run {name}: {source}")]
+    Api {
+        /// Which.
+        name: String,
+        /// What it said.
+        source: Box<kube::Error>,
+    },
+    /// What is in it makes no sense.
+    #[error("the run {name} cannot be read: {why}; delete it to begin anew")]
+    Broken {
+        /// Which.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// A run that this process drives.
+pub struct Record {
+    client: Client,
+    fence: Arc<dyn Fence>,
+    namespace: String,
+    name: String,
+    uid: String,
+    version: String,
+    spec: RunSpec,
+    plan: Arc<Plan>,
+    cast: BTreeMap<NodeName, Role>,
+    /// Nodes that are done and were too many to list.
+    unlisted: usize,
+    status: RunStatus,
+    state: State,
+    past: Vec<Entry>,
+}
+
+impl Record {
+    /// Takes up a run. The fence is that of the cluster's lease.
+    pub async fn open(
+        client: Client,
+        run: UpgradeRun,
+        fence: Arc<dyn Fence>,
+    ) -> Result<Self, RecordError> {
+        let name = run.name_any();
+        let broken = |why: String| RecordError::Broken { name: name.clone(), why };
+        let text =
+            pack::unpack(&run.spec.plan).map_err(|why| broken(format!("its plan: {why}")))?;
+        let plan: Plan =
+            serde_json::from_str(&text).map_err(|error| broken(format!("its plan: {error}")))?;
+        if plan.hash().to_string() != run.spec.hash {
+            return Err(broken("its plan is not the one that its hash is of".to_owned()));
+        }
+        let namespace = run.namespace().unwrap_or_default();
+        let status = run.status.clone().unwrap_or_default();
+        let mut lines = beginning(&client, &namespace, &name, &status).await?;
+        lines.extend(status.journal.iter().cloned());
+        let mut past = Vec::with_capacity(lines.len());
+        for line in &lines {
+            let entry: Entry = serde_json::from_str(line)
+                .map_err(|error| broken(format!("entry {}: {error}", past.len() + 1)))?;
+            past.push(entry);
+        }
+        let state = State::fold(&plan, &past).map_err(|error| broken(error.to_string()))?;
+        let (cast, unlisted) = cast(&status, &plan);
+        Ok(Self {
+            cast,
+            unlisted,
+            version: run.resource_version().unwrap_or_default(),
+            uid: run.uid().unwrap_or_default(),
+            spec: run.spec,
+            plan: Arc::new(plan),
+            client,
+            fence,
+            namespace,
+            name,
+            status,
+            state,
+            past,
+        })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its plan.
+    pub fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.plan)
+    }
+
+    /// What was journaled before this process; taken out, since it is large.
+    pub fn take_past(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.past)
+    }
+
+    /// The fold of its journal.
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// What it says of itself.
+    pub const fn spec(&self) -> &RunSpec {
+        &self.spec
+    }
+
+    /// Where it stands.
+    pub const fn status(&self) -> &RunStatus {
+        &self.status
+    }
+
+    /// Where it stands, for people.
+    pub fn picture(&self) -> Picture {
+        picture(&self.plan, &self.state, self.spec.product, &self.cast, self.unlisted)
+    }
+
+    /// Appends an entry.
+    pub async fn append(&mut self, entry: &Entry) -> Result<(), RecordError> {
+        let broken = |why: String| RecordError::Broken { name: self.name.clone(), why };
+        let line = serde_json::to_string(entry).map_err(|error| broken(error.to_string()))?;
+        // A copy: an entry that could not be written must not be in the fold.
+        let mut state = self.state.clone();
+        state.apply(entry).map_err(|error| broken(error.to_string()))?;
+        let mut status = self.status.clone();
+        if status.journal.iter().map(String::len).sum::<usize>() + line.len() > TAIL {
+            self.seal(&mut status).await?;
+        }
+        status.journal.push(line);
+        status.runner.clone_from(&entry.runner);
+        let drawn = picture(&self.plan, &state, self.spec.product, &self.cast, self.unlisted);
+        status.progress = drawn.progress();
+        status.message.clone_from(&drawn.message);
+        status.nodes = drawn.nodes;
+        match &entry.record {
+            Kind::Began => phase(&mut status, RunPhase::Running, ""),
+            Kind::Completed => phase(&mut status, RunPhase::Completed, ""),
+            _ => {}
+        }
+        self.write(status).await?;
+        self.state = state;
+        Ok(())
+    }
+
+    /// Writes what phase it is in.
+    pub async fn set_phase(&mut self, to: RunPhase, message: &str) -> Result<(), RecordError> {
+        let mut status = self.status.clone();
+        phase(&mut status, to, message);
+        if !message.is_empty() {
+            message.clone_into(&mut status.message);
+        }
+        if status == self.status { Ok(()) } else { self.write(status).await }
+    }
+
+    /// Writes the status, exactly once, or not at all.
+    async fn write(&mut self, status: RunStatus) -> Result<(), RecordError> {
+        loop {
+            if let Err(lost) = self.fence.holds() {
+                return Err(RecordError::Late { name: self.name.clone(), why: lost.0 });
+            }
+            let failed = match tokio::time::timeout(CALL, self.patch(&status)).await {
+                Ok(Ok(version)) => {
+                    self.version = version;
+                    self.status = status;
+                    return Ok(());
+                }
+                Ok(Err(kube::Error::Api(answer))) if answer.code == 404 => {
+                    return Err(RecordError::Gone(self.name.clone()));
+                }
+                Ok(Err(error)) if !may_pass(&error) => {
+                    return Err(RecordError::Api {
+                        name: self.name.clone(),
+                        source: Box::new(error),
+                    });
+                }
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => "no answer".to_owned(),
+            };
+            tracing::debug!(run = self.name, failed, "a write of the run is tried again");
+            if self.look(&status).await? {
+                self.status = status;
+                return Ok(());
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// After a write that may have arrived: true if it did. An error if it was
+    /// somebody else's.
+    async fn look(&mut self, status: &RunStatus) -> Result<bool, RecordError> {
+        let api: Api<UpgradeRun> = Api::namespaced(self.client.clone(), &self.namespace);
+        let Ok(Ok(found)) = tokio::time::timeout(CALL, api.get_opt(&self.name)).await else {
+            return Ok(false);
+        };
+        let Some(found) = found.filter(|found| found.uid().as_deref() == Some(&self.uid)) else {
+            return Err(RecordError::Gone(self.name.clone()));
+        };
+        let version = found.resource_version().unwrap_or_default();
+        if version == self.version {
+            return Ok(false);
+        }
+        match found.status {
+            Some(written) if written == *status => {
+                self.version = version;
+                Ok(true)
+            }
+            // Somebody touched labels or the like: the status is still ours.
+            Some(before) if before == self.status => {
+                self.version = version;
+                Ok(false)
+            }
+            _ => Err(RecordError::Taken(self.name.clone())),
+        }
+    }
+
+    /// Sends a status; only the metadata comes back.
+    async fn patch(&self, status: &RunStatus) -> Result<String, kube::Error> {
+        let mut sent = json!(status);
+        if status.sealed == self.status.sealed
+            && let Some(sent) = sent.as_object_mut()
+        {
+            // It is there already, and large.
+            sent.remove("sealed");
+        } else {
+            sent["sealed"] = json!(status.sealed);
+        }
+        let body = json!({"metadata": {"resourceVersion": self.version}, "status": sent});
+        let request = Request::new(UpgradeRun::url_path(&(), Some(&self.namespace)))
+            .patch_subresource("status", &self.name, &PatchParams::default(), &Patch::Merge(body));
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        let partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        request.headers_mut().insert("accept", http::HeaderValue::from_static(partial));
+        let answer: PartialObjectMeta<UpgradeRun> = self.client.request(request).await?;
+        Ok(answer.metadata.resource_version.unwrap_or_default())
+    }
+
+    /// Packs the entries of the status into a block, and moves the blocks into
+    /// a part once there are many.
+    async fn seal(&self, status: &mut RunStatus) -> Result<(), RecordError> {
+        let mut text = status.journal.join("\n");
+        text.push('\n');
+        status.sealed.push(pack::squeeze(&text));
+        status.journal.clear();
+        if status.sealed.iter().map(String::len).sum::<usize>() <= BLOCKS {
+            return Ok(());
+        }
+        self.part(status).await?;
+        status.parts += 1;
+        status.sealed.clear();
+        Ok(())
+    }
+
+    /// Makes a part. One that is there already is from a process that came no
+    /// further, and holds the same.
+    async fn part(&self, status: &RunStatus) -> Result<(), RecordError> {
+        let name = part_name(&self.name, status.parts);
+        let spec = RunSpec { plan: String::new(), ..self.spec.clone() };
+        let metadata = ObjectMeta {
+            name: Some(name.clone()),
+            owner_references: Some(vec![OwnerReference {
+                api_version: UpgradeRun::api_version(&()).into_owned(),
+                kind: UpgradeRun::kind(&()).into_owned(),
+                name: self.name.clone(),
+                uid: self.uid.clone(),
+                ..OwnerReference::default()
+            }]),
+            ..ObjectMeta::default()
+        };
+        let part = UpgradeRun::new(metadata, spec);
+        let message = format!("a part of the journal of {}", self.name);
+        let body = json!({"status": {
+            "phase": RunPhase::Completed, "message": message, "sealed": status.sealed,
+        }});
+        let api: Api<UpgradeRun> = Api::namespaced(self.client.clone(), &self.namespace);
+        loop {
+            if let Err(lost) = self.fence.holds() {
+                return Err(RecordError::Late { name: self.name.clone(), why: lost.0 });
+            }
+            let made = async {
+                match api.create(&PostParams::default(), &part).await {
+                    Err(kube::Error::Api(answer)) if answer.code == 409 => {}
+                    other => drop(other?),
+                }
+                api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&body)).await
+            };
+            match tokio::time::timeout(CALL, made).await {
+                Ok(Ok(_)) => return Ok(()),
+                Ok(Err(error)) if !may_pass(&error) => {
+                    return Err(RecordError::Api { name, source: Box::new(error) });
+                }
+                _ => tokio::time::sleep(AGAIN).await,
+            }
+        }
+    }
+}
+
+/// The packed beginning of a journal, oldest entry first.
+async fn beginning(
+    client: &Client,
+    namespace: &str,
+    run: &str,
+    status: &RunStatus,
+) -> Result<Vec<String>, RecordError> {
+    let api: Api<UpgradeRun> = Api::namespaced(client.clone(), namespace);
+    let mut blocks = Vec::new();
+    for number in 0..status.parts {
+        let name = part_name(run, number);
+        let part = api.get(&name).await;
+        let part = part.map_err(|error| RecordError::Api { name, source: Box::new(error) })?;
+        blocks.extend(part.status.unwrap_or_default().sealed);
+    }
+    blocks.extend(status.sealed.iter().cloned());
+    let mut lines = Vec::new();
+    for block in blocks {
+        let broken = |why| RecordError::Broken { name: run.to_owned(), why };
+        lines.extend(pack::unpack(&block).map_err(broken)?.lines().map(ToOwned::to_owned));
+    }
+    Ok(lines)
+}
+
+/// The nodes that the object lists, and how many it has no room for.
+fn cast(status: &RunStatus, plan: &Plan) -> (BTreeMap<NodeName, Role>, usize) {
+    let listed: BTreeMap<NodeName, Role> = status
+        .nodes
+        .iter()
+        .map(|node| {
+            let control_plane = node.role == vitistack_api::label::CONTROL_PLANE;
+            let role = if control_plane { Role::ControlPlane } else { Role::Worker };
+            (NodeName(node.name.clone()), role)
+        })
+        .collect();
+    let total = status.progress.split_once('/').and_then(|(_, total)| total.parse().ok());
+    let known = plan.steps().filter_map(|step| step.node).filter(|node| !listed.contains_key(node));
+    let known = listed.len() + known.collect::<BTreeSet<_>>().len();
+    (listed, total.unwrap_or(known).saturating_sub(known))
+}
+
+fn part_name(run: &str, number: u32) -> String {
+    format!("{run}-part-{number}")
+}
+
+/// Changes the phase, and remembers that it did.
+fn phase(status: &mut RunStatus, to: RunPhase, message: &str) {
+    let now = clock::stamp();
+    if to == RunPhase::Running && status.started.is_none() {
+        status.started = Some(now.clone());
+    }
+    if to.is_over() && status.ended.is_none() {
+        status.ended = Some(now.clone());
+    }
+    if status.phase == to && !status.history.is_empty() && to != RunPhase::Running {
+        return;
+    }
+    status.phase = to;
+    let runner = status.runner.clone();
+    status.history.push(Transition { at: now, phase: to, runner, message: message.to_owned() });
+    let surplus = status.history.len().saturating_sub(HISTORY);
+    status.history.drain(..surplus);
+}
+
+/// Whether the same call may succeed later. A conflict is looked at: it may be
+/// our own write, whose answer was lost.
+fn may_pass(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(answer) => answer.code == 409 || answer.code == 429 || answer.code >= 500,
+        kube::Error::SerdeError(_) | kube::Error::BuildRequest(_) => false,
+        _ => true,
+    }
+}

@@ -1,0 +1,125 @@
+//! Begins a run: looks, plans, and makes its object.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use upgrade_core::plan::{Plan, PlanHash};
+use upgrade_core::version::Version;
+use vitistack_api::KubernetesCluster;
+use vitistack_api::run::{Product, RunPhase};
+
+use super::{Next, SOON, Task, remember};
+use crate::look::{self, Looked, Order};
+use crate::run::{NewRun, RunStore, cast};
+use crate::seen::Seen;
+use crate::wish::Wish;
+
+impl Task {
+    /// Looks at the cluster, plans, and makes a run; or one that failed before
+    /// it began, which says why.
+    pub(super) async fn begin(
+        &mut self,
+        object: &Arc<KubernetesCluster>,
+        wish: &Wish,
+        product: Product,
+        target: &Version,
+    ) -> Result<Next, String> {
+        let shared = Arc::clone(&self.shared);
+        let store = self.store(object);
+        let permit = shared.looks.acquire().await.map_err(|error| error.to_string())?;
+        let looked = async {
+            let keys = shared.connector.keys(object).await?;
+            let live = shared.connector.live(object, &keys).await?;
+            look::look(&live).await
+        };
+        let looked = looked.await.map_err(|why| format!("the cluster cannot be seen: {why}"));
+        drop(permit);
+        if !self.still_wanted(wish) {
+            return Ok(Next::Now);
+        }
+        let known = Arc::clone(&shared.known.borrow());
+        let planned = match (&looked, wish.policy(&shared.policy)) {
+            (Err(why), _) => Err(why.clone()),
+            (_, Err(why)) => Err(why),
+            (Ok(looked), Ok(policy)) => {
+                let order = Order {
+                    product,
+                    target,
+                    rollback: wish.rollback,
+                    policy: &policy,
+                    matrix: &known.matrix,
+                    catalogue: &known.catalogue,
+                };
+                look::plan(looked, &order)
+            }
+        };
+        let plan = match planned {
+            Ok(plan) => Ok(Plan { parent: parent(&store).await?, ..plan }),
+            Err(why) => Err(why),
+        };
+        let nodes = looked.as_ref().map_or_else(|_| BTreeMap::new(), |it| cast(&it.snapshot));
+        let from = looked.as_ref().ok().and_then(|it| Seen::of(&it.snapshot).ok());
+        let new = NewRun {
+            product,
+            from: from.as_ref().map(|seen| &seen.of_product(product).lowest),
+            to: target,
+            rollback: wish.rollback,
+            plan: plan.as_ref().map_err(String::as_str),
+            cast: &nodes,
+            runner: &shared.identity,
+        };
+        if self.hold.as_ref().is_none_or(crate::lease::Hold::is_lost) {
+            return Ok(Next::Now);
+        }
+        let made = store.create(&new).await;
+        let made = made.map_err(|error| format!("the run cannot be made: {error}"))?;
+        if let Ok(Looked { snapshot, .. }) = &looked {
+            self.seen = Some(Seen::of(snapshot));
+            self.look_at = Instant::now() + self.shared.look_every;
+        }
+        let latest = self.latest.borrow().clone();
+        self.last = latest.and_then(|latest| remember(&made, &latest));
+        let store = store.clone();
+        tokio::spawn(async move { store.prune().await });
+        Ok(Next::Now)
+    }
+
+    /// Whether the user still wants what was planned for.
+    fn still_wanted(&self, wish: &Wish) -> bool {
+        let latest = self.latest.borrow();
+        latest.as_ref().is_some_and(|latest| Wish::read(latest.object.annotations()) == *wish)
+    }
+
+    /// A run that failed or was ended is past.
+    pub(super) async fn close(&mut self, object: &KubernetesCluster) -> Result<Next, String> {
+        let Some(last) = &mut self.last else {
+            return Ok(Next::Now);
+        };
+        let store = RunStore::new(self.shared.client.clone(), object);
+        let run = store.get(&last.name).await.map_err(|error| error.to_string())?;
+        if let Some(run) = run {
+            let why = "its target was taken away";
+            let closed = store.close(&run, &self.shared.identity, why).await;
+            closed.map_err(|error| format!("the run cannot be closed: {error}"))?;
+        }
+        last.view.phase = RunPhase::Cancelled;
+        Ok(Next::Now)
+    }
+}
+
+/// The plan that is replaced: of the newest run, if it did not come to its end.
+async fn parent(store: &RunStore) -> Result<Option<PlanHash>, String> {
+    let newest = store.newest().await.map_err(|error| error.to_string())?;
+    let unfinished = newest.filter(|run| {
+        let phase = run.status.as_ref().map(|status| status.phase);
+        !run.spec.hash.is_empty() && phase != Some(RunPhase::Completed)
+    });
+    Ok(unfinished
+        .and_then(|run| serde_json::from_value(serde_json::Value::String(run.spec.hash)).ok()))
+}
+
+/// When something that failed for now is tried again.
+pub(super) fn soon() -> Next {
+    Next::At(Some(Instant::now() + SOON))
+}

@@ -1,0 +1,231 @@
+//! Drives the run: begins or takes it up, passes the user's word on, and takes
+//! its end in.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use upgrade_core::snapshot::NodeName;
+use upgrade_engine::control::Word;
+use upgrade_engine::drive::{DriveError, End};
+use vitistack_api::KubernetesCluster;
+use vitistack_api::run::RunPhase;
+
+use super::begin::soon;
+use super::{Next, Task};
+use crate::decide::Act;
+use crate::drive::{Drive, Start};
+use crate::http::{Drives, RunEnd};
+use crate::run::{Record, RecordError, RunStore, halted};
+
+/// How often the keys of a cluster under way are compared, so that new ones
+/// are used soon.
+const KEYS: Duration = Duration::from_secs(15);
+
+/// How long a run may not be drivable at all, for want of keys or the like
+/// (rule 11).
+const STUCK: Duration = Duration::from_mins(15);
+
+/// How often a drive may break off by a mistake of this program.
+const PANICS: u32 = 3;
+
+impl Task {
+    /// Begins to drive, or tells the drive what the user wants.
+    pub(super) async fn keep_driving(
+        &mut self,
+        object: &Arc<KubernetesCluster>,
+        act: &Act,
+    ) -> Result<Next, String> {
+        self.cancelling = *act == Act::Cancel;
+        let word = match act {
+            Act::Pause { by } => Word::Pause { by: by.clone() },
+            Act::Cancel => Word::Pause { by: "the end of its target".to_owned() },
+            _ => Word::Go,
+        };
+        let Some(drive) = &self.drive else {
+            return self.take_up(object, word).await;
+        };
+        drive.say(word);
+        // New keys: what is under way is resumed with them.
+        if let Ok(keys) = self.shared.connector.keys(object).await
+            && keys.digest() != drive.keys
+        {
+            tracing::info!(cluster = self.key, "new keys; the run is resumed with them");
+            if let Some(drive) = self.drive.take() {
+                drive.stop(Duration::from_secs(2)).await;
+            }
+            return Ok(Next::Now);
+        }
+        Ok(Next::At(Some(Instant::now() + KEYS)))
+    }
+
+    /// Reads the run, reaches the cluster, and lets the engine drive.
+    async fn take_up(
+        &mut self,
+        object: &Arc<KubernetesCluster>,
+        word: Word,
+    ) -> Result<Next, String> {
+        let (Some(last), Some(hold)) = (&self.last, &self.hold) else {
+            return Ok(Next::Now);
+        };
+        let store = self.store(object);
+        let Some(run) = store.get(&last.name).await.map_err(|error| error.to_string())? else {
+            // Somebody deleted it: what was under way is looked at anew.
+            self.forget();
+            return Ok(Next::Now);
+        };
+        let client = self.shared.client.clone();
+        let mut record = match Record::open(client, run, hold.fence()).await {
+            Ok(record) => record,
+            Err(RecordError::Broken { name, why }) => {
+                tracing::error!(run = name, why, "a run cannot be read");
+                return self.broken(object, &why).await;
+            }
+            Err(error) => return Err(error.to_string()),
+        };
+        let reached = async {
+            let keys = self.shared.connector.keys(object).await?;
+            let live = self.shared.connector.live(object, &keys).await?;
+            Ok::<_, String>((keys.digest(), live))
+        };
+        let (keys, live) = match reached.await {
+            Ok(reached) => reached,
+            Err(why) => {
+                let (since, _) = *self.stuck.get_or_insert((Instant::now(), why.clone()));
+                self.stuck = Some((since, why.clone()));
+                if since.elapsed() < STUCK {
+                    return Ok(soon());
+                }
+                let why = format!("it could not be driven: {why}");
+                record
+                    .set_phase(RunPhase::Halted, &why)
+                    .await
+                    .map_err(|error| error.to_string())?;
+                (self.stuck, self.loaded) = (None, false);
+                return Ok(Next::Now);
+            }
+        };
+        self.stuck = None;
+        let fence = hold.fence();
+        let drives = Drives::begin(Arc::clone(&self.shared.metrics), last.view.product);
+        let inherited_cordons = self.inherited(&store, &record, &fence).await;
+        self.drive = Some(Drive::start(Start {
+            record,
+            live,
+            fence,
+            runner: self.shared.identity.clone(),
+            word,
+            keys,
+            inherited_cordons,
+            drives,
+        }));
+        if let Some(last) = &mut self.last {
+            last.view.phase = RunPhase::Running;
+        }
+        Ok(Next::Now)
+    }
+
+    /// Cordons that the run before this one left (rule 7).
+    async fn inherited(
+        &self,
+        store: &RunStore,
+        record: &Record,
+        fence: &Arc<dyn upgrade_engine::journal::Fence>,
+    ) -> BTreeSet<NodeName> {
+        let Some(parent) = &record.plan().parent else {
+            return BTreeSet::new();
+        };
+        let Ok(Some(run)) = store.of_plan(&parent.to_string()).await else {
+            return BTreeSet::new();
+        };
+        match Record::open(self.shared.client.clone(), run, Arc::clone(fence)).await {
+            Ok(before) => before.state().our_cordons().cloned().collect(),
+            Err(error) => {
+                tracing::warn!(%error, "the run before cannot be read; its cordons stay");
+                BTreeSet::new()
+            }
+        }
+    }
+
+    /// A run that cannot be read is over; a person decides what comes next.
+    async fn broken(&mut self, object: &KubernetesCluster, why: &str) -> Result<Next, String> {
+        let Some(last) = &self.last else { return Ok(Next::Now) };
+        let store = self.store(object);
+        store
+            .halt(&last.name, &self.shared.identity, &format!("the run cannot be read: {why}"))
+            .await
+            .map_err(|error| error.to_string())?;
+        self.loaded = false;
+        Ok(Next::Now)
+    }
+
+    /// Takes the end of a drive in.
+    pub(super) async fn ended(&mut self) -> Result<(), String> {
+        let Some(mut drive) = self.drive.take() else { return Ok(()) };
+        let drives = drive.drives.take();
+        let record = Arc::clone(&drive.record);
+        let end = drive.end().await;
+        let mut record = record.lock().await;
+        let phase = match end {
+            Ok(Ok(End::Done)) => Some((RunPhase::Completed, String::new())),
+            Ok(Ok(End::Halted { reason, armed, cordoned })) => {
+                let mut text = halted(&reason);
+                if !armed.is_empty() {
+                    text = format!(
+                        "{text}. The next boot of {} is into the new version",
+                        list(&armed)
+                    );
+                }
+                if !cordoned.is_empty() {
+                    text = format!("{text}. {} stays cordoned", list(&cordoned));
+                }
+                Some((RunPhase::Halted, text))
+            }
+            Ok(Ok(End::Paused { .. })) if self.cancelling => {
+                Some((RunPhase::Cancelled, "the user took its target away".to_owned()))
+            }
+            Ok(Ok(End::Paused { by })) => Some((RunPhase::Paused, format!("paused by {by}"))),
+            Ok(Ok(End::Stopped)) => None,
+            Ok(Err(DriveError::Fold(error))) => {
+                Some((RunPhase::Halted, format!("its journal makes no sense: {error}")))
+            }
+            Ok(Err(error)) => {
+                // The journal, or the fence: somebody else may drive by now.
+                tracing::warn!(cluster = self.key, "the run broke off: {error}");
+                drop(record);
+                self.lost().await;
+                return Ok(());
+            }
+            Err(panic) => {
+                self.panics += 1;
+                tracing::error!(cluster = self.key, panic, "a mistake of this program");
+                let text = format!("this program failed: {panic}");
+                (self.panics >= PANICS).then_some((RunPhase::Halted, text))
+            }
+        };
+        if let (Some(drives), Some((phase, _))) = (drives, &phase) {
+            drives.end(match phase {
+                RunPhase::Completed => RunEnd::Completed,
+                RunPhase::Halted => RunEnd::Halted,
+                RunPhase::Cancelled => RunEnd::Cancelled,
+                RunPhase::Paused => RunEnd::Paused,
+                RunPhase::Pending | RunPhase::Running => RunEnd::HandedOver,
+            });
+        }
+        if let Some((phase, message)) = phase {
+            let written = record.set_phase(phase, &message).await;
+            drop(record);
+            if let Err(error) = written {
+                tracing::warn!(cluster = self.key, %error, "the end of the run is not written yet");
+            }
+        }
+        // What counts is what the object says.
+        self.loaded = false;
+        Ok(())
+    }
+}
+
+fn list(nodes: &[NodeName]) -> String {
+    nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
