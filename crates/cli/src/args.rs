@@ -1,8 +1,10 @@
 //! The command line as types.
 
 mod cluster;
+mod crds;
 mod installer;
 mod matrix;
+mod operator;
 mod pace;
 mod parse;
 mod plan;
@@ -17,8 +19,10 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::Targets;
 
 pub use cluster::ClusterArgs;
+pub use crds::CrdsArgs;
 pub use installer::InstallerArgs;
 pub use matrix::MatrixArgs;
+pub use operator::{OperatorArgs, VersionsArgs};
 pub use pace::{OrderArg, PaceArgs};
 pub(crate) use parse::schematic;
 pub use plan::{PlanArgs, PreferArg};
@@ -101,6 +105,10 @@ pub enum Command {
     Version(VersionArgs),
     /// Show which Talos upgrades from which, and which Kubernetes it runs
     Matrix(MatrixArgs),
+    /// Watch the clusters of a hub, and do what their annotations say
+    Operator(Box<OperatorArgs>),
+    /// Print the definitions of the kinds that the operator needs
+    Crds(CrdsArgs),
     /// Run a simulated cluster on this machine, to rehearse on
     Sim(Box<SimArgs>),
     /// Upgrade a simulated cluster in front of your eyes

@@ -20,6 +20,14 @@ pub fn who() -> String {
     format!("{}@{}", plain(user), plain(host))
 }
 
+/// This process: a name that no other one on any machine has.
+pub fn process() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+    let host: String =
+        host.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(63).collect();
+    format!("{}-{}", host.trim_matches('-'), std::process::id())
+}
+
 /// What kind of terminal this is.
 pub fn terminal() -> Option<String> {
     variable("TERM").map(|name| name.to_string_lossy().into_owned())

@@ -199,6 +199,7 @@ mod answers {
         help_version: "version --help",
         help_demo: "demo --help",
         help_matrix: "matrix --help",
+        help_crds: "crds --help",
         help_sim: "sim --help",
         help_sim_fault: "sim fault --help",
         help_sim_talosconfig: "sim talosconfig --help",
@@ -211,6 +212,15 @@ mod answers {
         matrix_json: "matrix --talos 1.13 -o json",
         matrix_own_data: "matrix --matrix matrix.toml --catalogue catalogue.toml",
     }
+}
+
+/// The manifests that are shipped have the definitions that the binary prints.
+#[test]
+fn crds_are_those_that_are_shipped() {
+    let printed = transcript("crds");
+    let shipped = include_str!("../../../deploy/10-crds.yaml");
+    let expected = format!("$ talos-operator crds\n[exit 0]\n[stdout]\n{shipped}");
+    assert!(printed == expected, "run `talos-operator crds > deploy/10-crds.yaml`");
 }
 
 /// Colours are there where they are wanted, and only there.

@@ -12,12 +12,15 @@
 //!   [`drive`] lets the engine work on it.
 //! - [`lease`] fences drivers from each other (rule 9), [`members`] shares the
 //!   clusters among replicas.
+//! - [`versions`] knows what there is to go to, [`http`] tells how the process
+//!   does, and [`serve`](mod@serve) puts all of it together.
 
 pub mod clock;
 pub mod connect;
 pub mod controller;
 pub mod decide;
 pub mod drive;
+pub mod http;
 pub mod lease;
 pub mod look;
 pub mod members;
@@ -26,9 +29,11 @@ pub mod news;
 pub mod operator;
 pub mod run;
 pub mod seen;
+pub mod serve;
 pub mod task;
+pub mod versions;
 pub mod wish;
 pub mod write;
 
 pub use operator::{Operator, Options};
-pub use task::Known;
+pub use serve::{ServeError, Settings, serve};

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::{Semaphore, watch};
+use upgrade_core::catalogue::Catalogue;
+use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::Policy;
 
 use crate::connect::{Connector, Machines};
 use crate::controller::Controller;
+use crate::http::Metrics;
 use crate::members::{self, Membership};
 use crate::news::News;
-use crate::task::{Known, Shared};
+use crate::task::Shared;
 
 /// How many clusters without a target are looked at together: a look costs
 /// connections to every node, and is in no hurry.
@@ -37,6 +40,8 @@ pub struct Options {
     pub look_every: Duration,
     /// How upgrades are done where annotations say nothing.
     pub policy: Policy,
+    /// What Talos supports.
+    pub matrix: Matrix,
 }
 
 /// The operator.
@@ -51,9 +56,14 @@ pub struct Operator {
 
 impl Operator {
     /// Puts it together. Nothing is asked yet.
-    pub fn new(client: Client, options: Options, known: watch::Receiver<Arc<Known>>) -> Self {
+    pub fn new(
+        client: Client,
+        options: Options,
+        catalogue: watch::Receiver<Arc<Catalogue>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let (end, ending) = watch::channel(false);
-        let Options { identity, namespace, secret_prefix, snapshots, look_every, policy } =
+        let Options { identity, namespace, secret_prefix, snapshots, look_every, policy, matrix } =
             options.clone();
         let (membership, members) = Membership::new(client.clone(), &namespace, &identity);
         let shared = Arc::new(Shared {
@@ -68,7 +78,9 @@ impl Operator {
                 machines: Machines::default(),
             },
             policy,
-            known,
+            matrix,
+            catalogue,
+            metrics,
             members,
             ending,
             glances: Semaphore::new(GLANCES),

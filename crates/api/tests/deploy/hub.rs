@@ -1,0 +1,68 @@
+//! A real control plane, and kubectl pointed at it.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use real_control_plane::{ControlPlane, Options, Tools};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The folder with the manifests.
+pub(crate) const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
+
+/// Where the operator lives.
+pub(crate) const NAMESPACE: &str = "vitistack-system";
+
+/// A cluster as the platform writes one.
+pub(crate) const CLUSTER: &str = include_str!("cluster.yaml");
+
+pub(crate) struct Hub {
+    plane: ControlPlane,
+    _root: TempDir,
+}
+
+impl Hub {
+    pub(crate) fn start() -> Self {
+        let root = tempfile::tempdir().expect("a folder");
+        let folder = root.path().canonicalize().expect("a path").join("plane");
+        let tools = Tools::find().expect("the tools");
+        let plane = ControlPlane::start(Options::new(folder, tools)).expect("a control plane");
+        Self { plane, _root: root }
+    }
+
+    /// Exit code, stdout and stderr of a kubectl that reads `input`.
+    pub(crate) fn run(&self, arguments: &[&str], input: &str) -> (i32, String, String) {
+        let mut kubectl = self
+            .plane
+            .kubectl()
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kubectl starts");
+        let mut stdin = kubectl.stdin.take().expect("a pipe");
+        // One that reads nothing may be gone already.
+        let _ = stdin.write_all(input.as_bytes());
+        drop(stdin);
+        let output = kubectl.wait_with_output().expect("kubectl ends");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
+    }
+
+    /// stdout of a kubectl that must succeed.
+    pub(crate) fn kubectl(&self, arguments: &[&str]) -> String {
+        self.feed(arguments, "")
+    }
+
+    pub(crate) fn feed(&self, arguments: &[&str], input: &str) -> String {
+        let (code, out, told) = self.run(arguments, input);
+        assert_eq!(code, 0, "kubectl {}: {told}", arguments.join(" "));
+        out
+    }
+
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.kubectl(&[arguments, &["-o", "json"]].concat());
+        serde_json::from_str(&text).expect("JSON")
+    }
+}

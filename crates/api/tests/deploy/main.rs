@@ -1,0 +1,105 @@
+//! The manifests of `deploy/` on a real API server, with the real kubectl: they
+//! are accepted, the admission policy refuses what can mean nothing, and the
+//! operator's account may do what it needs and nothing else.
+
+mod admission;
+mod hub;
+mod rights;
+
+use serde_json::{Value, json};
+
+use hub::{CLUSTER, Hub, NAMESPACE};
+
+/// One control plane is enough for all of it, and takes the longest.
+#[test]
+fn what_is_shipped_works_on_a_real_api_server() {
+    let hub = Hub::start();
+    accepted(&hub);
+    listed(&hub);
+    admission::holds(&hub);
+    rights::are_as_listed(&hub);
+}
+
+/// Everything is accepted as it stands, twice, and without a warning.
+fn accepted(hub: &Hub) {
+    for _ in 0..2 {
+        let (code, _, told) = hub.run(&["apply", "--server-side", "-f", hub::DEPLOY], "");
+        assert_eq!((code, told.as_str()), (0, ""), "no warnings either");
+        hub.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+    }
+    // The pod as the Deployment would make it, in a namespace that allows
+    // nothing beyond the strictest profile.
+    let deployment = hub.json(&["get", "deployment", "talos-operator", "-n", NAMESPACE]);
+    let template = &deployment["spec"]["template"];
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "try", "namespace": NAMESPACE, "labels": template["metadata"]["labels"]},
+        "spec": template["spec"],
+    });
+    hub.feed(&["create", "--dry-run=server", "-f", "-"], &pod.to_string());
+    // What is to select it does.
+    let labels = &template["metadata"]["labels"];
+    for (kind, selector) in [
+        ("poddisruptionbudget", "/spec/selector/matchLabels"),
+        ("networkpolicy", "/spec/podSelector/matchLabels"),
+    ] {
+        let object = hub.json(&["get", kind, "talos-operator", "-n", NAMESPACE]);
+        assert_eq!(object.pointer(selector), Some(labels), "{kind}");
+    }
+    // A port that is probed is one that is open and let in.
+    let container = &template["spec"]["containers"][0];
+    assert_eq!(container["ports"][0]["containerPort"], 8080);
+    let policy = hub.json(&["get", "networkpolicy", "talos-operator", "-n", NAMESPACE]);
+    assert_eq!(policy["spec"]["ingress"][0]["ports"][0]["port"], 8080);
+}
+
+/// What people see when they list the kinds.
+fn listed(hub: &Hub) {
+    hub.feed(&["apply", "--server-side", "-f", "-"], CLUSTER);
+    let empty = hub.kubectl(&["get", "kc", "my-cluster", "--no-headers"]);
+    assert!(empty.contains("talos") && empty.contains("eu-1"), "{empty}");
+    // A status needs its state, and with it the phase is accepted.
+    let patch = |status: Value| {
+        let patch = json!({"status": status}).to_string();
+        let words = ["patch", "kc", "my-cluster", "--subresource=status", "--type=merge", "-p"];
+        hub.run(&[&words[..], &[&patch]].concat(), "")
+    };
+    let (code, _, told) = patch(json!({"phase": "Ready", "conditions": []}));
+    assert!(code != 0 && told.contains("status.state: Required value"), "{told}");
+    let state = vitistack_api::status::empty_state("2026-01-02T03:04:05Z");
+    let (code, _, told) = patch(json!({"phase": "Ready", "conditions": [], "state": state}));
+    assert_eq!(code, 0, "{told}");
+    let phase = hub.kubectl(&["get", "kc", "my-cluster", "-o", "jsonpath={.status.phase}"]);
+    assert_eq!(phase, "Ready");
+
+    let run = |to: &str| {
+        json!({
+            "apiVersion": "upgrade.vitistack.io/v1alpha1", "kind": "UpgradeRun",
+            "metadata": {"name": "my-cluster-1", "namespace": "default"},
+            "spec": {"cluster": {"name": "my-cluster", "uid": "u"}, "product": "Talos",
+                "from": "1.11.6", "to": to, "rollback": false, "hash": "0123", "plan": "{}"},
+        })
+        .to_string()
+    };
+    hub.feed(&["apply", "--server-side", "-f", "-"], &run("1.12.0"));
+    let status = r#"{"status": {"phase": "Running", "progress": "2/5", "runner": "talos-operator-a",
+        "message": "Upgrading node cp-0 (2/5 nodes completed)"}}"#;
+    let words =
+        ["patch", "ur", "my-cluster-1", "--subresource=status", "--type=merge", "-p", status];
+    hub.kubectl(&words);
+    let table = hub.kubectl(&["get", "upgraderuns"]);
+    let words: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(words[0], ["NAME", "CLUSTER", "PRODUCT", "FROM", "TO", "PHASE", "PROGRESS", "AGE"]);
+    assert_eq!(
+        words[1][..7],
+        ["my-cluster-1", "my-cluster", "Talos", "1.11.6", "1.12.0", "Running", "2/5"]
+    );
+    // A run never changes into another one.
+    let (code, _, told) = hub.run(&["apply", "--server-side", "-f", "-"], &run("1.13.0"));
+    assert!(code != 0 && told.contains("a run never changes"), "{told}");
+    // An even number of control planes is refused.
+    let even = CLUSTER.replace("replicas: 3", "replicas: 4");
+    let (code, _, told) = hub.run(&["apply", "--server-side", "-f", "-"], &even);
+    assert!(code != 0 && told.contains("even number"), "{told}");
+}

@@ -1,0 +1,74 @@
+//! The arguments of `operator`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use upgrade_core::jiff::SignedDuration;
+
+use super::{DataArgs, PaceArgs, parse};
+
+const EXAMPLES: &str = "\
+Examples:
+  In a pod, as deploy/ has it:
+    talos-operator operator --log=info --listen=0.0.0.0:8080 --snapshots=/var/lib/talos-operator
+
+  On a desk, against another hub:
+    talos-operator operator --kubeconfig ./hub.kubeconfig --log=info
+
+Annotations on a KubernetesCluster do the rest:
+    kubectl annotate kubernetescluster my-cluster upgrade.vitistack.io/talos-target=1.13.9";
+
+/// What `operator` is asked.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct OperatorArgs {
+    /// The hub's kubeconfig [default: the account of the pod]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Who this replica is among the others [default: this host and process]
+    #[arg(long, value_name = "NAME", env = "POD_NAME")]
+    pub identity: Option<String>,
+    /// Where the leases of the replicas are
+    #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "vitistack-system")]
+    pub namespace: String,
+    /// What the names of the clusters' Secrets begin with
+    #[arg(long, value_name = "TEXT", env = "SECRET_PREFIX", default_value = "")]
+    pub secret_prefix: String,
+    /// The folder for etcd snapshots
+    #[arg(long, value_name = "FOLDER", default_value = "./snapshots")]
+    pub snapshots: PathBuf,
+    /// Where to tell health, readiness and metrics
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+    /// How often to look at a cluster that nobody wants anything of
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse::span)]
+    pub look_every: SignedDuration,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub versions: VersionsArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub pace: PaceArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub data: DataArgs,
+}
+
+/// Where releases are known from. The last that speaks of a product counts.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Available versions")]
+pub struct VersionsArgs {
+    /// An Image Factory to ask which Talos there is
+    #[arg(long, value_name = "URL")]
+    pub image_factory: Option<String>,
+    /// A ConfigMap in the operator's namespace with the keys talos, kubernetes, broken
+    #[arg(long, value_name = "NAME")]
+    pub versions_config_map: Option<String>,
+    /// The Talos versions there are, with commas between them
+    #[arg(long, value_name = "VERSIONS")]
+    pub talos_versions: Option<String>,
+    /// The Kubernetes versions there are
+    #[arg(long, value_name = "VERSIONS")]
+    pub kubernetes_versions: Option<String>,
+}

@@ -1,0 +1,81 @@
+//! `talos-operator operator`: watches a hub's clusters and does what their
+//! annotations say.
+
+use std::time::Duration;
+
+use upgrade_core::policy::{Order, Policy};
+use upgrade_operator::versions::{Offer, Source, check_url};
+use upgrade_operator::{Options, Settings, serve};
+
+use crate::Exit;
+use crate::args::{OperatorArgs, VersionsArgs};
+use crate::data::ReleaseData;
+use crate::failed::Failed;
+use crate::settings;
+use crate::signals::Signals;
+use crate::usage::Usage;
+
+/// Works until it is told to stop.
+pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
+    let data = ReleaseData::load(&args.data)?;
+    let look_every = Duration::try_from(args.look_every).unwrap_or_default();
+    if look_every < Duration::from_secs(1) {
+        return Err(Usage::new("--look-every is too short", "write at least 1s").into());
+    }
+    let usual = Policy { order: Order::WorkersFirst, ..Policy::default() };
+    let identity = args.identity.clone().unwrap_or_else(settings::process);
+    let settings = Settings {
+        kubeconfig: args.kubeconfig.clone(),
+        listen: args.listen,
+        sources: sources(&args.versions, &args.namespace)?,
+        catalogue: data.catalogue,
+        options: Options {
+            identity,
+            namespace: args.namespace.clone(),
+            secret_prefix: args.secret_prefix.clone(),
+            snapshots: args.snapshots.clone(),
+            look_every,
+            policy: args.pace.over(usual),
+            matrix: data.matrix,
+        },
+    };
+    let mut signals = Signals::listen();
+    let stop = async move {
+        signals.next().await;
+    };
+    let next = "name the hub with --kubeconfig, or run where it runs";
+    serve(settings, stop).await.map_err(|error| Failed::of(&error, next))?;
+    Ok(Exit::Done)
+}
+
+fn sources(args: &VersionsArgs, namespace: &str) -> Result<Vec<Source>, Usage> {
+    let mut sources = Vec::new();
+    if let Some(url) = &args.image_factory {
+        check_url(url).map_err(|error| {
+            Usage::new(
+                format!("--image-factory: {error}"),
+                "write it like https://factory.talos.dev",
+            )
+        })?;
+        sources.push(Source::Factory { url: url.trim_end_matches('/').to_owned() });
+    }
+    if let Some(name) = &args.versions_config_map {
+        let namespace = namespace.to_owned();
+        sources.push(Source::ConfigMap { namespace, name: name.clone() });
+    }
+    let list = |flag: &str, text: &Option<String>| {
+        let listed = text.as_deref().map(Offer::list).transpose();
+        listed.map_err(|error| {
+            Usage::new(format!("{flag}: {error}"), "write versions with commas between them")
+        })
+    };
+    let offer = Offer {
+        talos: list("--talos-versions", &args.talos_versions)?,
+        kubernetes: list("--kubernetes-versions", &args.kubernetes_versions)?,
+        ..Offer::default()
+    };
+    if offer != Offer::default() {
+        sources.push(Source::Listed(offer));
+    }
+    Ok(sources)
+}
