@@ -22,7 +22,7 @@ pub use cluster::ClusterArgs;
 pub use crds::CrdsArgs;
 pub use installer::InstallerArgs;
 pub use matrix::MatrixArgs;
-pub use operator::{OfferArgs, OperatorArgs};
+pub use operator::{OperatorArgs, VersionsArgs};
 pub use pace::{OrderArg, PaceArgs};
 pub(crate) use parse::schematic;
 pub use plan::{PlanArgs, PreferArg};
@@ -105,7 +105,7 @@ pub enum Command {
     Version(VersionArgs),
     /// Show which Talos upgrades from which, and which Kubernetes it runs
     Matrix(MatrixArgs),
-    /// Upgrade the clusters of a hub as their annotations say
+    /// Watch the clusters of a hub, and do what their annotations say
     Operator(Box<OperatorArgs>),
     /// Print the definitions of the kinds that the operator needs
     Crds(CrdsArgs),

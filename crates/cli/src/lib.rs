@@ -109,7 +109,7 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<Exit, Failed> {
             Command::Snapshot(args) => commands::snapshot(args, printer).await,
             Command::Version(args) => commands::version(args, printer).await,
             Command::Matrix(args) => Ok(commands::matrix(args, printer)?),
-            Command::Operator(args) => commands::operator(args, printer).await,
+            Command::Operator(args) => commands::operator(args).await,
             Command::Crds(args) => Ok(commands::crds(args, printer)),
             Command::Sim(args) => Ok(commands::sim(args, printer).await?),
             Command::Demo(args) => commands::demo(args, printer).await,

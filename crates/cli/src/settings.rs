@@ -20,11 +20,11 @@ pub fn who() -> String {
     format!("{}@{}", plain(user), plain(host))
 }
 
-/// What this process is called among others, such as `desk-4711`.
+/// This process: a name that no other one on any machine has.
 pub fn process() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
     let host: String =
-        host.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(50).collect();
+        host.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(63).collect();
     format!("{}-{}", host.trim_matches('-'), std::process::id())
 }
 

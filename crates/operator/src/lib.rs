@@ -12,7 +12,8 @@
 //!   [`drive`] lets the engine work on it.
 //! - [`lease`] fences drivers from each other (rule 9), [`members`] shares the
 //!   clusters among replicas.
-//! - [`versions`] knows which releases there are, [`http`] tells how we do.
+//! - [`versions`] knows what there is to go to, [`http`] tells how the process
+//!   does, and [`serve`](mod@serve) puts all of it together.
 
 pub mod clock;
 pub mod connect;
@@ -28,10 +29,11 @@ pub mod news;
 pub mod operator;
 pub mod run;
 pub mod seen;
+pub mod serve;
 pub mod task;
 pub mod versions;
 pub mod wish;
 pub mod write;
 
 pub use operator::{Operator, Options};
-pub use task::Known;
+pub use serve::{ServeError, Settings, serve};

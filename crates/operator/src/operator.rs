@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::{Semaphore, watch};
+use upgrade_core::catalogue::Catalogue;
+use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::Policy;
 
 use crate::connect::{Connector, Machines};
@@ -13,7 +15,7 @@ use crate::controller::Controller;
 use crate::http::Metrics;
 use crate::members::{self, Membership};
 use crate::news::News;
-use crate::task::{Known, Shared};
+use crate::task::Shared;
 
 /// How many clusters without a target are looked at together: a look costs
 /// connections to every node, and is in no hurry.
@@ -38,6 +40,8 @@ pub struct Options {
     pub look_every: Duration,
     /// How upgrades are done where annotations say nothing.
     pub policy: Policy,
+    /// What Talos supports.
+    pub matrix: Matrix,
 }
 
 /// The operator.
@@ -55,11 +59,11 @@ impl Operator {
     pub fn new(
         client: Client,
         options: Options,
-        known: watch::Receiver<Arc<Known>>,
+        catalogue: watch::Receiver<Arc<Catalogue>>,
         metrics: Arc<Metrics>,
     ) -> Self {
         let (end, ending) = watch::channel(false);
-        let Options { identity, namespace, secret_prefix, snapshots, look_every, policy } =
+        let Options { identity, namespace, secret_prefix, snapshots, look_every, policy, matrix } =
             options.clone();
         let (membership, members) = Membership::new(client.clone(), &namespace, &identity);
         let shared = Arc::new(Shared {
@@ -74,13 +78,14 @@ impl Operator {
                 machines: Machines::default(),
             },
             policy,
-            known,
+            matrix,
+            catalogue,
+            metrics,
             members,
             ending,
             glances: Semaphore::new(GLANCES),
             looks: Semaphore::new(LOOKS),
             look_every,
-            metrics,
         });
         let (controller, ready) = Controller::new(shared);
         Self { client, options, controller, membership, ready, end }

@@ -51,15 +51,6 @@ const CALL: Duration = Duration::from_secs(10);
 /// The shortest time between two messages of progress.
 const BREATH: Duration = Duration::from_secs(1);
 
-/// What is known of releases.
-#[derive(Clone, Debug)]
-pub struct Known {
-    /// What Talos supports.
-    pub matrix: Matrix,
-    /// What was released.
-    pub catalogue: Catalogue,
-}
-
 /// What all tasks share.
 pub struct Shared {
     /// The API server of the platform.
@@ -72,8 +63,10 @@ pub struct Shared {
     pub connector: Connector,
     /// What a user's annotations change.
     pub policy: Policy,
-    /// Releases, which may change.
-    pub known: watch::Receiver<Arc<Known>>,
+    /// What Talos supports.
+    pub matrix: Matrix,
+    /// What was released, which may change.
+    pub catalogue: watch::Receiver<Arc<Catalogue>>,
     /// Who shares the clusters.
     pub members: watch::Receiver<Members>,
     /// True once everything is to end.
@@ -86,7 +79,7 @@ pub struct Shared {
     pub look_every: Duration,
     /// Where Events go.
     pub news: News,
-    /// What happens is counted.
+    /// What is counted.
     pub metrics: Arc<Metrics>,
 }
 
@@ -207,7 +200,7 @@ impl Task {
 
     async fn wait(&mut self, at: Option<Instant>) {
         let mut members = self.shared.members.clone();
-        let mut known = self.shared.known.clone();
+        let mut catalogue = self.shared.catalogue.clone();
         let mut ending = self.shared.ending.clone();
         let mut progress = false;
         let drive = async {
@@ -227,7 +220,7 @@ impl Task {
             changed = self.latest.changed() => if changed.is_err() { moment_of_rest().await },
             () = drive => progress = true,
             Ok(()) = members.changed() => {}
-            Ok(()) = known.changed() => {}
+            Ok(()) = catalogue.changed() => {}
             Ok(()) = ending.changed() => {}
             () = moment => {}
         }
@@ -268,7 +261,7 @@ impl Task {
     }
 
     fn decide(&mut self, object: &KubernetesCluster, latest: &Latest, wish: &Wish) -> Verdict {
-        let known = Arc::clone(&self.shared.known.borrow());
+        let catalogue = Arc::clone(&self.shared.catalogue.borrow());
         let view = self.view(latest);
         let said = |product| object.annotation(names::status(product)).and_then(Status::parse);
         for product in names::PRODUCTS {
@@ -281,7 +274,7 @@ impl Task {
             phase: object.phase(),
             seen: self.seen.as_ref().map(|seen| seen.as_ref().map_err(String::as_str)),
             run: view.as_ref(),
-            releases: Releases { matrix: &known.matrix, catalogue: &known.catalogue },
+            releases: Releases { matrix: &self.shared.matrix, catalogue: &catalogue },
         })
     }
 
@@ -441,26 +434,30 @@ impl Task {
             self.own = Some(Arc::clone(&now));
         }
         if let Some(patch) = write::annotations(&now, write) {
-            let news: Vec<_> = names::PRODUCTS
-                .into_iter()
-                .filter_map(|product| {
-                    let status = write::transition(&now, write, product)?;
-                    let before = now.annotation(names::status(product)).and_then(Status::parse);
-                    let item = Item::status(product, status, &write.of(product).message);
-                    Some((product, before, status, item))
-                })
-                .collect();
+            let before = Arc::clone(&now);
             match patched(api.patch(&name, &params, &Patch::Merge(&patch))).await? {
                 Some(written) => now = Arc::new(trimmed(written)),
                 None => return Ok(false),
             }
-            for (product, before, status, item) in news {
-                self.shared.metrics.transition(product, before, status);
-                self.shared.news.tell(&now, item);
-            }
+            self.announce(&before, write);
             self.own = Some(now);
         }
         Ok(true)
+    }
+
+    /// Tells those who listen what changed.
+    fn announce(&self, before: &KubernetesCluster, write: &Write) {
+        for product in names::PRODUCTS {
+            let said = before.annotation(names::status(product)).and_then(Status::parse);
+            let words = write.of(product);
+            if said != Some(words.status) {
+                self.shared.metrics.transition(product, said, words.status);
+            }
+            if let Some(status) = write::transition(before, write, product) {
+                let item = Item::status(product, status, &words.message);
+                self.shared.news.tell(before, item);
+            }
+        }
     }
 
     /// Looks at the cluster, if it is time.

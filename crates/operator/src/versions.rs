@@ -15,15 +15,11 @@ mod config_map;
 mod factory;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use thiserror::Error;
 use tokio::sync::watch;
 use upgrade_core::catalogue::{Broken, Catalogue};
 use upgrade_core::version::{ParseVersionError, Version};
-
-use crate::http::Metrics;
-use crate::task::Known;
 
 pub use config_map::read as read_config_map;
 pub use factory::{FactoryError, check_url};
@@ -142,22 +138,22 @@ fn stable(versions: &[Version]) -> Vec<Version> {
 /// All sources, and what they said last.
 #[derive(Debug)]
 pub struct Versions {
-    base: Known,
+    base: Catalogue,
     /// In the order in which they count.
     sources: Vec<(Source, Option<Offer>)>,
-    known: watch::Sender<Arc<Known>>,
+    known: watch::Sender<Arc<Catalogue>>,
 }
 
 impl Versions {
     /// With what was known at build time, or in a file, until a source answers.
-    pub fn new(base: Known, sources: Vec<Source>) -> Self {
+    pub fn new(base: Catalogue, sources: Vec<Source>) -> Self {
         let known = watch::Sender::new(Arc::new(base.clone()));
         let sources = sources.into_iter().map(|source| (source, None)).collect();
         Self { base, sources, known }
     }
 
     /// What is known, now and later.
-    pub fn known(&self) -> watch::Receiver<Arc<Known>> {
+    pub fn known(&self) -> watch::Receiver<Arc<Catalogue>> {
         self.known.subscribe()
     }
 
@@ -172,32 +168,15 @@ impl Versions {
             let asked = ask(source, client).await;
             results.push((source.name(), asked.map(|new| *offer = Some(new))));
         }
-        let merged = merge(
-            &self.base.catalogue,
-            self.sources.iter().filter_map(|(_, offer)| offer.as_ref()),
-        );
+        let merged = merge(&self.base, self.sources.iter().filter_map(|(_, offer)| offer.as_ref()));
         self.known.send_if_modified(|known| {
-            let differs = known.catalogue != merged;
+            let differs = **known != merged;
             if differs {
-                *known = Arc::new(Known { matrix: self.base.matrix.clone(), catalogue: merged });
+                *known = Arc::new(merged);
             }
             differs
         });
         results
-    }
-
-    /// Asks every source again and again, for as long as anybody wants to know.
-    pub async fn keep(mut self, client: kube::Client, every: Duration, metrics: Arc<Metrics>) {
-        loop {
-            for (source, result) in self.refresh(&client).await {
-                metrics.refreshed(source, result.is_ok());
-                if let Err(error) = result {
-                    let error: &dyn std::error::Error = &error;
-                    tracing::warn!(source, error, "available versions stay as they were");
-                }
-            }
-            tokio::time::sleep(every).await;
-        }
     }
 }
 

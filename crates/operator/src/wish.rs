@@ -74,16 +74,17 @@ impl Wish {
     /// How the work is to be done, or what is wrong with what was written.
     pub fn policy(&self, base: &Policy) -> Result<Policy, String> {
         let mut policy = base.clone();
-        policy.order = match self.order.as_deref() {
-            None | Some("workers-first") => Order::WorkersFirst,
-            Some("control-planes-first") => Order::ControlPlanesFirst,
+        match self.order.as_deref() {
+            None => {}
+            Some("workers-first") => policy.order = Order::WorkersFirst,
+            Some("control-planes-first") => policy.order = Order::ControlPlanesFirst,
             Some(other) => {
                 return Err(format!(
                     "the annotation {} is `{other}`: write workers-first or control-planes-first",
                     annotation::ORDER
                 ));
             }
-        };
+        }
         if let Some(text) = &self.max_unavailable {
             policy.workers.max_unavailable = text.parse::<Amount>().map_err(|error| {
                 format!("the annotation {}: {error}", annotation::MAX_UNAVAILABLE)
@@ -132,9 +133,8 @@ mod tests {
 
     #[test]
     fn the_pace_is_the_users() {
-        let base = Policy::default();
-        let policy = wish(&[]).policy(&base).unwrap();
-        assert_eq!(policy.order, Order::WorkersFirst, "the order of this door");
+        let base = Policy { order: Order::WorkersFirst, ..Policy::default() };
+        assert_eq!(wish(&[]).policy(&base).unwrap(), base);
         let policy = wish(&[
             ("upgrade.vitistack.io/order", "control-planes-first"),
             ("upgrade.vitistack.io/max-unavailable", "25%"),

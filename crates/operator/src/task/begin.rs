@@ -38,7 +38,7 @@ impl Task {
         if !self.still_wanted(wish) {
             return Ok(Next::Now);
         }
-        let known = Arc::clone(&shared.known.borrow());
+        let catalogue = Arc::clone(&shared.catalogue.borrow());
         let planned = match (&looked, wish.policy(&shared.policy)) {
             (Err(why), _) => Err(why.clone()),
             (_, Err(why)) => Err(why),
@@ -48,8 +48,8 @@ impl Task {
                     target,
                     rollback: wish.rollback,
                     policy: &policy,
-                    matrix: &known.matrix,
-                    catalogue: &known.catalogue,
+                    matrix: &shared.matrix,
+                    catalogue: &catalogue,
                 };
                 look::plan(looked, &order)
             }
