@@ -1,6 +1,12 @@
-//! The operator on a real API server, its clusters simulated.
+//! The operator on a real API server, its clusters simulated. It comes in as the
+//! account that is shipped, with the shipped rights and behind the shipped
+//! admission policy.
 
 #![cfg(unix)]
 
+mod failing;
+mod targets;
+mod watcher;
+mod weather;
 mod workflow;
 mod world;
