@@ -2,5 +2,8 @@
 
 #![cfg(unix)]
 
+mod failure;
+mod resilience;
+mod user;
 mod workflow;
 mod world;

@@ -11,9 +11,8 @@ async fn the_full_upgrade_workflow() {
     let what = "kubernetescluster my-cluster";
 
     // 1. What could be had is shown, and nothing begins by itself.
-    let shown = world
-        .until(what, "shown", |it| annotation(it, "talos-available") == "1.13.9")
-        .await;
+    let shown =
+        world.until(what, "shown", |it| annotation(it, "talos-available") == "1.13.9").await;
     assert_eq!(annotation(&shown, "talos-current"), "1.12.11");
     assert_eq!(annotation(&shown, "talos-status"), "idle");
     assert_eq!(annotation(&shown, "talos-message"), "Upgrade available: 1.12.11 → 1.13.9");
@@ -55,9 +54,8 @@ async fn the_full_upgrade_workflow() {
                --timeout=30m",
         )
         .await;
-    let phase = world
-        .shell("kubectl get kubernetescluster my-cluster -o jsonpath='{.status.phase}'")
-        .await;
+    let phase =
+        world.shell("kubectl get kubernetescluster my-cluster -o jsonpath='{.status.phase}'").await;
     assert_eq!(phase, "Ready");
     let done = world.get(what).await;
     assert_eq!(annotation(&done, "kubernetes-current"), "1.35.0");
