@@ -4,9 +4,11 @@
 
 #![cfg(unix)]
 
-mod failing;
-mod targets;
+mod blocked;
+mod failure;
+mod many;
+mod resilience;
+mod user;
 mod watcher;
-mod weather;
 mod workflow;
 mod world;

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use talos_sim::cluster::{Cluster, Options as SimOptions, Shape};
 use talos_sim::model::{Range, Timings};
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::{Order, Policy};
@@ -32,10 +32,11 @@ pub(crate) struct World {
     folder: TempDir,
 }
 
-/// An operator in this process.
+/// An operator in this process, on threads of its own.
 pub(crate) struct Running {
+    runtime: Option<Runtime>,
     stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<()>,
+    ended: oneshot::Receiver<()>,
 }
 
 impl Running {
@@ -44,14 +45,30 @@ impl Running {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
-        let ended = tokio::time::timeout(PATIENCE, &mut self.task).await;
-        ended.expect("it ends").expect("no panic");
+        let ended = tokio::time::timeout(PATIENCE, &mut self.ended).await;
+        ended.expect("it ends").expect("it ends well");
+    }
+
+    /// Ends it as a power cut does: every task of it is gone at once.
+    pub(crate) fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
 impl World {
     /// Starts a hub that knows our kinds.
     pub(crate) async fn start() -> Self {
+        let logs = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO);
+        // A second test in one process has it already.
+        let _ = logs.with_writer(std::io::stderr).with_ansi(false).try_init();
         let folder = tempfile::tempdir().expect("a folder");
         let place = folder.path().canonicalize().expect("a path").join("hub");
         let plane = tokio::task::spawn_blocking(move || {
@@ -168,6 +185,30 @@ impl World {
         }
     }
 
+    /// Sets annotations; `key-` takes one away.
+    pub(crate) async fn annotate(&self, name: &str, annotations: &[&str]) {
+        let all: Vec<String> =
+            annotations.iter().map(|it| format!("'upgrade.vitistack.io/{it}'")).collect();
+        let all = all.join(" ");
+        self.shell(&format!("kubectl annotate --overwrite kubernetescluster {name} {all}")).await;
+    }
+
+    /// Waits for an annotation's value.
+    pub(crate) async fn annotated(&self, name: &str, key: &str, value: &str) -> Value {
+        let what = format!("kubernetescluster {name}");
+        self.until(&what, &format!("{key}={value}"), |it| annotation(it, key) == value).await
+    }
+
+    /// The newest run of a cluster, if there is one.
+    pub(crate) async fn run_of(&self, name: &str) -> Option<Value> {
+        let selector = format!("upgraderuns -l upgrade.vitistack.io/cluster={name}");
+        let listed = self.shell(&format!("kubectl get {selector} -o json")).await;
+        let listed: Value = serde_json::from_str(&listed).expect("JSON");
+        let mut runs = listed["items"].as_array().cloned().unwrap_or_default();
+        runs.sort_by_key(|run| run["metadata"]["name"].as_str().map(ToOwned::to_owned));
+        runs.pop()
+    }
+
     /// Makes the objects of a simulated cluster.
     pub(crate) async fn register(&self, name: &str, cluster: &Cluster) {
         self.keys(name, cluster.talosconfig(), cluster.kubeconfig()).await;
@@ -190,7 +231,7 @@ impl World {
             kubeconfig: Some(self.file("kubeconfig")),
             listen: None,
             sources: Vec::new(),
-            catalogue: Catalogue::builtin(),
+            catalogue: catalogue(),
             options: Options {
                 identity: identity.to_owned(),
                 namespace: "vitistack-system".to_owned(),
@@ -207,13 +248,17 @@ impl World {
     pub(crate) fn operator(&self, identity: &str) -> Running {
         let settings = self.settings(identity);
         let (stop, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(async move {
+        let (tell, ended) = oneshot::channel::<()>();
+        let runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = { runtime }.worker_threads(2).enable_all().build().expect("threads");
+        runtime.spawn(async move {
             let stop = async {
                 let _ = stopped.await;
             };
             serve(settings, stop).await.expect("it begins");
+            let _ = tell.send(());
         });
-        Running { stop: Some(stop), task }
+        Running { runtime: Some(runtime), stop: Some(stop), ended }
     }
 
     /// Restarts the hub's API server.
@@ -232,6 +277,16 @@ impl World {
             let stopped = tokio::task::spawn_blocking(|| plane.stop());
             stopped.await.expect("no panic").expect("it stops");
         }
+    }
+}
+
+/// Few releases, so that tests do not change with the world's.
+fn catalogue() -> Catalogue {
+    let versions = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("one")).collect();
+    Catalogue {
+        talos: versions(&["1.11.6", "1.12.11", "1.12.12", "1.13.9", "1.14.1"]),
+        kubernetes: versions(&["1.33.4", "1.34.2", "1.34.3", "1.35.0", "1.36.3"]),
+        broken: Vec::new(),
     }
 }
 

@@ -1,12 +1,7 @@
-//! What happens around a run: the hub's API server goes away and comes back, a
-//! Secret is rotated, another cluster is broken, many are upgraded at once.
-
-use talos_sim::pki::Identity;
+//! Many clusters at once, bad neighbours among them.
 
 use crate::watcher::Watcher;
 use crate::world::{World, annotation, kubernetes_cluster, simulated};
-
-const CLUSTER: &str = "kubernetescluster my-cluster";
 
 async fn set(world: &World, name: &str) {
     world
@@ -14,37 +9,6 @@ async fn set(world: &World, name: &str) {
             "kubectl annotate kubernetescluster {name} upgrade.vitistack.io/talos-target=1.13.9"
         ))
         .await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_run_outlives_a_restart_of_the_api_server_and_new_keys() {
-    let world = World::start().await;
-    let cluster = simulated("my-cluster", 2, "1.12.11", "1.34.2").await;
-    world.register("my-cluster", &cluster).await;
-    let operator = world.operator("first");
-    world.until(CLUSTER, "shown", |it| annotation(it, "talos-current") == "1.12.11").await;
-    set(&world, "my-cluster").await;
-    world
-        .until(CLUSTER, "under way", |it| {
-            annotation(it, "talos-status") == "in-progress"
-                && !annotation(it, "talos-progress").is_empty()
-        })
-        .await;
-    world.restart_api_server().await;
-    // Other keys, of the same cluster: a new certificate for the same person.
-    let fresh = cluster
-        .talosconfig_for(&Identity::new("os:admin", talos_sim::clock::wall_time()))
-        .expect("a talosconfig");
-    assert_ne!(fresh, cluster.talosconfig());
-    world.keys("my-cluster", &fresh, cluster.kubeconfig()).await;
-    let told =
-        world.until(CLUSTER, "done", |it| annotation(it, "talos-status") == "completed").await;
-    assert_eq!(annotation(&told, "talos-current"), "1.13.9");
-    let runs = world.shell("kubectl get upgraderuns --no-headers").await;
-    assert!(runs.contains("Completed") && runs.lines().count() == 1, "one run: {runs}");
-    operator.stop().await;
-    cluster.stop().await;
-    world.stop().await;
 }
 
 /// Bad neighbours delay nobody; handing over is quick, and the other goes on.

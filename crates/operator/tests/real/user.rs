@@ -1,0 +1,88 @@
+//! What the user writes, good and bad, before and during a run.
+
+use crate::world::{World, annotation, simulated};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_users_word() {
+    let world = World::start().await;
+    let cluster = simulated("words", 2, "1.12.11", "1.34.2").await;
+    world.register("words", &cluster).await;
+    let operator = world.operator("first");
+    world.annotated("words", "talos-status", "idle").await;
+
+    // What can mean nothing does not even come in.
+    let refused = "kubectl annotate kubernetescluster words \
+                   upgrade.vitistack.io/talos-target=latest";
+    let refused = world.try_shell(refused).await;
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && told.contains("not a version"), "{told}");
+
+    // Bad targets: the documented status, the next valid step, nothing touched.
+    for (target, why) in [
+        ("talos-target=1.11.6", "is older than 1.12.11"),
+        ("talos-target=1.99.0", "unknown to the support matrix"),
+    ] {
+        world.annotate("words", &[target]).await;
+        let what = "kubernetescluster words";
+        let told = world
+            .until(what, why, |it| {
+                annotation(it, "talos-status") == "failed"
+                    && annotation(it, "talos-message").contains(why)
+            })
+            .await;
+        let message = annotation(&told, "talos-message");
+        assert!(message.contains("the next valid target is 1.13.9"), "{message}");
+        assert_eq!(told["status"]["phase"], "UpgradeFailed");
+    }
+    world.annotate("words", &["talos-target-", "kubernetes-target=1.36.3"]).await;
+    let told = world.annotated("words", "kubernetes-status", "failed").await;
+    let message = annotation(&told, "kubernetes-message");
+    assert!(message.contains("one minor at a time"), "{message}");
+    assert!(message.contains("the next valid target is 1.35.0"), "{message}");
+    world.annotate("words", &["kubernetes-target-", "talos-target=1.12.11"]).await;
+    let told = world.annotated("words", "talos-status", "completed").await;
+    assert!(annotation(&told, "talos-message").contains("the next valid target is 1.13.9"));
+    world.annotate("words", &["talos-target-"]).await;
+    let told = world.annotated("words", "kubernetes-status", "idle").await;
+    assert_eq!(told["status"]["phase"], "Ready");
+    assert!(world.run_of("words").await.is_none(), "nothing was begun");
+
+    // A pause is heard before a run and within it; the other target waits.
+    world.annotate("words", &["pause=anna", "talos-target=1.13.9"]).await;
+    world
+        .until("kubernetescluster words", "held", |it| {
+            annotation(it, "talos-message").contains("is held by anna")
+        })
+        .await;
+    world.annotate("words", &["pause-", "kubernetes-target=1.35.0"]).await;
+    world.annotated("words", "talos-status", "in-progress").await;
+    world.annotated("words", "kubernetes-status", "blocked").await;
+    world.annotate("words", &["pause=anna"]).await;
+    let run = |phase: &'static str| {
+        let world = &world;
+        async move {
+            world.until("upgraderuns", phase, |it| it["items"][0]["status"]["phase"] == phase).await
+        }
+    };
+    let paused = run("Paused").await;
+    let entries = paused["items"][0]["status"]["journal"].as_array().map(Vec::len);
+    let told = world.get("kubernetescluster words").await;
+    assert_eq!(annotation(&told, "talos-status"), "in-progress");
+    assert!(annotation(&told, "talos-message").contains("Paused by anna"));
+    let conditions = told["status"]["conditions"].as_array().expect("conditions");
+    let of = |kind: &str| conditions.iter().find(|it| it["type"] == kind).expect("one").clone();
+    assert_eq!(of("TalosUpgrade")["reason"], "Paused");
+    assert_eq!(of("KubernetesUpgrade")["reason"], "Blocked");
+    assert_eq!(of("KubernetesUpgrade")["message"], "Waiting for Talos upgrade to complete");
+
+    // The target is taken away: the run ends, and nothing is left hanging.
+    world.annotate("words", &["pause-", "talos-target-", "kubernetes-target-"]).await;
+    let ended = run("Cancelled").await;
+    assert!(ended["items"][0]["status"]["journal"].as_array().map(Vec::len) >= entries);
+    let told = world.annotated("words", "talos-status", "idle").await;
+    assert_eq!(told["status"]["phase"], "Ready");
+    assert_eq!(annotation(&told, "talos-target"), "");
+    operator.stop().await;
+    cluster.stop().await;
+    world.stop().await;
+}
