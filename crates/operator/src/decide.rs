@@ -394,7 +394,9 @@ fn resting(facts: &Facts<'_>, product: Product) -> Words {
     match (facts.said(product), facts.sight()) {
         // It stays told for whoever waits for it, while it is still true.
         (Some(Status::Completed), None) => {
-            Words { status: Status::Completed, reason: Reason::Completed, ..idle }
+            let run = facts.run.filter(|run| run.product == product && run.total > 0);
+            let progress = run.map(RunView::progress);
+            Words { status: Status::Completed, reason: Reason::Completed, progress, ..idle }
         }
         (Some(Status::Completed), Some(seen)) => {
             let spread = seen.of_product(product);
@@ -402,7 +404,9 @@ fn resting(facts: &Facts<'_>, product: Product) -> Words {
                 return idle;
             }
             let message = words::runs_everywhere(product, &spread.lowest, seen.nodes);
-            Words { status: Status::Completed, reason: Reason::Completed, message, ..idle }
+            let progress = Some(format!("{0}/{0}", seen.nodes));
+            let (status, reason) = (Status::Completed, Reason::Completed);
+            Words { status, reason, message, progress, ..idle }
         }
         _ => idle,
     }
