@@ -16,6 +16,8 @@ use super::begin::soon;
 use super::{Next, Task};
 use crate::decide::Act;
 use crate::drive::{Drive, Start};
+use crate::http::RunEnd;
+use crate::hub::said;
 use crate::run::{Record, RecordError, RunStore, halted};
 
 /// How often the keys of a cluster under way are compared, so that new ones
@@ -46,17 +48,19 @@ impl Task {
             return self.take_up(object, word).await;
         };
         drive.say(word);
+        if Instant::now() < self.keys_at {
+            return Ok(Next::At(Some(self.keys_at)));
+        }
+        self.keys_at = Instant::now() + KEYS;
         // New keys: what is under way is resumed with them.
         if let Ok(keys) = self.shared.connector.keys(object).await
             && keys.digest() != drive.keys
         {
             tracing::info!(cluster = self.key, "new keys; the run is resumed with them");
-            if let Some(drive) = self.drive.take() {
-                drive.stop(Duration::from_secs(2)).await;
-            }
+            self.stop_driving(Duration::from_secs(2)).await;
             return Ok(Next::Now);
         }
-        Ok(Next::At(Some(Instant::now() + KEYS)))
+        Ok(Next::At(Some(self.keys_at)))
     }
 
     /// Reads the run, reaches the cluster, and lets the engine drive.
@@ -69,7 +73,7 @@ impl Task {
             return Ok(Next::Now);
         };
         let store = self.store(object);
-        let Some(run) = store.get(&last.name).await.map_err(|error| error.to_string())? else {
+        let Some(run) = store.get(&last.name).await.map_err(|error| said(&error))? else {
             // Somebody deleted it: what was under way is looked at anew.
             self.forget();
             return Ok(Next::Now);
@@ -116,9 +120,12 @@ impl Task {
             word,
             keys,
             inherited_cordons,
+            metrics: Arc::clone(&self.shared.metrics),
         }));
+        self.keys_at = Instant::now() + KEYS;
         if let Some(last) = &mut self.last {
             last.view.phase = RunPhase::Running;
+            self.shared.metrics.run_begun(last.view.product);
         }
         Ok(Next::Now)
     }
@@ -152,15 +159,31 @@ impl Task {
         store
             .halt(&last.name, &self.shared.identity, &format!("the run cannot be read: {why}"))
             .await
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| said(&error))?;
         self.loaded = false;
         Ok(Next::Now)
+    }
+
+    /// Ends the drive, if there is one; what is under way is in doubt.
+    pub(super) async fn stop_driving(&mut self, limit: Duration) {
+        if let Some(drive) = self.drive.take() {
+            let began = drive.began;
+            drive.stop(limit).await;
+            self.count_end(RunEnd::HandedOver, began);
+        }
+    }
+
+    fn count_end(&self, how: RunEnd, began: Instant) {
+        if let Some(last) = &self.last {
+            let seconds = began.elapsed().as_secs_f64();
+            self.shared.metrics.run_ended(last.view.product, how, seconds);
+        }
     }
 
     /// Takes the end of a drive in.
     pub(super) async fn ended(&mut self) -> Result<(), String> {
         let Some(drive) = self.drive.take() else { return Ok(()) };
-        let record = Arc::clone(&drive.record);
+        let (record, began) = (Arc::clone(&drive.record), drive.began);
         let end = drive.end().await;
         let mut record = record.lock().await;
         let phase = match end {
@@ -190,6 +213,7 @@ impl Task {
                 // The journal, or the fence: somebody else may drive by now.
                 tracing::warn!(cluster = self.key, "the run broke off: {error}");
                 drop(record);
+                self.count_end(RunEnd::HandedOver, began);
                 self.lost().await;
                 return Ok(());
             }
@@ -200,6 +224,14 @@ impl Task {
                 (self.panics >= PANICS).then_some((RunPhase::Halted, text))
             }
         };
+        let how = match phase.as_ref().map(|(phase, _)| phase) {
+            Some(RunPhase::Completed) => RunEnd::Completed,
+            Some(RunPhase::Halted) => RunEnd::Halted,
+            Some(RunPhase::Paused) => RunEnd::Paused,
+            Some(RunPhase::Cancelled) => RunEnd::Cancelled,
+            _ => RunEnd::HandedOver,
+        };
+        self.count_end(how, began);
         if let Some((phase, message)) = phase {
             let written = record.set_phase(phase, &message).await;
             drop(record);
