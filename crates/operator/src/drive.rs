@@ -1,22 +1,20 @@
 //! One drive of a run: the engine in a task of its own, with its journal in the
 //! run's object.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use upgrade_cluster::Live;
 use upgrade_core::event::EventKind;
-use upgrade_core::journal::Outcome;
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End, Run};
 use upgrade_engine::journal::Fence;
 
-use crate::http::Metrics;
+use crate::http::{Drives, Steps};
 use crate::run::{Picture, Record, RunJournal, waiting};
 
 /// A run under way in this process.
@@ -29,8 +27,8 @@ pub struct Drive {
     pub waits: watch::Receiver<Option<String>>,
     /// The keys that it uses.
     pub keys: [u8; 32],
-    /// When it began.
-    pub began: Instant,
+    /// Counts it until it ends, or is let go of.
+    pub drives: Option<Drives>,
     word: watch::Sender<Word>,
     /// Its other end is gone when the task is.
     over: watch::Receiver<()>,
@@ -53,15 +51,16 @@ pub struct Start {
     pub keys: [u8; 32],
     /// Cordons of the run that this one replaces (rule 7).
     pub inherited_cordons: BTreeSet<NodeName>,
-    /// What is counted.
-    pub metrics: Arc<Metrics>,
+    /// Counts it.
+    pub drives: Drives,
 }
 
 impl Drive {
     /// Begins.
     pub fn start(start: Start) -> Self {
-        let Start { mut record, live, fence, runner, word, keys, inherited_cordons, metrics } =
+        let Start { mut record, live, fence, runner, word, keys, inherited_cordons, drives } =
             start;
+        let mut steps = Steps::new(drives.metrics());
         let (show, picture) = watch::channel(record.picture());
         let (tell_wait, waits) = watch::channel(None);
         let (events, mut heard) = mpsc::unbounded_channel();
@@ -84,24 +83,8 @@ impl Drive {
             inherited_cordons,
         };
         tokio::spawn(async move {
-            let mut since = HashMap::new();
             while let Some(event) = heard.recv().await {
-                match &event.kind {
-                    EventKind::StepStarted { step, .. } => {
-                        since.insert(step.clone(), event.at);
-                    }
-                    EventKind::StepFinished { step, outcome, .. } => {
-                        let end = match outcome {
-                            Outcome::Done { .. } => "done",
-                            Outcome::Skipped { .. } => "skipped",
-                            Outcome::Failed { .. } => "failed",
-                        };
-                        let began = since.remove(step).unwrap_or(event.at);
-                        let seconds = event.at.duration_since(began).as_secs_f64();
-                        metrics.step_ended(step.action.name(), end, seconds);
-                    }
-                    _ => {}
-                }
+                steps.take(&event);
                 let waits = match event.kind {
                     EventKind::Waiting { why, .. } => waiting(&why),
                     EventKind::StepProgress { .. } => continue,
@@ -120,7 +103,7 @@ impl Drive {
             // Boxed: the engine's future is large.
             Box::pin(upgrade_engine::drive(run)).await.map(|(end, _)| end)
         });
-        Self { record, picture, waits, keys, began: Instant::now(), word, over, task }
+        Self { record, picture, waits, keys, drives: Some(drives), word, over, task }
     }
 
     /// Passes the user's word on.

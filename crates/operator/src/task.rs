@@ -29,7 +29,7 @@ use crate::connect::Connector;
 use crate::decide::target::Releases;
 use crate::decide::{Act, Facts, RunView, Verdict, Write, decide};
 use crate::drive::Drive;
-use crate::http::Metrics;
+use crate::http::{Counted, Metrics};
 use crate::hub::said;
 use crate::lease::{Hold, LeaseError, Name, Watched};
 use crate::look;
@@ -135,6 +135,8 @@ pub struct Task {
     panics: u32,
     /// When the keys of the run under way are compared again.
     keys_at: Instant,
+    /// How the cluster is counted, while it is ours.
+    counted: Counted,
 }
 
 /// What to wait for before the next round.
@@ -150,6 +152,7 @@ enum Next {
 impl Task {
     /// A task for one cluster.
     pub fn new(shared: Arc<Shared>, key: String, latest: watch::Receiver<Option<Latest>>) -> Self {
+        let counted = Counted::new(Arc::clone(&shared.metrics));
         Self {
             look_pause: shared.look_every,
             members: shared.members.clone(),
@@ -171,6 +174,7 @@ impl Task {
             stuck: None,
             panics: 0,
             keys_at: Instant::now(),
+            counted,
         }
     }
 
@@ -274,6 +278,9 @@ impl Task {
         let catalogue = Arc::clone(&self.catalogue.borrow_and_update());
         let view = self.view(latest);
         let told = |product| object.annotation(names::status(product)).and_then(Status::parse);
+        for product in names::PRODUCTS {
+            self.counted.set(product, told(product));
+        }
         decide(&Facts {
             wish,
             talos_said: told(Product::Talos),
@@ -366,6 +373,7 @@ impl Task {
 
     fn forget(&mut self) {
         (self.loaded, self.last, self.seen, self.stuck) = (false, None, None, None);
+        self.counted.clear();
     }
 
     fn store(&self, object: &KubernetesCluster) -> RunStore {
@@ -455,7 +463,9 @@ impl Task {
         for product in names::PRODUCTS {
             let said = before.annotation(names::status(product)).and_then(Status::parse);
             let words = write.of(product);
-            self.shared.metrics.transition(product, said, Some(words.status));
+            if said != Some(words.status) {
+                self.shared.metrics.transition(product, said, words.status);
+            }
             if let Some(status) = write::transition(before, write, product) {
                 let item = Item::status(product, status, &words.message);
                 self.shared.news.tell(before, item);

@@ -8,20 +8,18 @@ const ACCOUNT: &str = "--as=system:serviceaccount:vitistack-system:talos-operato
 
 /// Verbs and kinds, in every namespace.
 const EVERYWHERE: &[(&str, &str)] = &[
-    ("kubernetesclusters.vitistack.io", "get list watch patch"),
+    ("kubernetesclusters.vitistack.io", "list watch patch"),
     ("kubernetesclusters.vitistack.io/status", "patch"),
     ("machines.vitistack.io", "list watch"),
-    ("upgraderuns.upgrade.vitistack.io", "get list watch create patch delete"),
-    ("upgraderuns.upgrade.vitistack.io/status", "patch update"),
+    ("upgraderuns.upgrade.vitistack.io", "get list create delete"),
+    ("upgraderuns.upgrade.vitistack.io/status", "patch"),
     ("events.events.k8s.io", "create patch"),
     ("secrets", "get"),
 ];
 
 /// More, in the operator's own namespace.
-const AT_HOME: &[(&str, &str)] = &[
-    ("leases.coordination.k8s.io", "get list watch create update patch delete"),
-    ("configmaps", "get"),
-];
+const AT_HOME: &[(&str, &str)] =
+    &[("leases.coordination.k8s.io", "get list create update patch delete"), ("configmaps", "get")];
 
 /// What anybody with an account may do in any cluster.
 const ANYBODY: &[&str] = &[

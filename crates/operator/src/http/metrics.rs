@@ -153,20 +153,15 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// The status annotation of a cluster changed; `None` is no status at all,
-    /// before the first look and after the object is gone.
-    pub fn transition(&self, product: Product, from: Option<Status>, to: Option<Status>) {
-        if from == to {
-            return;
-        }
-        let name = |status: Option<Status>| status.map_or("none", Status::as_str);
-        self.0.add(&TRANSITIONS, &[product.as_str(), name(from), name(to)], 1.0);
-        self.seen(product, from, to);
+    /// This replica changed the status annotation of a cluster.
+    pub fn transition(&self, product: Product, from: Option<Status>, to: Status) {
+        let from = from.map_or("none", Status::as_str);
+        self.0.add(&TRANSITIONS, &[product.as_str(), from, to.as_str()], 1.0);
     }
 
-    /// A cluster is counted elsewhere than before. A status that was found, not
-    /// changed, comes here and is no transition.
-    pub fn seen(&self, product: Product, from: Option<Status>, to: Option<Status>) {
+    /// A cluster of this replica is counted elsewhere than before; `None` is
+    /// no status, or another replica's cluster.
+    pub fn moved(&self, product: Product, from: Option<Status>, to: Option<Status>) {
         for (status, by) in [(from, -1.0), (to, 1.0)] {
             if let Some(status) = status {
                 self.0.add(&CLUSTERS, &[product.as_str(), status.as_str()], by);
@@ -233,9 +228,9 @@ mod tests {
     #[test]
     fn clusters_move_from_one_status_to_the_next() {
         let metrics = Metrics::default();
-        metrics.seen(Product::Talos, None, Some(Status::Idle));
-        metrics.transition(Product::Talos, Some(Status::Idle), Some(Status::InProgress));
-        metrics.transition(Product::Talos, Some(Status::InProgress), Some(Status::InProgress));
+        metrics.moved(Product::Talos, None, Some(Status::Idle));
+        metrics.moved(Product::Talos, Some(Status::Idle), Some(Status::InProgress));
+        metrics.transition(Product::Talos, Some(Status::Idle), Status::InProgress);
         let text = metrics.render();
         for line in [
             "talos_operator_clusters{product=\"Talos\",status=\"idle\"} 0",

@@ -16,7 +16,7 @@ use super::begin::soon;
 use super::{Next, Task};
 use crate::decide::Act;
 use crate::drive::{Drive, Start};
-use crate::http::RunEnd;
+use crate::http::{Drives, RunEnd};
 use crate::hub::said;
 use crate::run::{Record, RecordError, RunStore, halted};
 
@@ -111,6 +111,7 @@ impl Task {
         };
         self.stuck = None;
         let fence = hold.fence();
+        let drives = Drives::begin(Arc::clone(&self.shared.metrics), last.view.product);
         let inherited_cordons = self.inherited(&store, &record, &fence).await;
         self.drive = Some(Drive::start(Start {
             record,
@@ -120,12 +121,11 @@ impl Task {
             word,
             keys,
             inherited_cordons,
-            metrics: Arc::clone(&self.shared.metrics),
+            drives,
         }));
         self.keys_at = Instant::now() + KEYS;
         if let Some(last) = &mut self.last {
             last.view.phase = RunPhase::Running;
-            self.shared.metrics.run_begun(last.view.product);
         }
         Ok(Next::Now)
     }
@@ -167,23 +167,15 @@ impl Task {
     /// Ends the drive, if there is one; what is under way is in doubt.
     pub(super) async fn stop_driving(&mut self, limit: Duration) {
         if let Some(drive) = self.drive.take() {
-            let began = drive.began;
             drive.stop(limit).await;
-            self.count_end(RunEnd::HandedOver, began);
-        }
-    }
-
-    fn count_end(&self, how: RunEnd, began: Instant) {
-        if let Some(last) = &self.last {
-            let seconds = began.elapsed().as_secs_f64();
-            self.shared.metrics.run_ended(last.view.product, how, seconds);
         }
     }
 
     /// Takes the end of a drive in.
     pub(super) async fn ended(&mut self) -> Result<(), String> {
-        let Some(drive) = self.drive.take() else { return Ok(()) };
-        let (record, began) = (Arc::clone(&drive.record), drive.began);
+        let Some(mut drive) = self.drive.take() else { return Ok(()) };
+        let drives = drive.drives.take();
+        let record = Arc::clone(&drive.record);
         let end = drive.end().await;
         let mut record = record.lock().await;
         let phase = match end {
@@ -213,7 +205,6 @@ impl Task {
                 // The journal, or the fence: somebody else may drive by now.
                 tracing::warn!(cluster = self.key, "the run broke off: {error}");
                 drop(record);
-                self.count_end(RunEnd::HandedOver, began);
                 self.lost().await;
                 return Ok(());
             }
@@ -224,14 +215,15 @@ impl Task {
                 (self.panics >= PANICS).then_some((RunPhase::Halted, text))
             }
         };
-        let how = match phase.as_ref().map(|(phase, _)| phase) {
-            Some(RunPhase::Completed) => RunEnd::Completed,
-            Some(RunPhase::Halted) => RunEnd::Halted,
-            Some(RunPhase::Paused) => RunEnd::Paused,
-            Some(RunPhase::Cancelled) => RunEnd::Cancelled,
-            _ => RunEnd::HandedOver,
-        };
-        self.count_end(how, began);
+        if let (Some(drives), Some((phase, _))) = (drives, &phase) {
+            drives.end(match phase {
+                RunPhase::Completed => RunEnd::Completed,
+                RunPhase::Halted => RunEnd::Halted,
+                RunPhase::Cancelled => RunEnd::Cancelled,
+                RunPhase::Paused => RunEnd::Paused,
+                RunPhase::Pending | RunPhase::Running => RunEnd::HandedOver,
+            });
+        }
         if let Some((phase, message)) = phase {
             let written = record.set_phase(phase, &message).await;
             drop(record);

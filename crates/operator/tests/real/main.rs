@@ -1,9 +1,14 @@
-//! The operator on a real API server, its clusters simulated.
+//! The operator on a real API server, its clusters simulated. It comes in as the
+//! account that is shipped, with the shipped rights and behind the shipped
+//! admission policy.
 
 #![cfg(unix)]
 
+mod blocked;
 mod failure;
+mod many;
 mod resilience;
 mod user;
+mod watcher;
 mod workflow;
 mod world;

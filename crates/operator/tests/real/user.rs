@@ -10,9 +10,15 @@ async fn the_users_word() {
     let operator = world.operator("first");
     world.annotated("words", "talos-status", "idle").await;
 
+    // What can mean nothing does not even come in.
+    let refused = "kubectl annotate kubernetescluster words \
+                   upgrade.vitistack.io/talos-target=latest";
+    let refused = world.try_shell(refused).await;
+    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && told.contains("not a version"), "{told}");
+
     // Bad targets: the documented status, the next valid step, nothing touched.
     for (target, why) in [
-        ("talos-target=latest", "is not a version"),
         ("talos-target=1.11.6", "is older than 1.12.11"),
         ("talos-target=1.99.0", "unknown to the support matrix"),
     ] {

@@ -1,5 +1,6 @@
 //! The seed's workflow, its commands as they are written.
 
+use crate::watcher::Watcher;
 use crate::world::{World, annotation, simulated};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -7,6 +8,7 @@ async fn the_full_upgrade_workflow() {
     let world = World::start().await;
     let cluster = simulated("my-cluster", 2, "1.12.11", "1.34.2").await;
     world.register("my-cluster", &cluster).await;
+    let watcher = Watcher::start(world.kubectl(), "my-cluster");
     let operator = world.operator("first");
     let what = "kubernetescluster my-cluster";
 
@@ -67,6 +69,13 @@ async fn the_full_upgrade_workflow() {
     }
     let leases = world.shell("kubectl get leases -n vitistack-system -o name").await;
     assert!(!leases.contains("upgrade-"), "a lease that is not needed is given back: {leases}");
+    // Everything that the object showed on the way was legal, and nothing of the
+    // documented states was left out.
+    let seen = watcher.finish();
+    assert_eq!(seen.talos, ["idle", "in-progress", "completed"]);
+    assert_eq!(seen.kubernetes.last().map(String::as_str), Some("completed"));
+    assert_eq!(seen.phase, ["Ready", "UpgradingTalos", "Ready", "UpgradingKubernetes", "Ready"]);
+    assert!(seen.progress.iter().any(|text| text == "2/5"), "{seen:#?}");
     operator.stop().await;
     cluster.stop().await;
     world.stop().await;

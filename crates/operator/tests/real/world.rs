@@ -19,7 +19,6 @@ use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::{Order, Policy};
 use upgrade_core::version::Version;
 use upgrade_operator::{Options, Settings, serve};
-use vitistack_api::DEFINITIONS;
 
 /// Nothing here takes this long on a machine that does not stand still.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
@@ -71,21 +70,34 @@ impl World {
         // A second test in one process has it already.
         let _ = logs.with_writer(std::io::stderr).with_ansi(false).try_init();
         let folder = tempfile::tempdir().expect("a folder");
-        let place = folder.path().canonicalize().expect("a path").join("hub");
+        let hub = folder.path().canonicalize().expect("a path").join("hub");
         let plane = tokio::task::spawn_blocking(move || {
-            ControlPlane::start(PlaneOptions::new(&place, Tools::find().expect("the tools")))
+            ControlPlane::start(PlaneOptions::new(&hub, Tools::find().expect("the tools")))
         });
         let plane = plane.await.expect("no panic").expect("a control plane");
-        let kubeconfig = plane.kubeconfig().expect("a kubeconfig");
-        std::fs::write(folder.path().join("kubeconfig"), kubeconfig).expect("written");
         let world = Self { plane: Arc::new(Mutex::new(Some(plane))), folder };
         world.kubectl_wrapper();
-        for definition in DEFINITIONS {
-            world.apply(definition.text).await;
+        // Everything that is shipped but the pods, whose place this process takes.
+        for part in ["00-namespace", "10-crds", "20-rbac", "30-admission"] {
+            let path = format!("{}/../../deploy/{part}.yaml", env!("CARGO_MANIFEST_DIR"));
+            world.shell(&format!("kubectl apply --server-side -f {path}")).await;
         }
         world.shell("kubectl wait --for=condition=Established crd --all --timeout=60s").await;
-        world.shell("kubectl create namespace vitistack-system").await;
+        world.act_as_the_account().await;
         world
+    }
+
+    /// Operators come in as the account that is shipped, with its rights alone.
+    async fn act_as_the_account(&self) {
+        let token = "kubectl create token talos-operator -n vitistack-system --duration 2h";
+        let token = self.shell(token).await;
+        let plane = self.plane.lock().expect("no panic");
+        let plane = plane.as_ref().expect("it runs");
+        let admin = plane.token().expect("a token");
+        let kubeconfig = plane.kubeconfig().expect("a kubeconfig");
+        assert!(kubeconfig.contains(&admin), "a kubeconfig with a token");
+        let own = kubeconfig.replace(&admin, &token);
+        std::fs::write(self.file("kubeconfig"), own).expect("written");
     }
 
     /// The path of a file of this test.
@@ -111,6 +123,11 @@ impl World {
         let path = self.file("kubectl");
         std::fs::write(&path, script).expect("written");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
+    }
+
+    /// The real kubectl, pointed at this hub as its administrator.
+    pub(crate) fn kubectl(&self) -> Command {
+        Command::new(self.file("kubectl"))
     }
 
     /// Runs a script with `kubectl` in its path.

@@ -1,0 +1,65 @@
+//! A Kubernetes target that has to wait for Talos.
+
+use crate::watcher::Watcher;
+use crate::world::{World, annotation, simulated};
+
+const CLUSTER: &str = "kubernetescluster my-cluster";
+
+async fn annotate(world: &World, pair: &str) {
+    let line = format!("kubectl annotate --overwrite {CLUSTER} upgrade.vitistack.io/{pair}");
+    world.shell(&line).await;
+}
+
+/// Both ways: by a Talos that is too old, and by one that is being upgraded.
+#[tokio::test(flavor = "multi_thread")]
+async fn kubernetes_waits_for_talos() {
+    let world = World::start().await;
+    let cluster = simulated("my-cluster", 1, "1.11.6", "1.34.1").await;
+    world.register("my-cluster", &cluster).await;
+    let watcher = Watcher::start(world.kubectl(), "my-cluster");
+    let operator = world.operator("first");
+    world.until(CLUSTER, "shown", |it| annotation(it, "talos-current") == "1.11.6").await;
+
+    annotate(&world, "kubernetes-target=1.35.0").await;
+    let told = world
+        .until(CLUSTER, "blocked", |it| annotation(it, "kubernetes-status") == "blocked")
+        .await;
+    let message = annotation(&told, "kubernetes-message");
+    let documented = "Talos 1.11.6 does not support K8s 1.35.0. Upgrade Talos first.";
+    assert!(message.starts_with(documented), "{message}");
+    assert_eq!(condition(&told, "KubernetesUpgrade")["reason"], "Blocked");
+    assert_eq!(world.shell("kubectl get upgraderuns -o name").await, "");
+
+    // The way out that the message names; Kubernetes goes on by itself.
+    annotate(&world, "talos-target=1.12.0").await;
+    let told = world
+        .until(CLUSTER, "under way", |it| annotation(it, "talos-status") == "in-progress")
+        .await;
+    assert_eq!(annotation(&told, "kubernetes-status"), "blocked");
+    let told = world
+        .until(CLUSTER, "told why", |it| {
+            condition(it, "KubernetesUpgrade")["message"]
+                .as_str()
+                .is_some_and(|text| text.contains("Waiting for Talos upgrade to complete"))
+        })
+        .await;
+    assert_eq!(condition(&told, "KubernetesUpgrade")["status"], "False");
+    assert_eq!(condition(&told, "TalosUpgrade")["status"], "True");
+    let told =
+        world.until(CLUSTER, "done", |it| annotation(it, "kubernetes-status") == "completed").await;
+    assert_eq!(annotation(&told, "talos-current"), "1.12.0");
+    assert_eq!(annotation(&told, "kubernetes-current"), "1.35.0");
+    world.until(CLUSTER, "ready", |it| it["status"]["phase"] == "Ready").await;
+    let seen = watcher.finish();
+    assert_eq!(seen.talos.last().map(String::as_str), Some("completed"));
+    assert!(seen.progress.iter().any(|text| text == "4/4"), "{seen:#?}");
+    operator.stop().await;
+    cluster.stop().await;
+    world.stop().await;
+}
+
+fn condition<'a>(object: &'a serde_json::Value, kind: &str) -> &'a serde_json::Value {
+    let conditions = object["status"]["conditions"].as_array();
+    let found = conditions.and_then(|all| all.iter().find(|it| it["type"] == kind));
+    found.unwrap_or(&serde_json::Value::Null)
+}
