@@ -76,7 +76,7 @@ impl Controller {
                     Some(Err(error)) => tracing::warn!(%error, "machines cannot be watched now"),
                     None => break,
                 },
-                Some(ended) = self.tasks.join_next_with_id() => self.task_ended(ended),
+                Some(ended) = self.tasks.join_next_with_id() => self.task_ended(&ended),
                 Ok(()) = ending.changed() => break,
             }
         }
@@ -171,8 +171,8 @@ impl Controller {
     }
 
     /// A task that broke off is begun anew; nobody else notices.
-    fn task_ended(&mut self, ended: Result<(Id, ()), tokio::task::JoinError>) {
-        let (id, broke) = match &ended {
+    fn task_ended(&mut self, ended: &Result<(Id, ()), tokio::task::JoinError>) {
+        let (id, broke) = match ended {
             Ok((id, ())) => (*id, false),
             Err(error) => (error.id(), error.is_panic()),
         };

@@ -186,11 +186,12 @@ pub fn decide(facts: &Facts<'_>) -> Verdict {
         return reset(facts);
     }
     match run {
-        Some(run) if run.phase == RunPhase::Completed => {
-            // Told once; afterwards the target, if it comes back, is simply there.
-            if facts.said(run.product) == Some(Status::InProgress) {
-                return completed(facts, run);
-            }
+        // Told once; afterwards the target, if it comes back, is simply there.
+        Some(run)
+            if run.phase == RunPhase::Completed
+                && facts.said(run.product) == Some(Status::InProgress) =>
+        {
+            return completed(facts, run);
         }
         Some(run) if run.phase == RunPhase::Halted => {
             if run.is_wanted(facts.wish) && !run.let_go {

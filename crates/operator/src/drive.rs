@@ -131,8 +131,9 @@ impl Drive {
     }
 
     /// How it ended; a panic is its text.
-    pub async fn end(self) -> Result<Result<End, DriveError>, String> {
-        self.task.await.map_err(|error| match error.try_into_panic() {
+    pub async fn end(mut self) -> Result<Result<End, DriveError>, String> {
+        let ended = (&mut self.task).await;
+        ended.map_err(|error| match error.try_into_panic() {
             Ok(panic) => panic
                 .downcast_ref::<String>()
                 .cloned()
@@ -147,6 +148,15 @@ impl Drive {
         self.say(Word::Stop);
         if tokio::time::timeout(limit, &mut self.task).await.is_err() {
             self.task.abort();
+            // Whoever resumes must not meet it.
+            let _ = (&mut self.task).await;
         }
+    }
+}
+
+impl Drop for Drive {
+    /// A drive that nobody listens to must not go on.
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }

@@ -103,7 +103,7 @@ struct Until(AtomicU64);
 
 impl Until {
     fn set(&self, sent: Duration) {
-        let until = sent + DURATION - MARGIN;
+        let until = sent + DURATION.saturating_sub(MARGIN);
         self.0.store(u64::try_from(until.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
     }
 
@@ -303,7 +303,7 @@ mod tests {
         assert!(until.holds().is_err(), "what was never had is not held");
         until.set(clock::since_boot());
         assert!(until.holds().is_ok());
-        let late = clock::since_boot().saturating_sub(DURATION - MARGIN);
+        let late = clock::since_boot().saturating_sub(DURATION.saturating_sub(MARGIN));
         until.set(late);
         assert!(until.holds().is_err());
     }

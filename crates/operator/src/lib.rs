@@ -21,6 +21,7 @@ pub mod controller;
 pub mod decide;
 pub mod drive;
 pub mod http;
+pub mod hub;
 pub mod lease;
 pub mod look;
 pub mod members;

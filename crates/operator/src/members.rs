@@ -136,7 +136,10 @@ impl Membership {
             let version = lease.resource_version().unwrap_or_default();
             let since = match self.seen.get(&holder) {
                 Some((known, since)) if *known == version => *since,
-                _ => now,
+                Some(_) => now,
+                // At first sight its own time is all there is. Should its clock
+                // be off, its next beat sets it right.
+                None => now.saturating_sub(age(&lease)),
             };
             let quiet = now.saturating_sub(since);
             if quiet < DURATION {
@@ -150,6 +153,13 @@ impl Membership {
         self.seen = seen;
         Ok(Members(members))
     }
+}
+
+/// How long ago a replica beat, by its own clock.
+fn age(lease: &Lease) -> Duration {
+    let beat = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
+    let age = beat.map(|beat| clock::now().duration_since(beat.0));
+    age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default()
 }
 
 /// Leaves: the others take over at their next beat.

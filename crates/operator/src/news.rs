@@ -76,13 +76,13 @@ impl News {
 
     /// Tells of a cluster.
     pub fn tell(&self, cluster: &KubernetesCluster, item: Item) {
-        tracing::info!(
-            cluster = cluster.metadata.name,
-            namespace = cluster.metadata.namespace,
-            reason = item.reason,
-            "{}",
-            item.note
-        );
+        let Item { reason, note, warning } = &item;
+        let (name, namespace) = (&cluster.metadata.name, &cluster.metadata.namespace);
+        if *warning {
+            tracing::warn!(cluster = name, namespace, reason, "{note}");
+        } else {
+            tracing::info!(cluster = name, namespace, reason, "{note}");
+        }
         if self.0.try_send((cluster.object_ref(&()), item)).is_err() {
             tracing::warn!("too many events; one is dropped");
         }

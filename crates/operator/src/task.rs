@@ -30,6 +30,7 @@ use crate::decide::target::Releases;
 use crate::decide::{Act, Facts, RunView, Verdict, Write, decide};
 use crate::drive::Drive;
 use crate::http::{Counted, Metrics};
+use crate::hub::said;
 use crate::lease::{Hold, LeaseError, Name, Watched};
 use crate::look;
 use crate::members::Members;
@@ -111,11 +112,16 @@ pub struct Task {
     shared: Arc<Shared>,
     key: String,
     latest: watch::Receiver<Option<Latest>>,
+    members: watch::Receiver<Members>,
+    catalogue: watch::Receiver<Arc<Catalogue>>,
+    ending: watch::Receiver<bool>,
     /// What we wrote ourselves may be newer than what the watch has shown.
     own: Option<Arc<KubernetesCluster>>,
     seen: Option<Result<Seen, String>>,
     look_at: Instant,
     look_pause: Duration,
+    /// The targets of the last round: a new one is judged on a new look.
+    targets: (Option<String>, Option<String>),
     last: Option<Last>,
     /// Whether `last` was read since the cluster became ours.
     loaded: bool,
@@ -127,6 +133,8 @@ pub struct Task {
     /// Since when the run cannot be driven, and why.
     stuck: Option<(Instant, String)>,
     panics: u32,
+    /// When the keys of the run under way are compared again.
+    keys_at: Instant,
     /// How the cluster is counted, while it is ours.
     counted: Counted,
 }
@@ -144,16 +152,19 @@ enum Next {
 impl Task {
     /// A task for one cluster.
     pub fn new(shared: Arc<Shared>, key: String, latest: watch::Receiver<Option<Latest>>) -> Self {
-        let look_pause = shared.look_every;
         let counted = Counted::new(Arc::clone(&shared.metrics));
         Self {
+            look_pause: shared.look_every,
+            members: shared.members.clone(),
+            catalogue: shared.catalogue.clone(),
+            ending: shared.ending.clone(),
             shared,
             key,
             latest,
             own: None,
             seen: None,
             look_at: Instant::now(),
-            look_pause,
+            targets: (None, None),
             last: None,
             loaded: false,
             hold: None,
@@ -162,6 +173,7 @@ impl Task {
             cancelling: false,
             stuck: None,
             panics: 0,
+            keys_at: Instant::now(),
             counted,
         }
     }
@@ -190,18 +202,13 @@ impl Task {
 
     /// Lets go of everything at once: whoever comes next resumes.
     async fn hand_over(&mut self) {
-        if let Some(drive) = self.drive.take() {
-            drive.stop(Duration::from_secs(2)).await;
-        }
+        self.stop_driving(Duration::from_secs(2)).await;
         if let Some(hold) = self.hold.take() {
             hold.release().await;
         }
     }
 
     async fn wait(&mut self, at: Option<Instant>) {
-        let mut members = self.shared.members.clone();
-        let mut catalogue = self.shared.catalogue.clone();
-        let mut ending = self.shared.ending.clone();
         let mut progress = false;
         let drive = async {
             match &mut self.drive {
@@ -219,9 +226,9 @@ impl Task {
             // An error is the end of the controller.
             changed = self.latest.changed() => if changed.is_err() { moment_of_rest().await },
             () = drive => progress = true,
-            Ok(()) = members.changed() => {}
-            Ok(()) = catalogue.changed() => {}
-            Ok(()) = ending.changed() => {}
+            Ok(()) = self.members.changed() => {}
+            Ok(()) = self.catalogue.changed() => {}
+            Ok(()) = self.ending.changed() => {}
             () = moment => {}
         }
         if progress && self.drive.as_ref().is_some_and(|drive| !drive.is_over()) {
@@ -231,7 +238,7 @@ impl Task {
 
     /// One round: read, decide, write, do.
     async fn round(&mut self) -> Result<Next, String> {
-        if *self.shared.ending.borrow() {
+        if *self.ending.borrow_and_update() {
             return Ok(Next::Over);
         }
         let Some(latest) = self.latest.borrow_and_update().clone() else {
@@ -244,7 +251,7 @@ impl Task {
         if self.hold.as_ref().is_some_and(Hold::is_lost) {
             self.lost().await;
         }
-        let ours = self.shared.members.borrow().owner(&self.key) == Some(&self.shared.identity);
+        let ours = self.members.borrow_and_update().owner(&self.key) == Some(&self.shared.identity);
         if !ours && self.drive.is_none() {
             if let Some(hold) = self.hold.take() {
                 hold.release().await;
@@ -256,21 +263,28 @@ impl Task {
             self.load(&object, &latest).await?;
         }
         let wish = Wish::read(object.annotations());
+        let targets = (wish.talos.clone(), wish.kubernetes.clone());
+        if self.targets != targets {
+            if self.drive.is_none() && targets != (None, None) {
+                self.seen = None;
+            }
+            self.targets = targets;
+        }
         let verdict = self.decide(&object, &latest, &wish);
         self.act(&object, &wish, verdict).await
     }
 
     fn decide(&mut self, object: &KubernetesCluster, latest: &Latest, wish: &Wish) -> Verdict {
-        let catalogue = Arc::clone(&self.shared.catalogue.borrow());
+        let catalogue = Arc::clone(&self.catalogue.borrow_and_update());
         let view = self.view(latest);
-        let said = |product| object.annotation(names::status(product)).and_then(Status::parse);
+        let told = |product| object.annotation(names::status(product)).and_then(Status::parse);
         for product in names::PRODUCTS {
-            self.counted.set(product, said(product));
+            self.counted.set(product, told(product));
         }
         decide(&Facts {
             wish,
-            talos_said: said(Product::Talos),
-            kubernetes_said: said(Product::Kubernetes),
+            talos_said: told(Product::Talos),
+            kubernetes_said: told(Product::Kubernetes),
             phase: object.phase(),
             seen: self.seen.as_ref().map(|seen| seen.as_ref().map_err(String::as_str)),
             run: view.as_ref(),
@@ -370,7 +384,8 @@ impl Task {
     async fn load(&mut self, object: &KubernetesCluster, latest: &Latest) -> Result<(), String> {
         let newest = tokio::time::timeout(CALL, self.store(object).newest()).await;
         let newest = newest.map_err(|_| "the runs cannot be read: no answer")?;
-        let newest = newest.map_err(|error| format!("the runs cannot be read: {error}"))?;
+        let newest =
+            newest.map_err(|error| format!("the runs cannot be read: {}", said(&error)))?;
         self.last = newest.and_then(|run| remember(&run, latest));
         self.loaded = true;
         Ok(())
@@ -404,9 +419,7 @@ impl Task {
     async fn lost(&mut self) {
         tracing::warn!(cluster = self.key, "the lease ran out");
         self.shared.metrics.lease_lost();
-        if let Some(drive) = self.drive.take() {
-            drive.stop(Duration::from_secs(1)).await;
-        }
+        self.stop_driving(Duration::from_secs(1)).await;
         self.hold = None;
         self.forget();
     }
@@ -497,7 +510,7 @@ async fn patched(
     match tokio::time::timeout(CALL, sent).await {
         Ok(Ok(written)) => Ok(Some(written)),
         Ok(Err(kube::Error::Api(answer))) if matches!(answer.code, 404 | 409) => Ok(None),
-        Ok(Err(error)) => Err(format!("the cluster's object cannot be written: {error}")),
+        Ok(Err(error)) => Err(format!("the cluster's object cannot be written: {}", said(&error))),
         Err(_) => Err("the cluster's object cannot be written: no answer".to_owned()),
     }
 }

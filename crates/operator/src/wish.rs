@@ -14,6 +14,7 @@ use crate::names;
 
 /// The user's word, as read from the annotations of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an annotation that is set or not")]
 pub struct Wish {
     /// The Talos target as it was written.
     pub talos: Option<String>,

@@ -10,6 +10,7 @@ use vitistack_api::KubernetesCluster;
 use vitistack_api::run::{Product, RunPhase};
 
 use super::{Next, SOON, Task, remember};
+use crate::hub::said;
 use crate::look::{self, Looked, Order};
 use crate::run::{NewRun, RunStore, cast};
 use crate::seen::Seen;
@@ -73,7 +74,7 @@ impl Task {
             return Ok(Next::Now);
         }
         let made = store.create(&new).await;
-        let made = made.map_err(|error| format!("the run cannot be made: {error}"))?;
+        let made = made.map_err(|error| format!("the run cannot be made: {}", said(&error)))?;
         if let Ok(Looked { snapshot, .. }) = &looked {
             self.seen = Some(Seen::of(snapshot));
             self.look_at = Instant::now() + self.shared.look_every;
@@ -97,11 +98,11 @@ impl Task {
             return Ok(Next::Now);
         };
         let store = RunStore::new(self.shared.client.clone(), object);
-        let run = store.get(&last.name).await.map_err(|error| error.to_string())?;
+        let run = store.get(&last.name).await.map_err(|error| said(&error))?;
         if let Some(run) = run {
             let why = "its target was taken away";
             let closed = store.close(&run, &self.shared.identity, why).await;
-            closed.map_err(|error| format!("the run cannot be closed: {error}"))?;
+            closed.map_err(|error| format!("the run cannot be closed: {}", said(&error)))?;
         }
         last.view.phase = RunPhase::Cancelled;
         Ok(Next::Now)
@@ -110,7 +111,7 @@ impl Task {
 
 /// The plan that is replaced: of the newest run, if it did not come to its end.
 async fn parent(store: &RunStore) -> Result<Option<PlanHash>, String> {
-    let newest = store.newest().await.map_err(|error| error.to_string())?;
+    let newest = store.newest().await.map_err(|error| said(&error))?;
     let unfinished = newest.filter(|run| {
         let phase = run.status.as_ref().map(|status| status.phase);
         !run.spec.hash.is_empty() && phase != Some(RunPhase::Completed)

@@ -17,6 +17,7 @@ use super::{Next, Task};
 use crate::decide::Act;
 use crate::drive::{Drive, Start};
 use crate::http::{Drives, RunEnd};
+use crate::hub::said;
 use crate::run::{Record, RecordError, RunStore, halted};
 
 /// How often the keys of a cluster under way are compared, so that new ones
@@ -47,17 +48,19 @@ impl Task {
             return self.take_up(object, word).await;
         };
         drive.say(word);
+        if Instant::now() < self.keys_at {
+            return Ok(Next::At(Some(self.keys_at)));
+        }
+        self.keys_at = Instant::now() + KEYS;
         // New keys: what is under way is resumed with them.
         if let Ok(keys) = self.shared.connector.keys(object).await
             && keys.digest() != drive.keys
         {
             tracing::info!(cluster = self.key, "new keys; the run is resumed with them");
-            if let Some(drive) = self.drive.take() {
-                drive.stop(Duration::from_secs(2)).await;
-            }
+            self.stop_driving(Duration::from_secs(2)).await;
             return Ok(Next::Now);
         }
-        Ok(Next::At(Some(Instant::now() + KEYS)))
+        Ok(Next::At(Some(self.keys_at)))
     }
 
     /// Reads the run, reaches the cluster, and lets the engine drive.
@@ -70,7 +73,7 @@ impl Task {
             return Ok(Next::Now);
         };
         let store = self.store(object);
-        let Some(run) = store.get(&last.name).await.map_err(|error| error.to_string())? else {
+        let Some(run) = store.get(&last.name).await.map_err(|error| said(&error))? else {
             // Somebody deleted it: what was under way is looked at anew.
             self.forget();
             return Ok(Next::Now);
@@ -120,6 +123,7 @@ impl Task {
             inherited_cordons,
             drives,
         }));
+        self.keys_at = Instant::now() + KEYS;
         if let Some(last) = &mut self.last {
             last.view.phase = RunPhase::Running;
         }
@@ -155,9 +159,16 @@ impl Task {
         store
             .halt(&last.name, &self.shared.identity, &format!("the run cannot be read: {why}"))
             .await
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| said(&error))?;
         self.loaded = false;
         Ok(Next::Now)
+    }
+
+    /// Ends the drive, if there is one; what is under way is in doubt.
+    pub(super) async fn stop_driving(&mut self, limit: Duration) {
+        if let Some(drive) = self.drive.take() {
+            drive.stop(limit).await;
+        }
     }
 
     /// Takes the end of a drive in.

@@ -6,6 +6,7 @@
 
 mod blocked;
 mod failure;
+mod journal;
 mod many;
 mod resilience;
 mod user;

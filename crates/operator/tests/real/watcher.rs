@@ -71,13 +71,13 @@ impl Seen {
 }
 
 fn next(list: &mut Vec<String>, now: &str, legal: &[(&str, &[&str])], wrong: &mut Vec<String>) {
-    let last = list.last().map_or("", String::as_str);
-    if last == now {
+    let before = list.last().map_or("", String::as_str);
+    if before == now {
         return;
     }
-    let known = legal.iter().find(|(from, _)| *from == last);
+    let known = legal.iter().find(|(from, _)| *from == before);
     if !known.is_some_and(|(_, to)| to.contains(&now)) {
-        wrong.push(format!("{last:?} became {now:?}"));
+        wrong.push(format!("{before:?} became {now:?}"));
     }
     list.push(now.to_owned());
 }

@@ -70,9 +70,9 @@ impl World {
         // A second test in one process has it already.
         let _ = logs.with_writer(std::io::stderr).with_ansi(false).try_init();
         let folder = tempfile::tempdir().expect("a folder");
-        let place = folder.path().canonicalize().expect("a path").join("hub");
+        let hub = folder.path().canonicalize().expect("a path").join("hub");
         let plane = tokio::task::spawn_blocking(move || {
-            ControlPlane::start(PlaneOptions::new(&place, Tools::find().expect("the tools")))
+            ControlPlane::start(PlaneOptions::new(&hub, Tools::find().expect("the tools")))
         });
         let plane = plane.await.expect("no panic").expect("a control plane");
         let world = Self { plane: Arc::new(Mutex::new(Some(plane))), folder };
