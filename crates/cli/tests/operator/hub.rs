@@ -40,9 +40,9 @@ pub(crate) struct Member<'a> {
 impl Hub {
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let place = folder.path().canonicalize().expect("a path").join("hub");
+        let home = folder.path().canonicalize().expect("a path").join("hub");
         let tools = Tools::find().expect("the tools");
-        let plane = ControlPlane::start(Options::new(place, tools)).expect("a control plane");
+        let plane = ControlPlane::start(Options::new(home, tools)).expect("a control plane");
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
