@@ -21,7 +21,7 @@ pub(crate) const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../depl
 const OBJECT: &str = include_str!("../../../api/tests/deploy/cluster.yaml");
 
 /// Nothing here takes this long on a machine that does not stand still.
-const PATIENCE: Duration = Duration::from_mins(5);
+const PATIENCE: Duration = Duration::from_mins(10);
 
 pub(crate) struct Hub {
     plane: ControlPlane,
@@ -89,10 +89,20 @@ impl Hub {
 
     /// Waits until something holds of an object or a list.
     pub(crate) fn until(&self, what: &str, why: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        eventually(&format!("{what}: {why}"), || {
+        let began = now();
+        loop {
             let text = self.kubectl(&["get", what, "-o", "json"]);
-            Some(serde_json::from_str(&text).expect("JSON")).filter(&holds)
-        })
+            let found: Value = serde_json::from_str(&text).expect("JSON");
+            if holds(&found) {
+                return found;
+            }
+            if began.elapsed() >= PATIENCE {
+                let runs =
+                    self.kubectl(&["get", "upgraderuns", "-o", "jsonpath={.items[*].status}"]);
+                panic!("{what} never was {why}: {found:#}\n{runs}");
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// A cluster of three control planes and a worker, known to the hub.
@@ -172,9 +182,8 @@ pub(crate) fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
 }
 
 /// Asks until there is an answer.
-#[expect(clippy::disallowed_methods, reason = "a test waits in real time")]
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
+    let began = now();
     loop {
         if let Some(answer) = ask() {
             return answer;
@@ -182,4 +191,9 @@ pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T
         assert!(began.elapsed() < PATIENCE, "it never was so: {what}");
         std::thread::sleep(Duration::from_millis(100));
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test waits in real time")]
+fn now() -> Instant {
+    Instant::now()
 }
