@@ -114,11 +114,17 @@ async fn client(kubeconfig: Option<&Path>) -> Result<Client, ServeError> {
     let hub = |error: &dyn std::error::Error| ServeError::Hub(error.to_string());
     let mut config = match kubeconfig {
         Some(path) => {
-            let read = Kubeconfig::read_from(path).map_err(|error| hub(&error))?;
+            // Rule 14: what a reader says of a file may quote it.
+            let unusable = || {
+                let path = path.display();
+                ServeError::Hub(format!("{path} cannot be used; does kubectl accept it?"))
+            };
+            let read = Kubeconfig::read_from(path).map_err(|_| unusable())?;
             let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(read, &options).await.map_err(|error| hub(&error))?
+            Config::from_custom_kubeconfig(read, &options).await.map_err(|_| unusable())?
         }
-        None => Config::incluster().map_err(|error| hub(&error))?,
+        None => Config::incluster()
+            .map_err(|_| ServeError::Hub("this is no pod with an account".to_owned()))?,
     };
     config.connect_timeout = Some(CONNECT);
     // Watches are silent for long; every other call has a deadline of its own.

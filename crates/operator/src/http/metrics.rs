@@ -247,6 +247,8 @@ mod tests {
         for metric in ALL {
             assert_eq!(text.matches(&format!("# HELP {} ", metric.name)).count(), 1);
             assert!(metric.help.ends_with('.'));
+            let document = include_str!("../../../../docs/operator.md");
+            assert!(document.contains(metric.name), "{} is not documented", metric.name);
         }
     }
 
