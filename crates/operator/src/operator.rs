@@ -25,6 +25,9 @@ const GLANCES: usize = 32;
 /// clusters' own.
 const LOOKS: usize = 256;
 
+/// How many tasks ask the hub for something large, or write, together.
+const ASKS: usize = 64;
+
 /// How the operator works.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -85,6 +88,7 @@ impl Operator {
             ending,
             glances: Semaphore::new(GLANCES),
             looks: Semaphore::new(LOOKS),
+            asks: Semaphore::new(ASKS),
             look_every,
         });
         let (controller, ready) = Controller::new(shared);

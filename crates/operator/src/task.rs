@@ -76,6 +76,9 @@ pub struct Shared {
     pub glances: Semaphore,
     /// How many with one.
     pub looks: Semaphore,
+    /// How many tasks ask the hub for something large, or write, together: a
+    /// thousand that wake up at once would only wait for each other.
+    pub asks: Semaphore,
     /// How often a cluster is looked at that nobody wants anything of.
     pub look_every: Duration,
     /// Where Events go.
@@ -382,6 +385,7 @@ impl Task {
 
     /// Reads what is known of runs.
     async fn load(&mut self, object: &KubernetesCluster, latest: &Latest) -> Result<(), String> {
+        let _ask = self.shared.asks.acquire().await.map_err(|error| error.to_string())?;
         let newest = tokio::time::timeout(CALL, self.store(object).newest()).await;
         let newest = newest.map_err(|_| "the runs cannot be read: no answer")?;
         let newest =
@@ -439,6 +443,8 @@ impl Task {
             ..PatchParams::default()
         };
         let mut now = Arc::clone(object);
+        let shared = Arc::clone(&self.shared);
+        let _ask = shared.asks.acquire().await.map_err(|error| error.to_string())?;
         if let Some(patch) = write::status(&now, write, &clock::stamp()) {
             match patched(api.patch_status(&name, &params, &Patch::Merge(&patch))).await? {
                 Some(written) => now = Arc::new(trimmed(written)),

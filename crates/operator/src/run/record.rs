@@ -33,11 +33,12 @@ use crate::clock;
 
 /// When the newest entries are packed: what is sent with every entry stays below
 /// this many bytes.
-const TAIL: usize = 48 * 1024;
+const TAIL: usize = 16 * 1024;
 
-/// When the blocks move into a part. With a plan of a thousand nodes beside
-/// them the object has about 600 KB then.
-const BLOCKS: usize = 256 * 1024;
+/// When the blocks move into a part: the server reads and writes the whole object
+/// with every entry. With a plan of a thousand nodes beside them it has about
+/// 300 KB then.
+const BLOCKS: usize = 64 * 1024;
 
 /// How many changes of phase are remembered.
 const HISTORY: usize = 50;
