@@ -24,7 +24,7 @@ use upgrade_planner::decide::{Decision, decide};
 
 use crate::control::{Control, Word};
 use crate::io::{Clock as _, Io};
-use crate::journal::{Journal, JournalError};
+use crate::journal::{Guard, Journal, JournalError, Lost};
 use crate::steps::wait;
 use look::Picture;
 use start::Flights;
@@ -62,6 +62,9 @@ pub enum DriveError {
     /// Nothing may happen that is not written first.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Another process may drive by now. Nothing more was done or written.
+    #[error(transparent)]
+    Lost(#[from] Lost),
     /// The journal at hand does not fit the plan (rule 9).
     #[error("the journal does not fit the plan: {0}")]
     Fold(#[from] upgrade_core::journal::FoldError),
@@ -112,6 +115,7 @@ struct Driver<I, J> {
     plan: Arc<Plan>,
     io: Arc<I>,
     journal: J,
+    guard: Arc<Guard>,
     runner: String,
     events: Events,
     control: Control,
@@ -149,6 +153,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
             state,
             plan: run.plan,
             io: run.io,
+            guard: Guard::of(&run.journal),
             journal: run.journal,
             runner: run.runner,
             events: run.events,
@@ -181,6 +186,8 @@ impl<I: Io, J: Journal> Driver<I, J> {
 
     async fn go(&mut self) -> Result<End, DriveError> {
         loop {
+            // Rule 9: whoever lost the run ends here, not at its next entry.
+            self.guard.holds()?;
             self.take_in().await?;
             if self.hear().await? {
                 return Ok(End::Stopped);
@@ -322,6 +329,8 @@ impl<I: Io, J: Journal> Driver<I, J> {
     /// Appends to the journal. Nothing is written that does not fit what is
     /// there, and nothing is done that is not written.
     async fn write(&mut self, record: Record) -> Result<(), DriveError> {
+        // What a step found that was not let act belongs in nobody's journal.
+        self.guard.holds()?;
         let entry = Entry {
             at: self.now(),
             plan: self.state.plan().clone(),

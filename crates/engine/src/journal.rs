@@ -1,18 +1,22 @@
 //! The run's memory: where entries go, and where they come from after a crash.
 //!
 //! [`file`](mod@file) keeps it on disk, [`history`] reads what is there, and [`memory`] is
-//! for worlds that have no disk.
+//! for worlds that have no disk. [`Fence`] says whether the run is still ours.
 
+mod fence;
 pub mod file;
 pub mod history;
 mod lock;
 pub mod memory;
 
 use std::future::Future;
+use std::sync::Arc;
 
 use thiserror::Error;
 use upgrade_core::journal::Entry;
 
+pub(crate) use fence::Guard;
+pub use fence::{Fence, Lost};
 pub use file::{FileError, FileJournal, Folder};
 pub use lock::Holder;
 pub use memory::MemoryJournal;
@@ -27,4 +31,7 @@ pub struct JournalError(pub String);
 pub trait Journal: Send {
     /// Appends an entry; when it comes back the entry survives a power cut.
     fn append(&mut self, entry: &Entry) -> impl Future<Output = Result<(), JournalError>> + Send;
+
+    /// What says whether this process still has it. Asked before every act.
+    fn fence(&self) -> Arc<dyn Fence>;
 }

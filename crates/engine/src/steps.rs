@@ -28,6 +28,7 @@ use upgrade_core::step::{Action, StepId};
 use tenants::Tenants;
 
 use crate::io::{Clock as _, Io, Kubernetes as _, Machine, Tell, Trouble};
+use crate::journal::{Guard, Lost};
 use crate::observe::limited;
 
 /// How a step ended well.
@@ -47,6 +48,8 @@ pub(crate) struct Step<I> {
     pub(crate) io: Arc<I>,
     /// The plan.
     pub(crate) plan: Arc<Plan>,
+    /// Whether the run is still ours.
+    pub(crate) guard: Arc<Guard>,
     /// Which step.
     pub(crate) id: StepId,
     /// An earlier attempt may have acted (rule 8).
@@ -132,6 +135,13 @@ impl<I: Io> Step<I> {
     pub(crate) fn control_planes(&self) -> Vec<Machine> {
         let machines = self.machines.iter();
         machines.filter(|machine| machine.role == Role::ControlPlane).cloned().collect()
+    }
+
+    /// Asked right before every act: a process that lost the run does nothing
+    /// more (rules 8 and 9). The failure is not written; the run ends instead.
+    pub(crate) fn permitted(&self) -> Result<(), Failure> {
+        let lost = |lost: Lost| Failure::new(FailureKind::Refused, &lost.to_string());
+        self.guard.holds().map_err(lost)
     }
 
     /// Now.

@@ -185,6 +185,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
         let step = Step {
             io: Arc::clone(&self.io),
             plan: Arc::clone(&self.plan),
+            guard: Arc::clone(&self.guard),
             look_first,
             evidence: self.remembered(&id),
             found_cordoned: self.found_cordoned(&id),

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ use upgrade_core::snapshot::NodeName;
 
 use super::history::{Recorded, read};
 use super::lock::{self, Holder, Lock};
-use super::{Journal, JournalError};
+use super::{Fence, Journal, JournalError, Lost};
 
 /// The version of the file's form.
 pub(super) const FORMAT: u32 = 1;
@@ -275,12 +275,15 @@ impl FileJournal {
 }
 
 impl Shared {
-    fn append(&self, line: &[u8]) -> Result<(), JournalError> {
+    /// Whoever lost the lock has lost the run (rule 9).
+    fn is_ours(&self) -> Result<(), String> {
         let path = self.path.display();
-        // The fence: whoever lost the lock has lost the run (rule 9).
-        if !self.lock.is_held() {
-            return Err(JournalError(format!("the lock beside {path} was taken away")));
-        }
+        self.lock.is_held().then_some(()).ok_or(format!("the lock beside {path} was taken away"))
+    }
+
+    fn append(&self, line: &[u8]) -> Result<(), JournalError> {
+        self.is_ours().map_err(JournalError)?;
+        let path = self.path.display();
         let mut pen = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if pen.broken {
             return Err(JournalError(format!("{path}: an earlier write failed")));
@@ -301,5 +304,22 @@ impl Journal for FileJournal {
         let shared = Arc::clone(&self.shared);
         let written = tokio::task::spawn_blocking(move || shared.append(&line)).await;
         written.map_err(|error| JournalError(error.to_string()))?
+    }
+
+    fn fence(&self) -> Arc<dyn Fence> {
+        Arc::new(LockFence(Arc::downgrade(&self.shared)))
+    }
+}
+
+/// Holds while the journal's lock does, and does not keep it: the lock goes with
+/// the journal, whoever still asks.
+struct LockFence(Weak<Shared>);
+
+impl Fence for LockFence {
+    fn holds(&self) -> Result<(), Lost> {
+        let Some(journal) = self.0.upgrade() else {
+            return Err(Lost("its journal was closed".to_owned()));
+        };
+        journal.is_ours().map_err(Lost)
     }
 }

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use upgrade_core::journal::Entry;
 
-use super::{Journal, JournalError};
+use super::fence::Alone;
+use super::{Fence, Journal, JournalError};
 
 /// Entries in memory. Clones share them: what one process wrote, the next finds.
 #[derive(Clone, Debug, Default)]
@@ -21,5 +22,9 @@ impl Journal for MemoryJournal {
     async fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(entry.clone());
         Ok(())
+    }
+
+    fn fence(&self) -> Arc<dyn Fence> {
+        Arc::new(Alone)
     }
 }

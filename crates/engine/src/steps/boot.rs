@@ -86,6 +86,7 @@ async fn has_begun<I: Io>(
 /// The one request. Whatever is not certain to have failed is waited for.
 async fn ask_once<I: Io>(step: &Step<I>, machine: &Machine) -> Result<(), Failure> {
     let talos = step.io.talos();
+    step.permitted()?;
     let asked = match step.id.action {
         Action::Upgrade => {
             let installer = &step.talos_target()?.installer;

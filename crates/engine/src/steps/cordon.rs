@@ -31,6 +31,7 @@ pub(crate) async fn lift<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
 async fn set<I: Io>(step: &Step<I>, unschedulable: bool) -> Result<Done, Failure> {
     let node = step.node()?;
     let kubernetes = step.io.kubernetes();
+    step.permitted()?;
     kubernetes.set_unschedulable(node, unschedulable).await.map_err(|trouble| trouble.failure)?;
     let what = if unschedulable { "cordoned" } else { "uncordoned" };
     let wait = Wait::new(FailureKind::Deadline, format!("{node} was not {what}"));

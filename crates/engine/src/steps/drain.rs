@@ -116,6 +116,7 @@ async fn look<I: Io>(
     memory.tried.retain(|name, _| evict.iter().any(|pod| pod.name == *name));
     let due = due(step, &evict, &memory.tried).await;
     for some in due.chunks(AT_ONCE) {
+        step.permitted()?;
         let asked = some.iter().map(|pod| kubernetes.evict(&pod.name, &pod.uid));
         for (pod, answer) in some.iter().zip(join_all(asked).await) {
             let obstacle = match answer {

@@ -17,6 +17,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         return Ok(Done::Skipped(format!("{leads} leads etcd")));
     }
     step.say(format!("{node} gives etcd leadership away"));
+    step.permitted()?;
     match step.io.talos().forfeit(machine).await {
         Err(trouble) if trouble.happened == Happened::No => return Err(trouble.failure),
         Ok(()) | Err(_) => {}

@@ -43,6 +43,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
             return Err(Failure::new(FailureKind::Mismatch, &text));
         }
         step.say(format!("writing {}", target.installer));
+        step.permitted()?;
         let Err(trouble) = talos.install(machine, &target.installer, step).await else {
             return Ok(Done::Did);
         };

@@ -18,6 +18,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     };
     for image in images {
         step.say(format!("pulling {image}"));
+        step.permitted()?;
         let pulled = step.io.talos().pull(machine, image, store(step, image), step).await;
         pulled.map_err(|trouble| trouble.failure)?;
     }

@@ -19,6 +19,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     for member in &members {
         let name = &member.name;
         step.say(format!("taking a snapshot from {name}"));
+        step.permitted()?;
         match talos.snapshot(member, keep, step).await {
             Ok(proof) => return Ok(Done::Proved(proof)),
             Err(trouble) => {

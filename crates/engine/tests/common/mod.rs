@@ -28,7 +28,7 @@ use upgrade_engine::clock::SystemClock;
 use upgrade_engine::control::{Control, Word};
 use upgrade_engine::drive::{DriveError, End, Run};
 use upgrade_engine::io::{Io, Trouble};
-use upgrade_engine::journal::{Journal, JournalError, MemoryJournal};
+use upgrade_engine::journal::{Fence, Journal, JournalError, MemoryJournal};
 use upgrade_engine::{drive, observe};
 use upgrade_planner::{Request, plan};
 
@@ -257,6 +257,10 @@ impl Journal for Fragile {
         }
         Ok(())
     }
+
+    fn fence(&self) -> Arc<dyn Fence> {
+        self.journal.fence()
+    }
 }
 
 /// One process that drives a plan.
@@ -279,7 +283,7 @@ impl Driver {
         }
     }
 
-    fn run<J: Journal>(
+    pub fn run<J: Journal>(
         &self,
         journal: J,
         resumed_by: Option<&str>,

@@ -34,6 +34,7 @@ pub(super) async fn configure<I: Io>(
         return Ok(false);
     };
     step.say(format!("setting {component} on {} to {image}", machine.name));
+    step.permitted()?;
     let Err(trouble) = step.io.talos().apply(machine, &Config(text)).await else {
         return Ok(true);
     };

@@ -170,6 +170,7 @@ async fn apply<I: Io>(step: &Step<I>, object: &Value, name: &ObjectName) -> Resu
     let wait = Wait::new(FailureKind::Unavailable, format!("{name} was not applied"));
     let how = Apply { force: true, dry_run: false };
     wait.look(step, || async {
+        step.permitted()?;
         again(step.io.kubernetes().apply(object, inventory::MANAGER, how).await)
     })
     .await
@@ -228,7 +229,11 @@ async fn prune<I: Io>(step: &Step<I>, entry: &Entry) -> Result<(), Failure> {
     }
     step.say(format!("pruning {name}"));
     let wait = Wait::new(FailureKind::Unavailable, format!("{name} was not deleted"));
-    wait.look(step, || async { again(step.io.kubernetes().delete(&name).await) }).await
+    wait.look(step, || async {
+        step.permitted()?;
+        again(step.io.kubernetes().delete(&name).await)
+    })
+    .await
 }
 
 /// Waits until a workload runs its new version everywhere.
