@@ -97,7 +97,8 @@ impl Kubelets {
     /// what is due. Nodes that are not named any more are left as they are in
     /// the API, without a kubelet.
     pub fn sync(&mut self, now: Time, api: &mut dyn Api, facts: &[NodeFacts]) {
-        if self.nodes.len() != facts.len() {
+        let new = |facts: &NodeFacts| !self.nodes.contains_key(&facts.name);
+        if self.nodes.len() != facts.len() || facts.iter().any(new) {
             let names: BTreeSet<&str> = facts.iter().map(|facts| facts.name.as_str()).collect();
             self.nodes.retain(|name, _| names.contains(name.as_str()));
         }

@@ -41,8 +41,10 @@ pub(super) struct Kubelet {
 impl Kubelets {
     /// Takes in what a machine is.
     pub(super) fn learn(&mut self, now: Time, facts: &NodeFacts) {
-        let number = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         let Some(kubelet) = self.nodes.get_mut(&facts.name) else {
+            // Others may have gone since, and their numbers with them.
+            let last = self.nodes.values().map(|kubelet| kubelet.number).max();
+            let number = last.map_or(0, |last| last.saturating_add(1));
             let kubelet = Kubelet {
                 facts: facts.clone(),
                 number,

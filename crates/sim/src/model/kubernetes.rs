@@ -227,9 +227,9 @@ pub struct KubernetesPod {
 }
 
 impl World {
-    /// What the Kubernetes API shows of a node.
+    /// What the Kubernetes API shows of a node that has not left.
     pub fn kubernetes(&self, node: NodeIndex) -> Option<KubernetesNode> {
-        let here = self.nodes.get(node.0)?;
+        let here = self.nodes.get(node.0).filter(|here| !here.gone)?;
         Some(KubernetesNode {
             name: here.hostname.clone(),
             addresses: here.addresses.clone(),

@@ -46,6 +46,7 @@ mod installer;
 mod kubernetes;
 mod machine_calls;
 mod manifests;
+mod membership;
 mod node;
 mod phases;
 mod pull;
@@ -62,6 +63,7 @@ mod streams;
 mod time;
 mod timing;
 mod tree;
+mod truth;
 
 #[cfg(test)]
 mod tests;
@@ -74,6 +76,7 @@ pub use roles::{Caller, Role};
 pub use spec::{ClusterSpec, EMPTY_SCHEMATIC, NodeRole, NodeSpec, Registry, Schematic, Secrets};
 pub use time::Time;
 pub use timing::{Range, Timings};
+pub use truth::{ComponentTruth, EtcdTruth, InstalledTruth, MemberTruth, NodeTruth};
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -215,6 +218,7 @@ impl World {
         self.advance(now);
         if let Some(here) = self.nodes.get_mut(node.0)
             && here.power == Power::Off
+            && !here.gone
         {
             here.power = Power::Down;
             self.schedule_power_on(node);
@@ -231,7 +235,7 @@ impl World {
         self.touched
     }
 
-    /// How many nodes there are.
+    /// How many nodes there are, those that have left included.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -241,7 +245,7 @@ impl World {
         self.nodes.is_empty()
     }
 
-    /// What the world began as; the registry may have grown since.
+    /// What the world began as; the registry and the nodes may have grown since.
     pub fn spec(&self) -> &ClusterSpec {
         &self.spec
     }
@@ -255,7 +259,7 @@ impl World {
     pub fn find(&self, name_or_address: &str) -> Option<NodeIndex> {
         let named = |node: &Node| {
             let address = |address: &std::net::IpAddr| address.to_string() == name_or_address;
-            node.hostname == name_or_address || node.addresses.iter().any(address)
+            !node.gone && (node.hostname == name_or_address || node.addresses.iter().any(address))
         };
         self.nodes.iter().position(named).map(NodeIndex)
     }
@@ -382,6 +386,7 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         connections: 0,
         api_requests: 0,
         pulls: Vec::new(),
+        gone: false,
         cosi: cosi::Store::default(),
     }
 }

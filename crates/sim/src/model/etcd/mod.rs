@@ -135,6 +135,13 @@ impl World {
         (alive, quorum)
     }
 
+    /// How many members vote, and how many of those live.
+    pub(super) fn count_voters(&self) -> (usize, usize) {
+        let voters = || self.etcd.members.iter().filter(|member| !self.is_learner(member));
+        let alive = voters().filter(|member| self.member_is_alive(member)).count();
+        (voters().count(), alive)
+    }
+
     /// Whether etcd answers what needs a quorum, on this node.
     pub(super) fn etcd_serves(&self, node: NodeIndex) -> bool {
         self.etcd.leader.is_some()
