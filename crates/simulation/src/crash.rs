@@ -45,12 +45,13 @@ pub struct Crashes(Mutex<Inner>);
 struct Inner {
     passed: [u32; 4],
     planned: Vec<(Point, u32)>,
+    struck: Vec<Point>,
 }
 
 impl Crashes {
     /// Kills at these passings.
     pub fn new(planned: Vec<(Point, u32)>) -> Self {
-        Self(Mutex::new(Inner { passed: [0; 4], planned }))
+        Self(Mutex::new(Inner { passed: [0; 4], planned, struck: Vec::new() }))
     }
 
     /// Whether the one who passes here now is killed.
@@ -59,6 +60,15 @@ impl Crashes {
         let passed = &mut inner.passed[point as usize];
         *passed += 1;
         let now = (point, *passed);
-        inner.planned.contains(&now)
+        let strikes = inner.planned.contains(&now);
+        if strikes {
+            inner.struck.push(point);
+        }
+        strikes
+    }
+
+    /// Where processes were killed.
+    pub fn struck(&self) -> Vec<Point> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).struck.clone()
     }
 }

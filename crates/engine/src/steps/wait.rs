@@ -93,7 +93,7 @@ impl Wait {
             }
             let asked = clock.now();
             let reason = tokio::select! {
-                biased;
+               biased;
                 found = look() => match found? {
                     Look::Found(found) => return Ok(found),
                     Look::NotYet(reason) => reason,
@@ -132,6 +132,7 @@ pub(crate) async fn any<C: Clock>(clock: &C, changes: &mut [Changes], longest: S
         if ready { Poll::Ready(()) } else { Poll::Pending }
     });
     tokio::select! {
+        biased;
         () = one => {}
         () = clock.sleep(longest) => {}
     }

@@ -31,6 +31,7 @@
 
 #![forbid(clippy::disallowed_methods)]
 
+mod answers;
 mod api;
 mod boot;
 mod config;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::random::Dice;
 
 /// A kit of workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kit {
     /// Only what Talos brings.

@@ -118,16 +118,16 @@ fn named(object: &Value) -> ObjectName {
 impl Kubernetes for Seat {
     async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, Trouble> {
         self.ask(Question::Nodes, |inside| {
-            let nodes = inside.store()?.list(&NODES, None);
-            Ok(nodes.filter_map(|node| objects::node(node)).collect())
+            let store = inside.store()?;
+            Ok(store.list(&NODES, None).filter_map(|node| objects::node(node)).collect())
         })
         .await
     }
 
     async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, Trouble> {
         self.ask(Question::Other("capacity"), |inside| {
-            let nodes = inside.store()?.list(&NODES, None);
-            Ok(nodes.map(|node| objects::capacity(node)).collect())
+            let store = inside.store()?;
+            Ok(store.list(&NODES, None).map(|node| objects::capacity(node)).collect())
         })
         .await
     }
@@ -147,19 +147,19 @@ impl Kubernetes for Seat {
 
     async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, Trouble> {
         self.ask(Question::Other("pods"), |inside| {
-            let pods = inside.store()?.list(&PODS, None);
+            let store = inside.store()?;
             let here = |pod: &&std::sync::Arc<Value>| {
                 on.is_none_or(|node| text(pod, &["spec", "nodeName"]) == node.0)
             };
-            Ok(pods.filter(here).map(|pod| objects::pod(pod)).collect())
+            Ok(store.list(&PODS, None).filter(here).map(|pod| objects::pod(pod)).collect())
         })
         .await
     }
 
     async fn budgets(&self) -> Result<Vec<Budget>, Trouble> {
         self.ask(Question::Other("budgets"), |inside| {
-            let budgets = inside.store()?.list(&POD_DISRUPTION_BUDGETS, None);
-            Ok(budgets.map(|budget| objects::budget(budget)).collect())
+            let store = inside.store()?;
+            Ok(store.list(&POD_DISRUPTION_BUDGETS, None).map(|it| objects::budget(it)).collect())
         })
         .await
     }
@@ -208,11 +208,14 @@ impl Kubernetes for Seat {
                     Some(text(claim, &["spec", "volumeName"]).to_owned())
                 })
                 .collect();
-            let attached = store.list(&VOLUME_ATTACHMENTS, None);
-            let here = attached.filter(|it| text(it, &["spec", "nodeName"]) == node.0);
-            let volume = here.map(|it| text(it, &["spec", "source", "persistentVolumeName"]));
-            let volume = volume.filter(|volume| !staying.iter().any(|it| it == volume));
-            Ok(volume.map(str::to_owned).collect())
+            let volumes = store
+                .list(&VOLUME_ATTACHMENTS, None)
+                .filter(|it| text(it, &["spec", "nodeName"]) == node.0)
+                .map(|it| text(it, &["spec", "source", "persistentVolumeName"]))
+                .filter(|volume| !staying.iter().any(|it| it == volume))
+                .map(str::to_owned)
+                .collect();
+            Ok(volumes)
         })
         .await
     }

@@ -28,6 +28,15 @@ use crate::referee::Referee;
 use crate::seen::{Seen, View, What};
 use crate::wire::Weather;
 
+/// When every world begins: a midnight.
+pub const START: Timestamp = Timestamp::constant(1_800_057_600, 0);
+
+/// A schematic with an extension in it.
+pub const EXTENDED: &str = "613e1592b2da41ae5e265e8789429f22e121aab91cb4deb6bc3c0b6262961245";
+
+/// The extension.
+pub const EXTENSION: &str = "siderolabs/iscsi-tools";
+
 /// One cluster, its referee, and what it has been seen doing.
 pub struct Place {
     inner: Mutex<Inside>,
@@ -89,7 +98,7 @@ impl Inside {
 
     /// The node of this name that has not left.
     pub fn find(&self, name: &NodeName) -> Option<NodeIndex> {
-        self.world.find(&name.0).filter(|node| self.world.is_member(*node))
+        self.world.truths().find(|truth| truth.hostname() == name.0).map(|truth| truth.index())
     }
 
     /// Sends a call to a node; a stream's items come by the channel.
@@ -132,12 +141,14 @@ impl Inside {
     fn look_for_boots(&mut self) {
         for index in 0..self.world.len() {
             let node = NodeIndex(index);
-            let boots = self.world.boots(node);
+            let Some(truth) = self.world.truth(node) else { continue };
+            // Seen when it is on again, on whatever it has booted.
+            let boots = if truth.is_on() { truth.downs() } else { self.boots.get(index).copied().unwrap_or(0) };
             if index == self.boots.len() {
                 self.boots.push(boots);
             } else if self.boots[index] != boots {
                 self.boots[index] = boots;
-                let name = NodeName(self.world.hostname(node).to_owned());
+                let name = NodeName(truth.hostname().to_owned());
                 self.show(What::Boots { node: name });
             }
         }

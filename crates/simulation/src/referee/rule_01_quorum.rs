@@ -1,0 +1,87 @@
+//! Rule 1: one control plane at a time, and only while etcd can spare it.
+
+use super::facts::{Member, Node};
+use super::notes::Blow;
+use super::{Rule, Scene};
+use crate::seen::Seen;
+
+pub(super) struct Quorum;
+
+impl Rule for Quorum {
+    fn number(&self) -> u8 {
+        1
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        let Some(blow) = scene.notes.blow(seen).filter(|blow| blow.node.control_plane) else {
+            return;
+        };
+        let (act, name) = (blow.act, &blow.node.name);
+        for (other, _) in scene.notes.disturbed().filter(|(other, _)| *other != name) {
+            if scene.notes.facts.node(other).is_some_and(|node| node.control_plane) {
+                found.push(format!("{act:?} while we have not given {other} back"));
+            }
+        }
+        etcd_is_well(&blow, scene, found);
+        if blow.act.boots() {
+            keeps_quorum(&blow, scene, found);
+            does_not_lead(&blow, scene, found);
+        }
+    }
+}
+
+/// Every member votes, is healthy and has caught up; no alarm is raised. A way
+/// back may take the one member that is broken.
+fn etcd_is_well(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
+    let asked = blow.basis.and_then(|basis| basis.etcd.any);
+    let Blow { act, node, driver, .. } = blow;
+    let facts = &scene.notes.facts;
+    for other in facts.control_planes() {
+        let excused = driver.plan.rollback && other.name == node.name;
+        let unwell = other.member.value != Member::Well;
+        if unwell && !excused && other.member.was(&other.member.value, asked) {
+            let words = other.member.value.words();
+            found.push(format!("{act:?} while {} {words}", other.name));
+        }
+    }
+    if facts.alarm.was(&true, asked) {
+        found.push(format!("{act:?} while an alarm of etcd is raised"));
+    }
+}
+
+/// Without the node, the voters that live are still a majority; or there is no
+/// other way, and the user accepts that.
+fn keeps_quorum(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
+    let votes = |node: &&Node| matches!(node.member.value, Member::Well | Member::Behind);
+    let voter = |node: &&Node| !matches!(node.member.value, Member::Absent | Member::Learner);
+    let others = || scene.notes.facts.control_planes().filter(|it| it.name != blow.node.name);
+    let voters = others().filter(voter).count() + 1;
+    let Blow { act, node, .. } = blow;
+    if voters < 3 {
+        if !blow.driver.wanted.policy.accept_outage {
+            found.push(format!("{act:?} of one of {voters} members, which nobody accepted"));
+        }
+        return;
+    }
+    let asked = blow.basis.and_then(|basis| basis.etcd.any);
+    let visible = |node: &&Node| node.member.was(&node.member.value, asked);
+    let lost = others().filter(voter).filter(|it| !votes(it) && visible(it)).count();
+    if voters - 1 - lost <= voters / 2 {
+        found.push(format!("{act:?}: without {} etcd has no quorum", node.name));
+    }
+}
+
+/// The leader goes last, or gives its leadership away first.
+fn does_not_lead(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
+    let asked = blow.basis.and_then(|basis| basis.etcd.any);
+    let others = scene.notes.facts.control_planes().filter(|it| it.name != blow.node.name);
+    let heirs = others.filter(|it| it.member.value == Member::Well).count();
+    // A way back does not wait for an etcd that cannot be asked (rule 12).
+    let blind = blow.basis.is_some_and(|basis| basis.etcd.look != basis.look);
+    if blow.driver.plan.rollback && blind {
+        return;
+    }
+    if heirs > 0 && blow.node.leads.was(&true, asked) {
+        found.push(format!("{:?} of the leader of etcd", blow.act));
+    }
+}

@@ -1,0 +1,172 @@
+//! Rule 11: every wait has a deadline, and its reason is visible while it lasts.
+//!
+//! Time is counted while a process is awake: one that stands still with its
+//! machine asks nothing, and cannot keep a deadline.
+
+use std::collections::BTreeMap;
+
+use upgrade_core::event::EventKind;
+use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::journal::Record;
+use upgrade_core::policy::Policy;
+use upgrade_core::step::{Action, StepId};
+
+use super::{Rule, Scene};
+use crate::seen::{Runner, Seen, What};
+
+/// A process that waits looks every few seconds; more than this between two
+/// signs of life does not count.
+const BREATH: SignedDuration = SignedDuration::from_secs(30);
+
+/// What a step gets to say why it missed its deadline, and the loop to take
+/// that in.
+const GRACE: SignedDuration = SignedDuration::from_mins(2);
+
+/// A process, by what it shows of itself.
+struct Life {
+    seen: Timestamp,
+    /// How long it was awake.
+    awake: SignedDuration,
+    /// The same when it last said anything.
+    said: SignedDuration,
+    /// How long it may say nothing.
+    patience: SignedDuration,
+    /// Until when it said that it waits.
+    waits: Option<Timestamp>,
+    /// Steps under way, and how long it will have been awake at their deadline.
+    steps: BTreeMap<StepId, SignedDuration>,
+    first: SignedDuration,
+}
+
+impl Life {
+    fn new(at: Timestamp, policy: &Policy) -> Self {
+        let longest = Action::ALL.into_iter().map(|action| limit(action, policy)).max();
+        let longest = longest.unwrap_or_default().max(policy.timeouts.gate);
+        Self {
+            seen: at,
+            awake: SignedDuration::ZERO,
+            said: SignedDuration::ZERO,
+            patience: longest.saturating_add(GRACE),
+            waits: None,
+            steps: BTreeMap::new(),
+            first: SignedDuration::MAX,
+        }
+    }
+
+    fn lives(&mut self, at: Timestamp) {
+        let gap = at.duration_since(self.seen).min(BREATH);
+        self.awake = self.awake.saturating_add(gap);
+        self.seen = at;
+    }
+
+    fn speaks(&mut self, waits: Option<Timestamp>) {
+        self.said = self.awake;
+        self.waits = waits;
+    }
+
+    fn note(&mut self, record: &Record, policy: &Policy) {
+        match record {
+            Record::Started { step, .. } => {
+                let deadline = limit(step.action, policy).saturating_add(GRACE);
+                self.steps.insert(step.clone(), self.awake.saturating_add(deadline));
+            }
+            Record::Finished { step, .. } => {
+                self.steps.remove(step);
+            }
+            _ => return,
+        }
+        self.first = self.steps.values().copied().min().unwrap_or(SignedDuration::MAX);
+    }
+
+    fn judge(&mut self, at: Timestamp, found: &mut Vec<String>) {
+        if self.awake > self.first {
+            let late = self.steps.iter().filter(|(_, deadline)| self.awake > **deadline);
+            found.extend(late.map(|(step, _)| format!("{step} is far past its deadline")));
+            self.first = SignedDuration::MAX;
+        }
+        let waits = self
+            .waits
+            .is_some_and(|until| at <= until.saturating_add(GRACE).unwrap_or(Timestamp::MAX));
+        if !waits && self.awake.saturating_sub(self.said) > self.patience {
+            found.push("nothing was told or written for longer than any deadline".to_owned());
+            self.said = self.awake;
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Deadline {
+    lives: BTreeMap<Runner, Life>,
+}
+
+impl Rule for Deadline {
+    fn number(&self) -> u8 {
+        11
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        let runner = match &seen.what {
+            What::Starts { runner, .. } => {
+                self.lives.insert(*runner, Life::new(seen.at, &scene.wanted.policy));
+                return;
+            }
+            What::Dies { runner } | What::Ends { runner, .. } => {
+                self.lives.remove(runner);
+                return;
+            }
+            What::Wrote { runner, .. } | What::Told { runner, .. } | What::Asked { runner, .. } => {
+                runner
+            }
+            // An act may arrive when its sender is dead.
+            _ => return,
+        };
+        let (Some(life), Some(driver)) =
+            (self.lives.get_mut(runner), scene.notes.drivers.get(runner))
+        else {
+            return;
+        };
+        life.lives(seen.at);
+        match &seen.what {
+            What::Wrote { entry, .. } => {
+                life.speaks(None);
+                life.note(&entry.record, &driver.wanted.policy);
+            }
+            What::Told { event, .. } => life.speaks(match &event.kind {
+                EventKind::Waiting { why, until } => {
+                    if why.to_string().is_empty() {
+                        found.push("a wait gives no reason".to_owned());
+                    }
+                    Some(*until)
+                }
+                _ => None,
+            }),
+            _ => {}
+        }
+        life.judge(seen.at, found);
+    }
+}
+
+/// How long a step may take, as the user wrote it.
+fn limit(action: Action, policy: &Policy) -> SignedDuration {
+    let times = &policy.timeouts;
+    match action {
+        Action::Pull => times.pull,
+        Action::Install => times.install,
+        Action::SnapshotEtcd => times.snapshot,
+        Action::Drain => policy.drain.timeout,
+        Action::Reboot | Action::Rollback => times.reboot,
+        Action::Upgrade => times.install.saturating_add(times.reboot),
+        Action::Verify => times.verify,
+        Action::Soak => policy.soak.saturating_add(times.call),
+        Action::SyncManifests => times.manifests,
+        Action::SetKubeApiserver
+        | Action::SetKubeControllerManager
+        | Action::SetKubeScheduler
+        | Action::SetKubelet => times.component,
+        Action::CheckRemovals
+        | Action::Forfeit
+        | Action::Cordon
+        | Action::Uncordon
+        | Action::SetKubeProxy => times.call,
+    }
+}

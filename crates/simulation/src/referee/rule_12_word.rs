@@ -1,0 +1,159 @@
+//! Rule 12: after a pause, another target or a stop nothing new begins, and what
+//! is in flight reaches a safe state; a way back is not held up by anybody's
+//! health.
+
+use std::collections::BTreeMap;
+
+use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::journal::{Entry, Outcome, Record};
+use upgrade_core::plan::{Plan, PlanHash};
+use upgrade_core::reason::{HaltReason, WaitReason};
+use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::{Action, StepId};
+use upgrade_engine::drive::End;
+
+use super::facts::Member;
+use super::notes::{Driver, disrupts};
+use super::{Rule, Scene};
+use crate::seen::{Act, Runner, Seen, What, Wish};
+
+/// A step whose beginning was decided before the word came may be read about
+/// for so long before it is written down.
+const HEARD: SignedDuration = SignedDuration::from_secs(12);
+
+#[derive(Default)]
+pub(super) struct Word {
+    /// Since when nothing new may begin.
+    quiet: Option<Timestamp>,
+    /// Whether that is written down.
+    written: bool,
+    /// Nodes in flight, by plan and hop, and since when.
+    flights: BTreeMap<(PlanHash, u32, NodeName), Timestamp>,
+    /// Whether the last process ended by itself: who starts another one then
+    /// wants it to go on.
+    ended: bool,
+}
+
+impl Word {
+    fn wrote(&mut self, at: Timestamp, entry: &Entry, plan: &Plan) {
+        match &entry.record {
+            Record::Paused { .. } => self.written = true,
+            Record::Started { step: StepId { hop, node: Some(node), action }, .. }
+                if disrupts(*action) || *action == Action::Forfeit =>
+            {
+                let key = (entry.plan.clone(), *hop, node.clone());
+                self.flights.entry(key).or_insert(at);
+            }
+            Record::Finished {
+                step,
+                outcome: Outcome::Done { .. } | Outcome::Skipped { .. },
+                ..
+            } => {
+                if let Some(node) = &step.node
+                    && is_last(step, plan)
+                {
+                    self.flights.remove(&(entry.plan.clone(), step.hop, node.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn judge(&self, runner: Runner, act: &Act, scene: &Scene<'_>) -> Option<String> {
+        let heard = self.quiet?.saturating_add(HEARD).ok()?;
+        let begins = act.boots()
+            || matches!(
+                act,
+                Act::Install { .. } | Act::Configure { .. } | Act::Cordon { on: true, .. }
+            );
+        let driver = scene.notes.drivers.get(&runner).filter(|_| begins)?;
+        let (hash, basis) = (driver.hash.clone()?, driver.basis(act)?);
+        let flight = self.flights.get(&(hash, basis.hop, act.node()?.clone()));
+        let since = flight.map_or(basis.at, |since| *since);
+        (since > heard).then(|| format!("{act:?} begins after the user's word"))
+    }
+
+    fn ends(&self, end: &End, driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
+        match end {
+            End::Paused { .. } => {
+                for (node, _) in scene.notes.disturbed() {
+                    found.push(format!("paused, and {node} is not given back"));
+                }
+            }
+            End::Halted { reason, .. } if driver.plan.rollback => {
+                found.extend(held_up(reason, scene));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a step is the last one of its lane.
+fn is_last(step: &StepId, plan: &Plan) -> bool {
+    let hops = plan.hops.iter().filter(|hop| hop.number == step.hop);
+    let lanes = hops.flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes);
+    let mut lanes = lanes.filter(|lane| lane.node == step.node);
+    lanes.any(|lane| lane.steps.last() == Some(&step.action))
+}
+
+/// A way back stops for its own machine or for etcd, not for the health of
+/// anything else.
+fn held_up(reason: &HaltReason, scene: &Scene<'_>) -> Option<String> {
+    let held = match reason {
+        HaltReason::WaitedTooLong { waiting_for, .. } => match waiting_for {
+            WaitReason::NoRoom { .. } => true,
+            WaitReason::ControlPlaneDown { down, .. } => {
+                let node = scene.notes.facts.node(down);
+                let well = node.is_some_and(|node| node.member.value == Member::Well);
+                well && !scene.notes.is_disturbed(down)
+            }
+            _ => false,
+        },
+        // Pods that do not leave are the policy's to decide.
+        HaltReason::StepFailed { step, .. } => step.action == Action::Cordon,
+        _ => false,
+    };
+    held.then(|| format!("a way back was held up: {reason}"))
+}
+
+impl Rule for Word {
+    fn number(&self) -> u8 {
+        12
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        match &seen.what {
+            What::Says { word: Wish::Resume } => (self.quiet, self.written) = (None, false),
+            What::Says { word: Wish::Pause | Wish::Retarget | Wish::Stop } => {
+                self.quiet.get_or_insert(seen.at);
+            }
+            What::Starts { fresh, .. } => {
+                if *fresh || std::mem::take(&mut self.ended) {
+                    (self.quiet, self.written) = (None, false);
+                }
+            }
+            What::Dies { .. } => {
+                // A word that was not heard yet dies with who should have heard.
+                let young = |since: Timestamp| seen.at.duration_since(since) <= HEARD;
+                if !self.written && self.quiet.is_some_and(young) {
+                    self.quiet = None;
+                }
+                self.ended = false;
+            }
+            What::Wrote { runner, entry } => {
+                if let Some(driver) = scene.notes.drivers.get(runner) {
+                    self.wrote(seen.at, entry, &driver.plan);
+                }
+            }
+            What::Act { runner, act, .. } => found.extend(self.judge(*runner, act, scene)),
+            What::Ends { runner, end } => {
+                self.ended = true;
+                let driver = scene.notes.drivers.get(runner);
+                if let (Ok(end), Some(driver)) = (end, driver) {
+                    self.ends(end, driver, scene, found);
+                }
+            }
+            _ => {}
+        }
+    }
+}
