@@ -152,6 +152,11 @@ impl Facts {
         }
     }
 
+    /// Something is about to change: the next look is not put off.
+    pub(super) fn disturb(&mut self) {
+        self.looked = Timestamp::MIN;
+    }
+
     /// The machines that belong to the cluster.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| !node.gone)
@@ -256,7 +261,9 @@ pub(super) struct Pod {
 /// The pods of a node.
 pub(super) fn pods(view: &View<'_>, node: &NodeName) -> Vec<Pod> {
     let store = view.kubernetes.api().store();
-    store.list(&PODS, None).filter(|pod| object::text(pod, &["spec", "nodeName"]) == node.0)
+    store
+        .list(&PODS, None)
+        .filter(|pod| object::text(pod, &["spec", "nodeName"]) == node.0)
         .map(|pod| read(pod))
         .collect()
 }

@@ -233,7 +233,8 @@ impl Notes {
             What::Act { act, .. } => action_of(act).is_some_and(|it| it != Action::Drain),
             What::Wrote { entry, .. } => match &entry.record {
                 Record::Started { step, .. } | Record::Finished { step, .. } => {
-                    disrupts(step.action) || step.action == Action::Verify
+                    disrupts(step.action)
+                        || matches!(step.action, Action::Verify | Action::Uncordon)
                 }
                 _ => false,
             },
@@ -300,7 +301,10 @@ impl Notes {
                 }
             }
             What::Act { runner, act, fate: Fate::Arrives } => self.acted(at, *runner, act, view),
-            What::Others { deed } => self.others(at, deed, view),
+            What::Others { deed } => {
+                self.facts.disturb();
+                self.others(at, deed, view);
+            }
             What::Act { .. } | What::Told { .. } | What::Boots { .. } | What::Says { .. } => {}
         }
     }

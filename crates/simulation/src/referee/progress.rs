@@ -16,6 +16,9 @@ pub(super) struct Progress {
     planned: BTreeSet<NodeName>,
     /// The user's last word.
     word: Option<Wish>,
+    /// Whether the last process that ended was stopped; where no plan could be
+    /// made, none was.
+    stopped: bool,
 }
 
 impl Rule for Progress {
@@ -24,6 +27,9 @@ impl Rule for Progress {
     }
 
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        if let What::Ends { end, .. } = &seen.what {
+            self.stopped = *end == Ok(End::Stopped);
+        }
         match &seen.what {
             What::Starts { fresh: true, .. } => {
                 self.planned = scene.notes.facts.nodes().map(|node| node.name.clone()).collect();
@@ -54,7 +60,7 @@ impl Rule for Progress {
                 }
             }
             Some(End::Stopped) => {
-                if self.word != Some(Wish::Stop) {
+                if self.stopped && self.word != Some(Wish::Stop) {
                     found.push("the run ended stopped, and nobody wants that".to_owned());
                 }
             }
@@ -83,5 +89,41 @@ impl Progress {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::reason::HaltReason;
+
+    use super::super::testing::Bench;
+    use super::*;
+
+    #[test]
+    fn a_run_comes_to_an_end() {
+        let paused = End::Paused { by: "user".to_owned() };
+        let reason = HaltReason::NoSnapshot { hop: 1 };
+        let halted = End::Halted { reason, armed: vec![], cordoned: vec![] };
+        for (last, rules) in
+            [(None, vec![0]), (Some(paused.clone()), vec![0]), (Some(halted), vec![])]
+        {
+            let mut bench = Bench::new(1, 1);
+            bench.ready(1);
+            bench.finish(last.as_ref());
+            bench.assert_broken(&rules);
+        }
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.see(What::Says { word: Wish::Pause });
+        bench.finish(Some(&paused));
+        bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn done_means_that_everything_runs() {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.ended(1, End::Done);
+        bench.assert_broken(&[0]);
     }
 }

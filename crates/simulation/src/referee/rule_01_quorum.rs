@@ -85,3 +85,80 @@ fn does_not_lead(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
         found.push(format!("{:?} of the leader of etcd", blow.act));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use talos_sim::model::Fault;
+
+    use super::super::testing::{Bench, wanted};
+    use crate::seen::Act;
+
+    #[test]
+    fn two_control_planes_at_once() {
+        let mut bench = Bench::new(3, 0);
+        bench.ready(1);
+        let names = bench.control_planes();
+        bench.take(1, &names[0]);
+        bench.assert_broken(&[]);
+        bench.take(1, &names[1]);
+        bench.assert_broken(&[1]);
+    }
+
+    #[test]
+    fn etcd_that_is_not_well() {
+        for fault in [
+            Fault::EtcdLearner,
+            Fault::EtcdAlarm { corrupt: false },
+            Fault::EtcdLag { entries: 50_000 },
+            Fault::Partition,
+        ] {
+            let mut bench = Bench::new(5, 0);
+            bench.ready(1);
+            let names = bench.control_planes();
+            bench.inject(&names[1], &fault);
+            bench.look(1);
+            bench.wait(30);
+            bench.take(1, &names[0]);
+            assert!(bench.broken().contains(&1), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn what_broke_after_the_look_is_nobodys_fault() {
+        let mut bench = Bench::new(3, 0);
+        bench.ready(1);
+        let names = bench.control_planes();
+        bench.wait(1);
+        bench.look(1);
+        bench.begins(1, &format!("1/{}/cordon", names[0]));
+        bench.inject(&names[1], &Fault::EtcdLearner);
+        bench.wait(5);
+        bench.act(1, Act::Cordon { node: names[0].as_str().into(), on: true });
+        bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn an_outage_has_to_be_accepted() {
+        for accepts in [false, true] {
+            let mut wanted = wanted();
+            wanted.policy.accept_outage = accepts;
+            let mut bench = Bench::with(1, 1, wanted);
+            bench.ready(1);
+            bench.take(1, "cp-1");
+            bench.drain(1, "cp-1");
+            bench.boot(1, "cp-1");
+            bench.assert_broken(if accepts { &[] } else { &[1] });
+        }
+    }
+
+    #[test]
+    fn the_leader_gives_up_first() {
+        let mut bench = Bench::new(3, 1);
+        bench.ready(1);
+        let leader = bench.control_planes().pop().unwrap();
+        bench.take(1, &leader);
+        bench.drain(1, &leader);
+        bench.boot(1, &leader);
+        bench.assert_broken(&[1]);
+    }
+}

@@ -13,7 +13,7 @@ use crate::seen::Seen;
 
 /// How old a look may be, even if nothing was disrupted since: a few seconds by
 /// intention, and what a look at many nodes that do not answer takes.
-const OLDEST: SignedDuration = SignedDuration::from_secs(60);
+const OLDEST: SignedDuration = SignedDuration::from_secs(90);
 
 pub(super) struct Fresh;
 
@@ -49,5 +49,48 @@ impl Rule for Fresh {
                 found.push(format!("{act:?} on a look at {what} of {good}, which is too old"));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Bench;
+    use crate::seen::{Act, Question};
+
+    #[test]
+    fn a_look_of_before_the_last_disruption() {
+        for looks in [true, false] {
+            let mut bench = Bench::new(1, 2);
+            bench.ready(1);
+            bench.take(1, "worker-1");
+            bench.give_back(1, "worker-1");
+            bench.take(1, "worker-2");
+            bench.wait(1);
+            if looks {
+                bench.look(1);
+            }
+            bench.begins(1, "1/worker-2/drain");
+            bench.wait(1);
+            bench.ends(1, "1/worker-2/drain");
+            bench.wait(1);
+            bench.ask(1, Question::Facts("worker-2".into()), true);
+            bench.ask(1, Question::Etcd, true);
+            if looks {
+                bench.ask(1, Question::Nodes, true);
+            }
+            bench.begins(1, "1/worker-2/cordon");
+            bench.act(1, Act::Cordon { node: "worker-2".into(), on: true });
+            bench.assert_broken(if looks { &[] } else { &[2] });
+        }
+    }
+
+    #[test]
+    fn a_look_that_is_old() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.wait(300);
+        bench.begins(1, "1/worker-2/cordon");
+        bench.act(1, Act::Cordon { node: "worker-2".into(), on: true });
+        bench.assert_broken(&[2]);
     }
 }

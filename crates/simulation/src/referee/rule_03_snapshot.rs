@@ -33,3 +33,31 @@ impl Rule for Snapshot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Bench;
+
+    #[test]
+    fn no_control_plane_without_a_snapshot() {
+        let mut bench = Bench::new(3, 1);
+        bench.starts(1);
+        bench.take(1, "worker-1");
+        bench.give_back(1, "worker-1");
+        bench.assert_broken(&[]);
+        let names = bench.control_planes();
+        bench.take(1, &names[0]);
+        bench.assert_broken(&[3]);
+    }
+
+    #[test]
+    fn one_of_an_earlier_process_counts() {
+        let mut bench = Bench::new(3, 1);
+        bench.ready(1);
+        bench.see(crate::seen::What::Dies { runner: 1 });
+        bench.starts(2);
+        let names = bench.control_planes();
+        bench.take(2, &names[0]);
+        bench.assert_broken(&[]);
+    }
+}

@@ -131,3 +131,34 @@ impl Rule for Content {
 fn schematic(view: &View<'_>, node: &Node) -> Schematic {
     facts::installed(view, node).and_then(|(_, schematic)| schematic)
 }
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::intent::Installer;
+
+    use super::super::testing::{Bench, NONE, installer, wanted};
+    use crate::seen::Act;
+
+    fn given(image: &str, kept: Installer) -> Vec<u8> {
+        let mut wanted = wanted();
+        wanted.intent.installer = kept;
+        let mut bench = Bench::with(1, 1, wanted);
+        bench.ready(1);
+        let act = Act::Install { node: "worker-1".into(), image: image.parse().unwrap() };
+        bench.step(1, "1/worker-1/install", Some(act));
+        bench.broken()
+    }
+
+    #[test]
+    fn an_installer_names_the_schematic() {
+        let other = "a".repeat(64);
+        let plain = "ghcr.io/siderolabs/installer:v1.13.12";
+        let factory = format!("factory.talos.dev/metal-installer/{other}:v1.13.12");
+        assert_eq!(given(&installer().to_string(), Installer::Keep), NONE);
+        assert_eq!(given(plain, Installer::Keep), [4]);
+        assert_eq!(given(&factory, Installer::Keep), [4]);
+        assert_eq!(given(&factory, Installer::Schematic(other.clone())), NONE);
+        assert_eq!(given(&installer().to_string(), Installer::Schematic(other)), [4]);
+        assert_eq!(given(plain, Installer::Image(plain.parse().unwrap())), NONE);
+    }
+}

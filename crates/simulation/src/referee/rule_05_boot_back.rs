@@ -144,3 +144,47 @@ impl Rule for BootBack {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use talos_sim::model::Fault;
+    use upgrade_engine::drive::End;
+
+    use super::super::testing::{Bench, installer};
+    use crate::seen::Act;
+
+    fn back() -> Bench {
+        let mut bench = Bench::new(1, 3);
+        bench.ready(1);
+        bench.inject("worker-1", &Fault::BootBack);
+        bench.take(1, "worker-1");
+        bench.drain(1, "worker-1");
+        bench.boot(1, "worker-1");
+        bench.give_back(1, "worker-1");
+        bench.assert_broken(&[]);
+        bench
+    }
+
+    #[test]
+    fn the_good_slot_is_not_written_again() {
+        let mut bench = back();
+        let act = Act::Install { node: "worker-1".into(), image: installer() };
+        bench.step(1, "1/worker-1/install", Some(act));
+        bench.assert_broken(&[5]);
+    }
+
+    #[test]
+    fn nobody_else_is_sent_the_same_way() {
+        let mut bench = back();
+        bench.wait(120);
+        bench.take(1, "worker-2");
+        bench.assert_broken(&[5]);
+    }
+
+    #[test]
+    fn the_run_is_not_done() {
+        let mut bench = back();
+        bench.ended(1, End::Done);
+        assert!(bench.broken().contains(&5));
+    }
+}

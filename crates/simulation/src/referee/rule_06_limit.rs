@@ -85,7 +85,7 @@ fn in_flight<'a>(blow: &'a Blow<'_>, scene: &'a Scene<'_>) -> impl Iterator<Item
 fn known_down<'a>(blow: &'a Blow<'_>, scene: &'a Scene<'_>) -> impl Iterator<Item = &'a Node> {
     let others = scene.notes.facts.workers().filter(|node| node.name != blow.node.name);
     others.filter(|node| {
-        let Some(basis) = blow.basis else { return true };
+        let Some(basis) = blow.basis else { return !node.up.value };
         let asked = blow.driver.facts(&node.name).any.min(basis.nodes.any);
         node.up.was(&false, asked) && basis.at.duration_since(node.up.since) > NEWS
     })
@@ -112,5 +112,67 @@ fn amount(amount: Amount, whole: usize) -> usize {
     match amount {
         Amount::Count(count) => count,
         Amount::Percent(percent) => (whole * usize::from(percent) / 100).max(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use talos_sim::model::Fault;
+    use upgrade_core::amount::Amount;
+
+    use super::super::testing::{Bench, wanted};
+    use crate::seen::Act;
+
+    #[test]
+    fn one_worker_too_many() {
+        for (limit, allowed) in
+            [(Amount::Count(1), 1), (Amount::Count(2), 2), (Amount::Percent(50), 2)]
+        {
+            let mut wanted = wanted();
+            wanted.policy.workers.max_unavailable = limit;
+            let mut bench = Bench::with(1, 4, wanted);
+            bench.ready(1);
+            for number in 1..=allowed {
+                bench.take(1, &format!("worker-{number}"));
+            }
+            bench.assert_broken(&[]);
+            bench.take(1, "worker-4");
+            bench.assert_broken(&[6]);
+        }
+    }
+
+    #[test]
+    fn a_worker_that_is_down_counts() {
+        let mut bench = Bench::new(1, 3);
+        bench.ready(1);
+        bench.inject("worker-3", &Fault::NotReady);
+        bench.look(1);
+        bench.wait(60);
+        // Itself it may be taken: it cannot be missed more than it is.
+        bench.take(1, "worker-3");
+        bench.give_back(1, "worker-3");
+        bench.assert_broken(&[]);
+        bench.take(1, "worker-1");
+        bench.assert_broken(&[6]);
+    }
+
+    #[test]
+    fn kubelets_have_their_own_number() {
+        let mut wanted = wanted();
+        wanted.policy.kubelets.max_parallel = Amount::Count(2);
+        wanted.intent.talos = None;
+        let mut bench = Bench::with(1, 3, wanted);
+        bench.ready(1);
+        for number in 1..=3 {
+            let node = format!("worker-{number}");
+            bench.assert_broken(&[]);
+            let image = "ghcr.io/siderolabs/kubelet:v1.34.3".to_owned();
+            let images = vec![("kubelet".to_owned(), image)];
+            let act = Act::Configure { node: node.as_str().into(), images };
+            bench.step(1, &format!("1/{node}/set-kubelet"), Some(act));
+            // Its kubelet does not come back.
+            bench.inject(&node, &Fault::NotReady);
+        }
+        bench.assert_broken(&[6]);
     }
 }

@@ -81,3 +81,39 @@ impl Workloads {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::policy::OnDrainTimeout;
+
+    use super::super::testing::{Bench, wanted};
+    use crate::seen::Act;
+
+    #[test]
+    fn pods_are_never_deleted() {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        for (kind, rules) in [("ConfigMap", vec![]), ("Pod", vec![6])] {
+            let (namespace, name) = ("default".to_owned(), "web".to_owned());
+            bench.act(1, Act::Delete { kind: kind.to_owned(), namespace, name });
+            bench.assert_broken(&rules);
+        }
+    }
+
+    #[test]
+    fn pods_have_left_when_their_node_goes_down() {
+        for (on_timeout, rules) in
+            [(OnDrainTimeout::Halt, vec![6]), (OnDrainTimeout::Proceed, vec![])]
+        {
+            let mut wanted = wanted();
+            wanted.policy.drain.on_timeout = on_timeout;
+            let mut bench = Bench::with(1, 1, wanted);
+            bench.wait(30);
+            bench.ready(1);
+            bench.take(1, "worker-1");
+            bench.step(1, "1/worker-1/drain", None);
+            bench.boot(1, "worker-1");
+            bench.assert_broken(&rules);
+        }
+    }
+}

@@ -95,3 +95,58 @@ impl Rule for Cordons {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::reason::HaltReason;
+    use upgrade_engine::drive::End;
+
+    use super::super::testing::Bench;
+    use crate::seen::{Act, Deed, What};
+
+    fn halted() -> End {
+        let reason = HaltReason::NoSnapshot { hop: 1 };
+        End::Halted { reason, armed: vec![], cordoned: vec![] }
+    }
+
+    #[test]
+    fn our_cordon_does_not_stay() {
+        for end in [End::Done, halted(), End::Stopped] {
+            let rules: &[u8] = if end == End::Stopped { &[] } else { &[7] };
+            let mut bench = Bench::new(1, 2);
+            bench.ready(1);
+            bench.take(1, "worker-1");
+            bench.wait(60);
+            bench.look(1);
+            bench.ended(1, end.clone());
+            let broken = bench.broken().into_iter().filter(|rule| *rule == 7);
+            assert_eq!(broken.collect::<Vec<_>>(), rules, "{end:?}");
+        }
+    }
+
+    #[test]
+    fn a_cordon_that_was_given_back_is_gone() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.give_back(1, "worker-1");
+        bench.ended(1, halted());
+        bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn a_cordon_that_we_found_stays() {
+        let mut bench = Bench::new(1, 2);
+        let deed = Deed::Cordon { node: "worker-1".into(), on: true };
+        bench.see(What::Others { deed });
+        bench.cordon("worker-1", true);
+        bench.wait(10);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.ended(1, halted());
+        bench.assert_broken(&[]);
+        let act = Act::Cordon { node: "worker-1".into(), on: false };
+        bench.step(1, "1/worker-1/uncordon", Some(act));
+        bench.assert_broken(&[7]);
+    }
+}

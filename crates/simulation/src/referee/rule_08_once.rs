@@ -72,3 +72,68 @@ impl Rule for Once {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use talos_sim::model::Fault;
+
+    use super::super::testing::Bench;
+    use crate::seen::{Act, What};
+
+    fn reboot(bench: &mut Bench, runner: u32) {
+        bench.wait(1);
+        bench.look(runner);
+        bench.begins(runner, "1/worker-1/reboot");
+        bench.act(runner, Act::Reboot { node: "worker-1".into() });
+    }
+
+    fn first() -> Bench {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.drain(1, "worker-1");
+        bench
+    }
+
+    #[test]
+    fn nobody_boots_twice() {
+        let mut bench = first();
+        reboot(&mut bench, 1);
+        bench.see(What::Dies { runner: 1 });
+        bench.wait(240);
+        bench.starts(2);
+        bench.wait(1);
+        bench.assert_broken(&[]);
+        reboot(&mut bench, 2);
+        bench.assert_broken(&[8]);
+    }
+
+    #[test]
+    fn nobody_is_asked_on_the_way() {
+        let mut bench = first();
+        reboot(&mut bench, 1);
+        bench.wait(5);
+        bench.look(1);
+        bench.wait(5);
+        reboot(&mut bench, 1);
+        assert!(bench.broken().contains(&8), "{:?}", bench.referee.breaches());
+    }
+
+    #[test]
+    fn who_did_not_hear_may_be_asked_again() {
+        let mut bench = first();
+        bench.inject("worker-1", &Fault::LostReboot);
+        reboot(&mut bench, 1);
+        bench.wait(120);
+        reboot(&mut bench, 1);
+        bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn an_act_is_written_down_before() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.act(1, Act::Cordon { node: "worker-1".into(), on: true });
+        bench.assert_broken(&[8]);
+    }
+}

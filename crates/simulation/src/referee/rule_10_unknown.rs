@@ -29,3 +29,47 @@ impl Rule for Unknown {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Bench, NONE, wanted};
+    use crate::seen::{Act, Question};
+
+    /// Takes a control plane after a look with one question unanswered.
+    fn without(missing: &Question, rollback: bool) -> Vec<u8> {
+        let mut wanted = wanted();
+        wanted.rollback = rollback;
+        let mut bench = Bench::with(3, 0, wanted);
+        bench.ready(1);
+        let name = bench.control_planes().remove(0);
+        bench.wait(5);
+        for question in [
+            Question::Machines,
+            Question::Facts(name.as_str().into()),
+            Question::Etcd,
+            Question::Nodes,
+        ] {
+            let same = std::mem::discriminant(&question) == std::mem::discriminant(missing);
+            bench.ask(1, question, !same);
+        }
+        bench.begins(1, &format!("1/{name}/cordon"));
+        bench.act(1, Act::Cordon { node: name.as_str().into(), on: true });
+        bench.broken()
+    }
+
+    #[test]
+    fn what_did_not_answer_is_not_fine() {
+        for question in
+            [Question::Machines, Question::Facts("cp-1".into()), Question::Etcd, Question::Nodes]
+        {
+            assert_eq!(without(&question, false), [10], "{question:?}");
+        }
+        assert_eq!(without(&Question::Images("cp-1".into()), false), NONE);
+    }
+
+    #[test]
+    fn a_way_back_needs_only_the_node() {
+        assert_eq!(without(&Question::Nodes, true), NONE);
+        assert_eq!(without(&Question::Facts("cp-1".into()), true), [10]);
+    }
+}

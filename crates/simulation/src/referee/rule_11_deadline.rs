@@ -170,3 +170,55 @@ fn limit(action: Action, policy: &Policy) -> SignedDuration {
         | Action::SetKubeProxy => times.call,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::event::EventKind;
+    use upgrade_core::jiff::SignedDuration;
+    use upgrade_core::reason::WaitReason;
+
+    use super::super::testing::Bench;
+    use crate::seen::Question;
+
+    /// Looks every ten seconds, and says nothing.
+    fn silence(bench: &mut Bench, minutes: i64) {
+        for _ in 0..minutes * 6 {
+            bench.wait(10);
+            bench.ask(1, Question::Nodes, true);
+        }
+    }
+
+    #[test]
+    fn a_step_ends() {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.begins(1, "1/worker-1/verify");
+        silence(&mut bench, 16);
+        bench.assert_broken(&[]);
+        silence(&mut bench, 2);
+        bench.assert_broken(&[11]);
+    }
+
+    #[test]
+    fn silence_ends() {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        let until = bench.at + SignedDuration::from_mins(60);
+        let why = WaitReason::Window { why: "outside every window".to_owned() };
+        bench.told(1, EventKind::Waiting { why, until });
+        silence(&mut bench, 60);
+        bench.assert_broken(&[]);
+        silence(&mut bench, 40);
+        bench.assert_broken(&[11]);
+    }
+
+    #[test]
+    fn who_stands_still_is_excused() {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.begins(1, "1/worker-1/verify");
+        bench.wait(3600);
+        bench.ask(1, Question::Nodes, true);
+        bench.assert_broken(&[]);
+    }
+}

@@ -18,8 +18,9 @@ use super::{Rule, Scene};
 use crate::seen::{Act, Runner, Seen, What, Wish};
 
 /// A step whose beginning was decided before the word came may be read about
-/// for so long before it is written down.
-const HEARD: SignedDuration = SignedDuration::from_secs(12);
+/// for so long before it is written down; its process may stand still meanwhile,
+/// for as long as it may without losing the run.
+const HEARD: SignedDuration = SignedDuration::from_secs(30);
 
 #[derive(Default)]
 pub(super) struct Word {
@@ -155,5 +156,68 @@ impl Rule for Word {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::jiff::SignedDuration;
+    use upgrade_core::reason::{HaltReason, WaitReason};
+    use upgrade_engine::drive::End;
+
+    use super::super::testing::{Bench, wanted};
+    use crate::seen::{What, Wish};
+
+    #[test]
+    fn nothing_new_begins_after_a_pause() {
+        for wish in [Wish::Pause, Wish::Retarget, Wish::Stop] {
+            let mut bench = Bench::new(1, 2);
+            bench.ready(1);
+            bench.take(1, "worker-1");
+            bench.see(What::Says { word: wish });
+            bench.wait(60);
+            // What is in flight goes on.
+            bench.drain(1, "worker-1");
+            bench.boot(1, "worker-1");
+            bench.give_back(1, "worker-1");
+            bench.assert_broken(&[]);
+            bench.take(1, "worker-2");
+            bench.assert_broken(&[12]);
+        }
+    }
+
+    #[test]
+    fn who_goes_on_may_begin() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.see(What::Says { word: Wish::Pause });
+        bench.wait(60);
+        bench.see(What::Says { word: Wish::Resume });
+        bench.take(1, "worker-2");
+        bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn a_pause_leaves_nothing_in_flight() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.see(What::Says { word: Wish::Pause });
+        bench.ended(1, End::Paused { by: "user".to_owned() });
+        assert!(bench.broken().contains(&12));
+    }
+
+    #[test]
+    fn a_way_back_is_not_held_up() {
+        let mut wanted = wanted();
+        wanted.rollback = true;
+        let mut bench = Bench::with(1, 2, wanted);
+        bench.ready(1);
+        let since = bench.at - SignedDuration::from_mins(15);
+        let waiting_for =
+            WaitReason::NoRoom { pool: None, limit: 1, away: vec!["worker-2".into()], count: 1 };
+        let reason = HaltReason::WaitedTooLong { since, waiting_for };
+        bench.ended(1, End::Halted { reason, armed: vec![], cordoned: vec![] });
+        bench.assert_broken(&[12]);
     }
 }

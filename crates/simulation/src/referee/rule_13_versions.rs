@@ -154,3 +154,69 @@ fn kubernetes(
         found.push(format!("{said}, and there is a kube-apiserver of 1.{newest}"));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Bench, NONE, installer, wanted};
+    use super::*;
+
+    fn image(version: &str) -> ImageRef {
+        installer().with_tag(version)
+    }
+
+    /// From Talos 1.12.11 and Kubernetes 1.34.2.
+    fn installs(version: &str, skip_minors: bool, rollback: bool) -> Vec<u8> {
+        let mut wanted = wanted();
+        wanted.intent.skip_minors = skip_minors;
+        wanted.rollback = rollback;
+        let mut bench = Bench::with(1, 1, wanted);
+        bench.ready(1);
+        let act = Act::Install { node: "worker-1".into(), image: image(version) };
+        bench.step(1, "1/worker-1/install", Some(act));
+        bench.broken()
+    }
+
+    #[test]
+    fn talos_goes_minor_by_minor() {
+        assert_eq!(installs("v1.12.12", false, false), NONE);
+        assert_eq!(installs("v1.13.12", false, false), NONE);
+        assert_eq!(installs("v1.14.4", false, false), [13]);
+        assert_eq!(installs("v1.14.4", true, false), NONE);
+        assert_eq!(installs("v1.15.0", true, false), [13]);
+        assert_eq!(installs("v1.11.6", false, false), [13]);
+        assert_eq!(installs("v1.11.6", false, true), NONE);
+        assert_eq!(installs("v1.9.6", false, true), [13]);
+    }
+
+    fn sets(node: &str, component: &str, tag: &str, rollback: bool) -> Vec<u8> {
+        let mut wanted = wanted();
+        wanted.rollback = rollback;
+        let mut bench = Bench::with(3, 1, wanted);
+        bench.ready(1);
+        let images = vec![(component.to_owned(), format!("registry.k8s.io/{component}:{tag}"))];
+        let act = Act::Configure { node: node.into(), images };
+        let step = format!("1/{node}/set-{component}");
+        bench.step(1, &step, Some(act));
+        bench.broken()
+    }
+
+    #[test]
+    fn kubernetes_follows_its_api_servers() {
+        assert_eq!(sets("cp-1", "kube-apiserver", "v1.35.1", false), NONE);
+        assert_eq!(sets("cp-1", "kube-apiserver", "v1.36.1", false), [13]);
+        assert_eq!(sets("cp-1", "kube-scheduler", "v1.34.3", false), NONE);
+        assert_eq!(sets("cp-1", "kube-scheduler", "v1.35.1", false), [13]);
+        assert_eq!(sets("worker-1", "kubelet", "v1.35.1", false), [13]);
+        assert_eq!(sets("worker-1", "kubelet", "v1.34.1", false), [13]);
+        assert_eq!(sets("worker-1", "kubelet", "v1.34.1", true), NONE);
+    }
+
+    #[test]
+    fn the_table_is_that_of_talos() {
+        let version = |text: &str| -> Version { text.parse().unwrap() };
+        assert!(supports(&version("1.12.0"), &version("1.35.9")));
+        assert!(!supports(&version("1.12.0"), &version("1.36.0")));
+        assert!(!supports(&version("1.14.0"), &version("1.31.0")));
+        assert!(supports(&version("1.14.0-rc.1"), &version("1.37.0")));
+    }
+}

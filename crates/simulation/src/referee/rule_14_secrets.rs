@@ -55,3 +55,46 @@ impl Rule for Secrets {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::event::EventKind;
+    use upgrade_core::journal::Record;
+    use upgrade_engine::drive::End;
+
+    use super::super::testing::{Bench, SECRET};
+
+    fn says(message: &str) -> EventKind {
+        let step = "1/worker-1/drain".parse().unwrap();
+        EventKind::StepProgress { step, message: message.to_owned() }
+    }
+
+    #[test]
+    fn nothing_that_is_told_holds_a_secret() {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.told(1, says("all is well"));
+        bench.wrote(1, Record::Paused { by: "user".to_owned() });
+        bench.assert_broken(&[]);
+        bench.told(1, says(&format!("token: {SECRET}")));
+        bench.assert_broken(&[14]);
+        assert!(!format!("{:?}", bench.referee.breaches()).contains(SECRET));
+    }
+
+    #[test]
+    fn nor_does_what_is_written() {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.wrote(1, Record::Paused { by: SECRET.to_owned() });
+        bench.assert_broken(&[14]);
+    }
+
+    #[test]
+    fn nor_the_last_words() {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.see(crate::seen::What::Says { word: crate::seen::Wish::Pause });
+        bench.ended(1, End::Paused { by: SECRET.to_owned() });
+        bench.assert_broken(&[14]);
+    }
+}
