@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::jiff;
 use upgrade_core::journal::{Entry, Record, State};
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::Plan;
 use upgrade_core::reason::{HaltReason, WaitReason};
 use upgrade_core::snapshot::NodeName;
@@ -359,7 +360,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
     /// Tells why nothing goes on, once for each reason.
     fn tell_wait(&mut self, reason: &WaitReason, until: Timestamp) {
         let text = reason.to_string();
-        if self.told.as_ref() != Some(&text) {
+        if self.told.as_ref() != Some(&text) && !mutant::is(Mutant::WaitUntold) {
             self.tell(EventKind::Waiting { why: reason.clone(), until });
             self.told = Some(text);
         }

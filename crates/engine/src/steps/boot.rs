@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
 use upgrade_core::journal::Evidence;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{Stage, TalosFacts};
 use upgrade_core::step::Action;
@@ -31,6 +32,10 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         Some(Evidence::BootId(before)) => before.as_str(),
         _ => facts.boot_id.as_str(),
     };
+    if mutant::is(Mutant::ActRepeated) {
+        ask_once(step, machine).await?;
+        return came_back(step, machine, before).await.map(|()| Done::Did);
+    }
     if facts.boot_id != before {
         step.say(format!("{node} has booted since; not asking again"));
         return Ok(Done::Did);

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 
 use super::Step;
@@ -100,7 +101,9 @@ impl Wait {
                 },
                 () = clock.sleep(left().clamp(BREATH, LOOK)) => "no answer".to_owned(),
             };
-            step.say(reason.as_str());
+            if !mutant::is(Mutant::WaitUntold) {
+                step.say(reason.as_str());
+            }
             if left() <= SignedDuration::ZERO {
                 let Self { kind, in_vain, .. } = self;
                 return Err(Failure::new(kind, &format!("{in_vain} in time: {reason}")));
