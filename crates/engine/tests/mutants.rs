@@ -277,3 +277,50 @@ async fn nodes_get_another_installer() {
     };
     assert_eq!(both(Mutant::SchematicDropped, scene).await, (true, false));
 }
+
+#[tokio::test(start_paused = true)]
+async fn steps_begin_on_old_looks() {
+    // Rule 2: acts that no look lies between them and the one before.
+    let scene = || async {
+        let (driver, end) = drive(&World::new(3, 0, "1.13.1")).await;
+        assert_eq!(end, End::Done, "{}", driver.trace());
+        let looks = driver.world.cluster().looks.clone();
+        let (mut ended, mut blind) = (None, 0);
+        for Entry { at, record, .. } in driver.journal.entries() {
+            match record {
+                Record::Started { step, .. } if step.action.is_disruptive() => {
+                    let seen = looks.iter().any(|look| Some(*look) > ended && *look <= at);
+                    blind += usize::from(!seen);
+                }
+                Record::Finished { step, .. } if step.action.is_disruptive() => ended = Some(at),
+                _ => {}
+            }
+        }
+        blind
+    };
+    let (calm, broken) = both(Mutant::StaleObservation, scene).await;
+    assert_eq!(calm, 0);
+    assert!(broken > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_extensions_are_not_missed() {
+    // Rule 4.
+    let scene = || async {
+        let world = World::new(1, 1, "1.13.1");
+        world.set_fault("worker-1", Some(Fault::DropsExtension));
+        drive(&world).await.1
+    };
+    let (calm, broken) = both(Mutant::ContentUnchecked, scene).await;
+    assert!(halted(&calm).contains("iscsi-tools"), "{calm:?}");
+    assert_eq!(broken, End::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_workers_are_away_than_may_be() {
+    // Rule 6.
+    let scene = || async { drive(&World::new(1, 4, "1.13.1")).await.1 };
+    let (calm, broken) = both(Mutant::WorkerLimit, scene).await;
+    assert_eq!(calm, End::Done);
+    assert!(halted(&broken).contains("rule 6"), "{broken:?}");
+}
