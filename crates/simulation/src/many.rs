@@ -218,3 +218,33 @@ pub(crate) fn replay(args: &args::Replay) -> Result<bool> {
         .with_context(|| format!("{} is no scenario", file.display()))?;
     Ok(tell_one(&scenario, &mut Templates::default()))
 }
+
+/// `mutants`: true if the referee catches each of them, by the rule it breaks.
+#[cfg(feature = "mutants")]
+pub(crate) fn mutants(args: &args::Mutants) -> Result<bool> {
+    use upgrade_core::mutant::{Mutant, set};
+
+    let args::Mutants { seeds, only } = args;
+    let chosen = |mutant: &&Mutant| only.as_ref().is_none_or(|only| only == mutant.name());
+    let chosen: Vec<&Mutant> = Mutant::ALL.iter().filter(chosen).collect();
+    anyhow::ensure!(!chosen.is_empty(), "there is no such mutant");
+    let (mut caught, mut escaped) = (0, 0);
+    for mutant in chosen {
+        let (name, rule, about) = (mutant.name(), mutant.rule(), mutant.about());
+        set(Some(*mutant));
+        let total = many(0, *seeds, 1, |total| progress(&format!("{name}: {} seeds", total.played)));
+        set(None);
+        end();
+        let Some(failed) = total.failed.first() else {
+            escaped += 1;
+            line(&format!("ESCAPED {name} (rule {rule}): {about}"));
+            continue;
+        };
+        caught += 1;
+        let after = failed.seed + 1;
+        let why = failed.why.first().map_or("", String::as_str);
+        line(&format!("{name:<28} rule {rule:>2}  after {after:>4} seeds  {about}\n{:>30}{why}", ""));
+    }
+    line(&format!("{caught} passed, {escaped} failed"));
+    Ok(escaped == 0)
+}

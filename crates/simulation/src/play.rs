@@ -29,7 +29,7 @@ use life::Life;
 
 /// How long a run may take in all, in simulated time. Far more than any needs:
 /// whoever is not done then never will be.
-const LONGEST: SignedDuration = SignedDuration::from_hours(96);
+const LONGEST: SignedDuration = SignedDuration::from_hours(30);
 
 /// How often a halted run is taken up again when nothing goes wrong any more.
 const SECOND_CHANCES: u32 = 3;

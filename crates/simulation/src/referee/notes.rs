@@ -94,14 +94,15 @@ impl Driver {
                 self.look += 1;
                 self.machines = known;
             }
-            Question::Facts(node) => match self.facts.get_mut(node) {
-                Some(answers) => answers.take(answered, known, look),
-                None => {
-                    let mut answers = Answers::default();
-                    answers.take(answered, known, look);
-                    self.facts.insert(node.clone(), answers);
+            Question::Facts(node) => {
+                // Asked far too often to copy the name each time.
+                if !self.facts.contains_key(node) {
+                    self.facts.insert(node.clone(), Answers::default());
                 }
-            },
+                if let Some(answers) = self.facts.get_mut(node) {
+                    answers.take(answered, known, look);
+                }
+            }
             Question::Etcd => self.etcd.take(answered, known, look),
             Question::Nodes => self.nodes.take(answered, known, look),
             Question::Images(_) | Question::Other(_) => {}

@@ -36,10 +36,10 @@ impl Rule for Progress {
                 self.word = None;
             }
             What::Says { word } => self.word = Some(*word),
-            What::Ends { end: Ok(End::Halted { reason, .. }), .. } => {
-                if reason.to_string().trim().is_empty() || reason.advice().trim().is_empty() {
-                    found.push("a halt does not say why, or what to do".to_owned());
-                }
+            What::Ends { end: Ok(End::Halted { reason, .. }), .. }
+                if reason.to_string().trim().is_empty() || reason.advice().trim().is_empty() =>
+            {
+                found.push("a halt does not say why, or what to do".to_owned());
             }
             What::Ends { runner, end: Ok(End::Done) } => {
                 let driver = scene.notes.drivers.get(runner);

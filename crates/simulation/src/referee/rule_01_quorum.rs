@@ -52,21 +52,21 @@ fn etcd_is_well(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
 /// Without the node, the voters that live are still a majority; or there is no
 /// other way, and the user accepts that.
 fn keeps_quorum(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
-    let votes = |node: &&Node| matches!(node.member.value, Member::Well | Member::Behind);
-    let voter = |node: &&Node| !matches!(node.member.value, Member::Absent | Member::Learner);
+    let lives = |node: &&Node| matches!(node.member.value, Member::Well | Member::Behind);
+    let votes = |node: &&Node| !matches!(node.member.value, Member::Absent | Member::Learner);
     let others = || scene.notes.facts.control_planes().filter(|it| it.name != blow.node.name);
-    let voters = others().filter(voter).count() + 1;
+    let all = others().filter(votes).count() + 1;
     let Blow { act, node, .. } = blow;
-    if voters < 3 {
+    if all < 3 {
         if !blow.driver.wanted.policy.accept_outage {
-            found.push(format!("{act:?} of one of {voters} members, which nobody accepted"));
+            found.push(format!("{act:?} of one of {all} members, which nobody accepted"));
         }
         return;
     }
     let asked = blow.basis.and_then(|basis| basis.etcd.any);
     let visible = |node: &&Node| node.member.was(&node.member.value, asked);
-    let lost = others().filter(voter).filter(|it| !votes(it) && visible(it)).count();
-    if voters - 1 - lost <= voters / 2 {
+    let lost = others().filter(votes).filter(|it| !lives(it) && visible(it)).count();
+    if all - 1 - lost <= all / 2 {
         found.push(format!("{act:?}: without {} etcd has no quorum", node.name));
     }
 }

@@ -73,19 +73,18 @@ impl Word {
         let since = flight.map_or(basis.at, |since| *since);
         (since > heard).then(|| format!("{act:?} begins after the user's word"))
     }
+}
 
-    fn ends(&self, end: &End, driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
-        match end {
-            End::Paused { .. } => {
-                for (node, _) in scene.notes.disturbed() {
-                    found.push(format!("paused, and {node} is not given back"));
-                }
+/// What a run leaves behind.
+fn ends(end: &End, driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
+    match end {
+        End::Paused { .. } => {
+            for (node, _) in scene.notes.disturbed() {
+                found.push(format!("paused, and {node} is not given back"));
             }
-            End::Halted { reason, .. } if driver.plan.rollback => {
-                found.extend(held_up(reason, scene));
-            }
-            _ => {}
         }
+        End::Halted { reason, .. } if driver.plan.rollback => found.extend(held_up(reason, scene)),
+        _ => {}
     }
 }
 
@@ -128,10 +127,8 @@ impl Rule for Word {
             What::Says { word: Wish::Pause | Wish::Retarget | Wish::Stop } => {
                 self.quiet.get_or_insert(seen.at);
             }
-            What::Starts { fresh, .. } => {
-                if *fresh || std::mem::take(&mut self.ended) {
-                    (self.quiet, self.written) = (None, false);
-                }
+            What::Starts { fresh, .. } if *fresh || std::mem::take(&mut self.ended) => {
+                (self.quiet, self.written) = (None, false);
             }
             What::Dies { .. } => {
                 // A word that was not heard yet dies with who should have heard.
@@ -151,7 +148,7 @@ impl Rule for Word {
                 self.ended = true;
                 let driver = scene.notes.drivers.get(runner);
                 if let (Ok(end), Some(driver)) = (end, driver) {
-                    self.ends(end, driver, scene, found);
+                    ends(end, driver, scene, found);
                 }
             }
             _ => {}

@@ -46,10 +46,8 @@ impl Rule for Secrets {
                     found.extend(self.search("a plan", &*driver.plan, scene));
                 }
             }
-            What::Ends { end, .. } => {
-                if holds(&format!("{end:?}"), scene) {
-                    found.push("the end of a run holds a secret".to_owned());
-                }
+            What::Ends { end, .. } if holds(&format!("{end:?}"), scene) => {
+                found.push("the end of a run holds a secret".to_owned());
             }
             _ => {}
         }

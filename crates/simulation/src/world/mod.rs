@@ -31,6 +31,12 @@ use crate::wire::Weather;
 /// When every world begins: a midnight.
 pub const START: Timestamp = Timestamp::constant(1_800_057_600, 0);
 
+/// The shortest time between two looks at what is due.
+const SHORTEST: jiff::SignedDuration = jiff::SignedDuration::from_millis(20);
+
+/// How often the history of objects is forgotten.
+const COMPACTED_EVERY: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
+
 /// A schematic with an extension in it.
 pub const EXTENDED: &str = "613e1592b2da41ae5e265e8789429f22e121aab91cb4deb6bc3c0b6262961245";
 
@@ -72,6 +78,7 @@ pub struct Inside {
     touched: u64,
     revision: u64,
     now: Timestamp,
+    compacted: Timestamp,
 }
 
 impl Inside {
@@ -164,8 +171,13 @@ impl Inside {
                 self.streams.remove(&stream);
             }
         }
-        // Nobody here watches objects by a stream.
-        self.kubernetes.api_mut().outputs();
+        // Nobody here watches objects by a stream, or asks what they were before.
+        let api = self.kubernetes.api_mut();
+        api.outputs();
+        if self.now.duration_since(self.compacted) > COMPACTED_EVERY {
+            self.compacted = self.now;
+            self.kubernetes.api_mut().compact();
+        }
     }
 }
 
@@ -211,6 +223,7 @@ impl Place {
             streams: HashMap::new(),
             boots: Vec::new(),
             now: start,
+            compacted: start,
         };
         inner.look_for_boots();
         Arc::new(Self {
@@ -275,6 +288,8 @@ impl Place {
             match next {
                 Some(at) => {
                     let left = at.to_jiff().duration_since(self.clock.now());
+                    // What stays due is looked at again, and not for ever at once.
+                    let left = left.max(SHORTEST);
                     tokio::select! {
                         () = self.clock.sleep(left) => self.at(|_| ()),
                         () = self.sooner.notified() => {}
