@@ -16,7 +16,7 @@ use talos_sim::kubernetes::{Kubernetes, read_workloads};
 use talos_sim::model::{Caller, ClusterSpec, NodeIndex, Reply, Request, Time, World};
 use upgrade_core::version::Version;
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 9;
 const START: Time = Time::from_secs(1_800_000_000);
 const IDLE: Duration = Duration::from_mins(20);
 
