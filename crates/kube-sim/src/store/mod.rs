@@ -12,6 +12,7 @@ mod log;
 mod metadata;
 mod prepare;
 mod serialise;
+pub(crate) mod signs;
 mod stored;
 mod structural;
 pub(crate) mod unknown;
@@ -31,6 +32,7 @@ use crate::status::Status;
 use crate::time::Time;
 use crate::types::{ResourceType, Types};
 use log::Log;
+use signs::Signs;
 pub(crate) use stored::Stored;
 
 /// Namespace and name.
@@ -66,6 +68,7 @@ pub struct Store {
     kept: u64,
     /// Whether kubelets and controllers tell nobody what they do.
     quiet: bool,
+    signs: Signs,
 }
 
 impl Store {
@@ -78,6 +81,7 @@ impl Store {
             log: Log::default(),
             kept: 0,
             quiet: false,
+            signs: Signs::default(),
         };
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({"metadata": {"name": name}});
