@@ -82,7 +82,9 @@ impl Controllers {
         } else if *resource == NODES {
             self.absorb_node(store, change);
         } else if *resource == LEASES {
-            self.heard_of(store, namespace, name, gone);
+            if !gone {
+                self.heard_by(store, object);
+            }
         } else if *resource == REPLICA_SETS {
             self.enqueue_controller(object);
         } else if *resource == VOLUME_ATTACHMENTS {
@@ -169,7 +171,7 @@ impl Controllers {
             before
         };
         if before.is_none() {
-            self.heard_of(store, "kube-node-lease", name, false);
+            self.heard_of(store.now(), name, store.now());
         }
         self.enqueue(Kind::Node, "", name);
         self.unpark();

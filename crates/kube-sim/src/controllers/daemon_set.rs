@@ -143,6 +143,11 @@ fn wants(model: &Value, info: &NodeInfo) -> (bool, bool) {
 
 /// Whether a change of a node makes a difference to a set.
 pub(super) fn cares(set: &Value, before: Option<&NodeInfo>, after: Option<&NodeInfo>) -> bool {
+    if let (Some(before), Some(after)) = (before, after)
+        && (before.deleting, &before.node) == (after.deleting, &after.node)
+    {
+        return false;
+    }
     let model = model(set, "");
     let wanted = |info: Option<&NodeInfo>| info.map(|info| wants(&model, info));
     wanted(before) != wanted(after)
@@ -207,7 +212,5 @@ fn daemon_set_status(store: &mut Store, set: &Value, counts: &Counts) {
         &["updatedNumberScheduled", "numberAvailable", "numberUnavailable"],
     );
     let (namespace, name) = (object::namespace(set), object::name(set));
-    let _ = store.modify_status(&manager(), &DAEMON_SETS, namespace, name, |set| {
-        object::set(set, &["status"], status);
-    });
+    let _ = store.set_status(&manager(), &DAEMON_SETS, namespace, name, status);
 }

@@ -19,13 +19,13 @@ mod manifests;
 mod presence;
 pub mod remote;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kube_sim::ApiServer;
 use kube_sim::controllers;
 use kube_sim::kubelet::{Cluster, Timings};
 use kube_sim::names::NODES;
+use kube_sim::{ApiServer, object};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -84,9 +84,15 @@ pub struct Kubernetes {
     /// at them.
     #[serde(skip)]
     looked: Option<u64>,
+    /// What the kubelets were told of the nodes.
+    #[serde(skip)]
+    told: facts::Told,
     /// The same when the feed last looked, and the revision of the objects then.
     #[serde(skip)]
     compared: Option<(u64, u64)>,
+    /// Whether it lives too shortly to put anything away.
+    #[serde(default)]
+    brief: bool,
     /// When to put away next what nobody asks for.
     #[serde(skip)]
     rest_at: Time,
@@ -132,9 +138,19 @@ impl Kubernetes {
             empty,
             machines: None,
             looked: None,
+            told: facts::Told::default(),
             compared: None,
+            brief: false,
             rest_at: Time::default(),
         }
+    }
+
+    /// It will live shortly, and in memory only: nothing is packed away to take
+    /// less of that, and leases are written only for those who read them. Nobody
+    /// who asks sees a difference, but it costs a fraction.
+    pub fn be_brief(&mut self) {
+        self.brief = true;
+        self.cluster.server.store_mut().set_lazy_leases(true);
     }
 
     /// Lets kubelets elsewhere follow the machines: those of a real API server.
@@ -193,7 +209,10 @@ impl Kubernetes {
         }
         if self.lives(world) {
             self.looked = Some(world.touched());
-            self.cluster.sync(now, &facts::of_all(world));
+            match self.told.news(world) {
+                Some((changed, gone)) => self.cluster.update(now, &changed, &gone),
+                None => self.cluster.sync(now, &facts::of_all(world)),
+            }
             self.compare(world, now);
         }
         if let Some(machines) = &self.machines {
@@ -221,32 +240,43 @@ impl Kubernetes {
     fn compare(&mut self, world: &mut World, now: Time) {
         let revision = self.cluster.server.store().revision_to_keep();
         let current = (world.touched(), revision);
-        if self.compared.replace(current) != Some(current) {
-            self.pass(world);
+        let before = self.compared.replace(current);
+        if before != Some(current) {
+            self.pass(world, before.map(|(_, revision)| revision));
         }
         self.drain(world, now);
-        if self.rest_at <= now {
+        if !self.brief && self.rest_at <= now {
             self.rest_at = now.plus(REST);
             self.cluster.rest();
         }
     }
 
-    /// What nodes and their objects have to do with each other.
-    fn pass(&mut self, world: &mut World) {
+    /// What nodes and their objects have to do with each other, since the last
+    /// time that somebody looked.
+    fn pass(&mut self, world: &mut World, since: Option<u64>) {
         let store = self.cluster.server.store_mut();
         for look in self.manifests.looks(world) {
             // Talos tries again later; here nothing stands in the way.
             let _ = look.at(store);
         }
         let store = self.cluster.server.store();
+        let changes = since.and_then(|since| store.changes_since(since));
+        let changed: Option<BTreeSet<&str>> = changes.map(|changes| {
+            let nodes = changes.filter(|change| change.resource == NODES);
+            nodes.map(|change| object::name(&change.object)).collect()
+        });
+        let changed = |name: &str| changed.as_ref().is_none_or(|names| names.contains(name));
         let object = |name: &str| store.get(&NODES, "", name).map(AsRef::as_ref);
-        for wish in self.feed.pass(world, object) {
+        for wish in self.feed.pass(world, changed, object) {
             feed::cordon(self.cluster.server.store_mut(), &wish);
         }
     }
 
     /// Lets nodes that drain themselves go on with it.
     fn drain(&mut self, world: &mut World, now: Time) {
+        if self.drains.is_empty() && world.draining().next().is_none() {
+            return;
+        }
         let draining: BTreeMap<String, NodeIndex> =
             world.draining().map(|(node, name)| (name.to_owned(), node)).collect();
         for (name, node) in &draining {

@@ -124,6 +124,10 @@ pub struct World {
     /// Counts what may have changed a node.
     #[serde(skip)]
     touched: u64,
+    /// Whether what happens now concerns more nodes than the one that it
+    /// happens to.
+    #[serde(skip)]
+    wide: bool,
 }
 
 impl World {
@@ -153,6 +157,7 @@ impl World {
             outputs: Vec::new(),
             kubeconfig: Bytes::new(),
             touched: 0,
+            wide: false,
         };
         world.settle();
         world
@@ -169,8 +174,11 @@ impl World {
         let now = self.now.max(now);
         while let Some((at, due)) = self.schedule.take(now) {
             self.now = self.now.max(at);
-            self.happen(due);
-            self.settle();
+            self.wide = false;
+            match self.happen(due) {
+                Some(node) if !self.wide => self.settle_one(node),
+                _ => self.settle(),
+            }
         }
         self.now = now;
     }
@@ -283,8 +291,9 @@ impl World {
         self.random.between(min, max)
     }
 
-    /// What is due happens, unless the machine has rebooted since.
-    fn happen(&mut self, due: Due) {
+    /// What is due happens, unless the machine has rebooted since. Which node it
+    /// happens to, if to one.
+    fn happen(&mut self, due: Due) -> Option<NodeIndex> {
         let (node, boot) = match &due {
             Due::Step { node, boot }
             | Due::PowerOn { node, boot }
@@ -299,7 +308,7 @@ impl World {
             Due::Election { .. } | Due::Health { .. } => (None, 0),
         };
         if node.is_some_and(|node| self.nodes[node.0].boot != boot) {
-            return;
+            return node;
         }
         match due {
             Due::Step { node, .. } => self.end_phase(node),
@@ -315,6 +324,7 @@ impl World {
             Due::Health { stream } => self.look(stream),
             Due::Service { node, service, .. } => self.service_is_back(node, &service),
         }
+        node
     }
 
     /// After every change: machine statuses are published, and watches told.
@@ -323,7 +333,14 @@ impl World {
         for index in 0..self.nodes.len() {
             self.publish_status(NodeIndex(index));
         }
-        self.refresh_watched();
+        self.refresh_watched(None);
+    }
+
+    /// The same after a change that concerns one node alone.
+    fn settle_one(&mut self, node: NodeIndex) {
+        self.touched += 1;
+        self.publish_status(node);
+        self.refresh_watched(Some(node));
     }
 
     /// Publishes a machine's status if it differs from what was last said.

@@ -178,6 +178,7 @@ impl World {
     /// Something about the members has changed: leadership, health and what
     /// depends on them follow.
     pub(super) fn etcd_changed(&mut self) {
+        self.wide = true;
         for place in 0..self.etcd.members.len() {
             let node = &self.nodes[self.etcd.members[place].node.0];
             if node.power != Power::On || !node.service_runs("etcd") {
