@@ -2,7 +2,7 @@
 //! like from outside, one thing after the other.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube_sim::names::{NODES, PODS};
@@ -70,11 +70,9 @@ impl Bench {
 
     pub(super) fn with(control_planes: usize, workers: usize, wanted: Wanted) -> Self {
         let at: Timestamp = "2026-11-15T20:00:00Z".parse().unwrap();
-        let spec = ClusterSpec::new(control_planes, workers, &FROM, &Version::new(1, 34, 2));
-        let mut world = World::new(&spec, 7, time(at));
-        let kubernetes = Kubernetes::new(&world, 7, &[]).unwrap();
-        world.advance(time(at));
-        let plan = Arc::new(plan(&spec, &wanted));
+        let (world, kubernetes) = cluster(control_planes, workers, at);
+        let spec = world.spec();
+        let plan = Arc::new(plan(spec, &wanted));
         let view = View { world: &world, kubernetes: &kubernetes };
         let referee = Referee::new(wanted, at, &view);
         let boots = world.truths().map(|node| node.boot_id().to_owned()).collect();
@@ -298,6 +296,20 @@ impl Bench {
     pub(super) fn ended(&mut self, runner: Runner, end: End) {
         self.see(What::Ends { runner, end: Ok(end) });
     }
+}
+
+/// A cluster of this size, made once: its first minutes take longer than a test.
+fn cluster(control_planes: usize, workers: usize, at: Timestamp) -> (World, Kubernetes) {
+    type Made = BTreeMap<(usize, usize), (World, Kubernetes)>;
+    static MADE: Mutex<Made> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let new = || {
+        let spec = ClusterSpec::new(control_planes, workers, &FROM, &Version::new(1, 34, 2));
+        let world = World::new(&spec, 7, time(at));
+        let kubernetes = Kubernetes::new(&world, 7, &[]).unwrap();
+        (world, kubernetes)
+    };
+    made.entry((control_planes, workers)).or_insert_with(new).clone()
 }
 
 fn time(at: Timestamp) -> Time {
