@@ -25,6 +25,8 @@ mod rule_08_once;
 mod rule_09_driver;
 mod rule_10_unknown;
 mod rule_11_deadline;
+mod rule_12_way_back;
+mod rule_12_window;
 mod rule_12_word;
 mod rule_13_versions;
 mod rule_14_secrets;
@@ -115,6 +117,7 @@ impl Referee {
             Box::new(rule_10_unknown::Unknown),
             Box::new(rule_11_deadline::Deadline::default()),
             Box::new(rule_12_word::Word::default()),
+            Box::new(rule_12_way_back::WayBack),
             Box::new(rule_13_versions::Versions),
             Box::new(rule_14_secrets::Secrets::default()),
         ];

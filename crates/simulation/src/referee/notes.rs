@@ -82,6 +82,16 @@ impl Driver {
         self.facts.get(node).copied().unwrap_or_default()
     }
 
+    /// Whether the node answered in the last look.
+    pub(super) fn answered_of(&self, node: &NodeName) -> bool {
+        self.machines && self.facts(node).look == self.look
+    }
+
+    /// Whether etcd answered in the last look.
+    pub(super) fn answered_of_etcd(&self) -> bool {
+        self.machines && self.etcd.look == self.look
+    }
+
     /// What it could know when it began the step that this act belongs to.
     pub(super) fn basis(&self, act: &Act) -> Option<&Basis> {
         self.begun.get(&(act.node()?.clone(), action_of(act)?))
@@ -171,15 +181,6 @@ pub(super) fn action_of(act: &Act) -> Option<Action> {
     })
 }
 
-/// A node that we did something to, until it serves again.
-#[derive(Clone, Debug)]
-pub(super) struct Touch {
-    /// When something was last done to it.
-    last: Timestamp,
-    /// Whether it was asked to boot.
-    pub(super) booted: bool,
-}
-
 /// Whose a cordon is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
@@ -209,7 +210,8 @@ pub(super) struct Notes {
     pub(super) drivers: BTreeMap<Runner, Driver>,
     /// Who wrote last, and since when it is the one that does.
     pub(super) holder: Option<(Runner, Timestamp)>,
-    touched: BTreeMap<NodeName, Touch>,
+    /// Nodes that we did something to, and when last, until they serve again.
+    touched: BTreeMap<NodeName, Timestamp>,
     cordons: BTreeMap<NodeName, Whose>,
 }
 
@@ -256,10 +258,10 @@ impl Notes {
     /// Nodes that serve again without a cordon of ours are themselves again.
     fn forget(&mut self, at: Timestamp, view: &View<'_>) {
         let Self { facts, touched, cordons, .. } = self;
-        touched.retain(|name, touch| {
+        touched.retain(|name, last| {
             let Some(node) = facts.node(name).filter(|node| !node.gone) else { return false };
             let ours = cordons.get(name) == Some(&Whose::Ours) && facts::is_cordoned(view, name);
-            ours || !node.serves.value || at.duration_since(touch.last) < SLOW
+            ours || !node.serves.value || at.duration_since(*last) < SLOW
         });
     }
 
@@ -326,10 +328,7 @@ impl Notes {
             self.cordons.insert(node.clone(), whose);
         }
         if is_blow(act) {
-            let touch = self.touched.entry(node.clone());
-            let touch = touch.or_insert(Touch { last: at, booted: false });
-            touch.last = at;
-            touch.booted |= act.boots();
+            self.touched.insert(node.clone(), at);
         }
     }
 
@@ -366,8 +365,8 @@ impl Notes {
     }
 
     /// Nodes that we took away and that are not back.
-    pub(super) fn disturbed(&self) -> impl Iterator<Item = (&NodeName, &Touch)> {
-        self.touched.iter()
+    pub(super) fn disturbed(&self) -> impl Iterator<Item = &NodeName> {
+        self.touched.keys()
     }
 
     /// Whether we took the node away, and it is not back.

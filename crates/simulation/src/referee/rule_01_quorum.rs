@@ -17,7 +17,7 @@ impl Rule for Quorum {
             return;
         };
         let (act, name) = (blow.act, &blow.node.name);
-        for (other, _) in scene.notes.disturbed().filter(|(other, _)| *other != name) {
+        for other in scene.notes.disturbed().filter(|other| *other != name) {
             if scene.notes.facts.node(other).is_some_and(|node| node.control_plane) {
                 found.push(format!("{act:?} while we have not given {other} back"));
             }

@@ -4,11 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::journal::{Outcome, Record};
 use upgrade_core::plan::PlanHash;
 use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::Action;
 use upgrade_engine::drive::End;
 
 use super::facts::{self, Installed, schematic_in};
+use super::notes::action_of;
 use super::{Rule, Scene};
 use crate::seen::{Act, Fate, Runner, Seen, What, Wish};
 
@@ -39,6 +42,11 @@ pub(super) struct BootBack {
     anew: Option<Timestamp>,
     /// Nodes that the plan disturbed before.
     before: BTreeSet<NodeName>,
+    /// What touches a slot and failed: not to be tried again without a person.
+    failed: BTreeSet<(NodeName, Action)>,
+    /// Whether the last process ended by itself: who starts another one then is
+    /// a person.
+    ended: bool,
 }
 
 impl BootBack {
@@ -85,6 +93,10 @@ impl BootBack {
         if writes && self.back.get(name).is_some_and(|back| back.plan == *hash) {
             return Some(format!("{act:?} after it came back on its old version"));
         }
+        let again = |action: Action| self.failed.contains(&(name.clone(), action));
+        if action_of(act).is_some_and(again) {
+            return Some(format!("{act:?} once more after it failed, and nobody said so"));
+        }
         let takes_away = act.boots() || matches!(act, Act::Cordon { on: true, .. });
         if !takes_away || self.before.contains(name) {
             return None;
@@ -107,13 +119,36 @@ impl Rule for BootBack {
         match &seen.what {
             What::Starts { fresh, .. } => {
                 self.anew = Some(seen.at);
+                if std::mem::take(&mut self.ended) || *fresh {
+                    self.failed.clear();
+                }
                 if *fresh {
                     self.before.clear();
                     self.back.clear();
                     self.asked.clear();
                 }
             }
-            What::Says { word: Wish::Resume } => self.anew = Some(seen.at),
+            What::Says { word: Wish::Resume } => {
+                self.anew = Some(seen.at);
+                self.failed.clear();
+            }
+            What::Wrote { entry, .. } => {
+                if let Record::Finished { step, outcome: Outcome::Failed { .. }, .. } =
+                    &entry.record
+                    && let Some(node) = &step.node
+                    && matches!(
+                        step.action,
+                        Action::Install | Action::Reboot | Action::Upgrade | Action::Rollback
+                    )
+                {
+                    self.failed.insert((node.clone(), step.action));
+                }
+            }
+            What::Ends {
+                end: Ok(End::Halted { .. } | End::Paused { .. } | End::Stopped), ..
+            } => {
+                self.ended = true;
+            }
             What::Boots { node } => self.booted(node, scene),
             What::Asked { question: crate::seen::Question::Facts(node), known: true, .. } => {
                 if self.asked.contains_key(node) {
@@ -148,10 +183,10 @@ impl Rule for BootBack {
 #[cfg(test)]
 mod tests {
     use talos_sim::model::Fault;
-    use upgrade_engine::drive::End;
+    use upgrade_core::reason::{Failure, FailureKind};
 
     use super::super::testing::{Bench, installer};
-    use crate::seen::Act;
+    use super::*;
 
     fn back() -> Bench {
         let mut bench = Bench::new(1, 3);
@@ -179,6 +214,25 @@ mod tests {
         bench.wait(120);
         bench.take(1, "worker-2");
         bench.assert_broken(&[5]);
+    }
+
+    #[test]
+    fn what_failed_is_not_tried_again_blindly() {
+        for resumed in [false, true] {
+            let mut bench = Bench::new(1, 2);
+            bench.ready(1);
+            let act = || Some(Act::Install { node: "worker-1".into(), image: installer() });
+            bench.step(1, "1/worker-1/install", act());
+            let failure = Failure::new(FailureKind::Installer, "exit code 2");
+            let step = "1/worker-1/install".parse().unwrap();
+            let outcome = Outcome::Failed { failure };
+            bench.wrote(1, Record::Finished { step, attempt: 1, outcome });
+            if resumed {
+                bench.see(What::Says { word: Wish::Resume });
+            }
+            bench.step(1, "1/worker-1/install", act());
+            bench.assert_broken(if resumed { &[] } else { &[5] });
+        }
     }
 
     #[test]

@@ -6,8 +6,9 @@ use upgrade_core::jiff::SignedDuration;
 use super::{Rule, Scene};
 use crate::seen::{Act, Seen, What};
 
-/// A message that was sent before its sender lost the run may still arrive.
-const ON_ITS_WAY: SignedDuration = SignedDuration::from_secs(12);
+/// A message that was sent before its sender lost the run may still arrive: ten
+/// seconds later at most, and the run is taken over five after it was lost.
+const ON_ITS_WAY: SignedDuration = SignedDuration::from_secs(6);
 
 pub(super) struct OneDriver;
 

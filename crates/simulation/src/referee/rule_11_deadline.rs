@@ -22,6 +22,9 @@ const BREATH: SignedDuration = SignedDuration::from_secs(30);
 /// that in.
 const GRACE: SignedDuration = SignedDuration::from_mins(2);
 
+/// From when a wait is written down until it is told.
+const TELLS: SignedDuration = SignedDuration::from_secs(5);
+
 /// A process, by what it shows of itself.
 struct Life {
     seen: Timestamp,
@@ -33,6 +36,8 @@ struct Life {
     patience: SignedDuration,
     /// Until when it said that it waits.
     waits: Option<Timestamp>,
+    /// Since when it waits without having said for what.
+    untold: Option<Timestamp>,
     /// Steps under way, and how long it will have been awake at their deadline.
     steps: BTreeMap<StepId, SignedDuration>,
     first: SignedDuration,
@@ -48,6 +53,7 @@ impl Life {
             said: SignedDuration::ZERO,
             patience: longest.saturating_add(GRACE),
             waits: None,
+            untold: None,
             steps: BTreeMap::new(),
             first: SignedDuration::MAX,
         }
@@ -62,10 +68,16 @@ impl Life {
     fn speaks(&mut self, waits: Option<Timestamp>) {
         self.said = self.awake;
         self.waits = waits;
+        self.untold = None;
     }
 
-    fn note(&mut self, record: &Record, policy: &Policy) {
+    fn note(&mut self, at: Timestamp, record: &Record, policy: &Policy) {
         match record {
+            // That of a window is told before it is written.
+            Record::Waiting { key } if key != "window" => {
+                self.untold = Some(at);
+                return;
+            }
             Record::Started { step, .. } => {
                 let deadline = limit(step.action, policy).saturating_add(GRACE);
                 self.steps.insert(step.clone(), self.awake.saturating_add(deadline));
@@ -83,6 +95,9 @@ impl Life {
             let late = self.steps.iter().filter(|(_, deadline)| self.awake > **deadline);
             found.extend(late.map(|(step, _)| format!("{step} is far past its deadline")));
             self.first = SignedDuration::MAX;
+        }
+        if self.untold.take_if(|since| at.duration_since(*since) > TELLS).is_some() {
+            found.push("a wait is not told".to_owned());
         }
         let waits = self
             .waits
@@ -129,7 +144,7 @@ impl Rule for Deadline {
         match &seen.what {
             What::Wrote { entry, .. } => {
                 life.speaks(None);
-                life.note(&entry.record, &driver.wanted.policy);
+                life.note(seen.at, &entry.record, &driver.wanted.policy);
             }
             What::Told { event, .. } => life.speaks(match &event.kind {
                 EventKind::Waiting { why, until } => {
@@ -173,11 +188,10 @@ fn limit(action: Action, policy: &Policy) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
-    use upgrade_core::event::EventKind;
-    use upgrade_core::jiff::SignedDuration;
     use upgrade_core::reason::WaitReason;
 
     use super::super::testing::Bench;
+    use super::*;
     use crate::seen::Question;
 
     /// Looks every ten seconds, and says nothing.
@@ -210,6 +224,22 @@ mod tests {
         bench.assert_broken(&[]);
         silence(&mut bench, 40);
         bench.assert_broken(&[11]);
+    }
+
+    #[test]
+    fn a_wait_is_told() {
+        for tells in [true, false] {
+            let mut bench = Bench::new(1, 1);
+            bench.ready(1);
+            bench.wrote(1, Record::Waiting { key: "no-room/*".to_owned() });
+            if tells {
+                let until = bench.at + SignedDuration::from_mins(15);
+                let why = WaitReason::NodeUnknown { node: "cp-1".into(), why: "why".to_owned() };
+                bench.told(1, EventKind::Waiting { why, until });
+            }
+            silence(&mut bench, 1);
+            bench.assert_broken(if tells { &[] } else { &[11] });
+        }
     }
 
     #[test]

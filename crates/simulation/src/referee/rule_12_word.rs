@@ -1,19 +1,17 @@
-//! Rule 12: after a pause, another target or a stop nothing new begins, and what
-//! is in flight reaches a safe state; a way back is not held up by anybody's
-//! health.
+//! Rule 12, the user's word: after a pause, another target or a stop, and outside
+//! the windows, nothing new begins; what is in flight reaches a safe state.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::{Entry, Outcome, Record};
 use upgrade_core::plan::{Plan, PlanHash};
-use upgrade_core::reason::{HaltReason, WaitReason};
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::{Action, StepId};
 use upgrade_engine::drive::End;
 
-use super::facts::Member;
-use super::notes::{Driver, disrupts};
+use super::notes::disrupts;
+use super::rule_12_window::was_open;
 use super::{Rule, Scene};
 use crate::seen::{Act, Runner, Seen, What, Wish};
 
@@ -28,8 +26,10 @@ pub(super) struct Word {
     quiet: Option<Timestamp>,
     /// Whether that is written down.
     written: bool,
-    /// Nodes in flight, by plan and hop, and since when.
+    /// Nodes in flight, by plan and hop, and since when. One that was given back
+    /// without having been verified may be taken up again later.
     flights: BTreeMap<(PlanHash, u32, NodeName), Timestamp>,
+    verified: BTreeSet<(PlanHash, u32, NodeName)>,
     /// Whether the last process ended by itself: who starts another one then
     /// wants it to go on.
     ended: bool,
@@ -50,10 +50,14 @@ impl Word {
                 outcome: Outcome::Done { .. } | Outcome::Skipped { .. },
                 ..
             } => {
-                if let Some(node) = &step.node
-                    && is_last(step, plan)
-                {
-                    self.flights.remove(&(entry.plan.clone(), step.hop, node.clone()));
+                let Some(node) = &step.node else { return };
+                let key = (entry.plan.clone(), step.hop, node.clone());
+                if step.action == Action::Verify {
+                    self.verified.insert(key.clone());
+                }
+                let in_vain = step.action == Action::Uncordon && !self.verified.contains(&key);
+                if is_last(step, plan) && !in_vain {
+                    self.flights.remove(&key);
                 }
             }
             _ => {}
@@ -61,7 +65,6 @@ impl Word {
     }
 
     fn judge(&self, runner: Runner, act: &Act, scene: &Scene<'_>) -> Option<String> {
-        let heard = self.quiet?.saturating_add(HEARD).ok()?;
         let begins = act.boots()
             || matches!(
                 act,
@@ -71,20 +74,11 @@ impl Word {
         let (hash, basis) = (driver.hash.clone()?, driver.basis(act)?);
         let flight = self.flights.get(&(hash, basis.hop, act.node()?.clone()));
         let since = flight.map_or(basis.at, |since| *since);
-        (since > heard).then(|| format!("{act:?} begins after the user's word"))
-    }
-}
-
-/// What a run leaves behind.
-fn ends(end: &End, driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
-    match end {
-        End::Paused { .. } => {
-            for (node, _) in scene.notes.disturbed() {
-                found.push(format!("paused, and {node} is not given back"));
-            }
+        if !was_open(&driver.wanted.policy, since, HEARD) {
+            return Some(format!("{act:?} begins outside the windows, at {since}"));
         }
-        End::Halted { reason, .. } if driver.plan.rollback => found.extend(held_up(reason, scene)),
-        _ => {}
+        let heard = self.quiet?.saturating_add(HEARD).ok()?;
+        (since > heard).then(|| format!("{act:?} begins after the user's word"))
     }
 }
 
@@ -94,26 +88,6 @@ fn is_last(step: &StepId, plan: &Plan) -> bool {
     let lanes = hops.flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes);
     let mut lanes = lanes.filter(|lane| lane.node == step.node);
     lanes.any(|lane| lane.steps.last() == Some(&step.action))
-}
-
-/// A way back stops for its own machine or for etcd, not for the health of
-/// anything else.
-fn held_up(reason: &HaltReason, scene: &Scene<'_>) -> Option<String> {
-    let held = match reason {
-        HaltReason::WaitedTooLong { waiting_for, .. } => match waiting_for {
-            WaitReason::NoRoom { .. } => true,
-            WaitReason::ControlPlaneDown { down, .. } => {
-                let node = scene.notes.facts.node(down);
-                let well = node.is_some_and(|node| node.member.value == Member::Well);
-                well && !scene.notes.is_disturbed(down)
-            }
-            _ => false,
-        },
-        // Pods that do not leave are the policy's to decide.
-        HaltReason::StepFailed { step, .. } => step.action == Action::Cordon,
-        _ => false,
-    };
-    held.then(|| format!("a way back was held up: {reason}"))
 }
 
 impl Rule for Word {
@@ -144,11 +118,11 @@ impl Rule for Word {
                 }
             }
             What::Act { runner, act, .. } => found.extend(self.judge(*runner, act, scene)),
-            What::Ends { runner, end } => {
+            What::Ends { end, .. } => {
                 self.ended = true;
-                let driver = scene.notes.drivers.get(runner);
-                if let (Ok(end), Some(driver)) = (end, driver) {
-                    ends(end, driver, scene, found);
+                if let Ok(End::Paused { .. }) = end {
+                    let left = scene.notes.disturbed();
+                    found.extend(left.map(|node| format!("paused, and {node} is not given back")));
                 }
             }
             _ => {}
@@ -158,8 +132,6 @@ impl Rule for Word {
 
 #[cfg(test)]
 mod tests {
-    use upgrade_core::jiff::SignedDuration;
-    use upgrade_core::reason::{HaltReason, WaitReason};
     use upgrade_engine::drive::End;
 
     use super::super::testing::{Bench, wanted};
@@ -205,16 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn a_way_back_is_not_held_up() {
-        let mut wanted = wanted();
-        wanted.rollback = true;
-        let mut bench = Bench::with(1, 2, wanted);
-        bench.ready(1);
-        let since = bench.at - SignedDuration::from_mins(15);
-        let waiting_for =
-            WaitReason::NoRoom { pool: None, limit: 1, away: vec!["worker-2".into()], count: 1 };
-        let reason = HaltReason::WaitedTooLong { since, waiting_for };
-        bench.ended(1, End::Halted { reason, armed: vec![], cordoned: vec![] });
-        bench.assert_broken(&[12]);
+    fn nobody_begins_outside_the_windows() {
+        // It is eight in the evening.
+        for (window, rules) in [("19:00", &[] as &[u8]), ("21:00", &[12])] {
+            let mut wanted = wanted();
+            let json = format!(r#"[{{"start": "{window}", "duration": "2h"}}]"#);
+            wanted.policy.windows = serde_json::from_str(&json).unwrap();
+            let mut bench = Bench::with(1, 2, wanted);
+            bench.ready(1);
+            bench.take(1, "worker-1");
+            bench.assert_broken(rules);
+        }
     }
 }
