@@ -87,6 +87,11 @@ impl Driver {
         self.machines && self.facts(node).look == self.look
     }
 
+    /// Whether Kubernetes answered in the last look.
+    pub(super) fn answered_of_kubernetes(&self) -> bool {
+        self.machines && self.nodes.look == self.look
+    }
+
     /// Whether etcd answered in the last look.
     pub(super) fn answered_of_etcd(&self) -> bool {
         self.machines && self.etcd.look == self.look

@@ -55,7 +55,9 @@ impl Cordons {
         let known = asked.is_some_and(|asked| {
             seen.serves.since < asked && scene.at.duration_since(seen.serves.since) > NEWS
         });
-        seen.serves.value && known && !tried
+        // Where Kubernetes does not answer, nobody knows, and nothing can be lifted.
+        let answered = driver.answered_of(node) && driver.answered_of_kubernetes();
+        seen.serves.value && known && answered && !tried
     }
 }
 
@@ -102,7 +104,7 @@ mod tests {
     use upgrade_engine::drive::End;
 
     use super::super::testing::Bench;
-    use crate::seen::{Act, Deed, What};
+    use crate::seen::{Act, Deed, Question, What};
 
     fn halted() -> End {
         let reason = HaltReason::NoSnapshot { hop: 1 };
@@ -122,6 +124,19 @@ mod tests {
             let broken = bench.broken().into_iter().filter(|rule| *rule == 7);
             assert_eq!(broken.collect::<Vec<_>>(), rules, "{end:?}");
         }
+    }
+
+    #[test]
+    fn where_kubernetes_does_not_answer_nothing_is_lifted() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.wait(60);
+        bench.ask(1, Question::Machines, true);
+        bench.ask(1, Question::Facts("worker-1".into()), true);
+        bench.ask(1, Question::Nodes, false);
+        bench.ended(1, halted());
+        bench.assert_broken(&[]);
     }
 
     #[test]
