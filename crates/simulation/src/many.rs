@@ -115,7 +115,7 @@ fn clock() -> Instant {
 pub(crate) fn simulate(args: &args::Simulate) -> Result<bool> {
     let args::Simulate { seeds, from, story, keep } = args;
     if *story {
-        return stories(*from, *seeds);
+        return stories(*from, *seeds, keep.as_deref());
     }
     let began = clock();
     let rate = |played: u64| {
@@ -179,22 +179,28 @@ fn report(failed: &Failed, keep: Option<&Path>) -> Result<()> {
         }
     }
     line(&format!("replay it: cargo xtask simulate --from {seed} --seeds 1 --story"));
-    if let Some(folder) = keep {
-        let file = folder.join(format!("seed-{seed}.json"));
-        let json = serde_json::to_string_pretty(&scenario)?;
-        std::fs::write(&file, json + "\n")
-            .with_context(|| format!("{} cannot be written", file.display()))?;
-        line(&format!("kept as {}", file.display()));
-    }
+    kept(*seed, &scenario, keep)
+}
+
+/// Writes a scenario down, to be played again whatever seeds come to mean.
+fn kept(seed: u64, scenario: &Scenario, folder: Option<&Path>) -> Result<()> {
+    let Some(folder) = folder else { return Ok(()) };
+    let file = folder.join(format!("seed-{seed}.json"));
+    let json = serde_json::to_string_pretty(scenario)?;
+    std::fs::write(&file, json + "\n")
+        .with_context(|| format!("{} cannot be written", file.display()))?;
+    line(&format!("kept as {}", file.display()));
     Ok(())
 }
 
-fn stories(from: u64, seeds: u64) -> Result<bool> {
+fn stories(from: u64, seeds: u64, folder: Option<&Path>) -> Result<bool> {
     let mut templates = Templates::default();
     let mut well = true;
     for seed in from..from + seeds {
         line(&format!("seed {seed}"));
-        well &= tell_one(&draw(seed), &mut templates);
+        let scenario = draw(seed);
+        well &= tell_one(&scenario, &mut templates);
+        kept(seed, &scenario, folder)?;
     }
     Ok(well)
 }

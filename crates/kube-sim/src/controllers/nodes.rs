@@ -114,7 +114,7 @@ impl Controllers {
         let bound = self.index.bound.get(name).cloned().unwrap_or_default();
         for (namespace, pod) in bound {
             let Some(pod) = store.get(&PODS, &namespace, &pod).cloned() else { continue };
-            if ready != "True" {
+            if ready != "True" && ready_since(&pod) < ready_since(&node) {
                 mark_not_ready(store, &pod);
             }
             self.evict(store, &pod, &taints, name);
@@ -216,6 +216,13 @@ fn taints(node: &Value, ready: &str, now: Time) -> Vec<Value> {
         }
     }
     taints
+}
+
+/// When the condition became what it is. A pod that came up after its node was
+/// lost has a kubelet that works: nobody but that kubelet speaks for it then.
+fn ready_since(object: &Value) -> Option<Time> {
+    let ready = conditions::get(object, "Ready")?;
+    Time::from_text(object::text(ready, &["lastTransitionTime"]))
 }
 
 fn mark_not_ready(store: &mut Store, pod: &Value) {
