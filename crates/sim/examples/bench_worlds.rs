@@ -53,8 +53,7 @@ impl Both {
         let spec = ClusterSpec::new(control_planes, workers, &talos, &kubernetes);
         let world = World::new(&spec, 0, START);
         let wished = read_workloads(WORKLOADS).expect("workloads");
-        let mut kubernetes = Kubernetes::new(&world, 0, &wished).expect("a cluster");
-        kubernetes.be_brief();
+        let kubernetes = Kubernetes::brief(&world, 0, &wished).expect("a cluster");
         Self { world, kubernetes, now: START, events: 0 }
     }
 
@@ -94,9 +93,9 @@ impl Both {
     }
 
     fn cordon(&mut self, name: &str, cordoned: bool) {
-        let patch = json!({"spec": {"unschedulable": cordoned}});
+        let body = json!({"spec": {"unschedulable": cordoned}});
         let path = format!("/api/v1/nodes/{name}");
-        let request = kube_sim::Request::new(Method::Patch, &path).with_json(&patch);
+        let request = kube_sim::Request::new(Method::Patch, &path).with_json(&body);
         self.ask(&request.with_content_type("application/merge-patch+json"));
     }
 
@@ -155,9 +154,9 @@ impl Both {
 #[expect(clippy::disallowed_methods, reason = "a benchmark is about time")]
 fn fastest<T, U>(make: impl Fn() -> T, mut work: impl FnMut(&mut T) -> U) -> (Duration, U) {
     let round = || {
-        let mut made = make();
+        let mut subject = make();
         let began = Instant::now();
-        let given = std::hint::black_box(work(&mut made));
+        let given = std::hint::black_box(work(&mut subject));
         (began.elapsed(), given)
     };
     let rounds = std::iter::repeat_with(round).take(ROUNDS);

@@ -107,8 +107,8 @@ impl Kubelets {
     /// A lease is gone: a kubelet that does not count its renewals itself makes
     /// it again when the next one is due.
     pub(super) fn observe_lost_lease(&mut self, now: Time, name: &str) {
-        let stays = |kubelet: &&Kubelet| kubelet.facts.kubelet_up && kubelet.renewal.is_none();
-        if self.nodes.get(name).filter(stays).is_some() {
+        let stays = |kubelet: &Kubelet| kubelet.facts.kubelet_up && kubelet.renewal.is_none();
+        if self.nodes.get(name).is_some_and(stays) {
             let at = self.plan(now.plus(RENEWAL), Due::Lease(name.to_owned()));
             if let Some(kubelet) = self.nodes.get_mut(name) {
                 kubelet.renewal = Some(at);

@@ -241,16 +241,16 @@ fn renewed(cluster: &mut Cluster, now: Time) -> Time {
     Time::from_text(object::text(&lease, &["spec", "renewTime"])).unwrap()
 }
 
-fn lazy() -> Cluster {
+fn brief() -> Cluster {
     let mut cluster = cluster();
-    cluster.server.store_mut().set_lazy_leases(true);
+    cluster.server.store_mut().be_brief();
     cluster.sync(start(), &[worker()]);
     cluster
 }
 
 #[test]
 fn leases_that_nobody_reads_are_written_for_those_who_do() {
-    let mut cluster = lazy();
+    let mut cluster = brief();
     cluster.advance(after(5));
     let before = cluster.server.store().revision();
     cluster.advance(after(95));
@@ -292,16 +292,40 @@ fn a_silent_node_is_lost_at_the_same_time_whether_its_lease_was_written_or_not()
     };
     let plain = lost(cluster());
     assert_eq!(plain, (Some(160), after(120), after(430)));
-    assert_eq!(lost(lazy()), plain);
+    assert_eq!(lost(brief()), plain);
 }
 
 #[test]
 fn a_lease_that_somebody_deletes_comes_back() {
-    let mut cluster = lazy();
+    let mut cluster = brief();
     cluster.advance(after(25));
     let options = DeleteOptions::now();
     let store = cluster.server.store_mut();
     store.delete(&Write::by("me"), &LEASES, "kube-node-lease", "w1", &options).unwrap();
     cluster.advance(after(60));
     assert!(after(60).since(renewed(&mut cluster, after(60))) < Duration::from_secs(10));
+}
+
+#[test]
+fn a_brief_store_keeps_track_of_what_people_write_only() {
+    let mut cluster = brief();
+    cluster.server.store_mut().create(&Write::by("me"), &PODS, bound("a")).unwrap();
+    cluster.advance(after(30));
+    let managers = |object: &Value| -> Vec<String> {
+        let entries = object::list(object, &["metadata", "managedFields"]);
+        entries.iter().map(|entry| object::text(entry, &["manager"]).to_owned()).collect()
+    };
+    let pod = pod(&cluster, "a").unwrap();
+    assert!(conditions::is_true(&pod, "Ready"));
+    assert_eq!(managers(&pod), ["me"]);
+    let store = cluster.server.store_mut();
+    assert!(managers(Store::get(store, &NODES, "", "w1").unwrap()).is_empty());
+    // Somebody who applies owns what they have applied, here too.
+    let wanted = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w1"},
+        "spec": {"unschedulable": true}});
+    let (node, _) = store.apply(&Write::by("me"), &NODES, &wanted, "", false).unwrap();
+    assert!(managers(&node).contains(&"me".to_owned()), "{node}");
+    cluster.advance(after(400));
+    let node = cluster.server.store().get(&NODES, "", "w1").unwrap();
+    assert!(managers(node).contains(&"me".to_owned()), "{node}");
 }

@@ -59,7 +59,7 @@ impl Store {
         if !causes.is_empty() {
             return Err(Status::invalid(&kind.name.group, &kind.kind, object::name(&new), causes));
         }
-        if !write.applied {
+        if self.tracks(write) {
             let time = self.now.to_text();
             fields::track(kind, None, &mut new, &write.manager, "", &time);
         }
@@ -143,7 +143,7 @@ impl Store {
             let generation = object::number(old, &["metadata", "generation"]).unwrap_or(0) + 1;
             object::set(&mut new, &["metadata", "generation"], generation);
         }
-        if !write.applied {
+        if self.tracks(write) {
             let time = self.now.to_text();
             fields::track(kind, Some(old), &mut new, &write.manager, subresource, &time);
         }

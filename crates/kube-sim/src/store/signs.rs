@@ -1,8 +1,10 @@
-//! Signs of life that nobody reads: leases that kubelets renew again and again.
+//! Brief stores: those of worlds that live shortly and in memory, where what
+//! nobody reads would be most of the work.
 //!
-//! In a store that is told so, a kubelet hands its lease over, and it is written
-//! only when somebody is about to read it, or when the kubelet stops. Who looks
-//! finds what would have been written.
+//! Leases are renewed again and again. Here a kubelet hands its lease over, and it
+//! is written only when somebody is about to read it, or when the kubelet stops.
+//! Who looks finds what would have been written. And who owns which of the fields
+//! that kubelets and controllers write is not kept track of.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,20 +22,29 @@ pub(crate) const RENEWAL: Duration = Duration::from_secs(10);
 /// Where the leases of nodes are.
 pub(crate) const NODE_LEASES: &str = "kube-node-lease";
 
+/// Those who live in the cluster itself.
+const OWN: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kubelet"];
+
 /// The leases that have been handed over.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Signs {
-    /// Whether any are.
+    /// Whether any are: whether the store is brief.
     lazy: bool,
     /// By node: the renewal that was written last.
     written: BTreeMap<String, Time>,
 }
 
 impl Store {
-    /// Whether leases are written only for those who read them from now on.
-    /// It is for worlds in memory, where writing them is most of the work.
-    pub fn set_lazy_leases(&mut self, lazy: bool) {
-        self.signs.lazy = lazy;
+    /// From now on leases are written only for those who read them, and
+    /// `managedFields` tell nothing of what kubelets and controllers write.
+    pub fn be_brief(&mut self) {
+        self.signs.lazy = true;
+    }
+
+    /// Whether it is kept track of who owns the fields that are written.
+    pub(super) fn tracks(&self, write: &Write) -> bool {
+        let own = || OWN.contains(&write.manager.as_str());
+        !(write.applied || self.signs.lazy && own())
     }
 
     /// Takes over a lease that has just been written; `false` if it is not

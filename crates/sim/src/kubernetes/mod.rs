@@ -102,12 +102,33 @@ impl Kubernetes {
     /// That of a new cluster: its own workloads and those that are wished for
     /// have come up by now.
     pub fn new(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
+        Self::begin(world, seed, wished, false)
+    }
+
+    /// One that lives shortly, and in memory only, as those of the deterministic
+    /// simulation: nothing is packed away to take less memory, leases are written
+    /// only for those who read them, and `managedFields` tell nothing of what
+    /// kubelets and controllers write. Otherwise it is the same for a fraction of
+    /// the work.
+    pub fn brief(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
+        Self::begin(world, seed, wished, true)
+    }
+
+    fn begin(
+        world: &World,
+        seed: u64,
+        wished: &[Value],
+        brief: bool,
+    ) -> Result<Self, WorkloadError> {
         let since = world.now().minus(WARM_UP);
         let mut cluster = Cluster::new(seed, since, Timings::default());
+        if brief {
+            cluster.server.store_mut().be_brief();
+        }
         // What happened then is forgotten by now.
         cluster.server.store_mut().set_quiet(true);
         cluster.sync(since, &facts::of_all(world));
-        let mut new = Self::of(cluster, false);
+        let mut new = Self { brief, ..Self::of(cluster, false) };
         for look in new.manifests.looks(world) {
             let _ = look.at(new.cluster.server.store_mut());
         }
@@ -143,14 +164,6 @@ impl Kubernetes {
             brief: false,
             rest_at: Time::default(),
         }
-    }
-
-    /// It will live shortly, and in memory only: nothing is packed away to take
-    /// less of that, and leases are written only for those who read them. Nobody
-    /// who asks sees a difference, but it costs a fraction.
-    pub fn be_brief(&mut self) {
-        self.brief = true;
-        self.cluster.server.store_mut().set_lazy_leases(true);
     }
 
     /// Lets kubelets elsewhere follow the machines: those of a real API server.
@@ -260,12 +273,12 @@ impl Kubernetes {
             let _ = look.at(store);
         }
         let store = self.cluster.server.store();
-        let changes = since.and_then(|since| store.changes_since(since));
-        let changed: Option<BTreeSet<&str>> = changes.map(|changes| {
+        let news = since.and_then(|since| store.changes_since(since));
+        let names: Option<BTreeSet<&str>> = news.map(|changes| {
             let nodes = changes.filter(|change| change.resource == NODES);
             nodes.map(|change| object::name(&change.object)).collect()
         });
-        let changed = |name: &str| changed.as_ref().is_none_or(|names| names.contains(name));
+        let changed = |name: &str| names.as_ref().is_none_or(|names| names.contains(name));
         let object = |name: &str| store.get(&NODES, "", name).map(AsRef::as_ref);
         for wish in self.feed.pass(world, changed, object) {
             feed::cordon(self.cluster.server.store_mut(), &wish);

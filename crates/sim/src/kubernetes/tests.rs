@@ -264,3 +264,30 @@ fn a_worker_that_joins_is_registered_and_one_that_leaves_is_not_reported_any_mor
         assert_ne!(range("worker-2"), range(other));
     }
 }
+
+#[test]
+fn a_brief_cluster_goes_through_the_same_as_another() {
+    let seen = |kubernetes: fn(&World, u64, &[Value]) -> Result<Kubernetes, WorkloadError>| {
+        let mut both = Both::new("1.12.11", "");
+        let wished = read_workloads(WORKLOADS).unwrap();
+        both.kubernetes = kubernetes(&both.world, 0, &wished).unwrap();
+        both.upgrade(WORKER, "v1.13.9");
+        let mut seen = Vec::new();
+        for _ in 0..90 {
+            both.secs(10);
+            let node = both.get(&NODES, "", "worker-1").unwrap();
+            let conditions = object::list(node, &["status", "conditions"]);
+            let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap();
+            let shown = |pod: &Arc<Value>| {
+                let conditions = object::list(pod, &["status", "conditions"]);
+                let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
+                (object::name(pod).to_owned(), ready.map(|ready| ready["status"].clone()))
+            };
+            let pods: Vec<_> = both.store().list(&PODS, None).map(shown).collect();
+            seen.push((ready["status"].clone(), both.is_cordoned(), both.version(WORKER), pods));
+        }
+        assert!(seen.iter().any(|seen| seen.0 == "Unknown" || seen.0 == "False"));
+        seen
+    };
+    assert_eq!(seen(Kubernetes::brief), seen(Kubernetes::new));
+}
