@@ -71,6 +71,8 @@ pub struct Met(BTreeMap<(Sort, &'static str), u64>);
 /// What these worlds cannot bring about, and why.
 const NEVER: &[(Sort, &str, &str)] = &[
     (Sort::Halt, "other-plan", "processes read the plan and its journal together"),
+    (Sort::Halt, "overdue", "a step of a process that lives ends by itself, at its deadline"),
+    (Sort::Wait, "paused", "a pause with nothing under way is an end, not a wait"),
     (Sort::Halt, "no-snapshot", "a plan without the snapshot's step is no plan of ours"),
 ];
 
@@ -128,6 +130,8 @@ impl Met {
     fn entry(&mut self, record: &Record) {
         let name = match record {
             Record::Began => "began",
+            Record::Inherited { .. } => "inherited",
+            Record::Lifted { .. } => "lifted",
             Record::Started { .. } => "started",
             Record::Finished { step, outcome, .. } => {
                 let sort = match outcome {
@@ -157,8 +161,18 @@ impl Met {
     pub fn wanted() -> Vec<(Sort, &'static str)> {
         let mut wanted: Vec<(Sort, &'static str)> = Vec::new();
         wanted.extend(Action::ALL.map(|action| (Sort::Step, action.name())));
-        let entries =
-            ["began", "started", "finished", "waiting", "paused", "resumed", "halted", "completed"];
+        let entries = [
+            "began",
+            "inherited",
+            "lifted",
+            "started",
+            "finished",
+            "waiting",
+            "paused",
+            "resumed",
+            "halted",
+            "completed",
+        ];
         wanted.extend(entries.map(|name| (Sort::Entry, name)));
         wanted.extend(HALTS.map(|name| (Sort::Halt, name)));
         wanted.extend(WAITS.map(|name| (Sort::Wait, name)));
@@ -167,8 +181,12 @@ impl Met {
         wanted.extend(TroubleKind::NAMES.map(|name| (Sort::Trouble, name)));
         wanted.extend(Fate::ALL.map(|fate| (Sort::Message, fate.name())));
         wanted.extend(Point::ALL.map(|point| (Sort::Crash, point.name())));
-        wanted.extend(["done", "halted", "paused", "stopped", "refused", "given up"].map(|name| (Sort::End, name)));
-        wanted.extend(["bare", "web", "guarded", "loose", "stateful"].map(|name| (Sort::Kit, name)));
+        wanted.extend(
+            ["done", "halted", "paused", "stopped", "refused", "given up"]
+                .map(|name| (Sort::End, name)),
+        );
+        wanted
+            .extend(["bare", "web", "guarded", "loose", "stateful"].map(|name| (Sort::Kit, name)));
         wanted.retain(|(sort, name)| !NEVER.iter().any(|(s, n, _)| s == sort && n == name));
         wanted
     }
@@ -208,15 +226,8 @@ fn halt(reason: &HaltReason) -> &'static str {
     }
 }
 
-const WAITS: [&str; 7] = [
-    "etcd-unsafe",
-    "control-plane-down",
-    "node-unknown",
-    "no-room",
-    "window",
-    "paused",
-    "backoff",
-];
+const WAITS: [&str; 7] =
+    ["etcd-unsafe", "control-plane-down", "node-unknown", "no-room", "window", "paused", "backoff"];
 
 fn wait(reason: &WaitReason) -> &'static str {
     match reason {

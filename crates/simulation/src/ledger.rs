@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
 use upgrade_core::journal::{Entry, State};
-use upgrade_core::plan::Plan;
+use upgrade_core::plan::{Plan, PlanHash};
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::io::Clock as _;
 use upgrade_engine::journal::{Fence, Journal, JournalError, Lost};
@@ -39,6 +39,8 @@ pub struct Ledger {
 
 struct Inner {
     run: Option<(Arc<Plan>, Vec<Entry>)>,
+    /// The hash of the run's plan.
+    hash: Option<PlanHash>,
     /// All plans so far, the newest last.
     plans: Vec<Arc<Plan>>,
     holder: Option<(Runner, Timestamp)>,
@@ -52,6 +54,7 @@ impl Ledger {
         Arc::new(Self {
             inner: Mutex::new(Inner {
                 run: None,
+                hash: None,
                 plans: Vec::new(),
                 holder: None,
                 deaf_until: Timestamp::MIN,
@@ -112,12 +115,16 @@ impl Ledger {
         let mut inner = self.lock();
         let inherited = match &inner.run {
             Some((plan, entries)) => match State::fold(plan, entries) {
-                Ok(state) if !state.completed() => state.our_cordons().cloned().collect(),
+                Ok(state) if !state.completed() => {
+                    let inherited = state.inherited_cordons().iter();
+                    state.our_cordons().chain(inherited).cloned().collect()
+                }
                 _ => BTreeSet::new(),
             },
             None => BTreeSet::new(),
         };
         let plan = Arc::new(plan);
+        inner.hash = Some(plan.hash());
         inner.plans.push(Arc::clone(&plan));
         inner.run = Some((plan, Vec::new()));
         inherited
@@ -168,7 +175,7 @@ impl Journal for Page {
                 holder == runner && now.duration_since(at) <= TAKEN_AFTER
             });
             // The same run as when it was opened: another plan is another journal.
-            let same = inner.run.as_ref().is_some_and(|(plan, _)| plan.hash() == entry.plan);
+            let same = inner.hash.as_ref() == Some(&entry.plan);
             match &mut inner.run {
                 Some((_, entries)) if ours && same => entries.push(entry.clone()),
                 _ => return Err(JournalError("another process has the run".to_owned())),

@@ -238,7 +238,8 @@ pub(crate) fn mutants(args: &args::Mutants) -> Result<bool> {
     for mutant in chosen {
         let (name, rule, about) = (mutant.name(), mutant.rule(), mutant.about());
         set(Some(*mutant));
-        let total = many(0, *seeds, 1, |total| progress(&format!("{name}: {} seeds", total.played)));
+        let total =
+            many(0, *seeds, 1, |total| progress(&format!("{name}: {} seeds", total.played)));
         set(None);
         end();
         let Some(failed) = total.failed.first() else {
@@ -249,7 +250,10 @@ pub(crate) fn mutants(args: &args::Mutants) -> Result<bool> {
         caught += 1;
         let after = failed.seed + 1;
         let why = failed.why.first().map_or("", String::as_str);
-        line(&format!("{name:<28} rule {rule:>2}  after {after:>4} seeds  {about}\n{:>30}{why}", ""));
+        line(&format!(
+            "{name:<28} rule {rule:>2}  after {after:>4} seeds  {about}\n{:>30}{why}",
+            ""
+        ));
     }
     line(&format!("{caught} passed, {escaped} failed"));
     Ok(escaped == 0)

@@ -29,10 +29,10 @@ use life::Life;
 
 /// How long a run may take in all, in simulated time. Far more than any needs:
 /// whoever is not done then never will be.
-const LONGEST: SignedDuration = SignedDuration::from_hours(30);
+const LONGEST: SignedDuration = SignedDuration::from_hours(240);
 
 /// How often a halted run is taken up again when nothing goes wrong any more.
-const SECOND_CHANCES: u32 = 3;
+const SECOND_CHANCES: u32 = 2;
 
 /// What became of a scenario.
 pub struct Played {
@@ -98,8 +98,6 @@ struct Cast {
     alive: Vec<(Arc<Process>, watch::Sender<Word>)>,
     /// The want whose plan was written down last.
     begun: Option<usize>,
-    /// The cordons that the run at hand took over.
-    inherited: std::collections::BTreeSet<upgrade_core::snapshot::NodeName>,
 }
 
 impl Stage {
@@ -110,12 +108,8 @@ impl Stage {
     ) -> Arc<Self> {
         let mut dice = Dice::new(scenario.seed);
         let wanted = wanted(scenario, 0, &world.0);
-        let place = Place::new(
-            world,
-            |start, view| Referee::new(wanted, start, view),
-            dice.split(),
-            log,
-        );
+        let place =
+            Place::new(world, |start, view| Referee::new(wanted, start, view), dice.split(), log);
         let crashes = scenario.troubles.iter().filter_map(|trouble| match trouble.kind {
             TroubleKind::Crash { point, number } => Some((point, number)),
             _ => None,
@@ -125,7 +119,7 @@ impl Stage {
             crashes: Arc::new(Crashes::new(crashes.collect())),
             place,
             user: watch::Sender::new(User::default()),
-            cast: Mutex::new(Cast { dice, runners: 0, alive: Vec::new(), begun: None, inherited: std::collections::BTreeSet::new() }),
+            cast: Mutex::new(Cast { dice, runners: 0, alive: Vec::new(), begun: None }),
             scenario: scenario.clone(),
         })
     }
@@ -167,6 +161,10 @@ impl Stage {
         loop {
             if self.age() > LONGEST {
                 return None;
+            }
+            // Who has gone for good begins nothing new.
+            if fresh && self.user.borrow().gone {
+                return Some(End::Stopped);
             }
             let retarget = self.user.borrow().retarget;
             if retarget && want + 1 < self.scenario.wants.len() {
@@ -210,7 +208,7 @@ impl Stage {
                 }
                 Life::Ended(end @ End::Halted { .. }) => {
                     self.count(Sort::End, "halted");
-                    if chances == 0 && is_last {
+                    if (chances == 0 && is_last) || self.user.borrow().gone {
                         return Some(end);
                     }
                     if chances == 0 {
@@ -220,6 +218,12 @@ impl Stage {
                     chances -= 1;
                     self.place.clock().sleep(self.until_calm()).await;
                     self.seconds(self.roll(10, 600)).await;
+                    let back = |user: &User| !user.paused || user.gone;
+                    let _ = self.user.subscribe().wait_for(back).await;
+                    if self.user.borrow().gone {
+                        return Some(end);
+                    }
+                    self.user.send_modify(|user| user.retarget &= !is_last);
                     // A person looks, mends, and plans again or goes on.
                     fresh = self.roll(0, 1) == 0;
                     resumed = !fresh;
@@ -228,13 +232,18 @@ impl Stage {
                     self.count(Sort::End, "paused");
                     fresh = false;
                     let user = self.user.borrow().clone();
-                    if user.retarget {
+                    if user.retarget && !is_last {
                         continue;
                     }
+                    self.user.send_modify(|user| user.retarget = false);
                     if user.gone {
                         return Some(End::Paused { by: "user".to_owned() });
                     }
-                    let _ = self.user.subscribe().wait_for(|user| !user.paused).await;
+                    let back = |user: &User| !user.paused || user.gone;
+                    let _ = self.user.subscribe().wait_for(back).await;
+                    if self.user.borrow().gone {
+                        return Some(End::Paused { by: "user".to_owned() });
+                    }
                     resumed = true;
                 }
                 Life::Ended(End::Stopped) => {

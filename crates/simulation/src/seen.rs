@@ -124,23 +124,57 @@ pub enum Question {
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "each is the call of the same name")]
 pub enum Act {
-    Pull { node: NodeName, image: ImageRef },
-    Install { node: NodeName, image: ImageRef },
-    Upgrade { node: NodeName, image: ImageRef },
-    Reboot { node: NodeName },
-    Rollback { node: NodeName },
-    Forfeit { node: NodeName },
+    Pull {
+        node: NodeName,
+        image: ImageRef,
+    },
+    Install {
+        node: NodeName,
+        image: ImageRef,
+    },
+    Upgrade {
+        node: NodeName,
+        image: ImageRef,
+    },
+    Reboot {
+        node: NodeName,
+    },
+    Rollback {
+        node: NodeName,
+    },
+    Forfeit {
+        node: NodeName,
+    },
     /// An etcd snapshot was read to its end, verified, and is off the cluster.
-    Snapshot { node: NodeName },
+    Snapshot {
+        node: NodeName,
+    },
     /// Another machine configuration; the images that it names and that differ
     /// from those before: `(component, image)`.
-    Configure { node: NodeName, images: Vec<(String, String)> },
-    Cordon { node: NodeName, on: bool },
-    Evict { pod: PodName, node: Option<NodeName> },
+    Configure {
+        node: NodeName,
+        images: Vec<(String, String)>,
+    },
+    Cordon {
+        node: NodeName,
+        on: bool,
+    },
+    Evict {
+        pod: PodName,
+        node: Option<NodeName>,
+    },
     /// An object is deleted: kind, namespace, name.
-    Delete { kind: String, namespace: String, name: String },
+    Delete {
+        kind: String,
+        namespace: String,
+        name: String,
+    },
     /// An object is applied.
-    Apply { kind: String, namespace: String, name: String },
+    Apply {
+        kind: String,
+        namespace: String,
+        name: String,
+    },
 }
 
 impl Act {

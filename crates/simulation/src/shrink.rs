@@ -43,6 +43,7 @@ fn smaller(of: &Scenario) -> Vec<Scenario> {
             TroubleKind::Fault { node, .. }
             | TroubleKind::Cordon { node, .. }
             | TroubleKind::Reboot { node }
+            | TroubleKind::Upgraded { node }
             | TroubleKind::Leave { node } => node < nodes,
             _ => true,
         });

@@ -12,7 +12,8 @@ use crate::world::START;
 
 /// A scenario in a few lines.
 pub fn scenario(scenario: &Scenario) -> String {
-    let Scenario { control_planes, workers, talos, kubernetes, kit, troubles, wants, .. } = scenario;
+    let Scenario { control_planes, workers, talos, kubernetes, kit, troubles, wants, .. } =
+        scenario;
     let mut text = format!(
         "{control_planes} control planes, {workers} workers, Talos {talos}, Kubernetes \
          {kubernetes}, workloads {kit:?}\n"
@@ -107,6 +108,8 @@ fn end_words(end: &Result<End, String>) -> String {
 fn entry_words(record: &Record) -> String {
     match record {
         Record::Began => "began".to_owned(),
+        Record::Inherited { cordons } => format!("takes over the cordons of {cordons:?}"),
+        Record::Lifted { node } => format!("gave {node} back"),
         Record::Started { step, attempt, evidence } => {
             let evidence = evidence.as_ref().map(|it| format!(", {it:?}")).unwrap_or_default();
             format!("started {step} (attempt {attempt}{evidence})")

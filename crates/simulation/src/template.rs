@@ -54,8 +54,7 @@ fn make(scenario: &Scenario) -> (World, Kubernetes) {
     }
     let world = World::new(&spec, 1, time(START));
     let mut kubernetes =
-        Kubernetes::new(&world, 1, &kit.objects()).expect("the kits are made of good objects");
-    kubernetes.be_brief();
+        Kubernetes::brief(&world, 1, &kit.objects()).expect("the kits are made of good objects");
     label_pool(&mut kubernetes, *workers);
     (world, kubernetes)
 }

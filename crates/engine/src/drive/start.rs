@@ -169,7 +169,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
                 nodes => nodes?,
             };
             let facts = nodes.get(node).ok_or_else(unknown)?;
-            let ours = self.inherited_cordons.contains(node);
+            let ours = self.state.inherited_cordons().contains(node);
             return Ok(Some(Evidence::WasCordoned(facts.unschedulable && !ours)));
         }
         Ok(None)

@@ -172,6 +172,7 @@ impl Folder {
                     return Err(FileError::Unfinished { plan: state.plan().clone(), ended });
                 }
                 inherited_cordons = state.our_cordons().cloned().collect();
+                inherited_cordons.extend(state.inherited_cordons().iter().cloned());
             }
             let archived = past.join(format!("{}.jsonl", last.name()));
             fs::rename(&current, &archived).at("move", &current)?;

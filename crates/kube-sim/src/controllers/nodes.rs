@@ -87,7 +87,11 @@ impl Controllers {
         if renews {
             self.watch.heard.insert(name.to_owned(), now);
         }
-        let heard = *self.watch.heard.entry(name.to_owned()).or_insert(now);
+        // What a kubelet reports is a sign of life, as a renewed lease is: one that
+        // has just come back reports before it renews.
+        let heard = self.watch.heard.entry(name.to_owned()).or_insert(now);
+        *heard = reported(&node).map_or(*heard, |at| at.max(*heard));
+        let heard = *heard;
         let silent = heard.plus(SILENCE) <= now;
         // Whoever renews without writing says when it stops.
         if !silent && !renews {
@@ -216,6 +220,13 @@ fn taints(node: &Value, ready: &str, now: Time) -> Vec<Value> {
         }
     }
     taints
+}
+
+/// When its kubelet last said how it is; `None` if somebody else did.
+fn reported(node: &Value) -> Option<Time> {
+    let ready = conditions::get(node, "Ready")?;
+    let own = object::text(ready, &["status"]) != "Unknown";
+    Time::from_text(object::text(ready, &["lastHeartbeatTime"])).filter(|_| own)
 }
 
 /// When the condition became what it is. A pod that came up after its node was

@@ -49,7 +49,8 @@ impl Run<'_> {
         }
         match node.role {
             Role::ControlPlane => self.quorum(lane, name, away),
-            Role::Worker => room(lane, name, node, away),
+            // A way back waits for nobody's health (rule 12).
+            Role::Worker => room(lane, name, node, away, self.is_way_back()),
         }
     }
 
@@ -139,13 +140,20 @@ fn as_expected(lane: &LaneView<'_>, name: &NodeName, node: &Node) -> Result<(), 
     }))
 }
 
-/// Rule 6: no more workers away than the policy allows, this one included.
-fn room(lane: &LaneView<'_>, name: &NodeName, node: &Node, away: &Away<'_>) -> Result<(), Closed> {
+/// Rule 6: no more workers away than the policy allows, this one included. With
+/// `mends`, only those in flight count.
+fn room(
+    lane: &LaneView<'_>,
+    name: &NodeName,
+    node: &Node,
+    away: &Away<'_>,
+    mends: bool,
+) -> Result<(), Closed> {
     let (pool, limit) = lane.hop.limit_for(node.pool.as_deref());
     // A worker that is down takes nothing away with it: only those in flight
     // count beside it, or a pool with too many down could never be mended.
-    let down = !node.is_up();
-    let counts = |other: &NodeName| other != name && (!down || away.is_entered(other));
+    let mends = mends || !node.is_up();
+    let counts = |other: &NodeName| other != name && (!mends || away.is_entered(other));
     let others = || away.workers(pool).filter(|other| counts(other));
     if others().take(limit).count() < limit || mutant::is(Mutant::WorkerLimit) {
         return Ok(());

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use serde_json::json;
-use talos_proto::machine::RebootRequest;
-use talos_sim::model::{Caller, NodeIndex, NodeRole, NodeSpec, Request};
+use talos_proto::machine::{RebootRequest, UpgradeRequest};
+use talos_sim::model::{Caller, NodeIndex, NodeRole, NodeSpec, Request, Schematic};
 use talos_sim::schedule::{fault_text, kind_name};
 use tokio::sync::watch;
 use upgrade_core::jiff;
@@ -18,8 +18,8 @@ use super::life::Life;
 use crate::coverage::Sort;
 use crate::scenario::{Trouble, TroubleKind};
 use crate::seen::{Deed, What, Wish};
-use crate::world::Inside;
 use crate::world::seat::Process;
+use crate::world::{EXTENDED, Inside};
 
 /// What the user wants of the run.
 #[derive(Clone, Debug, Default)]
@@ -97,9 +97,9 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
             });
         }
         TroubleKind::Wires { weather, lasts } => {
-            stage.place.at(|inside| inside.weather = weather);
+            stage.place.set_weather(weather);
             stage.seconds(lasts).await;
-            stage.place.at(|inside| inside.weather = crate::wire::Weather::default());
+            stage.place.set_weather(crate::wire::Weather::default());
         }
         TroubleKind::Still { lasts } => {
             let processes = stage.processes();
@@ -164,10 +164,14 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
             stage.deed(Deed::Reboot { node: stage.name(node) }, |inside| {
                 let (now, request) = (inside.world.now(), RebootRequest::default());
                 let node = NodeIndex(node);
-                let _ =
-                    inside.world.request(now, node, &Caller::admin(), Request::Reboot(request));
+                let _ = inside.world.request(now, node, &Caller::admin(), Request::Reboot(request));
             });
         }
+        TroubleKind::Upgraded { node } => upgrade(stage, node),
+        TroubleKind::Rebuilt => stage.place.at(|inside| {
+            let schematic = Schematic { yaml: String::new(), extensions: Vec::new() };
+            inside.world.add_schematic(EXTENDED.to_owned(), schematic);
+        }),
         TroubleKind::Join => join(stage),
         TroubleKind::Leave { node } => {
             let name = stage.name(node);
@@ -177,12 +181,26 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
                     let write = kube_sim::Write::by("somebody");
                     let options = kube_sim::store::DeleteOptions::now();
                     let store = inside.kubernetes.api_mut().store_mut();
-                    let _ =
-                        store.delete(&write, &kube_sim::names::NODES, "", &name.0, &options);
+                    let _ = store.delete(&write, &kube_sim::names::NODES, "", &name.0, &options);
                 }
             });
         }
     }
+}
+
+/// Somebody upgrades a node by hand, to a release that nobody asked us for.
+fn upgrade(stage: &Stage, node: usize) {
+    stage.deed(Deed::Reboot { node: stage.name(node) }, |inside| {
+        let now = inside.world.now();
+        let Some(truth) = inside.world.truth(NodeIndex(node)) else { return };
+        let installed = truth.installed();
+        let schematic = installed.schematic.unwrap_or_default();
+        let line = installed.version.minor();
+        let image = format!("factory.talos.dev/metal-installer/{schematic}:v{line}.3");
+        let request = UpgradeRequest { image, ..UpgradeRequest::default() };
+        let request = Request::Upgrade(request);
+        let _ = inside.world.request(now, NodeIndex(node), &Caller::admin(), request);
+    });
 }
 
 fn cordon(inside: &mut Inside, node: &NodeName, on: bool) {

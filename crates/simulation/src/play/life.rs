@@ -95,9 +95,6 @@ impl Stage {
             self.place.at(|inside| inside.referee.now_wanted(wanted));
             inherited = self.ledger.begin(plan);
             self.cast().begun = Some(want);
-            self.cast().inherited.clone_from(&inherited);
-        } else {
-            inherited.clone_from(&self.cast().inherited);
         }
         let Some((plan, past)) = self.ledger.run() else { return Life::Refused };
         self.place.at(|inside| {
@@ -110,8 +107,7 @@ impl Stage {
                 place.at(|inside| inside.show(What::Told { runner, event: Box::new(event) }));
             }
         });
-        let journal =
-            Page { ledger: Arc::clone(&self.ledger), process: Arc::clone(&seat.process) };
+        let journal = Page { ledger: Arc::clone(&self.ledger), process: Arc::clone(&seat.process) };
         let driven = drive(Run {
             plan,
             past,

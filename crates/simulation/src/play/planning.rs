@@ -46,7 +46,9 @@ pub(super) async fn plan(stage: &Stage, seat: &Arc<Seat>, want: usize) -> Option
     };
     let findings = check(&planned.plan, &snapshot, matrix);
     let fatal = findings.iter().any(|finding| finding.severity == Severity::Fatal);
-    (!fatal).then_some(planned.plan)
+    // Another plan than any before, even if it is made of the same.
+    let parent = stage.ledger.plans().last().map(|plan| plan.hash());
+    (!fatal).then_some(Plan { parent, ..planned.plan })
 }
 
 fn nth(snapshot: &Snapshot, number: usize) -> Option<NodeName> {
@@ -61,14 +63,12 @@ fn way(stage: &Stage, snapshot: &Snapshot, node: &NodeName) -> Option<Way> {
         let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
         lanes.map(move |lane| (hop, lane))
     });
-    let mut lanes = lanes.filter(|(hop, lane)| {
-        hop.change.to() == running && lane.node.as_ref() == Some(node)
-    });
+    let mut lanes =
+        lanes.filter(|(hop, lane)| hop.change.to() == running && lane.node.as_ref() == Some(node));
     lanes.find_map(|(_, lane)| match &lane.target {
-        Target::Talos(target) if target.from != *running => Some(Way::Slot {
-            version: target.from.clone(),
-            schematic: target.schematic.clone(),
-        }),
+        Target::Talos(target) if target.from != *running => {
+            Some(Way::Slot { version: target.from.clone(), schematic: target.schematic.clone() })
+        }
         _ => None,
     })
 }

@@ -145,7 +145,7 @@ impl Facts {
             node.up.set(up, at);
             node.serves.set(up && truth.is_ready(), at);
             node.leads.set(etcd.leader == Some(truth.index()), at);
-            node.member.set(member(&truth), at);
+            node.member.set(member(&truth, etcd.members == 1), at);
             if node.boot_id.value != truth.boot_id() {
                 node.boot_id = Since::new(truth.boot_id().to_owned(), at);
             }
@@ -191,12 +191,13 @@ fn first_look(truth: &NodeTruth<'_>, at: Timestamp) -> Node {
     }
 }
 
-fn member(truth: &NodeTruth<'_>) -> Member {
+fn member(truth: &NodeTruth<'_>, alone: bool) -> Member {
     match truth.member() {
         None => Member::Absent,
         Some(member) if !member.votes => Member::Learner,
         Some(member) if !member.healthy => Member::Unwell,
-        Some(member) if member.lag > CONVERGED => Member::Behind,
+        // One that is alone has nobody to be behind.
+        Some(member) if member.lag > CONVERGED && !alone => Member::Behind,
         Some(_) => Member::Well,
     }
 }

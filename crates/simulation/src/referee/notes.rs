@@ -120,6 +120,8 @@ impl Driver {
             }
             Question::Etcd => self.etcd.take(answered, known, look),
             Question::Nodes => self.nodes.take(answered, known, look),
+            // Half of a look at Kubernetes is none.
+            Question::Other("capacity") if !known => self.nodes.take(answered, known, look),
             Question::Images(_) | Question::Other(_) => {}
         }
     }
@@ -266,7 +268,7 @@ impl Notes {
         touched.retain(|name, last| {
             let Some(node) = facts.node(name).filter(|node| !node.gone) else { return false };
             let ours = cordons.get(name) == Some(&Whose::Ours) && facts::is_cordoned(view, name);
-            ours || !node.serves.value || at.duration_since(*last) < SLOW
+            ours || !node.up.value || at.duration_since(*last) < SLOW
         });
     }
 
@@ -332,7 +334,11 @@ impl Notes {
             };
             self.cordons.insert(node.clone(), whose);
         }
-        if is_blow(act) {
+        if matches!(act, Act::Cordon { .. }) && is_blow(act) {
+            // What is cordoned serves on: it is given back as soon as that is over.
+            let before = at.saturating_sub(SLOW).unwrap_or(at);
+            self.touched.entry(node.clone()).or_insert(before);
+        } else if is_blow(act) {
             self.touched.insert(node.clone(), at);
         }
     }

@@ -52,7 +52,8 @@ impl Rule for Limit {
         let of_group = |node: &&Node| self::group(scene.view, node, policy) == group;
         let ours = in_flight(&blow, scene).filter(of_group);
         // A worker that is down itself takes nothing away with it.
-        let counts = blow.node.up.value;
+        // Nor does a way back wait for anybody's health (rule 12).
+        let counts = blow.node.up.value && !blow.driver.wanted.rollback;
         let down = known_down(&blow, scene).filter(|_| counts).filter(of_group);
         let away: std::collections::BTreeSet<_> = ours.chain(down).map(|node| &node.name).collect();
         let limit = match &group {

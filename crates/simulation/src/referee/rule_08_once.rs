@@ -1,8 +1,9 @@
 //! Rule 8: what disrupts is written down before it is done, and not done again
 //! once it has happened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use upgrade_core::journal::Record;
 use upgrade_core::plan::PlanHash;
 use upgrade_core::snapshot::NodeName;
 
@@ -15,6 +16,9 @@ use crate::seen::{Act, Fate, Seen, What};
 pub(super) struct Once {
     /// The boot that a node was in when a hop of a plan first asked it to boot.
     asked: BTreeMap<(PlanHash, u32, NodeName), String>,
+    /// Nodes whose cordon a run has written down as taken over: to lift it needs
+    /// no other entry.
+    inherited: BTreeSet<NodeName>,
 }
 
 impl Once {
@@ -58,7 +62,17 @@ impl Rule for Once {
     }
 
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        if let What::Wrote { entry, .. } = &seen.what
+            && let Record::Inherited { cordons } = &entry.record
+        {
+            self.inherited.extend(cordons.iter().cloned());
+        }
         let What::Act { runner, act, fate } = &seen.what else { return };
+        let gives_back =
+            matches!(act, Act::Cordon { node, on: false } if self.inherited.contains(node));
+        if gives_back {
+            return;
+        }
         let Some(driver) = scene.notes.drivers.get(runner) else { return };
         if action_of(act).is_some() && act.node().is_some() && driver.basis(act).is_none() {
             found.push(format!("{act:?} was not written down before"));

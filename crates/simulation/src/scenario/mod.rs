@@ -127,6 +127,13 @@ pub enum TroubleKind {
         /// The node, by number.
         node: usize,
     },
+    /// Somebody upgrades a node by hand.
+    Upgraded {
+        /// The node, by number.
+        node: usize,
+    },
+    /// The Image Factory's images lose their extension from here on.
+    Rebuilt,
     /// A worker joins.
     Join,
     /// A worker leaves.
@@ -151,13 +158,15 @@ impl TroubleKind {
             Self::Stop { .. } => "stop",
             Self::Cordon { .. } => "cordon",
             Self::Reboot { .. } => "reboot",
+            Self::Upgraded { .. } => "upgraded",
+            Self::Rebuilt => "rebuilt",
             Self::Join => "join",
             Self::Leave { .. } => "leave",
         }
     }
 
     /// All names.
-    pub const NAMES: [&'static str; 13] = [
+    pub const NAMES: [&'static str; 15] = [
         "fault",
         "wires",
         "crash",
@@ -169,6 +178,8 @@ impl TroubleKind {
         "stop",
         "cordon",
         "reboot",
+        "upgraded",
+        "rebuilt",
         "join",
         "leave",
     ];

@@ -46,7 +46,7 @@ pub(super) fn draw(dice: &mut Dice, control_planes: usize) -> Policy {
         policy.windows.push(Window {
             days: std::collections::BTreeSet::new(),
             start: time(0, i8::try_from(dice.between(5, 40)).unwrap_or(5), 0, 0),
-            duration: SignedDuration::from_mins(*dice.pick(&[10, 120])),
+            duration: SignedDuration::from_mins(*dice.pick(&[20, 120, 120, 120, 120, 120])),
             timezone: "UTC".to_owned(),
         });
     } else if dice.chance(30) {

@@ -22,13 +22,14 @@ pub(super) fn draw(
     let count = *dice.pick(&[0, 1, 1, 1, 2, 2, 3, 4]);
     let mut troubles = Vec::new();
     for _ in 0..count {
-        let after = dice.below(BUSY);
+        // Pulls and installers are at work early on.
+        let after = if dice.chance(350) { dice.below(90) } else { dice.below(BUSY) };
         let node = usize_of(dice.below(u64_of(control_planes + workers)));
         let kind = match dice.below(100) {
             0..40 => TroubleKind::Fault {
                 node,
                 fault: fault(dice),
-                lasts: *dice.pick(&[30, 120, 600, 1_800]),
+                lasts: *dice.pick(&[30, 120, 600, 1_800, 3_600]),
             },
             40..50 => TroubleKind::Wires { weather: weather(dice), lasts: dice.between(30, 900) },
             50..70 => TroubleKind::Crash {
@@ -38,20 +39,27 @@ pub(super) fn draw(
             70..74 => TroubleKind::Still { lasts: dice.between(1, 90) },
             74..77 => TroubleKind::LeaseLost { lasts: dice.between(5, 60) },
             77..80 => TroubleKind::SecondRunner,
-            80..85 => TroubleKind::Pause { lasts: (!dice.chance(200)).then(|| dice.between(5, 300)) },
+            80..85 => {
+                TroubleKind::Pause { lasts: (!dice.chance(200)).then(|| dice.between(5, 300)) }
+            }
             85..87 if wants > 1 => TroubleKind::Retarget,
             85..88 => TroubleKind::Stop { lasts: dice.between(5, 120) },
             88..92 => TroubleKind::Cordon {
                 node,
                 lasts: (!dice.chance(500)).then(|| dice.between(30, 900)),
             },
-            92..96 => TroubleKind::Reboot { node },
-            96..98 => TroubleKind::Join,
-            _ if workers > 0 => TroubleKind::Leave {
-                node: control_planes + usize_of(dice.below(u64_of(workers))),
-            },
+            92..94 => TroubleKind::Reboot { node },
+            94 | 95 => TroubleKind::Upgraded { node },
+            96 => TroubleKind::Rebuilt,
+            97 => TroubleKind::Join,
+            _ if workers > 0 => {
+                TroubleKind::Leave { node: control_planes + usize_of(dice.below(u64_of(workers))) }
+            }
             _ => TroubleKind::Join,
         };
+        // By hand before we come to the node: what follows later is not ours.
+        let by_hand = matches!(kind, TroubleKind::Upgraded { .. });
+        let after = if by_hand { after.min(30) } else { after };
         troubles.push(Trouble { after, kind });
     }
     // Some were there before anybody came.

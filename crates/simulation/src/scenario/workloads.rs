@@ -23,15 +23,18 @@ pub enum Kit {
 
 impl Kit {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Bare, Self::Web, Self::Guarded, Self::Loose, Self::Stateful];
+    pub const ALL: [Self; 5] = [Self::Bare, Self::Web, Self::Guarded, Self::Loose, Self::Stateful];
 
     pub(super) fn draw(dice: &mut Dice, workers: usize) -> Self {
         match workers {
             0 => Self::Bare,
+            // What has nowhere to go keeps every drain from ending; rarely is enough.
+            1 => *dice.pick(&[Self::Bare, Self::Bare, Self::Bare, Self::Loose, Self::Web]),
             _ => *dice.pick(&[
                 Self::Bare,
                 Self::Bare,
+                Self::Web,
+                Self::Web,
                 Self::Web,
                 Self::Web,
                 Self::Web,

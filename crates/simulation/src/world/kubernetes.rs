@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kube_sim::names::{
-    NODES, POD_DISRUPTION_BUDGETS, PODS, PERSISTENT_VOLUME_CLAIMS, VOLUME_ATTACHMENTS,
+    NODES, PERSISTENT_VOLUME_CLAIMS, POD_DISRUPTION_BUDGETS, PODS, VOLUME_ATTACHMENTS,
 };
 use kube_sim::object::{self, text};
 use kube_sim::{Caller, Method, Reply, Request, Store};
@@ -132,11 +132,7 @@ impl Kubernetes for Seat {
         .await
     }
 
-    async fn set_unschedulable(
-        &self,
-        node: &NodeName,
-        unschedulable: bool,
-    ) -> Result<(), Trouble> {
+    async fn set_unschedulable(&self, node: &NodeName, unschedulable: bool) -> Result<(), Trouble> {
         let act = Act::Cordon { node: node.clone(), on: unschedulable };
         let flag = if unschedulable { json!(true) } else { Value::Null };
         let request = Request::new(Method::Patch, &format!("/api/v1/nodes/{node}"))
@@ -166,14 +162,16 @@ impl Kubernetes for Seat {
 
     async fn evict(&self, pod: &PodName, uid: &str) -> Result<Evicted, Trouble> {
         let PodName { namespace, name } = pod;
-        let request =
-            Request::new(Method::Post, &format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction"))
-                .with_json(&json!({
-                    "apiVersion": "policy/v1",
-                    "kind": "Eviction",
-                    "metadata": {"namespace": namespace, "name": name},
-                    "deleteOptions": {"preconditions": {"uid": uid}},
-                }));
+        let request = Request::new(
+            Method::Post,
+            &format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction"),
+        )
+        .with_json(&json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": namespace, "name": name},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }));
         let node = self.place.at(|inside| {
             let pod = inside.kubernetes.api().store().get(&PODS, namespace, name)?;
             Some(NodeName(text(pod, &["spec", "nodeName"]).to_owned()))

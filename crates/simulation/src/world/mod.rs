@@ -26,7 +26,7 @@ use upgrade_engine::io::Clock as _;
 use crate::random::Dice;
 use crate::referee::Referee;
 use crate::seen::{Seen, View, What};
-use crate::wire::Weather;
+use crate::wire::{Passage, Weather};
 
 /// When every world begins: a midnight.
 pub const START: Timestamp = Timestamp::constant(1_800_057_600, 0);
@@ -46,6 +46,8 @@ pub const EXTENSION: &str = "siderolabs/iscsi-tools";
 /// One cluster, its referee, and what it has been seen doing.
 pub struct Place {
     inner: Mutex<Inside>,
+    /// How the wires are, and their chances.
+    wires: Mutex<(Weather, Dice)>,
     clock: SystemClock,
     /// Told when something may happen earlier than was thought.
     sooner: Notify,
@@ -67,10 +69,8 @@ pub struct Inside {
     pub log: Option<Vec<Seen>>,
     /// What was met, for the coverage.
     pub met: crate::coverage::Met,
-    /// Chances of the wires.
+    /// Chances of the API servers.
     pub(crate) dice: Dice,
-    /// How the wires are now.
-    pub(crate) weather: Weather,
     pub(crate) configs: talos::Configs,
     streams: HashMap<StreamId, mpsc::UnboundedSender<Content>>,
     /// How often each node has booted, as far as it was seen.
@@ -150,7 +150,11 @@ impl Inside {
             let node = NodeIndex(index);
             let Some(truth) = self.world.truth(node) else { continue };
             // Seen when it is on again, on whatever it has booted.
-            let boots = if truth.is_on() { truth.downs() } else { self.boots.get(index).copied().unwrap_or(0) };
+            let boots = if truth.is_on() {
+                truth.downs()
+            } else {
+                self.boots.get(index).copied().unwrap_or(0)
+            };
             if index == self.boots.len() {
                 self.boots.push(boots);
             } else if self.boots[index] != boots {
@@ -203,7 +207,7 @@ impl Place {
     pub fn new(
         (world, kubernetes): (World, Kubernetes),
         referee: impl FnOnce(Timestamp, &View<'_>) -> Referee,
-        dice: Dice,
+        mut dice: Dice,
         log: bool,
     ) -> Arc<Self> {
         let start = world.now().to_jiff();
@@ -217,8 +221,7 @@ impl Place {
             referee,
             log: log.then(Vec::new),
             met: crate::coverage::Met::default(),
-            dice,
-            weather: Weather::default(),
+            dice: dice.split(),
             configs: talos::Configs::default(),
             streams: HashMap::new(),
             boots: Vec::new(),
@@ -228,11 +231,24 @@ impl Place {
         inner.look_for_boots();
         Arc::new(Self {
             inner: Mutex::new(inner),
+            wires: Mutex::new((Weather::default(), dice)),
             clock: SystemClock::starting_at(start),
             sooner: Notify::new(),
             objects: watch::Sender::new(0),
             machines: Mutex::new((0..count).map(|_| watch::Sender::new(0)).collect()),
         })
+    }
+
+    /// How the wires are from now on.
+    pub fn set_weather(&self, weather: Weather) {
+        self.wires.lock().unwrap_or_else(PoisonError::into_inner).0 = weather;
+    }
+
+    /// What becomes of the next message.
+    pub(crate) fn passage(&self) -> Passage {
+        let mut wires = self.wires.lock().unwrap_or_else(PoisonError::into_inner);
+        let (weather, dice) = &mut *wires;
+        weather.draw(dice)
     }
 
     /// Its clock.

@@ -1,6 +1,8 @@
 //! Objects of the API as the engine knows them.
 
-use kube_sim::object::{annotation, at, flag, is_deleting, label, list, name, namespace, text, uid};
+use kube_sim::object::{
+    annotation, at, flag, is_deleting, label, list, name, namespace, text, uid,
+};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use upgrade_core::jiff::Timestamp;
@@ -96,9 +98,8 @@ pub(super) fn pod(object: &Value) -> Pod {
 
 /// A disruption budget.
 pub(super) fn budget(object: &Value) -> Budget {
-    let count = |field: &str| {
-        at(object, &["status", field]).and_then(Value::as_i64).unwrap_or_default()
-    };
+    let count =
+        |field: &str| at(object, &["status", field]).and_then(Value::as_i64).unwrap_or_default();
     let selector = at(object, &["spec", "selector"]).cloned();
     Budget {
         namespace: namespace(object).to_owned(),

@@ -119,6 +119,24 @@ fn in_doubt(text: &str) -> Trouble {
     Trouble { failure, happened: Happened::Maybe }
 }
 
+/// A question that nobody has answered yet.
+struct Waiting<'a> {
+    seat: &'a Seat,
+    question: Option<Question>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(question) = self.question.take() {
+            let runner = self.seat.process.runner;
+            self.seat.place.at(|inside| {
+                let answered = inside.now();
+                inside.show(What::Asked { runner, question, answered, known: false });
+            });
+        }
+    }
+}
+
 impl Seat {
     /// Asks the world something that changes nothing.
     pub(super) async fn ask<T: Send>(
@@ -127,7 +145,9 @@ impl Seat {
         read: impl FnOnce(&mut Inside) -> Result<T, Trouble> + Send,
     ) -> Result<T, Trouble> {
         self.process.awake().await;
-        let passage = self.place.at(|inside| inside.weather.draw(&mut inside.dice));
+        // Whoever gives up waiting has no answer either.
+        let mut waiting = Waiting { seat: self, question: Some(question.clone()) };
+        let passage = self.place.passage();
         let late = passage.fate == Fate::Late;
         // What is late was read when it arrived there, and is as old as that.
         let before = if late { passage.there } else { passage.there + passage.back };
@@ -161,6 +181,7 @@ impl Seat {
                 inside.show(What::Asked { runner, question, answered, known });
             });
         }
+        waiting.question = None;
         self.process.awake().await;
         answer
     }
@@ -213,10 +234,7 @@ impl Seat {
     }
 
     fn passage(&self, act: &Act) -> Passage {
-        let mut passage = self.place.at(|inside| {
-            let Inside { weather, dice, .. } = inside;
-            weather.draw(dice)
-        });
+        let mut passage = self.place.passage();
         // A late request to boot is as late as an early one is soon: the engine
         // waits longer than this before it asks in doubt again.
         if act.boots() {

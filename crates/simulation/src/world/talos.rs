@@ -93,10 +93,8 @@ impl Inside {
         let node = self.reach(machine).ok().filter(|_| through)?;
         let status = self.one::<machine::EtcdStatusResponse>(node, Request::EtcdStatus).ok()?;
         let local = machine::EtcdMemberListRequest { query_local: true };
-        let members = self.one::<machine::EtcdMemberListResponse>(
-            node,
-            Request::EtcdMemberList(local),
-        );
+        let members =
+            self.one::<machine::EtcdMemberListResponse>(node, Request::EtcdMemberList(local));
         let alarms = self.one::<machine::EtcdAlarmListResponse>(node, Request::EtcdAlarmList);
         Some(Asked {
             status: status.messages.into_iter().next()?.member_status?,
@@ -128,9 +126,10 @@ fn etcd(machines: &[Machine], answers: &[Option<Asked>]) -> Fact<EtcdFacts> {
         return Fact::Unknown("no member answers".to_owned());
     };
     let node_of = |id: u64| {
-        machines.iter().zip(answers).find(|(_, answer)| {
-            answer.as_ref().is_some_and(|answer| answer.status.member_id == id)
-        })
+        machines
+            .iter()
+            .zip(answers)
+            .find(|(_, answer)| answer.as_ref().is_some_and(|answer| answer.status.member_id == id))
     };
     let members = first.members.iter().map(|member| {
         let status = match node_of(member.id) {
@@ -302,7 +301,7 @@ impl Talos for Seat {
             let answers: Vec<Option<Asked>> = members
                 .iter()
                 .map(|machine| {
-                    let fate = inside.weather.draw(&mut inside.dice).fate;
+                    let fate = self.place.passage().fate;
                     let through = matches!(fate, Fate::Well | Fate::Late | Fate::Doubled);
                     inside.member(machine, through)
                 })
@@ -360,9 +359,7 @@ impl Talos for Seat {
             pulled => pulled,
         };
         pulled.map_err(|trouble| match trouble.failure.kind {
-            FailureKind::Refused => {
-                Trouble::new(FailureKind::Pull, &trouble.failure.to_string())
-            }
+            FailureKind::Refused => Trouble::new(FailureKind::Pull, &trouble.failure.to_string()),
             _ => trouble,
         })
     }
