@@ -4,6 +4,7 @@
 mod bench;
 mod cluster;
 mod purity;
+mod simulate;
 mod test;
 mod tools;
 
@@ -20,6 +21,10 @@ enum Xtask {
     Bench(bench::Args),
     /// A real Kubernetes control plane on this machine: up, down, status
     Cluster(cluster::Args),
+    /// The engine on thousands of in-memory worlds, refereed; `replay FILE` plays a kept one
+    Simulate(simulate::Args),
+    /// Deliberate breakages of each rule, and how soon the referee catches them
+    Mutants(simulate::Args),
     /// Build the real tools that the tests compare with, or show where they are
     Tools(tools::Args),
 }
@@ -29,6 +34,8 @@ fn main() -> ExitCode {
         Xtask::Test(args) => test::run(args),
         Xtask::Bench(args) => bench::run(args),
         Xtask::Cluster(args) => cluster::run(args),
+        Xtask::Simulate(args) => simulate::simulate(&args),
+        Xtask::Mutants(args) => simulate::mutants(&args),
         Xtask::Tools(args) => tools::run(args),
     };
     match result {

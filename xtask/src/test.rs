@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::purity;
 use crate::tools::{self, host};
+use crate::{purity, simulate};
 
 /// Checks everything.
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,9 @@ const TOOLS: &[&str] = &[
     "kube-scheduler",
     "kubectl",
 ];
+
+/// How many simulated upgrades belong to the tests.
+const SEEDS: u64 = 2_000;
 
 /// Runs every check and stops at the first that fails.
 pub(crate) fn run(Args {}: Args) -> Result<()> {
@@ -46,6 +49,7 @@ pub(crate) fn run(Args {}: Args) -> Result<()> {
     // A snapshot that differs is a failure, never an update.
     variables.push(("INSTA_UPDATE".into(), "no".into()));
     step("test", || cargo(&["test", "--workspace", "--locked"], &variables))?;
+    step("simulate", || simulate::seeds(SEEDS))?;
     let strict = [("RUSTDOCFLAGS".into(), "-D warnings".into())];
     step("doc", || cargo(&["doc", "--quiet", "--workspace", "--no-deps", "--locked"], &strict))?;
     host::note(&format!("\nall checks passed in {:.0?}", began.elapsed()));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use talos_client::Talosconfig;
 use upgrade_core::policy::Policy;
+use upgrade_core::snapshot::NodeName;
 use upgrade_engine::journal::Folder;
 use upgrade_engine::journal::history::RunResult;
 
@@ -98,6 +99,17 @@ impl Place {
                 format!("go on with `{}`, or start over with --new-plan", self.command("resume")),
             )),
         }
+    }
+
+    /// Nodes that the last run cordoned and has not given back.
+    pub fn cordons_left(&self) -> Result<Vec<NodeName>, Failed> {
+        let Some(last) = self.runs.last()? else {
+            return Ok(Vec::new());
+        };
+        let state = last.state()?;
+        let inherited = state.inherited_cordons().iter();
+        let left = state.our_cordons().chain(inherited).cloned().collect();
+        Ok(if state.completed() { Vec::new() } else { left })
     }
 
     /// A command for the same cluster, as a shell reads it.

@@ -108,6 +108,7 @@ impl Story {
                     self.standing = Standing::Begun;
                 }
             }
+            Record::Inherited { .. } | Record::Lifted { .. } => {}
             Record::Started { step, attempt, evidence: _ } => {
                 self.attempts.push(Attempt {
                     step: step.clone(),

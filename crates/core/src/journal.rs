@@ -8,11 +8,14 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::PlanHash;
 use crate::reason::{Failure, HaltReason};
+use crate::snapshot::NodeName;
 use crate::step::StepId;
 
 pub use state::{FoldError, Phase, State, StepState};
@@ -71,6 +74,17 @@ pub enum Record {
     /// A process took the run over. What was started before and has no end is
     /// in doubt from here on.
     Began,
+    /// The cordons of a run that this one replaces: they are ours to lift
+    /// (rule 7).
+    Inherited {
+        /// On which nodes.
+        cordons: BTreeSet<NodeName>,
+    },
+    /// One of them is gone: its node was given back.
+    Lifted {
+        /// Which node.
+        node: NodeName,
+    },
     /// A step is about to act.
     Started {
         /// Which.

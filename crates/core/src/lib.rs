@@ -10,6 +10,8 @@
 //! - [`journal`]: what was done.
 //! - [`reason`], [`event`]: what is told about it; [`secret`] keeps it clean.
 //!
+//! [`mutant`] breaks all this on purpose, in tests of the tests.
+//!
 //! "Rule 5" in a comment is rule 5 of `docs/architecture.md`.
 
 // The bans on clocks and on the environment hold here without exception.
@@ -22,6 +24,7 @@ pub mod image;
 pub mod intent;
 pub mod journal;
 pub mod matrix;
+pub mod mutant;
 pub mod plan;
 pub mod policy;
 pub mod reason;

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use crate::mutant::{self, Mutant};
+
 /// What stands where a secret stood.
 pub const REDACTED: &str = "[redacted]";
 
@@ -29,6 +31,9 @@ const SECRET_KEYS: &[&str] = &[
 
 /// The text without PEM blocks and without the values of secret keys.
 pub fn scrub(text: &str) -> Cow<'_, str> {
+    if mutant::is(Mutant::SecretTold) {
+        return Cow::Borrowed(text);
+    }
     let without_pem = scrub_pem(text);
     match scrub_values(&without_pem) {
         Some(clean) => Cow::Owned(clean),

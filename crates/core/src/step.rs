@@ -10,9 +10,13 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::mutant::{self, Mutant};
 use crate::policy::Policy;
 use crate::snapshot::{Component, NodeName};
 use crate::text::serde_as_text;
+
+/// As good as no deadline, and still a time that can be added to another.
+const NEVER: SignedDuration = SignedDuration::from_hours(24 * 365 * 100);
 
 /// One thing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -151,6 +155,9 @@ impl Action {
     /// How long it may take (rule 11).
     pub fn timeout(self, policy: &Policy) -> SignedDuration {
         let timeouts = &policy.timeouts;
+        if mutant::is(Mutant::DeadlineRemoved) {
+            return NEVER;
+        }
         match self {
             Self::CheckRemovals
             | Self::Forfeit

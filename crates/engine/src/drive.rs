@@ -4,6 +4,7 @@
 //! each look at the cluster, and does what it says. `start` begins steps and
 //! takes their ends in, `look` keeps the picture of the cluster fresh.
 
+mod inherited;
 mod look;
 mod start;
 
@@ -17,6 +18,7 @@ use tokio::sync::mpsc;
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::jiff;
 use upgrade_core::journal::{Entry, Record, State};
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::Plan;
 use upgrade_core::reason::{HaltReason, WaitReason};
 use upgrade_core::snapshot::NodeName;
@@ -99,6 +101,9 @@ const GATE_LOOK: SignedDuration = SignedDuration::from_secs(10);
 /// The shortest time between two looks at a closed gate.
 const GATE_BREATH: SignedDuration = SignedDuration::from_secs(1);
 
+/// How often a run that halts looks again for nodes it cannot give back unseen.
+const LAST_LOOKS: u8 = 5;
+
 /// Drives a plan to its end, or to where it needs a person.
 pub async fn drive<I: Io, J: Journal>(run: Run<I, J>) -> Result<(End, State), DriveError> {
     let mut driver = Driver::new(run)?;
@@ -129,6 +134,9 @@ struct Driver<I, J> {
     picture: Picture,
     /// The wait that was told last.
     told: Option<String>,
+    /// How often a halting run looks again for nodes that it did not see and
+    /// that still have its cordon (rule 7).
+    last_looks: u8,
     /// Who paused the run while this process drove it.
     paused_here: Option<String>,
 }
@@ -139,6 +147,13 @@ enum Woke {
     Again,
     /// The user wants an end at once.
     Stop,
+}
+
+/// Whether a run with nothing left to do is over.
+enum Over {
+    Done,
+    Halted(End),
+    NotYet(Woke),
 }
 
 impl<I: Io, J: Journal> Driver<I, J> {
@@ -161,6 +176,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
             resumed_by: run.resumed_by,
             inherited_cordons: run.inherited_cordons,
             told: None,
+            last_looks: LAST_LOOKS,
             paused_here: None,
         })
     }
@@ -172,6 +188,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
             to: self.plan.to.clone(),
             steps: self.state.steps().len(),
         });
+        self.inherit().await?;
         if let Some(by) = self.resumed_by.take() {
             self.resume(by).await?;
         }
@@ -196,15 +213,16 @@ impl<I: Io, J: Journal> Driver<I, J> {
                 if let Woke::Stop = self.look().await? {
                     return Ok(End::Stopped);
                 }
+                self.give_back().await?;
                 continue;
             }
             let now = self.now();
             let woke = match decide(&self.plan, &self.state, &self.picture.snapshot, now) {
-                Decision::Done => {
-                    self.write(Record::Completed).await?;
-                    self.tell(EventKind::Completed);
-                    return Ok(End::Done);
-                }
+                Decision::Done => match self.over(now).await? {
+                    Over::Done => return Ok(End::Done),
+                    Over::Halted(end) => return Ok(end),
+                    Over::NotYet(woke) => woke,
+                },
                 Decision::Run(starts) => self.start(starts).await?,
                 Decision::Halt { reason, finish, armed, cordoned } => {
                     if self.state.halted().is_none() {
@@ -214,7 +232,15 @@ impl<I: Io, J: Journal> Driver<I, J> {
                     if self.picture.is_old(now) {
                         // A cordon is lifted only where the node serves now.
                         self.look().await?
+                    } else if finish.is_empty() && self.last_looks > 0 && self.unseen(&cordoned) {
+                        // One answer that was lost must not leave a node cordoned.
+                        self.last_looks -= 1;
+                        let soon = now.saturating_add(GATE_LOOK).unwrap_or(now);
+                        self.gate(soon).await?
                     } else if finish.is_empty() {
+                        self.give_back().await?;
+                        let left = self.state.inherited_cordons().iter().cloned();
+                        let cordoned = cordoned.into_iter().chain(left).collect();
                         return Ok(End::Halted { reason, armed, cordoned });
                     } else {
                         self.start(finish).await?
@@ -233,6 +259,36 @@ impl<I: Io, J: Journal> Driver<I, J> {
                 return Ok(End::Stopped);
             }
         }
+    }
+
+    /// Whether one of these nodes could not be seen at the last look.
+    fn unseen(&self, nodes: &[NodeName]) -> bool {
+        let seen = |node: &NodeName| self.picture.snapshot.nodes.get(node);
+        nodes
+            .iter()
+            .filter_map(seen)
+            .any(|node| node.talos.trouble().is_some() || node.kubernetes.trouble().is_some())
+    }
+
+    /// Everything planned is done. The run is over when nothing of an earlier
+    /// one is left either (rule 7), or when that took too long (rule 11).
+    async fn over(&mut self, now: Timestamp) -> Result<Over, DriveError> {
+        self.give_back().await?;
+        let Some(reason) = self.not_given_back() else {
+            self.write(Record::Completed).await?;
+            self.tell(EventKind::Completed);
+            return Ok(Over::Done);
+        };
+        let since = self.state.waiting_since(&reason.key()).unwrap_or(now);
+        let until = since.saturating_add(self.plan.policy.timeouts.gate).unwrap_or(now);
+        if now < until {
+            return Ok(Over::NotYet(self.wait(&reason, until, true).await?));
+        }
+        let why = HaltReason::WaitedTooLong { since, waiting_for: reason };
+        self.write(Record::Halted { why: why.clone() }).await?;
+        self.tell(EventKind::Halted { why: why.clone() });
+        let cordoned = self.state.inherited_cordons().iter().cloned().collect();
+        Ok(Over::Halted(End::Halted { reason: why, armed: Vec::new(), cordoned }))
     }
 
     /// Takes the user's word; true if it is to stop at once (rule 12).
@@ -359,7 +415,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
     /// Tells why nothing goes on, once for each reason.
     fn tell_wait(&mut self, reason: &WaitReason, until: Timestamp) {
         let text = reason.to_string();
-        if self.told.as_ref() != Some(&text) {
+        if self.told.as_ref() != Some(&text) && !mutant::is(Mutant::WaitUntold) {
             self.tell(EventKind::Waiting { why: reason.clone(), until });
             self.told = Some(text);
         }

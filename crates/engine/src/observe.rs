@@ -99,6 +99,7 @@ pub(crate) async fn limited<I: Io, T>(
     question: impl Future<Output = Result<T, Trouble>>,
 ) -> Result<T, Trouble> {
     tokio::select! {
+        biased;
         answer = question => answer,
         () = io.clock().sleep(LIMIT) => {
             let text = format!("no answer within {LIMIT:#}");

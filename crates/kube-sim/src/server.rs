@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{Caller, Output, Reply, Request, StreamId};
 use crate::controllers::Controllers;
+use crate::names::LEASES;
 use crate::status::Status;
 use crate::store::Store;
+use crate::store::signs::NODE_LEASES;
 use crate::time::Time;
 use crate::version::Version;
 
@@ -80,6 +82,9 @@ impl ApiServer {
     /// Answers a request. Everything that is due by `now` happens before.
     pub fn request(&mut self, now: Time, caller: &Caller, request: &Request) -> Reply {
         self.advance(now);
+        if asks_for_node_leases(&request.path) {
+            self.store.write_leases();
+        }
         let reply = self.dispatch(caller, request).unwrap_or_else(|status| respond(&status));
         self.controllers.react(&mut self.store);
         reply
@@ -97,7 +102,10 @@ impl ApiServer {
 
     /// When something happens by itself next.
     pub fn next_event(&self) -> Option<Time> {
-        [self.controllers.next_event(), self.watches.next_event()].into_iter().flatten().min()
+        let renewal =
+            if self.watches.want_node_leases() { self.store.next_renewal() } else { None };
+        let next = [self.controllers.next_event(), self.watches.next_event(), renewal];
+        next.into_iter().flatten().min()
     }
 
     /// Forgets the history up to now, as etcd's compaction does: who goes on
@@ -120,6 +128,9 @@ impl ApiServer {
     /// earlier `now` counts as the latest one.
     pub fn advance(&mut self, now: Time) {
         self.store.now = self.store.now.max(now);
+        if self.watches.want_node_leases() {
+            self.store.write_leases();
+        }
         self.controllers.react(&mut self.store);
         self.watches.advance(&self.store);
         let old = self.store.now.minus(HISTORY + HISTORY / 4);
@@ -145,6 +156,14 @@ impl ApiServer {
     pub fn store_mut(&mut self) -> &mut Store {
         &mut self.store
     }
+}
+
+/// Whether a request may be about the leases of nodes.
+fn asks_for_node_leases(path: &str) -> bool {
+    path.contains("leases")
+        && path::Target::parse(path).is_some_and(|target| {
+            target.plural == LEASES.plural && ["", NODE_LEASES].contains(&target.namespace.as_str())
+        })
 }
 
 /// A status as an answer.

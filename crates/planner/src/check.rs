@@ -10,6 +10,7 @@ use std::fmt::{self, Display};
 use serde::Serialize;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::matrix::Matrix;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::{Change, Group, Hop, Lane, PLAN_FORMAT, Plan, TalosTarget, Target, Wave};
 use upgrade_core::snapshot::{NodeName, Role, Snapshot};
 use upgrade_core::step::Action;
@@ -314,5 +315,7 @@ fn is_schematic(part: &str) -> bool {
 
 fn within_a_minor(from: &Version, to: &Version) -> bool {
     let (low, high) = if from <= to { (from, to) } else { (to, from) };
-    low.minor().steps_to(high.minor()).is_some_and(|steps| steps <= 1)
+    low.minor()
+        .steps_to(high.minor())
+        .is_some_and(|steps| steps <= 1 || mutant::is(Mutant::MinorSkipped))
 }

@@ -13,6 +13,7 @@ mod lane;
 use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
 use upgrade_core::journal::{Phase, State, StepState};
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::{Group, Plan};
 use upgrade_core::reason::{HaltReason, WaitReason};
 use upgrade_core::snapshot::{NodeName, Snapshot};
@@ -151,8 +152,7 @@ impl<'a> Run<'a> {
     /// Rule 5: what touches a slot is never tried again by itself.
     fn may_retry(&self, action: Action, phase: &Phase, tried: u32) -> bool {
         matches!(phase, Phase::Failed { failure, .. }
-            if action.may_retry()
-                && failure.kind.may_pass()
+            if (action.may_retry() && failure.kind.may_pass() || mutant::is(Mutant::BlindRetry))
                 && tried < self.plan.policy.retries.attempts)
     }
 
@@ -167,7 +167,8 @@ impl<'a> Run<'a> {
             };
             // Nothing new while paused or outside a window; a node in flight
             // goes on until it is safe (rule 12).
-            if !(may_begin || lane.is_entered()) {
+            let in_flight = lane.is_entered() && !mutant::is(Mutant::PauseAbandons);
+            if !(may_begin || in_flight) {
                 continue;
             }
             if !may_disrupt && action != Action::Install {
@@ -215,7 +216,11 @@ impl<'a> Run<'a> {
         let here = group(current);
         let mut lanes: Vec<_> = self.hop.wave(current).map(|lane| (lane, true)).collect();
         let next = current + 1;
-        let may_disrupt = here == Some(Group::Workers) && group(next) == Some(Group::Workers);
+        let rolls = match here {
+            Some(Group::ControlPlane) => mutant::is(Mutant::TwoControlPlanes),
+            here => here == Some(Group::Workers),
+        };
+        let may_disrupt = rolls && group(next) == here;
         let may_arm = matches!(here, Some(Group::Workers | Group::ControlPlane));
         if may_disrupt || may_arm {
             lanes.extend(self.hop.wave(next).map(|lane| (lane, may_disrupt)));
@@ -225,7 +230,9 @@ impl<'a> Run<'a> {
 
     /// The wait, if nothing new may begin by the user's word or by the clock.
     fn nothing_new(&self) -> Option<Decision> {
-        if let Some(by) = self.state.paused() {
+        if let Some(by) = self.state.paused()
+            && !mutant::is(Mutant::PauseIgnored)
+        {
             return Some(Decision::Wait {
                 reason: WaitReason::Paused { by: by.to_owned() },
                 until: after(self.now, PAUSE_LOOK),
@@ -234,6 +241,7 @@ impl<'a> Run<'a> {
         }
         let policy = &self.plan.policy;
         match gate(&policy.windows, &policy.freezes, self.now) {
+            _ if mutant::is(Mutant::WindowIgnored) => None,
             Gate::Open => None,
             Gate::Closed { until, why } => {
                 Some(Decision::Wait { reason: WaitReason::Window { why }, until, gives_up: false })
@@ -270,6 +278,9 @@ impl<'a> Run<'a> {
     fn wait_at_gate(&self, reason: WaitReason) -> Decision {
         let since = self.state.waiting_since(&reason.key()).unwrap_or(self.now);
         let until = after(since, self.plan.policy.timeouts.gate);
+        if mutant::is(Mutant::DeadlineRemoved) {
+            return Decision::Wait { reason, until: Timestamp::MAX, gives_up: true };
+        }
         if self.now >= until {
             return self.wind_down(HaltReason::WaitedTooLong { since, waiting_for: reason });
         }

@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Intent, Preference};
 use upgrade_core::matrix::Matrix;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::{Change, Versions};
 use upgrade_core::version::{Minor, Version};
 
@@ -230,7 +231,7 @@ fn track<'a>(
 ) -> Vec<Version> {
     let mut versions = vec![running.clone()];
     let mut line = running.minor().next();
-    while line < target.minor() {
+    while line < target.minor() && !mutant::is(Mutant::MinorSkipped) {
         let version = newest(line).cloned().unwrap_or_else(|| {
             report.warn(Warning::PatchUnknown { product, version: line.first() });
             line.first()

@@ -6,6 +6,7 @@
 
 use upgrade_core::image::ImageRef;
 use upgrade_core::intent::{Installer, Intent};
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::snapshot::{NodeName, TalosFacts};
 use upgrade_core::version::Version;
 
@@ -62,6 +63,10 @@ pub fn choose(
     report: &mut Report,
 ) -> Option<Choice> {
     match &intent.installer {
+        _ if mutant::is(Mutant::SchematicDropped) => {
+            let image = with_schematic(facts, EMPTY_SCHEMATIC, target);
+            Some(Choice { image, schematic: None, extensions: None })
+        }
         Installer::Keep => keep(node, facts, target, intent, report),
         Installer::Schematic(schematic) => {
             let image = with_schematic(facts, schematic, target);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::{Change, Group, Hop, Lane, TalosTarget, Target, UpgradeApi, Wave};
 use upgrade_core::policy::Order;
 use upgrade_core::snapshot::{Component, NodeName, Role, TalosFacts};
@@ -247,6 +248,9 @@ impl<'a> Lanes<'a> {
         if !rollback {
             let pulls = moves.iter().map(|(name, images)| images.pulled(name)).collect();
             let prepare = prepare(pulls, &[Action::CheckRemovals], true);
+            if mutant::is(Mutant::KubeletsFirst) {
+                return [prepare, kubelets, servers, managers, manifests].concat();
+            }
             return [prepare, servers, managers, manifests, kubelets].concat();
         }
         // The way back needs no pulls, which could hold it up: what ran before

@@ -61,6 +61,12 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
     }
     if let Outcome::NothingToDo = answer.outcome {
         printer.stderr(&render::plan_text(&answer, &seen.snapshot));
+        let cordoned = session.place.cordons_left()?;
+        if replace && !cordoned.is_empty() {
+            // Rule 7: what the halted run cordoned is given back all the same.
+            printer.stderr(&render::summary::giving_back(&cordoned));
+            return runner::resume(&session, &args.run, printer).await;
+        }
         // A run that was cut off right at its end left this to do.
         if let Some(profile) = profile {
             let Targets { talos, kubernetes } = targets;

@@ -177,6 +177,11 @@ fn line(at: Timestamp, record: &Record) -> String {
     };
     let text = match record {
         Record::Began => "took the run".to_owned(),
+        Record::Inherited { cordons } => {
+            let nodes: Vec<&str> = cordons.iter().map(|node| node.0.as_str()).collect();
+            format!("took over the cordons of the run before: {}", nodes.join(", "))
+        }
+        Record::Lifted { node } => format!("gave {node} back: its cordon was of the run before"),
         Record::Started { step, attempt, evidence: _ } => {
             format!("{step} started{}", again(attempt))
         }

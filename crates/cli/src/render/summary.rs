@@ -42,6 +42,13 @@ pub fn completed(plan: &Plan, story: &Story) -> String {
     format!("{}: {} in {took}\n", paint(HEADING, "done"), moves(&plan.from, &plan.to))
 }
 
+/// A halted run is taken up again only to give its nodes back.
+pub fn giving_back(cordoned: &[NodeName]) -> String {
+    let nodes: Vec<&str> = cordoned.iter().map(|node| node.0.as_str()).collect();
+    let text = format!("the last run halted and left {} cordoned", nodes.join(", "));
+    remark(CARE, "giving back", &format!("{text}; going on with it to lift that"))
+}
+
 /// A run that needs a person: why, what is left, what to do.
 pub fn halted(why: &HaltReason, armed: &[NodeName], cordoned: &[NodeName], resume: &str) -> String {
     let mut out = remark(BAD, "halted", &why.to_string());

@@ -86,6 +86,8 @@ pub struct State {
     steps: Vec<StepState>,
     armed: BTreeSet<NodeName>,
     cordons: BTreeMap<NodeName, bool>,
+    /// Cordons of an earlier run that nobody has lifted yet.
+    inherited: BTreeSet<NodeName>,
     snapshots: BTreeMap<u32, Proof>,
     waiting: BTreeMap<String, Timestamp>,
     paused: Option<String>,
@@ -106,6 +108,7 @@ impl State {
             index: ids.into_iter().enumerate().map(|(position, id)| (id, position)).collect(),
             armed: BTreeSet::new(),
             cordons: BTreeMap::new(),
+            inherited: BTreeSet::new(),
             snapshots: BTreeMap::new(),
             waiting: BTreeMap::new(),
             paused: None,
@@ -135,6 +138,10 @@ impl State {
         }
         match record {
             Record::Began => self.took_over(*at),
+            Record::Inherited { cordons } => self.inherited.extend(cordons.iter().cloned()),
+            Record::Lifted { node } => {
+                self.inherited.remove(node);
+            }
             Record::Started { step, attempt, evidence } => {
                 self.started(*at, step, *attempt, evidence.as_ref())?;
             }
@@ -214,6 +221,7 @@ impl State {
                     // The first look counts: on a second attempt the cordon we
                     // find is our own.
                     self.cordons.entry(node.clone()).or_insert(*found);
+                    self.inherited.remove(node);
                 }
                 _ => {}
             }
@@ -267,18 +275,20 @@ impl State {
 
     /// Lifting a cordon before its node was verified gives the node back to the
     /// cluster: should the run go on later, it has to be cordoned and drained
-    /// anew. What may have rebooted keeps its doubt (rule 8).
+    /// anew, and may lead etcd again by then (rule 1). What may have rebooted keeps its doubt (rule 8).
     fn gave_up(&mut self, hop: u32, node: &NodeName) {
         let id = |action| StepId { hop, node: Some(node.clone()), action };
         if self.step(&id(Action::Verify)).is_none_or(|step| step.phase == Phase::Done) {
             return;
         }
-        for action in [Action::Cordon, Action::Drain, Action::Uncordon] {
-            if let Ok(step) = self.step_mut(&id(action))
-                && !matches!(step.phase, Phase::Failed { .. })
-            {
-                step.phase = Phase::Pending;
+        for action in [Action::Forfeit, Action::Cordon, Action::Drain, Action::Uncordon] {
+            if let Ok(step) = self.step_mut(&id(action)) {
+                // Whose cordon it will be is found out anew, also after one that
+                // failed (rule 7).
                 step.evidence = None;
+                if !matches!(step.phase, Phase::Failed { .. }) {
+                    step.phase = Phase::Pending;
+                }
             }
         }
     }
@@ -319,6 +329,11 @@ impl State {
     /// Nodes that we cordoned and have not uncordoned (rule 7).
     pub fn our_cordons(&self) -> impl Iterator<Item = &NodeName> {
         self.cordons.iter().filter(|(_, found)| !**found).map(|(node, _)| node)
+    }
+
+    /// Nodes that an earlier run cordoned, and that were not given back since.
+    pub fn inherited_cordons(&self) -> &BTreeSet<NodeName> {
+        &self.inherited
     }
 
     /// Whether the node was cordoned by somebody else before we came.

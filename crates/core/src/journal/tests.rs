@@ -222,3 +222,32 @@ fn the_fold_of_json_lines_is_the_same_state() {
     assert_eq!(state.halted(), Some(&why));
     assert_eq!(state.progress(), (1, 6));
 }
+
+#[test]
+fn a_cordon_that_failed_and_was_lifted_is_ours_again() {
+    // Rule 7: found by the simulation. The first attempt may have happened, so
+    // it is lifted; the second is looked at anew.
+    let mut journal = Writer::new();
+    let free = Some(Evidence::WasCordoned(false));
+    journal.start(Action::Cordon, free.clone());
+    journal.end(Action::Cordon, failed());
+    journal.start(Action::Uncordon, None);
+    journal.end(Action::Uncordon, DONE);
+    assert_eq!(journal.state.our_cordons().count(), 0);
+    journal.write(Record::Resumed { by: "me".to_owned() }).unwrap();
+    assert_eq!(journal.state.step(&step(Action::Cordon)).unwrap().evidence, None);
+    journal.start(Action::Cordon, free);
+    assert_eq!(journal.state.our_cordons().count(), 1);
+}
+
+#[test]
+fn cordons_of_the_run_before_are_remembered_until_they_are_gone() {
+    // Rule 7.
+    let mut journal = Writer::new();
+    let cordons = ["w-1".into(), "w-2".into()].into();
+    journal.write(Record::Inherited { cordons }).unwrap();
+    journal.write(Record::Lifted { node: "w-2".into() }).unwrap();
+    assert_eq!(journal.state.inherited_cordons().iter().collect::<Vec<_>>(), [&"w-1".into()]);
+    journal.start(Action::Cordon, Some(Evidence::WasCordoned(false)));
+    assert!(journal.state.inherited_cordons().is_empty(), "it has a lane of its own now");
+}

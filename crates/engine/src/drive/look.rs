@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinSet;
 use upgrade_core::jiff;
 use upgrade_core::journal::{Entry, Record};
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::{Group, Plan};
 use upgrade_core::snapshot::{Fact, Node, NodeName, Role, Snapshot};
 use upgrade_core::step::Action;
@@ -76,6 +77,9 @@ impl Picture {
 
     /// Whether it is too old to disrupt anything on.
     pub(super) fn is_old(&self, now: Timestamp) -> bool {
+        if mutant::is(Mutant::StaleObservation) {
+            return false;
+        }
         // Counted from its arrival: a look at many nodes that do not answer takes
         // longer than this.
         self.is_outdated() || now.duration_since(self.arrived) > MAX_AGE

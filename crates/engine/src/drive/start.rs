@@ -128,6 +128,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
         let mut control = self.control.clone();
         let read = join_all(ready.iter().map(|start| self.evidence(start)));
         let read = tokio::select! {
+            biased;
             read = read => read,
             // An error is the end of whoever could say it.
             Ok(_) = control.wait_for(|word| *word == Word::Stop) => return Ok(Woke::Stop),
@@ -168,7 +169,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
                 nodes => nodes?,
             };
             let facts = nodes.get(node).ok_or_else(unknown)?;
-            let ours = self.inherited_cordons.contains(node);
+            let ours = self.state.inherited_cordons().contains(node);
             return Ok(Some(Evidence::WasCordoned(facts.unschedulable && !ours)));
         }
         Ok(None)

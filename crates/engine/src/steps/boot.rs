@@ -6,12 +6,13 @@ use std::sync::{Mutex, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
 use upgrade_core::journal::Evidence;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{Stage, TalosFacts};
 use upgrade_core::step::Action;
 
 use super::wait::{Look, Wait};
-use super::{Done, Step};
+use super::{Done, Step, forfeit};
 use crate::io::{Happened, Io, Machine, Talos as _};
 
 /// How long a node in doubt is watched before it is asked again: a request that
@@ -31,6 +32,10 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         Some(Evidence::BootId(before)) => before.as_str(),
         _ => facts.boot_id.as_str(),
     };
+    if mutant::is(Mutant::ActRepeated) {
+        ask_once(step, machine).await?;
+        return came_back(step, machine, before).await.map(|()| Done::Did);
+    }
     if facts.boot_id != before {
         step.say(format!("{node} has booted since; not asking again"));
         return Ok(Done::Did);
@@ -42,6 +47,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     if step.look_first && has_begun(step, machine, before).await? {
         step.say(format!("{node} is on its way already; not asking again"));
     } else {
+        follows(step).await?;
         ask_once(step, machine).await?;
     }
     came_back(step, machine, before).await?;
@@ -81,6 +87,18 @@ async fn has_begun<I: Io>(
         })
         .await;
     Ok(begun.is_ok())
+}
+
+/// Rule 1: leadership that was given away may have come back while the node was
+/// drained. A way back does not wait for etcd to tell (rule 12).
+async fn follows<I: Io>(step: &Step<I>) -> Result<(), Failure> {
+    if !step.lane().steps.contains(&Action::Forfeit) {
+        return Ok(());
+    }
+    match forfeit::run(step).await {
+        Err(failure) if step.plan.rollback && failure.kind == FailureKind::Unavailable => Ok(()),
+        given => given.map(|_| ()),
+    }
 }
 
 /// The one request. Whatever is not certain to have failed is waited for.

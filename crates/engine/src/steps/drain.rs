@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Mutex;
 use upgrade_core::jiff;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::policy::OnDrainTimeout;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::NodeName;
@@ -21,8 +22,8 @@ use upgrade_planner::drain::{Fate, budgets_of, fate};
 
 use super::wait::{Look, Wait};
 use super::{Done, Step};
-use crate::io::kubernetes::Evicted;
-use crate::io::{Io, Kubernetes as _};
+use crate::io::kubernetes::{Evicted, ObjectName};
+use crate::io::{Io, Kubernetes as _, Trouble};
 use words::{Left, Obstacle};
 
 /// The first pause after an eviction that was refused, and the longest. Budgets
@@ -71,8 +72,10 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
             let limit = step.plan.policy.drain.timeout;
             let text = format!("{node} was not drained within {limit:#}: {left}");
             match step.plan.policy.drain.on_timeout {
-                OnDrainTimeout::Halt => Err(Failure::new(FailureKind::Drain, &text)),
-                OnDrainTimeout::Proceed => {
+                OnDrainTimeout::Halt if !mutant::is(Mutant::DrainDeadline) => {
+                    Err(Failure::new(FailureKind::Drain, &text))
+                }
+                OnDrainTimeout::Halt | OnDrainTimeout::Proceed => {
                     Ok(Done::Skipped(format!("{text}; the policy says to go on")))
                 }
             }
@@ -117,7 +120,7 @@ async fn look<I: Io>(
     let due = due(step, &evict, &memory.tried).await;
     for some in due.chunks(AT_ONCE) {
         step.permitted()?;
-        let asked = some.iter().map(|pod| kubernetes.evict(&pod.name, &pod.uid));
+        let asked = some.iter().map(|pod| ask_to_go(step, pod));
         for (pod, answer) in some.iter().zip(join_all(asked).await) {
             let obstacle = match answer {
                 Ok(Evicted::Accepted) => {
@@ -151,6 +154,18 @@ async fn look<I: Io>(
         return Ok(Look::Found(()));
     }
     Ok(Look::NotYet(memory.left.to_string()))
+}
+
+/// Asks for a pod to go, as rule 6 wants it.
+async fn ask_to_go<I: Io>(step: &Step<I>, pod: &Pod) -> Result<Evicted, Trouble> {
+    let kubernetes = step.io.kubernetes();
+    if mutant::is(Mutant::EvictByDelete) {
+        let PodName { namespace, name } = pod.name.clone();
+        let (api_version, kind) = ("v1".to_owned(), "Pod".to_owned());
+        let name = ObjectName { api_version, kind, namespace, name };
+        return kubernetes.delete(&name).await.map(|()| Evicted::Accepted);
+    }
+    kubernetes.evict(&pod.name, &pod.uid).await
 }
 
 /// Those whose eviction is to be asked for now: the ones never refused, those

@@ -1,5 +1,6 @@
 //! Gives etcd leadership away, if the node has it (rule 1).
 
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{Fact, NodeName};
 
@@ -13,7 +14,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let node = &machine.name;
     let members = step.control_planes();
     let leads = leader(step, machine, &members, None).await?;
-    if leads != *node {
+    if leads != *node || mutant::is(Mutant::LeaderStays) {
         return Ok(Done::Skipped(format!("{leads} leads etcd")));
     }
     step.say(format!("{node} gives etcd leadership away"));

@@ -4,6 +4,7 @@
 use jiff::SignedDuration;
 use upgrade_core::jiff;
 use upgrade_core::journal::Evidence;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 
 use super::wait::ask;
@@ -32,7 +33,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         }
         let booted = matches!(&step.evidence,
             Some(Evidence::BootId(before)) if *before != facts.boot_id);
-        if booted && in_doubt {
+        if booted && in_doubt && !mutant::is(Mutant::BlindRetry) {
             let found = &facts.version;
             let text = format!("{node} has booted since it was written, and runs {found}");
             return Err(Failure::new(FailureKind::BootBack, &text));

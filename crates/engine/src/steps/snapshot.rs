@@ -1,5 +1,6 @@
 //! Takes an etcd snapshot off the cluster (rule 3).
 
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::NodeName;
 
@@ -8,6 +9,9 @@ use crate::io::{Io, Talos as _};
 
 /// Runs the step. One taken twice hurts nobody; the newest are kept.
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+    if mutant::is(Mutant::SnapshotSkipped) {
+        return Ok(Done::Skipped("as the mutant wants it".to_owned()));
+    }
     let talos = step.io.talos();
     let mut members = step.control_planes();
     let etcd = talos.etcd(&members).await;

@@ -3,6 +3,7 @@
 //! each look judges the whole.
 
 use upgrade_core::journal::Evidence;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::TalosTarget;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{EtcdFacts, Fact, NodeName, Role, Stage, TalosFacts};
@@ -63,6 +64,9 @@ fn wrong_version(
     target: &TalosTarget,
     to: &Version,
 ) -> Option<Failure> {
+    if mutant::is(Mutant::BootBackAccepted) {
+        return None;
+    }
     let found = &facts.version;
     let booted = before.is_none_or(|before| before != facts.boot_id);
     if found == to {
@@ -89,6 +93,9 @@ fn wrong_version(
 
 /// Rule 4: something that was promised to stay is gone.
 fn dropped(node: &NodeName, facts: &TalosFacts, target: &TalosTarget) -> Option<Failure> {
+    if mutant::is(Mutant::ContentUnchecked) {
+        return None;
+    }
     if let Some(expected) = &target.schematic
         && facts.schematic.as_ref() != Some(expected)
     {

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 
 use super::Step;
@@ -93,14 +94,16 @@ impl Wait {
             }
             let asked = clock.now();
             let reason = tokio::select! {
-                biased;
+               biased;
                 found = look() => match found? {
                     Look::Found(found) => return Ok(found),
                     Look::NotYet(reason) => reason,
                 },
                 () = clock.sleep(left().clamp(BREATH, LOOK)) => "no answer".to_owned(),
             };
-            step.say(reason.as_str());
+            if !mutant::is(Mutant::WaitUntold) {
+                step.say(reason.as_str());
+            }
             if left() <= SignedDuration::ZERO {
                 let Self { kind, in_vain, .. } = self;
                 return Err(Failure::new(kind, &format!("{in_vain} in time: {reason}")));
@@ -132,6 +135,7 @@ pub(crate) async fn any<C: Clock>(clock: &C, changes: &mut [Changes], longest: S
         if ready { Poll::Ready(()) } else { Poll::Pending }
     });
     tokio::select! {
+        biased;
         () = one => {}
         () = clock.sleep(longest) => {}
     }

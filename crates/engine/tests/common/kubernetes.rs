@@ -160,7 +160,13 @@ impl Kubernetes for World {
         Err(unavailable("not in this world"))
     }
 
-    async fn delete(&self, _: &ObjectName) -> Result<(), Trouble> {
-        Err(unavailable("not in this world"))
+    async fn delete(&self, name: &ObjectName) -> Result<(), Trouble> {
+        self.kubernetes_answers()?;
+        let pod = PodName { namespace: name.namespace.clone(), name: name.name.clone() };
+        self.change(|cluster| {
+            cluster.acts.push(format!("delete {name}"));
+            cluster.pods.retain(|it| it.name != pod);
+        });
+        Ok(())
     }
 }

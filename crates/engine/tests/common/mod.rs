@@ -90,6 +90,8 @@ pub struct Cluster {
     pub kubernetes: Version,
     pub limit: usize,
     pub most_workers_away: usize,
+    /// When the whole cluster was looked at.
+    pub looks: Vec<Timestamp>,
 }
 
 pub struct World {
@@ -155,6 +157,7 @@ impl World {
             kubernetes: "1.33.4".parse().unwrap(),
             limit: 1,
             most_workers_away: 0,
+            looks: vec![],
         };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),

@@ -111,7 +111,9 @@ fn id(node: &NodeName) -> MemberId {
 
 impl Talos for World {
     async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
-        let cluster = self.cluster();
+        let now = self.now();
+        let mut cluster = self.cluster();
+        cluster.looks.push(now);
         if cluster.dark {
             return Err(unavailable("nobody answers"));
         }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::index::NodeInfo;
-use super::{Controllers, Kind, daemon_set, select};
+use super::{Controllers, Kind, select};
 use crate::names::{
     DAEMON_SETS, DEPLOYMENTS, EVENTS, JOBS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS,
     POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, ResourceName, SERVICES, STATEFUL_SETS,
@@ -82,12 +82,17 @@ impl Controllers {
         } else if *resource == NODES {
             self.absorb_node(store, change);
         } else if *resource == LEASES {
-            self.heard_of(store, namespace, name, gone);
+            if !gone {
+                self.heard_by(store, object);
+            }
         } else if *resource == REPLICA_SETS {
             self.enqueue_controller(object);
         } else if *resource == VOLUME_ATTACHMENTS {
             let volume = object::text(object, &["spec", "source", "persistentVolumeName"]);
             self.enqueue(Kind::Volume, "", volume);
+        }
+        if gone && *resource == DAEMON_SETS {
+            self.models.forget(object);
         }
         if gone && (name == "default" || name == super::namespace::ROOT_CA) {
             self.enqueue(Kind::Namespace, "", namespace);
@@ -169,13 +174,13 @@ impl Controllers {
             before
         };
         if before.is_none() {
-            self.heard_of(store, "kube-node-lease", name, false);
+            self.heard_of(store.now(), name, store.now());
         }
         self.enqueue(Kind::Node, "", name);
         self.unpark();
         // Each set looks at every node, so only those look that care.
         for set in store.list(&DAEMON_SETS, None) {
-            if daemon_set::cares(set, before.as_ref(), self.index.nodes.get(name)) {
+            if self.models.care(set, before.as_ref(), self.index.nodes.get(name)) {
                 self.enqueue(Kind::DaemonSet, object::namespace(set), object::name(set));
             }
         }

@@ -103,9 +103,7 @@ impl Controllers {
         if !disrupted.is_empty() {
             object::set(&mut status, &["disruptedPods"], disrupted);
         }
-        let _ = store.modify_status(&manager(), resource, namespace, name, |budget| {
-            object::set(budget, &["status"], status);
-        });
+        let _ = store.set_status(&manager(), resource, namespace, name, status);
     }
 }
 

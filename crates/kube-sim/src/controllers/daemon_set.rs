@@ -29,8 +29,8 @@ impl Controllers {
         if object::is_deleting(&set) {
             return;
         }
-        let hash = pods::hash(object::at(&set, &["spec", "template"]).unwrap_or(&Value::Null));
-        let model = model(&set, &hash);
+        let model = self.models.of(&set);
+        let Model { hash, pod: model, .. } = &*model;
         let mut by_node: BTreeMap<String, Vec<Arc<Value>>> = BTreeMap::new();
         for pod in self.pods_of(store, &set) {
             let node = match object::text(&pod, &["spec", "nodeName"]) {
@@ -44,7 +44,7 @@ impl Controllers {
         let wait = object::number(&set, &["spec", "minReadySeconds"]).unwrap_or(0);
         for (node, info) in &self.index.nodes {
             let here = by_node.remove(node).unwrap_or_default();
-            let wanted = wants(&model, info);
+            let wanted = wants(model, info);
             if !wanted.0 {
                 counts.misplaced += usize::from(!here.is_empty());
                 if !wanted.1 {
@@ -64,7 +64,7 @@ impl Controllers {
             let Some(pod) = alive.first() else {
                 // One at a time: the one before has to be gone.
                 if over.is_empty() {
-                    create(store, &model, name, node);
+                    create(store, model, name, node);
                 }
                 continue;
             };
@@ -75,7 +75,7 @@ impl Controllers {
             if object::is_deleting(pod) {
                 continue;
             }
-            let updated = object::label(pod, HASH) == Some(&hash);
+            let updated = object::label(pod, HASH) == Some(hash);
             counts.updated += usize::from(updated);
             counts.ready += usize::from(pods::is_ready(pod));
             let available = pods::is_available(pod, wait, store.now());
@@ -92,6 +92,58 @@ impl Controllers {
         }
         replace(store, &set, &counts, outdated);
         daemon_set_status(store, &set, &counts);
+    }
+}
+
+/// What the sets' pods are made from, for as long as their templates stay: each
+/// set looks often, and at every node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Models {
+    /// By the UID of the set.
+    known: BTreeMap<String, Arc<Model>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Model {
+    generation: Option<i64>,
+    hash: String,
+    pod: Value,
+}
+
+impl Models {
+    fn of(&mut self, set: &Value) -> Arc<Model> {
+        let generation = object::number(set, &["metadata", "generation"]);
+        let known = self.known.get(object::uid(set));
+        if let Some(known) = known.filter(|known| known.generation == generation) {
+            return known.clone();
+        }
+        let hash = pods::hash(object::at(set, &["spec", "template"]).unwrap_or(&Value::Null));
+        let pod = model(set, &hash);
+        let model = Arc::new(Model { generation, hash, pod });
+        self.known.insert(object::uid(set).to_owned(), model.clone());
+        model
+    }
+
+    /// A set is gone.
+    pub(super) fn forget(&mut self, set: &Value) {
+        self.known.remove(object::uid(set));
+    }
+
+    /// Whether a change of a node makes a difference to a set.
+    pub(super) fn care(
+        &mut self,
+        set: &Value,
+        before: Option<&NodeInfo>,
+        after: Option<&NodeInfo>,
+    ) -> bool {
+        if let (Some(before), Some(after)) = (before, after)
+            && (before.deleting, &before.node) == (after.deleting, &after.node)
+        {
+            return false;
+        }
+        let model = self.of(set);
+        let wanted = |info: Option<&NodeInfo>| info.map(|info| wants(&model.pod, info));
+        wanted(before) != wanted(after)
     }
 }
 
@@ -139,13 +191,6 @@ fn wants(model: &Value, info: &NodeInfo) -> (bool, bool) {
         })
     };
     (!repels(&["NoSchedule", "NoExecute"]), !repels(&["NoExecute"]))
-}
-
-/// Whether a change of a node makes a difference to a set.
-pub(super) fn cares(set: &Value, before: Option<&NodeInfo>, after: Option<&NodeInfo>) -> bool {
-    let model = model(set, "");
-    let wanted = |info: Option<&NodeInfo>| info.map(|info| wants(&model, info));
-    wanted(before) != wanted(after)
 }
 
 fn create(store: &mut Store, model: &Value, name: &str, node: &str) {
@@ -207,7 +252,5 @@ fn daemon_set_status(store: &mut Store, set: &Value, counts: &Counts) {
         &["updatedNumberScheduled", "numberAvailable", "numberUnavailable"],
     );
     let (namespace, name) = (object::namespace(set), object::name(set));
-    let _ = store.modify_status(&manager(), &DAEMON_SETS, namespace, name, |set| {
-        object::set(set, &["status"], status);
-    });
+    let _ = store.set_status(&manager(), &DAEMON_SETS, namespace, name, status);
 }

@@ -122,9 +122,7 @@ impl Controllers {
             "unavailableReplicas",
         ];
         pods::drop_zeros(&mut status, &optional);
-        let _ = store.modify_status(&manager(), &DEPLOYMENTS, namespace, name, |deployment| {
-            object::set(deployment, &["status"], status);
-        });
+        let _ = store.set_status(&manager(), &DEPLOYMENTS, namespace, name, status);
     }
 
     /// Whether it goes on, has arrived, or has waited for too long.

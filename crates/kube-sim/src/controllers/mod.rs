@@ -86,6 +86,8 @@ pub struct Controllers {
     #[serde(skip)]
     index: Index,
     #[serde(skip)]
+    models: daemon_set::Models,
+    #[serde(skip)]
     queue: BTreeSet<Work>,
     /// Pods that fit nowhere as things are.
     #[serde(skip)]

@@ -10,6 +10,7 @@ use super::{Controllers, Kind, conditions, manager, pods, select};
 use crate::events::{Source, about, tell};
 use crate::names::{NODES, PODS};
 use crate::object;
+use crate::store::signs::NODE_LEASES;
 use crate::store::{DeleteOptions, Store};
 use crate::time::Time;
 
@@ -39,13 +40,24 @@ pub(super) struct Watch {
 }
 
 impl Controllers {
-    /// A lease has changed, or a node is new.
-    pub(super) fn heard_of(&mut self, store: &Store, namespace: &str, name: &str, gone: bool) {
-        if namespace != "kube-node-lease" || gone {
-            return;
+    /// A lease has changed.
+    pub(super) fn heard_by(&mut self, store: &Store, lease: &Value) {
+        if object::namespace(lease) == NODE_LEASES {
+            // It may have been written later than it was renewed, never earlier.
+            let renewed = Time::from_text(object::text(lease, &["spec", "renewTime"]));
+            let now = store.now();
+            self.heard_of(
+                now,
+                object::name(lease),
+                renewed.map_or(now, |renewed| renewed.min(now)),
+            );
         }
-        self.watch.heard.insert(name.to_owned(), store.now());
-        self.arm(store.now(), name, store.now().plus(SILENCE));
+    }
+
+    /// A node has shown that it lives, or is new.
+    pub(super) fn heard_of(&mut self, now: Time, name: &str, at: Time) {
+        self.watch.heard.insert(name.to_owned(), at);
+        self.arm(now, name, at.plus(SILENCE));
     }
 
     /// Sees to it that a node is looked at by itself, once.
@@ -71,9 +83,18 @@ impl Controllers {
             return self.clear_missing(store, name);
         };
         self.watch.missing.remove(name);
-        let heard = *self.watch.heard.entry(name.to_owned()).or_insert(now);
+        let renews = store.renews_lease(name);
+        if renews {
+            self.watch.heard.insert(name.to_owned(), now);
+        }
+        // What a kubelet reports is a sign of life, as a renewed lease is: one that
+        // has just come back reports before it renews.
+        let heard = self.watch.heard.entry(name.to_owned()).or_insert(now);
+        *heard = reported(&node).map_or(*heard, |at| at.max(*heard));
+        let heard = *heard;
         let silent = heard.plus(SILENCE) <= now;
-        if !silent {
+        // Whoever renews without writing says when it stops.
+        if !silent && !renews {
             self.arm(now, name, heard.plus(SILENCE));
         }
         let node = if silent { lose(store, &node) } else { node };
@@ -97,7 +118,7 @@ impl Controllers {
         let bound = self.index.bound.get(name).cloned().unwrap_or_default();
         for (namespace, pod) in bound {
             let Some(pod) = store.get(&PODS, &namespace, &pod).cloned() else { continue };
-            if ready != "True" {
+            if ready != "True" && ready_since(&pod) < ready_since(&node) {
                 mark_not_ready(store, &pod);
             }
             self.evict(store, &pod, &taints, name);
@@ -199,6 +220,20 @@ fn taints(node: &Value, ready: &str, now: Time) -> Vec<Value> {
         }
     }
     taints
+}
+
+/// When its kubelet last said how it is; `None` if somebody else did.
+fn reported(node: &Value) -> Option<Time> {
+    let ready = conditions::get(node, "Ready")?;
+    let own = object::text(ready, &["status"]) != "Unknown";
+    Time::from_text(object::text(ready, &["lastHeartbeatTime"])).filter(|_| own)
+}
+
+/// When the condition became what it is. A pod that came up after its node was
+/// lost has a kubelet that works: nobody but that kubelet speaks for it then.
+fn ready_since(object: &Value) -> Option<Time> {
+    let ready = conditions::get(object, "Ready")?;
+    Time::from_text(object::text(ready, &["lastTransitionTime"]))
 }
 
 fn mark_not_ready(store: &mut Store, pod: &Value) {

@@ -69,8 +69,6 @@ impl Controllers {
             &mut status,
             &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],
         );
-        let _ = store.modify_status(&manager(), &REPLICA_SETS, namespace, name, |set| {
-            object::set(set, &["status"], status);
-        });
+        let _ = store.set_status(&manager(), &REPLICA_SETS, namespace, name, status);
     }
 }

@@ -176,7 +176,5 @@ fn status(store: &mut Store, set: &Value, revision: &str, counts: &Counts, wante
     });
     pods::drop_zeros(&mut status, &["readyReplicas", "updatedReplicas", "currentReplicas"]);
     let (namespace, name) = (object::namespace(set), object::name(set));
-    let _ = store.modify_status(&manager(), &STATEFUL_SETS, namespace, name, |set| {
-        object::set(set, &["status"], status);
-    });
+    let _ = store.set_status(&manager(), &STATEFUL_SETS, namespace, name, status);
 }

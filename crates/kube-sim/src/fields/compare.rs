@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::set::{FieldSet, parts};
 use crate::schema::Schema;
@@ -35,15 +35,80 @@ fn everything(value: &Value, schema: Schema<'_>, custom: bool) -> FieldSet {
     set
 }
 
+impl Comparison {
+    /// Puts in what is different one step further down.
+    fn put(&mut self, step: &str, below: Self) {
+        let Self { added, modified, removed } = below;
+        let targets = [&mut self.added, &mut self.modified, &mut self.removed];
+        for (target, part) in targets.into_iter().zip([added, modified, removed]) {
+            if !part.is_empty() {
+                target.children.insert(step.to_owned(), part);
+            }
+        }
+    }
+}
+
+/// A value that is new at a step of `schema`.
+fn added(
+    step: &str,
+    value: &Value,
+    schema: Schema<'_>,
+    inner: Schema<'_>,
+    custom: bool,
+) -> FieldSet {
+    let mut set = everything(value, inner, custom);
+    if let Some(field) = step.strip_prefix("f:")
+        && !custom
+        && !set.children.is_empty()
+        && (STRUCTS.contains(&field) || schema.is_required(field))
+    {
+        set.member = false;
+    }
+    set
+}
+
+/// The same as [`compare`] for maps: only what differs gets a name.
+fn compare_maps(
+    before: &Map<String, Value>,
+    after: &Map<String, Value>,
+    schema: Schema<'_>,
+    custom: bool,
+) -> Comparison {
+    let mut result = Comparison::default();
+    for (field, value) in after {
+        match before.get(field) {
+            Some(old) if old == value => {}
+            Some(old) => {
+                let below = compare(old, value, schema.field(field), custom);
+                result.put(&format!("f:{field}"), below);
+            }
+            None => {
+                let step = format!("f:{field}");
+                let set = added(&step, value, schema, schema.field(field), custom);
+                result.added.children.insert(step, set);
+            }
+        }
+    }
+    for (field, value) in before.iter().filter(|(field, _)| !after.contains_key(*field)) {
+        let set = everything(value, schema.field(field), true);
+        result.removed.children.insert(format!("f:{field}"), set);
+    }
+    result
+}
+
 /// Compares two values of one shape.
 pub(super) fn compare(old: &Value, new: &Value, schema: Schema<'_>, custom: bool) -> Comparison {
     // Most of an object is as it was, and telling that needs no names.
     if old == new {
         return Comparison::default();
     }
+    if let (Value::Object(before), Value::Object(after)) = (old, new)
+        && !schema.is_atomic()
+    {
+        return compare_maps(before, after, schema, custom);
+    }
     let (Some(old_parts), Some(new_parts)) = (parts(old, schema), parts(new, schema)) else {
-        let member = old != new;
-        let modified = FieldSet { member, ..FieldSet::default() };
+        let modified = FieldSet::leaf();
         return Comparison { modified, ..Comparison::default() };
     };
     let mut result = Comparison::default();
@@ -52,26 +117,10 @@ pub(super) fn compare(old: &Value, new: &Value, schema: Schema<'_>, custom: bool
     for (step, value, inner) in new_parts {
         match before.remove(&step) {
             None => {
-                let mut set = everything(value, inner, custom);
-                if let Some(field) = step.strip_prefix("f:")
-                    && !custom
-                    && !set.children.is_empty()
-                    && (STRUCTS.contains(&field) || schema.is_required(field))
-                {
-                    set.member = false;
-                }
+                let set = added(&step, value, schema, inner, custom);
                 result.added.children.insert(step, set);
             }
-            Some(old) if old == value => {}
-            Some(old) => {
-                let Comparison { added, modified, removed } = compare(old, value, inner, custom);
-                let targets = [&mut result.added, &mut result.modified, &mut result.removed];
-                for (target, part) in targets.into_iter().zip([added, modified, removed]) {
-                    if !part.is_empty() {
-                        target.children.insert(step.clone(), part);
-                    }
-                }
-            }
+            Some(old) => result.put(&step, compare(old, value, inner, custom)),
         }
     }
     for (step, value) in before {

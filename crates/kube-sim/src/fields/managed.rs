@@ -85,19 +85,19 @@ pub(super) fn strip(set: &mut FieldSet) {
     set.children.remove("f:apiVersion");
     set.children.remove("f:kind");
     for field in [
-        "name",
-        "namespace",
-        "creationTimestamp",
-        "selfLink",
-        "uid",
-        "clusterName",
-        "generation",
-        "managedFields",
-        "resourceVersion",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
+        "f:name",
+        "f:namespace",
+        "f:creationTimestamp",
+        "f:selfLink",
+        "f:uid",
+        "f:clusterName",
+        "f:generation",
+        "f:managedFields",
+        "f:resourceVersion",
+        "f:deletionTimestamp",
+        "f:deletionGracePeriodSeconds",
     ] {
-        set.remove(&["f:metadata", &format!("f:{field}")]);
+        set.remove(&["f:metadata", field]);
     }
     if let Some(metadata) = set.children.get_mut("f:metadata") {
         metadata.member = false;
@@ -108,6 +108,61 @@ pub(super) fn strip(set: &mut FieldSet) {
 /// Whether somebody wants all ownership forgotten: one empty entry.
 fn is_reset(object: &Value) -> bool {
     matches!(object::list(object, &["metadata", "managedFields"]), [one] if object::is_blank(Some(one)))
+}
+
+/// The frequent case: a manager changes only what it owns alone, such as a
+/// kubelet that says again how its node is. Then nothing changes but the time;
+/// `false` if it is another case.
+fn track_own(
+    kind: &ResourceType,
+    old: &Value,
+    new: &mut Value,
+    manager: &str,
+    subresource: &str,
+    time: &str,
+) -> bool {
+    let entries = object::list(new, &["metadata", "managedFields"]);
+    if entries.is_empty() || entries != object::list(old, &["metadata", "managedFields"]) {
+        return false;
+    }
+    let version = kind.api_version();
+    let is_mine = |entry: &Value| {
+        object::text(entry, &["manager"]) == manager
+            && object::text(entry, &["operation"]) == "Update"
+            && object::text(entry, &["apiVersion"]) == version
+            && object::text(entry, &["subresource"]) == subresource
+    };
+    let Some(mine) = entries.iter().position(is_mine) else { return false };
+    let Comparison { mut added, mut modified, mut removed } =
+        compare(old, new, Schema::of(kind), kind.definition.is_some());
+    for set in [&mut added, &mut modified, &mut removed] {
+        strip(set);
+    }
+    if !added.is_empty() || !removed.is_empty() {
+        return false;
+    }
+    let alone = entries.iter().enumerate().all(|(index, entry)| {
+        let fields = entry.get("fieldsV1").unwrap_or(&Value::Null);
+        if index == mine {
+            modified.is_covered_by(fields, true)
+        } else {
+            !modified.is_met_by(fields, true)
+        }
+    });
+    if !alone {
+        return false;
+    }
+    if !modified.is_empty()
+        && let Some(Value::Array(entries)) = object::metadata(new).get_mut("managedFields")
+    {
+        object::set(&mut entries[mine], &["time"], time);
+        let key = |entry: &Value| {
+            ["operation", "time", "manager", "apiVersion", "subresource"]
+                .map(|field| object::text(entry, &[field]).to_owned())
+        };
+        entries.sort_by_cached_key(key);
+    }
+    true
 }
 
 /// Keeps `managedFields` of `new` after a plain write by `manager`.
@@ -123,6 +178,11 @@ pub(crate) fn track(
 ) {
     if is_reset(new) {
         object::remove(new, &["metadata", "managedFields"]);
+        return;
+    }
+    if let Some(old) = old
+        && track_own(kind, old, new, manager, subresource, time)
+    {
         return;
     }
     let given = read(new);

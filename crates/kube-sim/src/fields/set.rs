@@ -48,6 +48,23 @@ impl FieldSet {
             })
     }
 
+    /// Whether all members are in a set that is still as `managedFields` has it.
+    /// Every place without anything below it is a member there, but for the root.
+    pub(crate) fn is_covered_by(&self, other: &Value, root: bool) -> bool {
+        (!self.member || is_member(other, root))
+            && self.children.iter().all(|(step, child)| {
+                other.get(step).is_some_and(|other| child.is_covered_by(other, false))
+            })
+    }
+
+    /// Whether it has a member in common with such a set.
+    pub(crate) fn is_met_by(&self, other: &Value, root: bool) -> bool {
+        self.member && is_member(other, root)
+            || self.children.iter().any(|(step, child)| {
+                other.get(step).is_some_and(|other| child.is_met_by(other, false))
+            })
+    }
+
     /// Whether all members of the other are in this.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         (self.member || !other.member)
@@ -163,6 +180,13 @@ impl FieldSet {
     }
 }
 
+/// Whether a place of a written set is a member itself.
+fn is_member(set: &Value, root: bool) -> bool {
+    let map = set.as_object();
+    map.is_some_and(|map| map.contains_key("."))
+        || !root && map.is_none_or(serde_json::Map::is_empty)
+}
+
 /// The step to an item of a list.
 pub(crate) fn item_step(item: &Value, list: &ListType, items: Schema<'_>) -> Option<String> {
     match list {
@@ -252,5 +276,10 @@ mod tests {
         assert_eq!(one.paths().len(), 3);
         assert!(one.meets(&two) && !one.covers(&two) && one.union(&two).covers(&two));
         assert!(!one.difference(&two).meets(&two));
+        for (set, other) in [(&one, &two), (&two, &one), (&one, &one.union(&two))] {
+            let written = other.to_value();
+            assert_eq!(set.is_met_by(&written, true), set.meets(other));
+            assert_eq!(set.is_covered_by(&written, true), other.covers(set));
+        }
     }
 }

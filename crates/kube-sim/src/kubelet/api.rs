@@ -9,6 +9,7 @@ use crate::names::{EVENTS, ResourceName};
 use crate::object;
 use crate::status::Status;
 use crate::store::{DeleteOptions, Store, Write};
+use crate::time::Time;
 
 /// The requests of a kubelet. Patches are JSON merge patches (RFC 7386).
 pub trait Api {
@@ -45,6 +46,15 @@ pub trait Api {
         name: &str,
         uid: &str,
     ) -> Result<(), Status>;
+
+    /// Whether it takes over the renewals of a node's lease, which was written
+    /// for the time `written`. Real API servers do not.
+    fn take_over_lease(&mut self, _node: &str, _written: Time) -> bool {
+        false
+    }
+
+    /// The renewals end that it may have taken over.
+    fn end_lease(&mut self, _node: &str) {}
 }
 
 impl Api for Store {
@@ -93,6 +103,14 @@ impl Api for Store {
     ) -> Result<(), Status> {
         let options = DeleteOptions { uid: Some(uid.to_owned()), ..DeleteOptions::now() };
         Store::delete(self, &Write::by("kubelet"), resource, namespace, name, &options).map(drop)
+    }
+
+    fn take_over_lease(&mut self, node: &str, written: Time) -> bool {
+        Store::take_over_lease(self, node, written)
+    }
+
+    fn end_lease(&mut self, node: &str) {
+        Store::end_lease(self, node);
     }
 }
 

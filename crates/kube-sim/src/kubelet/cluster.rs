@@ -32,8 +32,20 @@ impl Cluster {
         self.advance(now);
         self.kubelets.follow(self.server.store());
         self.kubelets.sync(now, self.server.store_mut(), facts);
-        let stuck = facts.iter().filter(|facts| facts.faults.budgets_stuck);
-        self.server.stick_budgets(stuck.map(|facts| facts.name.clone()).collect());
+        self.server.stick_budgets(self.kubelets.stuck());
+        self.settle(now);
+    }
+
+    /// The same where only some machines have changed, and some have left.
+    pub fn update(&mut self, now: Time, changed: &[NodeFacts], gone: &[String]) {
+        self.advance(now);
+        if changed.is_empty() && gone.is_empty() {
+            return;
+        }
+        self.kubelets.follow(self.server.store());
+        self.kubelets.forget(self.server.store_mut(), gone);
+        self.kubelets.update(now, self.server.store_mut(), changed);
+        self.server.stick_budgets(self.kubelets.stuck());
         self.settle(now);
     }
 

@@ -30,8 +30,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::names::{NODES, PODS, ResourceName, VOLUME_ATTACHMENTS};
+use crate::names::{LEASES, NODES, PODS, ResourceName, VOLUME_ATTACHMENTS};
+use crate::object;
 use crate::random::Random;
+use crate::store::signs::NODE_LEASES;
 use crate::store::{ChangeKind, Store};
 use crate::time::Time;
 use attacher::Attachment;
@@ -97,14 +99,40 @@ impl Kubelets {
     /// what is due. Nodes that are not named any more are left as they are in
     /// the API, without a kubelet.
     pub fn sync(&mut self, now: Time, api: &mut dyn Api, facts: &[NodeFacts]) {
-        if self.nodes.len() != facts.len() {
+        let new = |facts: &NodeFacts| !self.nodes.contains_key(&facts.name);
+        if self.nodes.len() != facts.len() || facts.iter().any(new) {
             let names: BTreeSet<&str> = facts.iter().map(|facts| facts.name.as_str()).collect();
-            self.nodes.retain(|name, _| names.contains(name.as_str()));
+            let gone = self.nodes.keys().filter(|name| !names.contains(name.as_str()));
+            let gone: Vec<String> = gone.cloned().collect();
+            self.forget(api, &gone);
         }
-        for facts in facts {
-            self.learn(now, facts);
+        self.update(now, api, facts);
+    }
+
+    /// The same where only some machines have changed.
+    pub fn update(&mut self, now: Time, api: &mut dyn Api, changed: &[NodeFacts]) {
+        for facts in changed {
+            if self.learn(now, facts) {
+                api.end_lease(&facts.name);
+            }
         }
         self.advance(now, api);
+    }
+
+    /// These machines have left: their nodes stay as they are in the API, without
+    /// a kubelet.
+    pub fn forget(&mut self, api: &mut dyn Api, gone: &[String]) {
+        for name in gone {
+            if self.nodes.remove(name).is_some() {
+                api.end_lease(name);
+            }
+        }
+    }
+
+    /// The nodes whose pods no budget lets go.
+    pub(super) fn stuck(&self) -> BTreeSet<String> {
+        let stuck = self.nodes.values().filter(|kubelet| kubelet.facts.faults.budgets_stuck);
+        stuck.map(|kubelet| kubelet.facts.name.clone()).collect()
     }
 
     /// Does what is due by `now`, and what has come up.
@@ -148,6 +176,8 @@ impl Kubelets {
             self.observe_attachment(now, object, gone);
         } else if *resource == NODES && !gone {
             self.observe_node(object);
+        } else if *resource == LEASES && gone && object::namespace(object) == NODE_LEASES {
+            self.observe_lost_lease(now, object::name(object));
         }
     }
 

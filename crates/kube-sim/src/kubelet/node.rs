@@ -9,10 +9,9 @@ use super::{Api, Due, Kubelets, NodeFacts, RETRY, told};
 use crate::controllers::conditions;
 use crate::names::{LEASES, NODES};
 use crate::object;
+use crate::store::signs::{NODE_LEASES, RENEWAL};
 use crate::time::Time;
 
-/// How often a lease is renewed.
-const RENEWAL: Duration = Duration::from_secs(10);
 /// How often the status is reported although nothing has changed.
 const HEARTBEAT: Duration = Duration::from_mins(5);
 
@@ -39,10 +38,12 @@ pub(super) struct Kubelet {
 }
 
 impl Kubelets {
-    /// Takes in what a machine is.
-    pub(super) fn learn(&mut self, now: Time, facts: &NodeFacts) {
-        let number = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+    /// Takes in what a machine is. Whether its kubelet has stopped.
+    pub(super) fn learn(&mut self, now: Time, facts: &NodeFacts) -> bool {
         let Some(kubelet) = self.nodes.get_mut(&facts.name) else {
+            // Others may have gone since, and their numbers with them.
+            let last = self.nodes.values().map(|kubelet| kubelet.number).max();
+            let number = last.map_or(0, |last| last.saturating_add(1));
             let kubelet = Kubelet {
                 facts: facts.clone(),
                 number,
@@ -57,10 +58,10 @@ impl Kubelets {
             if facts.kubelet_up {
                 self.starts(now, &facts.name);
             }
-            return;
+            return false;
         };
         if kubelet.facts == *facts {
-            return;
+            return false;
         }
         let before = std::mem::replace(&mut kubelet.facts, facts.clone());
         if facts.kubelet_up {
@@ -75,6 +76,7 @@ impl Kubelets {
             kubelet.renewal = None;
             kubelet.heartbeat = None;
         }
+        before.kubelet_up && !facts.kubelet_up
     }
 
     /// A kubelet starts: it reports, renews its lease, and looks at its pods.
@@ -99,6 +101,18 @@ impl Kubelets {
         };
         if conditions::is_true(node, "Ready") != kubelet.facts.ready {
             self.changed.insert(name.to_owned());
+        }
+    }
+
+    /// A lease is gone: a kubelet that does not count its renewals itself makes
+    /// it again when the next one is due.
+    pub(super) fn observe_lost_lease(&mut self, now: Time, name: &str) {
+        let stays = |kubelet: &Kubelet| kubelet.facts.kubelet_up && kubelet.renewal.is_none();
+        if self.nodes.get(name).is_some_and(stays) {
+            let at = self.plan(now.plus(RENEWAL), Due::Lease(name.to_owned()));
+            if let Some(kubelet) = self.nodes.get_mut(name) {
+                kubelet.renewal = Some(at);
+            }
         }
     }
 
@@ -146,7 +160,14 @@ impl Kubelets {
         else {
             return;
         };
-        let wait = if put_lease(now, api, kubelet) { RENEWAL } else { RETRY };
+        let written = put_lease(now, api, kubelet);
+        if written && api.take_over_lease(name, now) {
+            if let Some(kubelet) = self.nodes.get_mut(name) {
+                kubelet.renewal = None;
+            }
+            return;
+        }
+        let wait = if written { RENEWAL } else { RETRY };
         let next = self.plan(now.plus(wait), Due::Lease(name.to_owned()));
         if let Some(kubelet) = self.nodes.get_mut(name) {
             kubelet.renewal = Some(next);
@@ -155,18 +176,17 @@ impl Kubelets {
 }
 
 fn put_lease(now: Time, api: &mut dyn Api, kubelet: &Kubelet) -> bool {
-    const NAMESPACE: &str = "kube-node-lease";
     if kubelet.uid.is_empty() {
         return false;
     }
     let name = &kubelet.facts.name;
     let time = now.to_micro_text();
     let patch = json!({"spec": {"holderIdentity": name, "renewTime": time}});
-    match api.patch(&LEASES, NAMESPACE, name, "", &patch) {
+    match api.patch(&LEASES, NODE_LEASES, name, "", &patch) {
         Ok(_) => true,
         Err(status) if status.code == 404 => {
             let lease = json!({
-                "metadata": {"name": name, "namespace": NAMESPACE, "ownerReferences": [{
+                "metadata": {"name": name, "namespace": NODE_LEASES, "ownerReferences": [{
                     "apiVersion": "v1", "kind": "Node", "name": name, "uid": kubelet.uid,
                 }]},
                 "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": time},

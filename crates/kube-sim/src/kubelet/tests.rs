@@ -229,3 +229,103 @@ fn static_pods_are_mirrored() {
     assert_ne!(object::uid(&again), object::uid(&changed));
     assert!(conditions::is_true(&again, "Ready"));
 }
+
+/// What a request for the lease of the worker finds.
+fn renewed(cluster: &mut Cluster, now: Time) -> Time {
+    cluster.advance(now);
+    let path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/w1";
+    let request = crate::Request::get(path);
+    let reply = cluster.server.request(now, &crate::Caller::admin(), &request);
+    let crate::Reply::Response { body, .. } = reply else { panic!("{reply:?}") };
+    let lease: Value = serde_json::from_slice(&body).unwrap();
+    Time::from_text(object::text(&lease, &["spec", "renewTime"])).unwrap()
+}
+
+fn brief() -> Cluster {
+    let mut cluster = cluster();
+    cluster.server.store_mut().be_brief();
+    cluster.sync(start(), &[worker()]);
+    cluster
+}
+
+#[test]
+fn leases_that_nobody_reads_are_written_for_those_who_do() {
+    let mut cluster = brief();
+    cluster.advance(after(5));
+    let before = cluster.server.store().revision();
+    cluster.advance(after(95));
+    assert_eq!(cluster.server.store().revision(), before, "nothing was written");
+    assert_eq!(cluster.next_event(), Some(after(300)), "the next heartbeat");
+    assert_eq!(renewed(&mut cluster, after(95)), after(90));
+    let list = crate::Request::get("/apis/coordination.k8s.io/v1/leases");
+    let _ = cluster.server.request(after(125), &crate::Caller::admin(), &list);
+    assert!(cluster.server.store().revision() > before + 1);
+    // Who watches gets every one of them.
+    let watch = crate::Request::get("/apis/coordination.k8s.io/v1/leases?watch=1");
+    let _ = cluster.server.request(after(125), &crate::Caller::admin(), &watch);
+    cluster.server.outputs();
+    assert_eq!(cluster.next_event(), Some(after(130)));
+    cluster.advance(after(155));
+    assert_eq!(cluster.server.outputs().len(), 3);
+    let node = cluster.server.store().get(&NODES, "", "w1").unwrap();
+    assert!(conditions::is_true(node, "Ready"));
+}
+
+#[test]
+fn a_silent_node_is_lost_at_the_same_time_whether_its_lease_was_written_or_not() {
+    let lost = |mut cluster: Cluster| {
+        cluster.sync(start(), &[worker()]);
+        cluster.advance(after(127));
+        cluster.sync(after(127), &[NodeFacts { kubelet_up: false, ..worker() }]);
+        let ready = |cluster: &Cluster| {
+            conditions::is_true(cluster.server.store().get(&NODES, "", "w1").unwrap(), "Ready")
+        };
+        let seconds = (128..400).find(|seconds| {
+            cluster.advance(after(*seconds));
+            !ready(&cluster)
+        });
+        let lease = renewed(&mut cluster, after(400));
+        cluster.sync(after(400), &[worker()]);
+        cluster.advance(after(405));
+        assert!(ready(&cluster));
+        (seconds, lease, renewed(&mut cluster, after(433)))
+    };
+    let plain = lost(cluster());
+    assert_eq!(plain, (Some(160), after(120), after(430)));
+    assert_eq!(lost(brief()), plain);
+}
+
+#[test]
+fn a_lease_that_somebody_deletes_comes_back() {
+    let mut cluster = brief();
+    cluster.advance(after(25));
+    let options = DeleteOptions::now();
+    let store = cluster.server.store_mut();
+    store.delete(&Write::by("me"), &LEASES, "kube-node-lease", "w1", &options).unwrap();
+    cluster.advance(after(60));
+    assert!(after(60).since(renewed(&mut cluster, after(60))) < Duration::from_secs(10));
+}
+
+#[test]
+fn a_brief_store_keeps_track_of_what_people_write_only() {
+    let mut cluster = brief();
+    cluster.server.store_mut().create(&Write::by("me"), &PODS, bound("a")).unwrap();
+    cluster.advance(after(30));
+    let managers = |object: &Value| -> Vec<String> {
+        let entries = object::list(object, &["metadata", "managedFields"]);
+        entries.iter().map(|entry| object::text(entry, &["manager"]).to_owned()).collect()
+    };
+    let pod = pod(&cluster, "a").unwrap();
+    assert!(conditions::is_true(&pod, "Ready"));
+    assert_eq!(managers(&pod), ["me"]);
+    let store = cluster.server.store_mut();
+    assert!(managers(Store::get(store, &NODES, "", "w1").unwrap()).is_empty());
+    // Somebody who applies owns what they have applied, here too.
+    let wanted = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w1"},
+        "spec": {"unschedulable": true}});
+    let (node, _) = store.apply(&Write::by("me"), &NODES, &wanted, "", false).unwrap();
+    assert!(managers(&node).contains(&"me".to_owned()), "{node}");
+    cluster.advance(after(400));
+    let node = cluster.server.store().get(&NODES, "", "w1").unwrap();
+    assert!(managers(node).contains(&"me".to_owned()), "{node}");
+}

@@ -10,9 +10,10 @@ use super::dispatch::Operation;
 use super::list::Selection;
 use super::present::View;
 use crate::api::{Item, Output, Reply, StreamId};
-use crate::names::ResourceName;
+use crate::names::{LEASES, ResourceName};
 use crate::object;
 use crate::status::{Cause, Status};
+use crate::store::signs::NODE_LEASES;
 use crate::store::{Change, ChangeKind, Store};
 use crate::time::Time;
 
@@ -102,6 +103,13 @@ impl Watches {
     pub(super) fn close(&mut self, stream: StreamId) {
         self.open.remove(&stream);
         self.outputs.retain(|output| output.stream != stream);
+    }
+
+    /// Whether anybody reads the leases of nodes.
+    pub(super) fn want_node_leases(&self) -> bool {
+        self.open.values().any(|watch| {
+            watch.resource == LEASES && ["", NODE_LEASES].contains(&watch.namespace.as_str())
+        })
     }
 
     pub(super) fn next_event(&self) -> Option<Time> {

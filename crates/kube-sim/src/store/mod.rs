@@ -12,6 +12,7 @@ mod log;
 mod metadata;
 mod prepare;
 mod serialise;
+pub(crate) mod signs;
 mod stored;
 mod structural;
 pub(crate) mod unknown;
@@ -31,6 +32,7 @@ use crate::status::Status;
 use crate::time::Time;
 use crate::types::{ResourceType, Types};
 use log::Log;
+use signs::Signs;
 pub(crate) use stored::Stored;
 
 /// Namespace and name.
@@ -66,6 +68,7 @@ pub struct Store {
     kept: u64,
     /// Whether kubelets and controllers tell nobody what they do.
     quiet: bool,
+    signs: Signs,
 }
 
 impl Store {
@@ -78,6 +81,7 @@ impl Store {
             log: Log::default(),
             kept: 0,
             quiet: false,
+            signs: Signs::default(),
         };
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({"metadata": {"name": name}});
@@ -277,9 +281,7 @@ impl Store {
         name: &str,
         change: impl FnOnce(&mut Value),
     ) -> Result<Arc<Value>, Status> {
-        let mut object = self.current(resource, namespace, name)?.as_ref().clone();
-        change(&mut object);
-        self.update(write, resource, object)
+        self.modify_part(write, resource, (namespace, name), "", change)
     }
 
     /// Changes the status of an object as it is now.
@@ -291,9 +293,40 @@ impl Store {
         name: &str,
         change: impl FnOnce(&mut Value),
     ) -> Result<Arc<Value>, Status> {
-        let mut object = self.current(resource, namespace, name)?.as_ref().clone();
+        self.modify_part(write, resource, (namespace, name), "status", change)
+    }
+
+    fn modify_part(
+        &mut self,
+        write: &Write,
+        resource: &ResourceName,
+        (namespace, name): (&str, &str),
+        subresource: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Arc<Value>, Status> {
+        let old = self.current(resource, namespace, name)?;
+        let mut object = old.as_ref().clone();
         change(&mut object);
-        self.update_status(write, resource, object)
+        if object == **old {
+            return Ok(old.clone());
+        }
+        self.replace(write, resource, object, subresource)
+    }
+
+    /// Makes the status of an object this one, as controllers do again and again.
+    pub(crate) fn set_status(
+        &mut self,
+        write: &Write,
+        resource: &ResourceName,
+        namespace: &str,
+        name: &str,
+        status: Value,
+    ) -> Result<(), Status> {
+        if self.current(resource, namespace, name)?.get("status") == Some(&status) {
+            return Ok(());
+        }
+        let put = |object: &mut Value| object::set(object, &["status"], status);
+        self.modify_status(write, resource, namespace, name, put).map(drop)
     }
 
     pub(crate) fn replace(

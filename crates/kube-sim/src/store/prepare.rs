@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::metadata::{check_metadata, check_metadata_update};
 use super::{Store, Write, defaults, kinds, structural};
@@ -59,7 +59,7 @@ impl Store {
         if !causes.is_empty() {
             return Err(Status::invalid(&kind.name.group, &kind.kind, object::name(&new), causes));
         }
-        if !write.applied {
+        if self.tracks(write) {
             let time = self.now.to_text();
             fields::track(kind, None, &mut new, &write.manager, "", &time);
         }
@@ -120,14 +120,19 @@ impl Store {
         object::set(&mut new, &["apiVersion"], kind.api_version());
         object::set(&mut new, &["kind"], kind.kind.clone());
         if subresource == "status" {
-            new = with_status(kind, old, new);
+            with_status(kind, old, &mut new);
         } else if kind.status {
-            keep(old, &mut new, "status");
+            keep(old, object::map(&mut new), "status");
         }
         keep_metadata(kind, old, &mut new);
-        let mut causes = complete(kind, &mut new);
+        // All but the status and a few labels is as it was stored, and complete.
+        let complete_already =
+            subresource == "status" && kind.definition.is_none() && kind.name != NAMESPACES;
+        let mut causes = if complete_already { Vec::new() } else { complete(kind, &mut new) };
         defaults::born(kind, &mut new);
-        kinds::admit_update(kind, &mut new);
+        if !complete_already {
+            kinds::admit_update(kind, &mut new);
+        }
         check_metadata(kind, &new, &mut causes);
         check_metadata_update(old, &new, &mut causes);
         kinds::check_update(kind, old, &new, &mut causes);
@@ -138,7 +143,7 @@ impl Store {
             let generation = object::number(old, &["metadata", "generation"]).unwrap_or(0) + 1;
             object::set(&mut new, &["metadata", "generation"], generation);
         }
-        if !write.applied {
+        if self.tracks(write) {
             let time = self.now.to_text();
             fields::track(kind, Some(old), &mut new, &write.manager, subresource, &time);
         }
@@ -154,32 +159,48 @@ pub(super) fn is_finished(object: &Value) -> bool {
         && object::number(object, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0) == 0
 }
 
-/// The old object with the new one's status. Of nodes, pods and namespaces the
-/// labels and annotations are taken too, as kubelets expect.
-fn with_status(kind: &ResourceType, old: &Value, mut new: Value) -> Value {
-    let mut result = old.clone();
-    match object::map(&mut new).remove("status") {
-        Some(status) => object::set(&mut result, &["status"], status),
-        None => drop(object::map(&mut result).remove("status")),
-    }
-    if let Some(managed) = object::remove(&mut new, &["metadata", "managedFields"]) {
-        object::set(&mut result, &["metadata", "managedFields"], managed);
-    }
-    if [&NODES, &PODS, &NAMESPACES].contains(&&kind.name) {
-        for field in ["labels", "annotations", "finalizers"] {
-            match object::remove(&mut new, &["metadata", field]) {
-                Some(value) => object::set(&mut result, &["metadata", field], value),
-                None => drop(object::remove(&mut result, &["metadata", field])),
-            }
+/// Leaves of the new object its status, and makes everything else what it was.
+/// Of nodes, pods and namespaces the labels and annotations are taken too, as
+/// kubelets expect.
+fn with_status(kind: &ResourceType, old: &Value, new: &mut Value) {
+    let own: &[&str] = if [&NODES, &PODS, &NAMESPACES].contains(&&kind.name) {
+        &["managedFields", "labels", "annotations", "finalizers"]
+    } else {
+        &["managedFields"]
+    };
+    let managed = object::at(new, &["metadata", "managedFields"]).is_some();
+    if let (Some(Value::Object(before)), new) = (old.get("metadata"), object::metadata(new)) {
+        keep_all(before, new, own);
+        if !managed {
+            keep_in(before, new, "managedFields");
         }
     }
-    result
+    if let Value::Object(before) = old {
+        keep_all(before, object::map(new), &["metadata", "status"]);
+    }
 }
 
-fn keep(old: &Value, new: &mut Value, field: &str) {
-    match old.get(field) {
-        Some(value) => object::set(new, &[field], value.clone()),
-        None => drop(object::map(new).remove(field)),
+/// Makes all fields what they were, except some.
+fn keep_all(before: &Map<String, Value>, new: &mut Map<String, Value>, except: &[&str]) {
+    new.retain(|field, _| except.contains(&field.as_str()) || before.contains_key(field));
+    for field in before.keys().filter(|field| !except.contains(&field.as_str())) {
+        keep_in(before, new, field);
+    }
+}
+
+fn keep(old: &Value, new: &mut Map<String, Value>, field: &str) {
+    if let Value::Object(before) = old {
+        keep_in(before, new, field);
+    }
+}
+
+/// Makes a field what it was. Mostly it is that already, and looking is cheaper
+/// than copying.
+fn keep_in(before: &Map<String, Value>, new: &mut Map<String, Value>, field: &str) {
+    match before.get(field) {
+        same if same == new.get(field) => {}
+        Some(value) => drop(new.insert(field.to_owned(), value.clone())),
+        None => drop(new.remove(field)),
     }
 }
 
@@ -196,10 +217,9 @@ fn keep_metadata(kind: &ResourceType, old: &Value, new: &mut Value) {
         "resourceVersion",
     ];
     let metadata = object::metadata(new);
-    for field in KEPT {
-        match object::at(old, &["metadata", field]) {
-            Some(value) => drop(metadata.insert(field.to_owned(), value.clone())),
-            None => drop(metadata.remove(field)),
+    if let Some(Value::Object(before)) = old.get("metadata") {
+        for field in KEPT {
+            keep_in(before, metadata, field);
         }
     }
     for field in ["labels", "annotations", "finalizers", "ownerReferences"] {

@@ -1,6 +1,7 @@
 //! The gates before a step: what has to be seen, and seen recently, before
 //! something is taken away from the cluster.
 
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::{Change, Target};
 use upgrade_core::reason::{HaltReason, WaitReason};
 use upgrade_core::snapshot::{Node, NodeName, Role};
@@ -48,13 +49,15 @@ impl Run<'_> {
         }
         match node.role {
             Role::ControlPlane => self.quorum(lane, name, away),
-            Role::Worker => room(lane, name, node, away),
+            // A way back waits for nobody's health (rule 12).
+            Role::Worker => room(lane, name, node, away, self.is_way_back()),
         }
     }
 
     /// Rule 2: an observation newer than the last disruption.
     fn fresh(&self) -> Result<(), Closed> {
         match self.state.observe_after() {
+            _ if mutant::is(Mutant::StaleObservation) => Ok(()),
             Some(newer_than) if self.snapshot.taken_at <= newer_than => {
                 Err(Closed::Now(WaitReason::StaleObservation { newer_than }))
             }
@@ -71,22 +74,31 @@ impl Run<'_> {
         let Some(node) = self.snapshot.nodes.get(name) else {
             return Err(unknown("it is not in the cluster any more"));
         };
+        if mutant::is(Mutant::UnknownIsFine) {
+            return Ok(node);
+        }
         node.talos.as_result().map_err(unknown)?;
-        if action.is_disruptive() && !self.plan.rollback {
+        if action.is_disruptive() && !self.is_way_back() {
             node.kubernetes.as_result().map_err(unknown)?;
         }
         Ok(node)
     }
 
+    /// Rule 12: a way back passes gates that others wait at.
+    fn is_way_back(&self) -> bool {
+        self.plan.rollback && !mutant::is(Mutant::WayBackGated)
+    }
+
     /// Rules 1 and 3: one control plane at a time, and only while etcd can
     /// spare it, with a snapshot to fall back on.
     fn quorum(&self, lane: &LaneView<'_>, name: &NodeName, away: &Away<'_>) -> Result<(), Closed> {
-        if self.state.snapshot(lane.hop.number).is_none() {
+        let skipped = mutant::is(Mutant::SnapshotSkipped);
+        if self.state.snapshot(lane.hop.number).is_none() && !skipped {
             return Err(Closed::Never(HaltReason::NoSnapshot { hop: lane.hop.number }));
         }
         let reboots = matches!(lane.hop.change, Change::Talos { .. });
         let members = self.snapshot.etcd.known().map_or(0, |etcd| etcd.members.len());
-        let mut problems = etcd::problems(self.snapshot, Some(name), self.plan.rollback);
+        let mut problems = etcd::problems(self.snapshot, Some(name), self.is_way_back());
         if reboots && !etcd::survives_one_loss(members) && !self.plan.policy.accept_outage {
             problems.push(format!("{members} members are no quorum without it"));
         }
@@ -99,7 +111,8 @@ impl Run<'_> {
         let down = away
             .control_planes()
             .filter(|other| *other != name)
-            .find(|other| !self.plan.rollback || away.is_entered(other));
+            .find(|other| !self.is_way_back() || away.is_entered(other))
+            .filter(|_| !mutant::is(Mutant::TwoControlPlanes));
         match down {
             Some(down) => Err(Closed::Now(WaitReason::ControlPlaneDown {
                 node: name.clone(),
@@ -127,15 +140,22 @@ fn as_expected(lane: &LaneView<'_>, name: &NodeName, node: &Node) -> Result<(), 
     }))
 }
 
-/// Rule 6: no more workers away than the policy allows, this one included.
-fn room(lane: &LaneView<'_>, name: &NodeName, node: &Node, away: &Away<'_>) -> Result<(), Closed> {
+/// Rule 6: no more workers away than the policy allows, this one included. With
+/// `mends`, only those in flight count.
+fn room(
+    lane: &LaneView<'_>,
+    name: &NodeName,
+    node: &Node,
+    away: &Away<'_>,
+    mends: bool,
+) -> Result<(), Closed> {
     let (pool, limit) = lane.hop.limit_for(node.pool.as_deref());
     // A worker that is down takes nothing away with it: only those in flight
     // count beside it, or a pool with too many down could never be mended.
-    let down = !node.is_up();
-    let counts = |other: &NodeName| other != name && (!down || away.is_entered(other));
+    let mends = mends || !node.is_up();
+    let counts = |other: &NodeName| other != name && (!mends || away.is_entered(other));
     let others = || away.workers(pool).filter(|other| counts(other));
-    if others().take(limit).count() < limit {
+    if others().take(limit).count() < limit || mutant::is(Mutant::WorkerLimit) {
         return Ok(());
     }
     Err(Closed::Now(WaitReason::NoRoom {

@@ -68,6 +68,11 @@ impl Drains {
         self.nodes.contains_key(node)
     }
 
+    /// Whether none goes on.
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
     /// When there is something to do.
     pub(super) fn next_event(&self) -> Option<Time> {
         self.nodes.values().flat_map(|drain| &drain.pods).map(|pod| pod.due).min()

@@ -16,6 +16,38 @@ pub(super) fn of_all(world: &World) -> Vec<NodeFacts> {
     (0..world.len()).filter_map(|index| world.kubernetes(NodeIndex(index))).map(of).collect()
 }
 
+/// What the kubelets were told last, so that they are told only what is new.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    nodes: Vec<Option<KubernetesNode>>,
+}
+
+impl Told {
+    /// What has changed since the last time, and the names of those that have
+    /// left; `None` if it is the first time.
+    pub(super) fn news(&mut self, world: &World) -> Option<(Vec<NodeFacts>, Vec<String>)> {
+        let first = self.nodes.is_empty();
+        let (mut changed, mut gone) = (Vec::new(), Vec::new());
+        self.nodes.resize(world.len(), None);
+        for (index, known) in self.nodes.iter_mut().enumerate() {
+            let node = NodeIndex(index);
+            if known.as_ref().is_some_and(|known| world.kubernetes_is(node, known)) {
+                continue;
+            }
+            let current = world.kubernetes(node);
+            match (&current, known.take()) {
+                (Some(current), _) => changed.push(of(current.clone())),
+                (None, Some(before)) => gone.push(before.name),
+                (None, None) => {}
+            }
+            *known = current;
+        }
+        // Who has taken the name of one that left has not left.
+        gone.retain(|name| !changed.iter().any(|facts| facts.name == *name));
+        (!first).then_some((changed, gone))
+    }
+}
+
 fn of(node: KubernetesNode) -> NodeFacts {
     let address = node.addresses.first().map(ToString::to_string).unwrap_or_default();
     let kubelet = Component::Kubelet.name().to_owned();
@@ -61,7 +93,7 @@ fn tag(image: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{ClusterSpec, Time};
+    use crate::model::{ClusterSpec, Fault, NodeSpec, Time};
     use upgrade_core::version::Version;
 
     #[test]
@@ -75,6 +107,39 @@ mod tests {
         assert_eq!(facts[0].static_pods.len(), 3);
         assert_eq!(facts[1].os_image, "Talos (v1.13.9)");
         assert!(facts[1].static_pods.is_empty());
+    }
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let spec = ClusterSpec::new(1, 2, &Version::new(1, 13, 9), &Version::new(1, 34, 2));
+        let mut world = World::new(&spec, 0, Time::from_secs(1_800_000_000));
+        let now = world.now();
+        let mut told = Told::default();
+        assert!(told.news(&world).is_none());
+        assert_eq!(told.news(&world), Some((Vec::new(), Vec::new())));
+        for fault in [
+            Fault::Partition,
+            Fault::NotReady,
+            Fault::StuckBudgets,
+            Fault::StuckVolumes,
+            Fault::FailingPull,
+        ] {
+            for on in [true, false] {
+                if on {
+                    world.inject(now, Some(NodeIndex(1)), &fault);
+                } else {
+                    world.clear(now, Some(NodeIndex(1)), fault.kind());
+                }
+                let (changed, gone) = told.news(&world).unwrap();
+                assert_eq!(changed, [of_all(&world)[1].clone()], "{fault:?} {on}");
+                assert!(gone.is_empty() && told.news(&world).unwrap().0.is_empty());
+            }
+        }
+        assert!(world.leave(now, NodeIndex(2)));
+        assert_eq!(told.news(&world), Some((Vec::new(), vec!["worker-2".to_owned()])));
+        let again = NodeSpec { addresses: Vec::new(), ..spec.nodes[2].clone() };
+        assert_eq!(world.join(now, again), Some(NodeIndex(3)));
+        assert_eq!(told.news(&world).unwrap().0[0].name, "worker-2");
     }
 
     #[test]

@@ -34,10 +34,12 @@ pub(super) struct Wish {
 
 impl Feed {
     /// One look at all nodes, and at their objects by name; what is to be
-    /// written into those.
+    /// written into those. Objects that have not changed since the last look are
+    /// looked at only if the node has.
     pub(super) fn pass<'a>(
         &mut self,
         world: &mut World,
+        changed: impl Fn(&str) -> bool,
         object: impl Fn(&str) -> Option<&'a Value>,
     ) -> Vec<Wish> {
         let now = world.now();
@@ -45,18 +47,22 @@ impl Feed {
         self.nodes.resize_with(world.len(), Agreed::default);
         for (index, agreed) in self.nodes.iter_mut().enumerate() {
             let node = NodeIndex(index);
-            let Some(here) = world.kubernetes(node) else { continue };
-            let Some(there) = object(&here.name) else { continue };
+            let Some((name, unschedulable)) = world.cordon(node) else { continue };
+            if unschedulable == agreed.cordoned && agreed.ready.is_some() && !changed(name) {
+                continue;
+            }
+            let Some(there) = object(name) else { continue };
+            let name = name.to_owned();
             let ready = is_ready(there);
             let cordoned = object::flag(there, &["spec", "unschedulable"]);
             if agreed.ready != Some(ready) {
                 agreed.ready = Some(ready);
                 world.set_node_ready(now, node, ready);
             }
-            if here.unschedulable != agreed.cordoned {
-                agreed.cordoned = here.unschedulable;
-                if cordoned != here.unschedulable {
-                    wishes.push(Wish { node, name: here.name, cordoned: here.unschedulable });
+            if unschedulable != agreed.cordoned {
+                agreed.cordoned = unschedulable;
+                if cordoned != unschedulable {
+                    wishes.push(Wish { node, name, cordoned: unschedulable });
                 }
             } else if cordoned != agreed.cordoned {
                 agreed.cordoned = cordoned;

@@ -19,13 +19,13 @@ mod manifests;
 mod presence;
 pub mod remote;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kube_sim::ApiServer;
 use kube_sim::controllers;
 use kube_sim::kubelet::{Cluster, Timings};
 use kube_sim::names::NODES;
+use kube_sim::{ApiServer, object};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -84,9 +84,15 @@ pub struct Kubernetes {
     /// at them.
     #[serde(skip)]
     looked: Option<u64>,
+    /// What the kubelets were told of the nodes.
+    #[serde(skip)]
+    told: facts::Told,
     /// The same when the feed last looked, and the revision of the objects then.
     #[serde(skip)]
     compared: Option<(u64, u64)>,
+    /// Whether it lives too shortly to put anything away.
+    #[serde(default)]
+    brief: bool,
     /// When to put away next what nobody asks for.
     #[serde(skip)]
     rest_at: Time,
@@ -96,12 +102,33 @@ impl Kubernetes {
     /// That of a new cluster: its own workloads and those that are wished for
     /// have come up by now.
     pub fn new(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
+        Self::begin(world, seed, wished, false)
+    }
+
+    /// One that lives shortly, and in memory only, as those of the deterministic
+    /// simulation: nothing is packed away to take less memory, leases are written
+    /// only for those who read them, and `managedFields` tell nothing of what
+    /// kubelets and controllers write. Otherwise it is the same for a fraction of
+    /// the work.
+    pub fn brief(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
+        Self::begin(world, seed, wished, true)
+    }
+
+    fn begin(
+        world: &World,
+        seed: u64,
+        wished: &[Value],
+        brief: bool,
+    ) -> Result<Self, WorkloadError> {
         let since = world.now().minus(WARM_UP);
         let mut cluster = Cluster::new(seed, since, Timings::default());
+        if brief {
+            cluster.server.store_mut().be_brief();
+        }
         // What happened then is forgotten by now.
         cluster.server.store_mut().set_quiet(true);
         cluster.sync(since, &facts::of_all(world));
-        let mut new = Self::of(cluster, false);
+        let mut new = Self { brief, ..Self::of(cluster, false) };
         for look in new.manifests.looks(world) {
             let _ = look.at(new.cluster.server.store_mut());
         }
@@ -132,7 +159,9 @@ impl Kubernetes {
             empty,
             machines: None,
             looked: None,
+            told: facts::Told::default(),
             compared: None,
+            brief: false,
             rest_at: Time::default(),
         }
     }
@@ -193,7 +222,10 @@ impl Kubernetes {
         }
         if self.lives(world) {
             self.looked = Some(world.touched());
-            self.cluster.sync(now, &facts::of_all(world));
+            match self.told.news(world) {
+                Some((changed, gone)) => self.cluster.update(now, &changed, &gone),
+                None => self.cluster.sync(now, &facts::of_all(world)),
+            }
             self.compare(world, now);
         }
         if let Some(machines) = &self.machines {
@@ -221,32 +253,43 @@ impl Kubernetes {
     fn compare(&mut self, world: &mut World, now: Time) {
         let revision = self.cluster.server.store().revision_to_keep();
         let current = (world.touched(), revision);
-        if self.compared.replace(current) != Some(current) {
-            self.pass(world);
+        let before = self.compared.replace(current);
+        if before != Some(current) {
+            self.pass(world, before.map(|(_, revision)| revision));
         }
         self.drain(world, now);
-        if self.rest_at <= now {
+        if !self.brief && self.rest_at <= now {
             self.rest_at = now.plus(REST);
             self.cluster.rest();
         }
     }
 
-    /// What nodes and their objects have to do with each other.
-    fn pass(&mut self, world: &mut World) {
+    /// What nodes and their objects have to do with each other, since the last
+    /// time that somebody looked.
+    fn pass(&mut self, world: &mut World, since: Option<u64>) {
         let store = self.cluster.server.store_mut();
         for look in self.manifests.looks(world) {
             // Talos tries again later; here nothing stands in the way.
             let _ = look.at(store);
         }
         let store = self.cluster.server.store();
+        let news = since.and_then(|since| store.changes_since(since));
+        let names: Option<BTreeSet<&str>> = news.map(|changes| {
+            let nodes = changes.filter(|change| change.resource == NODES);
+            nodes.map(|change| object::name(&change.object)).collect()
+        });
+        let changed = |name: &str| names.as_ref().is_none_or(|names| names.contains(name));
         let object = |name: &str| store.get(&NODES, "", name).map(AsRef::as_ref);
-        for wish in self.feed.pass(world, object) {
+        for wish in self.feed.pass(world, changed, object) {
             feed::cordon(self.cluster.server.store_mut(), &wish);
         }
     }
 
     /// Lets nodes that drain themselves go on with it.
     fn drain(&mut self, world: &mut World, now: Time) {
+        if self.drains.is_empty() && world.draining().next().is_none() {
+            return;
+        }
         let draining: BTreeMap<String, NodeIndex> =
             world.draining().map(|(node, name)| (name.to_owned(), node)).collect();
         for (name, node) in &draining {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use talos_proto::machine;
 
 use super::*;
-use crate::model::{Caller, ClusterSpec, EMPTY_SCHEMATIC, Fault, Request};
+use crate::model::{Caller, ClusterSpec, EMPTY_SCHEMATIC, Fault, NodeSpec, Request};
 
 const START: Time = Time::from_secs(1_800_000_000);
 
@@ -227,4 +227,67 @@ fn what_is_deleted_comes_back_only_without_an_inventory() {
     both.call(0, Request::Reboot(machine::RebootRequest::default()));
     both.secs(300);
     assert!(!there(&both));
+}
+
+#[test]
+fn a_worker_that_joins_is_registered_and_one_that_leaves_is_not_reported_any_more() {
+    let mut both = Both::new("1.13.9", "");
+    let spec = both.world.spec().nodes[WORKER].clone();
+    let address = std::net::Ipv4Addr::new(10, 5, 1, 1).into();
+    let new = NodeSpec { hostname: "worker-2".to_owned(), addresses: vec![address], ..spec };
+    assert!(both.world.join(both.now, new.clone()).is_some());
+    assert!(both.world.leave(both.now, NodeIndex(WORKER)));
+    let write = Write::by("somebody");
+    let store = both.kubernetes.api_mut().store_mut();
+    store.delete(&write, &NODES, "", "worker-1", &DeleteOptions::now()).unwrap();
+    both.kubernetes.follow(&mut both.world, both.now);
+    let ready = |both: &Both, name: &str| {
+        let conditions =
+            both.get(&NODES, "", name).map(|node| object::list(node, &["status", "conditions"]));
+        conditions.into_iter().flatten().any(|condition| {
+            object::text(condition, &["type"]) == "Ready"
+                && object::text(condition, &["status"]) == "True"
+        })
+    };
+    both.until("a node", 200, |both| ready(both, "worker-2"));
+    // The pods of the daemon sets have come, and those of the other have gone.
+    both.secs(120);
+    let on = |name: &str| {
+        let here = |pod: &&Arc<Value>| object::text(pod, &["spec", "nodeName"]) == name;
+        both.store().list(&PODS, None).filter(here).count()
+    };
+    assert_eq!((on("worker-1"), on("worker-2") >= 2), (0, true));
+    assert!(both.get(&NODES, "", "worker-1").is_none());
+    assert!(both.world.truth(NodeIndex(WORKER + 1)).unwrap().is_ready());
+    let range = |name: &str| both.get(&NODES, "", name).unwrap()["spec"]["podCIDR"].clone();
+    for other in ["cp-1", "cp-2", "cp-3"] {
+        assert_ne!(range("worker-2"), range(other));
+    }
+}
+
+#[test]
+fn a_brief_cluster_goes_through_the_same_as_another() {
+    let seen = |kubernetes: fn(&World, u64, &[Value]) -> Result<Kubernetes, WorkloadError>| {
+        let mut both = Both::new("1.12.11", "");
+        let wished = read_workloads(WORKLOADS).unwrap();
+        both.kubernetes = kubernetes(&both.world, 0, &wished).unwrap();
+        both.upgrade(WORKER, "v1.13.9");
+        let mut seen = Vec::new();
+        for _ in 0..90 {
+            both.secs(10);
+            let node = both.get(&NODES, "", "worker-1").unwrap();
+            let conditions = object::list(node, &["status", "conditions"]);
+            let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap();
+            let shown = |pod: &Arc<Value>| {
+                let conditions = object::list(pod, &["status", "conditions"]);
+                let ready = conditions.iter().find(|condition| condition["type"] == "Ready");
+                (object::name(pod).to_owned(), ready.map(|ready| ready["status"].clone()))
+            };
+            let pods: Vec<_> = both.store().list(&PODS, None).map(shown).collect();
+            seen.push((ready["status"].clone(), both.is_cordoned(), both.version(WORKER), pods));
+        }
+        assert!(seen.iter().any(|seen| seen.0 == "Unknown" || seen.0 == "False"));
+        seen
+    };
+    assert_eq!(seen(Kubernetes::brief), seen(Kubernetes::new));
 }

@@ -53,6 +53,8 @@ impl World {
 
     /// The machine answers again, and begins to boot.
     pub(super) fn power_on(&mut self, node: NodeIndex) {
+        // Discovery tells the others which version it runs now.
+        self.wide = true;
         if let Some(image) = self.nodes[node.0].staged_upgrade.take() {
             // A staged upgrade that fails leaves the version as it is.
             let _ = self.install_in_sequence(node, &image);

@@ -31,11 +31,10 @@ impl World {
         if !caller.has_any(allowed(&request)) {
             return Status::permission_denied("not authorized").into();
         }
-        let (reads, touched) = (is_reading(&request), self.touched);
+        let reads = is_reading(&request);
         let reply = self.answer(node, caller, request);
-        self.settle();
-        if reads {
-            self.touched = touched;
+        if !reads {
+            self.settle();
         }
         reply
     }

@@ -193,9 +193,9 @@ impl World {
 
     fn chosen(&self, node: Option<NodeIndex>) -> Vec<NodeIndex> {
         match node {
-            Some(node) if node.0 < self.nodes.len() => vec![node],
+            Some(node) if self.is_present(node) => vec![node],
             Some(_) => Vec::new(),
-            None => (0..self.nodes.len()).map(NodeIndex).collect(),
+            None => self.present().collect(),
         }
     }
 

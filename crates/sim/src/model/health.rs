@@ -40,9 +40,10 @@ const CHECKS: &[(&str, Check)] = &[
 ];
 
 fn named(world: &World, wrong: impl Fn(NodeIndex) -> bool, what: &str) -> Result<(), String> {
-    let names: Vec<&str> = (0..world.nodes.len())
-        .filter(|index| wrong(NodeIndex(*index)))
-        .map(|index| world.nodes[index].hostname.as_str())
+    let names: Vec<&str> = world
+        .present()
+        .filter(|node| wrong(*node))
+        .map(|node| world.nodes[node.0].hostname.as_str())
         .collect();
     if names.is_empty() { Ok(()) } else { Err(format!("{what}: {}", names.join(", "))) }
 }

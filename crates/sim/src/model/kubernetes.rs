@@ -227,9 +227,9 @@ pub struct KubernetesPod {
 }
 
 impl World {
-    /// What the Kubernetes API shows of a node.
+    /// What the Kubernetes API shows of a node that has not left.
     pub fn kubernetes(&self, node: NodeIndex) -> Option<KubernetesNode> {
-        let here = self.nodes.get(node.0)?;
+        let here = self.nodes.get(node.0).filter(|here| !here.gone)?;
         Some(KubernetesNode {
             name: here.hostname.clone(),
             addresses: here.addresses.clone(),
@@ -262,6 +262,38 @@ impl World {
         })
     }
 
+    /// Whether the Kubernetes API still shows the same of a node. It is asked
+    /// after every change of anything, so it copies nothing.
+    pub fn kubernetes_is(&self, node: NodeIndex, known: &KubernetesNode) -> bool {
+        let Some(here) = self.nodes.get(node.0).filter(|here| !here.gone) else { return false };
+        let kubernetes = &here.kubernetes;
+        let reached = self.fault(node, FaultKind::Partition).is_none();
+        let ready = self.fault(node, FaultKind::NotReady).is_none();
+        let mut pods = kubernetes.pods.iter().filter(|pod| pod.state != PodState::Absent);
+        known.boot_id == here.boot_id
+            && known.name == here.hostname
+            && known.talos == *here.version()
+            && known.addresses == here.addresses
+            && known.control_plane == here.is_control_plane()
+            && known.kubelet_up == (here.power == Power::On && kubernetes.kubelet.up && reached)
+            && known.kubelet_ready == (kubernetes.comes_up && ready)
+            && known.unpullable == self.unpullable(node)
+            && known.budgets_stuck == self.fault(node, FaultKind::StuckBudgets).is_some()
+            && known.volumes_stuck == self.fault(node, FaultKind::StuckVolumes).is_some()
+            && known.ready == (here.power == Power::On && self.node_ready(node))
+            && known.unschedulable == (kubernetes.cordon != Cordon::No)
+            && known.kubelet_image == kubernetes.kubelet.image
+            && known.pods.iter().all(|known| {
+                pods.next().is_some_and(|pod| {
+                    known.component == pod.component
+                        && known.image == pod.image
+                        && known.ready == self.pod_is_ready(node, pod)
+                        && known.config_version == here.config.version_of(pod.component)
+                })
+            })
+            && pods.next().is_none()
+    }
+
     /// Whether the Kubernetes API answers: etcd has a leader, and a control
     /// plane runs an API server.
     pub fn kubernetes_api_is_up(&self) -> bool {
@@ -290,8 +322,8 @@ impl World {
         self.advance(now);
         if let Some(here) = self.nodes.get_mut(node.0) {
             here.kubernetes.cordon = if unschedulable { Cordon::ByOthers } else { Cordon::No };
+            self.settle_one(node);
         }
-        self.settle();
     }
 
     /// Says what the node's object says: whether it is ready.
@@ -299,8 +331,14 @@ impl World {
         self.advance(now);
         if let Some(here) = self.nodes.get_mut(node.0) {
             here.kubernetes.unready = !ready;
+            self.settle_one(node);
         }
-        self.settle();
+    }
+
+    /// The name of a node that has not left, and whether it is cordoned.
+    pub fn cordon(&self, node: NodeIndex) -> Option<(&str, bool)> {
+        let here = self.nodes.get(node.0).filter(|here| !here.gone)?;
+        Some((&here.hostname, here.kubernetes.cordon != Cordon::No))
     }
 
     pub(super) fn node_ready(&self, node: NodeIndex) -> bool {
@@ -343,6 +381,7 @@ impl World {
         }
         for node in &mut self.nodes {
             if node.kubernetes.comes_up && !node.kubernetes.registered {
+                self.wide = true;
                 node.kubernetes.registered = true;
                 node.kubernetes.uncordon();
             }

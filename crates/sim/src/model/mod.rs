@@ -31,6 +31,7 @@
 
 #![forbid(clippy::disallowed_methods)]
 
+mod answers;
 mod api;
 mod boot;
 mod config;
@@ -46,6 +47,7 @@ mod installer;
 mod kubernetes;
 mod machine_calls;
 mod manifests;
+mod membership;
 mod node;
 mod phases;
 mod pull;
@@ -62,6 +64,7 @@ mod streams;
 mod time;
 mod timing;
 mod tree;
+mod truth;
 
 #[cfg(test)]
 mod tests;
@@ -74,6 +77,7 @@ pub use roles::{Caller, Role};
 pub use spec::{ClusterSpec, EMPTY_SCHEMATIC, NodeRole, NodeSpec, Registry, Schematic, Secrets};
 pub use time::Time;
 pub use timing::{Range, Timings};
+pub use truth::{ComponentTruth, EtcdTruth, InstalledTruth, MemberTruth, NodeTruth};
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -120,6 +124,10 @@ pub struct World {
     /// Counts what may have changed a node.
     #[serde(skip)]
     touched: u64,
+    /// Whether what happens now concerns more nodes than the one that it
+    /// happens to.
+    #[serde(skip)]
+    wide: bool,
 }
 
 impl World {
@@ -149,6 +157,7 @@ impl World {
             outputs: Vec::new(),
             kubeconfig: Bytes::new(),
             touched: 0,
+            wide: false,
         };
         world.settle();
         world
@@ -165,8 +174,11 @@ impl World {
         let now = self.now.max(now);
         while let Some((at, due)) = self.schedule.take(now) {
             self.now = self.now.max(at);
-            self.happen(due);
-            self.settle();
+            self.wide = false;
+            match self.happen(due) {
+                Some(node) if !self.wide => self.settle_one(node),
+                _ => self.settle(),
+            }
         }
         self.now = now;
     }
@@ -215,6 +227,7 @@ impl World {
         self.advance(now);
         if let Some(here) = self.nodes.get_mut(node.0)
             && here.power == Power::Off
+            && !here.gone
         {
             here.power = Power::Down;
             self.schedule_power_on(node);
@@ -231,7 +244,7 @@ impl World {
         self.touched
     }
 
-    /// How many nodes there are.
+    /// How many nodes there are, those that have left included.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -241,7 +254,7 @@ impl World {
         self.nodes.is_empty()
     }
 
-    /// What the world began as; the registry may have grown since.
+    /// What the world began as; the registry and the nodes may have grown since.
     pub fn spec(&self) -> &ClusterSpec {
         &self.spec
     }
@@ -255,7 +268,7 @@ impl World {
     pub fn find(&self, name_or_address: &str) -> Option<NodeIndex> {
         let named = |node: &Node| {
             let address = |address: &std::net::IpAddr| address.to_string() == name_or_address;
-            node.hostname == name_or_address || node.addresses.iter().any(address)
+            !node.gone && (node.hostname == name_or_address || node.addresses.iter().any(address))
         };
         self.nodes.iter().position(named).map(NodeIndex)
     }
@@ -278,8 +291,9 @@ impl World {
         self.random.between(min, max)
     }
 
-    /// What is due happens, unless the machine has rebooted since.
-    fn happen(&mut self, due: Due) {
+    /// What is due happens, unless the machine has rebooted since. Which node it
+    /// happens to, if to one.
+    fn happen(&mut self, due: Due) -> Option<NodeIndex> {
         let (node, boot) = match &due {
             Due::Step { node, boot }
             | Due::PowerOn { node, boot }
@@ -294,7 +308,7 @@ impl World {
             Due::Election { .. } | Due::Health { .. } => (None, 0),
         };
         if node.is_some_and(|node| self.nodes[node.0].boot != boot) {
-            return;
+            return node;
         }
         match due {
             Due::Step { node, .. } => self.end_phase(node),
@@ -310,6 +324,7 @@ impl World {
             Due::Health { stream } => self.look(stream),
             Due::Service { node, service, .. } => self.service_is_back(node, &service),
         }
+        node
     }
 
     /// After every change: machine statuses are published, and watches told.
@@ -318,7 +333,14 @@ impl World {
         for index in 0..self.nodes.len() {
             self.publish_status(NodeIndex(index));
         }
-        self.refresh_watched();
+        self.refresh_watched(None);
+    }
+
+    /// The same after a change that concerns one node alone.
+    fn settle_one(&mut self, node: NodeIndex) {
+        self.touched += 1;
+        self.publish_status(node);
+        self.refresh_watched(Some(node));
     }
 
     /// Publishes a machine's status if it differs from what was last said.
@@ -382,6 +404,7 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         connections: 0,
         api_requests: 0,
         pulls: Vec::new(),
+        gone: false,
         cosi: cosi::Store::default(),
     }
 }

@@ -86,6 +86,9 @@ pub(super) struct Node {
     /// How many requests its API server was asked about.
     #[serde(default)]
     pub(super) api_requests: u32,
+    /// Whether it has left the cluster for good.
+    #[serde(default)]
+    pub(super) gone: bool,
     /// Pulls end with the connections of their callers.
     #[serde(skip)]
     pub(super) pulls: Vec<Pull>,

@@ -7,4 +7,6 @@ mod etcd;
 mod kubernetes_faults;
 mod lifecycle;
 mod machine;
+mod membership;
 mod size;
+mod truth;

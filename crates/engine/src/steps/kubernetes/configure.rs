@@ -2,6 +2,7 @@
 
 use machine_config::ConfigError;
 use upgrade_core::image::ImageRef;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::Component;
 
@@ -29,6 +30,9 @@ pub(super) async fn configure<I: Io>(
     image: &ImageRef,
 ) -> Result<bool, Failure> {
     let Config(text) = read(step, machine).await?;
+    if mutant::is(Mutant::SecretTold) {
+        step.say(text.as_str());
+    }
     let changed = machine_config::set_image(&text, component, image);
     let Some(text) = changed.map_err(|error| wrong(machine, &error))? else {
         return Ok(false);

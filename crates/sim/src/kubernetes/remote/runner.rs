@@ -167,7 +167,7 @@ impl Runner {
                 world.hold_drain(now, *node);
             }
             let object = |name: &str| nodes.get(name).map(AsRef::as_ref);
-            let wishes = kubernetes.feed.pass(world, object);
+            let wishes = kubernetes.feed.pass(world, |_| true, object);
             (wishes, kubernetes.manifests.looks(world), draining, clock.clone())
         });
         let (wishes, looks, draining, nodes_clock) = self.api.wait(visit)?;

@@ -213,8 +213,8 @@ impl World {
         })
     }
 
-    /// Brings everything up to date that somebody watches.
-    pub(in super::super) fn refresh_watched(&mut self) {
+    /// Brings everything up to date that somebody watches, on a node or on all.
+    pub(in super::super) fn refresh_watched(&mut self, only: Option<NodeIndex>) {
         let mut watched: Vec<(NodeIndex, usize)> = self
             .streams
             .values()
@@ -222,6 +222,7 @@ impl World {
                 Stream::Watch(watch) if watch.live => Some((open.node, watch.place)),
                 _ => None,
             })
+            .filter(|(node, _)| only.is_none_or(|only| only == *node))
             .collect();
         watched.sort_unstable();
         watched.dedup();

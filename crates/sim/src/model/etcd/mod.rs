@@ -135,6 +135,13 @@ impl World {
         (alive, quorum)
     }
 
+    /// How many members vote, and how many of those live.
+    pub(super) fn count_voters(&self) -> (usize, usize) {
+        let voters = || self.etcd.members.iter().filter(|member| !self.is_learner(member));
+        let alive = voters().filter(|member| self.member_is_alive(member)).count();
+        (voters().count(), alive)
+    }
+
     /// Whether etcd answers what needs a quorum, on this node.
     pub(super) fn etcd_serves(&self, node: NodeIndex) -> bool {
         self.etcd.leader.is_some()
@@ -171,6 +178,7 @@ impl World {
     /// Something about the members has changed: leadership, health and what
     /// depends on them follow.
     pub(super) fn etcd_changed(&mut self) {
+        self.wide = true;
         for place in 0..self.etcd.members.len() {
             let node = &self.nodes[self.etcd.members[place].node.0];
             if node.power != Power::On || !node.service_runs("etcd") {

@@ -1,0 +1,134 @@
+//! Deliberate breakages, to show that the proof notices them.
+//!
+//! Each takes one guard of one rule away. They are compiled in by the feature
+//! `mutants`, which nothing that is shipped switches on; without it [`is`] is a
+//! constant and the compiler leaves nothing of them.
+//!
+//! Which one is alive is the one value of this program that functions read
+//! without being given it: a guard that is to vanish must not change the shape
+//! of what it guards, and one process tries one mutant at a time.
+
+/// Writes a mutant once: its name in code, the rule that it breaks, its name
+/// elsewhere, and what it does.
+macro_rules! mutants {
+    ($($mutant:ident, $rule:literal, $name:literal, $about:literal;)*) => {
+        /// A deliberate breakage.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Mutant {
+            $(#[doc = $about] $mutant,)*
+        }
+
+        impl Mutant {
+            /// Every mutant, in the order of the rules.
+            pub const ALL: &[Self] = &[$(Self::$mutant,)*];
+
+            /// Its name, such as `quorum-gate`.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$mutant => $name,)*
+                }
+            }
+
+            /// The rule of the design that it breaks.
+            pub const fn rule(self) -> u8 {
+                match self {
+                    $(Self::$mutant => $rule,)*
+                }
+            }
+
+            /// What is broken, in a line.
+            pub const fn about(self) -> &'static str {
+                match self {
+                    $(Self::$mutant => $about,)*
+                }
+            }
+        }
+    };
+}
+
+mutants! {
+    QuorumGate, 1, "quorum-gate", "nothing that etcd tells speaks against disrupting a member";
+    TwoControlPlanes, 1, "two-control-planes", "the next control plane does not wait for the one before";
+    LeaderStays, 1, "leader-stays", "the etcd leader neither goes last nor gives leadership away";
+    StaleObservation, 2, "stale-observation", "a disruptive act may start on a look from before the last one";
+    SnapshotSkipped, 3, "snapshot-skipped", "no etcd snapshot is taken, and none is asked for";
+    SchematicDropped, 4, "schematic-dropped", "nodes get the plain installer instead of their own";
+    ContentUnchecked, 4, "content-unchecked", "schematic and extensions are not compared after the boot";
+    BootBackAccepted, 5, "boot-back-accepted", "a node that came back on its old version counts as upgraded";
+    BlindRetry, 5, "blind-retry", "a failed install or reboot is tried again by itself";
+    EvictByDelete, 6, "evict-by-delete", "pods are deleted, whatever their budget says";
+    WorkerLimit, 6, "worker-limit", "workers go without counting who is away";
+    DrainDeadline, 6, "drain-deadline", "a drain that was in vain goes on even if the policy says to halt";
+    CordonForgotten, 7, "cordon-forgotten", "our cordon is not lifted";
+    FoundCordonLifted, 7, "found-cordon-lifted", "a cordon that somebody else set is lifted";
+    ActRepeated, 8, "act-repeated", "a reboot in doubt is asked for again without looking";
+    FenceOff, 9, "fence-off", "a process that lost the run acts on";
+    UnknownIsFine, 10, "unknown-is-fine", "what cannot be seen counts as well";
+    DeadlineRemoved, 11, "deadline-removed", "steps and gates wait without an end";
+    WaitUntold, 11, "wait-untold", "nobody is told what is waited for";
+    PauseIgnored, 12, "pause-ignored", "a pause starts the next node all the same";
+    PauseAbandons, 12, "pause-abandons", "a pause leaves the node in flight where it is";
+    WindowIgnored, 12, "window-ignored", "nodes are begun outside the windows and in freezes";
+    WayBackGated, 12, "way-back-gated", "a way back waits for Kubernetes and for its own member of etcd";
+    KubeletsFirst, 13, "kubelets-first", "kubelets move before the API servers";
+    MinorSkipped, 13, "minor-skipped", "several minors are passed in one hop";
+    SecretTold, 14, "secret-told", "the machine configuration is told, and nothing is scrubbed";
+}
+
+#[cfg(feature = "mutants")]
+mod alive {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Mutant;
+
+    /// Its place among all, from 1; 0 for none.
+    static ALIVE: AtomicU8 = AtomicU8::new(0);
+
+    /// Lets this mutant live, in the whole process, or none.
+    pub fn set(mutant: Option<Mutant>) {
+        ALIVE.store(mutant.map_or(0, |mutant| mutant as u8 + 1), Ordering::Relaxed);
+    }
+
+    /// Whether this mutant lives.
+    pub fn is(mutant: Mutant) -> bool {
+        ALIVE.load(Ordering::Relaxed) == mutant as u8 + 1
+    }
+}
+
+#[cfg(feature = "mutants")]
+pub use alive::{is, set};
+
+/// Whether this mutant lives: none does in what is shipped.
+#[cfg(not(feature = "mutants"))]
+pub const fn is(_: Mutant) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_rule_has_a_mutant() {
+        let rules: BTreeSet<u8> = Mutant::ALL.iter().map(|mutant| mutant.rule()).collect();
+        assert_eq!(rules, (1..=14).collect());
+    }
+
+    #[test]
+    fn names_tell_mutants_apart() {
+        let names: BTreeSet<&str> = Mutant::ALL.iter().map(|mutant| mutant.name()).collect();
+        assert_eq!(names.len(), Mutant::ALL.len());
+        let kebab = |c: char| c.is_ascii_lowercase() || c == '-';
+        for mutant in Mutant::ALL {
+            assert!(mutant.name().chars().all(kebab), "{mutant:?}");
+            assert!(!mutant.about().is_empty(), "{mutant:?}");
+        }
+    }
+
+    #[test]
+    fn none_lives_unless_it_is_let() {
+        assert!(!Mutant::ALL.iter().any(|mutant| is(*mutant)));
+    }
+}

@@ -1,0 +1,50 @@
+//! Cordons of a run that this one replaces: its nodes are given back before
+//! anything begins, and none is left over at the end (rule 7).
+
+use upgrade_core::journal::Record;
+use upgrade_core::reason::WaitReason;
+use upgrade_core::snapshot::{Node, NodeName};
+
+use super::{DriveError, Driver};
+use crate::io::{Io, Kubernetes as _};
+use crate::journal::Journal;
+use crate::observe::limited;
+
+impl<I: Io, J: Journal> Driver<I, J> {
+    /// Writes down what is taken over, so that a crash does not forget it.
+    pub(super) async fn inherit(&mut self) -> Result<(), DriveError> {
+        let mut cordons = std::mem::take(&mut self.inherited_cordons);
+        cordons.retain(|node| !self.state.inherited_cordons().contains(node));
+        if !cordons.is_empty() {
+            self.write(Record::Inherited { cordons }).await?;
+        }
+        Ok(())
+    }
+
+    /// Lifts them where the node serves. What does not work now is tried again
+    /// at the end.
+    pub(super) async fn give_back(&mut self) -> Result<(), DriveError> {
+        let nodes = &self.picture.snapshot.nodes;
+        let serves = |node: &&NodeName| nodes.get(*node).is_some_and(Node::is_up);
+        let serving: Vec<NodeName> =
+            self.state.inherited_cordons().iter().filter(serves).cloned().collect();
+        for node in serving {
+            self.guard.holds()?;
+            let kubernetes = self.io.kubernetes();
+            if limited(&*self.io, kubernetes.set_unschedulable(&node, false)).await.is_ok() {
+                self.write(Record::Lifted { node }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What keeps a run from being over: a node of the cluster that still has a
+    /// cordon of ours.
+    pub(super) fn not_given_back(&self) -> Option<WaitReason> {
+        let nodes = &self.picture.snapshot.nodes;
+        let mut left = self.state.inherited_cordons().iter();
+        let node = left.find(|node| nodes.contains_key(*node))?.clone();
+        let why = "its cordon is of an earlier run of ours, and cannot be lifted yet".to_owned();
+        Some(WaitReason::NodeUnknown { node, why })
+    }
+}

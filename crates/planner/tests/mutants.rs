@@ -1,0 +1,97 @@
+//! Mutants change what is planned and decided. One test, since one mutant lives
+//! at a time in a process.
+
+mod common;
+
+use common::{cluster, etcd, intent, plan_for, sketch, version};
+use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::journal::State;
+use upgrade_core::matrix::Matrix;
+use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::plan::Plan;
+use upgrade_core::policy::Policy;
+use upgrade_core::snapshot::{Fact, Snapshot};
+use upgrade_core::step::Action;
+use upgrade_core::window::Freeze;
+use upgrade_planner::check::check;
+use upgrade_planner::decide::{Decision, decide};
+use upgrade_planner::rollback::{Way, WayBack, rollback};
+
+/// What the same question is answered without the mutant and with it.
+fn both<T>(breakage: Mutant, ask: impl Fn() -> T) -> (T, T) {
+    let calm = ask();
+    mutant::set(Some(breakage));
+    let broken = ask();
+    mutant::set(None);
+    (calm, broken)
+}
+
+fn first(plan: &Plan, snapshot: &Snapshot) -> Decision {
+    decide(plan, &State::new(plan), snapshot, snapshot.taken_at)
+}
+
+fn runs(decision: &Decision) -> bool {
+    matches!(decision, Decision::Run(_))
+}
+
+#[test]
+fn plans_and_decisions_differ() {
+    quorum();
+    windows();
+    ways_back();
+    versions();
+    let (calm, broken) =
+        both(Mutant::DeadlineRemoved, || Action::Reboot.timeout(&Policy::default()));
+    assert!(calm < SignedDuration::from_hours(24) && broken > SignedDuration::from_hours(24));
+}
+
+/// Rule 1.
+fn quorum() {
+    let mut snapshot = cluster(3, 1, "1.13.1", "1.33.4");
+    etcd(&mut snapshot).alarms.push("NOSPACE".to_owned());
+    let ask = || plan_for(&snapshot, &intent(Some("1.13.9"), None), &Policy::default()).is_ok();
+    assert_eq!(both(Mutant::QuorumGate, ask), (false, true));
+}
+
+/// Rule 12: the user's windows.
+fn windows() {
+    let snapshot = cluster(3, 1, "1.13.1", "1.33.4");
+    let from = snapshot.taken_at;
+    let freeze = Freeze { from, until: Timestamp::MAX, reason: "holidays".to_owned() };
+    let policy = Policy { freezes: vec![freeze], ..Policy::default() };
+    let plan = plan_for(&snapshot, &intent(Some("1.13.9"), None), &policy).unwrap().plan;
+    let ask = || runs(&first(&plan, &snapshot));
+    assert_eq!(both(Mutant::WindowIgnored, ask), (false, true));
+}
+
+/// Rule 12: a way back while Kubernetes is silent.
+fn ways_back() {
+    let mut snapshot = cluster(3, 1, "1.13.9", "1.33.4");
+    for node in snapshot.nodes.values_mut() {
+        node.kubernetes = Fact::Unknown("no API server answers".to_owned());
+    }
+    let (node, policy, matrix) = ("worker-1".into(), Policy::default(), Matrix::builtin());
+    let way = Way::Slot { version: version("1.13.1"), schematic: None };
+    let request =
+        WayBack { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
+    let plan = rollback(&request).unwrap().plan;
+    let ask = || runs(&first(&plan, &snapshot));
+    assert_eq!(both(Mutant::WayBackGated, ask), (true, false));
+}
+
+/// Rule 13.
+fn versions() {
+    let snapshot = cluster(3, 1, "1.13.9", "1.33.4");
+    let planned = || {
+        let planned = plan_for(&snapshot, &intent(None, Some("1.35.4")), &Policy::default());
+        let planned = planned.unwrap();
+        assert_eq!(check(&planned.plan, &snapshot, &Matrix::builtin()), []);
+        planned
+    };
+    assert_eq!(both(Mutant::MinorSkipped, || planned().plan.hops.len()), (2, 1));
+    let ask = || {
+        let sketch = sketch(&planned());
+        sketch.find("set-kubelet") < sketch.find("set-kube-apiserver")
+    };
+    assert_eq!(both(Mutant::KubeletsFirst, ask), (false, true));
+}

@@ -1,0 +1,51 @@
+//! What a node would answer, for doors that are in the same process and need no
+//! message for it. It is read as it is; whether the node can be reached is for
+//! the caller to ask.
+
+use super::World;
+use super::api::NodeIndex;
+use super::kubernetes::Component;
+use super::random::Random;
+
+/// Every component whose image a configuration names.
+const COMPONENTS: [Component; 5] = [
+    Component::ApiServer,
+    Component::ControllerManager,
+    Component::Scheduler,
+    Component::Proxy,
+    Component::Kubelet,
+];
+
+impl World {
+    /// Other chances from here on: many worlds may begin as one.
+    pub fn reseed(&mut self, seed: u64) {
+        self.random = Random::new(seed);
+    }
+
+    /// The stage that the machine status names, with the number of the API, and
+    /// whether it says that the machine is ready. Both from one reading.
+    pub fn machine_status_of(&self, node: NodeIndex) -> (i32, bool) {
+        let here = &self.nodes[node.0];
+        (here.stage as i32, self.unmet_conditions(node).is_empty())
+    }
+
+    /// The text of the configuration in force. It holds keys (rule 14).
+    pub fn config_of(&self, node: NodeIndex) -> &str {
+        &self.nodes[node.0].config.active
+    }
+
+    /// Another pair whenever the configuration in force may be another one.
+    pub fn config_version_of(&self, node: NodeIndex) -> (u64, u64) {
+        let here = &self.nodes[node.0];
+        (here.boot, here.config.version)
+    }
+
+    /// The images that the configuration comes to.
+    pub fn config_images_of(&self, node: NodeIndex) -> impl Iterator<Item = (Component, &str)> {
+        let here = &self.nodes[node.0];
+        let own = |component: &Component| {
+            here.is_control_plane() || matches!(component, Component::Kubelet)
+        };
+        COMPONENTS.into_iter().filter(own).map(|it| (it, here.config.components.image(it)))
+    }
+}

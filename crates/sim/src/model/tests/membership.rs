@@ -1,0 +1,97 @@
+//! Workers that come and go.
+
+use talos_proto::cosi::resource as cosi;
+use talos_proto::kind;
+
+use super::super::*;
+use super::driver::Driver;
+
+fn worker(name: &str, last: u8) -> NodeSpec {
+    NodeSpec {
+        hostname: name.to_owned(),
+        role: NodeRole::Worker,
+        addresses: vec![std::net::Ipv4Addr::new(10, 5, 1, last).into()],
+        talos: Version::new(1, 13, 9),
+        kubernetes: Version::new(1, 36, 1),
+        schematic: Some(EMPTY_SCHEMATIC.to_owned()),
+    }
+}
+
+/// The names that discovery knows.
+fn members(driver: &mut Driver) -> Vec<String> {
+    let request = cosi::ListRequest {
+        namespace: kind::MEMBER.namespace.to_owned(),
+        r#type: kind::MEMBER.resource_type.to_owned(),
+        options: None,
+    };
+    let Reply::Items(items) = driver.call(0, Request::CosiList(request)) else {
+        panic!("no list");
+    };
+    let name = |item: Response| {
+        let response: cosi::ListResponse = item.try_into().unwrap();
+        response.resource.unwrap().metadata.unwrap().id
+    };
+    items.into_iter().map(name).collect()
+}
+
+#[test]
+fn a_worker_that_joins_boots_and_becomes_ready() {
+    let mut driver = Driver::new(1, 1, "1.13.9", "1.36.1");
+    let now = driver.now;
+    let new = driver.world.join(now, worker("worker-2", 1)).unwrap();
+    assert_eq!(new, NodeIndex(2));
+    assert_eq!(driver.world.spec().nodes[2].hostname, "worker-2");
+    assert_eq!(members(&mut driver), ["cp-1", "worker-1", "worker-2"]);
+    assert!(!driver.world.truth(new).unwrap().is_ready());
+    driver.until("ready", 120, |driver| driver.is_ready(2));
+    assert_eq!(driver.tag(2), "v1.13.9");
+    let node = driver.world.kubernetes(new).unwrap();
+    assert!(node.ready && node.kubelet_up && node.pods.is_empty());
+    assert_eq!(driver.world.find("10.5.1.1"), Some(new));
+}
+
+#[test]
+fn a_name_that_is_there_and_a_control_plane_cannot_join() {
+    let mut driver = Driver::new(1, 1, "1.13.9", "1.36.1");
+    let now = driver.now;
+    assert_eq!(driver.world.join(now, worker("worker-1", 1)), None);
+    let taken =
+        NodeSpec { addresses: driver.world.spec().nodes[0].addresses.clone(), ..worker("a", 1) };
+    assert_eq!(driver.world.join(now, taken), None);
+    let other = NodeSpec { role: NodeRole::ControlPlane, ..worker("cp-2", 1) };
+    assert_eq!(driver.world.join(now, other), None);
+    assert_eq!(driver.world.len(), 2);
+}
+
+#[test]
+fn a_worker_that_leaves_is_forgotten_by_all_but_its_index() {
+    let mut driver = Driver::new(1, 3, "1.13.9", "1.36.1");
+    let (now, gone) = (driver.now, NodeIndex(2));
+    driver.world.inject(now, Some(gone), &Fault::NotReady);
+    assert!(driver.world.leave(now, gone));
+    assert!(!driver.world.leave(now, gone), "twice");
+    assert!(!driver.world.leave(now, NodeIndex(0)), "a control plane");
+    assert_eq!(members(&mut driver), ["cp-1", "worker-1", "worker-3"]);
+    assert_eq!(driver.world.present().count(), 3);
+    assert_eq!((driver.world.len(), driver.world.faults().len()), (4, 0));
+    assert_eq!(
+        (driver.world.find("worker-2"), driver.world.find("worker-3").unwrap().0),
+        (None, 3)
+    );
+    assert!(driver.world.kubernetes(gone).is_none() && !driver.world.is_reachable(gone));
+    assert!(driver.world.truth(gone).unwrap().is_gone());
+    // Neither time nor anybody else brings it back.
+    driver.world.inject(now, None, &Fault::NeverReturns);
+    driver.world.clear(now, None, FaultKind::NeverReturns);
+    driver.world.switch_on(now, gone);
+    driver.secs(600);
+    assert!(!driver.world.truth(gone).unwrap().is_on());
+    // Those who check the cluster's health do not wait for it.
+    let check = talos_proto::cluster::HealthCheckRequest::default();
+    let stream = driver.stream(0, Request::HealthCheck(check));
+    driver.secs(1);
+    assert_eq!(driver.ended[&stream], Content::End(Ok(())));
+    // Its name is free again.
+    let now = driver.now;
+    assert_eq!(driver.world.join(now, worker("worker-2", 1)), Some(NodeIndex(4)));
+}

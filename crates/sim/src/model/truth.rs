@@ -1,0 +1,234 @@
+//! The truth about a world, for those who judge from outside: what the machines
+//! and etcd really are, without asking any API and without changing anything.
+//!
+//! A referee of a simulated upgrade looks here. No door does: callers of a node
+//! learn what the node answers, which may be late, refused or nothing at all.
+
+use upgrade_core::version::Version;
+
+use super::World;
+use super::api::NodeIndex;
+use super::kubernetes::{Component, PodState};
+use super::node::{Node, Power, Stage};
+use super::phases::Effect;
+use super::spec::NodeRole;
+
+/// One machine as it is now. Every question is answered from the world itself,
+/// and costs no more than reading it.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeTruth<'a> {
+    world: &'a World,
+    index: NodeIndex,
+    here: &'a Node,
+}
+
+/// A system that is installed: what boots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstalledTruth<'a> {
+    /// The version of Talos.
+    pub version: &'a Version,
+    /// The schematic; `None` if no Image Factory built it.
+    pub schematic: Option<&'a str>,
+}
+
+/// A member of etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberTruth {
+    /// Its id.
+    pub id: u64,
+    /// Whether it votes; a learner does not.
+    pub votes: bool,
+    /// Whether it is started, caught up and reached by the others, and there is
+    /// a leader.
+    pub healthy: bool,
+    /// By how many entries its applied index is behind.
+    pub lag: u64,
+}
+
+/// The kubelet of a node, or one of its static pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ComponentTruth<'a> {
+    /// Which one.
+    pub component: Component,
+    /// The image that runs; that of the last run or the next one if nothing does.
+    pub image: &'a str,
+    /// Whether it runs.
+    pub runs: bool,
+    /// Whether it runs and does its work.
+    pub ready: bool,
+}
+
+impl ComponentTruth<'_> {
+    /// The version of what runs, by the tag of its image; `None` while nothing
+    /// does.
+    pub fn version(&self) -> Option<Version> {
+        super::config::image_version(self.image).filter(|_| self.runs)
+    }
+}
+
+/// The cluster's etcd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EtcdTruth {
+    /// How many members there are, learners included.
+    pub members: usize,
+    /// How many of them vote.
+    pub voters: usize,
+    /// How many of the voting ones are started, caught up and reached.
+    pub alive: usize,
+    /// The node of the leader, if there is one.
+    pub leader: Option<NodeIndex>,
+    /// How many alarms are raised.
+    pub alarms: usize,
+}
+
+impl EtcdTruth {
+    /// Whether the voting members that live are a majority.
+    pub fn has_quorum(&self) -> bool {
+        self.alive > self.voters / 2
+    }
+
+    /// How many living voters it can still lose before it has no quorum.
+    pub fn spare(&self) -> usize {
+        self.alive.saturating_sub(self.voters / 2 + 1)
+    }
+}
+
+impl World {
+    /// The truth about a machine; `None` if there never was one of this index.
+    pub fn truth(&self, node: NodeIndex) -> Option<NodeTruth<'_>> {
+        let here = self.nodes.get(node.0)?;
+        Some(NodeTruth { world: self, index: node, here })
+    }
+
+    /// The truth about all machines that belong to the cluster.
+    pub fn truths(&self) -> impl Iterator<Item = NodeTruth<'_>> {
+        (0..self.nodes.len())
+            .filter_map(|index| self.truth(NodeIndex(index)))
+            .filter(|node| !node.is_gone())
+    }
+
+    /// The truth about etcd.
+    pub fn etcd_truth(&self) -> EtcdTruth {
+        let (voters, alive) = self.count_voters();
+        let leader = self.etcd.leader.and_then(|leader| {
+            self.etcd.members.iter().find(|member| member.id == leader).map(|member| member.node)
+        });
+        let (members, alarms) = (self.etcd.members.len(), self.etcd.alarms.len());
+        EtcdTruth { members, voters, alive, leader, alarms }
+    }
+}
+
+impl<'a> NodeTruth<'a> {
+    /// Which one it is.
+    pub fn index(&self) -> NodeIndex {
+        self.index
+    }
+
+    /// Its host name.
+    pub fn hostname(&self) -> &'a str {
+        &self.here.hostname
+    }
+
+    /// Control plane or worker.
+    pub fn role(&self) -> NodeRole {
+        self.here.role
+    }
+
+    /// Whether it has left the cluster for good.
+    pub fn is_gone(&self) -> bool {
+        self.here.gone
+    }
+
+    /// Whether the machine runs at all; not between two boots.
+    pub fn is_on(&self) -> bool {
+        self.here.power == Power::On
+    }
+
+    /// Whether callers reach it.
+    pub fn is_reachable(&self) -> bool {
+        self.world.is_reachable(self.index)
+    }
+
+    /// Whether it is in its normal stage: neither booting nor in any sequence
+    /// that ends in a boot.
+    pub fn is_running(&self) -> bool {
+        self.is_on() && self.here.stage == Stage::Running
+    }
+
+    /// Whether it runs and nothing keeps it from being ready.
+    pub fn is_ready(&self) -> bool {
+        self.is_running() && self.world.unmet_conditions(self.index).is_empty()
+    }
+
+    /// What it has booted last.
+    pub fn installed(&self) -> InstalledTruth<'a> {
+        let running = self.here.slots.running();
+        InstalledTruth { version: &running.version, schematic: running.schematic.as_deref() }
+    }
+
+    /// Names of the system extensions in what it has booted last.
+    pub fn extensions(&self) -> &'a [String] {
+        let schematics = &self.world.spec.registry.schematics;
+        let id = self.here.slots.running().schematic.as_ref();
+        id.and_then(|id| schematics.get(id)).map_or(&[], |schematic| &schematic.extensions)
+    }
+
+    /// What the next boot takes, if an installer or a rollback has changed that.
+    pub fn armed(&self) -> Option<InstalledTruth<'a>> {
+        let armed = self.here.slots.armed()?;
+        Some(InstalledTruth { version: &armed.version, schematic: armed.schematic.as_deref() })
+    }
+
+    /// The image that the next boot installs before anything else, if an upgrade
+    /// was staged.
+    pub fn staged(&self) -> Option<&'a str> {
+        self.here.staged_upgrade.as_deref()
+    }
+
+    /// Changes with every boot.
+    pub fn boot_id(&self) -> &'a str {
+        &self.here.boot_id
+    }
+
+    /// How often it has gone down since the world began.
+    pub fn downs(&self) -> u64 {
+        self.here.boot - 1
+    }
+
+    /// Whether an installer writes to it now.
+    pub fn is_installing(&self) -> bool {
+        let effect = |sequence: &super::sequence::Sequence| sequence.effect(self.here.minor());
+        let in_sequence = || self.here.sequence.as_ref().and_then(effect) == Some(Effect::Install);
+        self.here.install.is_some() || in_sequence()
+    }
+
+    /// Its member of etcd, if it has one.
+    pub fn member(&self) -> Option<MemberTruth> {
+        let member = self.world.etcd.member_of(self.index)?;
+        let applied = self.world.applied_index(member);
+        Some(MemberTruth {
+            id: member.id,
+            votes: !self.world.is_learner(member),
+            healthy: self.world.etcd_serves(self.index),
+            lag: self.world.etcd.index(self.world.now).saturating_sub(applied),
+        })
+    }
+
+    /// Its kubelet. It is ready if the node is, as far as the machine knows.
+    pub fn kubelet(&self) -> ComponentTruth<'a> {
+        let kubelet = &self.here.kubernetes.kubelet;
+        let runs = self.is_on() && kubelet.up;
+        let ready = runs && self.world.node_ready(self.index);
+        ComponentTruth { component: Component::Kubelet, image: &kubelet.image, runs, ready }
+    }
+
+    /// Its static pods; a worker has none.
+    pub fn static_pods(&self) -> impl Iterator<Item = ComponentTruth<'a>> {
+        let NodeTruth { world, index, here } = *self;
+        here.kubernetes.pods.iter().map(move |pod| {
+            let runs = here.power == Power::On && pod.state == PodState::Running;
+            let ready = runs && world.pod_is_ready(index, pod);
+            ComponentTruth { component: pod.component, image: &pod.image, runs, ready }
+        })
+    }
+}

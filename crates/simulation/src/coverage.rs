@@ -1,0 +1,272 @@
+//! What was met, and how often. Something that is never met was never tested,
+//! so the simulation fails over it.
+
+use std::collections::BTreeMap;
+
+use talos_sim::schedule::FAULTS;
+use upgrade_core::event::EventKind;
+use upgrade_core::journal::{Outcome, Record};
+use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
+use upgrade_core::step::Action;
+
+use crate::crash::Point;
+use crate::scenario::{Kit, Scenario, TroubleKind, Want};
+use crate::seen::{Seen, What};
+use crate::wire::Fate;
+
+/// What kind of thing was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sort {
+    /// A step that did its work.
+    Step,
+    /// A step that failed.
+    StepFailed,
+    /// A step that had nothing to do.
+    StepSkipped,
+    /// A journal entry.
+    Entry,
+    /// A reason to wait.
+    Wait,
+    /// A reason to halt.
+    Halt,
+    /// A kind of failure that halted.
+    Failure,
+    /// A fault of the simulator.
+    Fault,
+    /// A trouble of the scenario.
+    Trouble,
+    /// What became of a message.
+    Message,
+    /// Where a process was killed.
+    Crash,
+    /// How a run ended.
+    End,
+    /// A kit of workloads.
+    Kit,
+}
+
+impl Sort {
+    /// All of them, as they are printed.
+    pub const ALL: [(Self, &'static str); 13] = [
+        (Self::Step, "steps done"),
+        (Self::StepSkipped, "steps skipped"),
+        (Self::StepFailed, "steps failed"),
+        (Self::Entry, "journal entries"),
+        (Self::Wait, "reasons to wait"),
+        (Self::Halt, "reasons to halt"),
+        (Self::Failure, "failures that halted"),
+        (Self::Fault, "faults"),
+        (Self::Trouble, "troubles"),
+        (Self::Message, "messages"),
+        (Self::Crash, "kills"),
+        (Self::End, "ends"),
+        (Self::Kit, "workloads"),
+    ];
+}
+
+/// What was met.
+#[derive(Clone, Debug, Default)]
+pub struct Met(BTreeMap<(Sort, &'static str), u64>);
+
+/// What these worlds cannot bring about, and why.
+const NEVER: &[(Sort, &str, &str)] = &[
+    (Sort::Halt, "other-plan", "processes read the plan and its journal together"),
+    (Sort::Halt, "overdue", "a step of a process that lives ends by itself, at its deadline"),
+    (Sort::Wait, "paused", "a pause with nothing under way is an end, not a wait"),
+    (Sort::Halt, "no-snapshot", "a plan without the snapshot's step is no plan of ours"),
+];
+
+impl Met {
+    /// Counts one.
+    pub fn count(&mut self, sort: Sort, name: &'static str) {
+        *self.0.entry((sort, name)).or_default() += 1;
+    }
+
+    /// Adds another count.
+    pub fn add(&mut self, other: &Self) {
+        for (key, count) in &other.0 {
+            *self.0.entry(*key).or_default() += count;
+        }
+    }
+
+    /// How often it was met.
+    pub fn of(&self, sort: Sort, name: &'static str) -> u64 {
+        self.0.get(&(sort, name)).copied().unwrap_or(0)
+    }
+
+    /// What became of a message.
+    pub(crate) fn passage(&mut self, fate: Fate) {
+        self.count(Sort::Message, fate.name());
+    }
+
+    /// What a scenario brings.
+    pub(crate) fn scenario(&mut self, scenario: &Scenario) {
+        let kit = match scenario.kit {
+            Kit::Bare => "bare",
+            Kit::Web => "web",
+            Kit::Guarded => "guarded",
+            Kit::Loose => "loose",
+            Kit::Stateful => "stateful",
+        };
+        self.count(Sort::Kit, kit);
+        if scenario.wants.iter().any(|want| matches!(want, Want::Back(_))) {
+            self.count(Sort::Kit, "a way back");
+        }
+    }
+
+    /// Counts what is seen.
+    pub(crate) fn see(&mut self, seen: &Seen) {
+        match &seen.what {
+            What::Wrote { entry, .. } => self.entry(&entry.record),
+            What::Told { event, .. } => {
+                if let EventKind::Waiting { why, .. } = &event.kind {
+                    self.count(Sort::Wait, wait(why));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn entry(&mut self, record: &Record) {
+        let name = match record {
+            Record::Began => "began",
+            Record::Inherited { .. } => "inherited",
+            Record::Lifted { .. } => "lifted",
+            Record::Started { .. } => "started",
+            Record::Finished { step, outcome, .. } => {
+                let sort = match outcome {
+                    Outcome::Done { .. } => Sort::Step,
+                    Outcome::Skipped { .. } => Sort::StepSkipped,
+                    Outcome::Failed { .. } => Sort::StepFailed,
+                };
+                self.count(sort, step.action.name());
+                "finished"
+            }
+            Record::Waiting { .. } => "waiting",
+            Record::Paused { .. } => "paused",
+            Record::Resumed { .. } => "resumed",
+            Record::Halted { why } => {
+                self.count(Sort::Halt, halt(why));
+                if let HaltReason::StepFailed { failure, .. } = why {
+                    self.count(Sort::Failure, failure_name(failure.kind));
+                }
+                "halted"
+            }
+            Record::Completed => "completed",
+        };
+        self.count(Sort::Entry, name);
+    }
+
+    /// Everything that has to be met.
+    pub fn wanted() -> Vec<(Sort, &'static str)> {
+        let mut wanted: Vec<(Sort, &'static str)> = Vec::new();
+        wanted.extend(Action::ALL.map(|action| (Sort::Step, action.name())));
+        let entries = [
+            "began",
+            "inherited",
+            "lifted",
+            "started",
+            "finished",
+            "waiting",
+            "paused",
+            "resumed",
+            "halted",
+            "completed",
+        ];
+        wanted.extend(entries.map(|name| (Sort::Entry, name)));
+        wanted.extend(HALTS.map(|name| (Sort::Halt, name)));
+        wanted.extend(WAITS.map(|name| (Sort::Wait, name)));
+        wanted.extend(FAILURES.map(|kind| (Sort::Failure, failure_name(kind))));
+        wanted.extend(FAULTS.iter().map(|(_, name, _)| (Sort::Fault, *name)));
+        wanted.extend(TroubleKind::NAMES.map(|name| (Sort::Trouble, name)));
+        wanted.extend(Fate::ALL.map(|fate| (Sort::Message, fate.name())));
+        wanted.extend(Point::ALL.map(|point| (Sort::Crash, point.name())));
+        wanted.extend(
+            ["done", "halted", "paused", "stopped", "refused", "given up"]
+                .map(|name| (Sort::End, name)),
+        );
+        wanted
+            .extend(["bare", "web", "guarded", "loose", "stateful"].map(|name| (Sort::Kit, name)));
+        wanted.retain(|(sort, name)| !NEVER.iter().any(|(s, n, _)| s == sort && n == name));
+        wanted
+    }
+
+    /// What was never met.
+    pub fn missing(&self) -> Vec<(Sort, &'static str)> {
+        let mut wanted = Self::wanted();
+        wanted.retain(|(sort, name)| self.of(*sort, name) == 0);
+        wanted
+    }
+
+    /// Everything, by sort.
+    pub fn by_sort(&self, sort: Sort) -> Vec<(&'static str, u64)> {
+        let mut met: Vec<(&'static str, u64)> = self
+            .0
+            .iter()
+            .filter(|((of, _), _)| *of == sort)
+            .map(|((_, name), count)| (*name, *count))
+            .collect();
+        let missing = self.missing().into_iter().filter(|(of, _)| *of == sort);
+        met.extend(missing.map(|(_, name)| (name, 0)));
+        met
+    }
+}
+
+const HALTS: [&str; 6] =
+    ["step-failed", "overdue", "waited-too-long", "drift", "no-snapshot", "other-plan"];
+
+fn halt(reason: &HaltReason) -> &'static str {
+    match reason {
+        HaltReason::StepFailed { .. } => "step-failed",
+        HaltReason::Overdue { .. } => "overdue",
+        HaltReason::WaitedTooLong { .. } => "waited-too-long",
+        HaltReason::Drift { .. } => "drift",
+        HaltReason::NoSnapshot { .. } => "no-snapshot",
+        HaltReason::OtherPlan { .. } => "other-plan",
+    }
+}
+
+const WAITS: [&str; 7] =
+    ["etcd-unsafe", "control-plane-down", "node-unknown", "no-room", "window", "paused", "backoff"];
+
+fn wait(reason: &WaitReason) -> &'static str {
+    match reason {
+        WaitReason::Running { .. } => "running",
+        WaitReason::StaleObservation { .. } => "stale-observation",
+        WaitReason::EtcdUnsafe { .. } => "etcd-unsafe",
+        WaitReason::ControlPlaneDown { .. } => "control-plane-down",
+        WaitReason::NodeUnknown { .. } => "node-unknown",
+        WaitReason::NoRoom { .. } => "no-room",
+        WaitReason::Window { .. } => "window",
+        WaitReason::Paused { .. } => "paused",
+        WaitReason::Backoff { .. } => "backoff",
+    }
+}
+
+const FAILURES: [FailureKind; 10] = [
+    FailureKind::Unavailable,
+    FailureKind::Pull,
+    FailureKind::Installer,
+    FailureKind::Drain,
+    FailureKind::NeverReturned,
+    FailureKind::BootBack,
+    FailureKind::Lost,
+    FailureKind::Mismatch,
+    FailureKind::Deadline,
+    FailureKind::Refused,
+];
+
+const fn failure_name(kind: FailureKind) -> &'static str {
+    match kind {
+        FailureKind::Unavailable => "unavailable",
+        FailureKind::Pull => "pull",
+        FailureKind::Installer => "installer",
+        FailureKind::Drain => "drain",
+        FailureKind::NeverReturned => "never-returned",
+        FailureKind::BootBack => "boot-back",
+        FailureKind::Lost => "lost",
+        FailureKind::Mismatch => "mismatch",
+        FailureKind::Deadline => "deadline",
+        FailureKind::Refused => "refused",
+    }
+}

@@ -1,0 +1,206 @@
+//! The run's memory as processes share it: its journal, and the lease that says
+//! who may write and act (rule 9).
+//!
+//! It is what a journal on a shared disk or in an API server is: entries are
+//! fenced by the lease, the lease by time. A process that could not renew it for
+//! [`RENEWED_WITHIN`] does nothing any more; another one takes it over after
+//! [`TAKEN_AFTER`], which is later.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use upgrade_core::jiff;
+use upgrade_core::journal::{Entry, State};
+use upgrade_core::plan::{Plan, PlanHash};
+use upgrade_core::snapshot::NodeName;
+use upgrade_engine::io::Clock as _;
+use upgrade_engine::journal::{Fence, Journal, JournalError, Lost};
+
+use crate::crash::Point;
+use crate::seen::{Runner, What};
+use crate::world::Place;
+use crate::world::seat::Process;
+
+/// How old a lease may be for its holder to act.
+const RENEWED_WITHIN: SignedDuration = SignedDuration::from_secs(10);
+
+/// How old it is when another process may take it.
+pub const TAKEN_AFTER: SignedDuration = SignedDuration::from_secs(15);
+
+/// How often it is renewed.
+pub const RENEWED_EVERY: SignedDuration = SignedDuration::from_secs(4);
+
+/// The memory of a cluster's runs.
+pub struct Ledger {
+    inner: Mutex<Inner>,
+    place: Arc<Place>,
+}
+
+struct Inner {
+    run: Option<(Arc<Plan>, Vec<Entry>)>,
+    /// The hash of the run's plan.
+    hash: Option<PlanHash>,
+    /// All plans so far, the newest last.
+    plans: Vec<Arc<Plan>>,
+    holder: Option<(Runner, Timestamp)>,
+    /// Renewals fail before this moment.
+    deaf_until: Timestamp,
+}
+
+impl Ledger {
+    /// Nothing was done yet.
+    pub fn new(place: &Arc<Place>) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Mutex::new(Inner {
+                run: None,
+                hash: None,
+                plans: Vec::new(),
+                holder: None,
+                deaf_until: Timestamp::MIN,
+            }),
+            place: Arc::clone(place),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.place.clock().now()
+    }
+
+    /// Takes the lease, if nobody has it.
+    pub fn take(&self, runner: Runner) -> bool {
+        let now = self.now();
+        let mut inner = self.lock();
+        let free = inner
+            .holder
+            .is_none_or(|(holder, at)| holder == runner || now.duration_since(at) > TAKEN_AFTER);
+        if free {
+            inner.holder = Some((runner, now));
+        }
+        free
+    }
+
+    /// Renews it; in vain if another process has it, or nobody hears.
+    pub fn renew(&self, runner: Runner) {
+        let now = self.now();
+        let mut inner = self.lock();
+        let deaf = now < inner.deaf_until;
+        if let Some((holder, at)) = &mut inner.holder
+            && *holder == runner
+            && !deaf
+        {
+            *at = now;
+        }
+    }
+
+    /// Gives it up.
+    pub fn release(&self, runner: Runner) {
+        let mut inner = self.lock();
+        if inner.holder.is_some_and(|(holder, _)| holder == runner) {
+            inner.holder = None;
+        }
+    }
+
+    /// Nobody hears renewals for a while.
+    pub fn go_deaf(&self, until: Timestamp) {
+        self.lock().deaf_until = until;
+    }
+
+    /// Begins a run in place of the one before, whose cordons are inherited.
+    pub fn begin(&self, plan: Plan) -> BTreeSet<NodeName> {
+        let mut inner = self.lock();
+        let inherited = match &inner.run {
+            Some((plan, entries)) => match State::fold(plan, entries) {
+                Ok(state) if !state.completed() => {
+                    let inherited = state.inherited_cordons().iter();
+                    state.our_cordons().chain(inherited).cloned().collect()
+                }
+                _ => BTreeSet::new(),
+            },
+            None => BTreeSet::new(),
+        };
+        let plan = Arc::new(plan);
+        inner.hash = Some(plan.hash());
+        inner.plans.push(Arc::clone(&plan));
+        inner.run = Some((plan, Vec::new()));
+        inherited
+    }
+
+    /// The run as it was left.
+    pub fn run(&self) -> Option<(Arc<Plan>, Vec<Entry>)> {
+        self.lock().run.clone()
+    }
+
+    /// All plans so far, the newest last.
+    pub fn plans(&self) -> Vec<Arc<Plan>> {
+        self.lock().plans.clone()
+    }
+
+    fn holds(&self, runner: Runner) -> Result<(), String> {
+        let now = self.now();
+        match self.lock().holder {
+            Some((holder, at)) if holder == runner => {
+                let age = now.duration_since(at);
+                if age > RENEWED_WITHIN {
+                    return Err(format!("the lease was not renewed for {age:#}"));
+                }
+                Ok(())
+            }
+            Some((other, _)) => Err(format!("process {other} has it")),
+            None => Err("nobody has it".to_owned()),
+        }
+    }
+}
+
+/// The journal, as one process has it.
+pub struct Page {
+    /// The memory.
+    pub ledger: Arc<Ledger>,
+    /// Who writes.
+    pub process: Arc<Process>,
+}
+
+impl Journal for Page {
+    async fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
+        self.process.passes(Point::BeforeWrite).await;
+        let runner = self.process.runner;
+        {
+            let now = self.ledger.now();
+            let mut inner = self.ledger.lock();
+            let ours = inner.holder.is_some_and(|(holder, at)| {
+                holder == runner && now.duration_since(at) <= TAKEN_AFTER
+            });
+            // The same run as when it was opened: another plan is another journal.
+            let same = inner.hash.as_ref() == Some(&entry.plan);
+            match &mut inner.run {
+                Some((_, entries)) if ours && same => entries.push(entry.clone()),
+                _ => return Err(JournalError("another process has the run".to_owned())),
+            }
+        }
+        self.ledger.place.at(|inside| {
+            inside.show(What::Wrote { runner, entry: Box::new(entry.clone()) });
+        });
+        self.process.passes(Point::AfterWrite).await;
+        Ok(())
+    }
+
+    fn fence(&self) -> Arc<dyn Fence> {
+        let (ledger, runner) = (Arc::clone(&self.ledger), self.process.runner);
+        Arc::new(Lease { ledger, runner })
+    }
+}
+
+struct Lease {
+    ledger: Arc<Ledger>,
+    runner: Runner,
+}
+
+impl Fence for Lease {
+    fn holds(&self) -> Result<(), Lost> {
+        self.ledger.holds(self.runner).map_err(Lost)
+    }
+}

@@ -1,0 +1,279 @@
+//! Plays a scenario: a world, the processes that drive it one after the other
+//! or side by side, the user, and everybody else.
+
+mod director;
+mod life;
+mod planning;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jiff::SignedDuration;
+use tokio::sync::watch;
+use upgrade_core::jiff;
+use upgrade_engine::control::Word;
+use upgrade_engine::drive::End;
+use upgrade_engine::io::Clock as _;
+
+use crate::coverage::{Met, Sort};
+use crate::crash::Crashes;
+use crate::ledger::Ledger;
+use crate::random::Dice;
+use crate::referee::{Breach, Referee, Wanted};
+use crate::scenario::{Scenario, TroubleKind, Want};
+use crate::seen::Seen;
+use crate::template::Templates;
+use crate::world::Place;
+use crate::world::seat::Process;
+use director::User;
+use life::Life;
+
+/// How long a run may take in all, in simulated time. Far more than any needs:
+/// whoever is not done then never will be.
+const LONGEST: SignedDuration = SignedDuration::from_hours(240);
+
+/// How often a halted run is taken up again when nothing goes wrong any more.
+const SECOND_CHANCES: u32 = 2;
+
+/// What became of a scenario.
+pub struct Played {
+    /// Rules that were broken.
+    pub breaches: Vec<Breach>,
+    /// What was met.
+    pub met: Met,
+    /// What happened, if it was asked for.
+    pub log: Vec<Seen>,
+    /// How long it took in simulated time.
+    pub took: SignedDuration,
+}
+
+/// Plays a scenario to its end. The same scenario gives the same play.
+pub fn play(scenario: &Scenario, templates: &mut Templates, log: bool) -> Played {
+    let world = templates.world(scenario);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without sockets needs nothing");
+    runtime.block_on(async {
+        let stage = Stage::new(scenario, world, log);
+        tokio::spawn(Arc::clone(&stage.place).live());
+        tokio::spawn(director::direct(Arc::clone(&stage)));
+        let last = stage.run().await;
+        let start = crate::world::START;
+        stage.place.at(|inside| {
+            let now = inside.now();
+            let crate::world::Inside { referee, world, kubernetes, .. } = inside;
+            let view = crate::seen::View { world, kubernetes };
+            referee.finish(now, &view, last.as_ref());
+            inside.met.scenario(scenario);
+            for point in stage.crashes.struck() {
+                inside.met.count(Sort::Crash, point.name());
+                inside.met.count(Sort::Trouble, "crash");
+            }
+            Played {
+                breaches: inside.referee.breaches().to_vec(),
+                met: std::mem::take(&mut inside.met),
+                log: inside.log.take().unwrap_or_default(),
+                took: now.duration_since(start),
+            }
+        })
+    })
+}
+
+/// What everybody shares.
+struct Stage {
+    scenario: Scenario,
+    place: Arc<Place>,
+    ledger: Arc<Ledger>,
+    crashes: Arc<Crashes>,
+    /// What the user wants now.
+    user: watch::Sender<User>,
+    cast: Mutex<Cast>,
+}
+
+struct Cast {
+    dice: Dice,
+    runners: u32,
+    /// The processes that live, and how the user's word reaches them.
+    alive: Vec<(Arc<Process>, watch::Sender<Word>)>,
+    /// The want whose plan was written down last.
+    begun: Option<usize>,
+}
+
+impl Stage {
+    fn new(
+        scenario: &Scenario,
+        world: (talos_sim::model::World, talos_sim::kubernetes::Kubernetes),
+        log: bool,
+    ) -> Arc<Self> {
+        let mut dice = Dice::new(scenario.seed);
+        let wanted = wanted(scenario, 0, &world.0);
+        let place =
+            Place::new(world, |start, view| Referee::new(wanted, start, view), dice.split(), log);
+        let crashes = scenario.troubles.iter().filter_map(|trouble| match trouble.kind {
+            TroubleKind::Crash { point, number } => Some((point, number)),
+            _ => None,
+        });
+        Arc::new(Self {
+            ledger: Ledger::new(&place),
+            crashes: Arc::new(Crashes::new(crashes.collect())),
+            place,
+            user: watch::Sender::new(User::default()),
+            cast: Mutex::new(Cast { dice, runners: 0, alive: Vec::new(), begun: None }),
+            scenario: scenario.clone(),
+        })
+    }
+
+    fn cast(&self) -> std::sync::MutexGuard<'_, Cast> {
+        self.cast.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn roll(&self, first: u64, last: u64) -> u64 {
+        self.cast().dice.between(first, last)
+    }
+
+    async fn seconds(&self, seconds: u64) {
+        let span = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
+        self.place.clock().sleep(span).await;
+    }
+
+    fn age(&self) -> SignedDuration {
+        self.place.clock().now().duration_since(crate::world::START)
+    }
+
+    /// How long until all troubles are over.
+    fn until_calm(&self) -> SignedDuration {
+        let calm = i64::try_from(self.scenario.calm_after()).unwrap_or(i64::MAX);
+        SignedDuration::from_secs(calm).saturating_sub(self.age()).max(SignedDuration::ZERO)
+    }
+
+    fn count(&self, sort: Sort, name: &'static str) {
+        self.place.at(|inside| inside.met.count(sort, name));
+    }
+
+    /// The user at work: starts a process for each want, and another one
+    /// whenever one is gone.
+    async fn run(self: &Arc<Self>) -> Option<End> {
+        let mut want = 0;
+        let mut fresh = true;
+        let mut resumed = false;
+        let mut chances = SECOND_CHANCES;
+        loop {
+            if self.age() > LONGEST {
+                return None;
+            }
+            // Who has gone for good begins nothing new.
+            if fresh && self.user.borrow().gone {
+                return Some(End::Stopped);
+            }
+            let retarget = self.user.borrow().retarget;
+            if retarget && want + 1 < self.scenario.wants.len() {
+                self.user.send_modify(|user| user.retarget = false);
+                (want, fresh, chances) = (want + 1, true, SECOND_CHANCES);
+            }
+            let life = self.live(fresh.then_some(want), resumed).await;
+            resumed = false;
+            let is_last = want + 1 >= self.scenario.wants.len();
+            match life {
+                // Whoever died before the plan was written down begins anew.
+                Life::Died { begun } => {
+                    fresh &= !begun;
+                    self.seconds(self.roll(1, 40)).await;
+                }
+                Life::GaveUp => {
+                    self.count(Sort::End, "given up");
+                    fresh = false;
+                    self.seconds(self.roll(1, 20)).await;
+                }
+                Life::Busy => self.seconds(5).await,
+                Life::Refused => {
+                    self.count(Sort::End, "refused");
+                    let left = self.until_calm();
+                    if left > SignedDuration::ZERO && chances > 0 {
+                        chances -= 1;
+                        self.place.clock().sleep(left).await;
+                        self.seconds(300).await;
+                    } else if is_last {
+                        return Some(End::Stopped);
+                    } else {
+                        (want, fresh, chances) = (want + 1, true, SECOND_CHANCES);
+                    }
+                }
+                Life::Ended(End::Done) => {
+                    self.count(Sort::End, "done");
+                    if is_last {
+                        return Some(End::Done);
+                    }
+                    (want, fresh, chances) = (want + 1, true, SECOND_CHANCES);
+                }
+                Life::Ended(end @ End::Halted { .. }) => {
+                    self.count(Sort::End, "halted");
+                    if (chances == 0 && is_last) || self.user.borrow().gone {
+                        return Some(end);
+                    }
+                    if chances == 0 {
+                        (want, fresh, chances) = (want + 1, true, SECOND_CHANCES);
+                        continue;
+                    }
+                    chances -= 1;
+                    self.place.clock().sleep(self.until_calm()).await;
+                    self.seconds(self.roll(10, 600)).await;
+                    let back = |user: &User| !user.paused || user.gone;
+                    let _ = self.user.subscribe().wait_for(back).await;
+                    if self.user.borrow().gone {
+                        return Some(end);
+                    }
+                    self.user.send_modify(|user| user.retarget &= !is_last);
+                    // A person looks, mends, and plans again or goes on.
+                    fresh = self.roll(0, 1) == 0;
+                    resumed = !fresh;
+                }
+                Life::Ended(End::Paused { .. }) => {
+                    self.count(Sort::End, "paused");
+                    fresh = false;
+                    let user = self.user.borrow().clone();
+                    if user.retarget && !is_last {
+                        continue;
+                    }
+                    self.user.send_modify(|user| user.retarget = false);
+                    if user.gone {
+                        return Some(End::Paused { by: "user".to_owned() });
+                    }
+                    let back = |user: &User| !user.paused || user.gone;
+                    let _ = self.user.subscribe().wait_for(back).await;
+                    if self.user.borrow().gone {
+                        return Some(End::Paused { by: "user".to_owned() });
+                    }
+                    resumed = true;
+                }
+                Life::Ended(End::Stopped) => {
+                    self.count(Sort::End, "stopped");
+                    fresh = false;
+                    let _ = self.user.subscribe().wait_for(|user| !user.stopped).await;
+                }
+            }
+        }
+    }
+}
+
+/// What the referee is told of the user's wants.
+fn wanted(scenario: &Scenario, want: usize, world: &talos_sim::model::World) -> Wanted {
+    let (intent, rollback) = match &scenario.wants[want] {
+        Want::Versions(intent) => (intent.clone(), intent.rollback),
+        Want::Back(_) => (upgrade_core::intent::Intent::default(), true),
+    };
+    let secrets = &world.spec().secrets;
+    let secrets = [
+        &secrets.machine_ca_key,
+        &secrets.machine_token,
+        &secrets.cluster_ca_key,
+        &secrets.etcd_ca_key,
+        &secrets.cluster_token,
+    ];
+    Wanted {
+        intent,
+        policy: scenario.policy.clone(),
+        secrets: secrets.into_iter().filter(|it| !it.is_empty()).cloned().collect(),
+        rollback,
+    }
+}

@@ -1,0 +1,249 @@
+//! Everything that happens to a run from outside, each thing at its time.
+
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde_json::json;
+use talos_proto::machine::{RebootRequest, UpgradeRequest};
+use talos_sim::model::{Caller, NodeIndex, NodeRole, NodeSpec, Request, Schematic};
+use talos_sim::schedule::{fault_text, kind_name};
+use tokio::sync::watch;
+use upgrade_core::jiff;
+use upgrade_core::snapshot::NodeName;
+use upgrade_engine::control::Word;
+use upgrade_engine::io::Clock as _;
+
+use super::Stage;
+use super::life::Life;
+use crate::coverage::Sort;
+use crate::scenario::{Trouble, TroubleKind};
+use crate::seen::{Deed, What, Wish};
+use crate::world::seat::Process;
+use crate::world::{EXTENDED, Inside};
+
+/// What the user wants of the run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct User {
+    /// Paused for now.
+    pub(super) paused: bool,
+    /// Paused, and the user does not come back.
+    pub(super) gone: bool,
+    /// Something else is wanted.
+    pub(super) retarget: bool,
+    /// Stopped for now.
+    pub(super) stopped: bool,
+}
+
+/// Lets every trouble happen.
+pub(super) async fn direct(stage: Arc<Stage>) {
+    for trouble in stage.scenario.troubles.clone() {
+        let stage = Arc::clone(&stage);
+        tokio::spawn(async move {
+            stage.seconds(trouble.after).await;
+            happen(&stage, trouble).await;
+        });
+    }
+}
+
+impl Stage {
+    /// Shows what somebody does, then does it.
+    fn deed(&self, deed: Deed, done: impl FnOnce(&mut Inside)) {
+        self.place.at(|inside| {
+            inside.show(What::Others { deed });
+            done(inside);
+        });
+    }
+
+    fn name(&self, node: usize) -> NodeName {
+        let name = self.place.at(|inside| {
+            inside.world.truth(NodeIndex(node)).map(|truth| truth.hostname().to_owned())
+        });
+        NodeName(name.unwrap_or_default())
+    }
+
+    /// The user's word, to whoever drives.
+    fn say(&self, wish: Wish, word: &Word) {
+        self.place.at(|inside| inside.show(What::Says { word: wish }));
+        for (_, ears) in &self.cast().alive {
+            ears.send_replace(word.clone());
+        }
+    }
+
+    fn processes(&self) -> Vec<Arc<Process>> {
+        self.cast().alive.iter().map(|(process, _)| Arc::clone(process)).collect()
+    }
+}
+
+async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
+    if !matches!(kind, TroubleKind::Crash { .. }) {
+        stage.count(Sort::Trouble, kind.name());
+    }
+    let pause = |by: &str| Word::Pause { by: by.to_owned() };
+    match kind {
+        // Happens where it is passed.
+        TroubleKind::Crash { .. } => {}
+        TroubleKind::Fault { node, fault, lasts } => {
+            let (name, text) = (stage.name(node), fault_text(&fault));
+            stage.count(Sort::Fault, kind_name(fault.kind()));
+            let deed = Deed::Breaks { node: name.clone(), fault: text.clone() };
+            stage.deed(deed, |inside| {
+                let now = inside.world.now();
+                inside.world.inject(now, Some(NodeIndex(node)), &fault);
+            });
+            stage.seconds(lasts).await;
+            stage.deed(Deed::Mends { node: name, fault: text }, |inside| {
+                let now = inside.world.now();
+                inside.world.clear(now, Some(NodeIndex(node)), fault.kind());
+            });
+        }
+        TroubleKind::Wires { weather, lasts } => {
+            stage.place.set_weather(weather);
+            stage.seconds(lasts).await;
+            stage.place.set_weather(crate::wire::Weather::default());
+        }
+        TroubleKind::Still { lasts } => {
+            let processes = stage.processes();
+            for process in &processes {
+                process.still.send_replace(true);
+            }
+            stage.seconds(lasts).await;
+            for process in &processes {
+                process.still.send_replace(false);
+            }
+        }
+        TroubleKind::LeaseLost { lasts } => {
+            let lasts = SignedDuration::from_secs(i64::try_from(lasts).unwrap_or(i64::MAX));
+            let now = stage.place.clock().now();
+            stage.ledger.go_deaf(now.saturating_add(lasts).unwrap_or(now));
+        }
+        TroubleKind::SecondRunner => {
+            // One that waits for the lease, and drives if it gets it.
+            for _ in 0..60 {
+                match stage.live(None, false).await {
+                    Life::Busy => stage.seconds(5).await,
+                    _ => break,
+                }
+            }
+        }
+        TroubleKind::Pause { lasts } => {
+            stage.user.send_modify(|user| {
+                user.paused = true;
+                user.gone = lasts.is_none();
+            });
+            stage.say(Wish::Pause, &pause("user"));
+            let Some(lasts) = lasts else { return };
+            stage.seconds(lasts).await;
+            stage.user.send_modify(|user| user.paused = user.gone);
+            if !stage.user.borrow().gone {
+                stage.say(Wish::Resume, &Word::Go);
+            }
+        }
+        TroubleKind::Retarget => {
+            stage.user.send_modify(|user| user.retarget = true);
+            stage.say(Wish::Retarget, &pause("another target"));
+        }
+        TroubleKind::Stop { lasts } => {
+            stage.user.send_modify(|user| user.stopped = true);
+            stage.say(Wish::Stop, &Word::Stop);
+            stage.seconds(lasts).await;
+            stage.user.send_modify(|user| user.stopped = false);
+        }
+        TroubleKind::Cordon { node, lasts } => {
+            let name = stage.name(node);
+            stage.deed(Deed::Cordon { node: name.clone(), on: true }, |inside| {
+                cordon(inside, &name, true);
+            });
+            if let Some(lasts) = lasts {
+                stage.seconds(lasts).await;
+                stage.deed(Deed::Cordon { node: name.clone(), on: false }, |inside| {
+                    cordon(inside, &name, false);
+                });
+            }
+        }
+        TroubleKind::Reboot { node } => {
+            stage.deed(Deed::Reboot { node: stage.name(node) }, |inside| {
+                let (now, request) = (inside.world.now(), RebootRequest::default());
+                let node = NodeIndex(node);
+                let _ = inside.world.request(now, node, &Caller::admin(), Request::Reboot(request));
+            });
+        }
+        TroubleKind::Upgraded { node } => upgrade(stage, node),
+        TroubleKind::Rebuilt => stage.place.at(|inside| {
+            let schematic = Schematic { yaml: String::new(), extensions: Vec::new() };
+            inside.world.add_schematic(EXTENDED.to_owned(), schematic);
+        }),
+        TroubleKind::Join => join(stage),
+        TroubleKind::Leave { node } => {
+            let name = stage.name(node);
+            stage.deed(Deed::Leave { node: name.clone() }, |inside| {
+                let now = inside.world.now();
+                if inside.world.leave(now, NodeIndex(node)) {
+                    let write = kube_sim::Write::by("somebody");
+                    let options = kube_sim::store::DeleteOptions::now();
+                    let store = inside.kubernetes.api_mut().store_mut();
+                    let _ = store.delete(&write, &kube_sim::names::NODES, "", &name.0, &options);
+                }
+            });
+        }
+    }
+}
+
+/// Somebody upgrades a node by hand, to a release that nobody asked us for.
+fn upgrade(stage: &Stage, node: usize) {
+    stage.deed(Deed::Reboot { node: stage.name(node) }, |inside| {
+        let now = inside.world.now();
+        let Some(truth) = inside.world.truth(NodeIndex(node)) else { return };
+        let installed = truth.installed();
+        let schematic = installed.schematic.unwrap_or_default();
+        let line = installed.version.minor();
+        let image = format!("factory.talos.dev/metal-installer/{schematic}:v{line}.3");
+        let request = UpgradeRequest { image, ..UpgradeRequest::default() };
+        let request = Request::Upgrade(request);
+        let _ = inside.world.request(now, NodeIndex(node), &Caller::admin(), request);
+    });
+}
+
+fn cordon(inside: &mut Inside, node: &NodeName, on: bool) {
+    let write = kube_sim::Write::by("somebody");
+    let store = inside.kubernetes.api_mut().store_mut();
+    // A node that has left has nothing to be cordoned.
+    let _ = store.modify(&write, &kube_sim::names::NODES, "", &node.0, |object| {
+        if on {
+            kube_sim::object::set(object, &["spec", "unschedulable"], json!(true));
+        } else {
+            kube_sim::object::remove(object, &["spec", "unschedulable"]);
+        }
+    });
+}
+
+fn join(stage: &Stage) {
+    let number = stage.place.at(|inside| inside.world.len());
+    let name = format!("worker-new-{number}");
+    stage.deed(Deed::Join { node: NodeName(name.clone()) }, |inside| {
+        let now = inside.world.now();
+        let spec = inside.world.spec();
+        let like = &spec.nodes[0];
+        let address = std::net::Ipv4Addr::new(10, 5, 1, u8::try_from(number).unwrap_or(u8::MAX));
+        let spec = NodeSpec {
+            hostname: name,
+            role: NodeRole::Worker,
+            addresses: vec![address.into()],
+            talos: like.talos.clone(),
+            kubernetes: like.kubernetes.clone(),
+            schematic: like.schematic.clone(),
+        };
+        inside.world.join(now, spec);
+    });
+}
+
+/// How a process hears the user from its start on.
+pub(super) fn first_word(user: &User) -> watch::Sender<Word> {
+    let word = if user.stopped {
+        Word::Stop
+    } else if user.paused || user.gone {
+        Word::Pause { by: "user".to_owned() }
+    } else {
+        Word::Go
+    };
+    watch::Sender::new(word)
+}

@@ -1,0 +1,286 @@
+//! What the referee reads in the world. The only file that knows how.
+//!
+//! [`Facts`] remembers of each fact since when it is so. The world is looked at
+//! now and then and whenever something is done to it; so "since" is never too
+//! early, which is the side on which nobody is accused wrongly.
+
+use std::collections::{BTreeMap, HashMap};
+
+use kube_sim::names::{NODES, PODS};
+use kube_sim::object;
+use serde_json::Value;
+use talos_sim::model::{NodeIndex, NodeRole, NodeTruth};
+use upgrade_core::image::ImageRef;
+use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::snapshot::NodeName;
+use upgrade_core::version::Version;
+
+use crate::seen::View;
+
+/// How often the world is looked at when nothing is done to it.
+const PAUSE: SignedDuration = SignedDuration::from_secs(5);
+
+/// How many entries a member may be behind and still count as converged:
+/// members are asked one after the other, and the log grows meanwhile.
+const CONVERGED: u64 = 1_100;
+
+/// The label that puts a worker into a pool.
+const POOL: &str = "vitistack.io/nodepool";
+
+/// A value, and since when it is that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Since<T> {
+    pub(super) value: T,
+    pub(super) since: Timestamp,
+}
+
+impl<T: PartialEq> Since<T> {
+    fn new(value: T, since: Timestamp) -> Self {
+        Self { value, since }
+    }
+
+    fn set(&mut self, value: T, at: Timestamp) {
+        if self.value != value {
+            *self = Self { value, since: at };
+        }
+    }
+
+    /// Whether it was this already when the one who asked last asked. Somebody
+    /// who never asked has no excuse.
+    pub(super) fn was(&self, value: &T, asked: Option<Timestamp>) -> bool {
+        self.value == *value && asked.is_none_or(|asked| self.since < asked)
+    }
+}
+
+/// How a control plane's member of etcd is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Member {
+    /// There is none.
+    Absent,
+    /// It votes, runs, reaches the others, and has what they have.
+    Well,
+    /// It does not vote.
+    Learner,
+    /// It lacks many entries.
+    Behind,
+    /// It does not run, or the others do not reach it, or nobody leads.
+    Unwell,
+}
+
+impl Member {
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Self::Absent => "has no member of etcd",
+            Self::Well => "is well",
+            Self::Learner => "is a learner",
+            Self::Behind => "is far behind",
+            Self::Unwell => "is not healthy",
+        }
+    }
+}
+
+/// A machine as it was when last looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) name: NodeName,
+    pub(super) index: NodeIndex,
+    pub(super) control_plane: bool,
+    pub(super) gone: bool,
+    /// It runs, neither booting nor going down.
+    pub(super) runs: Since<bool>,
+    /// It runs, can be reached, and Kubernetes calls it ready.
+    pub(super) up: Since<bool>,
+    /// The same, and the machine calls itself ready: etcd and static pods too.
+    pub(super) serves: Since<bool>,
+    pub(super) member: Since<Member>,
+    pub(super) leads: Since<bool>,
+    pub(super) boot_id: Since<String>,
+}
+
+/// The world as it was when last looked at.
+#[derive(Debug)]
+pub(super) struct Facts {
+    nodes: Vec<Node>,
+    by_name: HashMap<NodeName, usize>,
+    pub(super) alarm: Since<bool>,
+    looked: Timestamp,
+    touched: Option<u64>,
+}
+
+impl Facts {
+    pub(super) fn new(at: Timestamp, view: &View<'_>) -> Self {
+        let mut facts = Self {
+            nodes: Vec::new(),
+            by_name: HashMap::new(),
+            alarm: Since::new(false, at),
+            looked: at,
+            touched: None,
+        };
+        facts.look(at, view, true);
+        facts
+    }
+
+    /// Looks at the world if it has changed; without haste only now and then.
+    pub(super) fn look(&mut self, at: Timestamp, view: &View<'_>, haste: bool) {
+        let touched = view.world.touched();
+        if self.touched == Some(touched) || !haste && at.duration_since(self.looked) < PAUSE {
+            return;
+        }
+        self.touched = Some(touched);
+        self.looked = at;
+        let etcd = view.world.etcd_truth();
+        self.alarm.set(etcd.alarms > 0, at);
+        for index in 0..view.world.len() {
+            let Some(truth) = view.world.truth(NodeIndex(index)) else { continue };
+            if index == self.nodes.len() {
+                let node = first_look(&truth, at);
+                self.by_name.insert(node.name.clone(), index);
+                self.nodes.push(node);
+            }
+            let node = &mut self.nodes[index];
+            node.gone = truth.is_gone();
+            let runs = truth.is_running();
+            let up = runs && truth.is_reachable() && truth.kubelet().ready;
+            node.runs.set(runs, at);
+            node.up.set(up, at);
+            node.serves.set(up && truth.is_ready(), at);
+            node.leads.set(etcd.leader == Some(truth.index()), at);
+            node.member.set(member(&truth, etcd.members == 1), at);
+            if node.boot_id.value != truth.boot_id() {
+                node.boot_id = Since::new(truth.boot_id().to_owned(), at);
+            }
+        }
+    }
+
+    /// Something is about to change: the next look is not put off.
+    pub(super) fn disturb(&mut self) {
+        self.looked = Timestamp::MIN;
+    }
+
+    /// The machines that belong to the cluster.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().filter(|node| !node.gone)
+    }
+
+    pub(super) fn control_planes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes().filter(|node| node.control_plane)
+    }
+
+    pub(super) fn workers(&self) -> impl Iterator<Item = &Node> {
+        self.nodes().filter(|node| !node.control_plane)
+    }
+
+    /// A machine by its name, one that has left included.
+    pub(super) fn node(&self, name: &NodeName) -> Option<&Node> {
+        self.by_name.get(name).map(|index| &self.nodes[*index])
+    }
+}
+
+fn first_look(truth: &NodeTruth<'_>, at: Timestamp) -> Node {
+    Node {
+        name: truth.hostname().into(),
+        index: truth.index(),
+        control_plane: truth.role() == NodeRole::ControlPlane,
+        gone: truth.is_gone(),
+        runs: Since::new(true, at),
+        up: Since::new(true, at),
+        serves: Since::new(true, at),
+        member: Since::new(Member::Absent, at),
+        leads: Since::new(false, at),
+        boot_id: Since::new(truth.boot_id().to_owned(), at),
+    }
+}
+
+fn member(truth: &NodeTruth<'_>, alone: bool) -> Member {
+    match truth.member() {
+        None => Member::Absent,
+        Some(member) if !member.votes => Member::Learner,
+        Some(member) if !member.healthy => Member::Unwell,
+        // One that is alone has nobody to be behind.
+        Some(member) if member.lag > CONVERGED && !alone => Member::Behind,
+        Some(_) => Member::Well,
+    }
+}
+
+/// A system that is installed: its version and its schematic.
+pub(super) type Installed = (Version, Option<String>);
+
+/// What a node has booted.
+pub(super) fn installed(view: &View<'_>, node: &Node) -> Option<Installed> {
+    let truth = view.world.truth(node.index)?;
+    let installed = truth.installed();
+    Some((installed.version.clone(), installed.schematic.map(str::to_owned)))
+}
+
+/// What its next boot takes, if that is something else.
+pub(super) fn armed(view: &View<'_>, node: &Node) -> Option<Installed> {
+    let armed = view.world.truth(node.index)?.armed()?;
+    Some((armed.version.clone(), armed.schematic.map(str::to_owned)))
+}
+
+/// The schematic that an installer's name carries: a path element of 64
+/// hexadecimal digits, as the Image Factory has it.
+pub(super) fn schematic_in(image: &ImageRef) -> Option<&str> {
+    let is_id = |part: &&str| part.len() == 64 && part.bytes().all(|it| it.is_ascii_hexdigit());
+    image.repository.split('/').find(is_id)
+}
+
+/// The versions of what runs on a node of Kubernetes, by the component's name.
+pub(super) fn components(view: &View<'_>, node: &Node) -> BTreeMap<&'static str, Version> {
+    let Some(truth) = view.world.truth(node.index) else { return BTreeMap::new() };
+    let all = truth.static_pods().chain([truth.kubelet()]);
+    all.filter_map(|part| {
+        let version = part.image.parse::<ImageRef>().ok()?.version()?;
+        Some((part.component.name(), version))
+    })
+    .collect()
+}
+
+/// Whether a node's object says that nothing is to be scheduled there.
+pub(super) fn is_cordoned(view: &View<'_>, node: &NodeName) -> bool {
+    let object = view.kubernetes.api().store().get(&NODES, "", &node.0);
+    object.is_some_and(|object| object::flag(object, &["spec", "unschedulable"]))
+}
+
+/// The pool that a worker's label puts it into.
+pub(super) fn pool(view: &View<'_>, node: &NodeName) -> Option<String> {
+    let object = view.kubernetes.api().store().get(&NODES, "", &node.0)?;
+    object::label(object, POOL).map(str::to_owned)
+}
+
+/// A pod on a node, as far as draining goes.
+#[derive(Debug)]
+pub(super) struct Pod {
+    pub(super) name: String,
+    pub(super) created: Option<Timestamp>,
+    /// Whether the kubelet or a `DaemonSet` keeps it there, or it has ended.
+    pub(super) stays: bool,
+    pub(super) bare: bool,
+    pub(super) scratch: bool,
+}
+
+/// The pods of a node.
+pub(super) fn pods(view: &View<'_>, node: &NodeName) -> Vec<Pod> {
+    let store = view.kubernetes.api().store();
+    store
+        .list(&PODS, None)
+        .filter(|pod| object::text(pod, &["spec", "nodeName"]) == node.0)
+        .map(|pod| read(pod))
+        .collect()
+}
+
+fn read(pod: &Value) -> Pod {
+    let owners = object::list(pod, &["metadata", "ownerReferences"]);
+    let controller = owners.iter().find(|owner| object::flag(owner, &["controller"]));
+    let daemon = controller.is_some_and(|it| object::text(it, &["kind"]) == "DaemonSet");
+    let mirror = object::annotation(pod, "kubernetes.io/config.mirror").is_some();
+    let ended = matches!(object::text(pod, &["status", "phase"]), "Succeeded" | "Failed");
+    let volumes = object::list(pod, &["spec", "volumes"]);
+    Pod {
+        name: format!("{}/{}", object::namespace(pod), object::name(pod)),
+        created: object::text(pod, &["metadata", "creationTimestamp"]).parse().ok(),
+        stays: daemon || mirror || ended,
+        bare: controller.is_none(),
+        scratch: volumes.iter().any(|volume| volume.get("emptyDir").is_some()),
+    }
+}

@@ -1,0 +1,175 @@
+//! The referee: watches a run from the side of the world and says where one of
+//! the design's rules was broken.
+//!
+//! It shares nothing with whoever decides: it does not ask the planner, and of
+//! the core it takes plain data only. Each rule is a file; `facts` reads the
+//! world, `notes` remembers what several rules need. Rule 0 is progress: a run
+//! ends where the user wanted it, or where a person can act, but it ends.
+//!
+//! A rule is judged on what a process did with what it could have known: what
+//! broke after its last question, or while its message was on the way, is
+//! nobody's fault.
+
+mod facts;
+mod notes;
+mod progress;
+mod rule_01_quorum;
+mod rule_02_fresh;
+mod rule_03_snapshot;
+mod rule_04_content;
+mod rule_05_boot_back;
+mod rule_06_limit;
+mod rule_06_workloads;
+mod rule_07_cordons;
+mod rule_08_once;
+mod rule_09_driver;
+mod rule_10_unknown;
+mod rule_11_deadline;
+mod rule_12_way_back;
+mod rule_12_window;
+mod rule_12_word;
+mod rule_13_versions;
+mod rule_14_secrets;
+#[cfg(test)]
+mod testing;
+
+use std::sync::Arc;
+
+use upgrade_core::intent::Intent;
+use upgrade_core::jiff::Timestamp;
+use upgrade_core::policy::Policy;
+use upgrade_engine::drive::End;
+
+use crate::seen::{Seen, View};
+use notes::Notes;
+
+/// What the user wants, and what nobody may ever be told.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The target.
+    pub intent: Intent,
+    /// How it is to be done.
+    pub policy: Policy,
+    /// Texts that must never be told (rule 14).
+    pub secrets: Vec<String>,
+    /// Whether the user asked for a way back.
+    pub rollback: bool,
+}
+
+/// A rule that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Breach {
+    /// The rule's number; 0 is progress.
+    pub rule: u8,
+    /// When it was seen.
+    pub at: Timestamp,
+    /// How, in plain words.
+    pub text: String,
+}
+
+/// How many breaches are kept: one is enough to fail, and what follows from it
+/// is noise.
+const KEPT: usize = 20;
+
+/// What a rule may look at.
+struct Scene<'a> {
+    at: Timestamp,
+    view: &'a View<'a>,
+    notes: &'a Notes,
+    /// What the user wants now; what a process was started with is in its notes.
+    wanted: &'a Arc<Wanted>,
+}
+
+/// One rule. What it finds is a sentence without its own number.
+trait Rule: Send {
+    /// Its number.
+    fn number(&self) -> u8;
+    /// Something is seen; the scene is as it was right before.
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>);
+    /// Nobody drives any more.
+    fn finish(&mut self, _scene: &Scene<'_>, _last: Option<&End>, _found: &mut Vec<String>) {}
+}
+
+/// The referee of one run, or of several that follow each other on one cluster.
+pub struct Referee {
+    wanted: Arc<Wanted>,
+    notes: Notes,
+    rules: Vec<Box<dyn Rule>>,
+    breaches: Vec<Breach>,
+    found: Vec<String>,
+}
+
+impl Referee {
+    /// A referee who arrives before anybody drives.
+    pub fn new(wanted: Wanted, start: Timestamp, view: &View<'_>) -> Self {
+        let rules: Vec<Box<dyn Rule>> = vec![
+            Box::new(progress::Progress::default()),
+            Box::new(rule_01_quorum::Quorum),
+            Box::new(rule_02_fresh::Fresh),
+            Box::new(rule_03_snapshot::Snapshot::default()),
+            Box::new(rule_04_content::Content::new(view)),
+            Box::new(rule_05_boot_back::BootBack::default()),
+            Box::new(rule_06_workloads::Workloads::default()),
+            Box::new(rule_06_limit::Limit::default()),
+            Box::new(rule_07_cordons::Cordons::default()),
+            Box::new(rule_08_once::Once::default()),
+            Box::new(rule_09_driver::OneDriver),
+            Box::new(rule_10_unknown::Unknown),
+            Box::new(rule_11_deadline::Deadline::default()),
+            Box::new(rule_12_word::Word::default()),
+            Box::new(rule_12_way_back::WayBack),
+            Box::new(rule_13_versions::Versions),
+            Box::new(rule_14_secrets::Secrets::default()),
+        ];
+        Self {
+            wanted: Arc::new(wanted),
+            notes: Notes::new(start, view),
+            rules,
+            breaches: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+
+    /// Takes in what is seen, together with the world as it was right before.
+    pub fn see(&mut self, seen: &Seen, view: &View<'_>) {
+        self.notes.look(seen, view);
+        self.judge(seen.at, view, |rule, scene, found| rule.see(seen, scene, found));
+        self.notes.take(seen, view, &self.wanted);
+    }
+
+    /// A new target from the user. Processes that were started before go on
+    /// being judged by what they were started with.
+    pub fn now_wanted(&mut self, wanted: Wanted) {
+        self.wanted = Arc::new(wanted);
+    }
+
+    /// What was found so far.
+    pub fn breaches(&self) -> &[Breach] {
+        &self.breaches
+    }
+
+    /// At the very end, when faults are over and nobody drives any more.
+    pub fn finish(&mut self, at: Timestamp, view: &View<'_>, last_end: Option<&End>) {
+        self.notes.look_again(at, view);
+        self.judge(at, view, |rule, scene, found| rule.finish(scene, last_end, found));
+    }
+
+    fn judge(
+        &mut self,
+        at: Timestamp,
+        view: &View<'_>,
+        ask: impl Fn(&mut dyn Rule, &Scene<'_>, &mut Vec<String>),
+    ) {
+        let scene = Scene { at, view, notes: &self.notes, wanted: &self.wanted };
+        for rule in &mut self.rules {
+            ask(&mut **rule, &scene, &mut self.found);
+            for text in self.found.drain(..) {
+                let rule = rule.number();
+                let known = |breach: &Breach| breach.rule == rule && breach.text == text;
+                if self.breaches.len() < KEPT && !self.breaches.iter().any(known) {
+                    self.breaches.push(Breach { rule, at, text });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Rule 0, progress: when faults are over, a run reaches its target, or a halt
+//! that a person can act on. It never hangs.
+
+use std::collections::BTreeSet;
+
+use upgrade_core::snapshot::NodeName;
+use upgrade_engine::drive::End;
+
+use super::facts;
+use super::{Rule, Scene};
+use crate::seen::{Seen, What, Wish};
+
+#[derive(Default)]
+pub(super) struct Progress {
+    /// The machines that there were when the last plan was made.
+    planned: BTreeSet<NodeName>,
+    /// The user's last word.
+    word: Option<Wish>,
+    /// Whether the last process that ended was stopped; where no plan could be
+    /// made, none was.
+    stopped: bool,
+}
+
+impl Rule for Progress {
+    fn number(&self) -> u8 {
+        0
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        if let What::Ends { end, .. } = &seen.what {
+            self.stopped = *end == Ok(End::Stopped);
+        }
+        match &seen.what {
+            What::Starts { fresh: true, .. } => {
+                self.planned = scene.notes.facts.nodes().map(|node| node.name.clone()).collect();
+                self.word = None;
+            }
+            What::Says { word } => self.word = Some(*word),
+            What::Ends { end: Ok(End::Halted { reason, .. }), .. }
+                if reason.to_string().trim().is_empty() || reason.advice().trim().is_empty() =>
+            {
+                found.push("a halt does not say why, or what to do".to_owned());
+            }
+            What::Ends { runner, end: Ok(End::Done) } => {
+                let driver = scene.notes.drivers.get(runner);
+                if let Some(driver) = driver.filter(|it| !it.plan.rollback) {
+                    self.reached(&driver.wanted, scene, found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, _: &Scene<'_>, last: Option<&End>, found: &mut Vec<String>) {
+        match last {
+            None => found.push("the run hangs: it came to no end".to_owned()),
+            Some(End::Paused { .. }) => {
+                if !matches!(self.word, Some(Wish::Pause | Wish::Retarget)) {
+                    found.push("the run ended paused, and nobody wants that".to_owned());
+                }
+            }
+            Some(End::Stopped) => {
+                if self.stopped && self.word != Some(Wish::Stop) {
+                    found.push("the run ended stopped, and nobody wants that".to_owned());
+                }
+            }
+            Some(End::Done | End::Halted { .. }) => {}
+        }
+    }
+}
+
+impl Progress {
+    /// Done is done: every machine that was there runs what the user wants, or
+    /// was ahead of it.
+    fn reached(&self, wanted: &super::Wanted, scene: &Scene<'_>, found: &mut Vec<String>) {
+        let intent = &wanted.intent;
+        for node in scene.notes.facts.nodes().filter(|node| self.planned.contains(&node.name)) {
+            let name = &node.name;
+            let talos = facts::installed(scene.view, node).map(|(version, _)| version);
+            if let (Some(wanted), Some(talos)) = (&intent.talos, talos)
+                && talos < *wanted
+            {
+                found.push(format!("done, and {name} runs Talos {talos}, not {wanted}"));
+            }
+            let Some(wanted) = &intent.kubernetes else { continue };
+            for (component, version) in facts::components(scene.view, node) {
+                if version < *wanted {
+                    found.push(format!("done, and {component} of {name} is {version}"));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::reason::HaltReason;
+
+    use super::super::testing::Bench;
+    use super::*;
+
+    #[test]
+    fn a_run_comes_to_an_end() {
+        let paused = End::Paused { by: "user".to_owned() };
+        let reason = HaltReason::NoSnapshot { hop: 1 };
+        let halted = End::Halted { reason, armed: vec![], cordoned: vec![] };
+        for (last, rules) in
+            [(None, vec![0]), (Some(paused.clone()), vec![0]), (Some(halted), vec![])]
+        {
+            let mut bench = Bench::new(1, 1);
+            bench.ready(1);
+            bench.finish(last.as_ref());
+            bench.assert_broken(&rules);
+        }
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.see(What::Says { word: Wish::Pause });
+        bench.finish(Some(&paused));
+        bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn done_means_that_everything_runs() {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.ended(1, End::Done);
+        bench.assert_broken(&[0]);
+    }
+}

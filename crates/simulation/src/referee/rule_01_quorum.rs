@@ -1,0 +1,164 @@
+//! Rule 1: one control plane at a time, and only while etcd can spare it.
+
+use super::facts::{Member, Node};
+use super::notes::Blow;
+use super::{Rule, Scene};
+use crate::seen::Seen;
+
+pub(super) struct Quorum;
+
+impl Rule for Quorum {
+    fn number(&self) -> u8 {
+        1
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        let Some(blow) = scene.notes.blow(seen).filter(|blow| blow.node.control_plane) else {
+            return;
+        };
+        let (act, name) = (blow.act, &blow.node.name);
+        for other in scene.notes.disturbed().filter(|other| *other != name) {
+            if scene.notes.facts.node(other).is_some_and(|node| node.control_plane) {
+                found.push(format!("{act:?} while we have not given {other} back"));
+            }
+        }
+        etcd_is_well(&blow, scene, found);
+        if blow.act.boots() {
+            keeps_quorum(&blow, scene, found);
+            does_not_lead(&blow, scene, found);
+        }
+    }
+}
+
+/// Every member votes, is healthy and has caught up; no alarm is raised. A way
+/// back may take the one member that is broken.
+fn etcd_is_well(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
+    let asked = blow.basis.and_then(|basis| basis.etcd.any);
+    let Blow { act, node, driver, .. } = blow;
+    let facts = &scene.notes.facts;
+    for other in facts.control_planes() {
+        let excused = driver.plan.rollback && other.name == node.name;
+        let unwell = other.member.value != Member::Well;
+        if unwell && !excused && other.member.was(&other.member.value, asked) {
+            let words = other.member.value.words();
+            found.push(format!("{act:?} while {} {words}", other.name));
+        }
+    }
+    if facts.alarm.was(&true, asked) {
+        found.push(format!("{act:?} while an alarm of etcd is raised"));
+    }
+}
+
+/// Without the node, the voters that live are still a majority; or there is no
+/// other way, and the user accepts that.
+fn keeps_quorum(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
+    let lives = |node: &&Node| matches!(node.member.value, Member::Well | Member::Behind);
+    let votes = |node: &&Node| !matches!(node.member.value, Member::Absent | Member::Learner);
+    let others = || scene.notes.facts.control_planes().filter(|it| it.name != blow.node.name);
+    let all = others().filter(votes).count() + 1;
+    let Blow { act, node, .. } = blow;
+    if all < 3 {
+        if !blow.driver.wanted.policy.accept_outage {
+            found.push(format!("{act:?} of one of {all} members, which nobody accepted"));
+        }
+        return;
+    }
+    let asked = blow.basis.and_then(|basis| basis.etcd.any);
+    let visible = |node: &&Node| node.member.was(&node.member.value, asked);
+    let lost = others().filter(votes).filter(|it| !lives(it) && visible(it)).count();
+    if all - 1 - lost <= all / 2 {
+        found.push(format!("{act:?}: without {} etcd has no quorum", node.name));
+    }
+}
+
+/// The leader goes last, or gives its leadership away first.
+fn does_not_lead(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
+    let asked = blow.basis.and_then(|basis| basis.etcd.any);
+    let others = scene.notes.facts.control_planes().filter(|it| it.name != blow.node.name);
+    let heirs = others.filter(|it| it.member.value == Member::Well).count();
+    // A way back does not wait for an etcd that cannot be asked (rule 12).
+    let blind = blow.basis.is_some_and(|basis| basis.etcd.look != basis.look);
+    if blow.driver.plan.rollback && blind {
+        return;
+    }
+    if heirs > 0 && blow.node.leads.was(&true, asked) {
+        found.push(format!("{:?} of the leader of etcd", blow.act));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use talos_sim::model::Fault;
+
+    use super::super::testing::{Bench, wanted};
+    use crate::seen::Act;
+
+    #[test]
+    fn two_control_planes_at_once() {
+        let mut bench = Bench::new(3, 0);
+        bench.ready(1);
+        let names = bench.control_planes();
+        bench.take(1, &names[0]);
+        bench.assert_broken(&[]);
+        bench.take(1, &names[1]);
+        bench.assert_broken(&[1]);
+    }
+
+    #[test]
+    fn etcd_that_is_not_well() {
+        for fault in [
+            Fault::EtcdLearner,
+            Fault::EtcdAlarm { corrupt: false },
+            Fault::EtcdLag { entries: 50_000 },
+            Fault::Partition,
+        ] {
+            let mut bench = Bench::new(5, 0);
+            bench.ready(1);
+            let names = bench.control_planes();
+            bench.inject(&names[1], &fault);
+            bench.look(1);
+            bench.wait(30);
+            bench.take(1, &names[0]);
+            assert!(bench.broken().contains(&1), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn what_broke_after_the_look_is_nobodys_fault() {
+        let mut bench = Bench::new(3, 0);
+        bench.ready(1);
+        let names = bench.control_planes();
+        bench.wait(1);
+        bench.look(1);
+        bench.begins(1, &format!("1/{}/cordon", names[0]));
+        bench.inject(&names[1], &Fault::EtcdLearner);
+        bench.wait(5);
+        bench.act(1, Act::Cordon { node: names[0].as_str().into(), on: true });
+        bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn an_outage_has_to_be_accepted() {
+        for accepts in [false, true] {
+            let mut wanted = wanted();
+            wanted.policy.accept_outage = accepts;
+            let mut bench = Bench::with(1, 1, wanted);
+            bench.ready(1);
+            bench.take(1, "cp-1");
+            bench.drain(1, "cp-1");
+            bench.boot(1, "cp-1");
+            bench.assert_broken(if accepts { &[] } else { &[1] });
+        }
+    }
+
+    #[test]
+    fn the_leader_gives_up_first() {
+        let mut bench = Bench::new(3, 1);
+        bench.ready(1);
+        let leader = bench.control_planes().pop().unwrap();
+        bench.take(1, &leader);
+        bench.drain(1, &leader);
+        bench.boot(1, &leader);
+        bench.assert_broken(&[1]);
+    }
+}

@@ -1,0 +1,63 @@
+//! Rule 3: before a plan first disrupts a control plane, an etcd snapshot was
+//! taken for it, and lies off the cluster.
+
+use std::collections::BTreeSet;
+
+use upgrade_core::plan::PlanHash;
+
+use super::{Rule, Scene};
+use crate::seen::{Act, Fate, Seen, What};
+
+#[derive(Default)]
+pub(super) struct Snapshot {
+    /// Plans that have one, whichever process took it.
+    taken: BTreeSet<PlanHash>,
+}
+
+impl Rule for Snapshot {
+    fn number(&self) -> u8 {
+        3
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        if let What::Act { runner, act: Act::Snapshot { .. }, fate: Fate::Arrives } = &seen.what {
+            let driver = scene.notes.drivers.get(runner);
+            self.taken.extend(driver.and_then(|driver| driver.hash.clone()));
+            return;
+        }
+        let Some(blow) = scene.notes.blow(seen).filter(|blow| blow.node.control_plane) else {
+            return;
+        };
+        if !blow.driver.hash.as_ref().is_some_and(|hash| self.taken.contains(hash)) {
+            found.push(format!("{:?} without an etcd snapshot", blow.act));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::Bench;
+
+    #[test]
+    fn no_control_plane_without_a_snapshot() {
+        let mut bench = Bench::new(3, 1);
+        bench.starts(1);
+        bench.take(1, "worker-1");
+        bench.give_back(1, "worker-1");
+        bench.assert_broken(&[]);
+        let names = bench.control_planes();
+        bench.take(1, &names[0]);
+        bench.assert_broken(&[3]);
+    }
+
+    #[test]
+    fn one_of_an_earlier_process_counts() {
+        let mut bench = Bench::new(3, 1);
+        bench.ready(1);
+        bench.see(crate::seen::What::Dies { runner: 1 });
+        bench.starts(2);
+        let names = bench.control_planes();
+        bench.take(2, &names[0]);
+        bench.assert_broken(&[]);
+    }
+}

@@ -1,0 +1,164 @@
+//! Rule 4: an installer keeps what the node is made of, unless the user wants
+//! something else; and so it is when the run is done.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use upgrade_core::image::ImageRef;
+use upgrade_core::intent::Installer;
+use upgrade_core::snapshot::NodeName;
+use upgrade_engine::drive::End;
+
+use super::facts::{self, Facts, Node, schematic_in};
+use super::{Rule, Scene, Wanted};
+use crate::seen::{Act, Fate, Seen, View, What};
+
+type Schematic = Option<String>;
+
+pub(super) struct Content {
+    /// What each node was made of when the plan at hand began.
+    before: BTreeMap<NodeName, Schematic>,
+    /// Everything it was ever made of: where a way back may lead.
+    ever: BTreeMap<NodeName, BTreeSet<Schematic>>,
+    /// Nodes that were given an installer since the plan began.
+    written: BTreeSet<NodeName>,
+}
+
+impl Content {
+    pub(super) fn new(view: &View<'_>) -> Self {
+        let mut new =
+            Self { before: BTreeMap::new(), ever: BTreeMap::new(), written: BTreeSet::new() };
+        new.begin(&Facts::new(view.world.now().to_jiff(), view), view);
+        new
+    }
+
+    fn begin(&mut self, facts: &Facts, view: &View<'_>) {
+        self.written.clear();
+        for node in facts.nodes() {
+            let schematic = schematic(view, node);
+            self.ever.entry(node.name.clone()).or_default().insert(schematic.clone());
+            self.before.insert(node.name.clone(), schematic);
+        }
+    }
+
+    fn installs(
+        &mut self,
+        image: &ImageRef,
+        node: &Node,
+        rollback: bool,
+        wanted: &Wanted,
+        view: &View<'_>,
+    ) -> Option<String> {
+        self.written.insert(node.name.clone());
+        let named = schematic_in(image).map(str::to_owned);
+        let name = &node.name;
+        if rollback {
+            let known = self.ever.get(name).is_some_and(|ever| ever.contains(&named));
+            return (!known).then(|| format!("{name} never was made of what {image} names"));
+        }
+        match &wanted.intent.installer {
+            Installer::Keep => {
+                let has = schematic(view, node);
+                (named != has).then(|| {
+                    let has = has.as_deref().unwrap_or("no schematic");
+                    format!("{name} has {has}, and is given {image}")
+                })
+            }
+            Installer::Schematic(wanted) => (named.as_ref() != Some(wanted))
+                .then(|| format!("{name} is to have {wanted}, and is given {image}")),
+            Installer::Image(wanted) => {
+                let same =
+                    wanted.registry == image.registry && wanted.repository == image.repository;
+                (!same).then(|| format!("{name} is to have {wanted}, and is given {image}"))
+            }
+        }
+    }
+
+    fn done(&self, scene: &Scene<'_>, wanted: &Wanted, found: &mut Vec<String>) {
+        for node in scene.notes.facts.nodes() {
+            let Some(before) = self.before.get(&node.name) else { continue };
+            let expected = match &wanted.intent.installer {
+                Installer::Schematic(wanted) if self.written.contains(&node.name) => {
+                    Some(wanted.clone())
+                }
+                Installer::Image(image) if self.written.contains(&node.name) => {
+                    schematic_in(image).map(str::to_owned)
+                }
+                _ => before.clone(),
+            };
+            let has = schematic(scene.view, node);
+            if has != expected {
+                let name = &node.name;
+                found.push(format!("done, and {name} has {has:?} where it should {expected:?}"));
+            }
+        }
+    }
+}
+
+impl Rule for Content {
+    fn number(&self) -> u8 {
+        4
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        match &seen.what {
+            What::Starts { fresh: true, .. } => self.begin(&scene.notes.facts, scene.view),
+            What::Act {
+                runner,
+                act: Act::Install { node, image } | Act::Upgrade { node, image },
+                fate: Fate::Arrives,
+            } => {
+                let notes = scene.notes;
+                let (Some(driver), Some(node)) =
+                    (notes.drivers.get(runner), notes.facts.node(node))
+                else {
+                    return;
+                };
+                let rollback = driver.plan.rollback;
+                found.extend(self.installs(image, node, rollback, &driver.wanted, scene.view));
+            }
+            What::Ends { runner, end: Ok(End::Done) } => {
+                // A way back leads to something else by intention.
+                let driver = scene.notes.drivers.get(runner);
+                if let Some(driver) = driver.filter(|driver| !driver.plan.rollback) {
+                    self.done(scene, &driver.wanted, found);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn schematic(view: &View<'_>, node: &Node) -> Schematic {
+    facts::installed(view, node).and_then(|(_, schematic)| schematic)
+}
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::intent::Installer;
+
+    use super::super::testing::{Bench, NONE, installer, wanted};
+    use crate::seen::Act;
+
+    fn given(image: &str, kept: Installer) -> Vec<u8> {
+        let mut wanted = wanted();
+        wanted.intent.installer = kept;
+        let mut bench = Bench::with(1, 1, wanted);
+        bench.ready(1);
+        let act = Act::Install { node: "worker-1".into(), image: image.parse().unwrap() };
+        bench.step(1, "1/worker-1/install", Some(act));
+        bench.broken()
+    }
+
+    #[test]
+    fn an_installer_names_the_schematic() {
+        let other = "a".repeat(64);
+        let plain = "ghcr.io/siderolabs/installer:v1.13.12";
+        let factory = format!("factory.talos.dev/metal-installer/{other}:v1.13.12");
+        assert_eq!(given(&installer().to_string(), Installer::Keep), NONE);
+        assert_eq!(given(plain, Installer::Keep), [4]);
+        assert_eq!(given(&factory, Installer::Keep), [4]);
+        assert_eq!(given(&factory, Installer::Schematic(other.clone())), NONE);
+        assert_eq!(given(&installer().to_string(), Installer::Schematic(other)), [4]);
+        assert_eq!(given(plain, Installer::Image(plain.parse().unwrap())), NONE);
+    }
+}

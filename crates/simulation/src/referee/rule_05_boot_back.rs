@@ -1,0 +1,244 @@
+//! Rule 5: a node that comes back on what it ran before stops the run. Its good
+//! slot is not written again, and nobody else is sent the same way.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::journal::{Outcome, Record};
+use upgrade_core::plan::PlanHash;
+use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::Action;
+use upgrade_engine::drive::End;
+
+use super::facts::{self, Installed, schematic_in};
+use super::notes::action_of;
+use super::{Rule, Scene};
+use crate::seen::{Act, Fate, Runner, Seen, What, Wish};
+
+/// From when a node that came back on its old version serves until a process
+/// that looks at it has taken that in.
+const TAKES_IN: SignedDuration = SignedDuration::from_secs(60);
+
+/// A boot that we asked for.
+struct Asked {
+    plan: PlanHash,
+    boot_id: String,
+    from: Installed,
+    to: Installed,
+}
+
+/// A node that booted back.
+struct Back {
+    plan: PlanHash,
+    /// Since when it can be known: it serves, and was looked at.
+    known: Option<Timestamp>,
+}
+
+#[derive(Default)]
+pub(super) struct BootBack {
+    asked: BTreeMap<NodeName, Asked>,
+    back: BTreeMap<NodeName, Back>,
+    /// When the process at hand began, or the user said to go on all the same.
+    anew: Option<Timestamp>,
+    /// Nodes that the plan disturbed before.
+    before: BTreeSet<NodeName>,
+    /// What touches a slot and failed: not to be tried again without a person.
+    failed: BTreeSet<(NodeName, Action)>,
+    /// Whether the last process ended by itself: who starts another one then is
+    /// a person.
+    ended: bool,
+}
+
+impl BootBack {
+    fn asks(&mut self, runner: Runner, act: &Act, scene: &Scene<'_>) {
+        let Some(node) = act.node().and_then(|name| scene.notes.facts.node(name)) else { return };
+        let driver = scene.notes.drivers.get(&runner);
+        let Some(plan) = driver.and_then(|driver| driver.hash.clone()) else { return };
+        let Some(from) = facts::installed(scene.view, node) else { return };
+        let to = match act {
+            Act::Reboot { .. } => facts::armed(scene.view, node),
+            Act::Upgrade { image, .. } => {
+                let schematic = schematic_in(image).map(str::to_owned);
+                image.version().map(|version| (version, schematic))
+            }
+            _ => None,
+        };
+        if let Some(to) = to.filter(|to| *to != from) {
+            let boot_id = node.boot_id.value.clone();
+            self.asked.insert(node.name.clone(), Asked { plan, boot_id, from, to });
+        }
+    }
+
+    /// What became of a boot that we asked for, once the node is on again.
+    fn booted(&mut self, name: &NodeName, scene: &Scene<'_>) {
+        let (Some(asked), Some(node)) = (self.asked.get(name), scene.notes.facts.node(name)) else {
+            return;
+        };
+        let on = scene.view.world.truth(node.index).is_some_and(|truth| truth.is_on());
+        if !on || node.boot_id.value == asked.boot_id {
+            return;
+        }
+        let runs = facts::installed(scene.view, node);
+        if runs.as_ref() == Some(&asked.from) && runs.as_ref() != Some(&asked.to) {
+            let plan = asked.plan.clone();
+            self.back.insert(name.clone(), Back { plan, known: None });
+        }
+        self.asked.remove(name);
+    }
+
+    fn judge(&self, runner: Runner, act: &Act, scene: &Scene<'_>) -> Option<String> {
+        let hash = scene.notes.drivers.get(&runner)?.hash.as_ref()?;
+        let name = act.node()?;
+        let writes = matches!(act, Act::Install { .. }) || act.boots();
+        if writes && self.back.get(name).is_some_and(|back| back.plan == *hash) {
+            return Some(format!("{act:?} after it came back on its old version"));
+        }
+        let again = |action: Action| self.failed.contains(&(name.clone(), action));
+        if action_of(act).is_some_and(again) {
+            return Some(format!("{act:?} once more after it failed, and nobody said so"));
+        }
+        let takes_away = act.boots() || matches!(act, Act::Cordon { on: true, .. });
+        if !takes_away || self.before.contains(name) {
+            return None;
+        }
+        let late = |since: Timestamp| scene.at.duration_since(since) > TAKES_IN;
+        let known = |back: &Back| {
+            back.plan == *hash && back.known.is_some_and(late) && self.anew.is_none_or(late)
+        };
+        let (back, _) = self.back.iter().find(|(_, back)| known(back))?;
+        Some(format!("{act:?} after {back} came back on its old version"))
+    }
+}
+
+impl Rule for BootBack {
+    fn number(&self) -> u8 {
+        5
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        match &seen.what {
+            What::Starts { fresh, .. } => {
+                self.anew = Some(seen.at);
+                if std::mem::take(&mut self.ended) || *fresh {
+                    self.failed.clear();
+                }
+                if *fresh {
+                    self.before.clear();
+                    self.back.clear();
+                    self.asked.clear();
+                }
+            }
+            What::Says { word: Wish::Resume } => {
+                self.anew = Some(seen.at);
+                self.failed.clear();
+            }
+            What::Wrote { entry, .. } => {
+                if let Record::Finished { step, outcome: Outcome::Failed { .. }, .. } =
+                    &entry.record
+                    && let Some(node) = &step.node
+                    && matches!(
+                        step.action,
+                        Action::Install | Action::Reboot | Action::Upgrade | Action::Rollback
+                    )
+                {
+                    self.failed.insert((node.clone(), step.action));
+                }
+            }
+            What::Ends {
+                end: Ok(End::Halted { .. } | End::Paused { .. } | End::Stopped), ..
+            } => {
+                self.ended = true;
+            }
+            What::Boots { node } => self.booted(node, scene),
+            What::Asked { question: crate::seen::Question::Facts(node), known: true, .. } => {
+                if self.asked.contains_key(node) {
+                    self.booted(node, scene);
+                }
+                let serves = scene.notes.facts.node(node).is_some_and(|it| it.serves.value);
+                if let Some(back) = self.back.get_mut(node).filter(|_| serves) {
+                    back.known.get_or_insert(seen.at);
+                }
+            }
+            What::Act { runner, act, fate: Fate::Arrives } => {
+                found.extend(self.judge(*runner, act, scene));
+                if act.boots() {
+                    self.asks(*runner, act, scene);
+                }
+                if act.boots() || matches!(act, Act::Cordon { on: true, .. }) {
+                    self.before.extend(act.node().cloned());
+                }
+            }
+            What::Ends { runner, end: Ok(End::Done) } => {
+                let hash = scene.notes.drivers.get(runner).and_then(|it| it.hash.as_ref());
+                let back = self.back.iter().filter(|(_, back)| Some(&back.plan) == hash);
+                found.extend(back.map(|(node, _)| {
+                    format!("the run calls itself done, and {node} came back on its old version")
+                }));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use talos_sim::model::Fault;
+    use upgrade_core::reason::{Failure, FailureKind};
+
+    use super::super::testing::{Bench, installer};
+    use super::*;
+
+    fn back() -> Bench {
+        let mut bench = Bench::new(1, 3);
+        bench.ready(1);
+        bench.inject("worker-1", &Fault::BootBack);
+        bench.take(1, "worker-1");
+        bench.drain(1, "worker-1");
+        bench.boot(1, "worker-1");
+        bench.give_back(1, "worker-1");
+        bench.assert_broken(&[]);
+        bench
+    }
+
+    #[test]
+    fn the_good_slot_is_not_written_again() {
+        let mut bench = back();
+        let act = Act::Install { node: "worker-1".into(), image: installer() };
+        bench.step(1, "1/worker-1/install", Some(act));
+        bench.assert_broken(&[5]);
+    }
+
+    #[test]
+    fn nobody_else_is_sent_the_same_way() {
+        let mut bench = back();
+        bench.wait(120);
+        bench.take(1, "worker-2");
+        bench.assert_broken(&[5]);
+    }
+
+    #[test]
+    fn what_failed_is_not_tried_again_blindly() {
+        for resumed in [false, true] {
+            let mut bench = Bench::new(1, 2);
+            bench.ready(1);
+            let act = || Some(Act::Install { node: "worker-1".into(), image: installer() });
+            bench.step(1, "1/worker-1/install", act());
+            let failure = Failure::new(FailureKind::Installer, "exit code 2");
+            let step = "1/worker-1/install".parse().unwrap();
+            let outcome = Outcome::Failed { failure };
+            bench.wrote(1, Record::Finished { step, attempt: 1, outcome });
+            if resumed {
+                bench.see(What::Says { word: Wish::Resume });
+            }
+            bench.step(1, "1/worker-1/install", act());
+            bench.assert_broken(if resumed { &[] } else { &[5] });
+        }
+    }
+
+    #[test]
+    fn the_run_is_not_done() {
+        let mut bench = back();
+        bench.ended(1, End::Done);
+        assert!(bench.broken().contains(&5));
+    }
+}

@@ -1,0 +1,167 @@
+//! Rule 7: a cordon that we set does not outlive its node's upgrade; one that we
+//! found stays.
+
+use std::collections::BTreeMap;
+
+use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::snapshot::NodeName;
+use upgrade_engine::drive::End;
+
+use super::facts;
+use super::notes::{Driver, Whose};
+use super::{Rule, Scene};
+use crate::seen::{Act, Fate, Runner, Seen, What};
+
+/// A node that serves no longer than this need not be known to.
+const NEWS: SignedDuration = SignedDuration::from_secs(20);
+
+/// How long an uncordon that was asked for in vain counts as tried.
+const TRIED: SignedDuration = SignedDuration::from_mins(10);
+
+#[derive(Default)]
+pub(super) struct Cordons {
+    /// When a cordon was last asked to be lifted.
+    tried: BTreeMap<NodeName, Timestamp>,
+}
+
+impl Cordons {
+    /// Cordons of ours that should not stand at this end.
+    fn left(&self, end: &End, driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
+        for node in scene.notes.our_cordons(scene.view) {
+            match end {
+                End::Done => found.push(format!("done, and our cordon of {node} stands")),
+                End::Halted { .. } | End::Paused { .. } => {
+                    if self.could_lift(node, driver, scene) {
+                        let end =
+                            if matches!(end, End::Paused { .. }) { "paused" } else { "halted" };
+                        found.push(format!(
+                            "{end}, and our cordon of {node} stands though the node serves"
+                        ));
+                    }
+                }
+                End::Stopped => {}
+            }
+        }
+    }
+
+    /// Whether the process knew that the node serves, and did not even try.
+    fn could_lift(&self, node: &NodeName, driver: &Driver, scene: &Scene<'_>) -> bool {
+        let Some(seen) = scene.notes.facts.node(node).filter(|node| !node.gone) else {
+            return false;
+        };
+        let recently = |at: &Timestamp| scene.at.duration_since(*at) < TRIED;
+        let tried = self.tried.get(node).is_some_and(recently);
+        let asked = driver.facts(node).good.min(driver.nodes.good);
+        let known = asked.is_some_and(|asked| {
+            seen.serves.since < asked && scene.at.duration_since(seen.serves.since) > NEWS
+        });
+        // Where Kubernetes does not answer, nobody knows, and nothing can be lifted.
+        let answered = driver.answered_of(node) && driver.answered_of_kubernetes();
+        seen.serves.value && known && answered && !tried
+    }
+}
+
+impl Rule for Cordons {
+    fn number(&self) -> u8 {
+        7
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        match &seen.what {
+            What::Act { act: Act::Cordon { node, on: false }, fate, .. } => {
+                self.tried.insert(node.clone(), seen.at);
+                let theirs = matches!(scene.notes.whose(node), Some(Whose::Theirs { .. }));
+                if theirs && *fate == Fate::Arrives && facts::is_cordoned(scene.view, node) {
+                    found.push(format!("the cordon of {node} is lifted, and it was not ours"));
+                }
+            }
+            What::Act { act: Act::Cordon { node, on: true }, .. } => {
+                self.tried.remove(node);
+            }
+            What::Ends { runner, end: Ok(end) } => {
+                if let Some(driver) = scene.notes.drivers.get(runner) {
+                    self.left(end, driver, scene, found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, scene: &Scene<'_>, last: Option<&End>, found: &mut Vec<String>) {
+        // A run that the user stopped at once, or that nobody took up again,
+        // had no chance.
+        let newest = scene.notes.drivers.iter().next_back();
+        let Some((_, driver)): Option<(&Runner, &Driver)> = newest else { return };
+        if let Some(end @ End::Done) = last {
+            self.left(end, driver, scene, found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::reason::HaltReason;
+    use upgrade_engine::drive::End;
+
+    use super::super::testing::Bench;
+    use crate::seen::{Act, Deed, Question, What};
+
+    fn halted() -> End {
+        let reason = HaltReason::NoSnapshot { hop: 1 };
+        End::Halted { reason, armed: vec![], cordoned: vec![] }
+    }
+
+    #[test]
+    fn our_cordon_does_not_stay() {
+        for end in [End::Done, halted(), End::Stopped] {
+            let rules: &[u8] = if end == End::Stopped { &[] } else { &[7] };
+            let mut bench = Bench::new(1, 2);
+            bench.ready(1);
+            bench.take(1, "worker-1");
+            bench.wait(60);
+            bench.look(1);
+            bench.ended(1, end.clone());
+            let broken = bench.broken().into_iter().filter(|rule| *rule == 7);
+            assert_eq!(broken.collect::<Vec<_>>(), rules, "{end:?}");
+        }
+    }
+
+    #[test]
+    fn where_kubernetes_does_not_answer_nothing_is_lifted() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.wait(60);
+        bench.ask(1, Question::Machines, true);
+        bench.ask(1, Question::Facts("worker-1".into()), true);
+        bench.ask(1, Question::Nodes, false);
+        bench.ended(1, halted());
+        bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn a_cordon_that_was_given_back_is_gone() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.give_back(1, "worker-1");
+        bench.ended(1, halted());
+        bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn a_cordon_that_we_found_stays() {
+        let mut bench = Bench::new(1, 2);
+        let deed = Deed::Cordon { node: "worker-1".into(), on: true };
+        bench.see(What::Others { deed });
+        bench.cordon("worker-1", true);
+        bench.wait(10);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.ended(1, halted());
+        bench.assert_broken(&[]);
+        let act = Act::Cordon { node: "worker-1".into(), on: false };
+        bench.step(1, "1/worker-1/uncordon", Some(act));
+        bench.assert_broken(&[7]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Rule 8: what disrupts is written down before it is done, and not done again
+//! once it has happened.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use upgrade_core::journal::Record;
+use upgrade_core::plan::PlanHash;
+use upgrade_core::snapshot::NodeName;
+
+use super::facts::{self, schematic_in};
+use super::notes::{Driver, action_of};
+use super::{Rule, Scene};
+use crate::seen::{Act, Fate, Seen, What};
+
+#[derive(Default)]
+pub(super) struct Once {
+    /// The boot that a node was in when a hop of a plan first asked it to boot.
+    asked: BTreeMap<(PlanHash, u32, NodeName), String>,
+    /// Nodes whose cordon a run has written down as taken over: to lift it needs
+    /// no other entry.
+    inherited: BTreeSet<NodeName>,
+}
+
+impl Once {
+    fn boots(&mut self, driver: &Driver, act: &Act, scene: &Scene<'_>) -> Option<String> {
+        let (hash, basis) = (driver.hash.as_ref()?, driver.basis(act)?);
+        let node = scene.notes.facts.node(act.node()?)?;
+        let key = (hash.clone(), basis.hop, node.name.clone());
+        let Some(before) = self.asked.get(&key) else {
+            self.asked.insert(key, node.boot_id.value.clone());
+            return None;
+        };
+        let looked = driver.facts(&node.name).any;
+        if *before != node.boot_id.value {
+            let known = looked.is_some_and(|looked| node.boot_id.since < looked);
+            return known.then(|| format!("{act:?}, and it has booted since it was first asked"));
+        }
+        let on_its_way = node.runs.was(&false, looked);
+        on_its_way.then(|| format!("{act:?}, and it is on its way already"))
+    }
+
+    /// A node that booted what it was given is not given it again.
+    fn writes(&self, driver: &Driver, act: &Act, scene: &Scene<'_>) -> Option<String> {
+        let (Act::Install { node, image } | Act::Upgrade { node, image }) = act else {
+            return None;
+        };
+        let (hash, basis) = (driver.hash.as_ref()?, driver.basis(act)?);
+        let node = scene.notes.facts.node(node)?;
+        let before = self.asked.get(&(hash.clone(), basis.hop, node.name.clone()))?;
+        let (version, schematic) = facts::installed(scene.view, node)?;
+        let same = image.version() == Some(version) && schematic_in(image) == schematic.as_deref();
+        let looked = driver.facts(&node.name).any;
+        let known = looked.is_some_and(|looked| node.boot_id.since < looked);
+        let booted = *before != node.boot_id.value;
+        (same && booted && known).then(|| format!("{act:?}, which it runs already"))
+    }
+}
+
+impl Rule for Once {
+    fn number(&self) -> u8 {
+        8
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        if let What::Wrote { entry, .. } = &seen.what
+            && let Record::Inherited { cordons } = &entry.record
+        {
+            self.inherited.extend(cordons.iter().cloned());
+        }
+        let What::Act { runner, act, fate } = &seen.what else { return };
+        let gives_back =
+            matches!(act, Act::Cordon { node, on: false } if self.inherited.contains(node));
+        if gives_back {
+            return;
+        }
+        let Some(driver) = scene.notes.drivers.get(runner) else { return };
+        if action_of(act).is_some() && act.node().is_some() && driver.basis(act).is_none() {
+            found.push(format!("{act:?} was not written down before"));
+        }
+        if *fate == Fate::Lost {
+            return;
+        }
+        found.extend(self.writes(driver, act, scene));
+        if act.boots() {
+            found.extend(self.boots(driver, act, scene));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use talos_sim::model::Fault;
+
+    use super::super::testing::Bench;
+    use crate::seen::{Act, What};
+
+    fn reboot(bench: &mut Bench, runner: u32) {
+        bench.wait(1);
+        bench.look(runner);
+        bench.begins(runner, "1/worker-1/reboot");
+        bench.act(runner, Act::Reboot { node: "worker-1".into() });
+    }
+
+    fn first() -> Bench {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.drain(1, "worker-1");
+        bench
+    }
+
+    #[test]
+    fn nobody_boots_twice() {
+        let mut bench = first();
+        reboot(&mut bench, 1);
+        bench.see(What::Dies { runner: 1 });
+        bench.wait(240);
+        bench.starts(2);
+        bench.wait(1);
+        bench.assert_broken(&[]);
+        reboot(&mut bench, 2);
+        bench.assert_broken(&[8]);
+    }
+
+    #[test]
+    fn nobody_is_asked_on_the_way() {
+        let mut bench = first();
+        reboot(&mut bench, 1);
+        bench.wait(5);
+        bench.look(1);
+        bench.wait(5);
+        reboot(&mut bench, 1);
+        assert!(bench.broken().contains(&8), "{:?}", bench.referee.breaches());
+    }
+
+    #[test]
+    fn who_did_not_hear_may_be_asked_again() {
+        let mut bench = first();
+        bench.inject("worker-1", &Fault::LostReboot);
+        reboot(&mut bench, 1);
+        bench.wait(120);
+        reboot(&mut bench, 1);
+        bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn an_act_is_written_down_before() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.act(1, Act::Cordon { node: "worker-1".into(), on: true });
+        bench.assert_broken(&[8]);
+    }
+}

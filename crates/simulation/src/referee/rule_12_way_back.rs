@@ -1,0 +1,109 @@
+//! Rule 12, the way back: it waits for its own machine and for the rest of etcd,
+//! and not for the health of anything else.
+
+use upgrade_core::event::EventKind;
+use upgrade_core::jiff::SignedDuration;
+use upgrade_core::reason::{HaltReason, WaitReason};
+use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::Action;
+use upgrade_engine::drive::End;
+
+use super::facts::{Member, Node};
+use super::notes::Driver;
+use super::{Rule, Scene};
+use crate::seen::{Seen, What};
+
+/// What is well no longer than this need not be known to be.
+const NEWS: SignedDuration = SignedDuration::from_secs(30);
+
+pub(super) struct WayBack;
+
+impl Rule for WayBack {
+    fn number(&self) -> u8 {
+        12
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        let (runner, why) = match &seen.what {
+            What::Told { runner, event } => match &event.kind {
+                EventKind::Waiting { why, .. } => (runner, Ok(why)),
+                _ => return,
+            },
+            What::Ends { runner, end: Ok(End::Halted { reason, .. }) } => match reason {
+                HaltReason::WaitedTooLong { waiting_for, .. } => (runner, Ok(waiting_for)),
+                reason => (runner, Err(reason)),
+            },
+            _ => return,
+        };
+        let driver = scene.notes.drivers.get(runner).filter(|driver| driver.plan.rollback);
+        let Some(driver) = driver else { return };
+        match why {
+            Ok(why) if is_held_up(why, driver, scene) => {
+                found.push(format!("a way back waits: {why}"));
+            }
+            // Pods that do not leave are the policy's to decide.
+            Err(why @ HaltReason::StepFailed { step, .. }) if step.action == Action::Cordon => {
+                found.push(format!("a way back was held up: {why}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_held_up(why: &WaitReason, driver: &Driver, scene: &Scene<'_>) -> bool {
+    match why {
+        WaitReason::NoRoom { .. } => true,
+        WaitReason::ControlPlaneDown { down, .. } => {
+            let node = scene.notes.facts.node(down);
+            let well = node.is_some_and(|node| node.member.value == Member::Well);
+            well && !scene.notes.is_disturbed(down)
+        }
+        // The machine answers: what cannot be seen is Kubernetes.
+        WaitReason::NodeUnknown { node, .. } => driver.answered_of(node),
+        WaitReason::EtcdUnsafe { node, .. } => spares(node, driver, scene),
+        _ => false,
+    }
+}
+
+/// Whether all others are well and known to be: then the broken member is the
+/// node's own, which counts for nothing as it is.
+fn spares(name: &NodeName, driver: &Driver, scene: &Scene<'_>) -> bool {
+    let facts = &scene.notes.facts;
+    let long = |node: &Node| scene.at.duration_since(node.member.since) > NEWS;
+    let well = |node: &Node| node.member.value == Member::Well && long(node);
+    let own = facts.node(name).map(|node| node.member.value);
+    let counts = facts.control_planes().count();
+    let calm = !facts.alarm.value && scene.at.duration_since(facts.alarm.since) > NEWS;
+    driver.answered_of_etcd()
+        && calm
+        && matches!(own, Some(Member::Unwell | Member::Behind))
+        && (counts > 2 || driver.wanted.policy.accept_outage)
+        && facts.control_planes().filter(|node| node.name != *name).all(well)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Bench, wanted};
+    use super::*;
+
+    fn waits(rollback: bool, why: WaitReason) -> Bench {
+        let mut wanted = wanted();
+        wanted.rollback = rollback;
+        let mut bench = Bench::with(1, 2, wanted);
+        bench.ready(1);
+        let until = bench.at + SignedDuration::from_mins(15);
+        bench.told(1, EventKind::Waiting { why, until });
+        bench
+    }
+
+    #[test]
+    fn a_way_back_does_not_wait_for_others() {
+        let away = vec!["worker-2".into()];
+        let room = WaitReason::NoRoom { pool: None, limit: 1, away, count: 1 };
+        waits(true, room.clone()).assert_broken(&[12]);
+        waits(false, room).assert_broken(&[]);
+        let unseen = |node: &str| WaitReason::NodeUnknown { node: node.into(), why: "no".into() };
+        waits(true, unseen("worker-1")).assert_broken(&[12]);
+        waits(true, unseen("worker-9")).assert_broken(&[]);
+    }
+}

@@ -1,0 +1,192 @@
+//! Rule 12, the user's word: after a pause, another target or a stop, and outside
+//! the windows, nothing new begins; what is in flight reaches a safe state.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::journal::{Entry, Outcome, Record};
+use upgrade_core::plan::{Plan, PlanHash};
+use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::{Action, StepId};
+use upgrade_engine::drive::End;
+
+use super::notes::disrupts;
+use super::rule_12_window::was_open;
+use super::{Rule, Scene};
+use crate::seen::{Act, Runner, Seen, What, Wish};
+
+/// A step whose beginning was decided before the word came may be read about
+/// for so long before it is written down; its process may stand still meanwhile,
+/// for as long as it may without losing the run.
+const HEARD: SignedDuration = SignedDuration::from_secs(30);
+
+#[derive(Default)]
+pub(super) struct Word {
+    /// Since when nothing new may begin.
+    quiet: Option<Timestamp>,
+    /// Whether that is written down.
+    written: bool,
+    /// Nodes in flight, by plan and hop, and since when. One that was given back
+    /// without having been verified may be taken up again later.
+    flights: BTreeMap<(PlanHash, u32, NodeName), Timestamp>,
+    verified: BTreeSet<(PlanHash, u32, NodeName)>,
+    /// Whether the last process ended by itself: who starts another one then
+    /// wants it to go on.
+    ended: bool,
+}
+
+impl Word {
+    fn wrote(&mut self, at: Timestamp, entry: &Entry, plan: &Plan) {
+        match &entry.record {
+            Record::Paused { .. } => self.written = true,
+            Record::Started { step: StepId { hop, node: Some(node), action }, .. }
+                if disrupts(*action) || *action == Action::Forfeit =>
+            {
+                let key = (entry.plan.clone(), *hop, node.clone());
+                self.flights.entry(key).or_insert(at);
+            }
+            Record::Finished {
+                step,
+                outcome: Outcome::Done { .. } | Outcome::Skipped { .. },
+                ..
+            } => {
+                let Some(node) = &step.node else { return };
+                let key = (entry.plan.clone(), step.hop, node.clone());
+                if step.action == Action::Verify {
+                    self.verified.insert(key.clone());
+                }
+                let in_vain = step.action == Action::Uncordon && !self.verified.contains(&key);
+                if is_last(step, plan) && !in_vain {
+                    self.flights.remove(&key);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn judge(&self, runner: Runner, act: &Act, scene: &Scene<'_>) -> Option<String> {
+        let begins = act.boots()
+            || matches!(
+                act,
+                Act::Install { .. } | Act::Configure { .. } | Act::Cordon { on: true, .. }
+            );
+        let driver = scene.notes.drivers.get(&runner).filter(|_| begins)?;
+        let (hash, basis) = (driver.hash.clone()?, driver.basis(act)?);
+        let flight = self.flights.get(&(hash, basis.hop, act.node()?.clone()));
+        let since = flight.map_or(basis.at, |since| *since);
+        if !was_open(&driver.wanted.policy, since, HEARD) {
+            return Some(format!("{act:?} begins outside the windows, at {since}"));
+        }
+        let heard = self.quiet?.saturating_add(HEARD).ok()?;
+        (since > heard).then(|| format!("{act:?} begins after the user's word"))
+    }
+}
+
+/// Whether a step is the last one of its lane.
+fn is_last(step: &StepId, plan: &Plan) -> bool {
+    let hops = plan.hops.iter().filter(|hop| hop.number == step.hop);
+    let lanes = hops.flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes);
+    let mut lanes = lanes.filter(|lane| lane.node == step.node);
+    lanes.any(|lane| lane.steps.last() == Some(&step.action))
+}
+
+impl Rule for Word {
+    fn number(&self) -> u8 {
+        12
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        match &seen.what {
+            What::Says { word: Wish::Resume } => (self.quiet, self.written) = (None, false),
+            What::Says { word: Wish::Pause | Wish::Retarget | Wish::Stop } => {
+                self.quiet.get_or_insert(seen.at);
+            }
+            What::Starts { fresh, .. } if *fresh || std::mem::take(&mut self.ended) => {
+                (self.quiet, self.written) = (None, false);
+            }
+            What::Dies { .. } => {
+                // A word that was not heard yet dies with who should have heard.
+                let young = |since: Timestamp| seen.at.duration_since(since) <= HEARD;
+                if !self.written && self.quiet.is_some_and(young) {
+                    self.quiet = None;
+                }
+                self.ended = false;
+            }
+            What::Wrote { runner, entry } => {
+                if let Some(driver) = scene.notes.drivers.get(runner) {
+                    self.wrote(seen.at, entry, &driver.plan);
+                }
+            }
+            What::Act { runner, act, .. } => found.extend(self.judge(*runner, act, scene)),
+            What::Ends { end, .. } => {
+                self.ended = true;
+                if let Ok(End::Paused { .. }) = end {
+                    let left = scene.notes.disturbed();
+                    found.extend(left.map(|node| format!("paused, and {node} is not given back")));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use upgrade_engine::drive::End;
+
+    use super::super::testing::{Bench, wanted};
+    use crate::seen::{What, Wish};
+
+    #[test]
+    fn nothing_new_begins_after_a_pause() {
+        for wish in [Wish::Pause, Wish::Retarget, Wish::Stop] {
+            let mut bench = Bench::new(1, 2);
+            bench.ready(1);
+            bench.take(1, "worker-1");
+            bench.see(What::Says { word: wish });
+            bench.wait(60);
+            // What is in flight goes on.
+            bench.drain(1, "worker-1");
+            bench.boot(1, "worker-1");
+            bench.give_back(1, "worker-1");
+            bench.assert_broken(&[]);
+            bench.take(1, "worker-2");
+            bench.assert_broken(&[12]);
+        }
+    }
+
+    #[test]
+    fn who_goes_on_may_begin() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.see(What::Says { word: Wish::Pause });
+        bench.wait(60);
+        bench.see(What::Says { word: Wish::Resume });
+        bench.take(1, "worker-2");
+        bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn a_pause_leaves_nothing_in_flight() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.see(What::Says { word: Wish::Pause });
+        bench.ended(1, End::Paused { by: "user".to_owned() });
+        assert!(bench.broken().contains(&12));
+    }
+
+    #[test]
+    fn nobody_begins_outside_the_windows() {
+        // It is eight in the evening.
+        for (window, rules) in [("19:00", &[] as &[u8]), ("21:00", &[12])] {
+            let mut wanted = wanted();
+            let json = format!(r#"[{{"start": "{window}", "duration": "2h"}}]"#);
+            wanted.policy.windows = serde_json::from_str(&json).unwrap();
+            let mut bench = Bench::with(1, 2, wanted);
+            bench.ready(1);
+            bench.take(1, "worker-1");
+            bench.assert_broken(rules);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Rule 13: what may follow what. The table and the skew rules are written down
+//! here a second time, on purpose.
+
+use upgrade_core::image::ImageRef;
+use upgrade_core::version::{Minor, Version};
+
+use super::facts::{self, Node};
+use super::notes::Driver;
+use super::{Rule, Scene};
+use crate::seen::{Act, Fate, Seen, What};
+
+/// What a line of Talos accepts: the oldest host that may be upgraded to it, the
+/// first that may not go back to it, and the oldest and newest Kubernetes.
+/// All are minors of 1.
+const TABLE: &[(u64, u64, u64, u64, u64)] = &[
+    // Talos, host from, host below, Kubernetes from, Kubernetes up to
+    (9, 8, 11, 27, 32),
+    (10, 8, 12, 28, 33),
+    (11, 9, 13, 29, 34),
+    (12, 10, 14, 30, 35),
+    (13, 11, 15, 31, 36),
+    (14, 12, 16, 32, 37),
+    (15, 13, 17, 33, 38),
+];
+
+/// How many minors a kubelet may be behind its API server.
+const KUBELET_BEHIND: u64 = 3;
+
+fn minor(version: &Version) -> u64 {
+    Minor::new(1, 0).steps_to(version.minor()).unwrap_or(0)
+}
+
+fn supports(talos: &Version, kubernetes: &Version) -> bool {
+    let (talos, kubernetes) = (minor(talos), minor(kubernetes));
+    let row = TABLE.iter().find(|row| row.0 == talos);
+    row.is_some_and(|(.., oldest, newest)| (*oldest..=*newest).contains(&kubernetes))
+}
+
+pub(super) struct Versions;
+
+impl Rule for Versions {
+    fn number(&self) -> u8 {
+        13
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        let What::Act { runner, act, fate: Fate::Arrives } = &seen.what else { return };
+        let driver = scene.notes.drivers.get(runner);
+        let node = act.node().and_then(|name| scene.notes.facts.node(name));
+        let (Some(driver), Some(node)) = (driver, node) else { return };
+        match act {
+            Act::Install { image, .. } | Act::Upgrade { image, .. } => {
+                talos(image, node, driver, scene, found);
+            }
+            Act::Rollback { .. } if !driver.plan.rollback => {
+                found.push(format!("{act:?}, and nobody asked for a way back"));
+            }
+            Act::Configure { images, .. } => {
+                for (component, image) in images {
+                    let Some(to) = image.parse::<ImageRef>().ok().and_then(|it| it.version())
+                    else {
+                        found.push(format!("{component} is set to {image}, of no version"));
+                        continue;
+                    };
+                    kubernetes(component, &to, node, driver, scene, found);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn talos(
+    image: &ImageRef,
+    node: &Node,
+    driver: &Driver,
+    scene: &Scene<'_>,
+    found: &mut Vec<String>,
+) {
+    let name = &node.name;
+    let Some((from, _)) = facts::installed(scene.view, node) else { return };
+    let Some(to) = image.version() else {
+        found.push(format!("{name} is given {image}, of no version"));
+        return;
+    };
+    let (here, there) = (minor(&from), minor(&to));
+    let back = driver.plan.rollback;
+    if to < from && !back {
+        found.push(format!("{name} goes back from {from} to {to}, and nobody asked for that"));
+    }
+    let most = if driver.wanted.intent.skip_minors { 2 } else { 1 };
+    if !back && there > here + most {
+        found.push(format!("{name} goes from {from} to {to}, over a minor"));
+    }
+    let row = TABLE.iter().find(|row| row.0 == there);
+    if !row.is_some_and(|(_, oldest, below, ..)| (*oldest..*below).contains(&here)) {
+        found.push(format!("{name} cannot go from {from} to {to}"));
+    }
+    for (component, version) in facts::components(scene.view, node) {
+        if !supports(&to, &version) {
+            found.push(format!("{name} goes to Talos {to} with {component} {version}"));
+        }
+    }
+}
+
+fn kubernetes(
+    component: &str,
+    to: &Version,
+    node: &Node,
+    driver: &Driver,
+    scene: &Scene<'_>,
+    found: &mut Vec<String>,
+) {
+    let name = &node.name;
+    let said = format!("{component} of {name} is set to {to}");
+    if let Some((talos, _)) = facts::installed(scene.view, node)
+        && !supports(&talos, to)
+    {
+        found.push(format!("{said} on Talos {talos}"));
+    }
+    let from = facts::components(scene.view, node).get(component).cloned();
+    let back = driver.plan.rollback;
+    if from.as_ref().is_some_and(|from| to < from) && !back {
+        found.push(format!("{said}, and nobody asked for a way back"));
+    }
+    if let Some(from) = &from
+        && minor(to).abs_diff(minor(from)) > 1
+        && component == "kube-apiserver"
+    {
+        found.push(format!("{said} from {from}, over a minor"));
+    }
+    if back {
+        return;
+    }
+    let facts = &scene.notes.facts;
+    let servers: Vec<u64> = facts
+        .control_planes()
+        .filter_map(|node| facts::components(scene.view, node).get("kube-apiserver").map(minor))
+        .collect();
+    let (Some(oldest), Some(newest)) = (servers.iter().min(), servers.iter().max()) else { return };
+    if component == "kube-apiserver" {
+        if minor(to) > oldest + 1 {
+            found.push(format!("{said}, and there is one of 1.{oldest}"));
+        }
+        for node in facts.nodes() {
+            let kubelet = facts::components(scene.view, node).get("kubelet").map(minor);
+            if kubelet.is_some_and(|kubelet| kubelet + KUBELET_BEHIND < minor(to)) {
+                found.push(format!("{said}, and the kubelet of {} is too old", node.name));
+            }
+        }
+    } else if minor(to) > *oldest {
+        found.push(format!("{said}, and there is a kube-apiserver of 1.{oldest}"));
+    } else if component == "kubelet" && minor(to) + KUBELET_BEHIND < *newest {
+        found.push(format!("{said}, and there is a kube-apiserver of 1.{newest}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Bench, NONE, installer, wanted};
+    use super::*;
+
+    fn image(version: &str) -> ImageRef {
+        installer().with_tag(version)
+    }
+
+    /// From Talos 1.12.11 and Kubernetes 1.34.2.
+    fn installs(version: &str, skip_minors: bool, rollback: bool) -> Vec<u8> {
+        let mut wanted = wanted();
+        wanted.intent.skip_minors = skip_minors;
+        wanted.rollback = rollback;
+        let mut bench = Bench::with(1, 1, wanted);
+        bench.ready(1);
+        let act = Act::Install { node: "worker-1".into(), image: image(version) };
+        bench.step(1, "1/worker-1/install", Some(act));
+        bench.broken()
+    }
+
+    #[test]
+    fn talos_goes_minor_by_minor() {
+        assert_eq!(installs("v1.12.12", false, false), NONE);
+        assert_eq!(installs("v1.13.12", false, false), NONE);
+        assert_eq!(installs("v1.14.4", false, false), [13]);
+        assert_eq!(installs("v1.14.4", true, false), NONE);
+        assert_eq!(installs("v1.15.0", true, false), [13]);
+        assert_eq!(installs("v1.11.6", false, false), [13]);
+        assert_eq!(installs("v1.11.6", false, true), NONE);
+        assert_eq!(installs("v1.9.6", false, true), [13]);
+    }
+
+    fn sets(node: &str, component: &str, tag: &str, rollback: bool) -> Vec<u8> {
+        let mut wanted = wanted();
+        wanted.rollback = rollback;
+        let mut bench = Bench::with(3, 1, wanted);
+        bench.ready(1);
+        let images = vec![(component.to_owned(), format!("registry.k8s.io/{component}:{tag}"))];
+        let act = Act::Configure { node: node.into(), images };
+        let step = format!("1/{node}/set-{component}");
+        bench.step(1, &step, Some(act));
+        bench.broken()
+    }
+
+    #[test]
+    fn kubernetes_follows_its_api_servers() {
+        assert_eq!(sets("cp-1", "kube-apiserver", "v1.35.1", false), NONE);
+        assert_eq!(sets("cp-1", "kube-apiserver", "v1.36.1", false), [13]);
+        assert_eq!(sets("cp-1", "kube-scheduler", "v1.34.3", false), NONE);
+        assert_eq!(sets("cp-1", "kube-scheduler", "v1.35.1", false), [13]);
+        assert_eq!(sets("worker-1", "kubelet", "v1.35.1", false), [13]);
+        assert_eq!(sets("worker-1", "kubelet", "v1.34.1", false), [13]);
+        assert_eq!(sets("worker-1", "kubelet", "v1.34.1", true), NONE);
+    }
+
+    #[test]
+    fn the_table_is_that_of_talos() {
+        let version = |text: &str| -> Version { text.parse().unwrap() };
+        assert!(supports(&version("1.12.0"), &version("1.35.9")));
+        assert!(!supports(&version("1.12.0"), &version("1.36.0")));
+        assert!(!supports(&version("1.14.0"), &version("1.31.0")));
+        assert!(supports(&version("1.14.0-rc.1"), &version("1.37.0")));
+    }
+}

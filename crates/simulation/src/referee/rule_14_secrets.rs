@@ -1,0 +1,98 @@
+//! Rule 14: no key, token or configuration in anything that is told or written.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use upgrade_core::plan::PlanHash;
+
+use super::{Rule, Scene};
+use crate::seen::{Seen, What};
+
+#[derive(Default)]
+pub(super) struct Secrets {
+    /// Plans that were read.
+    read: BTreeSet<PlanHash>,
+    text: Vec<u8>,
+}
+
+impl Secrets {
+    fn search(&mut self, place: &str, told: &impl Serialize, scene: &Scene<'_>) -> Option<String> {
+        self.text.clear();
+        serde_json::to_writer(&mut self.text, told).ok()?;
+        let text = std::str::from_utf8(&self.text).unwrap_or_default();
+        holds(text, scene).then(|| format!("{place} holds a secret"))
+    }
+}
+
+fn holds(text: &str, scene: &Scene<'_>) -> bool {
+    // What the secret is, is not said here either.
+    let mut secrets = scene.wanted.secrets.iter().filter(|secret| !secret.is_empty());
+    secrets.any(|secret| text.contains(secret.as_str()))
+}
+
+impl Rule for Secrets {
+    fn number(&self) -> u8 {
+        14
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        match &seen.what {
+            What::Told { event, .. } => found.extend(self.search("an event", event, scene)),
+            What::Wrote { runner, entry } => {
+                found.extend(self.search("a journal entry", entry, scene));
+                if self.read.insert(entry.plan.clone())
+                    && let Some(driver) = scene.notes.drivers.get(runner)
+                {
+                    found.extend(self.search("a plan", &*driver.plan, scene));
+                }
+            }
+            What::Ends { end, .. } if holds(&format!("{end:?}"), scene) => {
+                found.push("the end of a run holds a secret".to_owned());
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::event::EventKind;
+    use upgrade_core::journal::Record;
+    use upgrade_engine::drive::End;
+
+    use super::super::testing::{Bench, SECRET};
+
+    fn says(message: &str) -> EventKind {
+        let step = "1/worker-1/drain".parse().unwrap();
+        EventKind::StepProgress { step, message: message.to_owned() }
+    }
+
+    #[test]
+    fn nothing_that_is_told_holds_a_secret() {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.told(1, says("all is well"));
+        bench.wrote(1, Record::Paused { by: "user".to_owned() });
+        bench.assert_broken(&[]);
+        bench.told(1, says(&format!("token: {SECRET}")));
+        bench.assert_broken(&[14]);
+        assert!(!format!("{:?}", bench.referee.breaches()).contains(SECRET));
+    }
+
+    #[test]
+    fn nor_does_what_is_written() {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.wrote(1, Record::Paused { by: SECRET.to_owned() });
+        bench.assert_broken(&[14]);
+    }
+
+    #[test]
+    fn nor_the_last_words() {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.see(crate::seen::What::Says { word: crate::seen::Wish::Pause });
+        bench.ended(1, End::Paused { by: SECRET.to_owned() });
+        bench.assert_broken(&[14]);
+    }
+}

@@ -1,0 +1,142 @@
+//! From a seed to a scenario.
+
+use upgrade_core::catalogue::Catalogue;
+use upgrade_core::intent::{Installer, Intent, Preference};
+use upgrade_core::version::Version;
+
+use super::{Kit, Scenario, Want, policy, troubles};
+use crate::random::Dice;
+use crate::world::EXTENDED;
+
+/// What runs at first, and what is wanted: Talos, Kubernetes, wanted Talos,
+/// wanted Kubernetes; the weights say how often.
+type Path = (u64, (u64, u64), (u64, u64), Option<(u64, u64)>, Option<(u64, u64)>);
+
+/// Minor and patch each; the major is 1.
+const PATHS: &[Path] = &[
+    // Patches, by both calls.
+    (14, (12, 4), (34, 2), Some((12, 11)), None),
+    (26, (13, 4), (34, 2), Some((13, 12)), None),
+    (12, (14, 1), (35, 3), Some((14, 4)), None),
+    // Minors.
+    (8, (12, 4), (34, 2), Some((13, 12)), None),
+    (8, (13, 4), (35, 3), Some((14, 4)), None),
+    // Kubernetes: a patch, a minor, two of them.
+    (7, (13, 4), (34, 2), None, Some((34, 13))),
+    (12, (13, 4), (34, 2), None, Some((35, 10))),
+    (2, (13, 4), (34, 2), None, Some((36, 6))),
+    // Both, and over several hops.
+    (4, (13, 4), (34, 2), Some((13, 12)), Some((35, 10))),
+    (2, (12, 4), (34, 2), Some((14, 4)), None),
+    (1, (12, 4), (34, 2), Some((13, 12)), Some((36, 6))),
+    // Nothing to do, and what cannot be had.
+    (1, (13, 12), (34, 13), Some((13, 12)), Some((34, 13))),
+    (1, (13, 4), (34, 2), None, Some((33, 13))),
+];
+
+/// Draws a scenario. The same seed gives the same one, always.
+pub fn draw(seed: u64) -> Scenario {
+    let mut dice = Dice::new(seed ^ 0x7461_6c6f_7300);
+    let control_planes = *dice.pick(&[1, 1, 3, 3, 3, 3, 5]);
+    let workers = match dice.below(1000) {
+        0..200 => 0,
+        200..450 => 1,
+        450..700 => 2,
+        700..900 => 3,
+        900..980 => 5,
+        980..998 => 10,
+        _ => 50,
+    };
+    let drawn = *path(&mut dice);
+    // Many nodes over many hops teach nothing that few do not.
+    let (_, talos, kubernetes, wanted_talos, wanted_kubernetes) =
+        if workers == 50 { PATHS[1] } else { drawn };
+    let version = |(minor, patch): (u64, u64)| Version::new(1, minor, patch);
+    let extended = dice.chance(300);
+    let mut intent = Intent {
+        talos: wanted_talos.map(version),
+        kubernetes: wanted_kubernetes.map(version),
+        prefer: *dice.pick(&[Preference::TalosFirst, Preference::KubernetesFirst]),
+        ..Intent::default()
+    };
+    if dice.chance(30) && intent.talos.is_some() {
+        intent.installer = Installer::Schematic(EXTENDED.to_owned());
+    }
+    if dice.chance(100) {
+        intent.skip_minors = true;
+    }
+    let mut wants = vec![Want::Versions(intent)];
+    let nodes = control_planes + workers;
+    match dice.below(100) {
+        // The way back of a node, after the upgrade or in the middle of it.
+        0..12 if wanted_talos.is_some() => {
+            wants.push(Want::Back(usize_of(dice.below(u64_of(nodes)))));
+        }
+        // Kubernetes goes back within its minor.
+        12..16 if wanted_kubernetes.is_some_and(|(minor, _)| minor == kubernetes.0) => {
+            wants.push(Want::Versions(Intent {
+                kubernetes: Some(version(kubernetes)),
+                rollback: true,
+                ..Intent::default()
+            }));
+        }
+        // Another target.
+        16..30 => {
+            let newest = Catalogue::builtin();
+            let line = wanted_talos.unwrap_or(talos).0;
+            let of_line = newest.talos.iter().find(|it| it.minor() == version((line, 0)).minor());
+            wants.push(Want::Versions(Intent { talos: of_line.cloned(), ..Intent::default() }));
+        }
+        _ => {}
+    }
+    let kit = Kit::draw(&mut dice, workers);
+    let policy = policy::draw(&mut dice, control_planes);
+    let troubles = troubles::draw(&mut dice, control_planes, workers, wants.len());
+    Scenario {
+        seed: dice.roll(),
+        control_planes,
+        workers,
+        talos: version(talos),
+        kubernetes: version(kubernetes),
+        extended,
+        kit,
+        policy,
+        wants,
+        troubles,
+    }
+}
+
+fn path(dice: &mut Dice) -> &'static Path {
+    let all = PATHS.iter().map(|path| path.0).sum();
+    let mut rest = dice.below(all);
+    for path in PATHS {
+        if rest < path.0 {
+            return path;
+        }
+        rest -= path.0;
+    }
+    &PATHS[0]
+}
+
+pub(super) fn u64_of(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+pub(super) fn usize_of(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_is_the_same_scenario_and_survives_json() {
+        for seed in 0..200 {
+            let scenario = draw(seed);
+            assert_eq!(scenario, draw(seed));
+            let json = serde_json::to_string(&scenario).unwrap();
+            assert_eq!(serde_json::from_str::<Scenario>(&json).unwrap(), scenario);
+        }
+    }
+}

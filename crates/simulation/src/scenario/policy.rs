@@ -1,0 +1,59 @@
+//! How a user may want it done.
+
+use upgrade_core::amount::Amount;
+use upgrade_core::jiff::SignedDuration;
+use upgrade_core::jiff::civil::time;
+use upgrade_core::policy::{AtStake, OnDrainTimeout, Order, Policy};
+use upgrade_core::window::{Freeze, Window};
+
+use crate::random::Dice;
+use crate::world::START;
+
+pub(super) fn draw(dice: &mut Dice, control_planes: usize) -> Policy {
+    let mut policy = Policy {
+        order: *dice.pick(&[Order::WorkersFirst, Order::ControlPlanesFirst]),
+        // Without it there is no plan for a single one; that is worth seeing, rarely.
+        accept_outage: control_planes < 3 && !dice.chance(30),
+        ..Policy::default()
+    };
+    policy.workers.max_unavailable = *dice.pick(&[
+        Amount::Count(1),
+        Amount::Count(1),
+        Amount::Count(2),
+        Amount::Count(3),
+        Amount::Percent(50),
+    ]);
+    if dice.chance(150) {
+        policy.workers.pools.insert("gpu".to_owned(), Amount::Count(1));
+    }
+    policy.kubelets.max_parallel = *dice.pick(&[Amount::Percent(25), Amount::Count(2)]);
+    policy.drain.timeout = SignedDuration::from_mins(*dice.pick(&[3, 5, 10]));
+    if dice.chance(300) {
+        policy.drain.on_timeout = OnDrainTimeout::Proceed;
+    }
+    policy.drain.bare_pods = *dice.pick(&[AtStake::Evict, AtStake::Leave, AtStake::Halt]);
+    policy.drain.empty_dir = *dice.pick(&[AtStake::Evict, AtStake::Evict, AtStake::Leave]);
+    if dice.chance(200) {
+        policy.soak = SignedDuration::from_secs(30);
+    }
+    policy.retries.attempts = *dice.pick(&[1, 3, 3]);
+    // Short ones are met more often than those of the default.
+    policy.timeouts.gate = SignedDuration::from_mins(*dice.pick(&[3, 15]));
+    policy.timeouts.reboot = SignedDuration::from_mins(*dice.pick(&[5, 20]));
+    policy.timeouts.verify = SignedDuration::from_mins(*dice.pick(&[5, 15]));
+    if dice.chance(60) {
+        // It is midnight at first: the window opens in a while, and closes soon.
+        policy.windows.push(Window {
+            days: std::collections::BTreeSet::new(),
+            start: time(0, i8::try_from(dice.between(5, 40)).unwrap_or(5), 0, 0),
+            duration: SignedDuration::from_mins(*dice.pick(&[20, 120, 120, 120, 120, 120])),
+            timezone: "UTC".to_owned(),
+        });
+    } else if dice.chance(30) {
+        let after = |minutes: i64| {
+            START.saturating_add(SignedDuration::from_mins(minutes)).unwrap_or(START)
+        };
+        policy.freezes.push(Freeze { from: after(3), until: after(25), reason: String::new() });
+    }
+    policy
+}

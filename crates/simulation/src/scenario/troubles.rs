@@ -1,0 +1,108 @@
+//! What may go wrong, and what others may do, at any moment.
+
+use std::time::Duration;
+
+use talos_sim::model::Fault;
+
+use super::draw::{u64_of, usize_of};
+use super::{Trouble, TroubleKind};
+use crate::crash::Point;
+use crate::random::Dice;
+use crate::wire::Weather;
+
+/// Most troubles begin within this many seconds: while something is going on.
+const BUSY: u64 = 1_200;
+
+pub(super) fn draw(
+    dice: &mut Dice,
+    control_planes: usize,
+    workers: usize,
+    wants: usize,
+) -> Vec<Trouble> {
+    let count = *dice.pick(&[0, 1, 1, 1, 2, 2, 3, 4]);
+    let mut troubles = Vec::new();
+    for _ in 0..count {
+        // Pulls and installers are at work early on.
+        let after = if dice.chance(350) { dice.below(90) } else { dice.below(BUSY) };
+        let node = usize_of(dice.below(u64_of(control_planes + workers)));
+        let kind = match dice.below(100) {
+            0..40 => TroubleKind::Fault {
+                node,
+                fault: fault(dice),
+                lasts: *dice.pick(&[30, 120, 600, 1_800, 3_600]),
+            },
+            40..50 => TroubleKind::Wires { weather: weather(dice), lasts: dice.between(30, 900) },
+            50..70 => TroubleKind::Crash {
+                point: *dice.pick(&Point::ALL),
+                number: u32::try_from(dice.between(1, 60)).unwrap_or(1),
+            },
+            70..74 => TroubleKind::Still { lasts: dice.between(1, 90) },
+            74..77 => TroubleKind::LeaseLost { lasts: dice.between(5, 60) },
+            77..80 => TroubleKind::SecondRunner,
+            80..85 => {
+                TroubleKind::Pause { lasts: (!dice.chance(200)).then(|| dice.between(5, 300)) }
+            }
+            85..87 if wants > 1 => TroubleKind::Retarget,
+            85..88 => TroubleKind::Stop { lasts: dice.between(5, 120) },
+            88..92 => TroubleKind::Cordon {
+                node,
+                lasts: (!dice.chance(500)).then(|| dice.between(30, 900)),
+            },
+            92..94 => TroubleKind::Reboot { node },
+            94 | 95 => TroubleKind::Upgraded { node },
+            96 => TroubleKind::Rebuilt,
+            97 => TroubleKind::Join,
+            _ if workers > 0 => {
+                TroubleKind::Leave { node: control_planes + usize_of(dice.below(u64_of(workers))) }
+            }
+            _ => TroubleKind::Join,
+        };
+        // By hand before we come to the node: what follows later is not ours.
+        let by_hand = matches!(kind, TroubleKind::Upgraded { .. });
+        let after = if by_hand { after.min(30) } else { after };
+        troubles.push(Trouble { after, kind });
+    }
+    // Some were there before anybody came.
+    if dice.chance(100) {
+        let node = usize_of(dice.below(u64_of(control_planes + workers)));
+        troubles.push(Trouble { after: 0, kind: TroubleKind::Cordon { node, lasts: None } });
+    }
+    troubles
+}
+
+fn fault(dice: &mut Dice) -> Fault {
+    let every = u32::try_from(dice.between(1, 4)).unwrap_or(1);
+    match dice.below(20) {
+        0 => Fault::SlowPull { factor: 5 },
+        1 => Fault::FailingPull,
+        2 => Fault::InstallerExit { code: *dice.pick(&[1, 2, 4, 6, 7]) },
+        3 => Fault::NeverReturns,
+        4 => Fault::BootBack,
+        5 => Fault::LostReboot,
+        6 => Fault::NotReady,
+        7 => Fault::EtcdLearner,
+        8 => Fault::EtcdAlarm { corrupt: dice.chance(500) },
+        9 => Fault::EtcdLag { entries: 5_000 },
+        10 => Fault::ApidDrops { every },
+        11 => Fault::Partition,
+        12 => Fault::ClockSkew { by: Duration::from_secs(3_600), ahead: dice.chance(500) },
+        13 => Fault::ApiThrottles { every },
+        14 => Fault::ApiErrors { every },
+        15 => Fault::ApiLatency { by: Duration::from_secs(dice.between(1, 20)) },
+        16 => Fault::StuckBudgets,
+        17 => Fault::StuckVolumes,
+        18 => Fault::KubeletNeverReturns,
+        _ => Fault::FailingImage { prefix: String::new() },
+    }
+}
+
+fn weather(dice: &mut Dice) -> Weather {
+    let mut share = || if dice.chance(500) { dice.below(150) } else { 0 };
+    Weather {
+        refused: share(),
+        lost: share() / 3,
+        unanswered: share() / 3,
+        late: share(),
+        doubled: share(),
+    }
+}

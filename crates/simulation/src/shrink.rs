@@ -1,0 +1,67 @@
+//! Makes a failing scenario smaller: troubles, nodes and wants are taken away
+//! one after the other, as long as the same rule is still broken.
+
+use crate::play::play;
+use crate::scenario::{Kit, Scenario, TroubleKind};
+use crate::template::Templates;
+
+/// The smallest scenario found that breaks the same rule.
+pub fn shrink(scenario: &Scenario, rule: u8, templates: &mut Templates) -> Scenario {
+    let mut smallest = scenario.clone();
+    let mut fails = |candidate: &Scenario| {
+        let breaches = play(candidate, templates, false).breaches;
+        breaches.iter().any(|breach| breach.rule == rule)
+    };
+    loop {
+        let candidates = smaller(&smallest);
+        match candidates.into_iter().find(|candidate| fails(candidate)) {
+            Some(candidate) => smallest = candidate,
+            None => return smallest,
+        }
+    }
+}
+
+/// Everything that is a little less.
+fn smaller(of: &Scenario) -> Vec<Scenario> {
+    let mut candidates = Vec::new();
+    for index in 0..of.troubles.len() {
+        let mut less = of.clone();
+        less.troubles.remove(index);
+        candidates.push(less);
+    }
+    if of.wants.len() > 1 {
+        for index in 0..of.wants.len() {
+            let mut less = of.clone();
+            less.wants.remove(index);
+            candidates.push(less);
+        }
+    }
+    if of.workers > 0 {
+        // Node numbers of troubles have to stay those of nodes.
+        let nodes = of.control_planes + of.workers - 1;
+        let fits = of.troubles.iter().all(|trouble| match trouble.kind {
+            TroubleKind::Fault { node, .. }
+            | TroubleKind::Cordon { node, .. }
+            | TroubleKind::Reboot { node }
+            | TroubleKind::Upgraded { node }
+            | TroubleKind::Leave { node } => node < nodes,
+            _ => true,
+        });
+        if fits {
+            candidates.push(Scenario { workers: of.workers - 1, ..of.clone() });
+        }
+    }
+    if of.kit != Kit::Bare {
+        candidates.push(Scenario { kit: Kit::Bare, ..of.clone() });
+    }
+    if of.extended {
+        candidates.push(Scenario { extended: false, ..of.clone() });
+    }
+    if !of.policy.windows.is_empty() || !of.policy.freezes.is_empty() {
+        let mut less = of.clone();
+        less.policy.windows.clear();
+        less.policy.freezes.clear();
+        candidates.push(less);
+    }
+    candidates
+}

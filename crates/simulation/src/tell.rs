@@ -1,0 +1,148 @@
+//! What happened, in plain words.
+
+use std::fmt::Write as _;
+
+use upgrade_core::event::EventKind;
+use upgrade_core::journal::{Outcome, Record};
+use upgrade_engine::drive::End;
+
+use crate::scenario::{Scenario, Want};
+use crate::seen::{Act, Deed, Fate, Seen, What, Wish};
+use crate::world::START;
+
+/// A scenario in a few lines.
+pub fn scenario(scenario: &Scenario) -> String {
+    let Scenario { control_planes, workers, talos, kubernetes, kit, troubles, wants, .. } =
+        scenario;
+    let mut text = format!(
+        "{control_planes} control planes, {workers} workers, Talos {talos}, Kubernetes \
+         {kubernetes}, workloads {kit:?}\n"
+    );
+    for want in wants {
+        let _ = match want {
+            Want::Versions(intent) => {
+                let version = |it: &Option<upgrade_core::version::Version>| {
+                    it.as_ref().map_or_else(|| "as it is".to_owned(), ToString::to_string)
+                };
+                let (talos, kubernetes) = (version(&intent.talos), version(&intent.kubernetes));
+                let back = if intent.rollback { " (back)" } else { "" };
+                writeln!(text, "wanted: Talos {talos}, Kubernetes {kubernetes}{back}")
+            }
+            Want::Back(node) => writeln!(text, "wanted: node number {node} goes back"),
+        };
+    }
+    for trouble in troubles {
+        let _ = writeln!(text, "at {:>5} s: {:?}", trouble.after, trouble.kind);
+    }
+    text
+}
+
+/// The story of a play: one line for each thing that matters.
+pub fn story(log: &[Seen]) -> String {
+    let mut text = String::new();
+    for seen in log {
+        if let Some(words) = words(&seen.what) {
+            let at = seen.at.duration_since(START);
+            let (seconds, millis) = (at.as_secs(), at.subsec_millis());
+            let _ = writeln!(text, "{seconds:>7}.{millis:03}  {words}");
+        }
+    }
+    text
+}
+
+fn words(what: &What) -> Option<String> {
+    Some(match what {
+        What::Starts { runner, plan, fresh } => {
+            let how = if *fresh { "begins" } else { "goes on with" };
+            format!("process {runner} {how} plan {}", plan.hash().short())
+        }
+        What::Dies { runner } => format!("process {runner} is killed"),
+        What::Ends { runner, end } => format!("process {runner} ends: {}", end_words(end)),
+        What::Wrote { runner, entry } => {
+            format!("process {runner} writes: {}", entry_words(&entry.record))
+        }
+        What::Told { event, .. } => match &event.kind {
+            EventKind::Waiting { why, until } => format!("    told: waits until {until}: {why}"),
+            EventKind::StepProgress { step, message } => format!("    told: {step}: {message}"),
+            _ => return None,
+        },
+        What::Asked { known: true, .. } => return None,
+        What::Asked { runner, question, .. } => {
+            format!("    process {runner} asks {question:?}, without an answer")
+        }
+        What::Act { runner, act, fate } => {
+            let lost = if *fate == Fate::Lost { " (it never arrives)" } else { "" };
+            format!("process {runner} {}{lost}", act_words(act))
+        }
+        What::Boots { node } => format!("{node} has booted"),
+        What::Others { deed } => match deed {
+            Deed::Cordon { node, on: true } => format!("somebody cordons {node}"),
+            Deed::Cordon { node, on: false } => format!("somebody lifts the cordon of {node}"),
+            Deed::Reboot { node } => format!("somebody reboots {node}"),
+            Deed::Join { node } => format!("{node} joins"),
+            Deed::Leave { node } => format!("{node} leaves"),
+            Deed::Breaks { node, fault } => format!("fault {fault} begins on {node}"),
+            Deed::Mends { node, fault } => format!("fault {fault} ends on {node}"),
+        },
+        What::Says { word } => match word {
+            Wish::Pause => "the user says: pause".to_owned(),
+            Wish::Resume => "the user says: go on".to_owned(),
+            Wish::Retarget => "the user wants something else".to_owned(),
+            Wish::Stop => "the user says: stop at once".to_owned(),
+        },
+    })
+}
+
+fn end_words(end: &Result<End, String>) -> String {
+    match end {
+        Ok(End::Done) => "done".to_owned(),
+        Ok(End::Halted { reason, armed, cordoned }) => {
+            format!("halted: {reason} (armed {armed:?}, cordoned {cordoned:?})")
+        }
+        Ok(End::Paused { by }) => format!("paused by {by}"),
+        Ok(End::Stopped) => "stopped".to_owned(),
+        Err(why) => format!("gives up: {why}"),
+    }
+}
+
+fn entry_words(record: &Record) -> String {
+    match record {
+        Record::Began => "began".to_owned(),
+        Record::Inherited { cordons } => format!("takes over the cordons of {cordons:?}"),
+        Record::Lifted { node } => format!("gave {node} back"),
+        Record::Started { step, attempt, evidence } => {
+            let evidence = evidence.as_ref().map(|it| format!(", {it:?}")).unwrap_or_default();
+            format!("started {step} (attempt {attempt}{evidence})")
+        }
+        Record::Finished { step, outcome, .. } => match outcome {
+            Outcome::Done { .. } => format!("done {step}"),
+            Outcome::Skipped { why } => format!("skipped {step}: {why}"),
+            Outcome::Failed { failure } => format!("failed {step}: {failure}"),
+        },
+        Record::Waiting { key } => format!("waiting for {key}"),
+        Record::Paused { by } => format!("paused by {by}"),
+        Record::Resumed { by } => format!("resumed by {by}"),
+        Record::Halted { why } => format!("halted: {why}"),
+        Record::Completed => "completed".to_owned(),
+    }
+}
+
+fn act_words(act: &Act) -> String {
+    match act {
+        Act::Pull { node, image } => format!("pulls {image} on {node}"),
+        Act::Install { node, image } => format!("installs {image} on {node}"),
+        Act::Upgrade { node, image } => format!("upgrades {node} to {image}"),
+        Act::Reboot { node } => format!("reboots {node}"),
+        Act::Rollback { node } => format!("rolls {node} back"),
+        Act::Forfeit { node } => format!("takes etcd's leadership from {node}"),
+        Act::Snapshot { node } => format!("has an etcd snapshot from {node}"),
+        Act::Configure { node, images } => format!("configures {node}: {images:?}"),
+        Act::Cordon { node, on: true } => format!("cordons {node}"),
+        Act::Cordon { node, on: false } => format!("lifts the cordon of {node}"),
+        Act::Evict { pod, node } => {
+            format!("evicts {pod} from {}", node.as_ref().map_or("nowhere", |node| &node.0))
+        }
+        Act::Delete { kind, namespace, name } => format!("deletes {kind} {namespace}/{name}"),
+        Act::Apply { kind, namespace, name } => format!("applies {kind} {namespace}/{name}"),
+    }
+}

@@ -1,0 +1,252 @@
+//! A process's place at the world: everything that it asks or does goes over
+//! wires that may fail, and ends with the process.
+
+use std::future::{Future, pending};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::{Notify, watch};
+use upgrade_core::jiff;
+use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_engine::clock::SystemClock;
+use upgrade_engine::io::{Clock, Happened, Io, Trouble};
+
+use super::{Inside, Place};
+use crate::crash::{Crashes, Point};
+use crate::seen::{self, Act, Question, Runner, What};
+use crate::wire::{Fate, PATIENCE, Passage};
+
+/// A process: alive, standing still, or dead.
+pub struct Process {
+    /// Its number.
+    pub runner: Runner,
+    dead: AtomicBool,
+    /// Told when it has died.
+    pub died: Notify,
+    /// Whether it stands still (a stopped process, a machine that was put to
+    /// sleep): it notices nothing and does nothing, and time goes on.
+    pub still: watch::Sender<bool>,
+    crashes: Arc<Crashes>,
+}
+
+impl Process {
+    /// A process that has just started.
+    pub fn new(runner: Runner, crashes: &Arc<Crashes>) -> Arc<Self> {
+        Arc::new(Self {
+            runner,
+            dead: AtomicBool::new(false),
+            died: Notify::new(),
+            still: watch::Sender::new(false),
+            crashes: Arc::clone(crashes),
+        })
+    }
+
+    /// Kills it. From here on nothing of it acts.
+    pub fn die(&self) {
+        self.dead.store(true, Ordering::SeqCst);
+        self.died.notify_one();
+    }
+
+    /// Comes back when the process may go on; never if it is dead.
+    pub async fn awake(&self) {
+        if *self.still.borrow() {
+            let mut still = self.still.subscribe();
+            // The process itself holds the other end.
+            let _ = still.wait_for(|still| !still).await;
+        }
+        if self.dead.load(Ordering::SeqCst) {
+            pending::<()>().await;
+        }
+    }
+
+    /// A moment at which the process may be killed.
+    pub async fn passes(&self, point: Point) {
+        self.awake().await;
+        if self.crashes.strikes(point) {
+            self.die();
+            pending::<()>().await;
+        }
+    }
+}
+
+/// The outside, as one process has it.
+pub struct Seat {
+    /// The world.
+    pub place: Arc<Place>,
+    /// Whose seat it is.
+    pub process: Arc<Process>,
+}
+
+impl Io for Seat {
+    type Talos = Self;
+    type Kubernetes = Self;
+    type Clock = Self;
+
+    fn talos(&self) -> &Self {
+        self
+    }
+
+    fn kubernetes(&self) -> &Self {
+        self
+    }
+
+    fn clock(&self) -> &Self {
+        self
+    }
+}
+
+impl Clock for Seat {
+    fn now(&self) -> Timestamp {
+        self.place.clock().now()
+    }
+
+    async fn sleep(&self, span: SignedDuration) {
+        SystemClock::sleep(self.place.clock(), span).await;
+        self.process.awake().await;
+    }
+}
+
+/// Something that did not work now and may later.
+pub(super) fn unavailable(text: &str) -> Trouble {
+    Trouble::new(FailureKind::Unavailable, text)
+}
+
+/// Something of which nobody knows whether it happened.
+fn in_doubt(text: &str) -> Trouble {
+    let failure = Failure::new(FailureKind::Unavailable, text);
+    Trouble { failure, happened: Happened::Maybe }
+}
+
+/// A question that nobody has answered yet.
+struct Waiting<'a> {
+    seat: &'a Seat,
+    question: Option<Question>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some(question) = self.question.take() {
+            let runner = self.seat.process.runner;
+            self.seat.place.at(|inside| {
+                let answered = inside.now();
+                inside.show(What::Asked { runner, question, answered, known: false });
+            });
+        }
+    }
+}
+
+impl Seat {
+    /// Asks the world something that changes nothing.
+    pub(super) async fn ask<T: Send>(
+        &self,
+        question: Question,
+        read: impl FnOnce(&mut Inside) -> Result<T, Trouble> + Send,
+    ) -> Result<T, Trouble> {
+        self.process.awake().await;
+        // Whoever gives up waiting has no answer either.
+        let mut waiting = Waiting { seat: self, question: Some(question.clone()) };
+        let passage = self.place.passage();
+        let late = passage.fate == Fate::Late;
+        // What is late was read when it arrived there, and is as old as that.
+        let before = if late { passage.there } else { passage.there + passage.back };
+        tokio::time::sleep(before).await;
+        let runner = self.process.runner;
+        let lost = match passage.fate {
+            Fate::Refused => Some("connection refused"),
+            Fate::Lost | Fate::Unanswered => Some("no answer"),
+            Fate::Well | Fate::Late | Fate::Doubled => None,
+        };
+        if passage.fate != Fate::Refused && lost.is_some() {
+            tokio::time::sleep(PATIENCE).await;
+        }
+        let (answer, answered) = self.place.at(|inside| {
+            inside.met.passage(passage.fate);
+            let answer = match lost {
+                Some(why) => Err(unavailable(why)),
+                None => read(inside),
+            };
+            let answered = inside.now();
+            let known = answer.is_ok();
+            if !late {
+                inside.show(What::Asked { runner, question: question.clone(), answered, known });
+            }
+            (answer, answered)
+        });
+        if late {
+            tokio::time::sleep(passage.back).await;
+            let known = answer.is_ok();
+            self.place.at(|inside| {
+                inside.show(What::Asked { runner, question, answered, known });
+            });
+        }
+        waiting.question = None;
+        self.process.awake().await;
+        answer
+    }
+
+    /// Does something to the world. The message is on its way whatever becomes
+    /// of its sender.
+    pub(super) async fn act<T: Send + 'static>(
+        &self,
+        act: Act,
+        mut deed: impl FnMut(&mut Inside) -> Result<T, Trouble> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        self.process.passes(Point::BeforeAct).await;
+        let Passage { there, back, fate } = self.passage(&act);
+        let (place, runner) = (Arc::clone(&self.place), self.process.runner);
+        let arrives = !matches!(fate, Fate::Refused | Fate::Lost);
+        let disrupts = act.boots() || matches!(act, Act::Install { .. });
+        let sent = tokio::spawn(async move {
+            tokio::time::sleep(there).await;
+            let done = place.at(|inside| {
+                inside.met.passage(fate);
+                let seen = if arrives { seen::Fate::Arrives } else { seen::Fate::Lost };
+                inside.show(What::Act { runner, act, fate: seen });
+                if !arrives {
+                    return None;
+                }
+                let done = deed(inside);
+                if fate == Fate::Doubled && !disrupts {
+                    let _ = deed(inside);
+                }
+                Some(done)
+            });
+            tokio::time::sleep(back).await;
+            done
+        });
+        self.process.passes(Point::AfterAct).await;
+        let answer = sent.await;
+        let answer = match fate {
+            Fate::Refused => Err(unavailable("connection refused")),
+            Fate::Lost | Fate::Unanswered => {
+                tokio::time::sleep(PATIENCE).await;
+                Err(in_doubt("no answer"))
+            }
+            Fate::Well | Fate::Late | Fate::Doubled => match answer {
+                Ok(Some(done)) => done,
+                Ok(None) | Err(_) => Err(in_doubt("the connection broke")),
+            },
+        };
+        self.process.awake().await;
+        answer
+    }
+
+    fn passage(&self, act: &Act) -> Passage {
+        let mut passage = self.place.passage();
+        // A late request to boot is as late as an early one is soon: the engine
+        // waits longer than this before it asks in doubt again.
+        if act.boots() {
+            passage.there = passage.there.min(Duration::from_secs(10));
+        }
+        passage
+    }
+
+    /// Waits for something that takes its time, if the process lives.
+    pub(super) async fn waiting<T>(&self, what: impl Future<Output = T>) -> T {
+        let done = what.await;
+        self.process.awake().await;
+        done
+    }
+}

@@ -1,0 +1,504 @@
+//! The machines, as the engine asks for them. Acts go to the model as the calls
+//! of its API; facts are read as the node would answer.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+use serde_json::Value;
+use talos_proto::{common, machine};
+use talos_sim::model::{
+    self, Code, Content, NodeIndex, NodeRole, Request, Response, Status, StreamId,
+};
+use tokio::sync::mpsc;
+use upgrade_core::image::ImageRef;
+use upgrade_core::journal::Proof;
+use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::snapshot::{
+    Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
+    Stage, TalosFacts,
+};
+use upgrade_engine::io::talos::{Config, Store};
+use upgrade_engine::io::{Changes, Happened, Machine, Talos, Tell, Trouble};
+
+use super::seat::{Seat, unavailable};
+use super::{Answer, Inside};
+use crate::seen::{Act, Question};
+use crate::wire::Fate;
+
+/// The install images of configurations that were read before, by node: reading
+/// YAML costs more than all the rest of a look.
+#[derive(Default)]
+pub(crate) struct Configs(BTreeMap<usize, ((u64, u64), Option<ImageRef>)>);
+
+impl Inside {
+    /// The node, if it answers at all.
+    fn reach(&mut self, machine: &Machine) -> Result<NodeIndex, Trouble> {
+        let node = self.find(&machine.name).ok_or_else(|| unavailable("no such machine"))?;
+        if !self.world.is_reachable(node) {
+            return Err(unavailable("connection refused"));
+        }
+        if self.world.drops_connection(node) {
+            return Err(unavailable("the connection broke"));
+        }
+        Ok(node)
+    }
+
+    fn installer(&mut self, node: NodeIndex) -> Option<ImageRef> {
+        let version = self.world.config_version_of(node);
+        if let Some((known, image)) = self.configs.0.get(&node.0)
+            && *known == version
+        {
+            return image.clone();
+        }
+        let image = install_image(self.world.config_of(node));
+        self.configs.0.insert(node.0, (version, image.clone()));
+        image
+    }
+
+    fn facts(&mut self, machine: &Machine) -> Result<TalosFacts, Trouble> {
+        let node = self.reach(machine)?;
+        let installer = self.installer(node);
+        let truth = self.world.truth(node).ok_or_else(|| unavailable("no such machine"))?;
+        let (stage, ready) = self.world.machine_status_of(node);
+        let installed = truth.installed();
+        let extension = |name: &String| Extension {
+            name: name.rsplit('/').next().unwrap_or(name).to_owned(),
+            version: "v1".to_owned(),
+        };
+        Ok(TalosFacts {
+            version: installed.version.clone(),
+            boot_id: truth.boot_id().to_owned(),
+            stage: stage_of(stage),
+            ready,
+            schematic: installed.schematic.map(str::to_owned),
+            extensions: truth.extensions().iter().map(extension).collect(),
+            installer,
+            platform: "metal".to_owned(),
+            secure_boot: false,
+        })
+    }
+
+    fn images(&mut self, machine: &Machine) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
+        let node = self.reach(machine)?;
+        let images = self.world.config_images_of(node);
+        let image = |(component, image): (model::Component, &str)| {
+            let image = image.parse().map_err(|_| unavailable("an image that is none"))?;
+            Ok((component_of(component), image))
+        };
+        images.map(image).collect()
+    }
+
+    /// One member's answers; `None` if the wires took them.
+    fn member(&mut self, machine: &Machine, through: bool) -> Option<Asked> {
+        let node = self.reach(machine).ok().filter(|_| through)?;
+        let status = self.one::<machine::EtcdStatusResponse>(node, Request::EtcdStatus).ok()?;
+        let local = machine::EtcdMemberListRequest { query_local: true };
+        let members =
+            self.one::<machine::EtcdMemberListResponse>(node, Request::EtcdMemberList(local));
+        let alarms = self.one::<machine::EtcdAlarmListResponse>(node, Request::EtcdAlarmList);
+        Some(Asked {
+            status: status.messages.into_iter().next()?.member_status?,
+            members: members.ok()?.messages.into_iter().next()?.members,
+            alarms: alarms.ok()?.messages.into_iter().next()?.member_alarms,
+        })
+    }
+
+    fn one<T: TryFrom<Response, Error = Status>>(
+        &mut self,
+        node: NodeIndex,
+        request: Request,
+    ) -> Result<T, Status> {
+        match self.call(node, request)? {
+            Answer::Items(mut items) if !items.is_empty() => items.remove(0).try_into(),
+            _ => Err(Status { code: Code::Internal, message: "no answer".to_owned() }),
+        }
+    }
+}
+
+struct Asked {
+    status: machine::EtcdMemberStatus,
+    members: Vec<machine::EtcdMember>,
+    alarms: Vec<machine::EtcdMemberAlarm>,
+}
+
+fn etcd(machines: &[Machine], answers: &[Option<Asked>]) -> Fact<EtcdFacts> {
+    let Some(first) = answers.iter().flatten().next() else {
+        return Fact::Unknown("no member answers".to_owned());
+    };
+    let node_of = |id: u64| {
+        machines
+            .iter()
+            .zip(answers)
+            .find(|(_, answer)| answer.as_ref().is_some_and(|answer| answer.status.member_id == id))
+    };
+    let members = first.members.iter().map(|member| {
+        let status = match node_of(member.id) {
+            Some((_, Some(answer))) => Fact::Known(MemberStatus {
+                leader: (answer.status.leader != 0).then_some(MemberId(answer.status.leader)),
+                term: answer.status.raft_term,
+                applied_index: answer.status.raft_applied_index,
+                sees: answer.members.iter().map(|member| MemberId(member.id)).collect(),
+                errors: answer.status.errors.clone(),
+            }),
+            _ => Fact::Unknown("no answer".to_owned()),
+        };
+        EtcdMember {
+            id: MemberId(member.id),
+            node: NodeName(member.hostname.clone()),
+            learner: member.is_learner,
+            status,
+        }
+    });
+    let alarms = first.alarms.iter().map(|alarm| format!("alarm on member {:x}", alarm.member_id));
+    Fact::Known(EtcdFacts { members: members.collect(), alarms: alarms.collect() })
+}
+
+/// The install image that a configuration names.
+fn install_image(config: &str) -> Option<ImageRef> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(config).ok()?;
+    let of = |document: &Value| {
+        let main = document.pointer("/machine/install/image");
+        let own = document.pointer("/installer/image");
+        main.or(own)?.as_str()?.parse().ok()
+    };
+    documents.iter().filter_map(of).next_back()
+}
+
+fn stage_of(number: i32) -> Stage {
+    match number {
+        1 => Stage::Booting,
+        4 => Stage::Running,
+        5 => Stage::Rebooting,
+        6 => Stage::ShuttingDown,
+        8 => Stage::Upgrading,
+        _ => Stage::Unknown,
+    }
+}
+
+fn component_of(component: model::Component) -> Component {
+    match component {
+        model::Component::ApiServer => Component::KubeApiserver,
+        model::Component::ControllerManager => Component::KubeControllerManager,
+        model::Component::Scheduler => Component::KubeScheduler,
+        model::Component::Proxy => Component::KubeProxy,
+        model::Component::Kubelet => Component::Kubelet,
+    }
+}
+
+/// What a node's refusal means to the engine.
+fn trouble(status: &Status) -> Trouble {
+    let kind = match status.code {
+        Code::Unavailable | Code::DeadlineExceeded | Code::Aborted => FailureKind::Unavailable,
+        _ => FailureKind::Refused,
+    };
+    Trouble::new(kind, &status.message)
+}
+
+/// The items of a stream that has to end well.
+async fn drain(
+    contents: &mut mpsc::UnboundedReceiver<Content>,
+    mut item: impl FnMut(Response),
+) -> Result<(), Trouble> {
+    while let Some(content) = contents.recv().await {
+        match content {
+            Content::Item(response) => item(response),
+            Content::End(Ok(())) => return Ok(()),
+            Content::End(Err(status)) => return Err(trouble(&status)),
+            Content::Drop => break,
+        }
+    }
+    let failure = Failure::new(FailureKind::Unavailable, "the connection broke");
+    Err(Trouble { failure, happened: Happened::Maybe })
+}
+
+/// Closes a stream when its reader is gone.
+struct Reading<'a> {
+    seat: &'a Seat,
+    stream: StreamId,
+    contents: mpsc::UnboundedReceiver<Content>,
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        let stream = self.stream;
+        self.seat.place.at(|inside| {
+            let now = inside.world.now();
+            inside.world.close_stream(now, stream);
+        });
+    }
+}
+
+impl Seat {
+    /// A call that answers with a stream, read to its end.
+    async fn stream(
+        &self,
+        act: Act,
+        on: &Machine,
+        request: Request,
+        mut item: impl FnMut(Response) + Send,
+    ) -> Result<(), Trouble> {
+        let machine = on.clone();
+        let opened = self
+            .act(act, move |inside| {
+                let node = inside.reach(&machine)?;
+                inside.call(node, request.clone()).map_err(|status| trouble(&status))
+            })
+            .await?;
+        match opened {
+            Answer::Items(items) => items.into_iter().for_each(&mut item),
+            Answer::Stream(stream, contents) => {
+                let mut reading = Reading { seat: self, stream, contents };
+                self.waiting(drain(&mut reading.contents, &mut item)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A call that answers at once.
+    async fn unary(&self, act: Act, on: &Machine, request: Request) -> Result<(), Trouble> {
+        self.stream(act, on, request, |_| ()).await
+    }
+}
+
+impl Talos for Seat {
+    async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
+        self.ask(Question::Machines, |inside| {
+            let world = &inside.world;
+            let answers = |node: &NodeIndex| {
+                world.spec().nodes[node.0].role == NodeRole::ControlPlane
+                    && world.is_reachable(*node)
+            };
+            if !world.present().any(|node| answers(&node)) {
+                return Err(unavailable("no control plane answers"));
+            }
+            let machine = |node: NodeIndex| {
+                let spec = &world.spec().nodes[node.0];
+                Machine {
+                    name: NodeName(spec.hostname.clone()),
+                    address: spec.addresses[0].to_string(),
+                    role: match spec.role {
+                        NodeRole::ControlPlane => Role::ControlPlane,
+                        NodeRole::Worker => Role::Worker,
+                    },
+                }
+            };
+            Ok((world.spec().name.clone(), world.present().map(machine).collect()))
+        })
+        .await
+    }
+
+    async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
+        self.ask(Question::Facts(of.name.clone()), |inside| inside.facts(of)).await
+    }
+
+    async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
+        self.ask(Question::Images(of.name.clone()), |inside| inside.images(of)).await
+    }
+
+    async fn etcd(&self, members: &[Machine]) -> Fact<EtcdFacts> {
+        let mut seen = None;
+        let asked = self.ask(Question::Etcd, |inside| {
+            let answers: Vec<Option<Asked>> = members
+                .iter()
+                .map(|machine| {
+                    let fate = self.place.passage().fate;
+                    let through = matches!(fate, Fate::Well | Fate::Late | Fate::Doubled);
+                    inside.member(machine, through)
+                })
+                .collect();
+            seen = Some(etcd(members, &answers));
+            // Seen in part, which is not known.
+            let all = answers.iter().all(Option::is_some);
+            if all { Ok(()) } else { Err(unavailable("a member did not answer")) }
+        });
+        let asked = asked.await;
+        match (seen, asked) {
+            (Some(fact), _) => fact,
+            (None, Err(trouble)) => Fact::Unknown(trouble.to_string()),
+            (None, Ok(())) => Fact::Unknown("nobody was asked".to_owned()),
+        }
+    }
+
+    fn changes(&self, of: &Machine) -> Changes {
+        let node = self.place.at(|inside| inside.world.find(&of.name.0));
+        let machines = self.place.machines.lock().unwrap_or_else(PoisonError::into_inner);
+        match node.and_then(|node| machines.get(node.0)) {
+            Some(sender) => sender.subscribe(),
+            None => self.place.objects.subscribe(),
+        }
+    }
+
+    async fn pull(
+        &self,
+        on: &Machine,
+        image: &ImageRef,
+        store: Store,
+        tell: &dyn Tell,
+    ) -> Result<(), Trouble> {
+        let act = Act::Pull { node: on.name.clone(), image: image.clone() };
+        let containerd = Some(containerd(store));
+        let image_ref = image.to_string();
+        let modern = machine::ImageServicePullRequest { containerd, image_ref };
+        let pulled = self
+            .stream(act.clone(), on, Request::ImageServicePull(modern), |_| {
+                tell.tell("a part of it is here".to_owned());
+            })
+            .await;
+        let pulled = match pulled {
+            Err(trouble) if trouble.failure.text().contains("unknown service") => {
+                let namespace = match store {
+                    Store::System => common::ContainerdNamespace::NsSystem,
+                    Store::Kubernetes => common::ContainerdNamespace::NsCri,
+                };
+                let legacy = machine::ImagePullRequest {
+                    namespace: namespace.into(),
+                    reference: image.to_string(),
+                };
+                self.unary(act, on, Request::ImagePull(legacy)).await
+            }
+            pulled => pulled,
+        };
+        pulled.map_err(|trouble| match trouble.failure.kind {
+            FailureKind::Refused => Trouble::new(FailureKind::Pull, &trouble.failure.to_string()),
+            _ => trouble,
+        })
+    }
+
+    async fn install(
+        &self,
+        on: &Machine,
+        image: &ImageRef,
+        tell: &dyn Tell,
+    ) -> Result<(), Trouble> {
+        let act = Act::Install { node: on.name.clone(), image: image.clone() };
+        let request = machine::LifecycleServiceUpgradeRequest {
+            containerd: Some(containerd(Store::System)),
+            source: Some(machine::InstallArtifactsSource { image_name: image.to_string() }),
+        };
+        let mut exit = None;
+        self.stream(act, on, Request::LifecycleUpgrade(request), |response| {
+            let Ok(response) = machine::LifecycleServiceUpgradeResponse::try_from(response) else {
+                return;
+            };
+            use machine::lifecycle_service_install_progress::Response as Progress;
+            match response.progress.and_then(|progress| progress.response) {
+                Some(Progress::ExitCode(code)) => exit = Some(code),
+                Some(Progress::Message(line)) => tell.tell(line),
+                None => {}
+            }
+        })
+        .await?;
+        match exit {
+            Some(code) if code != 0 => {
+                let text = format!("the installer ended with exit code {code}");
+                Err(Trouble::new(FailureKind::Installer, &text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn upgrade(&self, on: &Machine, image: &ImageRef) -> Result<(), Trouble> {
+        let act = Act::Upgrade { node: on.name.clone(), image: image.clone() };
+        let request = machine::UpgradeRequest { image: image.to_string(), ..Default::default() };
+        self.unary(act, on, Request::Upgrade(request)).await
+    }
+
+    async fn reboot(&self, on: &Machine) -> Result<(), Trouble> {
+        let act = Act::Reboot { node: on.name.clone() };
+        self.unary(act, on, Request::Reboot(machine::RebootRequest::default())).await
+    }
+
+    async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
+        let act = Act::Rollback { node: on.name.clone() };
+        self.unary(act, on, Request::Rollback(machine::RollbackRequest::default())).await
+    }
+
+    async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
+        let act = Act::Forfeit { node: on.name.clone() };
+        let request = machine::EtcdForfeitLeadershipRequest::default();
+        self.unary(act, on, Request::EtcdForfeitLeadership(request)).await
+    }
+
+    async fn snapshot(&self, from: &Machine, _: usize, _: &dyn Tell) -> Result<Proof, Trouble> {
+        let machine = from.clone();
+        let bytes = self
+            .ask(Question::Other("snapshot"), move |inside| {
+                let node = inside.reach(&machine)?;
+                let request = Request::EtcdSnapshot(machine::EtcdSnapshotRequest::default());
+                match inside.call(node, request).map_err(|status| trouble(&status))? {
+                    Answer::Items(items) => Ok(items.len()),
+                    Answer::Stream(..) => Err(unavailable("it did not come in one piece")),
+                }
+            })
+            .await?;
+        // It is off the cluster from here on.
+        self.act(Act::Snapshot { node: from.name.clone() }, |_| Ok(())).await?;
+        Ok(Proof::EtcdSnapshot {
+            file: "etcd.snapshot".to_owned(),
+            sha256: "00".to_owned(),
+            bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
+        })
+    }
+
+    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
+        self.ask(Question::Other("config"), |inside| {
+            let node = inside.reach(of)?;
+            Ok(Config(inside.world.config_of(node).to_owned()))
+        })
+        .await
+    }
+
+    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
+        let images = self.place.at(|inside| {
+            let node = inside.find(&to.name)?;
+            let before: Vec<(String, String)> = inside
+                .world
+                .config_images_of(node)
+                .map(|(component, image)| (component.name().to_owned(), image.to_owned()))
+                .collect();
+            Some(before)
+        });
+        let images = images.unwrap_or_default();
+        let changed = images.into_iter().filter(|(_, image)| !config.0.contains(image.as_str()));
+        let changed = changed
+            .map(|(component, before)| {
+                let image = after(&config.0, &before).unwrap_or_default();
+                (component, image)
+            })
+            .collect();
+        let act = Act::Configure { node: to.name.clone(), images: changed };
+        let request = machine::ApplyConfigurationRequest {
+            data: config.0.clone().into_bytes(),
+            mode: machine::apply_configuration_request::Mode::NoReboot.into(),
+            ..Default::default()
+        };
+        self.unary(act, to, Request::ApplyConfiguration(request)).await
+    }
+
+    async fn manifests(&self, of: &Machine) -> Result<Vec<Value>, Trouble> {
+        self.ask(Question::Other("manifests"), |inside| {
+            let node = inside.reach(of)?;
+            Ok(inside.world.bootstrap_objects(node))
+        })
+        .await
+    }
+}
+
+/// The image of the same name in another configuration.
+fn after(config: &str, before: &str) -> Option<String> {
+    let name = before.rsplit_once(':')?.0;
+    let found = config.lines().find_map(|line| line.split_once(name))?.1;
+    let tag: String = found.chars().take_while(|c| !c.is_whitespace() && *c != '"').collect();
+    Some(format!("{name}{tag}"))
+}
+
+fn containerd(store: Store) -> common::ContainerdInstance {
+    let namespace = match store {
+        Store::System => common::ContainerdNamespace::NsSystem,
+        Store::Kubernetes => common::ContainerdNamespace::NsCri,
+    };
+    common::ContainerdInstance {
+        driver: common::ContainerDriver::Cri.into(),
+        namespace: namespace.into(),
+    }
+}
