@@ -108,7 +108,6 @@ impl Story {
                     self.standing = Standing::Begun;
                 }
             }
-            Record::Inherited { .. } | Record::Lifted { .. } => {}
             Record::Started { step, attempt, evidence: _ } => {
                 self.attempts.push(Attempt {
                     step: step.clone(),
@@ -128,7 +127,7 @@ impl Story {
                     open.outcome = Some(outcome.clone());
                 }
             }
-            Record::Waiting { .. } => {}
+            Record::Inherited { .. } | Record::Lifted { .. } | Record::Waiting { .. } => {}
             Record::Paused { by } => self.standing = Standing::Paused(by.clone()),
             Record::Resumed { .. } => self.standing = Standing::Begun,
             Record::Halted { why } => self.standing = Standing::Halted(Box::new(why.clone())),

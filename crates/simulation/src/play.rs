@@ -57,7 +57,7 @@ pub fn play(scenario: &Scenario, templates: &mut Templates, log: bool) -> Played
     runtime.block_on(async {
         let stage = Stage::new(scenario, world, log);
         tokio::spawn(Arc::clone(&stage.place).live());
-        tokio::spawn(director::direct(Arc::clone(&stage)));
+        director::direct(&stage);
         let last = stage.run().await;
         let start = crate::world::START;
         stage.place.at(|inside| {

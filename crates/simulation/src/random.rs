@@ -40,7 +40,8 @@ impl Dice {
         &from[usize::try_from(self.below(count)).unwrap_or(0)]
     }
 
-    /// A seed for other dice.
+    /// Other dice, that fall in their own way.
+    #[must_use]
     pub fn split(&mut self) -> Self {
         Self(self.roll())
     }

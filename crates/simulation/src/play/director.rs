@@ -23,6 +23,7 @@ use crate::world::{EXTENDED, Inside};
 
 /// What the user wants of the run.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each may be wanted on its own")]
 pub(super) struct User {
     /// Paused for now.
     pub(super) paused: bool,
@@ -35,9 +36,9 @@ pub(super) struct User {
 }
 
 /// Lets every trouble happen.
-pub(super) async fn direct(stage: Arc<Stage>) {
+pub(super) fn direct(stage: &Arc<Stage>) {
     for trouble in stage.scenario.troubles.clone() {
-        let stage = Arc::clone(&stage);
+        let stage = Arc::clone(stage);
         tokio::spawn(async move {
             stage.seconds(trouble.after).await;
             happen(&stage, trouble).await;
@@ -78,7 +79,6 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
     if !matches!(kind, TroubleKind::Crash { .. }) {
         stage.count(Sort::Trouble, kind.name());
     }
-    let pause = |by: &str| Word::Pause { by: by.to_owned() };
     match kind {
         // Happens where it is passed.
         TroubleKind::Crash { .. } => {}
@@ -125,28 +125,8 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
                 }
             }
         }
-        TroubleKind::Pause { lasts } => {
-            stage.user.send_modify(|user| {
-                user.paused = true;
-                user.gone = lasts.is_none();
-            });
-            stage.say(Wish::Pause, &pause("user"));
-            let Some(lasts) = lasts else { return };
-            stage.seconds(lasts).await;
-            stage.user.send_modify(|user| user.paused = user.gone);
-            if !stage.user.borrow().gone {
-                stage.say(Wish::Resume, &Word::Go);
-            }
-        }
-        TroubleKind::Retarget => {
-            stage.user.send_modify(|user| user.retarget = true);
-            stage.say(Wish::Retarget, &pause("another target"));
-        }
-        TroubleKind::Stop { lasts } => {
-            stage.user.send_modify(|user| user.stopped = true);
-            stage.say(Wish::Stop, &Word::Stop);
-            stage.seconds(lasts).await;
-            stage.user.send_modify(|user| user.stopped = false);
+        TroubleKind::Pause { .. } | TroubleKind::Retarget | TroubleKind::Stop { .. } => {
+            user_says(stage, &kind).await;
         }
         TroubleKind::Cordon { node, lasts } => {
             let name = stage.name(node);
@@ -201,6 +181,38 @@ fn upgrade(stage: &Stage, node: usize) {
         let request = Request::Upgrade(request);
         let _ = inside.world.request(now, NodeIndex(node), &Caller::admin(), request);
     });
+}
+
+/// The user's word.
+async fn user_says(stage: &Stage, kind: &TroubleKind) {
+    let pause = |by: &str| Word::Pause { by: by.to_owned() };
+    match kind {
+        TroubleKind::Pause { lasts } => {
+            let lasts = *lasts;
+            stage.user.send_modify(|user| {
+                user.paused = true;
+                user.gone = lasts.is_none();
+            });
+            stage.say(Wish::Pause, &pause("user"));
+            let Some(lasts) = lasts else { return };
+            stage.seconds(lasts).await;
+            stage.user.send_modify(|user| user.paused = user.gone);
+            if !stage.user.borrow().gone {
+                stage.say(Wish::Resume, &Word::Go);
+            }
+        }
+        TroubleKind::Retarget => {
+            stage.user.send_modify(|user| user.retarget = true);
+            stage.say(Wish::Retarget, &pause("another target"));
+        }
+        TroubleKind::Stop { lasts } => {
+            stage.user.send_modify(|user| user.stopped = true);
+            stage.say(Wish::Stop, &Word::Stop);
+            stage.seconds(*lasts).await;
+            stage.user.send_modify(|user| user.stopped = false);
+        }
+        _ => {}
+    }
 }
 
 fn cordon(inside: &mut Inside, node: &NodeName, on: bool) {

@@ -191,8 +191,9 @@ impl TroubleKind {
             | Self::Wires { lasts, .. }
             | Self::Still { lasts }
             | Self::LeaseLost { lasts }
-            | Self::Stop { lasts } => *lasts,
-            Self::Pause { lasts: Some(lasts) } | Self::Cordon { lasts: Some(lasts), .. } => *lasts,
+            | Self::Stop { lasts }
+            | Self::Pause { lasts: Some(lasts) }
+            | Self::Cordon { lasts: Some(lasts), .. } => *lasts,
             _ => 0,
         }
     }

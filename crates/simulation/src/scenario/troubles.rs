@@ -85,7 +85,7 @@ fn fault(dice: &mut Dice) -> Fault {
         9 => Fault::EtcdLag { entries: 5_000 },
         10 => Fault::ApidDrops { every },
         11 => Fault::Partition,
-        12 => Fault::ClockSkew { by: Duration::from_secs(3_600), ahead: dice.chance(500) },
+        12 => Fault::ClockSkew { by: Duration::from_hours(1), ahead: dice.chance(500) },
         13 => Fault::ApiThrottles { every },
         14 => Fault::ApiErrors { every },
         15 => Fault::ApiLatency { by: Duration::from_secs(dice.between(1, 20)) },

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use serde_json::Value;
+use talos_proto::machine::lifecycle_service_install_progress::Response as Progress;
 use talos_proto::{common, machine};
 use talos_sim::model::{
     self, Code, Content, NodeIndex, NodeRole, Request, Response, Status, StreamId,
@@ -60,17 +61,17 @@ impl Inside {
         let installer = self.installer(node);
         let truth = self.world.truth(node).ok_or_else(|| unavailable("no such machine"))?;
         let (stage, ready) = self.world.machine_status_of(node);
-        let installed = truth.installed();
+        let runs = truth.installed();
         let extension = |name: &String| Extension {
             name: name.rsplit('/').next().unwrap_or(name).to_owned(),
             version: "v1".to_owned(),
         };
         Ok(TalosFacts {
-            version: installed.version.clone(),
+            version: runs.version.clone(),
             boot_id: truth.boot_id().to_owned(),
             stage: stage_of(stage),
             ready,
-            schematic: installed.schematic.map(str::to_owned),
+            schematic: runs.schematic.map(str::to_owned),
             extensions: truth.extensions().iter().map(extension).collect(),
             installer,
             platform: "metal".to_owned(),
@@ -380,7 +381,6 @@ impl Talos for Seat {
             let Ok(response) = machine::LifecycleServiceUpgradeResponse::try_from(response) else {
                 return;
             };
-            use machine::lifecycle_service_install_progress::Response as Progress;
             match response.progress.and_then(|progress| progress.response) {
                 Some(Progress::ExitCode(code)) => exit = Some(code),
                 Some(Progress::Message(line)) => tell.tell(line),
