@@ -21,22 +21,45 @@ pub(super) struct Content {
     ever: BTreeMap<NodeName, BTreeSet<Schematic>>,
     /// Nodes that were given an installer since the plan began.
     written: BTreeSet<NodeName>,
+    /// The extensions that each had then.
+    extensions: BTreeMap<NodeName, Vec<String>>,
+    /// Nodes that booted what we gave them, without some of these.
+    lacking: BTreeSet<NodeName>,
 }
 
 impl Content {
     pub(super) fn new(view: &View<'_>) -> Self {
-        let mut new =
-            Self { before: BTreeMap::new(), ever: BTreeMap::new(), written: BTreeSet::new() };
+        let mut new = Self {
+            before: BTreeMap::new(),
+            ever: BTreeMap::new(),
+            written: BTreeSet::new(),
+            extensions: BTreeMap::new(),
+            lacking: BTreeSet::new(),
+        };
         new.begin(&Facts::new(view.world.now().to_jiff(), view), view);
         new
     }
 
     fn begin(&mut self, facts: &Facts, view: &View<'_>) {
         self.written.clear();
+        self.lacking.clear();
         for node in facts.nodes() {
             let schematic = schematic(view, node);
             self.ever.entry(node.name.clone()).or_default().insert(schematic.clone());
             self.before.insert(node.name.clone(), schematic);
+            self.extensions.insert(node.name.clone(), extensions(view, node));
+        }
+    }
+
+    /// What boots has to have what it had, unless something else is wanted.
+    fn boots(&mut self, node: &Node, wanted: &Wanted, view: &View<'_>) {
+        if wanted.intent.installer != Installer::Keep || !self.written.contains(&node.name) {
+            return;
+        }
+        let has = extensions(view, node);
+        let had = self.extensions.get(&node.name);
+        if had.is_some_and(|had| had.iter().any(|name| !has.contains(name))) {
+            self.lacking.insert(node.name.clone());
         }
     }
 
@@ -85,6 +108,9 @@ impl Content {
                 }
                 _ => before.clone(),
             };
+            if self.lacking.contains(&node.name) {
+                found.push(format!("done, and {} came up without its extensions", node.name));
+            }
             let has = schematic(scene.view, node);
             if has != expected {
                 let name = &node.name;
@@ -92,6 +118,11 @@ impl Content {
             }
         }
     }
+}
+
+fn extensions(view: &View<'_>, node: &Node) -> Vec<String> {
+    let truth = view.world.truth(node.index);
+    truth.map(|truth| truth.extensions().to_vec()).unwrap_or_default()
 }
 
 impl Rule for Content {
@@ -102,6 +133,11 @@ impl Rule for Content {
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
             What::Starts { fresh: true, .. } => self.begin(&scene.notes.facts, scene.view),
+            What::Boots { node } => {
+                if let Some(node) = scene.notes.facts.node(node) {
+                    self.boots(node, scene.wanted, scene.view);
+                }
+            }
             What::Act {
                 runner,
                 act: Act::Install { node, image } | Act::Upgrade { node, image },
