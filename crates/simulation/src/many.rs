@@ -38,7 +38,7 @@ struct Total {
 }
 
 /// Plays one seed; a panic is a failure like any other.
-fn one(seed: u64, templates: &mut Templates) -> Result<Played, String> {
+fn one(seed: u64, templates: &Templates) -> Result<Played, String> {
     let played = catch_unwind(AssertUnwindSafe(|| play(&draw(seed), templates, false)));
     played.map_err(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -53,19 +53,19 @@ fn many(from: u64, seeds: u64, enough: usize, mut show: impl FnMut(&Total)) -> T
     let stop = AtomicBool::new(false);
     let total = Mutex::new(Total::default());
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let templates = Templates::default();
     let (finished, ends) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         for _ in 0..cores {
             let finished = finished.clone();
-            let (next, stop, total) = (&next, &stop, &total);
+            let (next, stop, total, templates) = (&next, &stop, &total, &templates);
             scope.spawn(move || {
-                let mut templates = Templates::default();
                 while !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= from + seeds {
                         break;
                     }
-                    let played = one(seed, &mut templates);
+                    let played = one(seed, templates);
                     let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
                     total.played += 1;
                     match played {
@@ -165,14 +165,14 @@ fn report(failed: &Failed, keep: Option<&Path>) -> Result<()> {
     for why in why {
         line(&format!("  {why}"));
     }
-    let mut templates = Templates::default();
+    let templates = Templates::default();
     let scenario = match rule {
-        Some(rule) => shrink::shrink(&draw(*seed), *rule, &mut templates),
+        Some(rule) => shrink::shrink(&draw(*seed), *rule, &templates),
         None => draw(*seed),
     };
     line(&format!("the smallest that fails like it:\n{}", tell::scenario(&scenario)));
     if rule.is_some() {
-        let played = play(&scenario, &mut templates, true);
+        let played = play(&scenario, &templates, true);
         line(&tell::story(&played.log));
         for it in &played.breaches {
             line(&format!("  {}", breach(it)));
@@ -194,18 +194,18 @@ fn kept(seed: u64, scenario: &Scenario, folder: Option<&Path>) -> Result<()> {
 }
 
 fn stories(from: u64, seeds: u64, folder: Option<&Path>) -> Result<bool> {
-    let mut templates = Templates::default();
+    let templates = Templates::default();
     let mut well = true;
     for seed in from..from + seeds {
         line(&format!("seed {seed}"));
         let scenario = draw(seed);
-        well &= tell_one(&scenario, &mut templates);
+        well &= tell_one(&scenario, &templates);
         kept(seed, &scenario, folder)?;
     }
     Ok(well)
 }
 
-fn tell_one(scenario: &Scenario, templates: &mut Templates) -> bool {
+fn tell_one(scenario: &Scenario, templates: &Templates) -> bool {
     line(&tell::scenario(scenario));
     let played = play(scenario, templates, true);
     line(&tell::story(&played.log));
@@ -222,7 +222,7 @@ pub(crate) fn replay(args: &args::Replay) -> Result<bool> {
         .with_context(|| format!("{} cannot be read", file.display()))?;
     let scenario = serde_json::from_str(&text)
         .with_context(|| format!("{} is no scenario", file.display()))?;
-    Ok(tell_one(&scenario, &mut Templates::default()))
+    Ok(tell_one(&scenario, &Templates::default()))
 }
 
 /// `mutants`: true if the referee catches each of them, by the rule it breaks.

@@ -6,7 +6,7 @@ use crate::scenario::{Kit, Scenario, TroubleKind};
 use crate::template::Templates;
 
 /// The smallest scenario found that breaks the same rule.
-pub fn shrink(scenario: &Scenario, rule: u8, templates: &mut Templates) -> Scenario {
+pub fn shrink(scenario: &Scenario, rule: u8, templates: &Templates) -> Scenario {
     let mut smallest = scenario.clone();
     let mut fails = |candidate: &Scenario| {
         let breaches = play(candidate, templates, false).breaches;

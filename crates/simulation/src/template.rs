@@ -2,6 +2,7 @@
 //! to copy, so those of the same shape are made once.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 use talos_sim::kubernetes::Kubernetes;
@@ -10,29 +11,33 @@ use talos_sim::model::{ClusterSpec, Schematic, World};
 use crate::scenario::Scenario;
 use crate::world::{EXTENDED, EXTENSION, START, time};
 
-/// How many shapes are kept; the large ones take some megabytes each.
-const KEPT: usize = 400;
-
 /// What makes worlds the same at first.
 type Shape = (usize, usize, String, String, bool, crate::scenario::Kit);
 
-/// Worlds of shapes that were met before.
-#[derive(Default)]
-pub struct Templates(HashMap<Shape, (World, Kubernetes)>);
+/// Worlds of shapes that were met before. Clones share them.
+#[derive(Clone, Default)]
+pub struct Templates(Arc<Mutex<HashMap<Shape, Arc<(World, Kubernetes)>>>>);
 
 impl Templates {
     /// The world that a scenario begins in.
-    pub fn world(&mut self, scenario: &Scenario) -> (World, Kubernetes) {
+    pub fn world(&self, scenario: &Scenario) -> (World, Kubernetes) {
         let Scenario { control_planes, workers, talos, kubernetes, extended, kit, .. } = scenario;
         let shape =
             (*control_planes, *workers, talos.to_string(), kubernetes.to_string(), *extended, *kit);
-        if self.0.len() >= KEPT && !self.0.contains_key(&shape) {
-            self.0.clear();
-        }
-        let (world, kubernetes) = self.0.entry(shape).or_insert_with(|| make(scenario));
-        let (mut world, kubernetes) = (world.clone(), kubernetes.clone());
+        let known = self.lock().get(&shape).cloned();
+        let template = known.unwrap_or_else(|| {
+            // Without the lock: others need not wait for it. Made twice, it is the same.
+            let made = Arc::new(make(scenario));
+            self.lock().insert(shape, Arc::clone(&made));
+            made
+        });
+        let (mut world, kubernetes) = (*template).clone();
         world.reseed(scenario.seed);
         (world, kubernetes)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Shape, Arc<(World, Kubernetes)>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -9,13 +9,13 @@ use upgrade_simulation::{play, tell};
 #[test]
 fn what_failed_once_never_fails_again() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
-    let mut templates = Templates::default();
+    let templates = Templates::default();
     let mut count = 0;
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
         let scenario: Scenario = serde_json::from_str(&text).unwrap();
-        let played = play(&scenario, &mut templates, true);
+        let played = play(&scenario, &templates, true);
         let story = tell::story(&played.log);
         assert!(played.breaches.is_empty(), "{}: {:?}\n{story}", path.display(), played.breaches);
         count += 1;
@@ -25,11 +25,11 @@ fn what_failed_once_never_fails_again() {
 
 #[test]
 fn a_seed_always_plays_alike() {
-    let mut templates = Templates::default();
+    let templates = Templates::default();
     for seed in 0..5 {
         let scenario = draw(seed);
-        let first = play(&scenario, &mut templates, true);
-        let second = play(&scenario, &mut Templates::default(), true);
+        let first = play(&scenario, &templates, true);
+        let second = play(&scenario, &Templates::default(), true);
         assert_eq!(tell::story(&first.log), tell::story(&second.log), "seed {seed}");
     }
 }

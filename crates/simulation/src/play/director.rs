@@ -106,6 +106,9 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
             for process in &processes {
                 process.still.send_replace(true);
             }
+            // Another replica takes over when the lease has run out.
+            let replica = Arc::clone(stage);
+            tokio::spawn(async move { second_runner(&replica).await });
             stage.seconds(lasts).await;
             for process in &processes {
                 process.still.send_replace(false);
@@ -117,13 +120,7 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
             stage.ledger.go_deaf(now.saturating_add(lasts).unwrap_or(now));
         }
         TroubleKind::SecondRunner => {
-            // One that waits for the lease, and drives if it gets it.
-            for _ in 0..60 {
-                match stage.live(None, false).await {
-                    Life::Busy => stage.seconds(5).await,
-                    _ => break,
-                }
-            }
+            second_runner(stage).await;
         }
         TroubleKind::Pause { .. } | TroubleKind::Retarget | TroubleKind::Stop { .. } => {
             user_says(stage, &kind).await;
@@ -181,6 +178,16 @@ fn upgrade(stage: &Stage, node: usize) {
         let request = Request::Upgrade(request);
         let _ = inside.world.request(now, NodeIndex(node), &Caller::admin(), request);
     });
+}
+
+/// One that waits for the lease, and drives if it gets it.
+async fn second_runner(stage: &Arc<Stage>) {
+    for _ in 0..60 {
+        match stage.live(None, false).await {
+            Life::Busy => stage.seconds(5).await,
+            _ => break,
+        }
+    }
 }
 
 /// The user's word.

@@ -37,14 +37,14 @@ const PATHS: &[Path] = &[
 /// Draws a scenario. The same seed gives the same one, always.
 pub fn draw(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed ^ 0x7461_6c6f_7300);
-    let control_planes = *dice.pick(&[1, 1, 3, 3, 3, 3, 5]);
+    let control_planes = *dice.pick(&[1, 1, 1, 1, 3, 3, 3, 3, 5]);
     let workers = match dice.below(1000) {
-        0..200 => 0,
-        200..450 => 1,
-        450..700 => 2,
-        700..900 => 3,
-        900..980 => 5,
-        980..998 => 10,
+        0..250 => 0,
+        250..550 => 1,
+        550..850 => 2,
+        850..950 => 3,
+        950..990 => 5,
+        990..998 => 10,
         _ => 50,
     };
     let drawn = *path(&mut dice);

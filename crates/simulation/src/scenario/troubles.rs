@@ -51,11 +51,12 @@ pub(super) fn draw(
             92..94 => TroubleKind::Reboot { node },
             94 | 95 => TroubleKind::Upgraded { node },
             96 => TroubleKind::Rebuilt,
-            97 => TroubleKind::Join,
+            // One node alone has nowhere to drain to, and its plan is made for that.
+            97 if workers > 0 => TroubleKind::Join,
             _ if workers > 0 => {
                 TroubleKind::Leave { node: control_planes + usize_of(dice.below(u64_of(workers))) }
             }
-            _ => TroubleKind::Join,
+            _ => TroubleKind::SecondRunner,
         };
         // By hand before we come to the node: what follows later is not ours.
         let by_hand = matches!(kind, TroubleKind::Upgraded { .. });

@@ -51,6 +51,8 @@ pub struct Place {
     clock: SystemClock,
     /// Told when something may happen earlier than was thought.
     sooner: Notify,
+    /// Told when a rule is broken.
+    pub(crate) broken: Notify,
     /// Grows with every change of an object.
     pub(crate) objects: watch::Sender<u64>,
     /// Grows with every change of a machine, by node.
@@ -234,6 +236,7 @@ impl Place {
             wires: Mutex::new((Weather::default(), dice)),
             clock: SystemClock::starting_at(start),
             sooner: Notify::new(),
+            broken: Notify::new(),
             objects: watch::Sender::new(0),
             machines: Mutex::new((0..count).map(|_| watch::Sender::new(0)).collect()),
         })
@@ -273,6 +276,9 @@ impl Place {
         inside.look_for_boots();
         inside.deliver();
         self.announce(&mut inside);
+        if !inside.referee.breaches().is_empty() {
+            self.broken.notify_one();
+        }
         if next(&inside.world, &inside.kubernetes) != before {
             self.sooner.notify_one();
         }
