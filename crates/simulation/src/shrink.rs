@@ -8,7 +8,7 @@ use crate::template::Templates;
 /// The smallest scenario found that breaks the same rule.
 pub fn shrink(scenario: &Scenario, rule: u8, templates: &Templates) -> Scenario {
     let mut smallest = scenario.clone();
-    let mut fails = |candidate: &Scenario| {
+    let fails = |candidate: &Scenario| {
         let breaches = play(candidate, templates, false).breaches;
         breaches.iter().any(|breach| breach.rule == rule)
     };

@@ -14,9 +14,12 @@ use crate::world::{EXTENDED, EXTENSION, START, time};
 /// What makes worlds the same at first.
 type Shape = (usize, usize, String, String, bool, crate::scenario::Kit);
 
+/// Those that were made, by shape.
+type Made = HashMap<Shape, Arc<(World, Kubernetes)>>;
+
 /// Worlds of shapes that were met before. Clones share them.
 #[derive(Clone, Default)]
-pub struct Templates(Arc<Mutex<HashMap<Shape, Arc<(World, Kubernetes)>>>>);
+pub struct Templates(Arc<Mutex<Made>>);
 
 impl Templates {
     /// The world that a scenario begins in.
@@ -36,7 +39,7 @@ impl Templates {
         (world, kubernetes)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Shape, Arc<(World, Kubernetes)>>> {
+    fn lock(&self) -> MutexGuard<'_, Made> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
