@@ -24,7 +24,7 @@ const FAILED: &str = "failed";
 /// Where a run stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// The nodes, at most [`LISTED`] of them.
+    /// The nodes, at most `LISTED` of them.
     pub nodes: Vec<NodeProgress>,
     /// Nodes done.
     pub done: usize,
