@@ -3,8 +3,8 @@
 //!
 //! It is what a journal on a shared disk or in an API server is: entries are
 //! fenced by the lease, the lease by time. A process that could not renew it for
-//! [`RENEWED_WITHIN`] does nothing any more; another one takes it over after
-//! [`TAKEN_AFTER`], which is later.
+//! `RENEWED_WITHIN` does nothing any more; another one takes it over after
+//! `TAKEN_AFTER`, which is later.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
