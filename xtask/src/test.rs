@@ -48,7 +48,8 @@ pub(crate) fn run(Args {}: Args) -> Result<()> {
     })?;
     // A snapshot that differs is a failure, never an update.
     variables.push(("INSTA_UPDATE".into(), "no".into()));
-    step("test", || cargo(&["test", "--workspace", "--locked"], &variables))?;
+    // One failure does not hide the others.
+    step("test", || cargo(&["test", "--workspace", "--locked", "--no-fail-fast"], &variables))?;
     step("simulate", || simulate::seeds(SEEDS))?;
     let strict = [("RUSTDOCFLAGS".into(), "-D warnings".into())];
     step("doc", || cargo(&["doc", "--quiet", "--workspace", "--no-deps", "--locked"], &strict))?;

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::thread;
+use std::time::Duration;
 
 use crate::credentials::random;
 use crate::{Component, Error};
@@ -13,6 +15,12 @@ const CHOICE: std::ops::Range<u16> = 20_000..32_000;
 
 /// Enough to find four free ports, unless there are none.
 const TRIES: usize = 1_000;
+
+/// How often a port must look taken before it counts as taken. A process that
+/// another thread starts holds copies of this one's sockets until it runs its
+/// own program, so a port that was just given back may still be in use.
+const LOOKS: usize = 100;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// One port for each component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +79,13 @@ impl Ports {
     pub(crate) fn check_free(self) -> Result<(), Error> {
         for component in Component::ALL {
             let port = self.of(component);
-            listen(port).map_err(|source| Error::Port { port, source })?;
+            for look in 1.. {
+                match listen(port) {
+                    Ok(_) => break,
+                    Err(source) if look >= LOOKS => return Err(Error::Port { port, source }),
+                    Err(_) => thread::sleep(BETWEEN_LOOKS),
+                }
+            }
         }
         Ok(())
     }
@@ -119,7 +133,27 @@ mod tests {
         ports.check_free().expect("free");
         assert_eq!(Ports::from_text(&ports.to_text()), Some(ports));
         assert_eq!(Ports::from_text("etcd 1\n"), None);
-        let _taken = listen(ports.of(Component::Scheduler)).expect("free");
-        assert!(matches!(ports.check_free(), Err(Error::Port { .. })));
+    }
+
+    #[test]
+    fn a_taken_port_is_named() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = taken.local_addr().expect("its address").port();
+        let ports = Ports { scheduler: port, ..Ports::choose().expect("four ports") };
+        let error = ports.check_free().expect_err("taken");
+        assert!(matches!(error, Error::Port { port: named, .. } if named == port), "{error}");
+    }
+
+    #[test]
+    fn a_port_that_is_just_given_back_is_free() {
+        let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = held.local_addr().expect("its address").port();
+        let ports = Ports { scheduler: port, ..Ports::choose().expect("four ports") };
+        let holder = thread::spawn(move || {
+            thread::sleep(10 * BETWEEN_LOOKS);
+            drop(held);
+        });
+        ports.check_free().expect("free again");
+        holder.join().expect("the holder");
     }
 }
