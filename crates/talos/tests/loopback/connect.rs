@@ -101,9 +101,10 @@ async fn our_own_certificate_of_another_cluster_is_named() {
 async fn a_closed_port_is_refused_and_a_name_unresolved() {
     let authority = Authority::new();
     let admin = authority.client("os:admin", Valid::Now);
-    let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // Bound, so that nobody else gets it, but nobody listens.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = closed.local_addr().unwrap().to_string();
-    drop(closed);
     let refused = client(&authority.talosconfig(&[address], &admin));
     assert_eq!(fault_of(&refused).await, Fault::Refused);
 
