@@ -56,13 +56,13 @@ fn a_control_plane_is_real_and_keeps_its_state() {
     kubectl(&plane, "create configmap lost --from-literal=key=value");
     kubectl(&plane, "delete configmap lost");
     kubectl(&plane, "create deployment web --image=example.invalid/web:1 --replicas=2");
-    kubectl(&plane, "wait --for=create replicaset --selector app=web --timeout=20s");
+    kubectl(&plane, "wait --for=create replicaset --selector app=web --timeout=300s");
     kubectl(
         &plane,
-        "wait --for=jsonpath={.status.replicas}=2 replicaset --selector app=web --timeout=20s",
+        "wait --for=jsonpath={.status.replicas}=2 replicaset --selector app=web --timeout=300s",
     );
     // No node, no place; but the scheduler has looked.
-    kubectl(&plane, "wait --for=condition=PodScheduled=false pod --selector app=web --timeout=20s");
+    kubectl(&plane, "wait --for=condition=PodScheduled=false pod --selector app=web --timeout=300s");
     let token = kubectl(&plane, "create token default");
 
     // A new API server has the same objects and believes the same tokens.
@@ -84,7 +84,7 @@ fn a_control_plane_is_real_and_keeps_its_state() {
     assert_eq!(plane.pid(Component::ControllerManager), None);
     plane.check().expect("that was no accident");
     plane.restart(Component::ControllerManager).expect("a controller manager");
-    kubectl(&plane, &format!("delete {DEPLOYMENT} --cascade=foreground --timeout=20s"));
+    kubectl(&plane, &format!("delete {DEPLOYMENT} --cascade=foreground --timeout=300s"));
     kubectl(&plane, "create deployment web --image=example.invalid/web:1 --replicas=0");
 
     // Left alone, it runs on, and can be taken down by anybody, twice.

@@ -97,7 +97,7 @@ async fn patches(bench: &Bench) {
         |kind: &str, patch: &str| format!("patch deployment web --type={kind} -p '{patch}'");
     let one = spec(json!([image]));
     kubectl.says(&patch("strategic", &one), &["deployment.apps/web patched"]).await;
-    kubectl.ok("rollout status deployment/web --timeout=120s").await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
     kubectl.says(&patch("strategic", &one), &["deployment.apps/web patched (no change)"]).await;
     let now = containers().await;
     assert_eq!(now[0]["image"], "example.com/web:2");
@@ -132,7 +132,7 @@ async fn patches(bench: &Bench) {
 
 async fn rolls_out(bench: &Bench) {
     let kubectl = bench.kubectl();
-    let status = "rollout status deployment/web --timeout=120s";
+    let status = "rollout status deployment/web --timeout=300s";
     kubectl.ok_with("apply -f -", DEPLOYMENT).await;
     kubectl.says(status, &["successfully rolled out"]).await;
     kubectl.ok("set image deployment/web web=example.com/web:2").await;
@@ -148,7 +148,7 @@ async fn rolls_out(bench: &Bench) {
     kubectl.ok("rollout restart daemonset/kube-proxy -n kube-system").await;
     kubectl
         .says(
-            "rollout status daemonset/kube-proxy -n kube-system --timeout=120s",
+            "rollout status daemonset/kube-proxy -n kube-system --timeout=300s",
             &["daemon set \"kube-proxy\" successfully rolled out"],
         )
         .await;
@@ -169,14 +169,14 @@ async fn waits(bench: &Bench) {
     let kubectl = bench.kubectl();
     kubectl.fails("wait --for=create deployment/web --timeout=1s", &["timed out"]).await;
     kubectl.ok_with("apply -f -", DEPLOYMENT).await;
-    kubectl.ok("wait --for=create deployment/web --timeout=120s").await;
+    kubectl.ok("wait --for=create deployment/web --timeout=300s").await;
     kubectl
-        .says("wait --for=condition=Available deployment/web --timeout=120s", &["condition met"])
+        .says("wait --for=condition=Available deployment/web --timeout=300s", &["condition met"])
         .await;
     let replicas = "--for=jsonpath={.status.readyReplicas}=2";
-    kubectl.says(&format!("wait {replicas} deployment/web --timeout=120s"), &["met"]).await;
-    kubectl.ok("wait --for=condition=Ready pods -l app=web --timeout=120s").await;
-    kubectl.ok("wait --for=condition=Ready nodes --all --timeout=120s").await;
+    kubectl.says(&format!("wait {replicas} deployment/web --timeout=300s"), &["met"]).await;
+    kubectl.ok("wait --for=condition=Ready pods -l app=web --timeout=300s").await;
+    kubectl.ok("wait --for=condition=Ready nodes --all --timeout=300s").await;
     kubectl
         .fails(
             "wait --for=condition=Nonsense deployment/web --timeout=1s",
@@ -184,6 +184,6 @@ async fn waits(bench: &Bench) {
         )
         .await;
     kubectl.ok("delete deployment web --wait=false").await;
-    kubectl.ok("wait --for=delete deployment/web --timeout=120s").await;
-    kubectl.ok("wait --for=delete pods -l app=web --timeout=120s").await;
+    kubectl.ok("wait --for=delete deployment/web --timeout=300s").await;
+    kubectl.ok("wait --for=delete pods -l app=web --timeout=300s").await;
 }

@@ -98,7 +98,7 @@ async fn an_api_that_is_late() {
 async fn a_drain_meets_a_budget_that_never_allows() {
     let bench = bench(WEB).await;
     let kubectl = bench.kubectl();
-    kubectl.ok("rollout status deployment/web --timeout=50s").await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
     let pods = kubectl.get("pods -l app=web").await;
     let node = pods["items"][0]["spec"]["nodeName"].as_str().expect("a node").to_owned();
     bench.cluster.inject(&node, "stuck-budgets").await.expect("a fault");
@@ -107,7 +107,7 @@ async fn a_drain_meets_a_budget_that_never_allows() {
     kubectl.fails(&format!("drain {node} --ignore-daemonsets --timeout=6s"), &[budget]).await;
     bench.cluster.clear(&node, "stuck-budgets").await.expect("a fault less");
     let drained = format!("node/{node} drained");
-    kubectl.says(&format!("drain {node} --ignore-daemonsets --timeout=50s"), &[&drained]).await;
+    kubectl.says(&format!("drain {node} --ignore-daemonsets --timeout=300s"), &[&drained]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,7 +118,9 @@ async fn an_image_that_cannot_be_pulled() {
         bench.cluster.inject(node, "failing-image=example.com/web:2").await.expect("a fault");
     }
     let mut watch = kubectl.follow("get pods -w");
-    kubectl.ok_with("apply -f -", &WEB.replace("web:1", "web:2")).await;
+    // Its own deadline is one of simulated time, and this test takes its time.
+    let patient = WEB.replace("  replicas: 2", "  progressDeadlineSeconds: 360000\n  replicas: 2");
+    kubectl.ok_with("apply -f -", &patient.replace("web:1", "web:2")).await;
     watch.until(&["web-", "ErrImagePull"]).await;
     watch.until(&["web-", "ImagePullBackOff"]).await;
     kubectl.says("get events", &["Failed", "BackOff", "Back-off pulling image"]).await;
@@ -129,18 +131,18 @@ async fn an_image_that_cannot_be_pulled() {
     for node in ["worker-1", "worker-2"] {
         bench.cluster.clear(node, "failing-image").await.expect("a fault less");
     }
-    kubectl.ok("rollout status deployment/web --timeout=50s").await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_that_never_detaches() {
     let bench = bench(DATABASE).await;
     let kubectl = bench.kubectl();
-    kubectl.ok("rollout status statefulset/db --timeout=50s").await;
+    kubectl.ok("rollout status statefulset/db --timeout=300s").await;
     let pod = kubectl.get("pod db-0").await;
     let node = pod["spec"]["nodeName"].as_str().expect("a node").to_owned();
     bench.cluster.inject(&node, "stuck-volumes").await.expect("a fault");
-    kubectl.ok(&format!("drain {node} --ignore-daemonsets --timeout=50s")).await;
+    kubectl.ok(&format!("drain {node} --ignore-daemonsets --timeout=300s")).await;
     let attachment = || async {
         let found = kubectl.get("volumeattachments").await;
         let found = found["items"].as_array().expect("a list").clone();
@@ -153,7 +155,7 @@ async fn a_volume_that_never_detaches() {
     assert!(attachment().await.is_some());
     assert_eq!(kubectl.get("pod db-0").await["status"]["phase"], "Pending");
     bench.cluster.clear(&node, "stuck-volumes").await.expect("a fault less");
-    kubectl.ok("rollout status statefulset/db --timeout=50s").await;
+    kubectl.ok("rollout status statefulset/db --timeout=300s").await;
     assert!(attachment().await.is_none());
 }
 
@@ -182,6 +184,6 @@ async fn a_kubelet_that_never_comes_back() {
     tokio::time::timeout(PATIENCE, back).await.expect("the machine answers");
     kubectl.says("get node worker-1", &["NotReady"]).await;
     bench.cluster.clear("worker-1", "kubelet-never-returns").await.expect("a fault less");
-    kubectl.ok("wait --for=condition=Ready node/worker-1 --timeout=50s").await;
+    kubectl.ok("wait --for=condition=Ready node/worker-1 --timeout=300s").await;
     kubectl.says("describe node worker-1", &["Rebooted", "NodeNotReady", "NodeReady"]).await;
 }

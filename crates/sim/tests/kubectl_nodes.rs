@@ -104,7 +104,7 @@ async fn a_cordon_is_talos_s_business_too() {
 async fn a_drain_meets_a_budget() {
     let bench = bench(GUARDED).await;
     let kubectl = bench.kubectl();
-    kubectl.ok("rollout status deployment/web --timeout=60s").await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
     let pods = kubectl.get("pods -l app=web").await;
     let node = pods["items"][0]["spec"]["nodeName"].as_str().expect("a node").to_owned();
     kubectl
@@ -115,8 +115,8 @@ async fn a_drain_meets_a_budget() {
         .await;
     kubectl.ok("patch pdb web -p '{\"spec\":{\"minAvailable\":1}}'").await;
     let drained = format!("node/{node} drained");
-    kubectl.says(&format!("drain {node} --ignore-daemonsets --timeout=60s"), &[&drained]).await;
-    kubectl.ok("rollout status deployment/web --timeout=60s").await;
+    kubectl.says(&format!("drain {node} --ignore-daemonsets --timeout=300s"), &[&drained]).await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
     let pods = kubectl.get("pods -l app=web").await;
     for pod in pods["items"].as_array().expect("pods") {
         assert_ne!(pod["spec"]["nodeName"], node.as_str(), "{pod}");

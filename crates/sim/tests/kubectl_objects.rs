@@ -73,20 +73,20 @@ async fn a_deployment_from_apply_to_delete() {
     assert!(made.contains("deployment.apps/web created"), "{made}");
     let again = kubectl.ok_with("apply -f -", DEPLOYMENT).await;
     assert!(again.contains("deployment.apps/web unchanged"), "{again}");
-    kubectl.says("rollout status deployment/web --timeout=60s", &["successfully rolled out"]).await;
-    kubectl.says("wait --for=condition=Available deployment/web --timeout=60s", &["met"]).await;
+    kubectl.says("rollout status deployment/web --timeout=300s", &["successfully rolled out"]).await;
+    kubectl.says("wait --for=condition=Available deployment/web --timeout=300s", &["met"]).await;
     kubectl.says("get deployment web", &["READY", "2/2"]).await;
     let changed = DEPLOYMENT.replace("web:1", "web:2");
     let changed = kubectl.ok_with("apply -f -", &changed).await;
     assert!(changed.contains("deployment.apps/web configured"), "{changed}");
-    kubectl.says("rollout status deployment/web --timeout=60s", &["successfully rolled out"]).await;
+    kubectl.says("rollout status deployment/web --timeout=300s", &["successfully rolled out"]).await;
     kubectl.says("get pods -l app=web -o wide", &["Running", "worker-"]).await;
     let pods = kubectl.get("pods -l app=web").await;
     assert_eq!(pods["items"][0]["spec"]["containers"][0]["image"], "example.com/web:2");
     kubectl.says("scale deployment web --replicas=1", &["scaled"]).await;
     kubectl.says("describe deployment web", &["1 desired", "RollingUpdateStrategy"]).await;
     kubectl.says("delete deployment web", &["deployment.apps \"web\" deleted"]).await;
-    kubectl.ok("wait --for=delete pod -l app=web --timeout=60s").await;
+    kubectl.ok("wait --for=delete pod -l app=web --timeout=300s").await;
     kubectl.says("get pods -l app=web", &["No resources found"]).await;
 }
 
@@ -143,7 +143,7 @@ async fn small_changes() {
     kubectl.says("delete configmap small --wait=true", &["deleted"]).await;
     kubectl.says("create namespace room", &["namespace/room created"]).await;
     kubectl.ok_with("create -n room -f -", &config_map("inside")).await;
-    kubectl.says("delete namespace room --timeout=60s", &["namespace \"room\" deleted"]).await;
+    kubectl.says("delete namespace room --timeout=300s", &["namespace \"room\" deleted"]).await;
     kubectl.fails("get configmap inside -n room", &["not found"]).await;
 }
 
@@ -152,7 +152,7 @@ async fn custom_resources() {
     let bench = bench().await;
     let kubectl = bench.kubectl();
     kubectl.ok_with("apply -f -", DEFINITION).await;
-    kubectl.ok("wait --for=condition=Established crd/things.example.com --timeout=60s").await;
+    kubectl.ok("wait --for=condition=Established crd/things.example.com --timeout=300s").await;
     kubectl.says("explain things", &["KIND:", "Thing", "A thing."]).await;
     kubectl.says("explain thing.spec.size", &["How large it is."]).await;
     let thing = |size: &str| {
@@ -166,7 +166,7 @@ async fn custom_resources() {
     kubectl
         .fails_with("apply --validate=false -f -", &thing("{}"), &["must be of type integer"])
         .await;
-    kubectl.ok("delete crd things.example.com --timeout=60s").await;
+    kubectl.ok("delete crd things.example.com --timeout=300s").await;
     kubectl.fails("get things", &["(NotFound)"]).await;
 }
 

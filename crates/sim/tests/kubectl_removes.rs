@@ -72,12 +72,12 @@ async fn drains(bench: &Bench) {
     let kubectl = bench.kubectl();
     kubectl.ok_with("apply -f -", WORKLOADS).await;
     for name in ["cache", "web"] {
-        kubectl.ok(&format!("rollout status deployment/{name} --timeout=120s")).await;
+        kubectl.ok(&format!("rollout status deployment/{name} --timeout=300s")).await;
     }
-    kubectl.ok("wait --for=condition=Ready pod/alone --timeout=120s").await;
+    kubectl.ok("wait --for=condition=Ready pod/alone --timeout=300s").await;
     kubectl
         .fails(
-            "drain worker-1 --timeout=60s",
+            "drain worker-1 --timeout=300s",
             &[
                 "cannot delete DaemonSet-managed Pods (use --ignore-daemonsets to ignore)",
                 "use --force to override",
@@ -105,20 +105,20 @@ async fn drains(bench: &Bench) {
     kubectl.says("get pdb web-budget", &["ALLOWED DISRUPTIONS", "web-budget"]).await;
     kubectl.says("describe pdb web-budget", &["Min available:", "Allowed disruptions:  0"]).await;
     kubectl.ok("delete pdb web-budget").await;
-    kubectl.says(&format!("{drain} --timeout=120s"), &["node/worker-1 drained"]).await;
+    kubectl.says(&format!("{drain} --timeout=300s"), &["node/worker-1 drained"]).await;
     kubectl.fails("get pod alone", &["NotFound"]).await;
-    kubectl.says(&format!("{drain} --timeout=120s"), &["already cordoned", "drained"]).await;
+    kubectl.says(&format!("{drain} --timeout=300s"), &["already cordoned", "drained"]).await;
     // There is nowhere to go: the others wait.
     kubectl.says("get pods -l app=web", &["Pending"]).await;
     kubectl.says("describe pods -l app=web", &["Status:", "Pending"]).await;
     kubectl.ok("uncordon worker-1").await;
-    kubectl.ok("rollout status deployment/web --timeout=120s").await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
 }
 
 async fn deletes(bench: &Bench) {
     let kubectl = bench.kubectl();
     kubectl.ok_with("apply -f -", WORKLOADS).await;
-    kubectl.ok("rollout status deployment/web --timeout=120s").await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
 
     // The owner goes, and what it owned stays as nobody's.
     kubectl.ok("delete deployment web --cascade=orphan").await;
@@ -127,11 +127,11 @@ async fn deletes(bench: &Bench) {
     assert!(set["metadata"].get("ownerReferences").is_none(), "{set}");
     let name = set["metadata"]["name"].as_str().expect("a name").to_owned();
     // Those that are owned first, then the owner.
-    kubectl.ok(&format!("delete replicaset {name} --cascade=foreground --timeout=120s")).await;
+    kubectl.ok(&format!("delete replicaset {name} --cascade=foreground --timeout=300s")).await;
     kubectl.says("get pods -l app=web", &["No resources found"]).await;
     // The owner first, the rest when somebody gets round to it.
-    kubectl.ok("delete deployment cache --timeout=120s").await;
-    kubectl.ok("wait --for=delete pods -l app=cache --timeout=120s").await;
+    kubectl.ok("delete deployment cache --timeout=300s").await;
+    kubectl.ok("wait --for=delete pods -l app=cache --timeout=300s").await;
 
     kubectl
         .says("delete pod alone --grace-period=0 --force", &["pod \"alone\" force deleted"])
@@ -155,5 +155,5 @@ async fn deletes(bench: &Bench) {
     kubectl.fails("get configmap one", &["NotFound"]).await;
     kubectl.fails("delete configmap held --timeout=1s", &["timed out waiting"]).await;
     kubectl.ok(&finalizers("null")).await;
-    kubectl.ok("wait --for=delete configmap/held --timeout=120s").await;
+    kubectl.ok("wait --for=delete configmap/held --timeout=300s").await;
 }

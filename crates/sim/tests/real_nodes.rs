@@ -97,7 +97,7 @@ async fn nodes_register_and_show_their_static_pods() {
     // Deleting one does not end the static pod: it is shown again.
     let uid = pod["metadata"]["uid"].clone();
     kubectl.ok("-n kube-system delete pod kube-apiserver-cp-1").await;
-    kubectl.ok("-n kube-system wait --for=create pod/kube-apiserver-cp-1 --timeout=60s").await;
+    kubectl.ok("-n kube-system wait --for=create pod/kube-apiserver-cp-1 --timeout=300s").await;
     let again = kubectl.get("-n kube-system pod kube-apiserver-cp-1").await;
     assert_ne!(again["metadata"]["uid"], uid);
 
@@ -125,8 +125,8 @@ async fn a_drain_meets_a_budget_and_a_volume_moves() {
     let kubectl = bench.kubectl();
     kubectl.ok_with("apply -f -", GUARDED).await;
     kubectl.ok_with("apply -f -", STATEFUL).await;
-    kubectl.ok("rollout status deployment/web --timeout=50s").await;
-    kubectl.ok("rollout status statefulset/db --timeout=50s").await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
+    kubectl.ok("rollout status statefulset/db --timeout=300s").await;
     let pod = kubectl.get("pod db-0").await;
     let node = pod["spec"]["nodeName"].as_str().expect("a node").to_owned();
     let volumes = kubectl.get("volumeattachments").await;
@@ -142,9 +142,9 @@ async fn a_drain_meets_a_budget_and_a_volume_moves() {
         )
         .await;
     kubectl.ok("patch pdb web -p '{\"spec\":{\"minAvailable\":1}}'").await;
-    kubectl.says(&format!("{drain} --timeout=50s"), &[&format!("node/{node} drained")]).await;
-    kubectl.ok("rollout status deployment/web --timeout=50s").await;
-    kubectl.ok("rollout status statefulset/db --timeout=50s").await;
+    kubectl.says(&format!("{drain} --timeout=300s"), &[&format!("node/{node} drained")]).await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
+    kubectl.ok("rollout status statefulset/db --timeout=300s").await;
     let pods = kubectl.get("pods").await;
     for pod in pods["items"].as_array().expect("pods") {
         assert_ne!(pod["spec"]["nodeName"], node.as_str(), "{pod}");
@@ -170,7 +170,7 @@ async fn a_node_that_reboots_or_is_silent_is_not_ready() {
     let talosctl = bench.talosctl("1.12");
     let worker = bench.node("worker-1");
     kubectl.ok_with("apply -f -", GUARDED).await;
-    kubectl.ok("rollout status deployment/web --timeout=50s").await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
     let boot = kubectl.get("node worker-1").await["status"]["nodeInfo"]["bootID"].clone();
     let mut watch = kubectl.follow("get node worker-1 -w");
     watch.until(&["worker-1", " Ready"]).await;
@@ -231,7 +231,7 @@ async fn an_api_server_may_be_away_for_a_while() {
     bench.wait_until_up().await;
     let kubectl = bench.kubectl();
     kubectl.ok_with("apply -f -", GUARDED).await;
-    kubectl.ok("rollout status deployment/web --timeout=50s").await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
     let lease = "-n kube-node-lease lease cp-2";
     let renewed = kubectl.get(lease).await["spec"]["renewTime"].clone();
     until(&bench, lease, |lease| lease["spec"]["renewTime"] != renewed).await;

@@ -91,9 +91,9 @@ async fn talosctl_1_14_drains() {
 
 async fn furnish(kubectl: &Kubectl<'_>) {
     kubectl.ok_with("apply -f -", WORKLOADS).await;
-    kubectl.ok("rollout status deployment/web --timeout=120s").await;
-    kubectl.ok("wait --for=condition=Ready pod/alone --timeout=120s").await;
-    kubectl.ok("wait --for=jsonpath={.status.currentHealthy}=4 pdb/web --timeout=120s").await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
+    kubectl.ok("wait --for=condition=Ready pod/alone --timeout=300s").await;
+    kubectl.ok("wait --for=jsonpath={.status.currentHealthy}=4 pdb/web --timeout=300s").await;
 }
 
 async fn allow(kubectl: &Kubectl<'_>) {
@@ -111,7 +111,7 @@ async fn drains_itself(bench: &Bench, talosctl: &Talosctl<'_>, to: &str) {
     let relaxing = async {
         // The node cordons itself, and the budget holds it up.
         let cordoned = "{.metadata.annotations.talos\\.dev/cordoned}=true";
-        kubectl.ok(&format!("wait --for=jsonpath={cordoned} node/worker-1 --timeout=120s")).await;
+        kubectl.ok(&format!("wait --for=jsonpath={cordoned} node/worker-1 --timeout=300s")).await;
         assert_eq!(pods_on(&kubectl, "worker-1").await, held);
         assert_eq!(talosctl.boot_id(&worker).await.as_ref(), Some(&before));
         allow(&kubectl).await;
@@ -169,7 +169,7 @@ async fn drains(bench: &Bench, talosctl: &Talosctl<'_>) {
     watch.until(&["Ready,SchedulingDisabled"]).await;
     watch.until(&["NotReady"]).await;
     talosctl.reboots_into(&second, &before, "v1.14.1").await;
-    kubectl.ok("wait --for=condition=Ready node/worker-2 --timeout=120s").await;
+    kubectl.ok("wait --for=condition=Ready node/worker-2 --timeout=300s").await;
     assert_eq!(pods_on(&kubectl, "worker-2").await, []);
     assert_eq!(pods_on(&kubectl, "worker-1").await.len(), 4);
     // The older one never had it.
@@ -178,10 +178,10 @@ async fn drains(bench: &Bench, talosctl: &Talosctl<'_>) {
 
 /// The pods of the deployment have left the first worker for good.
 async fn moved_and_uncordoned(kubectl: &Kubectl<'_>) {
-    kubectl.ok("wait --for=condition=Ready node/worker-1 --timeout=120s").await;
+    kubectl.ok("wait --for=condition=Ready node/worker-1 --timeout=300s").await;
     let node = kubectl.get("node worker-1").await;
     assert_eq!(node["spec"]["unschedulable"], Value::Null, "{node}");
-    kubectl.ok("rollout status deployment/web --timeout=120s").await;
+    kubectl.ok("rollout status deployment/web --timeout=300s").await;
     assert_eq!(pods_on(kubectl, "worker-1").await, []);
     assert_eq!(pods_on(kubectl, "worker-2").await.len(), 4);
 }

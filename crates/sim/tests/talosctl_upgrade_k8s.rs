@@ -56,7 +56,7 @@ async fn upgrades_kubernetes(bench: &Bench, line: &str, manifests: Manifests) {
     let brought = dns_image(&kubectl).await;
     // Somebody has an older name service, and has thrown something away.
     kubectl.ok("-n kube-system set image deployment/coredns coredns=example.com/dns:1").await;
-    kubectl.ok("-n kube-system rollout status deployment/coredns --timeout=120s").await;
+    kubectl.ok("-n kube-system rollout status deployment/coredns --timeout=300s").await;
     kubectl.ok("-n kube-system delete serviceaccount flannel").await;
     if manifests == Manifests::Applied {
         // And this was in the manifests once.
@@ -183,7 +183,7 @@ async fn everything_runs(
         let image = format!("ghcr.io/siderolabs/kubelet:v{version}");
         assert_eq!(spec[0]["spec"]["image"], image.as_str(), "{}", node.hostname);
     }
-    kubectl.ok("-n kube-system rollout status daemonset/kube-proxy --timeout=120s").await;
+    kubectl.ok("-n kube-system rollout status daemonset/kube-proxy --timeout=300s").await;
     for component in STATIC.iter().chain(&["kube-proxy"]) {
         let pods = kubectl.get(&format!("pods -n kube-system -l k8s-app={component}")).await;
         let pods = pods["items"].as_array().expect("pods").clone();

@@ -25,7 +25,7 @@ fn accepted(hub: &Hub) {
     for _ in 0..2 {
         let (code, _, told) = hub.run(&["apply", "--server-side", "-f", hub::DEPLOY], "");
         assert_eq!((code, told.as_str()), (0, ""), "no warnings either");
-        hub.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+        hub.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=300s"]);
     }
     // The pod as the Deployment would make it, in a namespace that allows
     // nothing beyond the strictest profile.

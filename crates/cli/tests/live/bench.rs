@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 use upgrade_core::version::Version;
 
 /// No command of these tests takes this long; one that does has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(8);
 
 /// How fast time passes in the clusters.
 const SPEED: f64 = 20.0;

@@ -21,7 +21,7 @@ use tokio::process::Command;
 use upgrade_core::version::Version;
 
 /// No command of these tests takes this long; one that does has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(8);
 
 /// How fast time passes. A talosctl that follows a reboot looks away for a
 /// second when it begins and asks only for what is new after that, so a node

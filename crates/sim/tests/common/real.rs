@@ -41,14 +41,14 @@ impl Bench {
         let kubectl = self.kubectl();
         for node in self.cluster.nodes() {
             let name = &node.hostname;
-            kubectl.ok(&format!("wait --for=create node/{name} --timeout=60s")).await;
+            kubectl.ok(&format!("wait --for=create node/{name} --timeout=300s")).await;
         }
-        kubectl.ok("wait --for=condition=Ready nodes --all --timeout=60s").await;
+        kubectl.ok("wait --for=condition=Ready nodes --all --timeout=300s").await;
         for workload in ["daemonset/kube-proxy", "daemonset/kube-flannel", "deployment/coredns"] {
-            kubectl.ok(&format!("-n kube-system wait --for=create {workload} --timeout=60s")).await;
-            kubectl.ok(&format!("-n kube-system rollout status {workload} --timeout=60s")).await;
+            kubectl.ok(&format!("-n kube-system wait --for=create {workload} --timeout=300s")).await;
+            kubectl.ok(&format!("-n kube-system rollout status {workload} --timeout=300s")).await;
         }
-        kubectl.ok("-n kube-system wait --for=condition=Ready pods --all --timeout=60s").await;
+        kubectl.ok("-n kube-system wait --for=condition=Ready pods --all --timeout=300s").await;
     }
 }
 

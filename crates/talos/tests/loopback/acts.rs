@@ -104,7 +104,7 @@ async fn what_may_have_happened_is_unknown_and_not_repeated() {
         &|| vec![],
     ] {
         let mut deadlines = deadlines();
-        deadlines.act = Duration::from_millis(500);
+        deadlines.act = Duration::from_secs(2);
         let world = World::with_deadlines(deadlines, after_version(steps)).await;
         let error = world.node.reboot(RebootMode::Default).await.unwrap_err();
         assert_eq!(error.outcome, Outcome::Unknown, "{error:?}");
@@ -149,7 +149,7 @@ async fn an_act_finds_a_living_endpoint_first() {
     dead.stop();
     let endpoints = [dead.endpoint(), stuck.endpoint(), alive.endpoint()];
     let mut deadlines = deadlines();
-    deadlines.attempt = Duration::from_millis(500);
+    deadlines.attempt = Duration::from_secs(2);
     let client = client_with(&authority.talosconfig(&endpoints, &admin), deadlines);
     let node = client.node("10.5.0.2".parse().unwrap());
     node.reboot(RebootMode::Default).await.unwrap();
@@ -220,7 +220,7 @@ async fn an_installer_that_is_lost_may_have_succeeded() {
         &|| vec![line("writing"), Step::Hang],
     ] {
         let mut deadlines = deadlines();
-        deadlines.progress_idle = Duration::from_millis(500);
+        deadlines.progress_idle = Duration::from_secs(2);
         let world = World::with_deadlines(deadlines, after_version(steps)).await;
         let installing = world.node.install("i", ImageStore::System).await.unwrap();
         let error = installing.finish().await.unwrap_err();

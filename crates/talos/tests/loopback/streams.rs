@@ -183,7 +183,7 @@ async fn half_a_snapshot_is_none() {
         (vec![data(&[8; 2048]), data(&whole[2048..])], "checksum"),
     ] {
         let mut deadlines = deadlines();
-        deadlines.data_idle = Duration::from_millis(500);
+        deadlines.data_idle = Duration::from_secs(2);
         let world = World::with_deadlines(deadlines, move |_| steps.clone()).await;
         let error = world.node.etcd_snapshot(&mut Vec::new()).await.unwrap_err();
         let kind = match error {

@@ -100,7 +100,7 @@ fn requests(world: &World) -> Vec<wire::WatchRequest> {
 /// Events in short: `+etcd`, `~etcd`, `-etcd`, `synced`, `resumed`, `broken`.
 async fn next(watch: &mut Watch<ServiceStatus>) -> String {
     let id = |resource: &Resource<ServiceStatus>| resource.metadata.id.clone();
-    let next = tokio::time::timeout(Duration::from_secs(10), watch.next());
+    let next = tokio::time::timeout(Duration::from_mins(2), watch.next());
     match next.await.expect("an event in time").expect("no error") {
         WatchEvent::Created(new) => format!("+{}", id(&new)),
         WatchEvent::Updated { old, new } => {
@@ -407,7 +407,7 @@ async fn waiting_for_a_state() {
         watch.get("machine").is_some_and(|status| status.spec.is_up())
     };
     let mut watch = world.node.watch::<MachineStatus>();
-    watch.wait_for(Duration::from_secs(10), running).await.unwrap();
+    watch.wait_for(Duration::from_mins(2), running).await.unwrap();
     assert_eq!(watch.get("machine").unwrap().spec.stage, Stage::Running);
 }
 
