@@ -129,6 +129,11 @@ pub enum WaitReason {
         /// What is missing.
         why: String,
     },
+    /// A cordon that an earlier run of ours set is still there (rule 7).
+    CordonLeft {
+        /// The node that has it.
+        node: NodeName,
+    },
     /// As many workers are away as the policy allows (rule 6).
     NoRoom {
         /// The pool with its own limit, if it is one.
@@ -168,6 +173,7 @@ impl WaitReason {
             Self::EtcdUnsafe { node, .. } => format!("etcd-unsafe/{node}"),
             Self::ControlPlaneDown { node, .. } => format!("control-plane-down/{node}"),
             Self::NodeUnknown { node, .. } => format!("node-unknown/{node}"),
+            Self::CordonLeft { node } => format!("cordon-left/{node}"),
             Self::NoRoom { pool, .. } => {
                 format!("no-room/{}", pool.as_deref().unwrap_or("*"))
             }
@@ -196,6 +202,10 @@ impl Display for WaitReason {
                 write!(f, "{node} must not be disrupted while control plane {down} is down")
             }
             Self::NodeUnknown { node, why } => write!(f, "cannot see {node} well enough: {why}"),
+            Self::CordonLeft { node } => {
+                write!(f, "{node} still has the cordon of an earlier run of ours; ")?;
+                f.write_str("it is lifted once the node serves and the API server answers")
+            }
             Self::NoRoom { pool, limit, away, count } => {
                 if let Some(pool) = pool {
                     write!(f, "pool {pool}: ")?;

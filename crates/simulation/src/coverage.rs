@@ -226,8 +226,16 @@ fn halt(reason: &HaltReason) -> &'static str {
     }
 }
 
-const WAITS: [&str; 7] =
-    ["etcd-unsafe", "control-plane-down", "node-unknown", "no-room", "window", "paused", "backoff"];
+const WAITS: [&str; 8] = [
+    "etcd-unsafe",
+    "control-plane-down",
+    "node-unknown",
+    "cordon-left",
+    "no-room",
+    "window",
+    "paused",
+    "backoff",
+];
 
 fn wait(reason: &WaitReason) -> &'static str {
     match reason {
@@ -236,6 +244,7 @@ fn wait(reason: &WaitReason) -> &'static str {
         WaitReason::EtcdUnsafe { .. } => "etcd-unsafe",
         WaitReason::ControlPlaneDown { .. } => "control-plane-down",
         WaitReason::NodeUnknown { .. } => "node-unknown",
+        WaitReason::CordonLeft { .. } => "cordon-left",
         WaitReason::NoRoom { .. } => "no-room",
         WaitReason::Window { .. } => "window",
         WaitReason::Paused { .. } => "paused",

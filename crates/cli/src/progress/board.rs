@@ -281,7 +281,8 @@ fn concerns(wait: &WaitReason, node: Option<&NodeName>) -> bool {
     match wait {
         WaitReason::EtcdUnsafe { node: held, .. }
         | WaitReason::ControlPlaneDown { node: held, .. }
-        | WaitReason::NodeUnknown { node: held, .. } => Some(held) == node,
+        | WaitReason::NodeUnknown { node: held, .. }
+        | WaitReason::CordonLeft { node: held } => Some(held) == node,
         WaitReason::Backoff { step, .. } => step.node.as_ref() == node,
         WaitReason::Window { .. }
         | WaitReason::Paused { .. }

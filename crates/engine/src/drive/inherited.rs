@@ -44,7 +44,6 @@ impl<I: Io, J: Journal> Driver<I, J> {
         let nodes = &self.picture.snapshot.nodes;
         let mut left = self.state.inherited_cordons().iter();
         let node = left.find(|node| nodes.contains_key(*node))?.clone();
-        let why = "its cordon is of an earlier run of ours, and cannot be lifted yet".to_owned();
-        Some(WaitReason::NodeUnknown { node, why })
+        Some(WaitReason::CordonLeft { node })
     }
 }

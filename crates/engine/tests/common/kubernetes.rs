@@ -8,7 +8,7 @@ use upgrade_core::workload::{Budget, Capacity, Pod, PodName, Resources};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
 use upgrade_engine::io::{Changes, Kubernetes, Trouble};
 
-use super::{Cluster, World, unavailable};
+use super::{Cluster, Fault, World, unavailable};
 
 pub(super) fn pod(name: &str, node: &NodeName) -> Pod {
     Pod {
@@ -82,7 +82,11 @@ impl Kubernetes for World {
         self.change(|cluster| {
             let act = if to { "cordon" } else { "uncordon" };
             cluster.acts.push(format!("{act} {node}"));
-            cluster.sim(node).unschedulable = to;
+            let sim = cluster.sim(node);
+            sim.unschedulable = to;
+            if sim.fault.take_if(|fault| *fault == Fault::LeadsAgain).is_some() {
+                cluster.leader = node.clone();
+            }
         });
         Ok(())
     }

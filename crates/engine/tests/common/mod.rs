@@ -55,6 +55,8 @@ pub enum Fault {
     Hangs,
     /// The step's call panics.
     Panics,
+    /// Wins the leadership of etcd again, once, while it is being cordoned.
+    LeadsAgain,
 }
 
 /// One machine.
