@@ -69,6 +69,9 @@ pub(crate) fn tell(
     reason: &str,
     message: &str,
 ) {
+    if !api.keeps_events() {
+        return;
+    }
     let namespace = match object::text(about, &["namespace"]) {
         "" => "default",
         namespace => namespace,

@@ -123,9 +123,13 @@ pub(crate) fn simulate(args: &args::Simulate) -> Result<bool> {
         (u32::try_from(played).map_or(f64::MAX, f64::from)) / seconds
     };
     let total = many(*from, *seeds, ENOUGH, |total| {
-        let (played, failed) = (total.played, total.failed.len());
-        let rate = rate(played) * 60.0;
-        progress(&format!("{played} of {seeds} seeds, {rate:.0} a minute, {failed} failed"));
+        let (played, rate) = (total.played, rate(total.played) * 60.0);
+        let failed: Vec<String> = total.failed.iter().map(|it| it.seed.to_string()).collect();
+        let failed = match failed.as_slice() {
+            [] => "none failed".to_owned(),
+            some => format!("{} failed: {}", some.len(), some.join(", ")),
+        };
+        progress(&format!("{played} of {seeds} seeds, {rate:.0} a minute, {failed}"));
     });
     end();
     coverage(&total.met);

@@ -13,12 +13,16 @@ pub struct Cluster {
     pub server: ApiServer,
     /// The kubelets.
     pub kubelets: Kubelets,
+    /// The revision at which nobody had anything more to say.
+    #[serde(skip)]
+    settled: Option<u64>,
 }
 
 impl Cluster {
     /// A cluster without nodes yet.
     pub fn new(seed: u64, now: Time, timings: Timings) -> Self {
-        Self { server: ApiServer::new(seed, now), kubelets: Kubelets::new(seed, timings) }
+        let (server, kubelets) = (ApiServer::new(seed, now), Kubelets::new(seed, timings));
+        Self { server, kubelets, settled: None }
     }
 
     /// When something happens by itself next.
@@ -51,6 +55,10 @@ impl Cluster {
 
     /// Makes everything happen that is due by `now`, each thing at its time.
     pub fn advance(&mut self, now: Time) {
+        let nothing_new = self.settled == Some(self.server.store().revision());
+        if nothing_new && self.next_event().is_none_or(|at| at > now) {
+            return self.server.store_mut().pass(now);
+        }
         // What has been written since the last time was written then.
         self.settle(self.server.store().now());
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
@@ -87,6 +95,7 @@ impl Cluster {
             self.kubelets.follow(self.server.store());
             self.kubelets.advance(now, self.server.store_mut());
             if self.server.store().revision() == before {
+                self.settled = Some(before);
                 break;
             }
         }

@@ -163,7 +163,8 @@ impl Kubelets {
         let written = put_lease(now, api, kubelet);
         if written && api.take_over_lease(name, now) {
             if let Some(kubelet) = self.nodes.get_mut(name) {
-                kubelet.renewal = None;
+                // Who needs no renewals as signs of life needs no reports either.
+                (kubelet.renewal, kubelet.heartbeat) = (None, None);
             }
             return;
         }

@@ -96,6 +96,11 @@ impl Store {
         self.now
     }
 
+    /// Time passes, and nothing happens. It never goes back.
+    pub(crate) fn pass(&mut self, now: Time) {
+        self.now = self.now.max(now);
+    }
+
     /// Whether kubelets and controllers leave no events from now on: for what
     /// has happened so long ago that nobody remembers.
     pub fn set_quiet(&mut self, quiet: bool) {

@@ -3,7 +3,8 @@
 //!
 //! Leases are renewed again and again. Here a kubelet hands its lease over, and it
 //! is written only when somebody is about to read it, or when the kubelet stops.
-//! Who looks finds what would have been written. And who owns which of the fields
+//! Who looks finds what would have been written. A node whose status is what it was
+//! is not reported again. And who owns which of the fields
 //! that kubelets and controllers write is not kept track of.
 
 use std::collections::BTreeMap;

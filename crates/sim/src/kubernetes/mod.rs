@@ -107,9 +107,9 @@ impl Kubernetes {
 
     /// One that lives shortly, and in memory only, as those of the deterministic
     /// simulation: nothing is packed away to take less memory, leases are written
-    /// only for those who read them, and `managedFields` tell nothing of what
-    /// kubelets and controllers write. Otherwise it is the same for a fraction of
-    /// the work.
+    /// only for those who read them, `managedFields` tell nothing of what kubelets
+    /// and controllers write, and nobody leaves Events. Otherwise it is the same
+    /// for a fraction of the work.
     pub fn brief(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
         Self::begin(world, seed, wished, true)
     }
@@ -140,7 +140,7 @@ impl Kubernetes {
             // Nobody will know a version of before the start.
             new.cluster.server.compact();
         }
-        new.cluster.server.store_mut().set_quiet(false);
+        new.cluster.server.store_mut().set_quiet(brief);
         Ok(new)
     }
 

@@ -34,10 +34,9 @@ impl World {
         &self.nodes[node.0].config.active
     }
 
-    /// Another pair whenever the configuration in force may be another one.
-    pub fn config_version_of(&self, node: NodeIndex) -> (u64, u64) {
-        let here = &self.nodes[node.0];
-        (here.boot, here.config.version)
+    /// The image of the installer that the configuration in force names.
+    pub fn install_image_of(&self, node: NodeIndex) -> Option<&str> {
+        self.nodes[node.0].config.install_image()
     }
 
     /// The images that the configuration comes to.

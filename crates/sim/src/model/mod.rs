@@ -124,6 +124,9 @@ pub struct World {
     /// Counts what may have changed a node.
     #[serde(skip)]
     touched: u64,
+    /// The same of what concerned one node alone, by node.
+    #[serde(skip)]
+    touched_alone: Vec<u64>,
     /// Whether what happens now concerns more nodes than the one that it
     /// happens to.
     #[serde(skip)]
@@ -157,6 +160,7 @@ impl World {
             outputs: Vec::new(),
             kubeconfig: Bytes::new(),
             touched: 0,
+            touched_alone: Vec::new(),
             wide: false,
         };
         world.settle();
@@ -242,6 +246,12 @@ impl World {
     /// A number that is another one whenever a node may have changed.
     pub fn touched(&self) -> u64 {
         self.touched
+    }
+
+    /// A number that is another one whenever this node may have changed.
+    pub fn touched_of(&self, node: NodeIndex) -> u64 {
+        let wide = self.touched - self.touched_alone.iter().sum::<u64>();
+        wide + self.touched_alone.get(node.0).copied().unwrap_or(0)
     }
 
     /// How many nodes there are, those that have left included.
@@ -339,6 +349,8 @@ impl World {
     /// The same after a change that concerns one node alone.
     fn settle_one(&mut self, node: NodeIndex) {
         self.touched += 1;
+        self.touched_alone.resize(self.nodes.len(), 0);
+        self.touched_alone[node.0] += 1;
         self.publish_status(node);
         self.refresh_watched(Some(node));
     }

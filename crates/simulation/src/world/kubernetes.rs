@@ -2,11 +2,13 @@
 //! model's store; whatever changes something is a request to the model.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube_sim::names::{
     NODES, PERSISTENT_VOLUME_CLAIMS, POD_DISRUPTION_BUDGETS, PODS, VOLUME_ATTACHMENTS,
 };
 use kube_sim::object::{self, text};
+use kube_sim::types::ResourceType;
 use kube_sim::{Caller, Method, Reply, Request, Store};
 use serde_json::{Value, json};
 use talos_sim::model::NodeIndex;
@@ -77,22 +79,17 @@ impl Inside {
         }
     }
 
-    /// Where objects of a kind are; `None` if the API server has no such kind.
+    /// What kind of object it is; `None` if the API server has no such kind.
+    fn kind(&mut self, name: &ObjectName) -> Result<Option<Arc<ResourceType>>, Trouble> {
+        Ok(self.store()?.types().find_kind(&name.api_version, &name.kind).cloned())
+    }
+
+    /// Where an object is; `None` if the API server has no such kind.
     fn path(&mut self, name: &ObjectName) -> Result<Option<String>, Trouble> {
         let base = base(&name.api_version);
-        let kinds = self.request(&Request::get(&base))?;
-        if kinds.code == 404 {
-            return Ok(None);
-        }
-        let kinds = kinds.ok()?;
-        let mut found = kinds["resources"].as_array().into_iter().flatten().filter(|it| {
-            it["kind"] == name.kind.as_str()
-                && !it["name"].as_str().unwrap_or_default().contains('/')
-        });
-        Ok(found.next().map(|kind| {
-            let plural = kind["name"].as_str().unwrap_or_default();
-            let object = &name.name;
-            match (kind["namespaced"] == true, name.namespace.as_str()) {
+        Ok(self.kind(name)?.map(|kind| {
+            let (plural, object) = (&kind.name.plural, &name.name);
+            match (kind.namespaced, name.namespace.as_str()) {
                 (false, _) => format!("{base}/{plural}/{object}"),
                 (true, "") => format!("{base}/namespaces/default/{plural}/{object}"),
                 (true, namespace) => format!("{base}/namespaces/{namespace}/{plural}/{object}"),
@@ -144,7 +141,7 @@ impl Kubernetes for Seat {
     async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, Trouble> {
         self.ask(Question::Other("pods"), |inside| {
             let store = inside.store()?;
-            let here = |pod: &&std::sync::Arc<Value>| {
+            let here = |pod: &&Arc<Value>| {
                 on.is_none_or(|node| text(pod, &["spec", "nodeName"]) == node.0)
             };
             Ok(store.list(&PODS, None).filter(here).map(|pod| objects::pod(pod)).collect())
@@ -256,9 +253,13 @@ impl Kubernetes for Seat {
 
     async fn object(&self, name: &ObjectName) -> Result<Option<Value>, Trouble> {
         self.ask(Question::Other("object"), |inside| {
-            let Some(path) = inside.path(name)? else { return Ok(None) };
-            let said = inside.request(&Request::get(&path))?;
-            if said.code == 404 { Ok(None) } else { said.ok().map(Some) }
+            let Some(kind) = inside.kind(name)? else { return Ok(None) };
+            let namespace = match name.namespace.as_str() {
+                "" if kind.namespaced => "default",
+                namespace => namespace,
+            };
+            let found = inside.store()?.get(&kind.name, namespace, &name.name);
+            Ok(found.map(|object| object.as_ref().clone()))
         })
         .await
     }

@@ -55,7 +55,7 @@ pub struct Place {
     pub(crate) broken: Notify,
     /// Grows with every change of an object.
     pub(crate) objects: watch::Sender<u64>,
-    /// Grows with every change of a machine, by node.
+    /// Tells how often a machine has changed, by node.
     pub(crate) machines: Mutex<Vec<watch::Sender<u64>>>,
 }
 
@@ -73,7 +73,6 @@ pub struct Inside {
     pub met: crate::coverage::Met,
     /// Chances of the API servers.
     pub(crate) dice: Dice,
-    pub(crate) configs: talos::Configs,
     streams: HashMap<StreamId, mpsc::UnboundedSender<Content>>,
     /// How often each node has booted, as far as it was seen.
     boots: Vec<u64>,
@@ -224,7 +223,6 @@ impl Place {
             log: log.then(Vec::new),
             met: crate::coverage::Met::default(),
             dice: dice.split(),
-            configs: talos::Configs::default(),
             streams: HashMap::new(),
             boots: Vec::new(),
             now: start,
@@ -290,8 +288,9 @@ impl Place {
         if std::mem::replace(&mut inside.touched, touched) != touched {
             let mut machines = self.machines.lock().unwrap_or_else(PoisonError::into_inner);
             machines.resize_with(inside.world.len(), || watch::Sender::new(0));
-            for sender in &*machines {
-                sender.send_modify(|number| *number += 1);
+            for (index, sender) in machines.iter().enumerate() {
+                let touched = inside.world.touched_of(NodeIndex(index));
+                sender.send_if_modified(|known| std::mem::replace(known, touched) != touched);
             }
         }
         let revision = inside.kubernetes.api().store().revision_to_keep();

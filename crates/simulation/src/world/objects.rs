@@ -1,8 +1,6 @@
 //! Objects of the API as the engine knows them.
 
-use kube_sim::object::{
-    annotation, at, flag, is_deleting, label, list, name, namespace, text, uid,
-};
+use kube_sim::object::{annotation, at, flag, is_deleting, list, name, namespace, text, uid};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use upgrade_core::jiff::Timestamp;
@@ -110,9 +108,4 @@ pub(super) fn budget(object: &Value) -> Budget {
         current_healthy: count("currentHealthy"),
         expected_pods: count("expectedPods"),
     }
-}
-
-/// The pool of a node, by its label.
-pub fn pool(object: &Value) -> Option<&str> {
-    label(object, upgrade_engine::observe::POOL_LABEL)
 }

@@ -4,7 +4,6 @@
 use std::future::{Future, pending};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
@@ -194,7 +193,7 @@ impl Seat {
         mut deed: impl FnMut(&mut Inside) -> Result<T, Trouble> + Send + 'static,
     ) -> Result<T, Trouble> {
         self.process.passes(Point::BeforeAct).await;
-        let Passage { there, back, fate } = self.passage(&act);
+        let Passage { there, back, fate } = self.place.passage();
         let (place, runner) = (Arc::clone(&self.place), self.process.runner);
         let arrives = !matches!(fate, Fate::Refused | Fate::Lost);
         let disrupts = act.boots() || matches!(act, Act::Install { .. });
@@ -231,16 +230,6 @@ impl Seat {
         };
         self.process.awake().await;
         answer
-    }
-
-    fn passage(&self, act: &Act) -> Passage {
-        let mut passage = self.place.passage();
-        // A late request to boot is as late as an early one is soon: the engine
-        // waits longer than this before it asks in doubt again.
-        if act.boots() {
-            passage.there = passage.there.min(Duration::from_secs(10));
-        }
-        passage
     }
 
     /// Waits for something that takes its time, if the process lives.

@@ -26,11 +26,6 @@ use super::{Answer, Inside};
 use crate::seen::{Act, Question};
 use crate::wire::Fate;
 
-/// The install images of configurations that were read before, by node: reading
-/// YAML costs more than all the rest of a look.
-#[derive(Default)]
-pub(crate) struct Configs(BTreeMap<usize, ((u64, u64), Option<ImageRef>)>);
-
 impl Inside {
     /// The node, if it answers at all.
     fn reach(&mut self, machine: &Machine) -> Result<NodeIndex, Trouble> {
@@ -44,21 +39,9 @@ impl Inside {
         Ok(node)
     }
 
-    fn installer(&mut self, node: NodeIndex) -> Option<ImageRef> {
-        let version = self.world.config_version_of(node);
-        if let Some((known, image)) = self.configs.0.get(&node.0)
-            && *known == version
-        {
-            return image.clone();
-        }
-        let image = install_image(self.world.config_of(node));
-        self.configs.0.insert(node.0, (version, image.clone()));
-        image
-    }
-
     fn facts(&mut self, machine: &Machine) -> Result<TalosFacts, Trouble> {
         let node = self.reach(machine)?;
-        let installer = self.installer(node);
+        let installer = self.world.install_image_of(node).and_then(|image| image.parse().ok());
         let truth = self.world.truth(node).ok_or_else(|| unavailable("no such machine"))?;
         let (stage, ready) = self.world.machine_status_of(node);
         let runs = truth.installed();
@@ -152,17 +135,6 @@ fn etcd(machines: &[Machine], answers: &[Option<Asked>]) -> Fact<EtcdFacts> {
     });
     let alarms = first.alarms.iter().map(|alarm| format!("alarm on member {:x}", alarm.member_id));
     Fact::Known(EtcdFacts { members: members.collect(), alarms: alarms.collect() })
-}
-
-/// The install image that a configuration names.
-fn install_image(config: &str) -> Option<ImageRef> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(config).ok()?;
-    let of = |document: &Value| {
-        let main = document.pointer("/machine/install/image");
-        let own = document.pointer("/installer/image");
-        main.or(own)?.as_str()?.parse().ok()
-    };
-    documents.iter().filter_map(of).next_back()
 }
 
 fn stage_of(number: i32) -> Stage {

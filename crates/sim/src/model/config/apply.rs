@@ -94,7 +94,7 @@ impl World {
                 if config.fallback.is_none() {
                     config.fallback = Some(config.active.clone());
                 }
-                config.activate(text);
+                config.activate_read(text, &documents);
                 let boot = self.nodes[node.0].boot;
                 let due = Due::RevertConfig { node, boot, trial };
                 self.schedule.put(self.now.plus(timeout), due);
@@ -106,7 +106,7 @@ impl World {
             _ => {
                 config.end_trial();
                 config.persisted = None;
-                config.activate(text);
+                config.activate_read(text, &documents);
             }
         }
         self.follow_config(node);

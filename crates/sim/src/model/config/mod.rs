@@ -96,6 +96,31 @@ pub(super) fn image_version(image: &str) -> Option<Version> {
     image.parse::<ImageRef>().ok()?.version()
 }
 
+/// The rest that a node reads from its configuration. Reading YAML costs more
+/// than all that is done with it, so it is done once.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Settings {
+    /// What the installer of this machine is.
+    install_image: Option<String>,
+    /// What new nodes come in with (rule 14: a secret).
+    bootstrap_token: Option<String>,
+}
+
+impl Settings {
+    fn read(documents: &[Value]) -> Self {
+        let image = |document: &Value| {
+            let main = document.pointer("/machine/install/image");
+            Some(main.or_else(|| document.pointer("/installer/image"))?.as_str()?.to_owned())
+        };
+        let token =
+            |document: &Value| Some(document.pointer("/cluster/token")?.as_str()?.to_owned());
+        Self {
+            install_image: documents.iter().filter_map(image).next_back(),
+            bootstrap_token: documents.iter().find_map(token),
+        }
+    }
+}
+
 /// A node's configuration.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Config {
@@ -110,6 +135,7 @@ pub(super) struct Config {
     /// The version of the resource.
     pub(super) version: u64,
     pub(super) components: Components,
+    settings: Settings,
     /// Versions of the resources that depend on one image each: API server,
     /// controller manager, scheduler, proxy, kubelet.
     versions: [u64; 5],
@@ -125,27 +151,39 @@ impl std::fmt::Debug for Config {
 
 impl Config {
     pub(super) fn new(text: String, minor: u64) -> Self {
-        let components = Components::read(&documents(&text).unwrap_or_default(), minor);
+        let documents = documents(&text).unwrap_or_default();
         Self {
             active: text,
             persisted: None,
             trial: 0,
             fallback: None,
             version: 1,
-            components,
+            components: Components::read(&documents, minor),
+            settings: Settings::read(&documents),
             versions: [1; 5],
             minor,
         }
     }
 
+    /// The image of the installer that it names.
+    pub(super) fn install_image(&self) -> Option<&str> {
+        self.settings.install_image.as_deref()
+    }
+
+    /// The token that it names for new nodes.
+    pub(super) fn bootstrap_token(&self) -> Option<&str> {
+        self.settings.bootstrap_token.as_deref()
+    }
+
     /// A boot takes what is on disk, and counts versions anew.
     pub(super) fn boot(&mut self, minor: u64) {
-        let on_disk = self
-            .persisted
-            .take()
-            .or_else(|| self.fallback.take())
-            .unwrap_or_else(|| std::mem::take(&mut self.active));
         let trial = self.trial + 1;
+        let other = self.persisted.take().or_else(|| self.fallback.take());
+        if other.is_none() && minor == self.minor {
+            (self.trial, self.version, self.versions) = (trial, 1, [1; 5]);
+            return;
+        }
+        let on_disk = other.unwrap_or_else(|| std::mem::take(&mut self.active));
         *self = Self { trial, ..Self::new(on_disk, minor) };
     }
 
@@ -156,10 +194,16 @@ impl Config {
 
     /// Another configuration comes into force.
     fn activate(&mut self, text: String) {
+        let documents = documents(&text).unwrap_or_default();
+        self.activate_read(text, &documents);
+    }
+
+    /// The same where it has been read.
+    fn activate_read(&mut self, text: String, documents: &[Value]) {
         if text == self.active {
             return;
         }
-        let components = Components::read(&documents(&text).unwrap_or_default(), self.minor);
+        let components = Components::read(documents, self.minor);
         for component in [
             Component::ApiServer,
             Component::ControllerManager,
@@ -172,6 +216,7 @@ impl Config {
             }
         }
         self.components = components;
+        self.settings = Settings::read(documents);
         self.active = text;
         self.version += 1;
     }

@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use super::World;
 use super::api::NodeIndex;
-use super::config::documents;
 use super::node::Node;
 
 const NAMESPACE: &str = "kube-system";
@@ -153,8 +152,7 @@ fn auto_updated() -> Value {
 
 /// What talosctl and the kubelets of new nodes come in with.
 fn bootstrap_token(here: &Node) -> Value {
-    let documents = documents(&here.config.active).unwrap_or_default();
-    let token = documents.iter().find_map(|document| document.pointer("/cluster/token")?.as_str());
+    let token = here.config.bootstrap_token();
     let (id, secret) = token.and_then(|token| token.split_once('.')).unwrap_or_default();
     let mut object = object("v1", "Secret", &format!("bootstrap-token-{id}"), &Value::Null);
     object["type"] = json!("bootstrap.kubernetes.io/token");
