@@ -62,7 +62,10 @@ fn a_control_plane_is_real_and_keeps_its_state() {
         "wait --for=jsonpath={.status.replicas}=2 replicaset --selector app=web --timeout=300s",
     );
     // No node, no place; but the scheduler has looked.
-    kubectl(&plane, "wait --for=condition=PodScheduled=false pod --selector app=web --timeout=300s");
+    kubectl(
+        &plane,
+        "wait --for=condition=PodScheduled=false pod --selector app=web --timeout=300s",
+    );
     let token = kubectl(&plane, "create token default");
 
     // A new API server has the same objects and believes the same tokens.

@@ -73,13 +73,17 @@ async fn a_deployment_from_apply_to_delete() {
     assert!(made.contains("deployment.apps/web created"), "{made}");
     let again = kubectl.ok_with("apply -f -", DEPLOYMENT).await;
     assert!(again.contains("deployment.apps/web unchanged"), "{again}");
-    kubectl.says("rollout status deployment/web --timeout=300s", &["successfully rolled out"]).await;
+    kubectl
+        .says("rollout status deployment/web --timeout=300s", &["successfully rolled out"])
+        .await;
     kubectl.says("wait --for=condition=Available deployment/web --timeout=300s", &["met"]).await;
     kubectl.says("get deployment web", &["READY", "2/2"]).await;
     let changed = DEPLOYMENT.replace("web:1", "web:2");
     let changed = kubectl.ok_with("apply -f -", &changed).await;
     assert!(changed.contains("deployment.apps/web configured"), "{changed}");
-    kubectl.says("rollout status deployment/web --timeout=300s", &["successfully rolled out"]).await;
+    kubectl
+        .says("rollout status deployment/web --timeout=300s", &["successfully rolled out"])
+        .await;
     kubectl.says("get pods -l app=web -o wide", &["Running", "worker-"]).await;
     let pods = kubectl.get("pods -l app=web").await;
     assert_eq!(pods["items"][0]["spec"]["containers"][0]["image"], "example.com/web:2");

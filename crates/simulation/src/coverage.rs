@@ -73,6 +73,7 @@ const NEVER: &[(Sort, &str, &str)] = &[
     (Sort::Halt, "other-plan", "processes read the plan and its journal together"),
     (Sort::Halt, "overdue", "a step of a process that lives ends by itself, at its deadline"),
     (Sort::Wait, "paused", "a pause with nothing under way is an end, not a wait"),
+    (Sort::Wait, "cordon-left", "whoever plans anew waits until all nodes serve again"),
     (Sort::Halt, "no-snapshot", "a plan without the snapshot's step is no plan of ours"),
 ];
 

@@ -45,7 +45,9 @@ impl Bench {
         }
         kubectl.ok("wait --for=condition=Ready nodes --all --timeout=300s").await;
         for workload in ["daemonset/kube-proxy", "daemonset/kube-flannel", "deployment/coredns"] {
-            kubectl.ok(&format!("-n kube-system wait --for=create {workload} --timeout=300s")).await;
+            kubectl
+                .ok(&format!("-n kube-system wait --for=create {workload} --timeout=300s"))
+                .await;
             kubectl.ok(&format!("-n kube-system rollout status {workload} --timeout=300s")).await;
         }
         kubectl.ok("-n kube-system wait --for=condition=Ready pods --all --timeout=300s").await;
