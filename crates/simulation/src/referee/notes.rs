@@ -99,7 +99,14 @@ impl Driver {
 
     /// What it could know when it began the step that this act belongs to.
     pub(super) fn basis(&self, act: &Act) -> Option<&Basis> {
-        self.begun.get(&(act.node()?.clone(), action_of(act)?))
+        let node = act.node()?;
+        let begun = |action: Action| self.begun.get(&(node.clone(), action));
+        let own = begun(action_of(act)?);
+        if own.is_none() && matches!(act, Act::Forfeit { .. }) {
+            // Leadership that has come back is given away in the step of the boot.
+            return [Action::Upgrade, Action::Reboot, Action::Rollback].into_iter().find_map(begun);
+        }
+        own
     }
 
     fn asked(&mut self, question: &Question, answered: Timestamp, known: bool) {

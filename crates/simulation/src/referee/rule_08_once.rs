@@ -144,6 +144,19 @@ mod tests {
     }
 
     #[test]
+    fn leadership_that_came_back_belongs_to_the_step_of_the_boot() {
+        let mut bench = Bench::new(3, 0);
+        bench.ready(1);
+        bench.act(1, Act::Forfeit { node: "cp-1".into() });
+        assert!(bench.broken().contains(&8), "{:?}", bench.referee.breaches());
+        let mut bench = Bench::new(3, 0);
+        bench.ready(1);
+        bench.begins(1, "1/cp-1/reboot");
+        bench.act(1, Act::Forfeit { node: "cp-1".into() });
+        assert!(!bench.broken().contains(&8), "{:?}", bench.referee.breaches());
+    }
+
+    #[test]
     fn an_act_is_written_down_before() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
