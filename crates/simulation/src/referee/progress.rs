@@ -16,6 +16,8 @@ pub(super) struct Progress {
     planned: BTreeSet<NodeName>,
     /// The user's last word.
     word: Option<Wish>,
+    /// Whether the user wants a pause. To stop a process does not take it back.
+    paused: bool,
     /// Whether the last process that ended was stopped; where no plan could be
     /// made, none was.
     stopped: bool,
@@ -33,9 +35,16 @@ impl Rule for Progress {
         match &seen.what {
             What::Starts { fresh: true, .. } => {
                 self.planned = scene.notes.facts.nodes().map(|node| node.name.clone()).collect();
-                self.word = None;
+                (self.word, self.paused) = (None, false);
             }
-            What::Says { word } => self.word = Some(*word),
+            What::Says { word } => {
+                self.word = Some(*word);
+                self.paused = match word {
+                    Wish::Pause | Wish::Retarget => true,
+                    Wish::Resume => false,
+                    Wish::Stop => self.paused,
+                };
+            }
             What::Ends { end: Ok(End::Halted { reason, .. }), .. }
                 if reason.to_string().trim().is_empty() || reason.advice().trim().is_empty() =>
             {
@@ -55,7 +64,7 @@ impl Rule for Progress {
         match last {
             None => found.push("the run hangs: it came to no end".to_owned()),
             Some(End::Paused { .. }) => {
-                if !matches!(self.word, Some(Wish::Pause | Wish::Retarget)) {
+                if !self.paused {
                     found.push("the run ended paused, and nobody wants that".to_owned());
                 }
             }
@@ -115,8 +124,15 @@ mod tests {
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
         bench.see(What::Says { word: Wish::Pause });
+        bench.see(What::Says { word: Wish::Stop });
         bench.finish(Some(&paused));
         bench.assert_broken(&[]);
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.see(What::Says { word: Wish::Pause });
+        bench.see(What::Says { word: Wish::Resume });
+        bench.finish(Some(&paused));
+        bench.assert_broken(&[0]);
     }
 
     #[test]
