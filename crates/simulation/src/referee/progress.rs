@@ -16,8 +16,11 @@ pub(super) struct Progress {
     planned: BTreeSet<NodeName>,
     /// The user's last word.
     word: Option<Wish>,
-    /// Whether the user wants a pause. To stop a process does not take it back.
+    /// Whether the user wants a pause. Neither the stop of a process nor the start
+    /// of another one takes it back.
     paused: bool,
+    /// Whether the user wants something else, for which nothing is planned yet.
+    retargets: bool,
     /// Whether the last process that ended was stopped; where no plan could be
     /// made, none was.
     stopped: bool,
@@ -35,15 +38,16 @@ impl Rule for Progress {
         match &seen.what {
             What::Starts { fresh: true, .. } => {
                 self.planned = scene.notes.facts.nodes().map(|node| node.name.clone()).collect();
-                (self.word, self.paused) = (None, false);
+                (self.word, self.retargets) = (None, false);
             }
             What::Says { word } => {
                 self.word = Some(*word);
-                self.paused = match word {
-                    Wish::Pause | Wish::Retarget => true,
-                    Wish::Resume => false,
-                    Wish::Stop => self.paused,
-                };
+                match word {
+                    Wish::Pause => self.paused = true,
+                    Wish::Resume => self.paused = false,
+                    Wish::Retarget => self.retargets = true,
+                    Wish::Stop => {}
+                }
             }
             What::Ends { end: Ok(End::Halted { reason, .. }), .. }
                 if reason.to_string().trim().is_empty() || reason.advice().trim().is_empty() =>
@@ -64,7 +68,7 @@ impl Rule for Progress {
         match last {
             None => found.push("the run hangs: it came to no end".to_owned()),
             Some(End::Paused { .. }) => {
-                if !self.paused {
+                if !(self.paused || self.retargets) {
                     found.push("the run ended paused, and nobody wants that".to_owned());
                 }
             }
