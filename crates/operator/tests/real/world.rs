@@ -238,6 +238,7 @@ impl World {
                 secret_prefix: String::new(),
                 snapshots: self.file("snapshots"),
                 look_every: Duration::from_secs(5),
+                lease: upgrade_operator::lease::DURATION,
                 policy: Policy { order: Order::WorkersFirst, ..Policy::default() },
                 matrix: Matrix::builtin(),
             },
