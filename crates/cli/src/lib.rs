@@ -122,17 +122,20 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<Exit, Failed> {
     exit
 }
 
-/// Leaves out what the Kubernetes client says of watches that end, which they do
-/// all the time, and of answers that it cannot read, which it quotes (rule 14).
-/// Whoever asked tells of a failure in its own words. Naming the client in `--log`
-/// brings it back.
+/// Leaves out what the Kubernetes client says by itself: of watches that end and of
+/// API servers that are away, which they are in every upgrade, and of answers that
+/// it cannot read, which it quotes (rule 14). Whoever asked tells of a failure, and
+/// knows of which cluster. Naming the client in `--log` brings it back.
 fn calm(filter: Targets) -> Targets {
     const CLIENT: &str = "kube_client";
     if filter.iter().any(|(target, _)| target.starts_with(CLIENT)) {
         return filter;
     }
     let level = filter.default_level().unwrap_or(LevelFilter::OFF);
-    filter.with_target(format!("{CLIENT}::client"), level.min(LevelFilter::ERROR))
+    filter
+        .with_target(format!("{CLIENT}::client"), LevelFilter::OFF)
+        // Authorities that cannot be read again, and nobody else tells.
+        .with_target(format!("{CLIENT}::client::tls"), level)
 }
 
 /// Logs go to stderr. A second listener in one process is a test's.
@@ -158,10 +161,11 @@ mod tests {
         let filter = |text: &str| calm(text.parse().expect("a filter"));
         let info = filter("info");
         assert!(info.would_enable("upgrade_operator::task", &told));
-        assert!(info.would_enable("kube_client::client::builder", &error), "real errors are seen");
+        assert!(info.would_enable("kube_client::client::tls", &warn));
         assert!(info.would_enable("kube_runtime::watcher", &warn));
         assert!(!info.would_enable("kube_client::client", &warn));
+        assert!(!info.would_enable("kube_client::client::builder", &error));
         assert!(filter("info,kube_client=warn").would_enable("kube_client::client", &warn));
-        assert!(!filter("off").would_enable("kube_client::client", &error));
+        assert!(!filter("off").would_enable("kube_client::client::tls", &error));
     }
 }

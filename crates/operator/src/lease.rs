@@ -322,7 +322,7 @@ mod tests {
         assert!(until.holds().is_err(), "what was never had is not held");
         until.set(clock::since_boot());
         assert!(until.holds().is_ok());
-        let late = clock::since_boot().saturating_sub(DURATION - DURATION / MARGIN);
+        let late = clock::since_boot().saturating_sub(DURATION.saturating_sub(DURATION / MARGIN));
         until.set(late);
         assert!(until.holds().is_err());
     }

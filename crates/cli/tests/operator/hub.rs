@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use real_control_plane::{ControlPlane, Options, Tools};
 use serde_json::{Value, json};
 use talos_sim::cluster::{Cluster, Options as SimOptions, Shape};
-use talos_sim::model::{Range, Timings};
+use talos_sim::model::{NodeTruth, Range, Timings};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -69,7 +69,7 @@ impl Hub {
         for part in ["00-namespace", "10-crds", "20-rbac", "30-admission"] {
             hub.kubectl(&["apply", "--server-side", "-f", &format!("{DEPLOY}/{part}.yaml")]);
         }
-        hub.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+        hub.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=300s"]);
         // The shipped account, and nobody else.
         let token = hub.kubectl(&["create", "token", "talos-operator", "-n", "vitistack-system"]);
         let admin = hub.plane.token().expect("a token");
@@ -187,8 +187,8 @@ impl Member<'_> {
     /// How often each node went down, as it counted itself.
     pub(crate) fn downs(&self) -> Vec<u64> {
         let driver = self.cluster.as_ref().expect("it runs").driver();
-        let visited =
-            driver.visit(|inside| inside.world.truths().map(|node| node.downs()).collect());
+        let visited = driver
+            .visit(|inside| inside.world.truths().map(|node| NodeTruth::downs(&node)).collect());
         self.hub.runtime.block_on(visited).expect("it runs")
     }
 }

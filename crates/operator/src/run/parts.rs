@@ -15,6 +15,7 @@ use vitistack_api::run::{RunPhase, RunSpec, RunStatus};
 
 use super::pack;
 use super::record::{AGAIN, CALL, Record, RecordError, may_pass};
+use crate::hub::said;
 
 /// When the blocks move into a part: the server reads and writes the whole object
 /// with every entry. With a plan of a thousand nodes beside them it has about
@@ -74,7 +75,7 @@ impl Record {
             match tokio::time::timeout(CALL, made).await {
                 Ok(Ok(_)) => return Ok(()),
                 Ok(Err(error)) if !may_pass(&error) => {
-                    return Err(RecordError::Api { name, source: Box::new(error) });
+                    return Err(RecordError::Api { name, why: said(&error) });
                 }
                 _ => tokio::time::sleep(AGAIN).await,
             }
@@ -94,7 +95,7 @@ pub(super) async fn beginning(
     for number in 0..status.parts {
         let name = part_name(run, number);
         let part = api.get(&name).await;
-        let part = part.map_err(|error| RecordError::Api { name, source: Box::new(error) })?;
+        let part = part.map_err(|error| RecordError::Api { name, why: said(&error) })?;
         blocks.extend(part.status.unwrap_or_default().sealed);
     }
     blocks.extend(status.sealed.iter().cloned());

@@ -26,6 +26,7 @@ use super::pack;
 use super::parts::beginning;
 use super::picture::{Picture, picture};
 use crate::clock;
+use crate::hub::said;
 
 /// When the newest entries are packed: what is sent with every entry stays below
 /// this many bytes.
@@ -58,12 +59,12 @@ pub enum RecordError {
         why: String,
     },
     /// The API server refused.
-    #[error("the run {name}: {source}")]
+    #[error("the run {name}: {why}")]
     Api {
         /// Which.
         name: String,
         /// What it said.
-        source: Box<kube::Error>,
+        why: String,
     },
     /// What is in it makes no sense.
     #[error("the run {name} cannot be read: {why}; delete it to begin anew")]
@@ -226,10 +227,7 @@ impl Record {
                     return Err(RecordError::Gone(self.name.clone()));
                 }
                 Ok(Err(error)) if !may_pass(&error) => {
-                    return Err(RecordError::Api {
-                        name: self.name.clone(),
-                        source: Box::new(error),
-                    });
+                    return Err(RecordError::Api { name: self.name.clone(), why: said(&error) });
                 }
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "no answer".to_owned(),

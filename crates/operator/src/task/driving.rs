@@ -65,6 +65,11 @@ impl Task {
     pub(super) async fn lost(&mut self) {
         tracing::warn!(cluster = self.key, "the lease ran out");
         self.shared.metrics.lease_lost();
+        self.let_go().await;
+    }
+
+    /// Whoever drives next begins with what is written, this process included.
+    async fn let_go(&mut self) {
         self.stop_driving(Duration::from_secs(1)).await;
         self.hold = None;
         self.forget();
@@ -246,7 +251,7 @@ impl Task {
             Ok(Err(error)) => {
                 // The journal, or the fence: somebody else may drive by now.
                 drop(record);
-                self.lost().await;
+                self.let_go().await;
                 return Err(format!("the run broke off: {error}"));
             }
             Err(panic) => {

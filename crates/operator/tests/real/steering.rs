@@ -150,11 +150,12 @@ async fn machines(world: &World) {
     // Somebody else's machine is nothing to this cluster, whatever is wrong with it.
     machine(world, "another", "another-wrk0", "worker", &[]).await;
     // One that has no address yet, and one that nobody answers at.
-    for (ghost, addresses, why) in [
-        ("machines-wrk8", vec![], "the Machine machines-wrk8 has no IPv4 address yet"),
-        ("machines-wrk9", vec!["127.0.0.1"], "machines-wrk9"),
-    ] {
-        machine(world, name, ghost, "worker", &addresses).await;
+    let ghosts: [(&str, &[&str], &str); 2] = [
+        ("machines-wrk8", &[], "the Machine machines-wrk8 has no IPv4 address yet"),
+        ("machines-wrk9", &["127.0.0.1"], "machines-wrk9 cannot be seen"),
+    ];
+    for (ghost, addresses, why) in ghosts {
+        machine(world, name, ghost, "worker", addresses).await;
         cluster.annotate(&["talos-target=1.13.9"]).await;
         let told = cluster.until("talos-status", "failed").await;
         let message = annotation(&told, "talos-message");
