@@ -36,6 +36,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use clap::error::ErrorKind;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::args::{Cli, Command};
 use crate::failed::Failed;
@@ -121,13 +122,50 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<Exit, Failed> {
     exit
 }
 
+/// Leaves out what the Kubernetes client says by itself: of watches that end and of
+/// API servers that are away, which they are in every upgrade, and of answers that
+/// it cannot read, which it quotes (rule 14). Whoever asked tells of a failure, and
+/// knows of which cluster. Naming the client in `--log` brings it back.
+fn calm(filter: Targets) -> Targets {
+    const CLIENT: &str = "kube_client";
+    if filter.iter().any(|(target, _)| target.starts_with(CLIENT)) {
+        return filter;
+    }
+    let level = filter.default_level().unwrap_or(LevelFilter::OFF);
+    filter
+        .with_target(format!("{CLIENT}::client"), LevelFilter::OFF)
+        // Authorities that cannot be read again, and nobody else tells.
+        .with_target(format!("{CLIENT}::client::tls"), level)
+}
+
 /// Logs go to stderr. A second listener in one process is a test's.
-fn listen(filter: tracing_subscriber::filter::Targets) {
+fn listen(filter: Targets) {
     use tracing_subscriber::layer::SubscriberExt as _;
     use tracing_subscriber::util::SubscriberInitExt as _;
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .with_target(true);
-    let _ = tracing_subscriber::registry().with(lines).with(filter).try_init();
+    let _ = tracing_subscriber::registry().with(lines).with(calm(filter)).try_init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_are_calm_unless_somebody_asks() {
+        let told = LevelFilter::INFO.into_level().expect("a level");
+        let warn = LevelFilter::WARN.into_level().expect("a level");
+        let error = LevelFilter::ERROR.into_level().expect("a level");
+        let filter = |text: &str| calm(text.parse().expect("a filter"));
+        let info = filter("info");
+        assert!(info.would_enable("upgrade_operator::task", &told));
+        assert!(info.would_enable("kube_client::client::tls", &warn));
+        assert!(info.would_enable("kube_runtime::watcher", &warn));
+        assert!(!info.would_enable("kube_client::client", &warn));
+        assert!(!info.would_enable("kube_client::client::builder", &error));
+        assert!(filter("info,kube_client=warn").would_enable("kube_client::client", &warn));
+        assert!(!filter("off").would_enable("kube_client::client::tls", &error));
+    }
 }

@@ -169,6 +169,7 @@ mod bad_usage {
         usage_operator_versions: "operator --talos-versions 1.13",
         usage_operator_factory: "operator --image-factory factory.talos.dev",
         usage_operator_look_every: "operator --look-every 0s",
+        usage_operator_lease: "operator --lease-duration 1s",
         usage_sim_speed: "sim --speed fast",
         usage_sim_span: "sim --reboot 60s-30s",
         usage_sim_subnet: "sim --subnet 10.0.0.0",

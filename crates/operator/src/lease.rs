@@ -21,16 +21,16 @@ use upgrade_engine::journal::{Fence, Lost};
 
 use crate::clock;
 
-/// How long a lease lasts without being renewed. Long enough for an API server
-/// to be restarted, short enough that a killed process is missed soon.
+/// How long a lease lasts, usually, without being renewed. Long enough for an
+/// API server to be restarted, short enough that a killed process is missed soon.
 pub const DURATION: Duration = Duration::from_secs(20);
 
-/// How often it is renewed.
-const RENEW: Duration = Duration::from_secs(5);
+/// How often a lease is renewed in its time.
+const RENEWALS: u32 = 4;
 
-/// How long before its end we count ours as lost: what was sent in the last
-/// moment should have arrived before anybody else acts.
-const MARGIN: Duration = Duration::from_secs(4);
+/// Which part of its time before its end we count ours as lost: what was sent in
+/// the last moment should have arrived before anybody else acts.
+const MARGIN: u32 = 5;
 
 /// One call.
 const CALL: Duration = Duration::from_secs(5);
@@ -68,6 +68,8 @@ pub struct Name {
     pub holder: String,
     /// Which cluster, for people.
     pub about: String,
+    /// How long it lasts without being renewed, in whole seconds.
+    pub lasts: Duration,
 }
 
 /// What was last seen of a lease that somebody else has.
@@ -97,19 +99,34 @@ pub struct Hold {
     renewing: JoinHandle<()>,
 }
 
-/// Until when, in milliseconds since the machine started.
+/// Until when.
 #[derive(Debug)]
-struct Until(AtomicU64);
+struct Until {
+    /// In milliseconds since the machine started.
+    until: AtomicU64,
+    /// How long a renewal lasts.
+    lasts: Duration,
+}
 
 impl Until {
+    /// What was never had is not held.
+    const fn new(lasts: Duration) -> Self {
+        Self { until: AtomicU64::new(0), lasts }
+    }
+
     fn set(&self, sent: Duration) {
-        let until = sent + DURATION.saturating_sub(MARGIN);
-        self.0.store(u64::try_from(until.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
+        let until = sent + self.lasts.saturating_sub(self.lasts / MARGIN);
+        self.until.store(u64::try_from(until.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// It is somebody else's.
+    fn end(&self) {
+        self.until.store(0, Ordering::Release);
     }
 
     fn has_passed(&self) -> bool {
         let now = u64::try_from(clock::since_boot().as_millis()).unwrap_or(u64::MAX);
-        now >= self.0.load(Ordering::Acquire)
+        now >= self.until.load(Ordering::Acquire)
     }
 }
 
@@ -128,7 +145,7 @@ impl Hold {
         let api: Api<Lease> = Api::namespaced(client, &name.namespace);
         let sent = clock::since_boot();
         let lease = claim(&api, &name, watched).await?;
-        let until = Arc::new(Until(AtomicU64::new(0)));
+        let until = Arc::new(Until::new(name.lasts));
         until.set(sent);
         let renewing = renew(api.clone(), name.clone(), lease, Arc::clone(&until));
         Ok(Self { api, name, until, renewing: tokio::spawn(renewing) })
@@ -199,7 +216,7 @@ async fn claim(api: &Api<Lease>, name: &Name, watched: &Watched) -> Result<Lease
             let holder = spec.holder_identity.clone().unwrap_or_default();
             if !holder.is_empty() && holder != name.holder {
                 let lasts = spec.lease_duration_seconds.and_then(|it| u64::try_from(it).ok());
-                let lasts = lasts.map_or(DURATION, Duration::from_secs);
+                let lasts = lasts.map_or(name.lasts, Duration::from_secs);
                 let version = lease.resource_version().unwrap_or_default();
                 if !watched.is_over(&version, lasts, clock::since_boot()) {
                     return Err(LeaseError::Held(holder));
@@ -226,7 +243,7 @@ fn ours(name: &Name, before: Option<&LeaseSpec>) -> LeaseSpec {
     let acquired = before.and_then(|spec| spec.acquire_time.clone()).filter(|_| mine);
     LeaseSpec {
         holder_identity: Some(name.holder.clone()),
-        lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+        lease_duration_seconds: i32::try_from(name.lasts.as_secs()).ok(),
         acquire_time: Some(acquired.unwrap_or_else(|| at.clone())),
         renew_time: Some(at),
         lease_transitions: Some(if mine { changes } else { changes + 1 }),
@@ -242,7 +259,8 @@ fn now() -> Timestamp {
 
 /// Renews until somebody else has it, or its time is over.
 async fn renew(api: Api<Lease>, name: Name, mut lease: Lease, until: Arc<Until>) {
-    let mut pause = RENEW;
+    let every = name.lasts / RENEWALS;
+    let mut pause = every;
     loop {
         tokio::time::sleep(pause).await;
         if until.has_passed() {
@@ -252,12 +270,13 @@ async fn renew(api: Api<Lease>, name: Name, mut lease: Lease, until: Arc<Until>)
         let spec = lease.spec.clone().unwrap_or_default();
         lease.spec = Some(ours(&name, Some(&spec)));
         let post = PostParams::default();
-        let replaced = tokio::time::timeout(CALL, api.replace(&name.lease, &post, &lease)).await;
+        let replaced = api.replace(&name.lease, &post, &lease);
+        let replaced = tokio::time::timeout(CALL.min(every), replaced).await;
         match replaced {
             Ok(Ok(renewed)) => {
                 until.set(sent);
                 lease = renewed;
-                pause = RENEW;
+                pause = every;
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
                 // Ours after all, if a renewal arrived whose answer did not.
@@ -265,7 +284,7 @@ async fn renew(api: Api<Lease>, name: Name, mut lease: Lease, until: Arc<Until>)
                     Ok(Ok(found)) => {
                         let holder = found.spec.as_ref().and_then(|it| it.holder_identity.clone());
                         if holder.as_deref() != Some(&name.holder) {
-                            until.0.store(0, Ordering::Release);
+                            until.end();
                             return;
                         }
                         lease = found;
@@ -299,11 +318,11 @@ mod tests {
 
     #[test]
     fn ours_is_lost_before_anybody_else_may_think_so() {
-        let until = Until(AtomicU64::new(0));
+        let until = Until::new(DURATION);
         assert!(until.holds().is_err(), "what was never had is not held");
         until.set(clock::since_boot());
         assert!(until.holds().is_ok());
-        let late = clock::since_boot().saturating_sub(DURATION.saturating_sub(MARGIN));
+        let late = clock::since_boot().saturating_sub(DURATION.saturating_sub(DURATION / MARGIN));
         until.set(late);
         assert!(until.holds().is_err());
     }

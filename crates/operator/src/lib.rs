@@ -10,6 +10,7 @@
 //!   happens to it stays in it. [`controller`] keeps one for each object.
 //! - [`run`] is the run in its `UpgradeRun` object: plan, hash, journal.
 //!   [`drive`] lets the engine work on it.
+//! - [`past`] asks the hub what happened while nobody watched.
 //! - [`lease`] fences drivers from each other (rule 9), [`members`] shares the
 //!   clusters among replicas.
 //! - [`versions`] knows what there is to go to, [`http`] tells how the process
@@ -28,6 +29,7 @@ pub mod members;
 pub mod names;
 pub mod news;
 pub mod operator;
+pub mod past;
 pub mod run;
 pub mod seen;
 pub mod serve;

@@ -17,10 +17,10 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
 use crate::clock;
-use crate::lease::DURATION;
 
-/// How often a replica says that it is there, and looks who else is.
-const BEAT: Duration = Duration::from_secs(5);
+/// How often a replica says that it is there, and looks who else is, in the time
+/// after which it is missed.
+const BEATS: u32 = 4;
 
 /// One call.
 const CALL: Duration = Duration::from_secs(5);
@@ -69,16 +69,23 @@ fn weight(member: &str, cluster: &str) -> [u8; 32] {
 pub struct Membership {
     api: Api<Lease>,
     holder: String,
+    /// How long a replica that says nothing is still counted.
+    lasts: Duration,
     seen: BTreeMap<String, (String, Duration)>,
     tell: watch::Sender<Members>,
 }
 
 impl Membership {
     /// Begins with nobody: what is ours is known after the first beat.
-    pub fn new(client: Client, namespace: &str, holder: &str) -> (Self, watch::Receiver<Members>) {
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        holder: &str,
+        lasts: Duration,
+    ) -> (Self, watch::Receiver<Members>) {
         let (tell, told) = watch::channel(Members::default());
         let api = Api::namespaced(client, namespace);
-        (Self { api, holder: holder.to_owned(), seen: BTreeMap::new(), tell }, told)
+        (Self { api, holder: holder.to_owned(), lasts, seen: BTreeMap::new(), tell }, told)
     }
 
     /// The Lease of a replica.
@@ -103,7 +110,7 @@ impl Membership {
                 Ok(Err(error)) => tracing::warn!(%error, "the replicas cannot be read"),
                 Err(_) => tracing::warn!("the replicas cannot be read: no answer"),
             }
-            tokio::time::sleep(BEAT).await;
+            tokio::time::sleep(self.lasts / BEATS).await;
         }
     }
 
@@ -117,7 +124,7 @@ impl Membership {
             },
             spec: Some(LeaseSpec {
                 holder_identity: Some(self.holder.clone()),
-                lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+                lease_duration_seconds: i32::try_from(self.lasts.as_secs()).ok(),
                 renew_time: Some(MicroTime(clock::now())),
                 ..LeaseSpec::default()
             }),
@@ -142,7 +149,10 @@ impl Membership {
                 None => now.saturating_sub(age(&lease)),
             };
             let quiet = now.saturating_sub(since);
-            if quiet < DURATION {
+            // As it said itself: replicas may be told different times.
+            let lasts = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+            let lasts = lasts.and_then(|it| u64::try_from(it).ok());
+            if quiet < lasts.map_or(self.lasts, Duration::from_secs) {
                 members.insert(holder.clone());
             } else if quiet > LEFT_BEHIND {
                 // Whoever is there anyway writes it anew.

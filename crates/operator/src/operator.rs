@@ -41,6 +41,9 @@ pub struct Options {
     pub snapshots: PathBuf,
     /// How often a cluster is looked at that nobody wants anything of.
     pub look_every: Duration,
+    /// How long a replica that fell silent keeps what it drives, in whole
+    /// seconds; [`crate::lease::DURATION`] if nobody says otherwise.
+    pub lease: Duration,
     /// How upgrades are done where annotations say nothing.
     pub policy: Policy,
     /// What Talos supports.
@@ -66,14 +69,23 @@ impl Operator {
         metrics: Arc<Metrics>,
     ) -> Self {
         let (end, ending) = watch::channel(false);
-        let Options { identity, namespace, secret_prefix, snapshots, look_every, policy, matrix } =
-            options.clone();
-        let (membership, members) = Membership::new(client.clone(), &namespace, &identity);
+        let Options {
+            identity,
+            namespace,
+            secret_prefix,
+            snapshots,
+            look_every,
+            lease,
+            policy,
+            matrix,
+        } = options.clone();
+        let (membership, members) = Membership::new(client.clone(), &namespace, &identity, lease);
         let shared = Arc::new(Shared {
             client: client.clone(),
             news: News::new(client.clone(), &identity),
             identity,
             namespace,
+            lease,
             connector: Connector {
                 client: client.clone(),
                 secret_prefix,

@@ -73,6 +73,10 @@ pub async fn serve(
     if let Some(address) = listen {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
+        // Port 0 is one that the system picks; this says which.
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!(%address, "health and metrics are told");
+        }
         let health = Health { waiting_for, metrics: Arc::clone(&metrics) };
         background.spawn(async move {
             let end = async move {

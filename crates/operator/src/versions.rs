@@ -22,7 +22,7 @@ use upgrade_core::catalogue::{Broken, Catalogue};
 use upgrade_core::version::{ParseVersionError, Version};
 
 pub use config_map::read as read_config_map;
-pub use factory::{FactoryError, check_url};
+pub use factory::FactoryError;
 
 /// Where releases are known from.
 #[derive(Clone, Debug, PartialEq, Eq)]

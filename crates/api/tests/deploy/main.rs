@@ -46,8 +46,17 @@ fn accepted(hub: &Hub) {
         let object = hub.json(&["get", kind, "talos-operator", "-n", NAMESPACE]);
         assert_eq!(object.pointer(selector), Some(labels), "{kind}");
     }
-    // A port that is probed is one that is open and let in.
+    // Rule 3: snapshots outlive the pods, and every replica finds them.
+    let volume = &template["spec"]["volumes"][0];
+    let claim = volume["persistentVolumeClaim"]["claimName"].as_str().expect("a claim");
+    let claim = hub.json(&["get", "persistentvolumeclaim", claim, "-n", NAMESPACE]);
+    assert_eq!(claim["spec"]["accessModes"], json!(["ReadWriteMany"]));
     let container = &template["spec"]["containers"][0];
+    let mount = &container["volumeMounts"][0];
+    assert_eq!(mount["name"], volume["name"]);
+    let folder = format!("--snapshots={}", mount["mountPath"].as_str().expect("a path"));
+    assert!(container["args"].as_array().expect("arguments").contains(&json!(folder)));
+    // A port that is probed is one that is open and let in.
     assert_eq!(container["ports"][0]["containerPort"], 8080);
     let policy = hub.json(&["get", "networkpolicy", "talos-operator", "-n", NAMESPACE]);
     assert_eq!(policy["spec"]["ingress"][0]["ports"][0]["port"], 8080);

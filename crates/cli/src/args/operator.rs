@@ -19,9 +19,12 @@ Examples:
 Annotations on a KubernetesCluster do the rest:
     kubectl annotate kubernetescluster my-cluster upgrade.vitistack.io/talos-target=1.13.9";
 
+/// This door has another usual order than the others.
+const ORDER: &str = "Which role goes first when Talos is upgraded [default: workers-first]";
+
 /// What `operator` is asked.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, mut_arg("order", |order| order.help(ORDER)))]
 pub struct OperatorArgs {
     /// The hub's kubeconfig [default: the account of the pod]
     #[arg(long, value_name = "FILE")]
@@ -44,6 +47,9 @@ pub struct OperatorArgs {
     /// How often to look at a cluster that nobody wants anything of
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse::span)]
     pub look_every: SignedDuration,
+    /// How long a replica that fell silent keeps the clusters that it drives
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse::span)]
+    pub lease_duration: SignedDuration,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
     pub versions: VersionsArgs,

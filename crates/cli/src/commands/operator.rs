@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use image_factory::check_url;
 use upgrade_core::policy::{Order, Policy};
-use upgrade_operator::versions::{Offer, Source, check_url};
+use upgrade_operator::versions::{Offer, Source};
 use upgrade_operator::{Options, Settings, serve};
 
 use crate::Exit;
@@ -22,6 +23,12 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
     if look_every < Duration::from_secs(1) {
         return Err(Usage::new("--look-every is too short", "write at least 1s").into());
     }
+    let lease = Duration::try_from(args.lease_duration).unwrap_or_default();
+    // Below, a busy moment of the hub would count as an end; above, a killed
+    // replica would be missed too late.
+    if !(Duration::from_secs(4)..=Duration::from_mins(10)).contains(&lease) {
+        return Err(Usage::new("--lease-duration makes no sense", "write 4s to 10m").into());
+    }
     let usual = Policy { order: Order::WorkersFirst, ..Policy::default() };
     let identity = args.identity.clone().unwrap_or_else(settings::process);
     let settings = Settings {
@@ -35,6 +42,7 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
             secret_prefix: args.secret_prefix.clone(),
             snapshots: args.snapshots.clone(),
             look_every,
+            lease: Duration::from_secs(lease.as_secs()),
             policy: args.pace.over(usual),
             matrix: data.matrix,
         },
@@ -51,13 +59,13 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
 fn sources(args: &VersionsArgs, namespace: &str) -> Result<Vec<Source>, Usage> {
     let mut sources = Vec::new();
     if let Some(url) = &args.image_factory {
-        check_url(url).map_err(|error| {
+        let url = check_url(url).map_err(|error| {
             Usage::new(
                 format!("--image-factory: {error}"),
                 "write it like https://factory.talos.dev",
             )
         })?;
-        sources.push(Source::Factory { url: url.trim_end_matches('/').to_owned() });
+        sources.push(Source::Factory { url });
     }
     if let Some(name) = &args.versions_config_map {
         let namespace = namespace.to_owned();

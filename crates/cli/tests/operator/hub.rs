@@ -1,16 +1,15 @@
 //! A real API server with everything that is shipped, and a simulated cluster.
 
-use std::collections::BTreeSet;
+use std::io::BufReader;
 use std::path::PathBuf;
-use std::process::Stdio;
-use std::sync::{Arc, Mutex};
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use real_control_plane::{ControlPlane, Options, Tools};
 use serde_json::{Value, json};
 use talos_sim::cluster::{Cluster, Options as SimOptions, Shape};
-use talos_sim::driver::Driver;
-use talos_sim::model::{NodeIndex, Range, Timings};
+use talos_sim::model::{NodeTruth, Range, Timings};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -29,12 +28,30 @@ pub(crate) struct Hub {
     folder: TempDir,
 }
 
+/// What a watch of the runs brings.
+pub(crate) struct Runs {
+    child: Child,
+    told: mpsc::Receiver<Value>,
+}
+
+impl Runs {
+    /// The next state of a run.
+    pub(crate) fn next(&self) -> Value {
+        self.told.recv_timeout(PATIENCE).expect("something becomes of the run")
+    }
+}
+
+impl Drop for Runs {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// A simulated cluster of the hub.
 pub(crate) struct Member<'a> {
     cluster: Option<Cluster>,
     hub: &'a Hub,
-    /// The boots that were seen of each node.
-    boots: Arc<Mutex<[BTreeSet<String>; 4]>>,
 }
 
 impl Hub {
@@ -52,7 +69,7 @@ impl Hub {
         for part in ["00-namespace", "10-crds", "20-rbac", "30-admission"] {
             hub.kubectl(&["apply", "--server-side", "-f", &format!("{DEPLOY}/{part}.yaml")]);
         }
-        hub.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+        hub.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=300s"]);
         // The shipped account, and nobody else.
         let token = hub.kubectl(&["create", "token", "talos-operator", "-n", "vitistack-system"]);
         let admin = hub.plane.token().expect("a token");
@@ -78,6 +95,31 @@ impl Hub {
         let told = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "kubectl {}: {told}", arguments.join(" "));
         String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Everything that becomes of the runs, from now on.
+    pub(crate) fn watch_runs(&self) -> Runs {
+        let mut child = self
+            .plane
+            .kubectl()
+            .args(["get", "upgraderuns", "--watch", "-o", "json"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("kubectl starts");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let objects = serde_json::Deserializer::from_reader(stdout).into_iter::<Value>();
+            // Half an object is what is left when kubectl is ended.
+            for object in objects.map_while(Result::ok) {
+                if tell.send(object).is_err() {
+                    break;
+                }
+            }
+        });
+        Runs { child, told }
     }
 
     /// Applies a text.
@@ -137,32 +179,17 @@ impl Hub {
         });
         self.apply("secret.json", &secret.to_string());
         self.apply("cluster.yaml", &OBJECT.replace("my-cluster", name));
-        let boots = Arc::new(Mutex::new(<[BTreeSet<String>; 4]>::default()));
-        self.runtime.spawn(count(cluster.driver().clone(), Arc::clone(&boots)));
-        Member { cluster: Some(cluster), hub: self, boots }
+        Member { cluster: Some(cluster), hub: self }
     }
 }
 
 impl Member<'_> {
-    /// How often each node was booted, the first time included.
-    pub(crate) fn boots(&self) -> Vec<usize> {
-        self.boots.lock().expect("no panic").iter().map(BTreeSet::len).collect()
-    }
-}
-
-/// Looks at the boots of all nodes again and again. A boot takes ten times as
-/// long as the pause between two looks.
-async fn count(driver: Driver, boots: Arc<Mutex<[BTreeSet<String>; 4]>>) {
-    loop {
-        let visited = driver.visit(|inside| {
-            let node = |index| inside.world.kubernetes(NodeIndex(index));
-            [0, 1, 2, 3].map(|index| node(index).map(|node| node.boot_id))
-        });
-        let Some(seen) = visited.await else { return };
-        for (known, seen) in boots.lock().expect("no panic").iter_mut().zip(seen) {
-            known.extend(seen);
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    /// How often each node went down, as it counted itself.
+    pub(crate) fn downs(&self) -> Vec<u64> {
+        let driver = self.cluster.as_ref().expect("it runs").driver();
+        let visited = driver
+            .visit(|inside| inside.world.truths().map(|node| NodeTruth::downs(&node)).collect());
+        self.hub.runtime.block_on(visited).expect("it runs")
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -11,31 +11,26 @@ use crate::hub::{DEPLOY, Hub, eventually};
 pub(crate) struct Replica {
     pub(crate) name: String,
     child: Child,
-    address: SocketAddr,
     log: PathBuf,
 }
 
 impl Replica {
-    /// Starts it with the arguments of the shipped Deployment, other places, and
-    /// the kubeconfig that stands for the pod's account.
+    /// Starts it with the arguments of the shipped Deployment, other places, the
+    /// kubeconfig that stands for the pod's account, and less patience.
     pub(crate) fn start(hub: &Hub, name: &str) -> Self {
-        // Somebody else may take it in between; then the test fails and says so.
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address");
-        drop(listener);
         let log = hub.file(&format!("{name}.log"));
         let snapshots = hub.file("snapshots");
         let mut command = Command::new(env!("CARGO_BIN_EXE_talos-operator"));
         for argument in shipped() {
             let argument = match argument.split_once('=') {
-                Some(("--listen", _)) => format!("--listen={address}"),
+                Some(("--listen", _)) => "--listen=127.0.0.1:0".to_owned(),
                 Some(("--snapshots", _)) => format!("--snapshots={}", snapshots.display()),
                 _ => argument,
             };
             command.arg(argument);
         }
         let child = command
-            .args(["--look-every", "5s", "--kubeconfig"])
+            .args(["--look-every=5s", "--lease-duration=4s", "--kubeconfig"])
             .arg(hub.file("account"))
             .env("POD_NAME", name)
             .env("POD_NAMESPACE", "vitistack-system")
@@ -44,7 +39,7 @@ impl Replica {
             .stderr(File::create(&log).expect("a file"))
             .spawn()
             .expect("the binary runs");
-        Self { name: name.to_owned(), child, address, log }
+        Self { name: name.to_owned(), child, log }
     }
 
     /// What it answers to a question.
@@ -52,8 +47,17 @@ impl Replica {
         self.try_ask(path).unwrap_or_default()
     }
 
+    /// Where it listens: the system picked the port, and the log says which.
+    fn address(&self) -> Option<SocketAddr> {
+        let log = std::fs::read_to_string(&self.log).ok()?;
+        let line = log.lines().find(|line| line.contains("health and metrics are told"))?;
+        let (_, rest) = line.split_once("address=")?;
+        rest.split_whitespace().next()?.parse().ok()
+    }
+
     fn try_ask(&self, path: &str) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(self.address)?;
+        let address = self.address().ok_or(std::io::ErrorKind::NotConnected)?;
+        let mut stream = TcpStream::connect(address)?;
         write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

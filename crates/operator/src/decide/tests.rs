@@ -7,7 +7,9 @@ use upgrade_core::matrix::Matrix;
 use upgrade_core::version::Version;
 
 use super::*;
-use crate::seen::Spread;
+use crate::decide::target::Releases;
+use crate::seen::{Seen, Spread};
+use crate::wish::Wish;
 
 pub(super) fn catalogue() -> Catalogue {
     let versions = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();

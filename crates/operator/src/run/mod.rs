@@ -3,6 +3,7 @@
 
 mod journal;
 mod pack;
+mod parts;
 mod picture;
 mod record;
 mod store;

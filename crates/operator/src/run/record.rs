@@ -4,18 +4,13 @@
 //!   process knows. If the object says otherwise, somebody else wrote it, and
 //!   this process has lost the run. A write whose answer was lost is told from
 //!   that by what it left.
-//! - **Bounded**: the newest entries are plain in the status. When they grow they
-//!   are packed into a block beside it, and when the blocks grow they move into a
-//!   part: another object of the same kind, owned by the run, that never changes
-//!   again. So no object comes near what etcd takes (1.5 MB), however long the
-//!   run, and what is sent with an entry stays small.
+//! - **Bounded**: a long journal is packed, and moves into [`super::parts`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::{Api, Patch, PatchParams, PostParams, Request};
+use kube::api::{Api, Patch, PatchParams, Request};
 use kube::core::PartialObjectMeta;
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::json;
@@ -28,26 +23,23 @@ use vitistack_api::UpgradeRun;
 use vitistack_api::run::{RunPhase, RunSpec, RunStatus, Transition};
 
 use super::pack;
+use super::parts::beginning;
 use super::picture::{Picture, picture};
 use crate::clock;
+use crate::hub::said;
 
 /// When the newest entries are packed: what is sent with every entry stays below
 /// this many bytes.
 const TAIL: usize = 16 * 1024;
 
-/// When the blocks move into a part: the server reads and writes the whole object
-/// with every entry. With a plan of a thousand nodes beside them it has about
-/// 300 KB then.
-const BLOCKS: usize = 64 * 1024;
-
 /// How many changes of phase are remembered.
 const HISTORY: usize = 50;
 
 /// One call.
-const CALL: Duration = Duration::from_secs(5);
+pub(super) const CALL: Duration = Duration::from_secs(5);
 
 /// The time between two tries.
-const AGAIN: Duration = Duration::from_millis(500);
+pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
 /// Why a run cannot be read or written.
 #[derive(Debug, Error)]
@@ -67,12 +59,12 @@ pub enum RecordError {
         why: String,
     },
     /// The API server refused.
-    #[error("the run {name}: {source}")]
+    #[error("the run {name}: {why}")]
     Api {
         /// Which.
         name: String,
         /// What it said.
-        source: Box<kube::Error>,
+        why: String,
     },
     /// What is in it makes no sense.
     #[error("the run {name} cannot be read: {why}; delete it to begin anew")]
@@ -86,13 +78,13 @@ pub enum RecordError {
 
 /// A run that this process drives.
 pub struct Record {
-    client: Client,
-    fence: Arc<dyn Fence>,
-    namespace: String,
-    name: String,
-    uid: String,
+    pub(super) client: Client,
+    pub(super) fence: Arc<dyn Fence>,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
     version: String,
-    spec: RunSpec,
+    pub(super) spec: RunSpec,
     plan: Arc<Plan>,
     cast: BTreeMap<NodeName, Role>,
     /// Nodes that are done and were too many to list.
@@ -235,10 +227,7 @@ impl Record {
                     return Err(RecordError::Gone(self.name.clone()));
                 }
                 Ok(Err(error)) if !may_pass(&error) => {
-                    return Err(RecordError::Api {
-                        name: self.name.clone(),
-                        source: Box::new(error),
-                    });
+                    return Err(RecordError::Api { name: self.name.clone(), why: said(&error) });
                 }
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => "no answer".to_owned(),
@@ -300,89 +289,6 @@ impl Record {
         let answer: PartialObjectMeta<UpgradeRun> = self.client.request(request).await?;
         Ok(answer.metadata.resource_version.unwrap_or_default())
     }
-
-    /// Packs the entries of the status into a block, and moves the blocks into
-    /// a part once there are many.
-    async fn seal(&self, status: &mut RunStatus) -> Result<(), RecordError> {
-        let mut text = status.journal.join("\n");
-        text.push('\n');
-        status.sealed.push(pack::squeeze(&text));
-        status.journal.clear();
-        if status.sealed.iter().map(String::len).sum::<usize>() <= BLOCKS {
-            return Ok(());
-        }
-        self.part(status).await?;
-        status.parts += 1;
-        status.sealed.clear();
-        Ok(())
-    }
-
-    /// Makes a part. One that is there already is from a process that came no
-    /// further, and holds the same.
-    async fn part(&self, status: &RunStatus) -> Result<(), RecordError> {
-        let name = part_name(&self.name, status.parts);
-        let spec = RunSpec { plan: String::new(), ..self.spec.clone() };
-        let metadata = ObjectMeta {
-            name: Some(name.clone()),
-            owner_references: Some(vec![OwnerReference {
-                api_version: UpgradeRun::api_version(&()).into_owned(),
-                kind: UpgradeRun::kind(&()).into_owned(),
-                name: self.name.clone(),
-                uid: self.uid.clone(),
-                ..OwnerReference::default()
-            }]),
-            ..ObjectMeta::default()
-        };
-        let part = UpgradeRun::new(metadata, spec);
-        let message = format!("a part of the journal of {}", self.name);
-        let body = json!({"status": {
-            "phase": RunPhase::Completed, "message": message, "sealed": status.sealed,
-        }});
-        let api: Api<UpgradeRun> = Api::namespaced(self.client.clone(), &self.namespace);
-        loop {
-            if let Err(lost) = self.fence.holds() {
-                return Err(RecordError::Late { name: self.name.clone(), why: lost.0 });
-            }
-            let made = async {
-                match api.create(&PostParams::default(), &part).await {
-                    Err(kube::Error::Api(answer)) if answer.code == 409 => {}
-                    other => drop(other?),
-                }
-                api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&body)).await
-            };
-            match tokio::time::timeout(CALL, made).await {
-                Ok(Ok(_)) => return Ok(()),
-                Ok(Err(error)) if !may_pass(&error) => {
-                    return Err(RecordError::Api { name, source: Box::new(error) });
-                }
-                _ => tokio::time::sleep(AGAIN).await,
-            }
-        }
-    }
-}
-
-/// The packed beginning of a journal, oldest entry first.
-async fn beginning(
-    client: &Client,
-    namespace: &str,
-    run: &str,
-    status: &RunStatus,
-) -> Result<Vec<String>, RecordError> {
-    let api: Api<UpgradeRun> = Api::namespaced(client.clone(), namespace);
-    let mut blocks = Vec::new();
-    for number in 0..status.parts {
-        let name = part_name(run, number);
-        let part = api.get(&name).await;
-        let part = part.map_err(|error| RecordError::Api { name, source: Box::new(error) })?;
-        blocks.extend(part.status.unwrap_or_default().sealed);
-    }
-    blocks.extend(status.sealed.iter().cloned());
-    let mut lines = Vec::new();
-    for block in blocks {
-        let broken = |why| RecordError::Broken { name: run.to_owned(), why };
-        lines.extend(pack::unpack(&block).map_err(broken)?.lines().map(ToOwned::to_owned));
-    }
-    Ok(lines)
 }
 
 /// The nodes that the object lists, and how many it has no room for.
@@ -401,11 +307,6 @@ fn cast(status: &RunStatus, plan: &Plan) -> (BTreeMap<NodeName, Role>, usize) {
     let known = listed.len() + known.collect::<BTreeSet<_>>().len();
     (listed, total.unwrap_or(known).saturating_sub(known))
 }
-
-fn part_name(run: &str, number: u32) -> String {
-    format!("{run}-part-{number}")
-}
-
 /// Changes the phase, and remembers that it did.
 fn phase(status: &mut RunStatus, to: RunPhase, message: &str) {
     let now = clock::stamp();
@@ -427,7 +328,7 @@ fn phase(status: &mut RunStatus, to: RunPhase, message: &str) {
 
 /// Whether the same call may succeed later. A conflict is looked at: it may be
 /// our own write, whose answer was lost.
-fn may_pass(error: &kube::Error) -> bool {
+pub(super) fn may_pass(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(answer) => answer.code == 409 || answer.code == 429 || answer.code >= 500,
         kube::Error::SerdeError(_) | kube::Error::BuildRequest(_) => false,

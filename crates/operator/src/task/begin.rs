@@ -9,8 +9,9 @@ use upgrade_core::version::Version;
 use vitistack_api::KubernetesCluster;
 use vitistack_api::run::{Product, RunPhase};
 
-use super::{Next, SOON, Task, remember};
-use crate::hub::said;
+use super::known::remember;
+use super::{Next, SOON, Task};
+use crate::hub::answer;
 use crate::look::{self, Looked, Order};
 use crate::run::{NewRun, RunStore, cast};
 use crate::seen::Seen;
@@ -73,8 +74,15 @@ impl Task {
         if self.hold.as_ref().is_none_or(crate::lease::Hold::is_lost) {
             return Ok(Next::Now);
         }
-        let made = store.create(&new).await;
-        let made = made.map_err(|error| format!("the run cannot be made: {}", said(&error)))?;
+        let made = match answer(store.create(&new)).await {
+            Ok(made) => made,
+            Err(why) => {
+                // It may be there all the same, without its first status: then
+                // it is this one that is gone on with.
+                self.loaded = false;
+                return Err(format!("the run cannot be made: {why}"));
+            }
+        };
         if let Ok(Looked { snapshot, .. }) = &looked {
             self.seen = Some(Seen::of(snapshot));
             self.look_at = Instant::now() + self.shared.look_every;
@@ -98,11 +106,11 @@ impl Task {
             return Ok(Next::Now);
         };
         let store = RunStore::new(self.shared.client.clone(), object);
-        let run = store.get(&last.name).await.map_err(|error| said(&error))?;
+        let run = answer(store.get(&last.name)).await?;
         if let Some(run) = run {
             let why = "its target was taken away";
-            let closed = store.close(&run, &self.shared.identity, why).await;
-            closed.map_err(|error| format!("the run cannot be closed: {}", said(&error)))?;
+            let closed = answer(store.close(&run, &self.shared.identity, why)).await;
+            closed.map_err(|error| format!("the run cannot be closed: {error}"))?;
         }
         last.view.phase = RunPhase::Cancelled;
         Ok(Next::Now)
@@ -111,7 +119,7 @@ impl Task {
 
 /// The plan that is replaced: of the newest run, if it did not come to its end.
 async fn parent(store: &RunStore) -> Result<Option<PlanHash>, String> {
-    let newest = store.newest().await.map_err(|error| said(&error))?;
+    let newest = answer(store.newest()).await?;
     let unfinished = newest.filter(|run| {
         let phase = run.status.as_ref().map(|status| status.phase);
         !run.spec.hash.is_empty() && phase != Some(RunPhase::Completed)

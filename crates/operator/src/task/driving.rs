@@ -1,10 +1,11 @@
-//! Drives the run: begins or takes it up, passes the user's word on, and takes
-//! its end in.
+//! Drives the run: takes the lease, begins or takes it up, passes the user's
+//! word on, and takes its end in.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::ResourceExt as _;
 use tokio::time::Instant;
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
@@ -13,11 +14,12 @@ use vitistack_api::KubernetesCluster;
 use vitistack_api::run::RunPhase;
 
 use super::begin::soon;
-use super::{Next, Task};
+use super::{Next, SOON, Task};
 use crate::decide::Act;
 use crate::drive::{Drive, Start};
 use crate::http::{Drives, RunEnd};
-use crate::hub::said;
+use crate::hub::answer;
+use crate::lease::{Hold, LeaseError, Name};
 use crate::run::{Record, RecordError, RunStore, halted};
 
 /// How often the keys of a cluster under way are compared, so that new ones
@@ -32,6 +34,47 @@ const STUCK: Duration = Duration::from_mins(15);
 const PANICS: u32 = 3;
 
 impl Task {
+    /// Takes the cluster's lease, or waits for whoever has it.
+    pub(super) async fn take_lease(&mut self, object: &KubernetesCluster) -> Result<Next, String> {
+        let name = Name {
+            namespace: self.shared.namespace.clone(),
+            // A cluster made anew under an old name is another one.
+            lease: format!("upgrade-{}", object.uid().unwrap_or_default()),
+            holder: self.shared.identity.clone(),
+            about: self.key.clone(),
+            lasts: self.shared.lease,
+        };
+        match Hold::take(self.shared.client.clone(), name, &self.watched).await {
+            Ok(hold) => {
+                self.hold = Some(hold);
+                // What was read before may be somebody else's past.
+                self.loaded = false;
+                Ok(Next::Now)
+            }
+            Err(LeaseError::Held(by)) => {
+                tracing::debug!(cluster = self.key, by, "somebody else drives");
+                self.loaded = false;
+                // Seen to be unchanged for its whole time, it is free.
+                Ok(Next::At(Some(Instant::now() + SOON.min(self.shared.lease / 4))))
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// The lease ran out: whatever this process drove is not its any more.
+    pub(super) async fn lost(&mut self) {
+        tracing::warn!(cluster = self.key, "the lease ran out");
+        self.shared.metrics.lease_lost();
+        self.let_go().await;
+    }
+
+    /// Whoever drives next begins with what is written, this process included.
+    async fn let_go(&mut self) {
+        self.stop_driving(Duration::from_secs(1)).await;
+        self.hold = None;
+        self.forget();
+    }
+
     /// Begins to drive, or tells the drive what the user wants.
     pub(super) async fn keep_driving(
         &mut self,
@@ -73,11 +116,17 @@ impl Task {
             return Ok(Next::Now);
         };
         let store = self.store(object);
-        let Some(run) = store.get(&last.name).await.map_err(|error| said(&error))? else {
+        let Some(run) = answer(store.get(&last.name)).await? else {
             // Somebody deleted it: what was under way is looked at anew.
             self.forget();
             return Ok(Next::Now);
         };
+        if run.spec.hash.is_empty() {
+            // Its first status never arrived, and with it why there is no plan.
+            answer(store.close(&run, &self.shared.identity, "it was never begun")).await?;
+            self.loaded = false;
+            return Ok(Next::Now);
+        }
         let client = self.shared.client.clone();
         let mut record = match Record::open(client, run, hold.fence()).await {
             Ok(record) => record,
@@ -156,10 +205,8 @@ impl Task {
     async fn broken(&mut self, object: &KubernetesCluster, why: &str) -> Result<Next, String> {
         let Some(last) = &self.last else { return Ok(Next::Now) };
         let store = self.store(object);
-        store
-            .halt(&last.name, &self.shared.identity, &format!("the run cannot be read: {why}"))
-            .await
-            .map_err(|error| said(&error))?;
+        let why = format!("the run cannot be read: {why}");
+        answer(store.halt(&last.name, &self.shared.identity, &why)).await?;
         self.loaded = false;
         Ok(Next::Now)
     }
@@ -203,10 +250,9 @@ impl Task {
             }
             Ok(Err(error)) => {
                 // The journal, or the fence: somebody else may drive by now.
-                tracing::warn!(cluster = self.key, "the run broke off: {error}");
                 drop(record);
-                self.lost().await;
-                return Ok(());
+                self.let_go().await;
+                return Err(format!("the run broke off: {error}"));
             }
             Err(panic) => {
                 self.panics += 1;

@@ -28,7 +28,7 @@ async fn the_full_upgrade_workflow() {
                upgrade.vitistack.io/talos-target=\"1.13.9\"
              kubectl wait kubernetescluster my-cluster \\
                --for=jsonpath='{.metadata.annotations.upgrade\\.vitistack\\.io/talos-status}'=in-progress \\
-               --timeout=2m",
+               --timeout=10m",
         )
         .await;
     let running = world.get(what).await;

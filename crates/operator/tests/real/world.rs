@@ -82,7 +82,7 @@ impl World {
             let path = format!("{}/../../deploy/{part}.yaml", env!("CARGO_MANIFEST_DIR"));
             world.shell(&format!("kubectl apply --server-side -f {path}")).await;
         }
-        world.shell("kubectl wait --for=condition=Established crd --all --timeout=60s").await;
+        world.shell("kubectl wait --for=condition=Established crd --all --timeout=300s").await;
         world.act_as_the_account().await;
         world
     }
@@ -238,6 +238,7 @@ impl World {
                 secret_prefix: String::new(),
                 snapshots: self.file("snapshots"),
                 look_every: Duration::from_secs(5),
+                lease: upgrade_operator::lease::DURATION,
                 policy: Policy { order: Order::WorkersFirst, ..Policy::default() },
                 matrix: Matrix::builtin(),
             },

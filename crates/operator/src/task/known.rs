@@ -1,0 +1,122 @@
+//! What is known of the cluster: its object, its newest run, what runs on it.
+
+use std::sync::Arc;
+
+use kube::ResourceExt as _;
+use tokio::time::Instant;
+use vitistack_api::KubernetesCluster;
+use vitistack_api::run::{RunPhase, UpgradeRun};
+
+use super::{LOOK_AGAIN, Latest, Next, Task};
+use crate::decide::RunView;
+use crate::hub::answer;
+use crate::run::RunStore;
+use crate::seen::Seen;
+use crate::wish::Wish;
+use crate::{look, past};
+
+/// What is remembered of the newest run while nobody drives it.
+pub(super) struct Last {
+    pub(super) name: String,
+    pub(super) view: RunView,
+    /// How often its target had been gone when it was read.
+    pub(super) gone: u64,
+}
+
+impl Task {
+    /// The object as it is known best.
+    pub(super) fn newest(&mut self, latest: &Latest) -> Arc<KubernetesCluster> {
+        let version = |object: &KubernetesCluster| {
+            object.resource_version().and_then(|version| version.parse::<u64>().ok()).unwrap_or(0)
+        };
+        if let Some(own) = &self.own
+            && version(own) > version(&latest.object)
+            && own.uid() == latest.object.uid()
+        {
+            return Arc::clone(own);
+        }
+        self.own = None;
+        Arc::clone(&latest.object)
+    }
+
+    pub(super) fn forget(&mut self) {
+        (self.loaded, self.last, self.seen, self.stuck) = (false, None, None, None);
+        self.counted.clear();
+    }
+
+    pub(super) fn store(&self, object: &KubernetesCluster) -> RunStore {
+        RunStore::new(self.shared.client.clone(), object)
+    }
+
+    /// Reads what is known of runs.
+    pub(super) async fn load(
+        &mut self,
+        object: &KubernetesCluster,
+        latest: &Latest,
+    ) -> Result<(), String> {
+        let _ask = self.shared.asks.acquire().await.map_err(|error| error.to_string())?;
+        let newest = answer(self.store(object).newest()).await;
+        let newest = newest.map_err(|why| format!("the runs cannot be read: {why}"))?;
+        let mut last = newest.as_ref().and_then(|run| remember(run, latest));
+        if let (Some(run), Some(last)) = (&newest, &mut last)
+            && last.view.phase == RunPhase::Halted
+        {
+            let client = self.shared.client.clone();
+            last.view.let_go = past::was_let_go(client, object, run).await?;
+        }
+        (self.last, self.loaded) = (last, true);
+        Ok(())
+    }
+
+    /// Looks at the cluster, if it is time.
+    pub(super) async fn glance(
+        &mut self,
+        object: &KubernetesCluster,
+        wish: &Wish,
+    ) -> Result<Next, String> {
+        if wish.hands_off {
+            return Ok(Next::At(None));
+        }
+        if Instant::now() < self.look_at {
+            return Ok(Next::At(Some(self.look_at)));
+        }
+        let wanted = wish.talos.is_some() || wish.kubernetes.is_some();
+        let permits = if wanted { &self.shared.looks } else { &self.shared.glances };
+        let permit = permits.acquire().await.map_err(|error| error.to_string())?;
+        let seen = async {
+            let keys = self.shared.connector.keys(object).await?;
+            let live = self.shared.connector.live(object, &keys).await?;
+            Seen::of(&look::glance(&live).await?)
+        };
+        let seen = seen.await;
+        drop(permit);
+        let every = self.shared.look_every;
+        self.look_pause = match &seen {
+            Ok(_) => every,
+            Err(_) if self.look_pause >= every => LOOK_AGAIN.min(every),
+            Err(_) => (self.look_pause * 2).min(every),
+        };
+        self.look_at = Instant::now() + self.look_pause;
+        self.seen = Some(seen);
+        Ok(Next::Now)
+    }
+}
+
+/// What is kept of a run: not its plan, and not its journal.
+pub(super) fn remember(run: &UpgradeRun, latest: &Latest) -> Option<Last> {
+    let to = run.spec.to.parse().ok()?;
+    let status = run.status.clone().unwrap_or_default();
+    let (done, total) = status.progress.split_once('/').unwrap_or(("0", "0"));
+    let view = RunView {
+        product: run.spec.product,
+        to,
+        rollback: run.spec.rollback,
+        phase: status.phase,
+        message: status.message,
+        done: done.parse().unwrap_or(0),
+        total: total.parse().unwrap_or(0),
+        let_go: false,
+    };
+    let gone = latest.gone(view.product);
+    Some(Last { name: run.name_any(), view, gone })
+}

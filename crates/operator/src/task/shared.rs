@@ -1,0 +1,85 @@
+//! What the tasks of all clusters share, and what each is told of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use upgrade_core::catalogue::Catalogue;
+use upgrade_core::matrix::Matrix;
+use upgrade_core::policy::Policy;
+use vitistack_api::KubernetesCluster;
+use vitistack_api::run::Product;
+
+use crate::connect::Connector;
+use crate::http::Metrics;
+use crate::members::Members;
+use crate::news::News;
+
+/// What all tasks share.
+pub struct Shared {
+    /// The API server of the platform.
+    pub client: kube::Client,
+    /// Who we are.
+    pub identity: String,
+    /// Where Leases are.
+    pub namespace: String,
+    /// How long they last.
+    pub lease: Duration,
+    /// The way to clusters.
+    pub connector: Connector,
+    /// What a user's annotations change.
+    pub policy: Policy,
+    /// What Talos supports.
+    pub matrix: Matrix,
+    /// What was released, which may change.
+    pub catalogue: watch::Receiver<Arc<Catalogue>>,
+    /// Who shares the clusters.
+    pub members: watch::Receiver<Members>,
+    /// True once everything is to end.
+    pub ending: watch::Receiver<bool>,
+    /// How many clusters without a target are looked at together.
+    pub glances: Semaphore,
+    /// How many with one.
+    pub looks: Semaphore,
+    /// How many tasks ask the hub for something large, or write, together: a
+    /// thousand that wake up at once would only wait for each other.
+    pub asks: Semaphore,
+    /// How often a cluster is looked at that nobody wants anything of.
+    pub look_every: Duration,
+    /// Where Events go.
+    pub news: News,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// The newest state of an object, and how often each target was seen to be gone.
+#[derive(Clone, Debug)]
+pub struct Latest {
+    /// The object.
+    pub object: Arc<KubernetesCluster>,
+    /// For Talos and Kubernetes.
+    pub gone: [u64; 2],
+}
+
+impl Latest {
+    pub(super) fn gone(&self, product: Product) -> u64 {
+        self.gone[usize::from(product == Product::Kubernetes)]
+    }
+}
+
+/// An object without what nobody here reads, of which there may be much.
+pub fn trimmed(mut object: KubernetesCluster) -> KubernetesCluster {
+    object.metadata.managed_fields = None;
+    object.metadata.labels = None;
+    if let Some(annotations) = &mut object.metadata.annotations {
+        annotations.retain(|key, _| {
+            key.starts_with(vitistack_api::annotation::PREFIX)
+                || vitistack_api::annotation::DO_NOT_RECONCILE.contains(&key.as_str())
+        });
+    }
+    if let Some(state) = object.status.as_mut().and_then(|status| status.state.as_mut()) {
+        // Only whether it is there counts.
+        *state = serde_json::Value::Bool(true);
+    }
+    object
+}

@@ -1,0 +1,206 @@
+//! What a user steers with annotations, and where nodes come from, judged by what
+//! happens to the nodes. One hub and one operator for all clusters of it.
+
+use serde_json::{Value, json};
+use talos_sim::cluster::Cluster;
+use talos_sim::model::NodeRole;
+
+use crate::nodes::Follower;
+use crate::world::{World, annotation, simulated};
+
+const PATIENCE: &str = "--timeout=10m";
+
+/// A cluster of the hub that is followed.
+struct Followed<'a> {
+    world: &'a World,
+    name: &'static str,
+    cluster: Cluster,
+    nodes: Follower,
+}
+
+impl<'a> Followed<'a> {
+    async fn new(world: &'a World, name: &'static str, workers: usize) -> Self {
+        let cluster = simulated(name, workers, "1.12.11", "1.34.2").await;
+        let nodes = Follower::of(&cluster);
+        world.register(name, &cluster).await;
+        let followed = Self { world, name, cluster, nodes };
+        followed.until("talos-status", "idle").await;
+        followed
+    }
+
+    /// Waits by a watch: these clusters are many, and a kubectl each moment is not
+    /// cheap.
+    async fn until(&self, key: &str, value: &str) -> Value {
+        let path = format!("{{.metadata.annotations.upgrade\\.vitistack\\.io/{key}}}");
+        let name = self.name;
+        let wait = format!("kubectl wait kubernetescluster {name} --for=jsonpath='{path}'={value}");
+        self.world.shell(&format!("{wait} {PATIENCE}")).await;
+        self.object().await
+    }
+
+    async fn object(&self) -> Value {
+        self.world.get(&format!("kubernetescluster {}", self.name)).await
+    }
+
+    async fn annotate(&self, annotations: &[&str]) {
+        self.world.annotate(self.name, annotations).await;
+    }
+
+    /// Waits for the phase of its newest run.
+    async fn run(&self, phase: &str) {
+        let run = self.world.run_of(self.name).await.expect("a run");
+        let run = run["metadata"]["name"].as_str().expect("a name").to_owned();
+        let wait = format!("kubectl wait upgraderun {run} --for=jsonpath='{{.status.phase}}'");
+        self.world.shell(&format!("{wait}={phase} {PATIENCE}")).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn annotations_steer_what_happens_to_nodes() {
+    let world = World::start().await;
+    let operator = world.operator("first");
+    // Left alone all the time that the others take.
+    let alone = Followed::new(&world, "alone", 1).await;
+    alone.annotate(&["do-not-reconcile=anna", "talos-target=1.13.9"]).await;
+    tokio::join!(pace(&world), way_back(&world), reset(&world), machines(&world));
+    left_alone(alone).await;
+    operator.stop().await;
+    world.stop().await;
+}
+
+/// `order` and `max-unavailable`.
+async fn pace(world: &World) {
+    let pace = Followed::new(world, "pace", 4).await;
+    let wish = ["order=control-planes-first", "max-unavailable=2", "talos-target=1.13.9"];
+    pace.annotate(&wish).await;
+    pace.until("talos-status", "completed").await;
+    let story = pace.nodes.story().await;
+    story.all_went_down(1);
+    story.went_first("cp-", "worker-");
+    // Rules 1 and 6.
+    assert_eq!((story.control_planes_away, story.workers_away), (1, 2), "{story:#?}");
+    pace.cluster.stop().await;
+}
+
+/// There and back again; the usual order on the way there.
+async fn way_back(world: &World) {
+    let back = Followed::new(world, "back", 2).await;
+    back.annotate(&["talos-target=1.13.9"]).await;
+    back.until("talos-status", "completed").await;
+    let story = back.nodes.story().await;
+    story.all_went_down(1);
+    story.went_first("worker-", "cp-");
+    assert_eq!((story.control_planes_away, story.workers_away), (1, 1), "{story:#?}");
+
+    // Rule 13: older is a mistake until somebody says that it is meant.
+    back.annotate(&["talos-target=1.12.11"]).await;
+    let told = back.until("talos-status", "failed").await;
+    let message = annotation(&told, "talos-message");
+    assert!(message.contains("upgrade.vitistack.io/rollback=true"), "{message}");
+    back.nodes.story().await.all_went_down(1);
+    back.annotate(&["rollback=true"]).await;
+    let told = back.until("talos-status", "completed").await;
+    assert_eq!(annotation(&told, "talos-current"), "1.12.11");
+    assert_eq!(annotation(&told, "talos-target"), "");
+    assert_eq!(annotation(&told, "rollback"), "", "it was meant once");
+    let story = back.nodes.story().await;
+    story.all_went_down(2);
+    assert!(story.versions.values().all(|version| version == "1.12.11"), "{story:#?}");
+    assert_eq!(story.control_planes_away, 1, "{story:#?}");
+    back.cluster.stop().await;
+}
+
+/// `talos-reset-upgrade-state` forgets a failure, and nothing is tried again.
+async fn reset(world: &World) {
+    let reset = Followed::new(world, "reset", 1).await;
+    reset.cluster.inject("worker-1", "boot-back").await.expect("a fault");
+    reset.annotate(&["talos-target=1.13.9", "kubernetes-target=1.35.0"]).await;
+    let told = reset.until("talos-status", "failed").await;
+    assert_eq!(told["status"]["phase"], "UpgradeFailed");
+    assert_eq!(annotation(&told, "kubernetes-status"), "blocked");
+    reset.annotate(&["talos-reset-upgrade-state=true"]).await;
+    let told = reset.until("talos-status", "idle").await;
+    assert_eq!(told["status"]["phase"], "Ready");
+    for gone in ["talos-target", "kubernetes-target", "talos-reset-upgrade-state"] {
+        assert_eq!(annotation(&told, gone), "", "{gone}");
+    }
+    reset.run("Cancelled").await;
+    let story = reset.nodes.story().await;
+    assert_eq!((story.downs["worker-1"], story.boots()), (1, 1), "rule 5: {story:#?}");
+    // It is as if nothing had been asked for.
+    reset.cluster.clear("worker-1", "boot-back").await.expect("no fault");
+    reset.annotate(&["talos-target=1.13.9"]).await;
+    reset.until("talos-status", "completed").await;
+    let story = reset.nodes.story().await;
+    assert_eq!((story.downs["worker-1"], story.boots()), (2, 5), "{story:#?}");
+    reset.cluster.stop().await;
+}
+
+/// Nodes come from Machines as well as from Talos: one that only a Machine tells
+/// of is never left out (rule 10).
+async fn machines(world: &World) {
+    let name = "machines";
+    let cluster = Followed::new(world, name, 1).await;
+    for node in cluster.cluster.nodes() {
+        let control_plane = node.role == NodeRole::ControlPlane;
+        let role = if control_plane { "control-plane" } else { "worker" };
+        let host = &node.hostname;
+        machine(world, name, &format!("{name}-{host}"), role, &[&node.address.to_string()]).await;
+    }
+    // Somebody else's machine is nothing to this cluster, whatever is wrong with it.
+    machine(world, "another", "another-wrk0", "worker", &[]).await;
+    // One that has no address yet, and one that nobody answers at.
+    let ghosts: [(&str, &[&str], &str); 2] = [
+        ("machines-wrk8", &[], "the Machine machines-wrk8 has no IPv4 address yet"),
+        ("machines-wrk9", &["127.0.0.1"], "machines-wrk9 cannot be seen"),
+    ];
+    for (ghost, addresses, why) in ghosts {
+        machine(world, name, ghost, "worker", addresses).await;
+        cluster.annotate(&["talos-target=1.13.9"]).await;
+        let told = cluster.until("talos-status", "failed").await;
+        let message = annotation(&told, "talos-message");
+        assert!(message.contains(why), "{message}");
+        cluster.nodes.story().await.all_went_down(0);
+        world.shell(&format!("kubectl delete machine {ghost}")).await;
+        cluster.annotate(&["talos-target-"]).await;
+        cluster.until("talos-status", "idle").await;
+    }
+    cluster.annotate(&["talos-target=1.13.9"]).await;
+    let told = cluster.until("talos-status", "completed").await;
+    assert_eq!(annotation(&told, "talos-progress"), "4/4", "a machine is one node");
+    cluster.nodes.story().await.all_went_down(1);
+    cluster.cluster.stop().await;
+}
+
+async fn machine(world: &World, cluster: &str, name: &str, role: &str, addresses: &[&str]) {
+    let object = json!({
+        "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",
+        "metadata": {"name": name, "namespace": "default", "labels": {
+            "vitistack.io/clusterid": cluster, "vitistack.io/node-role": role}},
+        "spec": {"provider": "kubevirt"},
+    });
+    world.apply(&object.to_string()).await;
+    let patch = json!({"status": {"publicIPAddresses": addresses}});
+    let words = format!("kubectl patch machine {name} --subresource=status --type=merge");
+    world.shell(&format!("{words} -p '{patch}'")).await;
+}
+
+/// `do-not-reconcile`, before a run and within it.
+async fn left_alone(alone: Followed<'_>) {
+    let object = alone.object().await;
+    assert_eq!(annotation(&object, "talos-status"), "idle");
+    assert!(alone.world.run_of(alone.name).await.is_none());
+    alone.nodes.story().await.all_went_down(0);
+
+    alone.annotate(&["do-not-reconcile-"]).await;
+    alone.until("talos-status", "in-progress").await;
+    alone.annotate(&["do-not-reconcile=anna"]).await;
+    alone.run("Paused").await;
+    let paused = alone.nodes.story().await;
+    assert!(paused.boots() < 4, "rule 12: nothing new begins: {paused:#?}");
+    assert_eq!(annotation(&alone.object().await, "talos-status"), "in-progress");
+    alone.annotate(&["do-not-reconcile-"]).await;
+    alone.until("talos-status", "completed").await;
+    alone.nodes.story().await.all_went_down(1);
+    alone.cluster.stop().await;
+}
