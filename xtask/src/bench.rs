@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: measurements that print ratios from one run.
 
+mod fleet;
+
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -7,26 +9,31 @@ use anyhow::{Context, Result, bail};
 /// What to measure.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The benchmark
-    #[arg(value_enum)]
-    name: Name,
+    #[command(subcommand)]
+    bench: Bench,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Name {
+#[derive(Debug, clap::Subcommand)]
+enum Bench {
     /// Planning and deciding for 10 to 10,000 nodes
     Planner,
     /// Memory, start and requests a second of 1 to 1,000 simulated clusters, and of one with up
     /// to 1,000 nodes
     Sim,
+    /// What 10, 100 and 1,000 clusters of ten nodes cost the operator on a real API server
+    Fleet(fleet::Args),
 }
 
 /// Runs a benchmark, optimised.
-pub(crate) fn run(Args { name }: Args) -> Result<()> {
-    let (package, example) = match name {
-        Name::Planner => ("upgrade-planner", "bench_planner"),
-        Name::Sim => ("talos-operator", "bench_sim"),
-    };
+pub(crate) fn run(Args { bench }: Args) -> Result<()> {
+    match bench {
+        Bench::Planner => example("upgrade-planner", "bench_planner"),
+        Bench::Sim => example("talos-operator", "bench_sim"),
+        Bench::Fleet(args) => fleet::run(&args),
+    }
+}
+
+fn example(package: &str, example: &str) -> Result<()> {
     let status = Command::new("cargo")
         .args(["run", "--quiet", "--release", "--locked", "--package", package])
         .args(["--example", example])

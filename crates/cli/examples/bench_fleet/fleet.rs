@@ -1,0 +1,58 @@
+//! The clusters of a size, in processes of their own.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use tokio::sync::mpsc;
+
+use crate::serve::Told;
+
+/// How many clusters share a process: fifteen sockets each, and those that the
+/// operator opens, stay far below the usual limit.
+const TOGETHER: usize = 200;
+
+/// Processes full of clusters. They end when this is dropped, and with this
+/// process, however that ends: their stdin does.
+pub(crate) struct Fleet(Vec<Child>);
+
+impl Fleet {
+    /// Starts them; the clusters come as they are ready.
+    pub(crate) fn start(count: usize) -> (Self, mpsc::UnboundedReceiver<Told>) {
+        let program = std::env::current_exe().expect("this program");
+        let (tell, told) = mpsc::unbounded_channel();
+        let mut fleet = Self(Vec::new());
+        for first in (0..count).step_by(TOGETHER) {
+            let here = TOGETHER.min(count - first);
+            let mut child = Command::new(&program)
+                .arg("serve")
+                .args(["--first", &first.to_string(), "--count", &here.to_string()])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("this program runs");
+            let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+            fleet.0.push(child);
+            let tell = tell.clone();
+            std::thread::spawn(move || {
+                for line in lines.map_while(Result::ok) {
+                    let told = serde_json::from_str(&line).expect("a cluster");
+                    if tell.send(told).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        (fleet, told)
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+        }
+        for child in &mut self.0 {
+            let _ = child.wait();
+        }
+    }
+}
