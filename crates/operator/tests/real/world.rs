@@ -21,7 +21,7 @@ use upgrade_core::version::Version;
 use upgrade_operator::{Options, Settings, serve};
 
 /// Nothing here takes this long on a machine that does not stand still.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(10);
 
 /// How often something is looked at that is waited for.
 const TICK: Duration = Duration::from_millis(300);
