@@ -104,25 +104,32 @@ async fn an_inherited_cordon_that_cannot_be_lifted_is_waited_for_and_named() {
     assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
 }
 
-/// A journal at whose halt the world goes dark for a moment.
-struct Darkening(MemoryJournal, Arc<World>);
+/// A journal at one of whose entries the world goes dark, for a moment or for good.
+struct Darkening {
+    journal: MemoryJournal,
+    world: Arc<World>,
+    at: fn(&Record) -> bool,
+    back_after: Option<u64>,
+}
 
 impl Journal for Darkening {
     async fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
-        self.0.append(entry).await?;
-        if matches!(entry.record, Record::Halted { .. }) {
-            let world = Arc::clone(&self.1);
+        self.journal.append(entry).await?;
+        if (self.at)(&entry.record) {
+            let world = Arc::clone(&self.world);
             world.change(|cluster| cluster.dark = true);
-            tokio::spawn(async move {
-                seconds(2).await;
-                world.change(|cluster| cluster.dark = false);
-            });
+            if let Some(back_after) = self.back_after {
+                tokio::spawn(async move {
+                    seconds(back_after).await;
+                    world.change(|cluster| cluster.dark = false);
+                });
+            }
         }
         Ok(())
     }
 
     fn fence(&self) -> Arc<dyn Fence> {
-        self.0.fence()
+        self.journal.fence()
     }
 }
 
@@ -133,10 +140,42 @@ async fn a_halt_while_nobody_answers_looks_again_before_it_leaves_a_cordon() {
     world.set_fault("worker-1", Some(Fault::BootsBack));
     let plan = planned(&world, "1.13.9", &policy(1)).await;
     let driver = Driver::new(&world, &plan);
-    let journal = Darkening(driver.journal.clone(), Arc::clone(&world));
+    let journal = Darkening {
+        journal: driver.journal.clone(),
+        world: Arc::clone(&world),
+        at: |record| matches!(record, Record::Halted { .. }),
+        back_after: Some(2),
+    };
     let (run, _events) = driver.run(journal, None);
     let (end, _) = drive(run).await.unwrap();
     assert!(matches!(end, End::Halted { .. }), "{end:?}");
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uncordon_in_vain_is_tried_again_by_whoever_comes_later() {
+    // Rule 7: nobody answers from the uncordon on, and the run halts for it.
+    let world = World::new(3, 2, "1.13.1");
+    let mut policy = policy(1);
+    policy.retries.attempts = 1;
+    let plan = planned(&world, "1.13.9", &policy).await;
+    let mut driver = Driver::new(&world, &plan);
+    let journal = Darkening {
+        journal: driver.journal.clone(),
+        world: Arc::clone(&world),
+        at: |record| matches!(record, Record::Started { step, .. } if step.to_string() == "1/worker-1/uncordon"),
+        back_after: None,
+    };
+    let (run, _events) = driver.run(journal, None);
+    let (end, _) = drive(run).await.unwrap();
+    let End::Halted { cordoned, .. } = end else { panic!("{}", driver.trace()) };
+    assert_eq!(cordoned, [NodeName::from("worker-1")]);
+    world.change(|cluster| cluster.dark = false);
+    seconds(120).await;
+    // Another process, and nobody has said to go on: it stays halted, and gives
+    // the node back.
+    let (end, _) = driver.go().await;
+    assert!(matches!(&end, End::Halted { cordoned, .. } if cordoned.is_empty()), "{end:?}");
     assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
 }
 

@@ -34,6 +34,10 @@ const NAMED_STEPS: usize = 3;
 /// A pause has no end of its own; it is looked at again after this long.
 const PAUSE_LOOK: SignedDuration = SignedDuration::from_hours(24);
 
+/// How long after an uncordon in vain a run that halts tries again (rule 7): not
+/// in the same breath.
+const LIFTED_AGAIN: SignedDuration = SignedDuration::from_mins(1);
+
 /// A step to start now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
@@ -331,9 +335,16 @@ impl<'a> Run<'a> {
         let node = lane.lane.node.as_ref()?;
         let ours = self.state.our_cordons().any(|cordoned| cordoned == node);
         let step = lane.step(Action::Uncordon)?;
-        let untried = matches!(step.phase, Phase::Pending | Phase::InDoubt);
+        let may_try = match &step.phase {
+            Phase::Pending | Phase::InDoubt => true,
+            // Whoever comes later may have more luck.
+            Phase::Failed { at, failure } => {
+                failure.kind.may_pass() && self.now >= after(*at, LIFTED_AGAIN)
+            }
+            Phase::Running { .. } | Phase::Done => false,
+        };
         let up = self.snapshot.nodes.get(node).is_some_and(upgrade_core::snapshot::Node::is_up);
-        (ours && untried && up).then(|| start(lane, Action::Uncordon, step))
+        (ours && may_try && up).then(|| start(lane, Action::Uncordon, step))
     }
 
     fn backoff(&self, tried: u32) -> SignedDuration {

@@ -206,7 +206,12 @@ pub(super) enum Whose {
         since: Timestamp,
     },
     /// Somebody else lifted it.
-    Lifted,
+    Lifted {
+        /// When.
+        since: Timestamp,
+        /// Whether it was ours.
+        ours: bool,
+    },
 }
 
 /// An arriving act that takes something away from the cluster.
@@ -354,11 +359,17 @@ impl Notes {
         match deed {
             Deed::Cordon { node, on: true } => {
                 if !facts::is_cordoned(view, node) {
-                    self.cordons.insert(node.clone(), Whose::Theirs { since: at });
+                    let whose = if self.never_saw_ours_lifted(node) {
+                        Whose::Ours
+                    } else {
+                        Whose::Theirs { since: at }
+                    };
+                    self.cordons.insert(node.clone(), whose);
                 }
             }
             Deed::Cordon { node, on: false } => {
-                self.cordons.insert(node.clone(), Whose::Lifted);
+                let ours = self.cordons.get(node) == Some(&Whose::Ours);
+                self.cordons.insert(node.clone(), Whose::Lifted { since: at, ours });
             }
             Deed::Leave { node } => {
                 self.cordons.remove(node);
@@ -366,6 +377,16 @@ impl Notes {
             }
             Deed::Reboot { .. } | Deed::Join { .. } | Deed::Breaks { .. } | Deed::Mends { .. } => {}
         }
+    }
+
+    /// Whether our cordon was lifted and nobody of us has asked since: whoever sets
+    /// one now cannot be told from us.
+    fn never_saw_ours_lifted(&self, node: &NodeName) -> bool {
+        let Some(Whose::Lifted { since, ours: true }) = self.cordons.get(node) else {
+            return false;
+        };
+        let asked = |driver: &Driver| driver.nodes.good.is_some_and(|good| good > *since);
+        !self.drivers.values().any(asked)
     }
 
     /// Whose the node's cordon was when it was last touched.

@@ -60,7 +60,7 @@ impl Workloads {
             return;
         }
         let name = &blow.node.name;
-        if scene.notes.whose(name) == Some(Whose::Lifted) {
+        if matches!(scene.notes.whose(name), Some(Whose::Lifted { .. })) {
             // Somebody let pods come back.
             return;
         }

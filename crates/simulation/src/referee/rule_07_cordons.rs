@@ -150,6 +150,27 @@ mod tests {
     }
 
     #[test]
+    fn who_lifts_ours_and_sets_it_again_unseen_cannot_be_told_from_us() {
+        for seen in [false, true] {
+            let mut bench = Bench::new(1, 2);
+            bench.ready(1);
+            bench.take(1, "worker-1");
+            for on in [false, true] {
+                bench.wait(10);
+                bench.see(What::Others { deed: Deed::Cordon { node: "worker-1".into(), on } });
+                bench.cordon("worker-1", on);
+                if seen {
+                    bench.wait(10);
+                    bench.look(1);
+                }
+            }
+            let act = Act::Cordon { node: "worker-1".into(), on: false };
+            bench.step(1, "1/worker-1/uncordon", Some(act));
+            assert_eq!(bench.broken().contains(&7), seen, "{:?}", bench.referee.breaches());
+        }
+    }
+
+    #[test]
     fn a_cordon_that_we_found_stays() {
         let mut bench = Bench::new(1, 2);
         let deed = Deed::Cordon { node: "worker-1".into(), on: true };
