@@ -158,7 +158,7 @@ async fn rolls_out(bench: &Bench) {
         bench.cluster.inject(node, "failing-pull").await.expect("a fault");
     }
     kubectl.ok("set image deployment/web web=example.com/web:3").await;
-    kubectl.fails("rollout status deployment/web --timeout=2s", &["timed out"]).await;
+    kubectl.fails("rollout status deployment/web --timeout=10s", &["timed out"]).await;
     for node in ["worker-1", "worker-2"] {
         bench.cluster.clear(node, "failing-pull").await.expect("a fault less");
     }
@@ -167,7 +167,7 @@ async fn rolls_out(bench: &Bench) {
 
 async fn waits(bench: &Bench) {
     let kubectl = bench.kubectl();
-    kubectl.fails("wait --for=create deployment/web --timeout=1s", &["timed out"]).await;
+    kubectl.fails("wait --for=create deployment/web --timeout=10s", &["timed out"]).await;
     kubectl.ok_with("apply -f -", DEPLOYMENT).await;
     kubectl.ok("wait --for=create deployment/web --timeout=300s").await;
     kubectl
@@ -179,7 +179,7 @@ async fn waits(bench: &Bench) {
     kubectl.ok("wait --for=condition=Ready nodes --all --timeout=300s").await;
     kubectl
         .fails(
-            "wait --for=condition=Nonsense deployment/web --timeout=1s",
+            "wait --for=condition=Nonsense deployment/web --timeout=10s",
             &["timed out waiting for the condition on deployments/web"],
         )
         .await;

@@ -109,7 +109,7 @@ async fn a_drain_meets_a_budget() {
     let node = pods["items"][0]["spec"]["nodeName"].as_str().expect("a node").to_owned();
     kubectl
         .fails(
-            &format!("drain {node} --ignore-daemonsets --timeout=6s"),
+            &format!("drain {node} --ignore-daemonsets --timeout=20s"),
             &["Cannot evict pod as it would violate the pod's disruption budget"],
         )
         .await;

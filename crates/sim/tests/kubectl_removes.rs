@@ -94,7 +94,7 @@ async fn drains(bench: &Bench) {
     let drain = "drain worker-1 --ignore-daemonsets --force --delete-emptydir-data";
     kubectl
         .fails(
-            &format!("{drain} --timeout=3s -v=8"),
+            &format!("{drain} --timeout=20s -v=8"),
             &[
                 "Cannot evict pod as it would violate the pod's disruption budget.",
                 "The disruption budget web-budget needs 2 healthy pods and has 2 currently",
@@ -153,7 +153,7 @@ async fn deletes(bench: &Bench) {
     let held = kubectl.get("configmap held").await;
     assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
     kubectl.fails("get configmap one", &["NotFound"]).await;
-    kubectl.fails("delete configmap held --timeout=1s", &["timed out waiting"]).await;
+    kubectl.fails("delete configmap held --timeout=5s", &["timed out waiting"]).await;
     kubectl.ok(&finalizers("null")).await;
     kubectl.ok("wait --for=delete configmap/held --timeout=300s").await;
 }

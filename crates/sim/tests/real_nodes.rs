@@ -137,7 +137,7 @@ async fn a_drain_meets_a_budget_and_a_volume_moves() {
     let drain = format!("drain {node} --ignore-daemonsets");
     kubectl
         .fails(
-            &format!("{drain} --timeout=6s"),
+            &format!("{drain} --timeout=20s"),
             &["Cannot evict pod as it would violate the pod's disruption budget"],
         )
         .await;
