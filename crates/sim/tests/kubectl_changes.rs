@@ -12,6 +12,8 @@ apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, labels: {app: web}}
 spec:
+  # Of simulated time, and these tests take their own.
+  progressDeadlineSeconds: 360000
   replicas: 2
   selector: {matchLabels: {app: web}}
   template:
