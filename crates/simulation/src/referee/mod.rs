@@ -10,6 +10,7 @@
 //! broke after its last question, or while its message was on the way, is
 //! nobody's fault.
 
+mod driver;
 mod facts;
 mod notes;
 mod progress;

@@ -1,199 +1,22 @@
-//! What the referee remembers that more than one rule needs: who drives, what
-//! each process could know when it began a step, which nodes we disturbed, and
-//! whose a cordon is.
+//! What the referee remembers that more than one rule needs: who drives, which
+//! nodes we disturbed, and whose a cordon is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
-use upgrade_core::journal::{Entry, Record};
-use upgrade_core::plan::{Plan, PlanHash};
+use upgrade_core::journal::Record;
 use upgrade_core::snapshot::NodeName;
-use upgrade_core::step::{Action, StepId};
+use upgrade_core::step::Action;
 
 use super::Wanted;
+use super::driver::{Basis, Driver, action_of, disrupts};
 use super::facts::{self, Facts, Node};
-use crate::seen::{Act, Deed, Fate, Question, Runner, Seen, View, What};
+use crate::seen::{Act, Deed, Fate, Runner, Seen, View, What};
 
 /// How long a node that was asked to do something may look as if it had not
 /// been asked.
 const SLOW: SignedDuration = SignedDuration::from_secs(5);
-
-/// When a question was last answered.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Answers {
-    /// How old the last answer is that said something.
-    pub(super) good: Option<Timestamp>,
-    /// How old the last one is, if only to say that it is not known.
-    pub(super) any: Option<Timestamp>,
-    /// In which look the last good one came.
-    pub(super) look: u64,
-}
-
-impl Answers {
-    fn take(&mut self, answered: Timestamp, known: bool, look: u64) {
-        self.any = self.any.max(Some(answered));
-        if known {
-            self.good = self.good.max(Some(answered));
-            self.look = look;
-        }
-    }
-}
-
-/// What a process could know when it wrote down that a step begins.
-#[derive(Clone, Debug)]
-pub(super) struct Basis {
-    /// When it wrote that.
-    pub(super) at: Timestamp,
-    pub(super) hop: u32,
-    /// The look that it began on: looks are counted by their first question,
-    /// which is for the machines.
-    pub(super) look: u64,
-    /// Whether that question was answered.
-    pub(super) machines: bool,
-    pub(super) facts: Answers,
-    pub(super) etcd: Answers,
-    pub(super) nodes: Answers,
-    /// The end of the last disruption before, as it was written down; the start
-    /// of the process if there was none.
-    pub(super) calm_since: Timestamp,
-}
-
-/// A process.
-#[derive(Debug)]
-pub(super) struct Driver {
-    pub(super) plan: Arc<Plan>,
-    /// From its first entry on.
-    pub(super) hash: Option<PlanHash>,
-    pub(super) wanted: Arc<Wanted>,
-    pub(super) lives: bool,
-    look: u64,
-    machines: bool,
-    etcd: Answers,
-    pub(super) nodes: Answers,
-    facts: HashMap<NodeName, Answers>,
-    calm_since: Timestamp,
-    begun: HashMap<(NodeName, Action), Basis>,
-}
-
-impl Driver {
-    /// What it was told of a node.
-    pub(super) fn facts(&self, node: &NodeName) -> Answers {
-        self.facts.get(node).copied().unwrap_or_default()
-    }
-
-    /// Whether the node answered in the last look.
-    pub(super) fn answered_of(&self, node: &NodeName) -> bool {
-        self.machines && self.facts(node).look == self.look
-    }
-
-    /// Whether Kubernetes answered in the last look.
-    pub(super) fn answered_of_kubernetes(&self) -> bool {
-        self.machines && self.nodes.look == self.look
-    }
-
-    /// Whether etcd answered in the last look.
-    pub(super) fn answered_of_etcd(&self) -> bool {
-        self.machines && self.etcd.look == self.look
-    }
-
-    /// What it could know when it began the step that this act belongs to.
-    pub(super) fn basis(&self, act: &Act) -> Option<&Basis> {
-        let node = act.node()?;
-        let begun = |action: Action| self.begun.get(&(node.clone(), action));
-        let own = begun(action_of(act)?);
-        if own.is_none() && matches!(act, Act::Forfeit { .. }) {
-            // Leadership that has come back is given away in the step of the boot.
-            return [Action::Upgrade, Action::Reboot, Action::Rollback].into_iter().find_map(begun);
-        }
-        own
-    }
-
-    fn asked(&mut self, question: &Question, answered: Timestamp, known: bool) {
-        let look = self.look;
-        match question {
-            Question::Machines => {
-                self.look += 1;
-                self.machines = known;
-            }
-            Question::Facts(node) => {
-                // Asked far too often to copy the name each time.
-                if !self.facts.contains_key(node) {
-                    self.facts.insert(node.clone(), Answers::default());
-                }
-                if let Some(answers) = self.facts.get_mut(node) {
-                    answers.take(answered, known, look);
-                }
-            }
-            Question::Etcd => self.etcd.take(answered, known, look),
-            Question::Nodes => self.nodes.take(answered, known, look),
-            // Half of a look at Kubernetes is none.
-            Question::Other("capacity") if !known => self.nodes.take(answered, known, look),
-            Question::Images(_) | Question::Other(_) => {}
-        }
-    }
-
-    fn wrote(&mut self, at: Timestamp, entry: &Entry) {
-        self.hash.get_or_insert_with(|| entry.plan.clone());
-        match &entry.record {
-            Record::Started { step: StepId { hop, node: Some(node), action }, .. } => {
-                let basis = Basis {
-                    at,
-                    hop: *hop,
-                    look: self.look,
-                    machines: self.machines,
-                    facts: self.facts(node),
-                    etcd: self.etcd,
-                    nodes: self.nodes,
-                    calm_since: self.calm_since,
-                };
-                self.begun.insert((node.clone(), *action), basis);
-            }
-            Record::Finished { step, .. } if disrupts(step.action) => self.calm_since = at,
-            _ => {}
-        }
-    }
-}
-
-/// Whether a step takes something away, for a while at least.
-pub(super) fn disrupts(action: Action) -> bool {
-    matches!(
-        action,
-        Action::Cordon
-            | Action::Drain
-            | Action::Reboot
-            | Action::Upgrade
-            | Action::Rollback
-            | Action::SetKubeApiserver
-            | Action::SetKubeControllerManager
-            | Action::SetKubeScheduler
-            | Action::SetKubelet
-    )
-}
-
-/// The step that an act belongs to.
-pub(super) fn action_of(act: &Act) -> Option<Action> {
-    Some(match act {
-        Act::Install { .. } => Action::Install,
-        Act::Upgrade { .. } => Action::Upgrade,
-        Act::Reboot { .. } => Action::Reboot,
-        Act::Rollback { .. } => Action::Rollback,
-        Act::Forfeit { .. } => Action::Forfeit,
-        Act::Cordon { on: true, .. } => Action::Cordon,
-        Act::Cordon { on: false, .. } => Action::Uncordon,
-        Act::Evict { .. } => Action::Drain,
-        Act::Configure { images, .. } => match images.first()?.0.as_str() {
-            "kube-apiserver" => Action::SetKubeApiserver,
-            "kube-controller-manager" => Action::SetKubeControllerManager,
-            "kube-scheduler" => Action::SetKubeScheduler,
-            "kube-proxy" => Action::SetKubeProxy,
-            _ => Action::SetKubelet,
-        },
-        Act::Pull { .. } | Act::Snapshot { .. } | Act::Delete { .. } | Act::Apply { .. } => {
-            return None;
-        }
-    })
-}
 
 /// Whose a cordon is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,6 +55,8 @@ pub(super) struct Notes {
     /// Nodes that we did something to, and when last, until they serve again.
     touched: BTreeMap<NodeName, Timestamp>,
     cordons: BTreeMap<NodeName, Whose>,
+    /// How many faults nodes have that we cannot help.
+    faults: BTreeMap<NodeName, u32>,
 }
 
 impl Notes {
@@ -245,6 +70,7 @@ impl Notes {
             drivers: BTreeMap::new(),
             holder: None,
             touched: BTreeMap::new(),
+            faults: BTreeMap::new(),
         }
     }
 
@@ -289,19 +115,7 @@ impl Notes {
         let at = seen.at;
         match &seen.what {
             What::Starts { runner, plan, fresh: _ } => {
-                let driver = Driver {
-                    plan: Arc::clone(plan),
-                    hash: None,
-                    wanted: Arc::clone(wanted),
-                    lives: true,
-                    look: 0,
-                    machines: false,
-                    etcd: Answers::default(),
-                    nodes: Answers::default(),
-                    facts: HashMap::new(),
-                    calm_since: at,
-                    begun: HashMap::new(),
-                };
+                let driver = Driver::new(at, plan, wanted);
                 self.drivers.insert(*runner, driver);
             }
             What::Dies { runner } | What::Ends { runner, .. } => {
@@ -375,7 +189,12 @@ impl Notes {
                 self.cordons.remove(node);
                 self.touched.remove(node);
             }
-            Deed::Reboot { .. } | Deed::Join { .. } | Deed::Breaks { .. } | Deed::Mends { .. } => {}
+            Deed::Breaks { node, .. } => *self.faults.entry(node.clone()).or_default() += 1,
+            Deed::Mends { node, .. } => {
+                let faults = self.faults.entry(node.clone()).or_default();
+                *faults = faults.saturating_sub(1);
+            }
+            Deed::Reboot { .. } | Deed::Join { .. } => {}
         }
     }
 
@@ -411,6 +230,11 @@ impl Notes {
     /// Whether we took the node away, and it is not back.
     pub(super) fn is_disturbed(&self, node: &NodeName) -> bool {
         self.touched.contains_key(node)
+    }
+
+    /// Whether the node has a fault that we cannot help.
+    pub(super) fn is_broken(&self, node: &NodeName) -> bool {
+        self.faults.get(node).is_some_and(|faults| *faults > 0)
     }
 
     /// What is seen, if it is an arriving act that takes something away.

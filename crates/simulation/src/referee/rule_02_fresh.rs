@@ -7,7 +7,7 @@
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 
-use super::notes::Answers;
+use super::driver::Answers;
 use super::{Rule, Scene};
 use crate::seen::Seen;
 

@@ -10,8 +10,8 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::Action;
 use upgrade_engine::drive::End;
 
+use super::driver::action_of;
 use super::facts::{self, Installed, schematic_in};
-use super::notes::action_of;
 use super::{Rule, Scene};
 use crate::seen::{Act, Fate, Runner, Seen, What, Wish};
 

@@ -7,8 +7,9 @@ use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::drive::End;
 
+use super::driver::Driver;
 use super::facts;
-use super::notes::{Driver, Whose};
+use super::notes::Whose;
 use super::{Rule, Scene};
 use crate::seen::{Act, Fate, Runner, Seen, What};
 
@@ -135,6 +136,17 @@ mod tests {
         bench.ask(1, Question::Machines, true);
         bench.ask(1, Question::Facts("worker-1".into()), true);
         bench.ask(1, Question::Nodes, false);
+        bench.ended(1, halted());
+        bench.assert_broken(&[]);
+        // Half an answer is none.
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.wait(60);
+        bench.ask(1, Question::Machines, true);
+        bench.ask(1, Question::Facts("worker-1".into()), true);
+        bench.ask(1, Question::Other("capacity"), false);
+        bench.ask(1, Question::Nodes, true);
         bench.ended(1, halted());
         bench.assert_broken(&[]);
     }

@@ -7,8 +7,8 @@ use upgrade_core::journal::Record;
 use upgrade_core::plan::PlanHash;
 use upgrade_core::snapshot::NodeName;
 
+use super::driver::{Driver, action_of};
 use super::facts::{self, schematic_in};
-use super::notes::{Driver, action_of};
 use super::{Rule, Scene};
 use crate::seen::{Act, Fate, Seen, What};
 

@@ -8,8 +8,8 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::Action;
 use upgrade_engine::drive::End;
 
+use super::driver::Driver;
 use super::facts::{Member, Node};
-use super::notes::Driver;
 use super::{Rule, Scene};
 use crate::seen::{Seen, What};
 

@@ -10,7 +10,7 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::{Action, StepId};
 use upgrade_engine::drive::End;
 
-use super::notes::disrupts;
+use super::driver::disrupts;
 use super::rule_12_window::was_open;
 use super::{Rule, Scene};
 use crate::seen::{Act, Runner, Seen, What, Wish};
@@ -98,6 +98,9 @@ impl Rule for Word {
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
             What::Says { word: Wish::Resume } => (self.quiet, self.written) = (None, false),
+            // Who wants a process to stop that is dead has nothing to wait for.
+            What::Says { word: Wish::Stop } if !scene.notes.drivers.values().any(|it| it.lives) => {
+            }
             What::Says { word: Wish::Pause | Wish::Retarget | Wish::Stop } => {
                 self.quiet.get_or_insert(seen.at);
             }
@@ -121,7 +124,7 @@ impl Rule for Word {
             What::Ends { end, .. } => {
                 self.ended = true;
                 if let Ok(End::Paused { .. }) = end {
-                    let left = scene.notes.disturbed();
+                    let left = scene.notes.disturbed().filter(|it| !scene.notes.is_broken(it));
                     found.extend(left.map(|node| format!("paused, and {node} is not given back")));
                 }
             }
@@ -174,6 +177,32 @@ mod tests {
         bench.see(What::Says { word: Wish::Pause });
         bench.ended(1, End::Paused { by: "user".to_owned() });
         assert!(bench.broken().contains(&12));
+    }
+
+    #[test]
+    fn what_others_broke_need_not_be_given_back() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.inject("worker-1", &talos_sim::model::Fault::NotReady);
+        bench.see(What::Says { word: Wish::Pause });
+        bench.ended(1, End::Paused { by: "user".to_owned() });
+        assert!(!bench.broken().contains(&12), "{:?}", bench.referee.breaches());
+    }
+
+    #[test]
+    fn a_stop_that_nobody_hears_is_over() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.see(What::Dies { runner: 1 });
+        bench.wait(60);
+        bench.see(What::Says { word: Wish::Stop });
+        bench.wait(60);
+        bench.starts(2);
+        bench.wait(1);
+        bench.look(2);
+        bench.take(2, "worker-2");
+        assert!(!bench.broken().contains(&12), "{:?}", bench.referee.breaches());
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use upgrade_core::image::ImageRef;
 use upgrade_core::version::{Minor, Version};
 
+use super::driver::Driver;
 use super::facts::{self, Node};
-use super::notes::Driver;
 use super::{Rule, Scene};
 use crate::seen::{Act, Fate, Seen, What};
 
