@@ -400,7 +400,12 @@ impl World {
             let pod = &self.nodes[node.0].kubernetes.pods[index];
             let component = pod.component;
             let wanted = components.image(component).to_owned();
-            if pod.image == wanted || pod.state == PodState::Absent {
+            if pod.image == wanted {
+                continue;
+            }
+            if pod.state == PodState::Absent {
+                // It starts with the kubelet, after the boot, as it should be then.
+                self.nodes[node.0].kubernetes.pods[index].image = wanted;
                 continue;
             }
             let lasts = self.draw(|timings| timings.static_pod);

@@ -93,6 +93,24 @@ fn an_image_change_restarts_only_what_uses_it() {
 }
 
 #[test]
+fn a_pod_that_has_not_started_since_the_boot_starts_as_it_should_be() {
+    let mut driver = Driver::new(1, 0, "1.13.9", "1.35.1");
+    let (text, _) = config(&mut driver, 0);
+    let call = Request::Reboot(machine::RebootRequest { mode: 2 });
+    let _: machine::RebootResponse = driver.unary(0, call);
+    let pods = |driver: &Driver| driver.world.kubernetes(NodeIndex(0)).map(|node| node.pods);
+    let boots = |driver: &Driver| {
+        driver.world.is_reachable(NodeIndex(0)) && pods(driver).is_none_or(|pods| pods.is_empty())
+    };
+    driver.until("it answers without pods", 200, |driver| boots(driver));
+    let new = text.replace("kube-apiserver:v1.35.1", "kube-apiserver:v1.36.1");
+    applied(&mut driver, 0, apply(&new, Mode::NoReboot));
+    driver.until("ready", 200, |driver| driver.is_ready(0));
+    let images: Vec<String> = pods(&driver).into_iter().flatten().map(|pod| pod.image).collect();
+    assert!(images.iter().any(|image| image.ends_with("kube-apiserver:v1.36.1")), "{images:?}");
+}
+
+#[test]
 fn a_kubelet_change_cycles_its_service() {
     let mut driver = Driver::new(1, 1, "1.13.9", "1.35.1");
     let (text, _) = config(&mut driver, 1);
