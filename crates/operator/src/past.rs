@@ -17,8 +17,8 @@ use crate::hub::{CALL, said};
 use crate::wish::Wish;
 
 /// Whether the target of a run was gone or another one, if only for a moment,
-/// since the run was written last. Versions of all objects come from one counter, and nobody writes
-/// a run that has ended.
+/// since the run was written last. Versions of all objects come from one counter,
+/// and nobody writes a run that has ended.
 pub async fn was_let_go(
     client: Client,
     object: &KubernetesCluster,
