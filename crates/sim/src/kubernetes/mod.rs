@@ -107,7 +107,7 @@ impl Kubernetes {
 
     /// One that lives shortly, and in memory only, as those of the deterministic
     /// simulation: nothing is packed away to take less memory, leases are written
-    /// only for those who read them, `managedFields` tell nothing of what kubelets
+    /// only for those who read them, services have no endpoints, `managedFields` tell nothing of what kubelets
     /// and controllers write, and nobody leaves Events. Otherwise it is the same
     /// for a fraction of the work.
     pub fn brief(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {

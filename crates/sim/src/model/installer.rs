@@ -10,7 +10,7 @@ use upgrade_core::version::Version;
 
 use super::World;
 use super::api::{NodeIndex, Reply, Status, StreamId};
-use super::config::{Rules, check_images, documents};
+use super::config::{Rules, check_images};
 use super::fault::{Fault, FaultKind};
 use super::images::Place;
 use super::pull::Then;
@@ -58,8 +58,7 @@ impl World {
             return run(*code, format!("Error: simulated failure, exit code {code}"));
         }
         let rules = Rules { role: here.role, talos: &new.version };
-        let documents = documents(&here.config.active).unwrap_or_default();
-        let problems = check_images(&documents, &rules);
+        let problems = check_images(|minor| here.config.components_of(minor), &rules);
         if let Some(problem) = problems.first() {
             let last = format!("Error: config validation failed: {problem}");
             return run(INVALID_INPUT, last);

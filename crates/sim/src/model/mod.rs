@@ -124,6 +124,9 @@ pub struct World {
     /// Counts what may have changed a node.
     #[serde(skip)]
     touched: u64,
+    /// The same of what may have concerned all of them.
+    #[serde(skip)]
+    touched_all: u64,
     /// The same of what concerned one node alone, by node.
     #[serde(skip)]
     touched_alone: Vec<u64>,
@@ -160,6 +163,7 @@ impl World {
             outputs: Vec::new(),
             kubeconfig: Bytes::new(),
             touched: 0,
+            touched_all: 0,
             touched_alone: Vec::new(),
             wide: false,
         };
@@ -250,8 +254,7 @@ impl World {
 
     /// A number that is another one whenever this node may have changed.
     pub fn touched_of(&self, node: NodeIndex) -> u64 {
-        let wide = self.touched - self.touched_alone.iter().sum::<u64>();
-        wide + self.touched_alone.get(node.0).copied().unwrap_or(0)
+        self.touched_all + self.touched_alone.get(node.0).copied().unwrap_or(0)
     }
 
     /// How many nodes there are, those that have left included.
@@ -340,6 +343,7 @@ impl World {
     /// After every change: machine statuses are published, and watches told.
     fn settle(&mut self) {
         self.touched += 1;
+        self.touched_all += 1;
         for index in 0..self.nodes.len() {
             self.publish_status(NodeIndex(index));
         }

@@ -30,6 +30,14 @@ pub struct ClusterSpec {
     /// Keys and tokens in the machine configurations. Those left empty are made
     /// up; a door that has a real authority puts it here.
     pub secrets: Secrets,
+    /// Whether Talos brings the network between pods, as it does unless told
+    /// otherwise, or somebody else does (`cni: none`).
+    #[serde(default = "usual")]
+    pub flannel: bool,
+}
+
+fn usual() -> bool {
+    true
 }
 
 /// One node of a cluster.
@@ -175,6 +183,7 @@ impl ClusterSpec {
             registry,
             endpoint: "https://10.5.0.2:6443".to_owned(),
             secrets: Secrets::default(),
+            flannel: usual(),
         }
     }
 }

@@ -107,7 +107,7 @@ cluster:
         endpoint: {endpoint}
     clusterName: {name}
     network:
-        dnsDomain: cluster.local
+        {cni}dnsDomain: cluster.local
         podSubnets:
             - 10.244.0.0/16
         serviceSubnets:
@@ -122,6 +122,8 @@ cluster:
         machine_token = secrets.machine_token,
         machine_ca_crt = secrets.machine_ca_crt,
         kubelet = image(Component::Kubelet),
+        // Silence means flannel.
+        cni = if spec.flannel { "" } else { "cni:\n            name: none\n        " },
         cluster_id = base64(format!("{}-cluster-id-simulated-32b", spec.name).as_bytes()),
         cluster_secret = base64(secrets.cluster_token.as_bytes()),
         endpoint = spec.endpoint,

@@ -12,7 +12,8 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::version::Version;
 
 pub(super) use generate::{fill, generate};
-pub(super) use validate::{Rules, check_images, documents};
+use validate::documents;
+pub(super) use validate::{Rules, check_images};
 
 use super::kubernetes::Component;
 
@@ -37,22 +38,15 @@ impl Components {
         }
     }
 
-    /// Reads them from documents. Where the configuration names none, the
-    /// version that the Talos release comes with is taken. From 1.14 on, a
-    /// document of the component's own wins over the large one.
-    pub(super) fn read(documents: &[Value], minor: u64) -> Self {
+    /// Those of a Talos line. Where the configuration names none, the version that
+    /// the release comes with is taken. From 1.14 on, a document of the component's
+    /// own wins over the large one.
+    fn of(named: &Named, minor: u64) -> Self {
         let default = default_kubernetes(minor);
         let image = |component: Component| -> String {
-            let (document, path) = place(component);
-            let own = documents
-                .iter()
-                .filter(|value| minor >= 14 && value["kind"] == document)
-                .find_map(|value| value["image"].as_str());
-            let main = documents
-                .iter()
-                .filter(|value| value.get("kind").is_none())
-                .find_map(|value| value.pointer(path)?.as_str());
-            own.or(main).map_or_else(|| default_image(component, &default), str::to_owned)
+            let own = named.own[component as usize].as_ref().filter(|_| minor >= 14);
+            let image = own.or(named.main[component as usize].as_ref());
+            image.cloned().unwrap_or_else(|| default_image(component, &default))
         };
         Self {
             api_server: image(Component::ApiServer),
@@ -61,6 +55,43 @@ impl Components {
             proxy: image(Component::Proxy),
             kubelet: image(Component::Kubelet),
         }
+    }
+
+    /// Reads them from documents.
+    pub(super) fn read(documents: &[Value], minor: u64) -> Self {
+        Self::of(&Named::read(documents), minor)
+    }
+}
+
+const COMPONENTS: [Component; 5] = [
+    Component::ApiServer,
+    Component::ControllerManager,
+    Component::Scheduler,
+    Component::Proxy,
+    Component::Kubelet,
+];
+
+/// The images as they are written, by component: in a document of its own, and in
+/// the large one.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Named {
+    own: [Option<String>; 5],
+    main: [Option<String>; 5],
+}
+
+impl Named {
+    fn read(documents: &[Value]) -> Self {
+        let own = |component| {
+            let (kind, _) = place(component);
+            let own = documents.iter().filter(|value| value["kind"] == kind);
+            own.filter_map(|value| value["image"].as_str()).next().map(str::to_owned)
+        };
+        let main = |component| {
+            let (_, path) = place(component);
+            let main = documents.iter().filter(|value| value.get("kind").is_none());
+            main.filter_map(|value| value.pointer(path)?.as_str()).next().map(str::to_owned)
+        };
+        Self { own: COMPONENTS.map(own), main: COMPONENTS.map(main) }
     }
 }
 
@@ -104,6 +135,9 @@ struct Settings {
     install_image: Option<String>,
     /// What new nodes come in with (rule 14: a secret).
     bootstrap_token: Option<String>,
+    /// Whether Talos brings the network between pods.
+    flannel: bool,
+    images: Named,
 }
 
 impl Settings {
@@ -117,6 +151,11 @@ impl Settings {
         Self {
             install_image: documents.iter().filter_map(image).next_back(),
             bootstrap_token: documents.iter().find_map(token),
+            flannel: !documents
+                .iter()
+                .filter_map(|document| document.pointer("/cluster/network/cni/name"))
+                .any(|name| name != "flannel"),
+            images: Named::read(documents),
         }
     }
 }
@@ -151,15 +190,15 @@ impl std::fmt::Debug for Config {
 
 impl Config {
     pub(super) fn new(text: String, minor: u64) -> Self {
-        let documents = documents(&text).unwrap_or_default();
+        let settings = Settings::read(&documents(&text).unwrap_or_default());
         Self {
             active: text,
             persisted: None,
             trial: 0,
             fallback: None,
             version: 1,
-            components: Components::read(&documents, minor),
-            settings: Settings::read(&documents),
+            components: Components::of(&settings.images, minor),
+            settings,
             versions: [1; 5],
             minor,
         }
@@ -175,16 +214,25 @@ impl Config {
         self.settings.bootstrap_token.as_deref()
     }
 
+    /// Whether Talos brings the network between pods, or somebody else does.
+    pub(super) fn has_flannel(&self) -> bool {
+        self.settings.flannel
+    }
+
+    /// The images of the components, as a Talos line would read them.
+    pub(super) fn components_of(&self, minor: u64) -> Components {
+        Components::of(&self.settings.images, minor)
+    }
+
     /// A boot takes what is on disk, and counts versions anew.
     pub(super) fn boot(&mut self, minor: u64) {
         let trial = self.trial + 1;
-        let other = self.persisted.take().or_else(|| self.fallback.take());
-        if other.is_none() && minor == self.minor {
-            (self.trial, self.version, self.versions) = (trial, 1, [1; 5]);
+        if let Some(on_disk) = self.persisted.take().or_else(|| self.fallback.take()) {
+            *self = Self { trial, ..Self::new(on_disk, minor) };
             return;
         }
-        let on_disk = other.unwrap_or_else(|| std::mem::take(&mut self.active));
-        *self = Self { trial, ..Self::new(on_disk, minor) };
+        self.components = self.components_of(minor);
+        (self.trial, self.version, self.versions, self.minor) = (trial, 1, [1; 5], minor);
     }
 
     /// The version of the resource that a component's image is in.
@@ -203,20 +251,15 @@ impl Config {
         if text == self.active {
             return;
         }
-        let components = Components::read(documents, self.minor);
-        for component in [
-            Component::ApiServer,
-            Component::ControllerManager,
-            Component::Scheduler,
-            Component::Proxy,
-            Component::Kubelet,
-        ] {
+        let settings = Settings::read(documents);
+        let components = Components::of(&settings.images, self.minor);
+        for component in COMPONENTS {
             if components.image(component) != self.components.image(component) {
                 self.versions[component as usize] += 1;
             }
         }
         self.components = components;
-        self.settings = Settings::read(documents);
+        self.settings = settings;
         self.active = text;
         self.version += 1;
     }

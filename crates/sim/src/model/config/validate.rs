@@ -10,7 +10,7 @@ use super::{Components, image_version};
 
 /// Reads all documents of a configuration. One without `kind` is the large
 /// one, v1alpha1.
-pub(in super::super) fn documents(text: &str) -> Result<Vec<Value>, String> {
+pub(super) fn documents(text: &str) -> Result<Vec<Value>, String> {
     let mut documents = Vec::new();
     for part in split(text) {
         let value: Value = serde_saphyr::from_str(&part)
@@ -198,7 +198,7 @@ pub(super) fn validate(documents: &[Value], rules: &Rules<'_>) -> Result<(), Str
     }
     let mut problems = Vec::new();
     check_machine(main, rules, &mut problems);
-    problems.extend(check_images(documents, rules));
+    problems.extend(check_images(|minor| Components::read(documents, minor), rules));
     if problems.is_empty() {
         return Ok(());
     }
@@ -266,10 +266,14 @@ fn check_machine(main: &Value, rules: &Rules<'_>, problems: &mut Vec<String>) {
 
 /// Checks the Kubernetes versions in image tags against the matrix of a Talos
 /// version (rule 13). Tags that are no versions are not judged.
-pub(in super::super) fn check_images(documents: &[Value], rules: &Rules<'_>) -> Vec<String> {
+/// The images are those that the version's line reads.
+pub(in super::super) fn check_images(
+    images: impl FnOnce(u64) -> Components,
+    rules: &Rules<'_>,
+) -> Vec<String> {
     let Rules { role, talos } = rules;
     let minor = Version::new(1, 0, 0).minor().steps_to(talos.minor()).unwrap_or(0);
-    let components = Components::read(documents, minor);
+    let components = images(minor);
     let mut judged = vec![(Component::Kubelet, "kubelet")];
     if *role == NodeRole::ControlPlane {
         judged.extend([

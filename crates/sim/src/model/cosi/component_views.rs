@@ -40,6 +40,8 @@ impl World {
                 vec![view.version(here.config.version_of(Component::Kubelet))]
             }
             kinds::BOOTSTRAP_MANIFESTS_CONFIG if here.is_control_plane() => {
+                let flannel = here.config.has_flannel();
+                let cni = if flannel { "flannel" } else { "none" };
                 let message = BootstrapManifestsConfigSpec {
                     cluster_domain: DOMAIN.to_owned(),
                     pod_subnets: vec![POD_SUBNET.to_owned()],
@@ -47,8 +49,8 @@ impl World {
                     proxy_image: components.proxy.clone(),
                     core_dns_enabled: true,
                     dns_service_ip: DNS_ADDRESS.to_owned(),
-                    flannel_enabled: true,
-                    cni_name: "flannel".to_owned(),
+                    flannel_enabled: flannel,
+                    cni_name: cni.to_owned(),
                 };
                 let yaml = map([
                     ("clusterDomain", DOMAIN.into()),
@@ -57,8 +59,8 @@ impl World {
                     ("proxyImage", components.proxy.clone().into()),
                     ("coreDNSEnabled", true.into()),
                     ("dnsServiceIP", DNS_ADDRESS.into()),
-                    ("flannelEnabled", true.into()),
-                    ("cniName", "flannel".into()),
+                    ("flannelEnabled", flannel.into()),
+                    ("cniName", cni.into()),
                 ]);
                 let view = View::new("manifests", &message, &yaml);
                 vec![view.version(here.config.version_of(Component::Proxy))]

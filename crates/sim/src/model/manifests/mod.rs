@@ -33,7 +33,8 @@ impl World {
             return Vec::new();
         }
         let minor = here.minor();
-        vec![
+        let flannel = here.config.has_flannel().then(|| ("05-flannel", network::flannel(minor)));
+        let before = vec![
             ("00-kubelet-bootstrapping-token", vec![bootstrap_token(here)]),
             (
                 "01-csr-approver-role-binding",
@@ -59,13 +60,15 @@ impl World {
                     &["system:nodes"],
                 )],
             ),
-            ("05-flannel", network::flannel(minor)),
+        ];
+        let after = vec![
             ("10-kube-proxy", network::proxy(&here.config.components.proxy)),
             ("11-core-dns", dns::objects(minor)),
             ("11-core-dns-svc", vec![dns::service()]),
             ("11-kube-config-in-cluster", vec![kubeconfig()]),
             ("11-talos-node-rbac-template", node_access()),
-        ]
+        ];
+        before.into_iter().chain(flannel).chain(after).collect()
     }
 
     /// The objects in a node's manifests.

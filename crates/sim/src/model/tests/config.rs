@@ -221,3 +221,24 @@ fn documents_of_1_14_win_over_the_large_one_and_need_1_14() {
     let pods = driver.world.kubernetes(NodeIndex(0)).unwrap().pods;
     assert!(pods[0].image.ends_with("v1.36.3"), "{pods:?}");
 }
+
+#[test]
+fn a_cluster_with_a_network_of_its_own_has_no_flannel() {
+    let mut spec = ClusterSpec::new(1, 0, &"1.13.9".parse().unwrap(), &"1.36.1".parse().unwrap());
+    let has_flannel = |spec: &ClusterSpec| {
+        let world = World::new(spec, 0, super::driver::START);
+        let objects = world.bootstrap_objects(NodeIndex(0));
+        objects.iter().any(|object| object["metadata"]["name"] == "kube-flannel")
+    };
+    assert!(has_flannel(&spec));
+    spec.flannel = false;
+    assert!(!has_flannel(&spec));
+    let mut driver = Driver::with(&spec, 0);
+    let (text, _) = config(&mut driver, 0);
+    assert!(text.contains("cni:\n            name: none\n"), "{text}");
+    // Whoever wants it later says so.
+    let with = text.replace("name: none", "name: flannel");
+    applied(&mut driver, 0, apply(&with, Mode::NoReboot));
+    let objects = driver.world.bootstrap_objects(NodeIndex(0));
+    assert!(objects.iter().any(|object| object["metadata"]["name"] == "kube-flannel"));
+}
