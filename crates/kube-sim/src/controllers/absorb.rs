@@ -1,9 +1,11 @@
 //! From changes to what has to be looked at.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use super::index::NodeInfo;
-use super::{Controllers, Kind, select};
+use super::index::{self, NodeInfo};
+use super::{Controllers, Kind, pods, select};
 use crate::names::{
     DAEMON_SETS, DEPLOYMENTS, EVENTS, JOBS, LEASES, NAMESPACES, NODES, PERSISTENT_VOLUME_CLAIMS,
     POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, ResourceName, SERVICES, STATEFUL_SETS,
@@ -53,11 +55,15 @@ impl Controllers {
         let Change { resource, object, previous, .. } = change;
         let is_pod = *resource == PODS;
         let gone = change.kind == ChangeKind::Deleted;
-        if let Some(previous) = previous {
-            self.index.take(resource, previous, is_pod);
-        }
-        if !gone {
-            self.index.put(resource, object, is_pod);
+        let stays = |previous: &Arc<Value>| !gone && index::same(previous, object, is_pod);
+        // Most changes are of a status, and leave everything where it is.
+        if !previous.as_ref().is_some_and(stays) {
+            if let Some(previous) = previous {
+                self.index.take(resource, previous, is_pod);
+            }
+            if !gone {
+                self.index.put(resource, object, is_pod);
+            }
         }
         self.mark_for_collection(store, change);
         let (namespace, name) = (object::namespace(object), object::name(object));
@@ -94,6 +100,9 @@ impl Controllers {
         if gone && *resource == DAEMON_SETS {
             self.models.forget(object);
         }
+        if gone && *resource == DEPLOYMENTS {
+            self.hashes.forget(object);
+        }
         if gone && (name == "default" || name == super::namespace::ROOT_CA) {
             self.enqueue(Kind::Namespace, "", namespace);
         }
@@ -109,8 +118,12 @@ impl Controllers {
         let Change { object: pod, previous, .. } = change;
         let gone = change.kind == ChangeKind::Deleted;
         let (namespace, name) = (object::namespace(pod), object::name(pod));
-        self.enqueue_controller(pod);
-        if let Some(previous) = previous {
+        let counts_alike = |previous: &Arc<Value>| !gone && pods::count_alike(previous, pod);
+        let counts = !previous.as_ref().is_some_and(counts_alike);
+        if counts {
+            self.enqueue_controller(pod);
+        }
+        if let Some(previous) = previous.as_ref().filter(|_| counts) {
             self.enqueue_controller(previous);
         }
         let node = object::text(pod, &["spec", "nodeName"]);
@@ -130,6 +143,9 @@ impl Controllers {
         if !node.is_empty() && self.index.nodes.get(node).is_none_or(repels) {
             self.enqueue(Kind::Node, "", node);
         }
+        if !counts {
+            return;
+        }
         let matching = |resource: &ResourceName, test: &dyn Fn(&Value, &Value) -> bool| {
             let mut names = Vec::new();
             for found in store.list(resource, Some(namespace)) {
@@ -146,12 +162,15 @@ impl Controllers {
         }) {
             self.enqueue(Kind::Budget, namespace, &budget);
         }
-        for service in matching(&SERVICES, &|service, pod| {
+        let selects = |service: &Value, pod: &Value| {
             object::at(service, &["spec", "selector"])
                 .and_then(Value::as_object)
                 .is_some_and(|wanted| select::simple(wanted, pod))
-        }) {
-            self.enqueue(Kind::Service, namespace, &service);
+        };
+        if !store.is_brief() {
+            for service in matching(&SERVICES, &selects) {
+                self.enqueue(Kind::Service, namespace, &service);
+            }
         }
         for claim in super::volumes::claims(pod) {
             if let Some(claim) = store.get(&PERSISTENT_VOLUME_CLAIMS, namespace, claim) {

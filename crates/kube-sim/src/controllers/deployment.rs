@@ -1,5 +1,6 @@
 //! Deployments: which replica set is the new one, and what the status says.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,20 +32,45 @@ fn revision(object: &Value) -> i64 {
     object::annotation(object, REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
+/// The hashes of templates, for as long as they stay: each deployment looks often.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hashes {
+    /// By the UID of the deployment, with its generation.
+    known: BTreeMap<String, (Option<i64>, Arc<str>)>,
+}
+
+impl Hashes {
+    fn of(&mut self, deployment: &Value, template: &Value) -> Arc<str> {
+        let generation = object::number(deployment, &["metadata", "generation"]);
+        let known = self.known.get(object::uid(deployment));
+        if let Some((_, hash)) = known.filter(|(known, _)| *known == generation) {
+            return hash.clone();
+        }
+        let hash: Arc<str> = pods::hash(template).into();
+        self.known.insert(object::uid(deployment).to_owned(), (generation, hash.clone()));
+        hash
+    }
+
+    /// A deployment is gone.
+    pub(super) fn forget(&mut self, deployment: &Value) {
+        self.known.remove(object::uid(deployment));
+    }
+}
+
 impl Controllers {
     pub(super) fn deployment(&mut self, store: &mut Store, namespace: &str, name: &str) {
         let Some(deployment) = store.get(&DEPLOYMENTS, namespace, name).cloned() else { return };
         if object::is_deleting(&deployment) {
             return;
         }
-        let template = object::at(&deployment, &["spec", "template"]).cloned().unwrap_or_default();
-        let hash = pods::hash(&template);
+        let template = object::at(&deployment, &["spec", "template"]).unwrap_or(&Value::Null);
+        let hash = self.hashes.of(&deployment, template);
         let paused = object::flag(&deployment, &["spec", "paused"]);
-        let is_new = |set: &Arc<Value>| object::label(set, HASH) == Some(&hash);
+        let is_new = |set: &Arc<Value>| object::label(set, HASH) == Some(&*hash);
         let mut sets = self.replica_sets(store, &deployment);
         if !paused && !sets.iter().any(is_new) {
             let newest = sets.iter().map(|set| revision(set)).max().unwrap_or(0) + 1;
-            if let Ok(set) = make(store, &deployment, template, &hash, newest) {
+            if let Ok(set) = make(store, &deployment, template.clone(), &hash, newest) {
                 sets.push(set);
             }
         }

@@ -149,6 +149,15 @@ impl Index {
     }
 }
 
+/// Whether both versions of an object have the same place in the index.
+pub(super) fn same(previous: &Value, object: &Value, is_pod: bool) -> bool {
+    let owners = ["metadata", "ownerReferences"];
+    object::list(previous, &owners) == object::list(object, &owners)
+        && (!is_pod
+            || previous.get("spec") == object.get("spec")
+                && select::is_over(previous) == select::is_over(object))
+}
+
 pub(super) fn reference(resource: &ResourceName, object: &Value) -> Reference {
     (resource.clone(), object::namespace(object).to_owned(), object::name(object).to_owned())
 }

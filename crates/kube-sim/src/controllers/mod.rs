@@ -88,6 +88,8 @@ pub struct Controllers {
     #[serde(skip)]
     models: daemon_set::Models,
     #[serde(skip)]
+    hashes: deployment::Hashes,
+    #[serde(skip)]
     queue: BTreeSet<Work>,
     /// Pods that fit nowhere as things are.
     #[serde(skip)]

@@ -57,6 +57,24 @@ pub(super) fn hash(template: &Value) -> String {
         .collect()
 }
 
+/// Whether nobody who counts, selects or places pods sees a difference: most of
+/// what kubelets report is of no concern to others.
+pub(super) fn count_alike(previous: &Value, pod: &Value) -> bool {
+    let same = |path: &[&str]| object::at(previous, path) == object::at(pod, path);
+    let ready = |pod: &Value, field: &str| {
+        conditions::get(pod, "Ready").map(|ready| object::text(ready, &[field]).to_owned())
+    };
+    same(&["status", "phase"])
+        && same(&["status", "podIP"])
+        && same(&["metadata", "deletionTimestamp"])
+        && ready(previous, "status") == ready(pod, "status")
+        && ready(previous, "lastTransitionTime") == ready(pod, "lastTransitionTime")
+        && same(&["metadata", "labels"])
+        && same(&["metadata", "ownerReferences"])
+        && same(&["metadata", "finalizers"])
+        && same(&["spec"])
+}
+
 pub(super) fn is_ready(pod: &Value) -> bool {
     conditions::is_true(pod, "Ready")
 }

@@ -10,6 +10,10 @@ use crate::store::Store;
 impl Controllers {
     #[expect(clippy::unused_self, reason = "as all controllers are called")]
     pub(super) fn service(&mut self, store: &mut Store, namespace: &str, name: &str) {
+        // Nobody sends anything to a service of a world that lives shortly.
+        if store.is_brief() {
+            return;
+        }
         let Some(service) = store.get(&SERVICES, namespace, name).cloned() else { return };
         let selector = object::at(&service, &["spec", "selector"]).and_then(Value::as_object);
         let Some(selector) = selector.filter(|selector| !selector.is_empty()) else { return };

@@ -425,3 +425,30 @@ fn a_cluster_survives_as_data() {
     let ready = get(&other, &NODES, "w0");
     assert!(!conditions::is_true(&ready, "Ready"));
 }
+
+#[test]
+fn what_nobody_counts_makes_no_work() {
+    let pod = json!({
+        "metadata": {"name": "a", "labels": {"app": "a"}},
+        "spec": {"nodeName": "w1"},
+        "status": {
+            "phase": "Running", "podIP": "10.0.0.1",
+            "conditions": [{"type": "Ready", "status": "False", "reason": "NodeNotReady"}],
+        },
+    });
+    let with = |path: &[&str], value: Value| {
+        let mut changed = pod.clone();
+        object::set(&mut changed, path, value);
+        changed
+    };
+    let ready = |status: &str| json!([{"type": "Ready", "status": status, "reason": "Other"}]);
+    let alike = |other: &Value| super::pods::count_alike(&pod, other);
+    assert!(alike(&with(&["status", "conditions"], ready("False"))), "only why differs");
+    assert!(alike(&with(&["status", "startTime"], json!("2027-01-01T00:00:00Z"))));
+    assert!(!alike(&with(&["status", "conditions"], ready("True"))));
+    assert!(!alike(&with(&["status", "phase"], json!("Failed"))));
+    assert!(!alike(&with(&["status", "podIP"], json!("10.0.0.2"))));
+    assert!(!alike(&with(&["metadata", "labels", "app"], json!("b"))));
+    assert!(!alike(&with(&["metadata", "deletionTimestamp"], json!("2027-01-01T00:00:00Z"))));
+    assert!(!alike(&with(&["spec", "nodeName"], json!("w2"))));
+}

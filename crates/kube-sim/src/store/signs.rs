@@ -4,8 +4,8 @@
 //! Leases are renewed again and again. Here a kubelet hands its lease over, and it
 //! is written only when somebody is about to read it, or when the kubelet stops.
 //! Who looks finds what would have been written. A node whose status is what it was
-//! is not reported again. And who owns which of the fields
-//! that kubelets and controllers write is not kept track of.
+//! is not reported again. Services have no endpoints. And who owns which of the
+//! fields that kubelets and controllers write is not kept track of.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,10 +36,16 @@ pub(super) struct Signs {
 }
 
 impl Store {
-    /// From now on leases are written only for those who read them, and
-    /// `managedFields` tell nothing of what kubelets and controllers write.
+    /// From now on leases are written only for those who read them, services have
+    /// no endpoints, and `managedFields` tell nothing of what kubelets and
+    /// controllers write.
     pub fn be_brief(&mut self) {
         self.signs.lazy = true;
+    }
+
+    /// Whether it is brief.
+    pub(crate) fn is_brief(&self) -> bool {
+        self.signs.lazy
     }
 
     /// Whether it is kept track of who owns the fields that are written.
