@@ -54,6 +54,9 @@ fn smaller(of: &Scenario) -> Vec<Scenario> {
     if of.kit != Kit::Bare {
         candidates.push(Scenario { kit: Kit::Bare, ..of.clone() });
     }
+    if of.flannel {
+        candidates.push(Scenario { flannel: false, ..of.clone() });
+    }
     if of.extended {
         candidates.push(Scenario { extended: false, ..of.clone() });
     }

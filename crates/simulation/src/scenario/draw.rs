@@ -22,11 +22,11 @@ const PATHS: &[Path] = &[
     (8, (12, 4), (34, 2), Some((13, 12)), None),
     (8, (13, 4), (35, 3), Some((14, 4)), None),
     // Kubernetes: a patch, a minor, two of them.
-    (7, (13, 4), (34, 2), None, Some((34, 13))),
-    (12, (13, 4), (34, 2), None, Some((35, 10))),
+    (5, (13, 4), (34, 2), None, Some((34, 13))),
+    (9, (13, 4), (34, 2), None, Some((35, 10))),
     (2, (13, 4), (34, 2), None, Some((36, 6))),
     // Both, and over several hops.
-    (4, (13, 4), (34, 2), Some((13, 12)), Some((35, 10))),
+    (3, (13, 4), (34, 2), Some((13, 12)), Some((35, 10))),
     (2, (12, 4), (34, 2), Some((14, 4)), None),
     (1, (12, 4), (34, 2), Some((13, 12)), Some((36, 6))),
     // Nothing to do, and what cannot be had.
@@ -37,14 +37,19 @@ const PATHS: &[Path] = &[
 /// Draws a scenario. The same seed gives the same one, always.
 pub fn draw(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed ^ 0x7461_6c6f_7300);
-    let control_planes = *dice.pick(&[1, 1, 1, 1, 3, 3, 3, 3, 5]);
+    // What goes wrong among many nodes mostly goes wrong among few, and sooner.
+    let control_planes = match dice.below(100) {
+        0..60 => 1,
+        60..94 => 3,
+        _ => 5,
+    };
     let workers = match dice.below(1000) {
-        0..250 => 0,
-        250..550 => 1,
-        550..850 => 2,
-        850..950 => 3,
-        950..990 => 5,
-        990..998 => 10,
+        0..320 => 0,
+        320..700 => 1,
+        700..930 => 2,
+        930..980 => 3,
+        980..995 => 5,
+        995..999 => 10,
         _ => 50,
     };
     let drawn = *path(&mut dice);
@@ -92,6 +97,7 @@ pub fn draw(seed: u64) -> Scenario {
     let kit = Kit::draw(&mut dice, workers);
     let policy = policy::draw(&mut dice, control_planes);
     let troubles = troubles::draw(&mut dice, control_planes, workers, wants.len());
+    let flannel = dice.chance(200);
     Scenario {
         seed: dice.roll(),
         control_planes,
@@ -99,6 +105,7 @@ pub fn draw(seed: u64) -> Scenario {
         talos: version(talos),
         kubernetes: version(kubernetes),
         extended,
+        flannel,
         kit,
         policy,
         wants,

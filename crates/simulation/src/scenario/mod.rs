@@ -34,6 +34,9 @@ pub struct Scenario {
     pub kubernetes: Version,
     /// Whether the nodes' images have an extension in them.
     pub extended: bool,
+    /// Whether Talos brings the network between pods; somebody else does otherwise.
+    #[serde(default = "usual")]
+    pub flannel: bool,
     /// What runs on the cluster.
     pub kit: Kit,
     /// How the user wants it done.
@@ -42,6 +45,10 @@ pub struct Scenario {
     pub wants: Vec<Want>,
     /// What goes wrong, and what others do.
     pub troubles: Vec<Trouble>,
+}
+
+fn usual() -> bool {
+    true
 }
 
 /// What a user wants.
