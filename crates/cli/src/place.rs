@@ -106,10 +106,7 @@ impl Place {
         let Some(last) = self.runs.last()? else {
             return Ok(Vec::new());
         };
-        let state = last.state()?;
-        let inherited = state.inherited_cordons().iter();
-        let left = state.our_cordons().chain(inherited).cloned().collect();
-        Ok(if state.completed() { Vec::new() } else { left })
+        Ok(last.state()?.cordons_left(&last.header.inherited_cordons).into_iter().collect())
     }
 
     /// A command for the same cluster, as a shell reads it.

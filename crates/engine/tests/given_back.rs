@@ -70,6 +70,40 @@ async fn a_crash_does_not_forget_an_inherited_cordon() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_told() {
+    // Rule 7: who died before writing it down has not forgotten it, and what was
+    // lifted once is not lifted again when somebody else sets it.
+    let (world, driver) = replaced().await;
+    let told = |dies_after: Option<usize>| {
+        let (died, death) = mpsc::unbounded_channel();
+        let journal = Fragile { journal: driver.journal.clone(), dies_after, died };
+        let (mut run, events) = driver.run(journal, None);
+        run.inherited_cordons = ours();
+        (run, events, death)
+    };
+    let began = Entry {
+        at: "2026-11-15T00:00:00Z".parse().unwrap(),
+        plan: driver.plan.hash(),
+        runner: "the one that died".to_owned(),
+        record: Record::Began,
+    };
+    driver.journal.clone().append(&began).await.unwrap();
+    // The next one lifts it, and dies then.
+    let (run, _events, mut death) = told(Some(4));
+    tokio::select! {
+        biased;
+        _ = death.recv() => {}
+        _ = drive(run) => panic!("it ends before it was killed"),
+    }
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+    world.change(|cluster| cluster.sim(&"worker-1".into()).unschedulable = true);
+    let (run, _events, _death) = told(None);
+    assert_eq!(drive(run).await.unwrap().0, End::Done, "{}", driver.trace());
+    assert_eq!(world.cluster().cordoned(), [&"worker-1".into()], "somebody else's");
+    assert_eq!(world.acts_of("uncordon worker-1").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_inherited_cordon_that_cannot_be_lifted_is_waited_for_and_named() {
     // Rules 7 and 11.
     let (world, mut driver) = replaced().await;

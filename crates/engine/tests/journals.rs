@@ -158,9 +158,18 @@ async fn a_run_that_did_not_end_is_not_forgotten() {
     // Replaced on purpose, its cordon is still ours to lift (rule 7).
     let opened = folder.begin((*next).clone(), &holder(2), true).unwrap();
     assert_eq!(opened.inherited_cordons, ["worker-1".into()].into());
+    // It dies before its first entry, and so does the one that takes its place.
+    drop(opened);
+    let opened = folder.resume(&holder(3)).unwrap();
+    assert_eq!(opened.inherited_cordons, ["worker-1".into()].into());
+    drop(opened);
+    drop(folder.begin((*next).clone(), &holder(4), false).unwrap());
+    let opened = folder.resume(&holder(5)).unwrap();
+    assert_eq!(opened.inherited_cordons, ["worker-1".into()].into());
     assert_eq!(finish(&world, opened).await, End::Done);
     assert!(world.cluster().cordoned().is_empty());
-    assert_eq!(folder.runs().unwrap().len(), 2);
+    assert_eq!(folder.runs().unwrap().len(), 3);
+    assert_eq!(folder.last().unwrap().unwrap().result().unwrap(), RunResult::Completed);
 }
 
 #[tokio::test(start_paused = true)]

@@ -39,6 +39,8 @@ pub struct Ledger {
 
 struct Inner {
     run: Option<(Arc<Plan>, Vec<Entry>)>,
+    /// The cordons that the run was told of when it was begun.
+    inherited: BTreeSet<NodeName>,
     /// The hash of the run's plan.
     hash: Option<PlanHash>,
     /// All plans so far, the newest last.
@@ -54,6 +56,7 @@ impl Ledger {
         Arc::new(Self {
             inner: Mutex::new(Inner {
                 run: None,
+                inherited: BTreeSet::new(),
                 hash: None,
                 plans: Vec::new(),
                 holder: None,
@@ -111,28 +114,24 @@ impl Ledger {
     }
 
     /// Begins a run in place of the one before, whose cordons are inherited.
-    pub fn begin(&self, plan: Plan) -> BTreeSet<NodeName> {
+    pub fn begin(&self, plan: Plan) {
         let mut inner = self.lock();
-        let inherited = match &inner.run {
-            Some((plan, entries)) => match State::fold(plan, entries) {
-                Ok(state) if !state.completed() => {
-                    let inherited = state.inherited_cordons().iter();
-                    state.our_cordons().chain(inherited).cloned().collect()
-                }
-                _ => BTreeSet::new(),
-            },
-            None => BTreeSet::new(),
-        };
+        let last = inner.run.as_ref().and_then(|(plan, entries)| State::fold(plan, entries).ok());
+        inner.inherited = last.map(|last| last.cordons_left(&inner.inherited)).unwrap_or_default();
         let plan = Arc::new(plan);
         inner.hash = Some(plan.hash());
         inner.plans.push(Arc::clone(&plan));
         inner.run = Some((plan, Vec::new()));
-        inherited
     }
 
     /// The run as it was left.
     pub fn run(&self) -> Option<(Arc<Plan>, Vec<Entry>)> {
         self.lock().run.clone()
+    }
+
+    /// The cordons that it was told of.
+    pub fn inherited(&self) -> BTreeSet<NodeName> {
+        self.lock().inherited.clone()
     }
 
     /// All plans so far, the newest last.

@@ -88,6 +88,8 @@ pub struct State {
     cordons: BTreeMap<NodeName, bool>,
     /// Cordons of an earlier run that nobody has lifted yet.
     inherited: BTreeSet<NodeName>,
+    /// Whether it was written down what is taken over.
+    took_over_cordons: bool,
     snapshots: BTreeMap<u32, Proof>,
     waiting: BTreeMap<String, Timestamp>,
     paused: Option<String>,
@@ -109,6 +111,7 @@ impl State {
             armed: BTreeSet::new(),
             cordons: BTreeMap::new(),
             inherited: BTreeSet::new(),
+            took_over_cordons: false,
             snapshots: BTreeMap::new(),
             waiting: BTreeMap::new(),
             paused: None,
@@ -138,7 +141,10 @@ impl State {
         }
         match record {
             Record::Began => self.took_over(*at),
-            Record::Inherited { cordons } => self.inherited.extend(cordons.iter().cloned()),
+            Record::Inherited { cordons } => {
+                self.inherited.extend(cordons.iter().cloned());
+                self.took_over_cordons = true;
+            }
             Record::Lifted { node } => {
                 self.inherited.remove(node);
             }
@@ -334,6 +340,23 @@ impl State {
     /// Nodes that an earlier run cordoned, and that were not given back since.
     pub fn inherited_cordons(&self) -> &BTreeSet<NodeName> {
         &self.inherited
+    }
+
+    /// Whether it was written down which cordons of an earlier run are taken over.
+    /// From then on the journal knows of each whether it was lifted.
+    pub fn took_over_cordons(&self) -> bool {
+        self.took_over_cordons
+    }
+
+    /// Nodes whose cordon is still ours to lift when this run is left as it is
+    /// (rule 7). `told` are those of an earlier run that it was told of; it may have
+    /// died before it wrote them down.
+    pub fn cordons_left(&self, told: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
+        if self.completed {
+            return BTreeSet::new();
+        }
+        let inherited = if self.took_over_cordons { &self.inherited } else { told };
+        self.our_cordons().chain(inherited).cloned().collect()
     }
 
     /// Whether the node was cordoned by somebody else before we came.

@@ -251,3 +251,14 @@ fn cordons_of_the_run_before_are_remembered_until_they_are_gone() {
     journal.start(Action::Cordon, Some(Evidence::WasCordoned(false)));
     assert!(journal.state.inherited_cordons().is_empty(), "it has a lane of its own now");
 }
+
+#[test]
+fn cordons_that_nobody_wrote_down_are_left_by_a_run_that_died_too_early() {
+    // Rule 7: what was told at the beginning counts until it was written down.
+    let told = ["w-1".into(), "w-2".into()].into();
+    let mut journal = Writer::new();
+    assert_eq!(journal.state.cordons_left(&told), told);
+    journal.write(Record::Inherited { cordons: told.clone() }).unwrap();
+    journal.write(Record::Lifted { node: "w-2".into() }).unwrap();
+    assert_eq!(journal.state.cordons_left(&told), ["w-1".into()].into(), "w-2 was given back");
+}

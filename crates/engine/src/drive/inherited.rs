@@ -11,11 +11,11 @@ use crate::journal::Journal;
 use crate::observe::limited;
 
 impl<I: Io, J: Journal> Driver<I, J> {
-    /// Writes down what is taken over, so that a crash does not forget it.
+    /// Writes down what is taken over, so that a crash does not forget it. Once
+    /// only: what was lifted since is not ours any more.
     pub(super) async fn inherit(&mut self) -> Result<(), DriveError> {
-        let mut cordons = std::mem::take(&mut self.inherited_cordons);
-        cordons.retain(|node| !self.state.inherited_cordons().contains(node));
-        if !cordons.is_empty() {
+        let cordons = std::mem::take(&mut self.inherited_cordons);
+        if !cordons.is_empty() && !self.state.took_over_cordons() {
             self.write(Record::Inherited { cordons }).await?;
         }
         Ok(())

@@ -110,6 +110,10 @@ pub struct Header {
     pub began: Timestamp,
     /// The plan, whole.
     pub plan: Plan,
+    /// Nodes that a replaced run left cordoned (rule 7). Here and not only in an
+    /// entry, since a process may die before its first one.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub inherited_cordons: BTreeSet<NodeName>,
 }
 
 /// A run that can be driven on.
@@ -161,25 +165,18 @@ impl Folder {
         fs::create_dir_all(&past).at("create", &past)?;
         let lock = Lock::take(&self.lock(), holder)?;
         let current = self.current();
+        let last = if current.exists() { Some(read(&current)?) } else { None };
         let mut inherited_cordons = BTreeSet::new();
-        if current.exists() {
-            let last = read(&current)?;
+        if let Some(last) = &last {
             let state = last.state()?;
             let touched = state.steps().iter().any(|step| step.attempts > 0);
-            if touched && !state.completed() {
-                if !replace {
-                    let ended = last.result()?.to_string();
-                    return Err(FileError::Unfinished { plan: state.plan().clone(), ended });
-                }
-                inherited_cordons = state.our_cordons().cloned().collect();
-                inherited_cordons.extend(state.inherited_cordons().iter().cloned());
+            if touched && !state.completed() && !replace {
+                let ended = last.result()?.to_string();
+                return Err(FileError::Unfinished { plan: state.plan().clone(), ended });
             }
-            let archived = past.join(format!("{}.jsonl", last.name()));
-            fs::rename(&current, &archived).at("move", &current)?;
-            sync_dir(&past)?;
-            self.prune()?;
+            inherited_cordons = state.cordons_left(&last.header.inherited_cordons);
         }
-        let header = Header { journal: FORMAT, began: holder.since, plan };
+        let header = Header { journal: FORMAT, began: holder.since, plan, inherited_cordons };
         let mut line =
             serde_json::to_vec(&header).map_err(std::io::Error::from).at("write", &current)?;
         line.push(b'\n');
@@ -187,10 +184,17 @@ impl Folder {
         let new = self.dir.join("run.jsonl.new");
         let mut file = File::create(&new).at("create", &new)?;
         file.write_all(&line).and_then(|()| file.sync_all()).at("write", &new)?;
+        if let Some(last) = &last {
+            // There is a current run at every moment: the last one or this.
+            keep(&current, &past.join(format!("{}.jsonl", last.name())))?;
+            sync_dir(&past)?;
+        }
         fs::rename(&new, &current).at("move", &new)?;
         sync_dir(&self.dir)?;
+        self.prune()?;
         let journal = FileJournal::open(&current, lock)?;
-        Ok(Opened { plan: header.plan, past: Vec::new(), journal, inherited_cordons })
+        let Header { plan, inherited_cordons, .. } = header;
+        Ok(Opened { plan, past: Vec::new(), journal, inherited_cordons })
     }
 
     /// Takes the last run up again. A torn last line is cut off.
@@ -203,8 +207,8 @@ impl Folder {
         let Recorded { header, entries, whole_bytes, .. } = read(&current)?;
         let journal = FileJournal::open(&current, lock)?;
         journal.cut(whole_bytes).at("cut the torn end of", &current)?;
-        let inherited_cordons = BTreeSet::new();
-        Ok(Opened { plan: header.plan, past: entries, journal, inherited_cordons })
+        let Header { plan, inherited_cordons, .. } = header;
+        Ok(Opened { plan, past: entries, journal, inherited_cordons })
     }
 
     /// Lets go of all but the newest earlier runs.
@@ -232,6 +236,16 @@ impl Folder {
         }
         files.sort();
         Ok(files)
+    }
+}
+
+/// Gives a file a second name; one that it got before a crash is as good. Where
+/// the file system knows only one name for a file, it is copied.
+fn keep(current: &Path, archived: &Path) -> Result<(), FileError> {
+    match fs::hard_link(current, archived) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(_) => fs::copy(current, archived).map(drop).at("copy", current),
+        Ok(()) => Ok(()),
     }
 }
 

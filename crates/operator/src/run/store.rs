@@ -68,6 +68,18 @@ impl RunStore {
         Ok(run.filter(|run| run.spec.cluster.uid == self.uid))
     }
 
+    /// The newest run that has a plan: one that was refused changed nothing.
+    pub async fn newest_planned(&self) -> Result<Option<UpgradeRun>, kube::Error> {
+        for name in self.names().await?.iter().rev() {
+            let run = self.api.get_opt(name).await?;
+            let ours = run.filter(|run| run.spec.cluster.uid == self.uid);
+            if ours.as_ref().is_some_and(|run| !run.spec.hash.is_empty()) {
+                return Ok(ours);
+            }
+        }
+        Ok(None)
+    }
+
     /// The names of all runs, oldest first. They begin with the time.
     async fn names(&self) -> Result<Vec<String>, kube::Error> {
         let selector = format!("{}={}", label::RUN_CLUSTER, label_value(&self.cluster));

@@ -117,13 +117,12 @@ impl Task {
     }
 }
 
-/// The plan that is replaced: of the newest run, if it did not come to its end.
+/// The plan that is replaced: of the newest run that had one, if it did not come
+/// to its end. Its cordons are taken over (rule 7).
 async fn parent(store: &RunStore) -> Result<Option<PlanHash>, String> {
-    let newest = answer(store.newest()).await?;
-    let unfinished = newest.filter(|run| {
-        let phase = run.status.as_ref().map(|status| status.phase);
-        !run.spec.hash.is_empty() && phase != Some(RunPhase::Completed)
-    });
+    let newest = answer(store.newest_planned()).await?;
+    let unfinished = newest
+        .filter(|run| run.status.as_ref().map(|status| status.phase) != Some(RunPhase::Completed));
     Ok(unfinished
         .and_then(|run| serde_json::from_value(serde_json::Value::String(run.spec.hash)).ok()))
 }

@@ -33,6 +33,9 @@ const STUCK: Duration = Duration::from_mins(15);
 /// How often a drive may break off by a mistake of this program.
 const PANICS: u32 = 3;
 
+/// How many runs before this one may have died before their first entry.
+const EARLIER: usize = 8;
+
 impl Task {
     /// Takes the cluster's lease, or waits for whoever has it.
     pub(super) async fn take_lease(&mut self, object: &KubernetesCluster) -> Result<Next, String> {
@@ -186,19 +189,26 @@ impl Task {
         record: &Record,
         fence: &Arc<dyn upgrade_engine::journal::Fence>,
     ) -> BTreeSet<NodeName> {
-        let Some(parent) = &record.plan().parent else {
-            return BTreeSet::new();
-        };
-        let Ok(Some(run)) = store.of_plan(&parent.to_string()).await else {
-            return BTreeSet::new();
-        };
-        match Record::open(self.shared.client.clone(), run, Arc::clone(fence)).await {
-            Ok(before) => before.state().our_cordons().cloned().collect(),
-            Err(error) => {
-                tracing::warn!(%error, "the run before cannot be read; its cordons stay");
-                BTreeSet::new()
+        let mut left = BTreeSet::new();
+        let mut parent = record.plan().parent.clone();
+        // One that died before it wrote down what it took over left that of the one
+        // before it.
+        for _ in 0..EARLIER {
+            let Some(hash) = parent else { break };
+            let Ok(Some(run)) = store.of_plan(&hash.to_string()).await else { break };
+            match Record::open(self.shared.client.clone(), run, Arc::clone(fence)).await {
+                Ok(before) => {
+                    left.extend(before.state().cordons_left(&BTreeSet::new()));
+                    let knows = before.state().completed() || before.state().took_over_cordons();
+                    parent = before.plan().parent.clone().filter(|_| !knows);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the run before cannot be read; its cordons stay");
+                    break;
+                }
             }
         }
+        left
     }
 
     /// A run that cannot be read is over; a person decides what comes next.

@@ -1,7 +1,6 @@
 //! The life of one process: it takes the lease, plans or finds a run, and
 //! drives it until it ends, is killed, or loses the lease.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -86,14 +85,13 @@ impl Stage {
         control: upgrade_engine::control::Control,
     ) -> Life {
         let runner = seat.process.runner;
-        let mut inherited = BTreeSet::new();
         if let Some(want) = fresh {
             let Some(plan) = planning::plan(self, seat, want).await else {
                 return Life::Refused;
             };
             let wanted = self.place.at(|inside| super::wanted(&self.scenario, want, &inside.world));
             self.place.at(|inside| inside.referee.now_wanted(wanted));
-            inherited = self.ledger.begin(plan);
+            self.ledger.begin(plan);
             self.cast().begun = Some(want);
         }
         let Some((plan, past)) = self.ledger.run() else { return Life::Refused };
@@ -117,7 +115,7 @@ impl Stage {
             events,
             control,
             resumed_by: resumed.then(|| "user".to_owned()),
-            inherited_cordons: inherited,
+            inherited_cordons: self.ledger.inherited(),
         })
         .await;
         let end = match &driven {
