@@ -46,6 +46,10 @@ pub(super) enum How {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Manifests {
     seen: BTreeMap<usize, (u64, u64)>,
+    /// The objects of the last look, and what they were made from: control planes
+    /// look often, and mostly want the same.
+    #[serde(skip)]
+    made: Option<(String, Arc<Vec<Value>>)>,
 }
 
 /// What Talos brings along, as it is in a cluster that nobody has changed: one
@@ -53,7 +57,7 @@ pub(super) struct Manifests {
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     pub(super) node: NodeIndex,
-    objects: Vec<Value>,
+    objects: Arc<Vec<Value>>,
     /// Whether it keeps an inventory.
     inventory: bool,
 }
@@ -66,11 +70,23 @@ impl Manifests {
             let node = NodeIndex(index);
             let Some(reason) = world.manifests_seen(node) else { continue };
             if self.seen.insert(index, reason) != Some(reason) {
-                let objects = world.bootstrap_objects(node);
+                let objects = self.objects(world, node);
                 looks.push(Look { node, objects, inventory: world.keeps_inventory(node) });
             }
         }
         looks
+    }
+
+    fn objects(&mut self, world: &World, node: NodeIndex) -> Arc<Vec<Value>> {
+        let from = world.bootstrap_source(node);
+        match &self.made {
+            Some((known, objects)) if *known == from => objects.clone(),
+            _ => {
+                let objects = Arc::new(world.bootstrap_objects(node));
+                self.made = Some((from, objects.clone()));
+                objects
+            }
+        }
     }
 
     /// A look did not work: there will be another.
@@ -83,9 +99,9 @@ impl Look {
     /// Installs what is missing.
     pub(super) fn at(self, api: &mut dyn Install) -> Result<(), Status> {
         if !self.inventory {
-            for object in self.objects {
-                if api.has(&object)? == Some(false) {
-                    api.install(object, How::Created)?;
+            for object in self.objects.iter() {
+                if api.has(object)? == Some(false) {
+                    api.install(object.clone(), How::Created)?;
                 }
             }
             return Ok(());
@@ -97,10 +113,11 @@ impl Look {
         let mut contents =
             inventory.and_then(|it| it.get("data")?.as_object().cloned()).unwrap_or_default();
         let known = contents.len();
-        for mut object in self.objects {
-            let key = inventory_key(&object);
-            let Some(there) = api.has(&object)? else { continue };
+        for object in self.objects.iter() {
+            let key = inventory_key(object);
+            let Some(there) = api.has(object)? else { continue };
             if !contents.contains_key(&key) && !there {
+                let mut object = object.clone();
                 object::set(&mut object, &["metadata", "annotations", OWNER], json!(INVENTORY));
                 api.install(object, How::Applied)?;
             }

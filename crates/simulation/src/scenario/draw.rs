@@ -39,17 +39,17 @@ pub fn draw(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed ^ 0x7461_6c6f_7300);
     // What goes wrong among many nodes mostly goes wrong among few, and sooner.
     let control_planes = match dice.below(100) {
-        0..60 => 1,
-        60..94 => 3,
+        0..62 => 1,
+        62..96 => 3,
         _ => 5,
     };
-    let workers = match dice.below(1000) {
-        0..320 => 0,
-        320..700 => 1,
-        700..930 => 2,
-        930..980 => 3,
-        980..995 => 5,
-        995..999 => 10,
+    let workers = match dice.below(2000) {
+        0..680 => 0,
+        680..1460 => 1,
+        1460..1860 => 2,
+        1860..1960 => 3,
+        1960..1990 => 5,
+        1990..1999 => 10,
         _ => 50,
     };
     let drawn = *path(&mut dice);

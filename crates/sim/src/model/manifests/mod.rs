@@ -71,6 +71,16 @@ impl World {
         before.into_iter().chain(flannel).chain(after).collect()
     }
 
+    /// What a node's manifests are made from: who has the same has the same
+    /// objects. It holds a token (rule 14).
+    pub fn bootstrap_source(&self, node: NodeIndex) -> String {
+        let here = &self.nodes[node.0];
+        let token = here.config.bootstrap_token().unwrap_or_default();
+        let (minor, proxy) = (here.minor(), &here.config.components.proxy);
+        let (control_plane, flannel) = (here.is_control_plane(), here.config.has_flannel());
+        format!("{minor} {control_plane} {flannel} {proxy} {token}")
+    }
+
     /// The objects in a node's manifests.
     pub fn bootstrap_objects(&self, node: NodeIndex) -> Vec<Value> {
         self.manifests(node).into_iter().flat_map(|(_, objects)| objects).collect()
