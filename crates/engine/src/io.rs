@@ -38,6 +38,12 @@ pub trait Io: Send + Sync + 'static {
     fn kubernetes(&self) -> &Self::Kubernetes;
     /// The time.
     fn clock(&self) -> &Self::Clock;
+
+    /// Comes back when the whole cluster may be looked at: whoever drives many
+    /// lets them take turns. No deadline runs meanwhile.
+    fn turn(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 }
 
 /// The time, which tests pause and hurry.

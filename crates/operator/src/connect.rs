@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -19,6 +19,8 @@ use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io;
 use vitistack_api::{KubernetesCluster, Machine, secret};
+
+use crate::pace::{Pace, Paced};
 
 /// One call.
 const CALL: Duration = Duration::from_secs(10);
@@ -120,6 +122,8 @@ pub struct Connector {
     pub snapshots: PathBuf,
     /// The machines.
     pub machines: Machines,
+    /// Who is looked at next.
+    pub pace: Arc<Pace>,
 }
 
 impl Connector {
@@ -146,11 +150,7 @@ impl Connector {
     }
 
     /// A cluster's live side. Nothing is asked of it yet.
-    pub async fn live(
-        &self,
-        cluster: &KubernetesCluster,
-        keys: &Keys,
-    ) -> Result<Live<SystemClock>, String> {
+    pub async fn live(&self, cluster: &KubernetesCluster, keys: &Keys) -> Result<Paced, String> {
         let namespace = cluster.namespace().unwrap_or_default();
         let credentials = Credentials {
             talosconfig: &keys.talosconfig,
@@ -159,7 +159,7 @@ impl Connector {
             snapshots: self.snapshots.join(&namespace).join(cluster.name_any()),
         };
         let live = Live::with(credentials, SystemClock::new()).await;
-        live.map_err(|error| {
+        let live = live.map_err(|error| {
             // The chain, once; the parts say nothing of what is in the files.
             let mut text = error.to_string();
             let mut source = std::error::Error::source(&error);
@@ -168,7 +168,8 @@ impl Connector {
                 source = error.source();
             }
             scrub(&text).into_owned()
-        })
+        })?;
+        Ok(Paced::new(live, Arc::clone(&self.pace)))
     }
 }
 

@@ -6,15 +6,14 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
-use upgrade_cluster::Live;
 use upgrade_core::event::EventKind;
 use upgrade_core::snapshot::NodeName;
-use upgrade_engine::clock::SystemClock;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End, Run};
 use upgrade_engine::journal::Fence;
 
 use crate::http::{Drives, Steps};
+use crate::pace::Paced;
 use crate::run::{Picture, Record, RunJournal, waiting};
 
 /// A run under way in this process.
@@ -40,7 +39,7 @@ pub struct Start {
     /// The run.
     pub record: Record,
     /// The cluster.
-    pub live: Live<SystemClock>,
+    pub live: Paced,
     /// Whether we still have the lease.
     pub fence: Arc<dyn Fence>,
     /// Who drives.

@@ -10,17 +10,20 @@
 //!   happens to it stays in it. [`controller`] keeps one for each object.
 //! - [`run`] is the run in its `UpgradeRun` object: plan, hash, journal.
 //!   [`drive`] lets the engine work on it.
+//! - [`look`] sees and plans; [`pace`] lets clusters take turns at it.
 //! - [`past`] asks the hub what happened while nobody watched.
 //! - [`lease`] fences drivers from each other (rule 9), [`members`] shares the
 //!   clusters among replicas.
 //! - [`versions`] knows what there is to go to, [`http`] tells how the process
-//!   does, and [`serve`](mod@serve) puts all of it together.
+//!   does, [`files`] lets it have many connections, and [`serve`](mod@serve)
+//!   puts all of it together.
 
 pub mod clock;
 pub mod connect;
 pub mod controller;
 pub mod decide;
 pub mod drive;
+pub mod files;
 pub mod http;
 pub mod hub;
 pub mod lease;
@@ -29,6 +32,7 @@ pub mod members;
 pub mod names;
 pub mod news;
 pub mod operator;
+pub mod pace;
 pub mod past;
 pub mod run;
 pub mod seen;

@@ -1,8 +1,9 @@
 //! Looks at a cluster, and plans on what was seen.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
-use upgrade_cluster::{Live, workloads};
+use upgrade_cluster::workloads;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Intent, Preference};
 use upgrade_core::matrix::Matrix;
@@ -11,7 +12,6 @@ use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_core::version::Version;
 use upgrade_core::workload::Workloads;
-use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::Io as _;
 use upgrade_planner::Request;
 use upgrade_planner::check::Severity;
@@ -20,6 +20,7 @@ use vitistack_api::annotation;
 use vitistack_api::run::Product;
 
 use crate::names;
+use crate::pace::Paced;
 
 /// How often a cluster is looked at before what is unknown is taken for it.
 const LOOKS: u32 = 5;
@@ -41,10 +42,35 @@ pub struct Looked {
     pub workloads: Fact<Workloads>,
 }
 
+impl Looked {
+    /// Whether nothing is missing.
+    pub fn is_whole(&self) -> bool {
+        !has_gaps(&self.snapshot, &self.workloads)
+    }
+}
+
+/// How long after now a cluster that rests is looked at again: at moments of
+/// its own, so that a fleet is looked at evenly and not all at once.
+pub fn pause(cluster: &str, every: Duration, now: Duration) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    cluster.hash(&mut hasher);
+    let every = every.as_millis().max(1);
+    let own = u128::from(hasher.finish()) % every;
+    let left = (own + every - now.as_millis() % every) % every;
+    // One that was looked at early, for other reasons, gets a whole pause.
+    let left = if left < every / 2 { left + every } else { left };
+    Duration::from_millis(u64::try_from(left).unwrap_or(u64::MAX))
+}
+
 /// Looks once, at what annotations tell.
-pub async fn glance(live: &Live<SystemClock>) -> Result<Snapshot, String> {
+pub async fn glance(live: &Paced) -> Result<Snapshot, String> {
+    live.turn().await;
+    at_once(live).await
+}
+
+async fn at_once(live: &Paced) -> Result<Snapshot, String> {
     // Boxed: it asks many at once, and is large.
-    let look = Box::pin(upgrade_engine::observe(live));
+    let look = Box::pin(upgrade_engine::observe(live.at_once()));
     match tokio::time::timeout(LIMIT, look).await {
         Ok(Ok(snapshot)) => Ok(snapshot),
         Ok(Err(trouble)) => Err(trouble.to_string()),
@@ -53,21 +79,24 @@ pub async fn glance(live: &Live<SystemClock>) -> Result<Snapshot, String> {
 }
 
 /// Looks at everything that a plan needs, again if something could not be seen.
-pub async fn look(live: &Live<SystemClock>) -> Result<Looked, String> {
+pub async fn look(live: &Paced) -> Result<Looked, String> {
     let mut looks = 1;
     loop {
-        let (snapshot, workloads) =
-            tokio::join!(glance(live), Box::pin(workloads(live.kubernetes())));
-        match snapshot {
-            Ok(snapshot) if looks == LOOKS || !has_gaps(&snapshot, &workloads) => {
-                return Ok(Looked { snapshot, workloads });
-            }
+        match look_once(live).await {
+            Ok(looked) if looks == LOOKS || looked.is_whole() => return Ok(looked),
             Err(why) if looks == LOOKS => return Err(why),
             _ => {}
         }
         looks += 1;
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Looks once at everything that a plan needs.
+pub async fn look_once(live: &Paced) -> Result<Looked, String> {
+    live.turn().await;
+    let (snapshot, workloads) = tokio::join!(at_once(live), Box::pin(workloads(live.kubernetes())));
+    Ok(Looked { snapshot: snapshot?, workloads })
 }
 
 fn has_gaps(snapshot: &Snapshot, workloads: &Fact<Workloads>) -> bool {
@@ -149,5 +178,28 @@ fn advice(refusal: &Refusal) -> String {
         }
         Refusal::NoWayBack { .. } => format!("remove the annotation {}", annotation::ROLLBACK),
         other => other.advice(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_spread_and_keep_their_pace() {
+        let every = Duration::from_mins(5);
+        let started = Duration::from_secs(1_000);
+        let mut tenths = [0; 10];
+        for number in 0..1_000 {
+            let name = format!("ns/cluster-{number}");
+            let first = pause(&name, every, started);
+            assert!(first >= every / 2 && first < every * 3 / 2, "{first:?}");
+            // A look takes a moment; the next is a pause later, not more.
+            let second = pause(&name, every, started + first + Duration::from_millis(300));
+            assert_eq!(second, every - Duration::from_millis(300));
+            tenths[usize::try_from((started + first).as_secs() % 300 / 30).unwrap()] += 1;
+        }
+        assert!(tenths.iter().all(|count| (60..140).contains(count)), "{tenths:?}");
+        assert!(pause("ns/a", Duration::ZERO, started) < Duration::from_secs(1));
     }
 }

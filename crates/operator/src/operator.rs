@@ -25,8 +25,11 @@ const GLANCES: usize = 32;
 /// clusters' own.
 const LOOKS: usize = 256;
 
-/// How many tasks ask the hub for something large, or write, together.
+/// How many tasks write to the hub together.
 const ASKS: usize = 64;
+
+/// How many list runs together.
+const LISTS: usize = 8;
 
 /// How the operator works.
 #[derive(Clone, Debug)]
@@ -91,6 +94,7 @@ impl Operator {
                 secret_prefix,
                 snapshots,
                 machines: Machines::default(),
+                pace: Arc::default(),
             },
             policy,
             matrix,
@@ -101,6 +105,7 @@ impl Operator {
             glances: Semaphore::new(GLANCES),
             looks: Semaphore::new(LOOKS),
             asks: Semaphore::new(ASKS),
+            lists: Semaphore::new(LISTS),
             look_every,
         });
         let (controller, ready) = Controller::new(shared);

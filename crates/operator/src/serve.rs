@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use upgrade_core::catalogue::Catalogue;
 
+use crate::files;
 use crate::http::{self, Health, Metrics};
 use crate::operator::{Operator, Options};
 use crate::versions::{Source, Versions};
@@ -63,6 +64,8 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let Settings { kubeconfig, listen, sources, catalogue, options } = settings;
+    let most = files::allow_many();
+    tracing::info!(most, "files and sockets that may be open");
     let client = client(kubeconfig.as_deref()).await?;
     let metrics = Arc::new(Metrics::default());
     let mut versions = Versions::new(catalogue, sources);

@@ -29,6 +29,7 @@ use crate::decide::{Act, Facts, RunView, Verdict, decide};
 use crate::drive::Drive;
 use crate::http::Counted;
 use crate::lease::{Hold, Watched};
+use crate::look::Looked;
 use crate::members::Members;
 use crate::names;
 use crate::seen::Seen;
@@ -58,11 +59,16 @@ pub struct Task {
     /// What we wrote ourselves may be newer than what the watch has shown.
     own: Option<Arc<KubernetesCluster>>,
     seen: Option<Result<Seen, String>>,
+    /// The last look at a cluster with a target, and when it was: a run that
+    /// begins right after it needs no other.
+    looked: Option<(Instant, Looked)>,
     look_at: Instant,
     look_pause: Duration,
     /// The targets of the last round: a new one is judged on a new look.
     targets: (Option<String>, Option<String>),
     last: Option<Last>,
+    /// How many runs of the cluster there are, `last` included.
+    runs: usize,
     /// Whether `last` was read since the cluster became ours.
     loaded: bool,
     hold: Option<Hold>,
@@ -103,9 +109,11 @@ impl Task {
             latest,
             own: None,
             seen: None,
+            looked: None,
             look_at: Instant::now(),
             targets: (None, None),
             last: None,
+            runs: 0,
             loaded: false,
             hold: None,
             watched: Watched::default(),
@@ -149,6 +157,8 @@ impl Task {
     }
 
     async fn wait(&mut self, at: Option<Instant>) {
+        // It is large, and grows old.
+        self.looked = None;
         let mut progress = false;
         let drive = async {
             match &mut self.drive {
@@ -277,13 +287,16 @@ impl Task {
         }
         match act {
             Act::Drive | Act::Cancel | Act::Pause { .. } if !idle_pause => {
-                self.keep_driving(object, &act).await
+                Box::pin(self.keep_driving(object, &act)).await
             }
-            Act::Begin { product, target } => self.begin(object, wish, product, &target).await,
+            // Boxed, as all that is large: most tasks of a fleet only wait.
+            Act::Begin { product, target } => {
+                Box::pin(self.begin(object, wish, product, &target)).await
+            }
             Act::Close => self.close(object).await,
             Act::Look => {
                 self.look_at = Instant::now();
-                self.glance(object, wish).await
+                Box::pin(self.glance(object, wish)).await
             }
             _ => {
                 if self.drive.is_none()
@@ -291,7 +304,7 @@ impl Task {
                 {
                     hold.release().await;
                 }
-                self.glance(object, wish).await
+                Box::pin(self.glance(object, wish)).await
             }
         }
     }

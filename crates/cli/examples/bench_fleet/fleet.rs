@@ -4,12 +4,15 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use tokio::sync::mpsc;
+use upgrade_operator::files;
 
 use crate::serve::Told;
 
-/// How many clusters share a process: fifteen sockets each, and those that the
-/// operator opens, stay far below the usual limit.
+/// How many clusters share a process, if it may have enough files.
 const TOGETHER: usize = 200;
+
+/// The files of a cluster: fifteen sockets, and what the operator connects to.
+const FILES: u64 = 30;
 
 /// Processes full of clusters. They end when this is dropped, and with this
 /// process, however that ends: their stdin does.
@@ -21,8 +24,10 @@ impl Fleet {
         let program = std::env::current_exe().expect("this program");
         let (tell, told) = mpsc::unbounded_channel();
         let mut fleet = Self(Vec::new());
-        for first in (0..count).step_by(TOGETHER) {
-            let here = TOGETHER.min(count - first);
+        let fit = files::allow_many().and_then(|most| usize::try_from(most / FILES).ok());
+        let together = fit.map_or(TOGETHER, |fit| fit.clamp(1, TOGETHER));
+        for first in (0..count).step_by(together) {
+            let here = together.min(count - first);
             let mut child = Command::new(&program)
                 .arg("serve")
                 .args(["--first", &first.to_string(), "--count", &here.to_string()])

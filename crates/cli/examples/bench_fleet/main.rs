@@ -16,6 +16,7 @@ mod serve;
 mod table;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -60,23 +61,27 @@ pub(crate) struct Measure {
     commit: String,
 }
 
-fn main() {
+fn main() -> ExitCode {
     let command = Command::parse();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     match command {
-        Command::Serve { first, count } => runtime.block_on(serve::serve(first, count)),
+        Command::Serve { first, count } => {
+            runtime.block_on(serve::serve(first, count));
+            ExitCode::SUCCESS
+        }
         Command::Measure(measure) => {
             let interrupt = Arc::new(AtomicBool::new(false));
             runtime.block_on(async {
                 tokio::select! {
-                    () = all(&measure, &interrupt) => {}
+                    () = all(&measure, &interrupt) => ExitCode::SUCCESS,
                     () = interrupted() => {
                         host::note("interrupted; cleaning up");
                         // For a hub that is just being started.
                         interrupt.store(true, Ordering::Relaxed);
+                        ExitCode::FAILURE
                     }
                 }
-            });
+            })
         }
     }
 }

@@ -27,7 +27,9 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
     // Below, a busy moment of the hub would count as an end; above, a killed
     // replica would be missed too late.
     if !(Duration::from_secs(4)..=Duration::from_mins(10)).contains(&lease) {
-        return Err(Usage::new("--lease-duration makes no sense", "write 4s to 10m").into());
+        let given = args.lease_duration;
+        let message = format!("--lease-duration {given:#} cannot be used");
+        return Err(Usage::new(message, "write a time from 4s to 10m").into());
     }
     let usual = Policy { order: Order::WorkersFirst, ..Policy::default() };
     let identity = args.identity.clone().unwrap_or_else(settings::process);

@@ -11,4 +11,4 @@ mod store;
 pub use journal::RunJournal;
 pub use picture::{Picture, cast, halted, waiting};
 pub use record::{Record, RecordError};
-pub use store::{NewRun, RunStore};
+pub use store::{KEEP, NewRun, RunStore};

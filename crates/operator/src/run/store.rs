@@ -19,7 +19,7 @@ use super::picture::role_word;
 use crate::clock;
 
 /// How many runs of a cluster are kept.
-const KEEP: usize = 10;
+pub const KEEP: usize = 10;
 
 /// The runs of one cluster.
 #[derive(Clone)]
@@ -58,14 +58,17 @@ impl RunStore {
         }
     }
 
-    /// The newest run, if there is one. Only names are listed: a run is large.
-    pub async fn newest(&self) -> Result<Option<UpgradeRun>, kube::Error> {
-        let Some(name) = self.names().await?.pop() else {
-            return Ok(None);
+    /// The newest run, if there is one, and how many there are. Only names are
+    /// listed: a run is large.
+    pub async fn newest(&self) -> Result<(Option<UpgradeRun>, usize), kube::Error> {
+        let mut names = self.names().await?;
+        let count = names.len();
+        let Some(name) = names.pop() else {
+            return Ok((None, count));
         };
         let run = self.api.get_opt(&name).await?;
         // A cluster made anew under an old name is another one.
-        Ok(run.filter(|run| run.spec.cluster.uid == self.uid))
+        Ok((run.filter(|run| run.spec.cluster.uid == self.uid), count))
     }
 
     /// The newest run that has a plan: one that was refused changed nothing.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use upgrade_core::plan::{Plan, PlanHash};
@@ -13,9 +14,14 @@ use super::known::remember;
 use super::{Next, SOON, Task};
 use crate::hub::answer;
 use crate::look::{self, Looked, Order};
-use crate::run::{NewRun, RunStore, cast};
+use crate::run::{KEEP, NewRun, RunStore, cast};
 use crate::seen::Seen;
 use crate::wish::Wish;
+
+/// How old a look may be that is planned on. It is the one that the target was
+/// judged on, a few requests to the hub ago; whoever drives the plan looks
+/// again before every act (rule 2).
+const FRESH: Duration = Duration::from_secs(20);
 
 impl Task {
     /// Looks at the cluster, plans, and makes a run; or one that failed before
@@ -29,14 +35,20 @@ impl Task {
     ) -> Result<Next, String> {
         let shared = Arc::clone(&self.shared);
         let store = self.store(object);
-        let permit = shared.looks.acquire().await.map_err(|error| error.to_string())?;
-        let looked = async {
-            let keys = shared.connector.keys(object).await?;
-            let live = shared.connector.live(object, &keys).await?;
-            look::look(&live).await
+        let fresh = self.looked.take().filter(|(at, _)| at.elapsed() < FRESH);
+        let looked = if let Some((_, looked)) = fresh {
+            Ok(looked)
+        } else {
+            let permit = shared.looks.acquire().await.map_err(|error| error.to_string())?;
+            let looked = async {
+                let keys = shared.connector.keys(object).await?;
+                let live = shared.connector.live(object, &keys).await?;
+                look::look(&live).await
+            };
+            let looked = looked.await;
+            drop(permit);
+            looked.map_err(|why| format!("the cluster cannot be seen: {why}"))
         };
-        let looked = looked.await.map_err(|why| format!("the cluster cannot be seen: {why}"));
-        drop(permit);
         if !self.still_wanted(wish) {
             return Ok(Next::Now);
         }
@@ -57,7 +69,7 @@ impl Task {
             }
         };
         let plan = match planned {
-            Ok(plan) => Ok(Plan { parent: parent(&store).await?, ..plan }),
+            Ok(plan) => Ok(Plan { parent: self.parent(&store).await?, ..plan }),
             Err(why) => Err(why),
         };
         let nodes = looked.as_ref().map_or_else(|_| BTreeMap::new(), |it| cast(&it.snapshot));
@@ -89,9 +101,29 @@ impl Task {
         }
         let latest = self.latest.borrow().clone();
         self.last = latest.and_then(|latest| remember(&made, &latest));
-        let store = store.clone();
-        tokio::spawn(async move { store.prune().await });
+        self.runs += 1;
+        if self.runs > KEEP {
+            tokio::spawn(async move { store.prune().await });
+        }
         Ok(Next::Now)
+    }
+
+    /// The plan that is replaced: of the newest run that had one, if it did not come
+    /// to its end. Its cordons are taken over (rule 7). The newest run was read since
+    /// the lease is ours, and nobody else makes runs.
+    async fn parent(&self, store: &RunStore) -> Result<Option<PlanHash>, String> {
+        let Some(last) = &self.last else { return Ok(None) };
+        let (hash, phase) = if last.hash.is_empty() {
+            // It was refused, and changed nothing: the one before it counts.
+            let Some(run) = answer(store.newest_planned()).await? else { return Ok(None) };
+            (run.spec.hash, run.status.map(|status| status.phase))
+        } else {
+            (last.hash.clone(), Some(last.view.phase))
+        };
+        if phase == Some(RunPhase::Completed) {
+            return Ok(None);
+        }
+        Ok(serde_json::from_value(serde_json::Value::String(hash)).ok())
     }
 
     /// Whether the user still wants what was planned for.
@@ -115,16 +147,6 @@ impl Task {
         last.view.phase = RunPhase::Cancelled;
         Ok(Next::Now)
     }
-}
-
-/// The plan that is replaced: of the newest run that had one, if it did not come
-/// to its end. Its cordons are taken over (rule 7).
-async fn parent(store: &RunStore) -> Result<Option<PlanHash>, String> {
-    let newest = answer(store.newest_planned()).await?;
-    let unfinished = newest
-        .filter(|run| run.status.as_ref().map(|status| status.phase) != Some(RunPhase::Completed));
-    Ok(unfinished
-        .and_then(|run| serde_json::from_value(serde_json::Value::String(run.spec.hash)).ok()))
 }
 
 /// When something that failed for now is tried again.

@@ -4,21 +4,25 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use tokio::time::Instant;
+use upgrade_core::snapshot::Fact;
 use vitistack_api::KubernetesCluster;
 use vitistack_api::run::{RunPhase, UpgradeRun};
 
 use super::{LOOK_AGAIN, Latest, Next, Task};
 use crate::decide::RunView;
 use crate::hub::answer;
+use crate::look::{self, Looked};
 use crate::run::RunStore;
 use crate::seen::Seen;
 use crate::wish::Wish;
-use crate::{look, past};
+use crate::{clock, past};
 
 /// What is remembered of the newest run while nobody drives it.
 pub(super) struct Last {
     pub(super) name: String,
     pub(super) view: RunView,
+    /// Of its plan; empty if it has none.
+    pub(super) hash: String,
     /// How often its target had been gone when it was read.
     pub(super) gone: u64,
 }
@@ -54,9 +58,9 @@ impl Task {
         object: &KubernetesCluster,
         latest: &Latest,
     ) -> Result<(), String> {
-        let _ask = self.shared.asks.acquire().await.map_err(|error| error.to_string())?;
+        let _list = self.shared.lists.acquire().await.map_err(|error| error.to_string())?;
         let newest = answer(self.store(object).newest()).await;
-        let newest = newest.map_err(|why| format!("the runs cannot be read: {why}"))?;
+        let (newest, count) = newest.map_err(|why| format!("the runs cannot be read: {why}"))?;
         let mut last = newest.as_ref().and_then(|run| remember(run, latest));
         if let (Some(run), Some(last)) = (&newest, &mut last)
             && last.view.phase == RunPhase::Halted
@@ -64,7 +68,7 @@ impl Task {
             let client = self.shared.client.clone();
             last.view.let_go = past::was_let_go(client, object, run).await?;
         }
-        (self.last, self.loaded) = (last, true);
+        (self.last, self.runs, self.loaded) = (last, count, true);
         Ok(())
     }
 
@@ -83,20 +87,31 @@ impl Task {
         let wanted = wish.talos.is_some() || wish.kubernetes.is_some();
         let permits = if wanted { &self.shared.looks } else { &self.shared.glances };
         let permit = permits.acquire().await.map_err(|error| error.to_string())?;
-        let seen = async {
+        let looked = async {
             let keys = self.shared.connector.keys(object).await?;
             let live = self.shared.connector.live(object, &keys).await?;
-            Seen::of(&look::glance(&live).await?)
+            if wanted {
+                return look::look_once(&live).await;
+            }
+            let snapshot = look::glance(&live).await?;
+            Ok(Looked { snapshot, workloads: Fact::Unasked })
         };
-        let seen = seen.await;
+        let looked = looked.await;
         drop(permit);
+        let seen = looked.as_ref().map_err(Clone::clone).and_then(|it| Seen::of(&it.snapshot));
+        self.looked =
+            looked.ok().filter(|it| wanted && it.is_whole()).map(|it| (Instant::now(), it));
         let every = self.shared.look_every;
         self.look_pause = match &seen {
             Ok(_) => every,
             Err(_) if self.look_pause >= every => LOOK_AGAIN.min(every),
             Err(_) => (self.look_pause * 2).min(every),
         };
-        self.look_at = Instant::now() + self.look_pause;
+        let pause = match &seen {
+            Ok(_) => look::pause(&self.key, every, clock::since_boot()),
+            Err(_) => self.look_pause,
+        };
+        self.look_at = Instant::now() + pause;
         self.seen = Some(seen);
         Ok(Next::Now)
     }
@@ -118,5 +133,5 @@ pub(super) fn remember(run: &UpgradeRun, latest: &Latest) -> Option<Last> {
         let_go: false,
     };
     let gone = latest.gone(view.product);
-    Some(Last { name: run.name_any(), view, gone })
+    Some(Last { name: run.name_any(), view, hash: run.spec.hash.clone(), gone })
 }

@@ -41,9 +41,12 @@ pub struct Shared {
     pub glances: Semaphore,
     /// How many with one.
     pub looks: Semaphore,
-    /// How many tasks ask the hub for something large, or write, together: a
-    /// thousand that wake up at once would only wait for each other.
+    /// How many tasks write to the hub together: a thousand that wake up at once
+    /// would only wait for each other.
     pub asks: Semaphore,
+    /// How many list runs together. A busy hub may read all runs of a namespace
+    /// for a list of a few; that must not make it busier still.
+    pub lists: Semaphore,
     /// How often a cluster is looked at that nobody wants anything of.
     pub look_every: Duration,
     /// Where Events go.

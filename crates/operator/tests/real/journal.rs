@@ -91,7 +91,7 @@ async fn a_journal_is_fenced_and_stays_small() {
         let size = world.shell(&format!("kubectl get upgraderun {object} -o json")).await.len();
         assert!(size < 200 * 1024, "{object} has {size} bytes");
     }
-    let run = store.newest().await.expect("an answer").expect("a run");
+    let run = store.newest().await.expect("an answer").0.expect("a run");
     assert_eq!(run.metadata.name.as_deref(), Some(name.as_str()), "a part is no run");
     let past = open(run).await.expect("readable").take_past();
     assert_eq!(past.len(), LONG);

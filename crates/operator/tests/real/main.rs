@@ -11,6 +11,7 @@ mod many;
 mod nodes;
 mod recovery;
 mod resilience;
+mod sabotage;
 mod steering;
 mod user;
 mod watcher;

@@ -13,12 +13,18 @@ use talos_sim::cluster::{Cluster, Options as SimOptions, Shape};
 use talos_sim::model::{Range, Timings};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, oneshot};
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::{Order, Policy};
 use upgrade_core::version::Version;
 use upgrade_operator::{Options, Settings, serve};
+
+use crate::sabotage::Sabotage;
 
 /// Nothing here takes this long on a machine that does not stand still.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(10);
@@ -26,10 +32,21 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(10);
 /// How often something is looked at that is waited for.
 const TICK: Duration = Duration::from_millis(300);
 
+/// The tests of this process work side by side, but for one that needs all of
+/// the machine.
+static TURNS: RwLock<()> = RwLock::const_new(());
+
+/// Whose turn it is; it ends when this is dropped.
+enum Turn {
+    Shared { _turn: RwLockReadGuard<'static, ()> },
+    Alone { _turn: RwLockWriteGuard<'static, ()> },
+}
+
 /// A hub and what is around it.
 pub(crate) struct World {
     plane: Arc<Mutex<Option<ControlPlane>>>,
     folder: TempDir,
+    _turn: Turn,
 }
 
 /// An operator in this process, on threads of its own.
@@ -66,16 +83,27 @@ impl Drop for Running {
 impl World {
     /// Starts a hub that knows our kinds.
     pub(crate) async fn start() -> Self {
-        let logs = tracing_subscriber::fmt().with_max_level(tracing::Level::INFO);
+        Self::start_in(Turn::Shared { _turn: TURNS.read().await }).await
+    }
+
+    /// The same, while no other test of this process works.
+    pub(crate) async fn start_alone() -> Self {
+        Self::start_in(Turn::Alone { _turn: TURNS.write().await }).await
+    }
+
+    async fn start_in(turn: Turn) -> Self {
+        let logs = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+        let logs = logs.with_filter(LevelFilter::INFO);
+        let all = tracing_subscriber::registry().with(logs).with(Sabotage::layer());
         // A second test in one process has it already.
-        let _ = logs.with_writer(std::io::stderr).with_ansi(false).try_init();
+        let _ = all.try_init();
         let folder = tempfile::tempdir().expect("a folder");
         let hub = folder.path().canonicalize().expect("a path").join("hub");
         let plane = tokio::task::spawn_blocking(move || {
             ControlPlane::start(PlaneOptions::new(&hub, Tools::find().expect("the tools")))
         });
         let plane = plane.await.expect("no panic").expect("a control plane");
-        let world = Self { plane: Arc::new(Mutex::new(Some(plane))), folder };
+        let world = Self { plane: Arc::new(Mutex::new(Some(plane))), folder, _turn: turn };
         world.kubectl_wrapper();
         // Everything that is shipped but the pods, whose place this process takes.
         for part in ["00-namespace", "10-crds", "20-rbac", "30-admission"] {
@@ -247,7 +275,12 @@ impl World {
 
     /// Starts an operator in this process.
     pub(crate) fn operator(&self, identity: &str) -> Running {
-        let settings = self.settings(identity);
+        self.operator_with(self.settings(identity))
+    }
+
+    /// The same, started in another way.
+    #[expect(clippy::unused_self, reason = "an operator has no place outside of its world")]
+    pub(crate) fn operator_with(&self, settings: Settings) -> Running {
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, ended) = oneshot::channel::<()>();
         let runtime = tokio::runtime::Builder::new_multi_thread();
