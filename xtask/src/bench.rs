@@ -1,6 +1,10 @@
 //! `cargo xtask bench`: measurements that print ratios from one run.
 
+mod binary;
+mod elf;
 mod fleet;
+mod program;
+mod rollout;
 
 use std::process::Command;
 
@@ -22,6 +26,10 @@ enum Bench {
     Sim,
     /// What 10, 100 and 1,000 clusters of ten nodes cost the operator on a real API server
     Fleet(fleet::Args),
+    /// The same upgrade by us and by the real talosctl, and how far both are from the floor
+    Rollout(rollout::Args),
+    /// The binary as it is shipped: its size, what it needs, and how soon it is ready
+    Binary(binary::Args),
 }
 
 /// Runs a benchmark, optimised.
@@ -30,6 +38,8 @@ pub(crate) fn run(Args { bench }: Args) -> Result<()> {
         Bench::Planner => example("upgrade-planner", "bench_planner"),
         Bench::Sim => example("talos-operator", "bench_sim"),
         Bench::Fleet(args) => fleet::run(&args),
+        Bench::Rollout(args) => rollout::run(&args),
+        Bench::Binary(args) => binary::run(&args),
     }
 }
 

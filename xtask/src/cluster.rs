@@ -157,7 +157,7 @@ fn row(Running { component, url, log, pid, health }: &Running) -> [String; 5] {
 }
 
 /// Builds what is missing.
-fn find_tools() -> Result<Tools> {
+pub(crate) fn find_tools() -> Result<Tools> {
     let names = Component::ALL.map(Component::name);
     let mut paths = tools::ensure(&[&names[..], &["kubectl"]].concat())?;
     let mut path = |name: &str| paths.remove(name).with_context(|| format!("no {name}"));

@@ -14,7 +14,7 @@ mod catalog;
 mod folder;
 pub(crate) mod host;
 mod source;
-mod version;
+pub(crate) mod version;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -10,6 +10,8 @@
 mod fleet;
 mod host;
 mod hub;
+#[path = "../shared/machine.rs"]
+mod machine;
 mod operator;
 mod row;
 mod serve;

@@ -75,6 +75,7 @@ fn options(args: &StartArgs) -> Result<Options, Usage> {
             rejoin: args.timings.rejoin.unwrap_or(usual.rejoin),
             ..usual
         },
+        own_times: false,
         layout: if args.network.ports { Layout::Ports } else { Layout::Auto },
         subnet: args.network.subnet,
         faults: match &args.faults {

@@ -1,5 +1,6 @@
 //! Pulls what the hop needs, ahead of time.
 
+use futures_util::future::try_join_all;
 use upgrade_core::image::ImageRef;
 use upgrade_core::plan::{Change, Target};
 use upgrade_core::reason::Failure;
@@ -16,12 +17,15 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let Target::Pulled { images } = &step.lane().target else {
         return Err(step.misplaced("names no images"));
     };
-    for image in images {
+    // All at once: most of a pull is waiting for a registry. The first that
+    // fails ends the others.
+    let pulls = images.iter().map(|image| async move {
         step.say(format!("pulling {image}"));
         step.permitted()?;
         let pulled = step.io.talos().pull(machine, image, store(step, image), step).await;
-        pulled.map_err(|trouble| trouble.failure)?;
-    }
+        pulled.map_err(|trouble| trouble.failure)
+    });
+    try_join_all(pulls).await?;
     Ok(Done::Did)
 }
 

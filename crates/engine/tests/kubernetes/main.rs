@@ -171,6 +171,11 @@ async fn a_hop_moves_everything_in_order_and_reboots_nobody() {
     let kubelet = "ghcr.io/siderolabs/kubelet:v1.35.4-slim System";
     assert!(pulls.contains(&format!("worker-2 {kubelet}")), "{pulls:?}");
     assert!(pulls.contains(&"cp-1 mirror.lan/kube-scheduler:v1.35.4 Kubernetes".to_owned()));
+    // All at once: the last begins before the first has come.
+    let acts = world.acts("");
+    let begun = acts.iter().rposition(|act| act.starts_with("pull cp-1 ")).unwrap();
+    let come = acts.iter().position(|act| act.starts_with("pulled ")).unwrap();
+    assert!(begun < come, "{acts:?}");
 
     // Talos's inventory: what is applied is in it, what left it is pruned.
     let cluster = world.cluster();

@@ -123,6 +123,8 @@ impl Talos for World {
     ) -> Result<(), Trouble> {
         let name = &on.name;
         self.change(|cluster| cluster.acts.push(format!("pull {name} {image} {store:?}")));
+        sleep(Duration::from_secs(5)).await;
+        self.change(|cluster| cluster.acts.push(format!("pulled {name} {image}")));
         Ok(())
     }
 

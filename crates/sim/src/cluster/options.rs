@@ -69,6 +69,10 @@ pub struct Options {
     pub speed: f64,
     /// How long things take, in a new cluster.
     pub timings: Timings,
+    /// Whether each node of a new cluster has times of its own, from the seed:
+    /// then two who upgrade the same cluster meet the same nodes, in whatever
+    /// order they go.
+    pub own_times: bool,
     /// How nodes are told apart, in a new cluster.
     pub layout: Layout,
     /// The block of addresses of a new cluster, if it is to be a certain one.
@@ -90,6 +94,7 @@ impl Default for Options {
             folder: None,
             speed: 1.0,
             timings: Timings::default(),
+            own_times: false,
             layout: Layout::Auto,
             subnet: None,
             faults: Vec::new(),

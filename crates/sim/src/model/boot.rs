@@ -10,6 +10,7 @@ use super::node::{Power, Stage};
 use super::schedule::{Due, Part};
 use super::sequence::Kind;
 use super::services;
+use super::timing::Span;
 
 /// How long a boot may take before it counts as failed.
 const BOOT_TIMEOUT: Duration = Duration::from_mins(70);
@@ -37,14 +38,14 @@ impl World {
     }
 
     pub(super) fn schedule_power_on(&mut self, node: NodeIndex) {
-        let mut lasts = self.draw(|timings| timings.reboot);
+        let mut lasts = self.draw(node, Span::Reboot);
         let here = &self.nodes[node.0];
         if here.slots.armed().is_some() && self.fault(node, FaultKind::BootBack).is_some() {
             // The new version boots, fails and reverts: two boots.
             lasts *= 2;
         }
         if here.staged_upgrade.is_some() {
-            lasts += self.draw(|timings| timings.install);
+            lasts += self.draw(node, Span::Install);
         }
         let boot = self.nodes[node.0].boot;
         let at = self.now.plus(lasts);
@@ -95,7 +96,7 @@ impl World {
                 self.set_health(node, id, true);
             }
         }
-        let total = self.draw(|timings| timings.rejoin).saturating_sub(Duration::from_secs(4));
+        let total = self.draw(node, Span::Rejoin).saturating_sub(Duration::from_secs(4));
         let boot = self.nodes[node.0].boot;
         let parts =
             [(Part::Etcd, 40), (Part::Kubelet, 55), (Part::StaticPods, 80), (Part::NodeReady, 100)];

@@ -10,6 +10,7 @@ use super::etcd::Alarm;
 use super::node::Power;
 use super::schedule::{Due, Part};
 use super::time::Time;
+use super::timing::Span;
 
 /// A fault of one node. It lasts until it is cleared, unless it says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -272,7 +273,7 @@ impl World {
             return;
         }
         let (boot, restart) = (here.boot, here.kubernetes.kubelet.restart);
-        let at = self.now.plus(self.draw(|timings| timings.kubelet));
+        let at = self.now.plus(self.draw(node, Span::Kubelet));
         if self.nodes[node.0].service_runs("kubelet") {
             for part in [Part::Kubelet, Part::StaticPods, Part::NodeReady] {
                 self.schedule.put(at, Due::Rejoin { node, boot, part });

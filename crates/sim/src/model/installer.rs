@@ -19,6 +19,7 @@ use super::schedule::Due;
 use super::sequence::Kind;
 use super::slots::Installed;
 use super::streams::Stream;
+use super::timing::Span;
 
 /// The installer ends so.
 const INVALID_INPUT: i32 = 2;
@@ -120,8 +121,7 @@ impl World {
             )
         })?;
         let Run { lines, code } = self.run_installer(node, &new);
-        let total =
-            if code == 0 { self.draw(|timings| timings.install) } else { Duration::from_secs(2) };
+        let total = if code == 0 { self.draw(node, Span::Install) } else { Duration::from_secs(2) };
         let each = total / u32::try_from(lines.len()).unwrap_or(1).max(1);
         let stream = self.open(node, Stream::Installer);
         self.nodes[node.0].install =

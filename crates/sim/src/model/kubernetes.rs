@@ -15,6 +15,7 @@ use super::node::Power;
 use super::schedule::Due;
 use super::services::State;
 use super::time::Time;
+use super::timing::Span;
 
 /// A component whose image the machine configuration names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -408,7 +409,7 @@ impl World {
                 self.nodes[node.0].kubernetes.pods[index].image = wanted;
                 continue;
             }
-            let lasts = self.draw(|timings| timings.static_pod);
+            let lasts = self.draw(node, Span::StaticPod);
             let arrival = self.fetch(node, Place::Cri, &wanted);
             let pod = &mut self.nodes[node.0].kubernetes.pods[index];
             pod.image = wanted;
@@ -425,7 +426,7 @@ impl World {
         if self.nodes[node.0].kubernetes.kubelet.image != wanted
             && self.nodes[node.0].service("kubelet").is_some()
         {
-            let lasts = self.draw(|timings| timings.kubelet);
+            let lasts = self.draw(node, Span::Kubelet);
             let arrival = self.fetch(node, Place::System, &wanted);
             self.stop_service(node, "kubelet");
             let kubelet = &mut self.nodes[node.0].kubernetes.kubelet;

@@ -53,6 +53,7 @@ mod phases;
 mod pull;
 mod random;
 mod registry;
+mod rehearsal;
 mod roles;
 mod schedule;
 mod sequence;
@@ -76,7 +77,7 @@ pub use kubernetes::{Component, KubernetesNode, KubernetesPod};
 pub use roles::{Caller, Role};
 pub use spec::{ClusterSpec, EMPTY_SCHEMATIC, NodeRole, NodeSpec, Registry, Schematic, Secrets};
 pub use time::Time;
-pub use timing::{Range, Timings};
+pub use timing::{Range, Span, Timings};
 pub use truth::{ComponentTruth, EtcdTruth, InstalledTruth, MemberTruth, NodeTruth};
 
 use std::borrow::Cow;
@@ -299,8 +300,11 @@ impl World {
     }
 
     /// Draws a duration from one of the configured ranges.
-    fn draw(&mut self, range: impl Fn(&Timings) -> Range) -> Duration {
-        let Range { min, max } = range(&self.spec.timings);
+    fn draw(&mut self, node: NodeIndex, span: Span) -> Duration {
+        if let Some(own) = self.own_time(node, span) {
+            return own;
+        }
+        let Range { min, max } = self.spec.timings.range(span);
         self.random.between(min, max)
     }
 

@@ -14,6 +14,7 @@ use super::images::{Place, digest, size};
 use super::schedule::Due;
 use super::streams::Stream;
 use super::time::Time;
+use super::timing::Span;
 
 /// In how many steps a pull reports its progress.
 const STEPS: u32 = 8;
@@ -59,7 +60,7 @@ fn pinned(reference: &str) -> String {
 impl World {
     /// How long a pull takes now.
     fn pull_time(&mut self, node: NodeIndex) -> Duration {
-        let lasts = self.draw(|timings| timings.pull);
+        let lasts = self.draw(node, Span::Pull);
         match self.fault(node, FaultKind::SlowPull) {
             Some(Fault::SlowPull { factor }) => lasts * (*factor).max(1),
             _ => lasts,

@@ -15,6 +15,7 @@ use super::node::{Node, Power, Stage};
 use super::phases::{Effect, phases};
 use super::schedule::Due;
 use super::services;
+use super::timing::Span;
 
 /// Arguments of the reboot system call.
 const RESTART: i64 = 0x0123_4567;
@@ -110,7 +111,7 @@ impl World {
         let count = phases(&kind, self.nodes[node.0].minor()).len();
         let total = match kind {
             Kind::Initialize | Kind::Boot => Duration::from_secs(2),
-            _ => self.draw(|timings| timings.stop),
+            _ => self.draw(node, Span::Stop),
         };
         let pace = total / u32::try_from(count).unwrap_or(1).max(1);
         let stage = kind.stage();
@@ -159,7 +160,7 @@ impl World {
             Effect::Drain => {
                 self.nodes[node.0].kubernetes.cordon();
                 lasts = if self.kubernetes_api_is_up() {
-                    self.draw(|timings| timings.drain)
+                    self.draw(node, Span::Drain)
                 } else {
                     CORDON_TIMEOUT
                 };
@@ -171,7 +172,7 @@ impl World {
                 self.nodes[node.0].kubernetes.stop_pods();
                 self.etcd_changed();
             }
-            Effect::Install => lasts = self.draw(|timings| timings.install),
+            Effect::Install => lasts = self.draw(node, Span::Install),
             Effect::StopAll => {
                 for id in services::EARLY {
                     if *id != "machined" {

@@ -23,6 +23,10 @@ pub struct ClusterSpec {
     pub nodes: Vec<NodeSpec>,
     /// How long things take.
     pub timings: Timings,
+    /// Where the times of each node are drawn from, if each has its own: then it
+    /// always pulls, installs and boots as fast, whatever happens elsewhere.
+    #[serde(default)]
+    pub own_times: Option<u64>,
     /// What can be pulled.
     pub registry: Registry,
     /// The URL of the Kubernetes API, as the machine configurations name it.
@@ -180,6 +184,7 @@ impl ClusterSpec {
             name: "sim".to_owned(),
             nodes,
             timings: Timings::default(),
+            own_times: None,
             registry,
             endpoint: "https://10.5.0.2:6443".to_owned(),
             secrets: Secrets::default(),

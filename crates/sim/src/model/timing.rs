@@ -1,5 +1,6 @@
 //! How long things take. Each duration is drawn from its range by the world's
-//! random source, once for each time the thing happens.
+//! random source, once for each time the thing happens; or once for each node,
+//! so that it does not matter who lets it happen, when, and in which order.
 
 use std::time::Duration;
 
@@ -26,6 +27,21 @@ impl Range {
     }
 }
 
+/// What takes its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields of `Timings` say it")]
+pub enum Span {
+    Pull,
+    Install,
+    Drain,
+    Reboot,
+    Rejoin,
+    Stop,
+    Election,
+    StaticPod,
+    Kubelet,
+}
+
 /// How long the parts of a node's life take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -49,6 +65,23 @@ pub struct Timings {
     pub static_pod: Range,
     /// Restarting the kubelet after its image has changed.
     pub kubelet: Range,
+}
+
+impl Timings {
+    /// How long one of them takes.
+    pub fn range(&self, span: Span) -> Range {
+        match span {
+            Span::Pull => self.pull,
+            Span::Install => self.install,
+            Span::Drain => self.drain,
+            Span::Reboot => self.reboot,
+            Span::Rejoin => self.rejoin,
+            Span::Stop => self.stop,
+            Span::Election => self.election,
+            Span::StaticPod => self.static_pod,
+            Span::Kubelet => self.kubelet,
+        }
+    }
 }
 
 impl Default for Timings {

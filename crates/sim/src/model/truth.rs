@@ -202,6 +202,11 @@ impl<'a> NodeTruth<'a> {
         self.here.install.is_some() || in_sequence()
     }
 
+    /// Whether somebody has it pull an image now.
+    pub fn is_pulling(&self) -> bool {
+        !self.here.pulls.is_empty()
+    }
+
     /// Its member of etcd, if it has one.
     pub fn member(&self) -> Option<MemberTruth> {
         let member = self.world.etcd.member_of(self.index)?;

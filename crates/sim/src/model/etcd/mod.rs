@@ -16,6 +16,7 @@ use super::schedule::Due;
 use super::sequence::Kind;
 use super::services;
 use super::time::Time;
+use super::timing::Span;
 
 /// How much the log grows: what a small cluster writes in a second.
 const ENTRIES_PER_SECOND: u64 = 4;
@@ -193,7 +194,7 @@ impl World {
         if quorum && self.etcd.leader.is_none() {
             self.etcd.round += 1;
             let round = self.etcd.round;
-            let lasts = self.draw(|timings| timings.election);
+            let lasts = self.draw(NodeIndex(0), Span::Election);
             self.schedule.put(self.now.plus(lasts), Due::Election { round });
         }
         self.follow_etcd();
