@@ -223,7 +223,10 @@ impl<I: Io, J: Journal> Driver<I, J> {
                     Over::Halted(end) => return Ok(end),
                     Over::NotYet(woke) => woke,
                 },
-                Decision::Run(starts) => self.start(starts).await?,
+                Decision::Run(starts) => match self.held_back(now).await? {
+                    Some(woke) => woke,
+                    None => self.start(starts).await?,
+                },
                 Decision::Halt { reason, finish, armed, cordoned } => {
                     if self.state.halted().is_none() {
                         self.write(Record::Halted { why: reason.clone() }).await?;

@@ -104,6 +104,37 @@ async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_inherited_cordon_is_lifted_before_anything_else_begins_once_its_node_serves() {
+    // Rules 1 and 7: the machine was away when the run began.
+    let (world, driver) = replaced().await;
+    let set = |up: bool| {
+        world.change(|cluster| {
+            let sim = cluster.sim(&"worker-1".into());
+            (sim.answers, sim.ready, sim.node_ready) = (up, up, up);
+        });
+    };
+    set(false);
+    let (mut run, _events) = driver.run(driver.journal.clone(), None);
+    run.inherited_cordons = ours();
+    let returns = async {
+        while world.acts_of("cordon cp-2").is_empty() {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+        set(true);
+        std::future::pending::<()>().await;
+    };
+    let end = tokio::select! {
+        end = drive(run) => end.unwrap().0,
+        () = returns => unreachable!("it never ends"),
+    };
+    assert_eq!(end, End::Done, "{}", driver.trace());
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+    let acts = world.cluster().acts.clone();
+    let first = |act: &str| acts.iter().position(|it| it == act).unwrap_or_else(|| panic!("{act}"));
+    assert!(first("uncordon worker-1") < first("cordon cp-3"), "{acts:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_inherited_cordon_that_cannot_be_lifted_is_waited_for_and_named() {
     // Rules 7 and 11.
     let (world, mut driver) = replaced().await;

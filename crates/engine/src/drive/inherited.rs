@@ -1,11 +1,12 @@
-//! Cordons of a run that this one replaces: its nodes are given back before
-//! anything begins, and none is left over at the end (rule 7).
+//! Cordons of a run that this one replaces: nodes that serve are given back before
+//! anything else begins, and none is left over at the end (rule 7).
 
+use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::Record;
 use upgrade_core::reason::WaitReason;
 use upgrade_core::snapshot::{Node, NodeName};
 
-use super::{DriveError, Driver};
+use super::{DriveError, Driver, Woke};
 use crate::io::{Io, Kubernetes as _};
 use crate::journal::Journal;
 use crate::observe::limited;
@@ -21,8 +22,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
         Ok(())
     }
 
-    /// Lifts them where the node serves. What does not work now is tried again
-    /// at the end.
+    /// Lifts them where the node serves. What does not work now is tried again.
     pub(super) async fn give_back(&mut self) -> Result<(), DriveError> {
         let nodes = &self.picture.snapshot.nodes;
         let serves = |node: &&NodeName| nodes.get(*node).is_some_and(Node::is_up);
@@ -36,6 +36,28 @@ impl<I: Io, J: Journal> Driver<I, J> {
             }
         }
         Ok(())
+    }
+
+    /// Before anything begins: a node that serves again is given back first, since
+    /// one that has our cordon is still out of service by us (rules 1 and 7). What
+    /// cannot be lifted is waited for a while; the end of the run names it.
+    pub(super) async fn held_back(&mut self, now: Timestamp) -> Result<Option<Woke>, DriveError> {
+        if self.state.inherited_cordons().is_empty() {
+            return Ok(None);
+        }
+        self.give_back().await?;
+        let nodes = &self.picture.snapshot.nodes;
+        let serves = |node: &&NodeName| nodes.get(*node).is_some_and(Node::is_up);
+        let Some(node) = self.state.inherited_cordons().iter().find(serves).cloned() else {
+            return Ok(None);
+        };
+        let reason = WaitReason::CordonLeft { node };
+        let since = self.state.waiting_since(&reason.key()).unwrap_or(now);
+        let until = since.saturating_add(self.plan.policy.timeouts.gate).unwrap_or(now);
+        if now < until {
+            return Ok(Some(self.wait(&reason, until, true).await?));
+        }
+        Ok(None)
     }
 
     /// What keeps a run from being over: a node of the cluster that still has a
