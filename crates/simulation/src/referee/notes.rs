@@ -57,6 +57,9 @@ pub(super) struct Notes {
     cordons: BTreeMap<NodeName, Whose>,
     /// How many faults nodes have that we cannot help.
     faults: BTreeMap<NodeName, u32>,
+    /// Nodes that somebody else reboots, and whether they have booted since, until
+    /// they serve again.
+    rebooted: BTreeMap<NodeName, bool>,
 }
 
 impl Notes {
@@ -71,6 +74,7 @@ impl Notes {
             holder: None,
             touched: BTreeMap::new(),
             faults: BTreeMap::new(),
+            rebooted: BTreeMap::new(),
         }
     }
 
@@ -102,7 +106,9 @@ impl Notes {
 
     /// Nodes that serve again without a cordon of ours are themselves again.
     fn forget(&mut self, at: Timestamp, view: &View<'_>) {
-        let Self { facts, touched, cordons, .. } = self;
+        let Self { facts, touched, cordons, rebooted, .. } = self;
+        let serves = |name: &NodeName| facts.node(name).is_some_and(|node| node.up.value);
+        rebooted.retain(|name, booted| !(*booted && serves(name)));
         touched.retain(|name, last| {
             let Some(node) = facts.node(name).filter(|node| !node.gone) else { return false };
             let ours = cordons.get(name) == Some(&Whose::Ours) && facts::is_cordoned(view, name);
@@ -141,7 +147,12 @@ impl Notes {
                 self.facts.disturb();
                 self.others(at, deed, view);
             }
-            What::Act { .. } | What::Told { .. } | What::Boots { .. } | What::Says { .. } => {}
+            What::Boots { node } => {
+                if let Some(booted) = self.rebooted.get_mut(node) {
+                    *booted = true;
+                }
+            }
+            What::Act { .. } | What::Told { .. } | What::Says { .. } => {}
         }
     }
 
@@ -194,7 +205,8 @@ impl Notes {
                 let faults = self.faults.entry(node.clone()).or_default();
                 *faults = faults.saturating_sub(1);
             }
-            Deed::Reboot { .. } | Deed::Join { .. } => {}
+            Deed::Reboot { node } => drop(self.rebooted.insert(node.clone(), false)),
+            Deed::Join { .. } => {}
         }
     }
 
@@ -235,6 +247,11 @@ impl Notes {
     /// Whether the node has a fault that we cannot help.
     pub(super) fn is_broken(&self, node: &NodeName) -> bool {
         self.faults.get(node).is_some_and(|faults| *faults > 0)
+    }
+
+    /// Whether somebody else reboots the node, and it is not back.
+    pub(super) fn is_theirs(&self, node: &NodeName) -> bool {
+        self.rebooted.contains_key(node)
     }
 
     /// What is seen, if it is an arriving act that takes something away.

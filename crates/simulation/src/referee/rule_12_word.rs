@@ -124,7 +124,9 @@ impl Rule for Word {
             What::Ends { end, .. } => {
                 self.ended = true;
                 if let Ok(End::Paused { .. }) = end {
-                    let left = scene.notes.disturbed().filter(|it| !scene.notes.is_broken(it));
+                    let notes = scene.notes;
+                    let ours = |it: &&NodeName| !notes.is_broken(it) && !notes.is_theirs(it);
+                    let left = notes.disturbed().filter(ours);
                     found.extend(left.map(|node| format!("paused, and {node} is not given back")));
                 }
             }
@@ -138,7 +140,7 @@ mod tests {
     use upgrade_engine::drive::End;
 
     use super::super::testing::{Bench, wanted};
-    use crate::seen::{What, Wish};
+    use crate::seen::{Deed, What, Wish};
 
     #[test]
     fn nothing_new_begins_after_a_pause() {
@@ -185,6 +187,18 @@ mod tests {
         bench.ready(1);
         bench.take(1, "worker-1");
         bench.inject("worker-1", &talos_sim::model::Fault::NotReady);
+        bench.see(What::Says { word: Wish::Pause });
+        bench.ended(1, End::Paused { by: "user".to_owned() });
+        assert!(!bench.broken().contains(&12), "{:?}", bench.referee.breaches());
+    }
+
+    #[test]
+    fn what_others_reboot_need_not_be_given_back() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        let node = "worker-1".into();
+        bench.see(What::Others { deed: Deed::Reboot { node } });
         bench.see(What::Says { word: Wish::Pause });
         bench.ended(1, End::Paused { by: "user".to_owned() });
         assert!(!bench.broken().contains(&12), "{:?}", bench.referee.breaches());
