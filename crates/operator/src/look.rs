@@ -196,7 +196,7 @@ mod tests {
             assert!(first >= every / 2 && first < every * 3 / 2, "{first:?}");
             // A look takes a moment; the next is a pause later, not more.
             let second = pause(&name, every, started + first + Duration::from_millis(300));
-            assert_eq!(second, every - Duration::from_millis(300));
+            assert_eq!(second, every.saturating_sub(Duration::from_millis(300)));
             tenths[usize::try_from((started + first).as_secs() % 300 / 30).unwrap()] += 1;
         }
         assert!(tenths.iter().all(|count| (60..140).contains(count)), "{tenths:?}");

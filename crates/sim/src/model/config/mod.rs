@@ -83,13 +83,13 @@ impl Named {
     fn read(documents: &[Value]) -> Self {
         let own = |component| {
             let (kind, _) = place(component);
-            let own = documents.iter().filter(|value| value["kind"] == kind);
-            own.filter_map(|value| value["image"].as_str()).next().map(str::to_owned)
+            let mut own = documents.iter().filter(|value| value["kind"] == kind);
+            own.find_map(|value| value["image"].as_str()).map(str::to_owned)
         };
         let main = |component| {
             let (_, path) = place(component);
-            let main = documents.iter().filter(|value| value.get("kind").is_none());
-            main.filter_map(|value| value.pointer(path)?.as_str()).next().map(str::to_owned)
+            let mut main = documents.iter().filter(|value| value.get("kind").is_none());
+            main.find_map(|value| value.pointer(path)?.as_str()).map(str::to_owned)
         };
         Self { own: COMPONENTS.map(own), main: COMPONENTS.map(main) }
     }
