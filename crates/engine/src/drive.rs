@@ -223,9 +223,9 @@ impl<I: Io, J: Journal> Driver<I, J> {
                     Over::Halted(end) => return Ok(end),
                     Over::NotYet(woke) => woke,
                 },
-                Decision::Run(starts) => match self.held_back(now).await? {
-                    Some(woke) => woke,
-                    None => self.start(starts).await?,
+                Decision::Run(starts) => match self.start_or_give_back(starts, now).await? {
+                    Ok(woke) => woke,
+                    Err(end) => return Ok(end),
                 },
                 Decision::Halt { reason, finish, armed, cordoned } => {
                     if self.state.halted().is_none() {
@@ -282,16 +282,10 @@ impl<I: Io, J: Journal> Driver<I, J> {
             self.tell(EventKind::Completed);
             return Ok(Over::Done);
         };
-        let since = self.state.waiting_since(&reason.key()).unwrap_or(now);
-        let until = since.saturating_add(self.plan.policy.timeouts.gate).unwrap_or(now);
-        if now < until {
-            return Ok(Over::NotYet(self.wait(&reason, until, true).await?));
-        }
-        let why = HaltReason::WaitedTooLong { since, waiting_for: reason };
-        self.write(Record::Halted { why: why.clone() }).await?;
-        self.tell(EventKind::Halted { why: why.clone() });
-        let cordoned = self.state.inherited_cordons().iter().cloned().collect();
-        Ok(Over::Halted(End::Halted { reason: why, armed: Vec::new(), cordoned }))
+        Ok(match self.wait_for_cordon(reason, now).await? {
+            Ok(woke) => Over::NotYet(woke),
+            Err(end) => Over::Halted(end),
+        })
     }
 
     /// Takes the user's word; true if it is to stop at once (rule 12).

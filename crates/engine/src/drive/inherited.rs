@@ -1,12 +1,14 @@
 //! Cordons of a run that this one replaces: nodes that serve are given back before
 //! anything else begins, and none is left over at the end (rule 7).
 
+use upgrade_core::event::EventKind;
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::Record;
-use upgrade_core::reason::WaitReason;
-use upgrade_core::snapshot::{Node, NodeName};
+use upgrade_core::reason::{HaltReason, WaitReason};
+use upgrade_core::snapshot::{Node, NodeName, Role};
+use upgrade_planner::decide::Start;
 
-use super::{DriveError, Driver, Woke};
+use super::{DriveError, Driver, End, Woke};
 use crate::io::{Io, Kubernetes as _};
 use crate::journal::Journal;
 use crate::observe::limited;
@@ -38,26 +40,61 @@ impl<I: Io, J: Journal> Driver<I, J> {
         Ok(())
     }
 
-    /// Before anything begins: a node that serves again is given back first, since
-    /// one that has our cordon is still out of service by us (rules 1 and 7). What
-    /// cannot be lifted is waited for a while; the end of the run names it.
-    pub(super) async fn held_back(&mut self, now: Timestamp) -> Result<Option<Woke>, DriveError> {
+    /// Starts what may begin. A node that has a cordon of an earlier run of ours is
+    /// out of service by us: one that serves again is given back first, and as long
+    /// as a control plane is not, no other node is disrupted (rules 1 and 7).
+    pub(super) async fn start_or_give_back(
+        &mut self,
+        starts: Vec<Start>,
+        now: Timestamp,
+    ) -> Result<Result<Woke, End>, DriveError> {
         if self.state.inherited_cordons().is_empty() {
-            return Ok(None);
+            return Ok(Ok(self.start(starts).await?));
         }
         self.give_back().await?;
         let nodes = &self.picture.snapshot.nodes;
-        let serves = |node: &&NodeName| nodes.get(*node).is_some_and(Node::is_up);
-        let Some(node) = self.state.inherited_cordons().iter().find(serves).cloned() else {
-            return Ok(None);
+        let holds = |node: &Node| node.is_up() || node.role == Role::ControlPlane;
+        let mut left = self.state.inherited_cordons().iter();
+        let Some(node) = left.find(|node| nodes.get(*node).is_some_and(holds)).cloned() else {
+            return Ok(Ok(self.start(starts).await?));
         };
-        let reason = WaitReason::CordonLeft { node };
-        let since = self.state.waiting_since(&reason.key()).unwrap_or(now);
-        let until = since.saturating_add(self.plan.policy.timeouts.gate).unwrap_or(now);
-        if now < until {
-            return Ok(Some(self.wait(&reason, until, true).await?));
+        let harmless = |start: &Start| {
+            !start.step.action.is_disruptive() || start.step.node.as_ref() == Some(&node)
+        };
+        let (harmless, held): (Vec<_>, Vec<_>) = starts.into_iter().partition(harmless);
+        if !harmless.is_empty() {
+            return Ok(Ok(self.start(harmless).await?));
         }
-        Ok(None)
+        let reason = WaitReason::CordonLeft { node };
+        let under_way = !self.flights.is_empty() || self.state.our_cordons().next().is_some();
+        if under_way && now >= self.gives_up(&reason, now).1 {
+            // Who is in the middle of a node brings that to its end.
+            return Ok(Ok(self.start(held).await?));
+        }
+        self.wait_for_cordon(reason, now).await
+    }
+
+    /// Waits until a cordon is lifted, or halts when that took too long (rule 11).
+    pub(super) async fn wait_for_cordon(
+        &mut self,
+        reason: WaitReason,
+        now: Timestamp,
+    ) -> Result<Result<Woke, End>, DriveError> {
+        let (since, until) = self.gives_up(&reason, now);
+        if now < until {
+            return Ok(Ok(self.wait(&reason, until, true).await?));
+        }
+        let why = HaltReason::WaitedTooLong { since, waiting_for: reason };
+        self.write(Record::Halted { why: why.clone() }).await?;
+        self.tell(EventKind::Halted { why: why.clone() });
+        let cordoned = self.state.inherited_cordons().iter().cloned().collect();
+        Ok(Err(End::Halted { reason: why, armed: Vec::new(), cordoned }))
+    }
+
+    /// Since when it is waited for this, and until when.
+    fn gives_up(&self, reason: &WaitReason, now: Timestamp) -> (Timestamp, Timestamp) {
+        let since = self.state.waiting_since(&reason.key()).unwrap_or(now);
+        (since, since.saturating_add(self.plan.policy.timeouts.gate).unwrap_or(now))
     }
 
     /// What keeps a run from being over: a node of the cluster that still has a
