@@ -4,17 +4,9 @@
 
 use super::World;
 use super::api::NodeIndex;
+use super::config::COMPONENTS;
 use super::kubernetes::Component;
 use super::random::Random;
-
-/// Every component whose image a configuration names.
-const COMPONENTS: [Component; 5] = [
-    Component::ApiServer,
-    Component::ControllerManager,
-    Component::Scheduler,
-    Component::Proxy,
-    Component::Kubelet,
-];
 
 impl World {
     /// Other chances from here on: many worlds may begin as one.

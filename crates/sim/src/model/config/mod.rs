@@ -63,7 +63,8 @@ impl Components {
     }
 }
 
-const COMPONENTS: [Component; 5] = [
+/// Every component whose image a configuration names.
+pub(super) const COMPONENTS: [Component; 5] = [
     Component::ApiServer,
     Component::ControllerManager,
     Component::Scheduler,
