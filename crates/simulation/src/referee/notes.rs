@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
-use upgrade_core::journal::Record;
+use upgrade_core::journal::{Outcome, Record};
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::Action;
 
@@ -55,6 +55,9 @@ pub(super) struct Notes {
     /// Nodes that we did something to, and when last, until they serve again.
     touched: BTreeMap<NodeName, Timestamp>,
     cordons: BTreeMap<NodeName, Whose>,
+    /// Nodes whose cordon we lifted without having written that it is done, and
+    /// when.
+    lifting: BTreeMap<NodeName, Timestamp>,
     /// How many faults nodes have that we cannot help.
     faults: BTreeMap<NodeName, u32>,
     /// Nodes that somebody else reboots, and whether they have booted since, until
@@ -73,6 +76,7 @@ impl Notes {
             drivers: BTreeMap::new(),
             holder: None,
             touched: BTreeMap::new(),
+            lifting: BTreeMap::new(),
             faults: BTreeMap::new(),
             rebooted: BTreeMap::new(),
         }
@@ -133,6 +137,9 @@ impl Notes {
                 if self.holder.is_none_or(|(holder, _)| holder < *runner) {
                     self.holder = Some((*runner, at));
                 }
+                if let Some(node) = lifted(&entry.record) {
+                    self.lifting.remove(node);
+                }
                 if let Some(driver) = self.drivers.get_mut(runner) {
                     driver.wrote(at, entry);
                 }
@@ -171,6 +178,9 @@ impl Notes {
             };
             self.cordons.insert(node.clone(), whose);
         }
+        if let Act::Cordon { on: false, .. } = act {
+            self.lifting.insert(node.clone(), at);
+        }
         if matches!(act, Act::Cordon { .. }) && is_blow(act) {
             // What is cordoned serves on: it is given back as soon as that is over.
             let before = at.saturating_sub(SLOW).unwrap_or(at);
@@ -184,7 +194,7 @@ impl Notes {
         match deed {
             Deed::Cordon { node, on: true } => {
                 if !facts::is_cordoned(view, node) {
-                    let whose = if self.never_saw_ours_lifted(node) {
+                    let whose = if self.nobody_saw_ours_gone(node) {
                         Whose::Ours
                     } else {
                         Whose::Theirs { since: at }
@@ -210,12 +220,16 @@ impl Notes {
         }
     }
 
-    /// Whether our cordon was lifted and nobody of us has asked since: whoever sets
-    /// one now cannot be told from us.
-    fn never_saw_ours_lifted(&self, node: &NodeName) -> bool {
-        let Some(Whose::Lifted { since, ours: true }) = self.cordons.get(node) else {
-            return false;
+    /// Whether our cordon is gone and nobody of us can know it: somebody else lifted
+    /// it, or the answer to our own lifting was lost, and none of us has asked since.
+    /// Whoever sets one now cannot be told from us.
+    fn nobody_saw_ours_gone(&self, node: &NodeName) -> bool {
+        let since = match self.cordons.get(node) {
+            Some(Whose::Lifted { since, ours: true }) => Some(since),
+            Some(Whose::Ours) => self.lifting.get(node),
+            _ => None,
         };
+        let Some(since) = since else { return false };
         let asked = |driver: &Driver| driver.nodes.good.is_some_and(|good| good > *since);
         !self.drivers.values().any(asked)
     }
@@ -263,6 +277,17 @@ impl Notes {
         let driver = self.drivers.get(runner)?;
         let node = self.facts.node(act.node()?).filter(|node| !node.gone)?;
         Some(Blow { act, driver, node, basis: driver.basis(act) })
+    }
+}
+
+/// The node whose cordon is lifted for certain, by what was written.
+fn lifted(record: &Record) -> Option<&NodeName> {
+    match record {
+        Record::Lifted { node } => Some(node),
+        Record::Finished { step, outcome: Outcome::Done { .. }, .. } => {
+            step.node.as_ref().filter(|_| step.action == Action::Uncordon)
+        }
+        _ => None,
     }
 }
 

@@ -183,6 +183,37 @@ mod tests {
     }
 
     #[test]
+    fn who_cordons_after_our_lifting_got_no_answer_cannot_be_told_from_us() {
+        #[derive(PartialEq)]
+        enum Known {
+            Nothing,
+            Answer,
+            Question,
+        }
+        for known in [Known::Nothing, Known::Answer, Known::Question] {
+            let mut bench = Bench::new(1, 2);
+            let uncordon = Act::Cordon { node: "worker-1".into(), on: false };
+            bench.ready(1);
+            bench.take(1, "worker-1");
+            bench.begins(1, "1/worker-1/uncordon");
+            bench.act(1, uncordon.clone());
+            bench.wait(10);
+            match known {
+                Known::Nothing => {}
+                Known::Answer => bench.ends(1, "1/worker-1/uncordon"),
+                Known::Question => bench.look(1),
+            }
+            bench.wait(10);
+            let deed = Deed::Cordon { node: "worker-1".into(), on: true };
+            bench.see(What::Others { deed });
+            bench.cordon("worker-1", true);
+            bench.step(1, "1/worker-1/uncordon", Some(uncordon));
+            let broken = bench.broken().contains(&7);
+            assert_eq!(broken, known != Known::Nothing, "{:?}", bench.referee.breaches());
+        }
+    }
+
+    #[test]
     fn a_cordon_that_we_found_stays() {
         let mut bench = Bench::new(1, 2);
         let deed = Deed::Cordon { node: "worker-1".into(), on: true };
