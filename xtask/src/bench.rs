@@ -6,9 +6,9 @@ mod fleet;
 mod program;
 mod rollout;
 
-use std::process::Command;
-
 use anyhow::{Context, Result, bail};
+
+use crate::cargo::cargo;
 
 /// What to measure.
 #[derive(Debug, clap::Args)]
@@ -44,7 +44,7 @@ pub(crate) fn run(Args { bench }: Args) -> Result<()> {
 }
 
 fn example(package: &str, example: &str) -> Result<()> {
-    let status = Command::new("cargo")
+    let status = cargo()
         .args(["run", "--quiet", "--release", "--locked", "--package", package])
         .args(["--example", example])
         .status()

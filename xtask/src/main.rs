@@ -2,6 +2,7 @@
 //! newcomer run; it installs and builds what it needs by itself.
 
 mod bench;
+mod cargo;
 mod cluster;
 mod purity;
 mod simulate;

@@ -4,9 +4,10 @@
 //! in through a dependency, and a crate that would switch the bans off.
 
 use std::fs;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+
+use crate::cargo::cargo;
 
 /// The crates that decide, and their folders.
 const PURE: &[(&str, &str)] = &[
@@ -44,7 +45,7 @@ const FORBIDDEN_FEATURES: &[(&str, &str)] = &[("jiff", "std"), ("jiff", "tz-syst
 /// Fails if a pure crate could do more than think.
 pub(crate) fn check() -> Result<()> {
     for (package, folder) in PURE {
-        let output = Command::new("cargo")
+        let output = cargo()
             .args(["tree", "--locked", "--edges", "normal", "--prefix", "none"])
             .args(["--format", "{p}|{f}", "--package", package])
             .output()

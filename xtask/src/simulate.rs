@@ -2,9 +2,10 @@
 //! worlds, by the thousand. `docs/simulation.md` has the story.
 
 use std::ffi::OsString;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+
+use crate::cargo::cargo;
 
 /// What is passed on to the simulation.
 #[derive(Debug, clap::Args)]
@@ -33,7 +34,7 @@ pub(crate) fn seeds(count: u64) -> Result<()> {
 }
 
 fn run(features: &[&str], command: Option<&str>, words: &[OsString]) -> Result<()> {
-    let status = Command::new("cargo")
+    let status = cargo()
         .args(["run", "--quiet", "--profile", "simulation", "--locked"])
         .args(["--package", "upgrade-simulation"])
         .args(features)

@@ -2,7 +2,6 @@
 //! cheapest to fail.
 
 use std::ffi::OsString;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -66,7 +65,7 @@ fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
 }
 
 fn cargo(args: &[&str], variables: &[(OsString, OsString)]) -> Result<()> {
-    let status = Command::new("cargo")
+    let status = crate::cargo::cargo()
         .args(args)
         .envs(variables.iter().map(|(name, value)| (name, value)))
         .status()

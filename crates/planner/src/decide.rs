@@ -97,7 +97,7 @@ pub fn decide(plan: &Plan, state: &State, snapshot: &Snapshot, now: Timestamp) -
     if !round.starts.is_empty() {
         return Decision::Run(round.starts);
     }
-    if let Some(wait) = run.under_way() {
+    if let Some(wait) = run.under_way(round.again) {
         return wait;
     }
     match round.closed.take() {
@@ -127,6 +127,8 @@ struct Round {
     starts: Vec<Start>,
     closed: Option<Closed>,
     idle: Option<Decision>,
+    /// When the first of the failed steps is tried again.
+    again: Option<Timestamp>,
 }
 
 impl<'a> Run<'a> {
@@ -185,6 +187,7 @@ impl<'a> Run<'a> {
                     if self.now < again {
                         let attempt = step.attempts;
                         let reason = WaitReason::Backoff { step: lane.id(action), attempt };
+                        round.again = Some(round.again.map_or(again, |first| first.min(again)));
                         round.idle = Some(Decision::Wait { reason, until: again, gives_up: false });
                         continue;
                     }
@@ -253,11 +256,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Waiting for steps that are under way, if there are any.
-    fn under_way(&self) -> Option<Decision> {
+    /// Waiting for steps that are under way, if there are any; no longer than until
+    /// a failed one is to be tried again beside them.
+    fn under_way(&self, again: Option<Timestamp>) -> Option<Decision> {
         let mut steps = Vec::new();
         let mut count = 0;
-        let mut until = Timestamp::MAX;
+        let mut until = again.unwrap_or(Timestamp::MAX);
         // Any step of a lane, not only its first unfinished one: a node that is
         // given back is uncordoned out of turn.
         let all = self.hop.lanes().flat_map(|lane| lane.steps().map(move |step| (lane, step)));
@@ -318,7 +322,7 @@ impl<'a> Run<'a> {
         }
         // A hanging step would be waited for without end.
         let hangs = matches!(reason, HaltReason::Overdue { .. });
-        match self.under_way() {
+        match self.under_way(None) {
             Some(wait) if finish.is_empty() && !hangs => wait,
             _ => Decision::Halt {
                 reason,

@@ -7,12 +7,12 @@ use common::world::{Crash, End, Trouble, World};
 use common::{cluster, etcd, intent, kubernetes, plan_for, talos, version};
 use upgrade_core::amount::Amount;
 use upgrade_core::jiff::{SignedDuration, Timestamp};
-use upgrade_core::journal::{Record, State};
+use upgrade_core::journal::{Outcome, Record, State};
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::{Order, Policy};
-use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
+use upgrade_core::reason::{Failure, FailureKind, HaltReason, WaitReason};
 use upgrade_core::snapshot::{Fact, Snapshot, Stage};
-use upgrade_core::step::Action;
+use upgrade_core::step::{Action, StepId};
 use upgrade_planner::decide::{Decision, decide};
 
 /// What the halt says of it, and how etcd gets it.
@@ -226,6 +226,35 @@ fn harmless_steps_are_tried_again_with_growing_pauses() {
     again.trouble = world.trouble;
     assert!(matches!(again.run(), End::Halted(HaltReason::StepFailed { attempt: 3, .. })));
     assert!(again.reboots.is_empty(), "nothing is disrupted before all is pulled");
+}
+
+#[test]
+fn a_pause_is_over_although_others_are_under_way() {
+    let mut world = world(cluster(3, 0, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
+    let pull = |node: &str| -> StepId { format!("1/{node}/pull").parse().unwrap() };
+    let snapshot = "1/*/snapshot-etcd".parse().unwrap();
+    world.write(Record::Began);
+    for step in [snapshot, pull("cp-1"), pull("cp-2"), pull("cp-3")] {
+        world.write(Record::Started { step, attempt: 1, evidence: None });
+    }
+    let mut failed = Vec::new();
+    for node in ["cp-2", "cp-1"] {
+        let failure = Failure::new(FailureKind::Pull, "no route");
+        let outcome = Outcome::Failed { failure };
+        world.write(Record::Finished { step: pull(node), attempt: 1, outcome });
+        failed.push(world.now);
+    }
+    let snapshot = world.truth.clone();
+    let pause = SignedDuration::from_secs(15);
+    let at = |now| decide(&world.plan, &world.state, &snapshot, now);
+    let Decision::Wait { reason: WaitReason::Running { .. }, until, .. } = at(world.now) else {
+        panic!("cp-3 pulls\n{}", world.trace());
+    };
+    assert_eq!(until, failed[0] + pause, "the one that failed first");
+    let Decision::Run(starts) = at(until) else { panic!("its pause is over") };
+    let again: Vec<_> = starts.iter().map(|start| (start.step.clone(), start.attempt)).collect();
+    assert!(again.contains(&(pull("cp-2"), 2)), "{again:?}");
+    assert!(!again.contains(&(pull("cp-1"), 2)), "{again:?}");
 }
 
 #[test]

@@ -17,6 +17,7 @@ use real_control_plane::{ControlPlane, Options};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{elf, program};
+use crate::cargo::cargo;
 use crate::cluster;
 use crate::tools::host;
 
@@ -104,7 +105,7 @@ fn build(target: &str) -> Result<PathBuf> {
     if !Path::new(&folder).is_dir() {
         bail!("Rust's own library for {target} is missing: `rustup target add {target}`");
     }
-    let mut cargo = Command::new("cargo");
+    let mut cargo = cargo();
     cargo.args(["build", "--release", "--locked", "--target", target]);
     cargo.args(["--package", "talos-operator", "--bin", "talos-operator"]);
     // The one library in C needs a compiler and nothing of a C library, so the

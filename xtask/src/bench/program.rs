@@ -12,10 +12,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::cargo::cargo;
+
 /// Builds the binary and the example that measures it, optimised; the folder
 /// that they are in.
 pub(super) fn build(example: &str) -> Result<PathBuf> {
-    let built = Command::new("cargo")
+    let built = cargo()
         .args(["build", "--release", "--locked", "--package", "talos-operator"])
         .args(["--bin", "talos-operator", "--example", example])
         .status()
