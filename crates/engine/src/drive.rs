@@ -213,9 +213,9 @@ impl<I: Io, J: Journal> Driver<I, J> {
                 if let Woke::Stop = self.look().await? {
                     return Ok(End::Stopped);
                 }
-                self.give_back().await?;
                 continue;
             }
+            self.give_back().await?;
             let now = self.now();
             let woke = match decide(&self.plan, &self.state, &self.picture.snapshot, now) {
                 Decision::Done => match self.over(now).await? {
@@ -223,10 +223,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
                     Over::Halted(end) => return Ok(end),
                     Over::NotYet(woke) => woke,
                 },
-                Decision::Run(starts) => match self.start_or_give_back(starts, now).await? {
-                    Ok(woke) => woke,
-                    Err(end) => return Ok(end),
-                },
+                Decision::Run(starts) => self.start(starts).await?,
                 Decision::Halt { reason, finish, armed, cordoned } => {
                     if self.state.halted().is_none() {
                         self.write(Record::Halted { why: reason.clone() }).await?;
@@ -241,7 +238,6 @@ impl<I: Io, J: Journal> Driver<I, J> {
                         let soon = now.saturating_add(GATE_LOOK).unwrap_or(now);
                         self.gate(soon).await?
                     } else if finish.is_empty() {
-                        self.give_back().await?;
                         let left = self.state.inherited_cordons().iter().cloned();
                         let cordoned = cordoned.into_iter().chain(left).collect();
                         return Ok(End::Halted { reason, armed, cordoned });
@@ -276,7 +272,6 @@ impl<I: Io, J: Journal> Driver<I, J> {
     /// Everything planned is done. The run is over when nothing of an earlier
     /// one is left either (rule 7), or when that took too long (rule 11).
     async fn over(&mut self, now: Timestamp) -> Result<Over, DriveError> {
-        self.give_back().await?;
         let Some(reason) = self.not_given_back() else {
             self.write(Record::Completed).await?;
             self.tell(EventKind::Completed);

@@ -197,16 +197,6 @@ fn a_drain_that_fails_gives_the_node_back_and_resumes_with_a_new_cordon() {
 }
 
 #[test]
-fn a_cordon_that_was_there_stays() {
-    // Rule 7.
-    let mut snapshot = cluster(3, 3, "1.13.1", "1.33.4");
-    kubernetes(&mut snapshot, "worker-2").unschedulable = true;
-    let mut world = world(snapshot, Some("1.13.9"), None, &policy(2));
-    assert_eq!(world.run(), End::Done, "{}", world.trace());
-    assert_eq!(world.cordoned(), [&"worker-2".into()]);
-}
-
-#[test]
 fn harmless_steps_are_tried_again_with_growing_pauses() {
     let mut world = world(cluster(3, 0, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
     world.trouble.insert("1/cp-1/pull".to_owned(), Trouble::Fails(FailureKind::Pull, 2));

@@ -5,8 +5,7 @@ use upgrade_core::event::EventKind;
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::Record;
 use upgrade_core::reason::{HaltReason, WaitReason};
-use upgrade_core::snapshot::{Node, NodeName, Role};
-use upgrade_planner::decide::Start;
+use upgrade_core::snapshot::{Node, NodeName};
 
 use super::{DriveError, Driver, End, Woke};
 use crate::io::{Io, Kubernetes as _};
@@ -24,8 +23,12 @@ impl<I: Io, J: Journal> Driver<I, J> {
         Ok(())
     }
 
-    /// Lifts them where the node serves. What does not work now is tried again.
+    /// Lifts them where the node serves, once on each picture. What does not work
+    /// now is tried again on the next; `decide` lets nothing begin before.
     pub(super) async fn give_back(&mut self) -> Result<(), DriveError> {
+        if self.state.inherited_cordons().is_empty() || !self.picture.is_first_used() {
+            return Ok(());
+        }
         let nodes = &self.picture.snapshot.nodes;
         let serves = |node: &&NodeName| nodes.get(*node).is_some_and(Node::is_up);
         let serving: Vec<NodeName> =
@@ -38,40 +41,6 @@ impl<I: Io, J: Journal> Driver<I, J> {
             }
         }
         Ok(())
-    }
-
-    /// Starts what may begin. A node that has a cordon of an earlier run of ours is
-    /// out of service by us: one that serves again is given back first, and as long
-    /// as a control plane is not, no other node is disrupted (rules 1 and 7).
-    pub(super) async fn start_or_give_back(
-        &mut self,
-        starts: Vec<Start>,
-        now: Timestamp,
-    ) -> Result<Result<Woke, End>, DriveError> {
-        if self.state.inherited_cordons().is_empty() {
-            return Ok(Ok(self.start(starts).await?));
-        }
-        self.give_back().await?;
-        let nodes = &self.picture.snapshot.nodes;
-        let holds = |node: &Node| node.is_up() || node.role == Role::ControlPlane;
-        let mut left = self.state.inherited_cordons().iter();
-        let Some(node) = left.find(|node| nodes.get(*node).is_some_and(holds)).cloned() else {
-            return Ok(Ok(self.start(starts).await?));
-        };
-        let harmless = |start: &Start| {
-            !start.step.action.is_disruptive() || start.step.node.as_ref() == Some(&node)
-        };
-        let (harmless, held): (Vec<_>, Vec<_>) = starts.into_iter().partition(harmless);
-        if !harmless.is_empty() {
-            return Ok(Ok(self.start(harmless).await?));
-        }
-        let reason = WaitReason::CordonLeft { node };
-        let under_way = !self.flights.is_empty() || self.state.our_cordons().next().is_some();
-        if under_way && now >= self.gives_up(&reason, now).1 {
-            // Who is in the middle of a node brings that to its end.
-            return Ok(Ok(self.start(held).await?));
-        }
-        self.wait_for_cordon(reason, now).await
     }
 
     /// Waits until a cordon is lifted, or halts when that took too long (rule 11).

@@ -11,11 +11,13 @@ use super::wait::ask;
 use super::{Done, Step};
 use crate::io::{Clock as _, Happened, Io, Talos as _};
 
-/// The pause before an install whose end was not heard is taken up again.
-const AGAIN: SignedDuration = SignedDuration::from_secs(10);
+/// The first pause before an install whose end was not heard is taken up again.
+/// Most often a control plane that it passed through reboots, and another one
+/// answers at once; each further pause is twice as long.
+const AGAIN: SignedDuration = SignedDuration::from_secs(2);
 
 /// How often an install whose end was not heard is taken up again.
-const LOST_ANSWERS: u32 = 3;
+const LOST_ANSWERS: u32 = 4;
 
 /// Runs the step.
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
@@ -53,12 +55,13 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         let unheard = trouble.happened == Happened::Maybe && lost < LOST_ANSWERS;
         // An installer that an earlier attempt began refuses a second one.
         let busy = in_doubt && trouble.failure.kind == FailureKind::Refused;
-        if !(unheard || busy) || step.left() <= AGAIN {
+        let pause = AGAIN.saturating_mul(1 << lost);
+        if !(unheard || busy) || step.left() <= pause {
             return Err(trouble.failure);
         }
         lost += u32::from(unheard);
         in_doubt = true;
         step.say(format!("trying again shortly: {trouble}"));
-        step.io.clock().sleep(AGAIN).await;
+        step.io.clock().sleep(pause).await;
     }
 }

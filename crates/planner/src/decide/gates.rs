@@ -41,6 +41,7 @@ impl Run<'_> {
         };
         if action.is_disruptive() {
             self.fresh()?;
+            self.given_back(lane, name)?;
         }
         let node = self.seen(name, action)?;
         as_expected(lane, name, node)?;
@@ -62,6 +63,22 @@ impl Run<'_> {
                 Err(Closed::Now(WaitReason::StaleObservation { newer_than }))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Rules 1 and 7: a node with a cordon of an earlier run of ours is out of
+    /// service by us. One that serves is given back before anything else is
+    /// disrupted, and a control plane is waited for; who is in the middle of a node
+    /// goes on.
+    fn given_back(&self, lane: &LaneView<'_>, name: &NodeName) -> Result<(), Closed> {
+        let holds = |other: &&NodeName| {
+            let node = self.snapshot.nodes.get(*other);
+            node.is_some_and(|node| node.is_up() || node.role == Role::ControlPlane)
+        };
+        let mut left = self.state.inherited_cordons().iter().filter(|other| *other != name);
+        match left.find(holds).filter(|_| !lane.is_entered()) {
+            Some(node) => Err(Closed::Now(WaitReason::CordonLeft { node: node.clone() })),
+            None => Ok(()),
         }
     }
 

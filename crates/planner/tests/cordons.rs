@@ -1,0 +1,86 @@
+//! Whose a cordon is, and what one that is still ours holds back (rule 7).
+
+mod common;
+
+use common::world::{End, Trouble, World};
+use common::{cluster, intent, kubernetes, plan_for, talos, version};
+use upgrade_core::amount::Amount;
+use upgrade_core::jiff::SignedDuration;
+use upgrade_core::journal::Record;
+use upgrade_core::policy::{Order, Policy};
+use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
+use upgrade_core::snapshot::{NodeName, Snapshot};
+use upgrade_planner::decide::{Decision, decide};
+
+fn world(snapshot: Snapshot, policy: &Policy) -> World {
+    let planned = plan_for(&snapshot, &intent(Some("1.13.9"), None), policy);
+    let plan = planned.unwrap_or_else(|report| panic!("{}", common::told(&report))).plan;
+    World::new(snapshot, plan)
+}
+
+fn policy() -> Policy {
+    let mut policy = Policy { order: Order::WorkersFirst, ..Policy::default() };
+    policy.workers.max_unavailable = Amount::Count(2);
+    policy
+}
+
+#[test]
+fn a_cordon_that_was_there_stays() {
+    let mut snapshot = cluster(3, 3, "1.13.1", "1.33.4");
+    kubernetes(&mut snapshot, "worker-2").unschedulable = true;
+    let mut world = world(snapshot, &policy());
+    assert_eq!(world.run(), End::Done, "{}", world.trace());
+    assert_eq!(world.cordoned(), [&"worker-2".into()]);
+}
+
+#[test]
+fn a_cordon_of_an_earlier_run_holds_others_back() {
+    // Rules 1 and 7: nobody writes that it is lifted in this world. Where its node
+    // serves it has to go first, and a control plane is waited for; a worker that is
+    // down is not.
+    for (node, serves, holds) in [
+        ("cp-3", true, true),
+        ("cp-3", false, true),
+        ("worker-3", true, true),
+        ("worker-3", false, false),
+    ] {
+        // An earlier run upgraded it: it has no lane of its own any more.
+        let mut snapshot = cluster(3, 3, "1.13.1", "1.33.4");
+        talos(&mut snapshot, node).version = version("1.13.9");
+        let mut world = world(snapshot, &policy());
+        kubernetes(&mut world.truth, node).ready = serves;
+        world.write(Record::Began);
+        world.write(Record::Inherited { cordons: [node.into()].into() });
+        let end = world.run();
+        let left = WaitReason::CordonLeft { node: node.into() };
+        let waited = matches!(&end, End::Halted(HaltReason::WaitedTooLong { waiting_for, .. })
+            if *waiting_for == left);
+        let case = format!("{node}, serves: {serves}\n{}", world.trace());
+        assert_eq!(waited, holds, "{end:?}: {case}");
+        assert_eq!(world.reboots.is_empty(), holds, "{case}");
+    }
+}
+
+#[test]
+fn a_run_that_halts_lifts_its_cordon_later_if_it_could_not_at_once() {
+    let mut policy = policy();
+    policy.retries.attempts = 1;
+    let mut world = world(cluster(3, 2, "1.13.1", "1.33.4"), &policy);
+    let trouble = Trouble::Fails(FailureKind::Unavailable, 9);
+    world.trouble.insert("1/worker-1/uncordon".to_owned(), trouble);
+    assert!(matches!(world.run(), End::Halted(_)), "{}", world.trace());
+    let lifts = |later: SignedDuration| match decide(
+        &world.plan,
+        &world.state,
+        &world.truth,
+        world.now + later,
+    ) {
+        Decision::Halt { finish, cordoned, .. } => {
+            assert_eq!(cordoned, [NodeName::from("worker-1")]);
+            finish.iter().map(|start| start.step.to_string()).collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert!(lifts(SignedDuration::from_secs(30)).is_empty(), "not in the same breath");
+    assert_eq!(lifts(SignedDuration::from_secs(90)), ["1/worker-1/uncordon"]);
+}
