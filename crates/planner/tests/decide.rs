@@ -248,6 +248,27 @@ fn a_pause_is_over_although_others_are_under_way() {
 }
 
 #[test]
+fn a_snapshot_waits_until_a_control_plane_was_seen() {
+    // Rule 10.
+    let mut world = world(cluster(3, 1, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
+    world.write(Record::Began);
+    let started = |snapshot: &Snapshot| match decide(&world.plan, &world.state, snapshot, world.now)
+    {
+        Decision::Run(starts) => starts.iter().map(|start| start.step.action).collect(),
+        other => panic!("{other:?}"),
+    };
+    let mut blind = world.truth.clone();
+    for (_, node) in blind.nodes.iter_mut() {
+        node.talos = Fact::Unknown("connection refused".to_owned());
+    }
+    let actions: Vec<Action> = started(&blind);
+    assert!(!actions.contains(&Action::SnapshotEtcd), "{actions:?}");
+    blind.nodes.insert("cp-3".into(), world.truth.nodes[&"cp-3".into()].clone());
+    let actions = started(&blind);
+    assert!(actions.contains(&Action::SnapshotEtcd), "{actions:?}");
+}
+
+#[test]
 fn an_unhealthy_etcd_is_waited_for_and_then_halts() {
     // Rules 1 and 11.
     let sick: [Sickness; 6] = [

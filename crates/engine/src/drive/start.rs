@@ -13,7 +13,6 @@ use upgrade_core::journal::{Evidence, Outcome, Record};
 use upgrade_core::plan::PlanHash;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::secret::scrub;
-use upgrade_core::snapshot::Role;
 use upgrade_core::step::{Action, StepId};
 use upgrade_planner::decide::Start;
 
@@ -146,14 +145,6 @@ impl<I: Io, J: Journal> Driver<I, J> {
     /// What is true right before the act, so that a later process can tell
     /// whether it happened (rule 8), and whose cordon it is (rule 7).
     async fn evidence(&self, start: &Start) -> Result<Option<Evidence>, Trouble> {
-        let mut known = self.picture.machines.iter();
-        if start.step.action == Action::SnapshotEtcd
-            && !known.any(|machine| machine.role == Role::ControlPlane)
-        {
-            // Nobody was seen yet; an attempt would only be wasted (rule 10).
-            let text = "no control plane is known to ask";
-            return Err(Trouble::new(FailureKind::Unavailable, text));
-        }
         let (Some(node), action) = (&start.step.node, start.step.action) else {
             return Ok(None);
         };

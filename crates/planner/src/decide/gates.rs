@@ -33,6 +33,9 @@ impl Run<'_> {
         action: Action,
         away: &Away<'_>,
     ) -> Result<(), Closed> {
+        if action == Action::SnapshotEtcd {
+            return self.somebody_to_ask();
+        }
         // What writes a slot needs to know what it overwrites, no more; what
         // disrupts nothing needs nothing.
         let guarded = action.is_disruptive() || action == Action::Install;
@@ -53,6 +56,21 @@ impl Run<'_> {
             // A way back waits for nobody's health (rule 12).
             Role::Worker => room(lane, name, node, away, self.is_way_back()),
         }
+    }
+
+    /// Rule 10: a snapshot is taken once a control plane was seen; an attempt before
+    /// that would only be wasted.
+    fn somebody_to_ask(&self) -> Result<(), Closed> {
+        let mut unseen = None;
+        for (name, node) in self.snapshot.nodes_with(Role::ControlPlane) {
+            match node.talos.as_result() {
+                Ok(_) => return Ok(()),
+                Err(why) => unseen = unseen.or(Some((name, why))),
+            }
+        }
+        let Some((node, why)) = unseen else { return Ok(()) };
+        let (node, why) = (node.clone(), why.to_owned());
+        Err(Closed::Now(WaitReason::NodeUnknown { node, why }))
     }
 
     /// Rule 2: an observation newer than the last disruption.
