@@ -145,6 +145,9 @@ async fn a_lost_answer_is_no_reason_to_ask_again() {
         let mut driver = driver(&world, to, &policy(1)).await;
         assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
         driver.assert_upgraded(to);
+        for act in ["cordon cp-2", "uncordon cp-2"] {
+            assert_eq!(world.acts_of(act).len(), 1, "{act}: {}", driver.trace());
+        }
     }
 }
 

@@ -341,14 +341,22 @@ impl<'a> Run<'a> {
         let step = lane.step(Action::Uncordon)?;
         let may_try = match &step.phase {
             Phase::Pending | Phase::InDoubt => true,
-            // Whoever comes later may have more luck.
+            // Whoever comes later may have more luck; and if it is gone all the same,
+            // that is written down before somebody else sets one.
             Phase::Failed { at, failure } => {
-                failure.kind.may_pass() && self.now >= after(*at, LIFTED_AGAIN)
+                let again = self.now >= after(*at, LIFTED_AGAIN);
+                failure.kind.may_pass() && (again || self.is_seen_lifted(node, *at))
             }
             Phase::Running { .. } | Phase::Done => false,
         };
         let up = self.snapshot.nodes.get(node).is_some_and(upgrade_core::snapshot::Node::is_up);
         (ours && may_try && up).then(|| start(lane, Action::Uncordon, step))
+    }
+
+    /// Whether a look that is newer than this shows the node without a cordon.
+    fn is_seen_lifted(&self, node: &NodeName, since: Timestamp) -> bool {
+        let facts = self.snapshot.nodes.get(node).and_then(|node| node.kubernetes.known());
+        self.snapshot.taken_at > since && facts.is_some_and(|facts| !facts.unschedulable)
     }
 
     fn backoff(&self, tried: u32) -> SignedDuration {

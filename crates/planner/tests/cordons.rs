@@ -69,10 +69,10 @@ fn a_run_that_halts_lifts_its_cordon_later_if_it_could_not_at_once() {
     let trouble = Trouble::Fails(FailureKind::Unavailable, 9);
     world.trouble.insert("1/worker-1/uncordon".to_owned(), trouble);
     assert!(matches!(world.run(), End::Halted(_)), "{}", world.trace());
-    let lifts = |later: SignedDuration| match decide(
+    let lifts = |snapshot: &Snapshot, later: SignedDuration| match decide(
         &world.plan,
         &world.state,
-        &world.truth,
+        snapshot,
         world.now + later,
     ) {
         Decision::Halt { finish, cordoned, .. } => {
@@ -81,6 +81,14 @@ fn a_run_that_halts_lifts_its_cordon_later_if_it_could_not_at_once() {
         }
         other => panic!("{other:?}"),
     };
-    assert!(lifts(SignedDuration::from_secs(30)).is_empty(), "not in the same breath");
-    assert_eq!(lifts(SignedDuration::from_secs(90)), ["1/worker-1/uncordon"]);
+    let (soon, later) = (SignedDuration::from_secs(30), SignedDuration::from_secs(90));
+    let mut snapshot = world.truth.clone();
+    snapshot.taken_at = world.now + SignedDuration::from_secs(1);
+    assert!(lifts(&snapshot, soon).is_empty(), "not in the same breath");
+    assert_eq!(lifts(&snapshot, later), ["1/worker-1/uncordon"]);
+    // Only the answer was lost: a look shows it, and that is written down at once.
+    kubernetes(&mut snapshot, "worker-1").unschedulable = false;
+    assert_eq!(lifts(&snapshot, soon), ["1/worker-1/uncordon"]);
+    snapshot.taken_at = world.now - SignedDuration::from_secs(10);
+    assert!(lifts(&snapshot, soon).is_empty(), "a look of before says nothing");
 }

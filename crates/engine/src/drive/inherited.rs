@@ -36,11 +36,21 @@ impl<I: Io, J: Journal> Driver<I, J> {
         for node in serving {
             self.guard.holds()?;
             let kubernetes = self.io.kubernetes();
-            if limited(&*self.io, kubernetes.set_unschedulable(&node, false)).await.is_ok() {
+            // An answer may have been lost: what is gone already is not asked for
+            // again, or a cordon that somebody sets now would go with it.
+            if self.is_seen_lifted(&node)
+                || limited(&*self.io, kubernetes.set_unschedulable(&node, false)).await.is_ok()
+            {
                 self.write(Record::Lifted { node }).await?;
             }
         }
         Ok(())
+    }
+
+    /// Whether the node has no cordon in the picture.
+    fn is_seen_lifted(&self, node: &NodeName) -> bool {
+        let seen = self.picture.snapshot.nodes.get(node).and_then(|node| node.kubernetes.known());
+        seen.is_some_and(|facts| !facts.unschedulable)
     }
 
     /// Waits until a cordon is lifted, or halts when that took too long (rule 11).

@@ -6,7 +6,8 @@ use upgrade_core::reason::{Failure, FailureKind};
 
 use super::wait::{Look, Wait};
 use super::{Done, Step};
-use crate::io::{Io, Kubernetes as _};
+use crate::io::{Happened, Io, Kubernetes as _};
+use crate::observe::limited;
 
 /// Cordons the node.
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
@@ -41,7 +42,15 @@ async fn set<I: Io>(step: &Step<I>, unschedulable: bool) -> Result<Done, Failure
     let node = step.node()?;
     let kubernetes = step.io.kubernetes();
     step.permitted()?;
-    kubernetes.set_unschedulable(node, unschedulable).await.map_err(|trouble| trouble.failure)?;
+    if let Err(trouble) = kubernetes.set_unschedulable(node, unschedulable).await {
+        // If only the answer was lost, the node shows it. Who does not ask takes a
+        // cordon that somebody else sets later for ours (rule 7).
+        let shows = trouble.happened == Happened::Maybe
+            && limited(&*step.io, step.kubernetes_facts())
+                .await
+                .is_ok_and(|facts| facts.unschedulable == unschedulable);
+        return if shows { Ok(Done::Did) } else { Err(trouble.failure) };
+    }
     let what = if unschedulable { "cordoned" } else { "uncordoned" };
     let wait = Wait::new(FailureKind::Deadline, format!("{node} was not {what}"));
     wait.on(kubernetes.changes())

@@ -88,7 +88,7 @@ impl Kubernetes for World {
                 cluster.leader = node.clone();
             }
         });
-        Ok(())
+        self.cluster().nodes[node].fault.map_or(Ok(()), Fault::answer)
     }
 
     async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, Trouble> {

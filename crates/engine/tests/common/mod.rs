@@ -21,13 +21,14 @@ use upgrade_core::journal::{Entry, State};
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
+use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{Fact, NodeName, Role, Stage};
 use upgrade_core::version::Version;
 use upgrade_core::workload::Pod;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::control::{Control, Word};
 use upgrade_engine::drive::{DriveError, End, Run};
-use upgrade_engine::io::{Io, Trouble};
+use upgrade_engine::io::{Happened, Io, Trouble};
 use upgrade_engine::journal::{Fence, Journal, JournalError, MemoryJournal};
 use upgrade_engine::{drive, observe};
 use upgrade_planner::{Request, plan};
@@ -57,6 +58,19 @@ pub enum Fault {
     Panics,
     /// Wins the leadership of etcd again, once, while it is being cordoned.
     LeadsAgain,
+}
+
+impl Fault {
+    /// The answer to something that was done.
+    pub fn answer(self) -> Result<(), Trouble> {
+        match self {
+            Self::LosesAnswer => Err(Trouble {
+                failure: Failure::new(FailureKind::Unavailable, "the connection broke"),
+                happened: Happened::Maybe,
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// One machine.

@@ -6,14 +6,14 @@ use std::time::Duration;
 use serde_json::Value;
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
-use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
     Stage, TalosFacts,
 };
 use upgrade_core::version::Version;
 use upgrade_engine::io::talos::{Config, Store};
-use upgrade_engine::io::{Changes, Happened, Machine, Talos, Tell, Trouble};
+use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble};
 
 use super::{Cluster, Fault, SCHEMATIC, Sim, World, seconds, unavailable};
 
@@ -82,13 +82,7 @@ impl World {
         if fault != Some(Fault::LosesReboot) {
             self.me.upgrade().unwrap().boot(node, into);
         }
-        match fault {
-            Some(Fault::LosesAnswer) => Err(Trouble {
-                failure: Failure::new(FailureKind::Unavailable, "the connection broke"),
-                happened: Happened::Maybe,
-            }),
-            _ => Ok(()),
-        }
+        fault.map_or(Ok(()), Fault::answer)
     }
 }
 
