@@ -10,6 +10,8 @@
 mod fleet;
 mod host;
 mod hub;
+#[path = "../shared/interrupt.rs"]
+mod interrupt;
 #[path = "../shared/machine.rs"]
 mod machine;
 mod operator;
@@ -21,10 +23,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// The nodes of a cluster: three control planes, the others workers.
 pub(crate) const NODES: usize = 10;
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
             runtime.block_on(async {
                 tokio::select! {
                     () = all(&measure, &interrupt) => ExitCode::SUCCESS,
-                    () = interrupted() => {
+                    () = interrupt::interrupted() => {
                         host::note("interrupted; cleaning up");
                         // For a hub that is just being started.
                         interrupt.store(true, Ordering::Relaxed);
@@ -95,21 +95,4 @@ async fn all(measure: &Measure, interrupt: &Arc<AtomicBool>) {
         rows.push(row::measure(measure, *count, interrupt).await);
     }
     table::print(measure, &rows);
-}
-
-/// Somebody wants it to end, or whoever started it is gone.
-async fn interrupted() {
-    let mut interrupt = signal(SignalKind::interrupt()).expect("signals");
-    let mut terminate = signal(SignalKind::terminate()).expect("signals");
-    let parent = std::os::unix::process::parent_id();
-    let orphaned = async {
-        while std::os::unix::process::parent_id() == parent {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        () = orphaned => {}
-    }
 }

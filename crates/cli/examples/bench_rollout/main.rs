@@ -11,6 +11,8 @@ mod case;
 mod child;
 mod floor;
 mod gap;
+#[path = "../shared/interrupt.rs"]
+mod interrupt;
 mod journal;
 #[path = "../shared/machine.rs"]
 mod machine;
@@ -25,10 +27,8 @@ mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
 
 use case::Case;
 use machine::{line, note, now};
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
                     ExitCode::FAILURE
                 }
             },
-            () = interrupted() => {
+            () = interrupt::interrupted() => {
                 note("interrupted; cleaning up");
                 ExitCode::from(INTERRUPTED)
             }
@@ -108,21 +108,4 @@ async fn all(measure: &Measure) -> Result<(), String> {
     std::fs::write(measure.out.join("table.txt"), &table).map_err(|error| error.to_string())?;
     note(&format!("{:.0?} in all; pictures, logs and journals are in {out}", began.elapsed()));
     Ok(())
-}
-
-/// Somebody wants it to end, or whoever started it is gone.
-async fn interrupted() {
-    let mut interrupt = signal(SignalKind::interrupt()).expect("signals");
-    let mut terminate = signal(SignalKind::terminate()).expect("signals");
-    let parent = std::os::unix::process::parent_id();
-    let orphaned = async {
-        while std::os::unix::process::parent_id() == parent {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        () = orphaned => {}
-    }
 }
