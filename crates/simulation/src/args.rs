@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as Words, Parser, Subcommand};
+use upgrade_simulation::scenario::TroubleKind;
 
 /// Simulates upgrades by the thousand
 #[derive(Parser)]
@@ -31,6 +32,9 @@ pub(crate) struct Simulate {
     /// The first seed
     #[arg(long, default_value_t = 0)]
     pub(crate) from: u64,
+    /// Only those of them in which this happens, such as `retarget` or `crash`
+    #[arg(long, value_name = "TROUBLE", value_parser = TroubleKind::NAMES)]
+    pub(crate) with: Option<String>,
     /// Tell the whole story of each; for one seed or a few
     #[arg(long)]
     pub(crate) story: bool,

@@ -47,9 +47,25 @@ fn one(seed: u64, templates: &Templates) -> Result<Played, String> {
     })
 }
 
+/// Which seeds.
+#[derive(Clone, Copy)]
+struct Seeds<'a> {
+    from: u64,
+    count: u64,
+    /// Only those in which this happens.
+    with: Option<&'a str>,
+}
+
+impl Seeds<'_> {
+    fn wants(self, seed: u64) -> bool {
+        let Some(name) = self.with else { return true };
+        draw(seed).troubles.iter().any(|trouble| trouble.kind.name() == name)
+    }
+}
+
 /// Plays seeds on all cores until all are done or enough have failed.
-fn many(from: u64, seeds: u64, enough: usize, mut show: impl FnMut(&Total)) -> Total {
-    let next = AtomicU64::new(from);
+fn many(seeds: Seeds<'_>, enough: usize, mut show: impl FnMut(&Total)) -> Total {
+    let next = AtomicU64::new(seeds.from);
     let stop = AtomicBool::new(false);
     let total = Mutex::new(Total::default());
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -62,8 +78,11 @@ fn many(from: u64, seeds: u64, enough: usize, mut show: impl FnMut(&Total)) -> T
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= from + seeds {
+                    if seed >= seeds.from + seeds.count {
                         break;
+                    }
+                    if !seeds.wants(seed) {
+                        continue;
                     }
                     let played = one(seed, templates);
                     let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +132,7 @@ fn clock() -> Instant {
 
 /// `simulate`: true if no rule was broken and everything was met.
 pub(crate) fn simulate(args: &args::Simulate) -> Result<bool> {
-    let args::Simulate { seeds, from, story, keep } = args;
+    let args::Simulate { seeds, from, with, story, keep } = args;
     if *story {
         return stories(*from, *seeds, keep.as_deref());
     }
@@ -122,7 +141,8 @@ pub(crate) fn simulate(args: &args::Simulate) -> Result<bool> {
         let seconds = began.elapsed().as_secs_f64().max(0.001);
         (u32::try_from(played).map_or(f64::MAX, f64::from)) / seconds
     };
-    let total = many(*from, *seeds, ENOUGH, |total| {
+    let which = Seeds { from: *from, count: *seeds, with: with.as_deref() };
+    let total = many(which, ENOUGH, |total| {
         let (played, rate) = (total.played, rate(total.played) * 60.0);
         let failed: Vec<String> = total.failed.iter().map(|it| it.seed.to_string()).collect();
         let failed = match failed.as_slice() {
@@ -143,7 +163,7 @@ pub(crate) fn simulate(args: &args::Simulate) -> Result<bool> {
         report(failed, keep.as_deref())?;
     }
     // A few seeds cannot meet everything.
-    let missing = if *seeds >= 2_000 { total.met.missing() } else { Vec::new() };
+    let missing = if *seeds >= 2_000 && with.is_none() { total.met.missing() } else { Vec::new() };
     for (_, name) in &missing {
         line(&format!("never met: {name}"));
     }
@@ -235,6 +255,7 @@ pub(crate) fn mutants(args: &args::Mutants) -> Result<bool> {
     use upgrade_core::mutant::{Mutant, set};
 
     let args::Mutants { seeds, only } = args;
+    let all = Seeds { from: 0, count: *seeds, with: None };
     let chosen = |mutant: &&Mutant| only.as_ref().is_none_or(|only| only == mutant.name());
     let chosen: Vec<&Mutant> = Mutant::ALL.iter().filter(chosen).collect();
     anyhow::ensure!(!chosen.is_empty(), "there is no such mutant");
@@ -242,8 +263,7 @@ pub(crate) fn mutants(args: &args::Mutants) -> Result<bool> {
     for mutant in chosen {
         let (name, rule, about) = (mutant.name(), mutant.rule(), mutant.about());
         set(Some(*mutant));
-        let total =
-            many(0, *seeds, 1, |total| progress(&format!("{name}: {} seeds", total.played)));
+        let total = many(all, 1, |total| progress(&format!("{name}: {} seeds", total.played)));
         set(None);
         end();
         let Some(failed) = total.failed.first() else {

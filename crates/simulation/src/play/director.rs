@@ -261,6 +261,9 @@ pub(super) fn first_word(user: &User) -> watch::Sender<Word> {
         Word::Stop
     } else if user.paused || user.gone {
         Word::Pause { by: "user".to_owned() }
+    } else if user.retarget {
+        // A replica that takes over reads what is wanted now.
+        Word::Pause { by: "another target".to_owned() }
     } else {
         Word::Go
     };
