@@ -38,6 +38,10 @@ const PAUSE_LOOK: SignedDuration = SignedDuration::from_hours(24);
 /// in the same breath.
 const LIFTED_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
+/// How often that is tried at once where the cordon is seen to be gone all the same:
+/// an API server that answers looks and no words must not be asked without end.
+const GONE_AT_ONCE: u32 = 5;
+
 /// A step to start now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
@@ -345,7 +349,8 @@ impl<'a> Run<'a> {
             // that is written down before somebody else sets one.
             Phase::Failed { at, failure } => {
                 let again = self.now >= after(*at, LIFTED_AGAIN);
-                failure.kind.may_pass() && (again || self.is_seen_lifted(node, *at))
+                let gone = step.attempts < GONE_AT_ONCE && self.is_seen_lifted(node, *at);
+                failure.kind.may_pass() && (again || gone)
             }
             Phase::Running { .. } | Phase::Done => false,
         };

@@ -6,10 +6,11 @@ use common::world::{End, Trouble, World};
 use common::{cluster, intent, kubernetes, plan_for, talos, version};
 use upgrade_core::amount::Amount;
 use upgrade_core::jiff::SignedDuration;
-use upgrade_core::journal::Record;
+use upgrade_core::journal::{Outcome, Record};
 use upgrade_core::policy::{Order, Policy};
-use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
+use upgrade_core::reason::{Failure, FailureKind, HaltReason, WaitReason};
 use upgrade_core::snapshot::{NodeName, Snapshot};
+use upgrade_core::step::StepId;
 use upgrade_planner::decide::{Decision, decide};
 
 fn world(snapshot: Snapshot, policy: &Policy) -> World {
@@ -91,4 +92,15 @@ fn a_run_that_halts_lifts_its_cordon_later_if_it_could_not_at_once() {
     assert_eq!(lifts(&snapshot, soon), ["1/worker-1/uncordon"]);
     snapshot.taken_at = world.now - SignedDuration::from_secs(10);
     assert!(lifts(&snapshot, soon).is_empty(), "a look of before says nothing");
+    // Who never gets an answer does not ask without end (rule 11).
+    let uncordon: StepId = "1/worker-1/uncordon".parse().unwrap();
+    for attempt in 2..=5 {
+        world.write(Record::Started { step: uncordon.clone(), attempt, evidence: None });
+        let failure = Failure::new(FailureKind::Unavailable, "no answer");
+        let outcome = Outcome::Failed { failure };
+        world.write(Record::Finished { step: uncordon.clone(), attempt, outcome });
+    }
+    snapshot.taken_at = world.now + SignedDuration::from_secs(1);
+    let decision = decide(&world.plan, &world.state, &snapshot, world.now + soon);
+    assert!(matches!(decision, Decision::Halt { finish, .. } if finish.is_empty()));
 }
