@@ -96,6 +96,8 @@ impl Server {
             let served = http2::Builder::new(TokioExecutor::new())
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(CONNECTION_WINDOW)
+                // A real node sets no limit to the calls on one connection.
+                .max_concurrent_streams(u32::MAX)
                 .serve_connection(TokioIo::new(Watched::new(stream)), service)
                 .await;
             if let Err(error) = served {

@@ -1,7 +1,7 @@
 //! Telling when a machine may have changed, through its reboots.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use talos_client::cosi::Spec;
@@ -18,39 +18,74 @@ use upgrade_engine::io::{Changes, Machine};
 /// node that was downgraded may know the type again.
 const REST: Duration = Duration::from_secs(30);
 
-/// One set of watches a machine, for as long as this lives.
-#[derive(Default)]
-pub(super) struct Watches(Mutex<Inner>);
+/// How long a machine is watched on after the last one who wanted to know: the
+/// next step of the same node comes at once.
+const LINGER: Duration = Duration::from_secs(5);
 
+/// One set of watches a machine, for as long as somebody wants to know: they share
+/// a connection, and nobody gives one without end.
 #[derive(Default)]
-struct Inner {
-    of: BTreeMap<String, Changes>,
+pub(super) struct Watches(Arc<Mutex<BTreeMap<String, Watched>>>);
+
+struct Watched {
+    sender: Arc<watch::Sender<u64>>,
     /// Ends with this.
-    tasks: JoinSet<()>,
+    _tasks: JoinSet<()>,
 }
 
 impl Watches {
     /// The number of a machine; begins to watch it if nobody did.
     pub(super) fn of(&self, machine: &Machine, node: Option<Node>) -> Changes {
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Inner { of, tasks } = &mut *inner;
-        if let Some(changes) = of.get(&machine.address) {
-            return changes.clone();
-        }
-        let (sender, changes) = watch::channel(0);
-        of.insert(machine.address.clone(), changes.clone());
         let Some(node) = node else {
             // An address that is none: nothing will ever change there.
-            return changes;
+            return watch::channel(0).1;
         };
+        self.hold(&machine.address, |tasks, sender| {
+            follow(tasks, sender, &node, Node::watch::<MachineStatus>);
+            follow(tasks, sender, &node, Node::watch::<BootId>);
+            follow(tasks, sender, &node, Node::watch::<KubeletSpec>);
+            follow(tasks, sender, &node, Node::watch_all::<ServiceStatus>);
+            follow(tasks, sender, &node, Node::watch_all::<StaticPod>);
+            follow(tasks, sender, &node, Node::watch_all::<StaticPodStatus>);
+        })
+    }
+
+    fn hold(
+        &self,
+        address: &str,
+        begin: impl FnOnce(&mut JoinSet<()>, &Arc<watch::Sender<u64>>),
+    ) -> Changes {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(watched) = all.get(address) {
+            return watched.sender.subscribe();
+        }
+        let (sender, changes) = watch::channel(0);
         let sender = Arc::new(sender);
-        follow(tasks, &sender, &node, Node::watch::<MachineStatus>);
-        follow(tasks, &sender, &node, Node::watch::<BootId>);
-        follow(tasks, &sender, &node, Node::watch::<KubeletSpec>);
-        follow(tasks, &sender, &node, Node::watch_all::<ServiceStatus>);
-        follow(tasks, &sender, &node, Node::watch_all::<StaticPod>);
-        follow(tasks, &sender, &node, Node::watch_all::<StaticPodStatus>);
+        let mut tasks = JoinSet::new();
+        begin(&mut tasks, &sender);
+        let (all_of_them, name) = (Arc::downgrade(&self.0), address.to_owned());
+        tasks.spawn(let_go(all_of_them, name, Arc::clone(&sender)));
+        all.insert(address.to_owned(), Watched { sender, _tasks: tasks });
         changes
+    }
+}
+
+/// Ends the watches of a machine that nobody wants to know of any more.
+async fn let_go(
+    all: Weak<Mutex<BTreeMap<String, Watched>>>,
+    address: String,
+    sender: Arc<watch::Sender<u64>>,
+) {
+    loop {
+        sender.closed().await;
+        tokio::time::sleep(LINGER).await;
+        let Some(all) = all.upgrade() else { return };
+        // Whoever comes meanwhile waits for this lock, and finds all or nothing.
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        if sender.is_closed() {
+            all.remove(&address);
+            return;
+        }
     }
 }
 
@@ -81,4 +116,43 @@ fn follow<T: Spec>(
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_is_watched_as_long_as_somebody_wants_to_know() {
+        let watches = Watches::default();
+        let begun = Arc::new(());
+        let hold = || {
+            let mark = Arc::clone(&begun);
+            watches.hold("10.0.0.1", |tasks, _| {
+                tasks.spawn(async move {
+                    let _mark = mark;
+                    std::future::pending::<()>().await;
+                });
+            })
+        };
+        let watched = || Arc::strong_count(&begun) - 1;
+        let (first, second) = (hold(), hold());
+        assert_eq!(watched(), 1, "one set for both");
+        drop(first);
+        tokio::time::sleep(LINGER * 2).await;
+        assert_eq!(watched(), 1, "the second still listens");
+        drop(second);
+        tokio::time::sleep(LINGER / 2).await;
+        let third = hold();
+        tokio::time::sleep(LINGER * 2).await;
+        assert_eq!(watched(), 1, "who comes soon finds it");
+        drop(third);
+        tokio::time::sleep(LINGER * 2).await;
+        assert_eq!(watched(), 0, "nobody is left");
+        let _fourth = hold();
+        assert_eq!(watched(), 1, "and it begins anew");
+        drop(watches);
+        tokio::task::yield_now().await;
+        assert_eq!(watched(), 0, "it ends with the client");
+    }
 }
