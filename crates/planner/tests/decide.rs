@@ -258,7 +258,7 @@ fn a_snapshot_waits_until_a_control_plane_was_seen() {
         other => panic!("{other:?}"),
     };
     let mut blind = world.truth.clone();
-    for (_, node) in blind.nodes.iter_mut() {
+    for node in blind.nodes.values_mut() {
         node.talos = Fact::Unknown("connection refused".to_owned());
     }
     let actions: Vec<Action> = started(&blind);

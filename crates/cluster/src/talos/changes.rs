@@ -130,29 +130,29 @@ mod tests {
             let mark = Arc::clone(&begun);
             watches.hold("10.0.0.1", |tasks, _| {
                 tasks.spawn(async move {
-                    let _mark = mark;
                     std::future::pending::<()>().await;
+                    drop(mark);
                 });
             })
         };
-        let watched = || Arc::strong_count(&begun) - 1;
+        let under_way = || Arc::strong_count(&begun) - 1;
         let (first, second) = (hold(), hold());
-        assert_eq!(watched(), 1, "one set for both");
+        assert_eq!(under_way(), 1, "one set for both");
         drop(first);
         tokio::time::sleep(LINGER * 2).await;
-        assert_eq!(watched(), 1, "the second still listens");
+        assert_eq!(under_way(), 1, "the second still listens");
         drop(second);
         tokio::time::sleep(LINGER / 2).await;
         let third = hold();
         tokio::time::sleep(LINGER * 2).await;
-        assert_eq!(watched(), 1, "who comes soon finds it");
+        assert_eq!(under_way(), 1, "who comes soon finds it");
         drop(third);
         tokio::time::sleep(LINGER * 2).await;
-        assert_eq!(watched(), 0, "nobody is left");
+        assert_eq!(under_way(), 0, "nobody is left");
         let _fourth = hold();
-        assert_eq!(watched(), 1, "and it begins anew");
+        assert_eq!(under_way(), 1, "and it begins anew");
         drop(watches);
         tokio::task::yield_now().await;
-        assert_eq!(watched(), 0, "it ends with the client");
+        assert_eq!(under_way(), 0, "it ends with the client");
     }
 }
