@@ -40,8 +40,9 @@ pub trait Io: Send + Sync + 'static {
     fn clock(&self) -> &Self::Clock;
 
     /// Comes back when the whole cluster may be looked at: whoever drives many
-    /// lets them take turns. No deadline runs meanwhile.
-    fn turn(&self) -> impl Future<Output = ()> + Send {
+    /// lets them take turns. No deadline runs meanwhile. The turn ends when what
+    /// comes back is dropped.
+    fn turn(&self) -> impl Future<Output: Send> + Send {
         std::future::ready(())
     }
 }

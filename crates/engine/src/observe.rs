@@ -26,7 +26,7 @@ const LIMIT: SignedDuration = SignedDuration::from_secs(10);
 /// Looks at everything, all machines side by side. A fact that cannot be had is
 /// unknown, with the reason (rule 10); only the list of machines must be there.
 pub async fn observe<I: Io>(io: &I) -> Result<Snapshot, Trouble> {
-    io.turn().await;
+    let _turn = io.turn().await;
     // Every fact is newer than this (rule 2).
     let taken_at = io.clock().now();
     let (cluster, machines) = limited(io, io.talos().machines()).await?;

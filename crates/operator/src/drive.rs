@@ -13,7 +13,7 @@ use upgrade_engine::drive::{DriveError, End, Run};
 use upgrade_engine::journal::Fence;
 
 use crate::http::{Drives, Steps};
-use crate::pace::Paced;
+use crate::pace::{Pace, Paced};
 use crate::run::{Picture, Record, RunJournal, waiting};
 
 /// A run under way in this process.
@@ -52,13 +52,16 @@ pub struct Start {
     pub inherited_cordons: BTreeSet<NodeName>,
     /// Counts it.
     pub drives: Drives,
+    /// Who writes to the hub.
+    pub writes: Arc<Pace>,
 }
 
 impl Drive {
     /// Begins.
     pub fn start(start: Start) -> Self {
-        let Start { mut record, live, fence, runner, word, keys, inherited_cordons, drives } =
-            start;
+        let Start {
+            mut record, live, fence, runner, word, keys, inherited_cordons, drives, ..
+        } = start;
         let mut steps = Steps::new(drives.metrics());
         let (show, picture) = watch::channel(record.picture());
         let (tell_wait, waits) = watch::channel(None);
@@ -69,7 +72,7 @@ impl Drive {
         let (word, control) = watch::channel(word);
         let (plan, past) = (record.plan(), record.take_past());
         let record = Arc::new(Mutex::new(record));
-        let journal = RunJournal::new(Arc::clone(&record), fence, show);
+        let journal = RunJournal::new(Arc::clone(&record), fence, show, start.writes);
         let run = Run {
             plan,
             past,

@@ -10,10 +10,11 @@
 //!   happens to it stays in it. [`controller`] keeps one for each object.
 //! - [`run`] is the run in its `UpgradeRun` object: plan, hash, journal.
 //!   [`drive`] lets the engine work on it.
-//! - [`look`] sees and plans; [`pace`] lets clusters take turns at it.
+//! - [`glance`] sees what rests; [`look`] sees all, and plans. [`pace`] lets
+//!   clusters take turns, [`rush`] lets those begin first that have not.
 //! - [`past`] asks the hub what happened while nobody watched.
-//! - [`lease`] fences drivers from each other (rule 9), [`members`] shares the
-//!   clusters among replicas.
+//! - [`lease`] fences drivers from each other (rule 9), as long as the [`pulse`] of
+//!   theirs is seen; [`members`] shares the clusters among replicas.
 //! - [`versions`] knows what there is to go to, [`http`] tells how the process
 //!   does, [`files`] lets it have many connections, and [`serve`](mod@serve)
 //!   puts all of it together.
@@ -24,6 +25,7 @@ pub mod controller;
 pub mod decide;
 pub mod drive;
 pub mod files;
+pub mod glance;
 pub mod http;
 pub mod hub;
 pub mod lease;
@@ -34,7 +36,9 @@ pub mod news;
 pub mod operator;
 pub mod pace;
 pub mod past;
+pub mod pulse;
 pub mod run;
+pub mod rush;
 pub mod seen;
 pub mod serve;
 pub mod task;

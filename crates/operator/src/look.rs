@@ -62,12 +62,6 @@ pub fn pause(cluster: &str, every: Duration, now: Duration) -> Duration {
     Duration::from_millis(u64::try_from(left).unwrap_or(u64::MAX))
 }
 
-/// Looks once, at what annotations tell.
-pub async fn glance(live: &Paced) -> Result<Snapshot, String> {
-    live.turn().await;
-    at_once(live).await
-}
-
 async fn at_once(live: &Paced) -> Result<Snapshot, String> {
     // Boxed: it asks many at once, and is large.
     let look = Box::pin(upgrade_engine::observe(live.at_once()));
@@ -92,9 +86,14 @@ pub async fn look(live: &Paced) -> Result<Looked, String> {
     }
 }
 
-/// Looks once at everything that a plan needs.
-pub async fn look_once(live: &Paced) -> Result<Looked, String> {
-    live.turn().await;
+/// Looks once at everything that a plan needs, in its turn.
+async fn look_once(live: &Paced) -> Result<Looked, String> {
+    let _turn = live.turn().await;
+    look_now(live).await
+}
+
+/// Looks once at everything that a plan needs. Take a turn before.
+pub async fn look_now(live: &Paced) -> Result<Looked, String> {
     let (snapshot, workloads) = tokio::join!(at_once(live), Box::pin(workloads(live.kubernetes())));
     Ok(Looked { snapshot: snapshot?, workloads })
 }

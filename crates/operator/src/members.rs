@@ -4,9 +4,11 @@
 //! clusters move.
 //!
 //! That two replicas disagree for a moment is harmless: whoever drives needs
-//! the cluster's own Lease ([`crate::lease`]).
+//! the cluster's own Lease ([`crate::lease`]). Those last as long as this one of
+//! their replica does, which is its heartbeat ([`crate::pulse`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -17,10 +19,15 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
 use crate::clock;
+use crate::lease::SESSION;
+use crate::pulse::{Beat, Pulse};
 
 /// How often a replica says that it is there, and looks who else is, in the time
 /// after which it is missed.
 const BEATS: u32 = 4;
+
+/// How soon a beat that failed is tried again: everything that is held hangs on it.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// One call.
 const CALL: Duration = Duration::from_secs(5);
@@ -69,8 +76,7 @@ fn weight(member: &str, cluster: &str) -> [u8; 32] {
 pub struct Membership {
     api: Api<Lease>,
     holder: String,
-    /// How long a replica that says nothing is still counted.
-    lasts: Duration,
+    pulse: Arc<Pulse>,
     seen: BTreeMap<String, (String, Duration)>,
     tell: watch::Sender<Members>,
 }
@@ -81,11 +87,11 @@ impl Membership {
         client: Client,
         namespace: &str,
         holder: &str,
-        lasts: Duration,
+        pulse: Arc<Pulse>,
     ) -> (Self, watch::Receiver<Members>) {
         let (tell, told) = watch::channel(Members::default());
         let api = Api::namespaced(client, namespace);
-        (Self { api, holder: holder.to_owned(), lasts, seen: BTreeMap::new(), tell }, told)
+        (Self { api, holder: holder.to_owned(), pulse, seen: BTreeMap::new(), tell }, told)
     }
 
     /// The Lease of a replica.
@@ -96,51 +102,73 @@ impl Membership {
     /// Beats until it is dropped.
     pub async fn beat(mut self) {
         loop {
-            match tokio::time::timeout(CALL, self.once()).await {
-                Ok(Ok(members)) => {
-                    self.tell.send_if_modified(|known| {
-                        let changed = *known != members;
-                        if changed {
-                            tracing::info!(replicas = members.len(), "replicas changed");
-                            *known = members.clone();
-                        }
-                        changed
-                    });
+            let well = match tokio::time::timeout(CALL, self.once()).await {
+                Ok(Ok(())) => true,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "the replicas cannot be read");
+                    false
                 }
-                Ok(Err(error)) => tracing::warn!(%error, "the replicas cannot be read"),
-                Err(_) => tracing::warn!("the replicas cannot be read: no answer"),
-            }
-            tokio::time::sleep(self.lasts / BEATS).await;
+                Err(_) => {
+                    tracing::warn!("the replicas cannot be read: no answer");
+                    false
+                }
+            };
+            let usual = self.pulse.lasts() / BEATS;
+            tokio::time::sleep(if well { usual } else { AGAIN.min(usual) }).await;
         }
     }
 
-    async fn once(&mut self) -> Result<Members, kube::Error> {
-        let name = Self::lease(&self.holder);
-        let lease = Lease {
-            metadata: ObjectMeta {
-                name: Some(name.clone()),
-                labels: Some(BTreeMap::from([(LABEL.to_owned(), "true".to_owned())])),
-                ..ObjectMeta::default()
-            },
-            spec: Some(LeaseSpec {
-                holder_identity: Some(self.holder.clone()),
-                lease_duration_seconds: i32::try_from(self.lasts.as_secs()).ok(),
-                renew_time: Some(MicroTime(clock::now())),
-                ..LeaseSpec::default()
-            }),
-        };
-        let apply = PatchParams::apply("talos-operator").force();
-        self.api.patch(&name, &apply, &Patch::Apply(&lease)).await?;
+    async fn once(&mut self) -> Result<(), kube::Error> {
+        self.say().await?;
+        let asked = clock::since_boot();
         let all = self.api.list(&ListParams::default().labels(LABEL)).await?;
+        let members = self.count(all.items, asked).await;
+        self.tell.send_if_modified(|known| {
+            let changed = *known != members;
+            if changed {
+                tracing::info!(replicas = members.len(), "replicas changed");
+                *known = members;
+            }
+            changed
+        });
+        Ok(())
+    }
+
+    /// Says that we are there; twice, if that begins a new session.
+    async fn say(&self) -> Result<(), kube::Error> {
+        let name = Self::lease(&self.holder);
+        let apply = PatchParams::apply("talos-operator").force();
+        loop {
+            let lease = Lease {
+                metadata: ObjectMeta {
+                    name: Some(name.clone()),
+                    labels: Some(BTreeMap::from([(LABEL.to_owned(), "true".to_owned())])),
+                    annotations: Some(BTreeMap::from([(SESSION.to_owned(), self.pulse.session())])),
+                    ..ObjectMeta::default()
+                },
+                spec: Some(LeaseSpec {
+                    holder_identity: Some(self.holder.clone()),
+                    lease_duration_seconds: i32::try_from(self.pulse.lasts().as_secs()).ok(),
+                    renew_time: Some(MicroTime(clock::now())),
+                    ..LeaseSpec::default()
+                }),
+            };
+            let sent = clock::since_boot();
+            self.api.patch(&name, &apply, &Patch::Apply(&lease)).await?;
+            if !self.pulse.beaten(sent, clock::since_boot()) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Who is there, of all Leases of replicas.
+    async fn count(&mut self, all: Vec<Lease>, asked: Duration) -> Members {
         let now = clock::since_boot();
+        self.pulse.found(all.iter().filter_map(beat).collect(), asked, now);
         let mut members = BTreeSet::from([self.holder.clone()]);
         let mut seen = BTreeMap::new();
         for lease in all {
-            let Some(holder) = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone())
-            else {
-                continue;
-            };
-            let version = lease.resource_version().unwrap_or_default();
+            let Some(Beat { holder, version, lasts, .. }) = beat(&lease) else { continue };
             let since = match self.seen.get(&holder) {
                 Some((known, since)) if *known == version => *since,
                 Some(_) => now,
@@ -150,9 +178,7 @@ impl Membership {
             };
             let quiet = now.saturating_sub(since);
             // As it said itself: replicas may be told different times.
-            let lasts = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
-            let lasts = lasts.and_then(|it| u64::try_from(it).ok());
-            if quiet < lasts.map_or(self.lasts, Duration::from_secs) {
+            if quiet < lasts {
                 members.insert(holder.clone());
             } else if quiet > LEFT_BEHIND {
                 // Whoever is there anyway writes it anew.
@@ -161,8 +187,20 @@ impl Membership {
             seen.insert(holder, (version, since));
         }
         self.seen = seen;
-        Ok(Members(members))
+        Members(members)
     }
+}
+
+/// What a replica's Lease says.
+fn beat(lease: &Lease) -> Option<Beat> {
+    let spec = lease.spec.as_ref()?;
+    let lasts = spec.lease_duration_seconds.and_then(|it| u64::try_from(it).ok());
+    Some(Beat {
+        holder: spec.holder_identity.clone()?,
+        session: lease.annotations().get(SESSION).cloned().unwrap_or_default(),
+        version: lease.resource_version().unwrap_or_default(),
+        lasts: lasts.map_or(crate::lease::DURATION, Duration::from_secs),
+    })
 }
 
 /// How long ago a replica beat, by its own clock.

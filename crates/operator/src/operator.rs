@@ -10,11 +10,13 @@ use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::Policy;
 
+use crate::clock;
 use crate::connect::{Connector, Machines};
 use crate::controller::Controller;
 use crate::http::Metrics;
 use crate::members::{self, Membership};
 use crate::news::News;
+use crate::pulse::Pulse;
 use crate::task::Shared;
 
 /// How many clusters without a target are looked at together: a look costs
@@ -24,9 +26,6 @@ const GLANCES: usize = 32;
 /// How many with a target: somebody waits, and most of the time is the
 /// clusters' own.
 const LOOKS: usize = 256;
-
-/// How many tasks write to the hub together.
-const ASKS: usize = 64;
 
 /// How many list runs together.
 const LISTS: usize = 8;
@@ -82,13 +81,17 @@ impl Operator {
             policy,
             matrix,
         } = options.clone();
-        let (membership, members) = Membership::new(client.clone(), &namespace, &identity, lease);
+        // A restart within a microsecond, as the same process, is not to be had.
+        let process = format!("{:x}-{:x}", clock::now().as_microsecond(), std::process::id());
+        let pulse = Arc::new(Pulse::new(process, lease));
+        let (membership, members) =
+            Membership::new(client.clone(), &namespace, &identity, Arc::clone(&pulse));
         let shared = Arc::new(Shared {
             client: client.clone(),
             news: News::new(client.clone(), &identity),
             identity,
             namespace,
-            lease,
+            pulse,
             connector: Connector {
                 client: client.clone(),
                 secret_prefix,
@@ -104,7 +107,8 @@ impl Operator {
             ending,
             glances: Semaphore::new(GLANCES),
             looks: Semaphore::new(LOOKS),
-            asks: Semaphore::new(ASKS),
+            writes: Arc::default(),
+            rush: Arc::default(),
             lists: Semaphore::new(LISTS),
             look_every,
         });

@@ -15,7 +15,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    fn of(versions: impl Iterator<Item = Version>) -> Option<Self> {
+    pub(crate) fn of(versions: impl Iterator<Item = Version>) -> Option<Self> {
         versions.fold(None, |spread: Option<Self>, version| {
             Some(match spread {
                 None => Self { lowest: version.clone(), newest: version },

@@ -32,12 +32,14 @@ use crate::lease::{Hold, Watched};
 use crate::look::Looked;
 use crate::members::Members;
 use crate::names;
+use crate::rush::Beginning;
 use crate::seen::Seen;
 use crate::wish::Wish;
 
 pub use shared::{Latest, Shared, trimmed};
 
-use known::Last;
+use begin::Made;
+use known::{Last, Reached};
 
 /// How soon something that failed for now is tried again.
 const SOON: Duration = Duration::from_secs(5);
@@ -71,6 +73,12 @@ pub struct Task {
     runs: usize,
     /// Whether `last` was read since the cluster became ours.
     loaded: bool,
+    /// Counted, while a target is there that no run was made for yet.
+    beginning: Option<Beginning>,
+    /// What the last look went through: a drive that follows needs no other.
+    reached: Option<Reached>,
+    /// The run that was just made: nobody drives it yet.
+    made: Option<Made>,
     hold: Option<Hold>,
     watched: Watched,
     drive: Option<Drive>,
@@ -115,6 +123,9 @@ impl Task {
             last: None,
             runs: 0,
             loaded: false,
+            beginning: None,
+            reached: None,
+            made: None,
             hold: None,
             watched: Watched::default(),
             drive: None,
@@ -139,6 +150,9 @@ impl Task {
                     Next::At(Some(Instant::now() + SOON))
                 }
             };
+            if !matches!(next, Next::Now) {
+                self.beginning = None;
+            }
             match next {
                 Next::Now => tokio::task::yield_now().await,
                 Next::Over => break,
@@ -157,8 +171,8 @@ impl Task {
     }
 
     async fn wait(&mut self, at: Option<Instant>) {
-        // It is large, and grows old.
-        self.looked = None;
+        // They are large, and grow old.
+        (self.looked, self.reached) = (None, None);
         let mut progress = false;
         let drive = async {
             match &mut self.drive {
@@ -172,7 +186,14 @@ impl Task {
                 None => std::future::pending().await,
             }
         };
+        let rush = async {
+            match &self.made {
+                Some(_) => self.shared.rush.over().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            () = rush => {}
             // An error is the end of the controller.
             changed = self.latest.changed() => if changed.is_err() { moment_of_rest().await },
             () = drive => progress = true,
@@ -217,6 +238,7 @@ impl Task {
         if self.targets != targets {
             if self.drive.is_none() && targets != (None, None) {
                 self.seen = None;
+                self.beginning = Some(self.shared.rush.enter());
             }
             self.targets = targets;
         }
@@ -255,6 +277,9 @@ impl Task {
                 view.message.clone_from(waits);
             }
         }
+        if self.waits_for_others().is_some() {
+            "Waiting: other clusters begin first".clone_into(&mut view.message);
+        }
         if let Some((_, why)) = &self.stuck {
             view.message = format!("Waiting: {why}");
         }
@@ -279,8 +304,12 @@ impl Task {
         if needs_lease && self.hold.is_none() {
             return self.take_lease(object).await;
         }
-        if let Some(write) = &write
-            && !self.tell(object, write).await?
+        // Planned at once on what was just seen: nobody would read that it is planned.
+        // Unless it is the first that the object says.
+        let told = !object.phase().is_empty();
+        let at_once = told && matches!(act, Act::Begin { .. }) && self.saw_just_now();
+        if let Some(write) = write.filter(|_| !at_once)
+            && !self.tell(object, &write).await?
         {
             // Somebody else wrote meanwhile; the watch brings it.
             return Ok(Next::At(Some(Instant::now() + BREATH)));

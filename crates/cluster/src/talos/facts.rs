@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use talos_client::machine::TalosVersion;
 use talos_client::resources::{
     ApiServerConfig, ControllerManagerConfig, KubeletSpec, MachineConfig, MachineStatus, Manifest,
     SchedulerConfig, SecurityState,
@@ -10,10 +11,63 @@ use talos_client::{Error, Node};
 use upgrade_core::image::ImageRef;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, Role, Stage, TalosFacts};
+use upgrade_core::version::Version;
 use upgrade_engine::io::Trouble;
 
 use super::config;
 use crate::trouble;
+
+/// What a machine is asked that nobody wants anything of.
+#[derive(Clone, Debug)]
+pub struct Glance {
+    /// Its Talos.
+    pub version: Version,
+    /// Whether that runs.
+    pub stage: Stage,
+    /// The images of the parts of Kubernetes that were asked for.
+    pub images: BTreeMap<Component, ImageRef>,
+}
+
+/// Which parts of Kubernetes a machine is asked for. The kubelets of all nodes are
+/// told by Kubernetes, at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// None: a worker has no others.
+    None,
+    /// Those that Talos runs on every control plane.
+    Own,
+    /// And kube-proxy, whose manifest is the same on all of them.
+    All,
+}
+
+/// The least that tells which versions run.
+pub(super) async fn glance(node: &Node, parts: Parts) -> Result<Glance, Trouble> {
+    let look = |error: Error| trouble::look(&error);
+    let own = async {
+        match parts {
+            Parts::None => Ok(BTreeMap::new()),
+            Parts::Own | Parts::All => static_pods(node).await,
+        }
+    };
+    let proxy = async {
+        match parts {
+            Parts::None | Parts::Own => Ok(None),
+            Parts::All => proxy(node).await,
+        }
+    };
+    let talos =
+        async { tokio::try_join!(node.version(), node.get::<MachineStatus>()).map_err(look) };
+    let ((running, status), mut images, proxy) = tokio::try_join!(talos, own, proxy)?;
+    add(&mut images, Component::KubeProxy, proxy)?;
+    let stage = status.map_or(Stage::Unknown, |status| status.spec.stage);
+    Ok(Glance { version: read(&running)?, stage, images })
+}
+
+fn read(running: &TalosVersion) -> Result<Version, Trouble> {
+    running.version().map_err(|error| {
+        Trouble::new(FailureKind::Mismatch, &format!("its version makes no sense: {error}"))
+    })
+}
 
 /// Everything that Talos tells, all of it of the same boot: a machine that
 /// restarts while it is asked would mix old and new.
@@ -34,9 +88,7 @@ pub(super) async fn facts(node: &Node) -> Result<TalosFacts, Trouble> {
         let text = "it restarted while it was asked; look again";
         return Err(Trouble::new(FailureKind::Unavailable, text));
     }
-    let version = running.version().map_err(|error| {
-        Trouble::new(FailureKind::Mismatch, &format!("its version makes no sense: {error}"))
-    })?;
+    let version = read(&running)?;
     let (stage, ready) =
         status.map_or((Stage::Unknown, false), |status| (status.spec.stage, status.spec.ready));
     let installer = match config {
@@ -64,28 +116,42 @@ pub(super) async fn images(
     role: Role,
 ) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
     let look = |error: Error| trouble::look(&error);
-    let mut images = BTreeMap::new();
-    let kubelet = node.get::<KubeletSpec>().await.map_err(look)?;
+    let kubelet = async { node.get::<KubeletSpec>().await.map_err(look) };
+    let (kubelet, mut images) = match role {
+        Role::Worker => (kubelet.await?, BTreeMap::new()),
+        Role::ControlPlane => {
+            let (kubelet, mut images, proxy) =
+                tokio::try_join!(kubelet, static_pods(node), proxy(node))?;
+            add(&mut images, Component::KubeProxy, proxy)?;
+            (kubelet, images)
+        }
+    };
     add(&mut images, Component::Kubelet, kubelet.map(|kubelet| kubelet.spec.image))?;
-    if role == Role::Worker {
-        return Ok(images);
-    }
-    let (server, manager, scheduler, manifests) = tokio::try_join!(
+    Ok(images)
+}
+
+/// What Talos runs on a control plane.
+async fn static_pods(node: &Node) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
+    let (server, manager, scheduler) = tokio::try_join!(
         node.get::<ApiServerConfig>(),
         node.get::<ControllerManagerConfig>(),
         node.get::<SchedulerConfig>(),
-        node.list::<Manifest>(),
     )
-    .map_err(look)?;
+    .map_err(|error| trouble::look(&error))?;
     let server = server.map(|server| server.spec.image);
     let manager = manager.map(|it| it.spec).filter(|it| it.enabled).map(|it| it.image);
     let scheduler = scheduler.map(|it| it.spec).filter(|it| it.enabled).map(|it| it.image);
+    let mut images = BTreeMap::new();
     add(&mut images, Component::KubeApiserver, server)?;
     add(&mut images, Component::KubeControllerManager, manager)?;
     add(&mut images, Component::KubeScheduler, scheduler)?;
-    let objects = config::objects(manifests);
-    add(&mut images, Component::KubeProxy, config::proxy_image(&objects))?;
     Ok(images)
+}
+
+/// The kube-proxy of the manifests that Talos applies.
+async fn proxy(node: &Node) -> Result<Option<String>, Trouble> {
+    let manifests = node.list::<Manifest>().await.map_err(|error| trouble::look(&error))?;
+    Ok(config::proxy_image(&config::objects(manifests)))
 }
 
 fn add(

@@ -22,6 +22,7 @@ use upgrade_engine::io::talos::{Config, Store, Talos};
 use upgrade_engine::io::{Changes, Clock, Machine, Tell, Trouble};
 
 use changes::Watches;
+pub use facts::{Glance, Parts};
 
 /// What is known of the machines before they are asked.
 pub(crate) struct Known {
@@ -46,6 +47,11 @@ pub struct LiveTalos<C> {
 impl<C: Clock> LiveTalos<C> {
     pub(crate) fn new(client: Client, known: Known, folder: PathBuf, clock: Arc<C>) -> Self {
         Self { client, known, folder, clock, watches: Watches::default() }
+    }
+
+    /// The least that tells which versions run on a machine.
+    pub async fn glance(&self, of: &Machine, parts: Parts) -> Result<Glance, Trouble> {
+        facts::glance(&self.node(of)?, parts).await
     }
 
     /// The machine's own client.

@@ -8,13 +8,14 @@ use tokio::time::Instant;
 use upgrade_core::plan::{Plan, PlanHash};
 use upgrade_core::version::Version;
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::{Product, RunPhase};
+use vitistack_api::run::{Product, RunPhase, UpgradeRun};
 
-use super::known::remember;
+use super::known::{Reached, remember};
 use super::{Next, SOON, Task};
 use crate::hub::answer;
 use crate::look::{self, Looked, Order};
 use crate::run::{KEEP, NewRun, RunStore, cast};
+use crate::rush;
 use crate::seen::Seen;
 use crate::wish::Wish;
 
@@ -22,6 +23,13 @@ use crate::wish::Wish;
 /// judged on, a few requests to the hub ago; whoever drives the plan looks
 /// again before every act (rule 2).
 const FRESH: Duration = Duration::from_secs(20);
+
+/// A run as it was made, and what its cluster was seen through.
+pub(super) struct Made {
+    at: Instant,
+    pub(super) run: UpgradeRun,
+    pub(super) reached: Option<Reached>,
+}
 
 impl Task {
     /// Looks at the cluster, plans, and makes a run; or one that failed before
@@ -35,15 +43,14 @@ impl Task {
     ) -> Result<Next, String> {
         let shared = Arc::clone(&self.shared);
         let store = self.store(object);
-        let fresh = self.looked.take().filter(|(at, _)| at.elapsed() < FRESH);
-        let looked = if let Some((_, looked)) = fresh {
+        let fresh = self.saw_just_now();
+        let looked = if let Some((_, looked)) = self.looked.take().filter(|_| fresh) {
             Ok(looked)
         } else {
             let permit = shared.looks.acquire().await.map_err(|error| error.to_string())?;
             let looked = async {
-                let keys = shared.connector.keys(object).await?;
-                let live = shared.connector.live(object, &keys).await?;
-                look::look(&live).await
+                let reached = self.reach(object).await?;
+                look::look(&reached.live).await
             };
             let looked = looked.await;
             drop(permit);
@@ -101,11 +108,27 @@ impl Task {
         }
         let latest = self.latest.borrow().clone();
         self.last = latest.and_then(|latest| remember(&made, &latest));
+        if plan.is_ok() {
+            let (at, reached) = (Instant::now(), self.reached.take());
+            self.made = Some(Made { at, run: made, reached });
+        }
+        self.beginning = None;
         self.runs += 1;
         if self.runs > KEEP {
             tokio::spawn(async move { store.prune().await });
         }
         Ok(Next::Now)
+    }
+
+    /// Whether what was seen last may be planned on.
+    pub(super) fn saw_just_now(&self) -> bool {
+        self.looked.as_ref().is_some_and(|(at, _)| at.elapsed() < FRESH)
+    }
+
+    /// Until when the run that was just made waits for others that begin.
+    pub(super) fn waits_for_others(&self) -> Option<Instant> {
+        let until = self.made.as_ref()?.at + rush::LONGEST;
+        (self.shared.rush.is_on() && Instant::now() < until).then_some(until)
     }
 
     /// The plan that is replaced: of the newest run that had one, if it did not come

@@ -14,6 +14,7 @@ use vitistack_api::KubernetesCluster;
 use vitistack_api::run::RunPhase;
 
 use super::begin::soon;
+use super::known::Reached;
 use super::{Next, SOON, Task};
 use crate::decide::Act;
 use crate::drive::{Drive, Start};
@@ -22,9 +23,12 @@ use crate::hub::answer;
 use crate::lease::{Hold, LeaseError, Name};
 use crate::run::{Record, RecordError, RunStore, halted};
 
-/// How often the keys of a cluster under way are compared, so that new ones
-/// are used soon.
+/// How often the keys of a run that waits for something are compared, so that new
+/// ones are used soon.
 const KEYS: Duration = Duration::from_secs(15);
+
+/// And of one that gets on: old keys may work for long.
+const KEYS_IN_USE: Duration = Duration::from_mins(1);
 
 /// How long a run may not be drivable at all, for want of keys or the like
 /// (rule 11).
@@ -45,9 +49,9 @@ impl Task {
             lease: format!("upgrade-{}", object.uid().unwrap_or_default()),
             holder: self.shared.identity.clone(),
             about: self.key.clone(),
-            lasts: self.shared.lease,
         };
-        match Hold::take(self.shared.client.clone(), name, &self.watched).await {
+        let client = self.shared.client.clone();
+        match Hold::take(client, name, &self.shared.pulse, &self.watched).await {
             Ok(hold) => {
                 self.hold = Some(hold);
                 // What was read before may be somebody else's past.
@@ -58,7 +62,7 @@ impl Task {
                 tracing::debug!(cluster = self.key, by, "somebody else drives");
                 self.loaded = false;
                 // Seen to be unchanged for its whole time, it is free.
-                Ok(Next::At(Some(Instant::now() + SOON.min(self.shared.lease / 4))))
+                Ok(Next::At(Some(Instant::now() + SOON.min(self.shared.pulse.lasts() / 4))))
             }
             Err(error) => Err(error.to_string()),
         }
@@ -97,7 +101,8 @@ impl Task {
         if Instant::now() < self.keys_at {
             return Ok(Next::At(Some(self.keys_at)));
         }
-        self.keys_at = Instant::now() + KEYS;
+        let waits = drive.waits.borrow().is_some();
+        self.keys_at = Instant::now() + if waits { KEYS } else { KEYS_IN_USE };
         // New keys: what is under way is resumed with them.
         if let Ok(keys) = self.shared.connector.keys(object).await
             && keys.digest() != drive.keys
@@ -118,8 +123,15 @@ impl Task {
         let (Some(last), Some(hold)) = (&self.last, &self.hold) else {
             return Ok(Next::Now);
         };
+        if let Some(until) = self.waits_for_others() {
+            return Ok(Next::At(Some(until)));
+        }
         let store = self.store(object);
-        let Some(run) = answer(store.get(&last.name)).await? else {
+        let (run, reached) = match self.made.take().filter(|it| it.run.name_any() == last.name) {
+            Some(made) => (Some(made.run), made.reached),
+            None => (answer(store.get(&last.name)).await?, None),
+        };
+        let Some(run) = run else {
             // Somebody deleted it: what was under way is looked at anew.
             self.forget();
             return Ok(Next::Now);
@@ -139,12 +151,11 @@ impl Task {
             }
             Err(error) => return Err(error.to_string()),
         };
-        let reached = async {
-            let keys = self.shared.connector.keys(object).await?;
-            let live = self.shared.connector.live(object, &keys).await?;
-            Ok::<_, String>((keys.digest(), live))
+        let reached = match reached {
+            Some(reached) => Ok(reached),
+            None => self.reach(object).await,
         };
-        let (keys, live) = match reached.await {
+        let Reached { keys, live } = match reached {
             Ok(reached) => reached,
             Err(why) => {
                 let (since, _) = *self.stuck.get_or_insert((Instant::now(), why.clone()));
@@ -174,6 +185,7 @@ impl Task {
             keys,
             inherited_cordons,
             drives,
+            writes: Arc::clone(&self.shared.writes),
         }));
         self.keys_at = Instant::now() + KEYS;
         if let Some(last) = &mut self.last {

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use tokio::time::Instant;
-use upgrade_core::snapshot::Fact;
+use upgrade_engine::io::Io as _;
 use vitistack_api::KubernetesCluster;
 use vitistack_api::run::{RunPhase, UpgradeRun};
 
 use super::{LOOK_AGAIN, Latest, Next, Task};
 use crate::decide::RunView;
+use crate::glance::glance;
 use crate::hub::answer;
-use crate::look::{self, Looked};
+use crate::look;
+use crate::pace::Paced;
 use crate::run::RunStore;
 use crate::seen::Seen;
 use crate::wish::Wish;
@@ -27,7 +29,20 @@ pub(super) struct Last {
     pub(super) gone: u64,
 }
 
+/// A cluster's live side, and the digest of the keys that opened it.
+pub(super) struct Reached {
+    pub(super) keys: [u8; 32],
+    pub(super) live: Paced,
+}
+
 impl Task {
+    /// Reads the keys of the cluster and makes its live side.
+    pub(super) async fn reach(&self, object: &KubernetesCluster) -> Result<Reached, String> {
+        let keys = self.shared.connector.keys(object).await?;
+        let live = self.shared.connector.live(object, &keys).await?;
+        Ok(Reached { keys: keys.digest(), live })
+    }
+
     /// The object as it is known best.
     pub(super) fn newest(&mut self, latest: &Latest) -> Arc<KubernetesCluster> {
         let version = |object: &KubernetesCluster| {
@@ -44,7 +59,8 @@ impl Task {
     }
 
     pub(super) fn forget(&mut self) {
-        (self.loaded, self.last, self.seen, self.stuck) = (false, None, None, None);
+        (self.loaded, self.last, self.made) = (false, None, None);
+        (self.seen, self.stuck) = (None, None);
         self.counted.clear();
     }
 
@@ -85,22 +101,11 @@ impl Task {
             return Ok(Next::At(Some(self.look_at)));
         }
         let wanted = wish.talos.is_some() || wish.kubernetes.is_some();
-        let permits = if wanted { &self.shared.looks } else { &self.shared.glances };
+        let shared = Arc::clone(&self.shared);
+        let permits = if wanted { &shared.looks } else { &shared.glances };
         let permit = permits.acquire().await.map_err(|error| error.to_string())?;
-        let looked = async {
-            let keys = self.shared.connector.keys(object).await?;
-            let live = self.shared.connector.live(object, &keys).await?;
-            if wanted {
-                return look::look_once(&live).await;
-            }
-            let snapshot = look::glance(&live).await?;
-            Ok(Looked { snapshot, workloads: Fact::Unasked })
-        };
-        let looked = looked.await;
+        let seen = self.ask(object, wanted).await;
         drop(permit);
-        let seen = looked.as_ref().map_err(Clone::clone).and_then(|it| Seen::of(&it.snapshot));
-        self.looked =
-            looked.ok().filter(|it| wanted && it.is_whole()).map(|it| (Instant::now(), it));
         let every = self.shared.look_every;
         self.look_pause = match &seen {
             Ok(_) => every,
@@ -114,6 +119,26 @@ impl Task {
         self.look_at = Instant::now() + pause;
         self.seen = Some(seen);
         Ok(Next::Now)
+    }
+
+    /// Asks the cluster what runs: all that a plan needs, if something is wanted.
+    async fn ask(&mut self, object: &KubernetesCluster, wanted: bool) -> Result<Seen, String> {
+        (self.looked, self.reached) = (None, None);
+        let reached = self.reach(object).await?;
+        if !wanted {
+            return glance(&reached.live).await;
+        }
+        let turn = reached.live.turn().await;
+        // A cluster that hangs holds up nobody who has begun.
+        let began = self.beginning.take().is_some();
+        let looked = look::look_now(&reached.live).await;
+        self.beginning = began.then(|| self.shared.rush.enter());
+        drop(turn);
+        let looked = looked?;
+        let seen = Seen::of(&looked.snapshot);
+        self.looked = Some((Instant::now(), looked)).filter(|(_, it)| it.is_whole());
+        self.reached = Some(reached);
+        seen
     }
 }
 

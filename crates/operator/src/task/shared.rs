@@ -14,6 +14,9 @@ use crate::connect::Connector;
 use crate::http::Metrics;
 use crate::members::Members;
 use crate::news::News;
+use crate::pace::Pace;
+use crate::pulse::Pulse;
+use crate::rush::Rush;
 
 /// What all tasks share.
 pub struct Shared {
@@ -23,8 +26,8 @@ pub struct Shared {
     pub identity: String,
     /// Where Leases are.
     pub namespace: String,
-    /// How long they last.
-    pub lease: Duration,
+    /// What they last as long as.
+    pub pulse: Arc<Pulse>,
     /// The way to clusters.
     pub connector: Connector,
     /// What a user's annotations change.
@@ -41,9 +44,11 @@ pub struct Shared {
     pub glances: Semaphore,
     /// How many with one.
     pub looks: Semaphore,
-    /// How many tasks write to the hub together: a thousand that wake up at once
-    /// would only wait for each other.
-    pub asks: Semaphore,
+    /// Who writes to the hub: a thousand that wake up at once would only wait for
+    /// each other.
+    pub writes: Arc<Pace>,
+    /// Who is beginning.
+    pub rush: Arc<Rush>,
     /// How many list runs together. A busy hub may read all runs of a namespace
     /// for a list of a few; that must not make it busier still.
     pub lists: Semaphore,

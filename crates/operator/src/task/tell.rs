@@ -32,7 +32,7 @@ impl Task {
         };
         let mut now = Arc::clone(object);
         let shared = Arc::clone(&self.shared);
-        let _ask = shared.asks.acquire().await.map_err(|error| error.to_string())?;
+        let _turn = shared.writes.turn().await;
         if let Some(patch) = write::status(&now, write, &clock::stamp()) {
             match patched(api.patch_status(&name, &params, &Patch::Merge(&patch))).await? {
                 Some(written) => now = Arc::new(trimmed(written)),

@@ -1,0 +1,89 @@
+//! What a cluster is asked that nobody wants anything of: which versions run, and
+//! whether everything does. A fleet rests most of the time, so this is most of what
+//! it costs; a look that a plan is made on asks four times as much.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use upgrade_cluster::Live;
+use upgrade_cluster::talos::{Glance, Parts};
+use upgrade_core::image::ImageRef;
+use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role, Stage};
+use upgrade_core::version::Version;
+use upgrade_engine::clock::SystemClock;
+use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Talos as _, Trouble};
+
+use crate::pace::Paced;
+use crate::seen::{Seen, Spread};
+
+/// How many machines are asked at once.
+const WIDTH: usize = 64;
+
+/// All of it. Each question has its own, shorter limit.
+const LIMIT: Duration = Duration::from_mins(1);
+
+type Nodes = BTreeMap<NodeName, KubernetesFacts>;
+
+/// Asks once.
+pub async fn glance(live: &Paced) -> Result<Seen, String> {
+    let _turn = live.turn().await;
+    match tokio::time::timeout(LIMIT, Box::pin(ask(live.at_once()))).await {
+        Ok(seen) => seen,
+        Err(_) => Err(format!("no answer within {} s", LIMIT.as_secs())),
+    }
+}
+
+async fn ask(live: &Live<SystemClock>) -> Result<Seen, String> {
+    let talos = live.talos();
+    let (_, machines) = talos.machines().await.map_err(|trouble| trouble.to_string())?;
+    let first = machines.iter().position(|it| it.role == Role::ControlPlane);
+    let each = machines.into_iter().enumerate().map(|(index, machine)| async move {
+        let parts = match machine.role {
+            Role::Worker => Parts::None,
+            Role::ControlPlane if Some(index) == first => Parts::All,
+            Role::ControlPlane => Parts::Own,
+        };
+        let glance = talos.glance(&machine, parts).await;
+        (machine, glance)
+    });
+    let each = stream::iter(each).buffered(WIDTH).collect::<Vec<_>>();
+    let (each, nodes) = tokio::join!(each, live.kubernetes().nodes());
+    seen(each, &nodes.unwrap_or_default())
+}
+
+/// What it comes to; says what could not be seen (rule 10).
+fn seen(each: Vec<(Machine, Result<Glance, Trouble>)>, nodes: &Nodes) -> Result<Seen, String> {
+    let mut talos: Vec<Version> = Vec::new();
+    let mut kubernetes: Vec<Version> = nodes.values().map(|node| node.kubelet.clone()).collect();
+    let mut all_up = true;
+    let count = each.len();
+    for (Machine { name, .. }, glance) in each {
+        let Glance { version, stage, images } =
+            glance.map_err(|why| format!("node {name} cannot be seen: {why}"))?;
+        let ready = nodes.get(&name).is_some_and(|node| node.ready);
+        all_up &= stage == Stage::Running && ready;
+        talos.push(version);
+        kubernetes.extend(versions(&name, &images)?);
+    }
+    Ok(Seen {
+        talos: Spread::of(talos.into_iter()).ok_or("no node was found")?,
+        kubernetes: Spread::of(kubernetes.into_iter())
+            .ok_or("no Kubernetes component was found")?,
+        nodes: count,
+        all_up,
+    })
+}
+
+fn versions(
+    node: &NodeName,
+    images: &BTreeMap<Component, ImageRef>,
+) -> Result<Vec<Version>, String> {
+    let version = |(component, image): (&Component, &ImageRef)| {
+        image.version().ok_or_else(|| {
+            let what = "the Kubernetes version cannot be seen";
+            format!("{what}: {component} on {node} runs {image}: no version")
+        })
+    };
+    images.iter().map(version).collect()
+}

@@ -1,0 +1,86 @@
+//! Many targets at once: who has not begun goes before who drives.
+//!
+//! A thousand runs that begin within seconds want the same hub and the same
+//! processor, and a run under way wants more of both than one that begins. So a run
+//! that was just made is driven when nobody else is beginning; for a while at most
+//! (rule 11). Runs that are taken up again wait for nobody: a node may be down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// How long a run that was made waits for others that begin.
+pub const LONGEST: Duration = Duration::from_mins(1);
+
+/// How many clusters are beginning.
+#[derive(Debug)]
+pub struct Rush(watch::Sender<usize>);
+
+impl Default for Rush {
+    fn default() -> Self {
+        Self(watch::Sender::new(0))
+    }
+}
+
+/// A cluster that begins, until this is dropped.
+#[derive(Debug)]
+pub struct Beginning(Arc<Rush>);
+
+impl Rush {
+    /// One more begins.
+    pub fn enter(self: &Arc<Self>) -> Beginning {
+        self.change(|count| count + 1);
+        Beginning(Arc::clone(self))
+    }
+
+    /// Whether anybody is beginning.
+    pub fn is_on(&self) -> bool {
+        *self.0.borrow() > 0
+    }
+
+    /// Comes back when nobody is.
+    pub async fn over(&self) {
+        // It ends with us: there is always somebody who tells.
+        let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    fn change(&self, to: impl Fn(usize) -> usize) {
+        self.0.send_if_modified(|count| {
+            let before = std::mem::replace(count, to(*count));
+            // A thousand may wait; they are told only what they wait for.
+            (before == 0) != (*count == 0)
+        });
+    }
+}
+
+impl Drop for Beginning {
+    fn drop(&mut self) {
+        self.0.change(|count| count.saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_is_over_when_the_last_has_begun() {
+        let rush = Arc::new(Rush::default());
+        rush.over().await;
+        let (one, two) = (rush.enter(), rush.enter());
+        let mut over = waiting(&rush);
+        assert!(rush.is_on() && !over.is_finished());
+        drop(one);
+        tokio::task::yield_now().await;
+        assert!(rush.is_on() && !over.is_finished());
+        drop(two);
+        (&mut over).await.unwrap();
+        assert!(!rush.is_on());
+    }
+
+    fn waiting(rush: &Arc<Rush>) -> tokio::task::JoinHandle<()> {
+        let rush = Arc::clone(rush);
+        tokio::spawn(async move { rush.over().await })
+    }
+}
