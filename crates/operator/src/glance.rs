@@ -1,6 +1,6 @@
-//! What a cluster is asked that nobody wants anything of: which versions run, and
-//! whether everything does. A fleet rests most of the time, so this is most of what
-//! it costs; a look that a plan is made on asks four times as much.
+//! What a cluster is asked that nobody wants anything of: which versions run. A fleet
+//! rests most of the time, so this is most of what it costs; a look that a plan is
+//! made on asks six times as much.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, stream};
 use upgrade_cluster::Live;
 use upgrade_cluster::talos::{Glance, Parts};
 use upgrade_core::image::ImageRef;
-use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role, Stage};
+use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role};
 use upgrade_core::version::Version;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Talos as _, Trouble};
@@ -56,13 +56,10 @@ async fn ask(live: &Live<SystemClock>) -> Result<Seen, String> {
 fn seen(each: Vec<(Machine, Result<Glance, Trouble>)>, nodes: &Nodes) -> Result<Seen, String> {
     let mut talos: Vec<Version> = Vec::new();
     let mut kubernetes: Vec<Version> = nodes.values().map(|node| node.kubelet.clone()).collect();
-    let mut all_up = true;
     let count = each.len();
     for (Machine { name, .. }, glance) in each {
-        let Glance { version, stage, images } =
+        let Glance { version, images } =
             glance.map_err(|why| format!("node {name} cannot be seen: {why}"))?;
-        let ready = nodes.get(&name).is_some_and(|node| node.ready);
-        all_up &= stage == Stage::Running && ready;
         talos.push(version);
         kubernetes.extend(versions(&name, &images)?);
     }
@@ -71,7 +68,6 @@ fn seen(each: Vec<(Machine, Result<Glance, Trouble>)>, nodes: &Nodes) -> Result<
         kubernetes: Spread::of(kubernetes.into_iter())
             .ok_or("no Kubernetes component was found")?,
         nodes: count,
-        all_up,
     })
 }
 

@@ -23,7 +23,7 @@ use upgrade_engine::io::Io;
 const ABREAST: usize = 32;
 
 /// How long a look counts. One that takes longer waits for an answer.
-const COUNTS: Duration = Duration::from_secs(2);
+pub const COUNTS: Duration = Duration::from_secs(2);
 
 /// A turn comes after this long in any case (rule 11): a slow machine may need
 /// longer for every look.

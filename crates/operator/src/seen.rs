@@ -36,8 +36,6 @@ pub struct Seen {
     pub kubernetes: Spread,
     /// How many nodes there are.
     pub nodes: usize,
-    /// Whether all of them serve.
-    pub all_up: bool,
 }
 
 impl Seen {
@@ -59,12 +57,7 @@ impl Seen {
         let images = images.flat_map(|images| images.values()).filter_map(ImageRef::version);
         let parts = kubelets.chain(images).chain(snapshot.kubernetes.known().cloned());
         let kubernetes = Spread::of(parts).ok_or("no Kubernetes component was found")?;
-        Ok(Self {
-            talos,
-            kubernetes,
-            nodes: snapshot.nodes.len(),
-            all_up: snapshot.nodes.values().all(upgrade_core::snapshot::Node::is_up),
-        })
+        Ok(Self { talos, kubernetes, nodes: snapshot.nodes.len() })
     }
 
     /// What runs of a product.

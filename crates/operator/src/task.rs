@@ -277,7 +277,7 @@ impl Task {
                 view.message.clone_from(waits);
             }
         }
-        if self.waits_for_others().is_some() {
+        if self.made.as_ref().is_some_and(|made| made.waits) {
             "Waiting: other clusters begin first".clone_into(&mut view.message);
         }
         if let Some((_, why)) = &self.stuck {

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use tokio::sync::mpsc;
 use upgrade_operator::files;
 
+use crate::host::processor;
 use crate::serve::Told;
 
 /// How many clusters share a process, if it may have enough files.
@@ -48,6 +49,11 @@ impl Fleet {
             });
         }
         (fleet, told)
+    }
+
+    /// Processor time that all clusters together have used, in seconds.
+    pub(crate) fn processor(&self) -> f64 {
+        self.0.iter().map(|child| processor(child.id())).sum()
     }
 }
 

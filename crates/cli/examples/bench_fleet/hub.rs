@@ -8,12 +8,13 @@ use std::sync::atomic::AtomicBool;
 
 use kube::Client;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
-use real_control_plane::{ControlPlane, Options, Tools};
+use real_control_plane::{Component, ControlPlane, Options, Tools};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::host::processor;
 use crate::serve::Told;
 
 /// Where the clusters' objects are.
@@ -164,6 +165,11 @@ impl Hub {
             ["Pending", "Running", "Completed"].iter().any(|it| row["cells"][phase] == *it)
         };
         rows.iter().filter(well).count()
+    }
+
+    /// Processor time that the hub has used, in seconds.
+    pub(crate) fn processor(&self) -> f64 {
+        Component::ALL.into_iter().filter_map(|part| self.plane.pid(part)).map(processor).sum()
     }
 
     /// How many requests of the operator the API server has served.

@@ -37,6 +37,9 @@ pub(crate) struct Row {
     pub(crate) begun: f64,
     /// Processor time that this took, in seconds.
     pub(crate) begun_processor: f64,
+    /// Processor time of the hub and of the clusters meanwhile, in seconds: they
+    /// share the machine.
+    pub(crate) begun_others: (f64, f64),
     /// Requests to the hub that this took.
     pub(crate) begun_requests: f64,
     /// The most memory up to then, in MiB.
@@ -96,11 +99,13 @@ pub(crate) async fn measure(measure: &Measure, clusters: usize, stop: &Arc<Atomi
     ));
 
     let before = Count::now(&operator, &hub).await;
+    let others = (hub.processor(), fleet.processor());
     let runs = r#"talos_operator_runs_begun_total{product="Talos"}"#;
     let failed = r#"talos_operator_clusters{product="Talos",status="failed"}"#;
     let all = || operator.number(runs) + operator.number(failed);
     tokio::join!(hub.set_targets(&names, TARGET), until("begun", &operator, clusters, all));
     let (begun, begun_processor, begun_requests) = before.since(&operator, &hub).await;
+    let begun_others = (hub.processor() - others.0, fleet.processor() - others.1);
     let (_, most) = operator.memory();
     let open = open_files(operator.pid);
     let runs = hub.runs().await;
@@ -115,6 +120,7 @@ pub(crate) async fn measure(measure: &Measure, clusters: usize, stop: &Arc<Atomi
         requests,
         begun,
         begun_processor,
+        begun_others,
         begun_requests,
         most,
         open,

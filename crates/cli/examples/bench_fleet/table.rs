@@ -11,7 +11,7 @@ type Column = (&'static str, fn(&Row) -> String);
 
 type Measured = (&'static str, fn(&Row) -> f64);
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Column; 13] = [
     ("clusters", |row| row.clusters.to_string()),
     ("memory", |row| format!("{:.0} MiB", row.memory)),
     ("idle CPU", |row| format!("{:.2} %", row.processor)),
@@ -19,6 +19,7 @@ const COLUMNS: [Column; 12] = [
     ("begun", |row| format!("{:.1} s", row.begun)),
     ("runs", |row| row.runs.to_string()),
     ("CPU", |row| format!("{:.1} s", row.begun_processor)),
+    ("hub, clusters", |row| format!("{:.1} s, {:.1} s", row.begun_others.0, row.begun_others.1)),
     ("asked", |row| format!("{:.0}", row.begun_requests)),
     ("at most", |row| format!("{:.0} MiB", row.most)),
     ("open", |row| row.open.to_string()),

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use upgrade_core::snapshot::{KubernetesFacts, NodeName};
 use upgrade_core::workload::{Budget, Capacity, Pod};
 use upgrade_engine::io::Trouble;
@@ -13,9 +15,51 @@ use super::access::Access;
 use super::pods;
 use super::send::segment;
 
-async fn all_nodes(access: &Access) -> Result<Vec<api::Node>, Trouble> {
+async fn all_nodes<T: DeserializeOwned>(access: &Access) -> Result<Vec<T>, Trouble> {
     let nodes = access.list("/api/v1/nodes", "").await;
     nodes.map_err(|refused| refused.trouble("the nodes could not be listed"))
+}
+
+/// What is read of a node. The rest of it is large (its images, who manages which
+/// field), and skipped.
+#[derive(Deserialize)]
+struct Reported {
+    metadata: Named,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    unschedulable: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    node_info: Option<NodeInfo>,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeInfo {
+    kubelet_version: String,
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
 }
 
 /// Every node. One whose kubelet has not reported yet is left out: nothing is
@@ -24,14 +68,12 @@ pub(super) async fn nodes(access: &Access) -> Result<BTreeMap<NodeName, Kubernet
     Ok(all_nodes(access).await?.into_iter().filter_map(facts).collect())
 }
 
-fn facts(node: api::Node) -> Option<(NodeName, KubernetesFacts)> {
-    let api::Node { metadata, spec, status } = node;
-    let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
+fn facts(node: Reported) -> Option<(NodeName, KubernetesFacts)> {
+    let Reported { metadata, spec, status } = node;
     let kubelet = status.node_info?.kubelet_version.parse().ok()?;
-    let ready = status.conditions.unwrap_or_default().into_iter();
-    let ready = ready.filter(|it| it.type_ == "Ready").any(|it| it.status == "True");
-    let unschedulable = spec.unschedulable.unwrap_or_default();
-    Some((NodeName(metadata.name?), KubernetesFacts { kubelet, ready, unschedulable }))
+    let ready = status.conditions.iter().any(|it| it.kind == "Ready" && it.status == "True");
+    let unschedulable = spec.unschedulable;
+    Some((NodeName(metadata.name), KubernetesFacts { kubelet, ready, unschedulable }))
 }
 
 /// What every node has for pods.

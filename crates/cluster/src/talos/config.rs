@@ -83,21 +83,23 @@ pub(super) async fn apply(node: &Node, config: &Config) -> Result<(), Trouble> {
 /// The bootstrap manifests, in the order of their names, which is Talos's own.
 pub(super) async fn manifests(node: &Node) -> Result<Vec<Value>, Trouble> {
     let manifests = node.list::<Manifest>().await.map_err(|error| trouble::look(&error))?;
-    Ok(objects(manifests))
+    Ok(objects(manifests).map(|object| structure(object.fields)).collect())
 }
 
-/// The objects of manifests, as JSON.
-pub(super) fn objects(mut manifests: Vec<Resource<Manifest>>) -> Vec<Value> {
+fn objects(mut manifests: Vec<Resource<Manifest>>) -> impl Iterator<Item = prost_types::Struct> {
     manifests.sort_by(|a, b| a.metadata.id.cmp(&b.metadata.id));
-    let manifests = manifests.into_iter().flat_map(|it| it.spec.objects.into_exposed());
-    manifests.map(|object| structure(object.fields)).collect()
+    manifests.into_iter().flat_map(|it| it.spec.objects.into_exposed())
 }
 
 /// The image of the kube-proxy that the manifests would run.
-pub(super) fn proxy_image(objects: &[Value]) -> Option<String> {
-    let proxy = objects.iter().find(|object| {
-        object["kind"] == "DaemonSet" && object["metadata"]["name"] == "kube-proxy"
-    })?;
+pub(super) fn proxy_image(manifests: Vec<Resource<Manifest>>) -> Option<String> {
+    let is_daemon_set = |object: &prost_types::Struct| {
+        let kind = object.fields.get("kind").and_then(|kind| kind.kind.as_ref());
+        matches!(kind, Some(Kind::StringValue(kind)) if kind == "DaemonSet")
+    };
+    // Read as JSON only if it may be the one: there are many, and they are large.
+    let mut sets = objects(manifests).filter(is_daemon_set).map(|it| structure(it.fields));
+    let proxy = sets.find(|object| object["metadata"]["name"] == "kube-proxy")?;
     let containers = proxy["spec"]["template"]["spec"]["containers"].as_array()?;
     let container = containers.iter().find(|container| container["name"] == "kube-proxy")?;
     container["image"].as_str().map(str::to_owned)

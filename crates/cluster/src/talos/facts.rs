@@ -17,13 +17,14 @@ use upgrade_engine::io::Trouble;
 use super::config;
 use crate::trouble;
 
+/// Under which name Talos keeps the manifest of its own kube-proxy.
+const PROXY_MANIFEST: &str = "10-kube-proxy";
+
 /// What a machine is asked that nobody wants anything of.
 #[derive(Clone, Debug)]
 pub struct Glance {
     /// Its Talos.
     pub version: Version,
-    /// Whether that runs.
-    pub stage: Stage,
     /// The images of the parts of Kubernetes that were asked for.
     pub images: BTreeMap<Component, ImageRef>,
 }
@@ -52,15 +53,17 @@ pub(super) async fn glance(node: &Node, parts: Parts) -> Result<Glance, Trouble>
     let proxy = async {
         match parts {
             Parts::None | Parts::Own => Ok(None),
-            Parts::All => proxy(node).await,
+            // The manifest that Talos writes, alone: the others are many, and large.
+            Parts::All => {
+                let manifest = node.get_id::<Manifest>(PROXY_MANIFEST).await.map_err(look)?;
+                Ok(config::proxy_image(manifest.into_iter().collect()))
+            }
         }
     };
-    let talos =
-        async { tokio::try_join!(node.version(), node.get::<MachineStatus>()).map_err(look) };
-    let ((running, status), mut images, proxy) = tokio::try_join!(talos, own, proxy)?;
+    let running = async { node.version().await.map_err(look) };
+    let (running, mut images, proxy) = tokio::try_join!(running, own, proxy)?;
     add(&mut images, Component::KubeProxy, proxy)?;
-    let stage = status.map_or(Stage::Unknown, |status| status.spec.stage);
-    Ok(Glance { version: read(&running)?, stage, images })
+    Ok(Glance { version: read(&running)?, images })
 }
 
 fn read(running: &TalosVersion) -> Result<Version, Trouble> {
@@ -151,7 +154,7 @@ async fn static_pods(node: &Node) -> Result<BTreeMap<Component, ImageRef>, Troub
 /// The kube-proxy of the manifests that Talos applies.
 async fn proxy(node: &Node) -> Result<Option<String>, Trouble> {
     let manifests = node.list::<Manifest>().await.map_err(|error| trouble::look(&error))?;
-    Ok(config::proxy_image(&config::objects(manifests)))
+    Ok(config::proxy_image(manifests))
 }
 
 fn add(

@@ -35,7 +35,7 @@ pub(super) fn seen(talos: &str, kubernetes: &str) -> Seen {
         let version: Version = text.parse().unwrap();
         Spread { lowest: version.clone(), newest: version }
     };
-    Seen { talos: spread(talos), kubernetes: spread(kubernetes), nodes: 5, all_up: true }
+    Seen { talos: spread(talos), kubernetes: spread(kubernetes), nodes: 5 }
 }
 
 /// A cluster at rest, to be changed by each test.

@@ -29,6 +29,9 @@ pub(super) struct Made {
     at: Instant,
     pub(super) run: UpgradeRun,
     pub(super) reached: Option<Reached>,
+    /// Whether others were beginning then. What is told of it stays the same until it
+    /// is driven: every word is two requests to a busy hub.
+    pub(super) waits: bool,
 }
 
 impl Task {
@@ -108,11 +111,13 @@ impl Task {
         }
         let latest = self.latest.borrow().clone();
         self.last = latest.and_then(|latest| remember(&made, &latest));
-        if plan.is_ok() {
-            let (at, reached) = (Instant::now(), self.reached.take());
-            self.made = Some(Made { at, run: made, reached });
-        }
         self.beginning = None;
+        if plan.is_ok() {
+            let waits = self.shared.rush.is_on();
+            // A thousand that wait must not have everything open.
+            let reached = self.reached.take().filter(|_| !waits);
+            self.made = Some(Made { at: Instant::now(), run: made, reached, waits });
+        }
         self.runs += 1;
         if self.runs > KEEP {
             tokio::spawn(async move { store.prune().await });

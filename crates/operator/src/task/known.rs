@@ -13,7 +13,7 @@ use crate::decide::RunView;
 use crate::glance::glance;
 use crate::hub::answer;
 use crate::look;
-use crate::pace::Paced;
+use crate::pace::{self, Paced};
 use crate::run::RunStore;
 use crate::seen::Seen;
 use crate::wish::Wish;
@@ -129,10 +129,18 @@ impl Task {
             return glance(&reached.live).await;
         }
         let turn = reached.live.turn().await;
-        // A cluster that hangs holds up nobody who has begun.
-        let began = self.beginning.take().is_some();
-        let looked = look::look_now(&reached.live).await;
-        self.beginning = began.then(|| self.shared.rush.enter());
+        let looked = {
+            let mut look = Box::pin(look::look_now(&reached.live));
+            if let Ok(looked) = tokio::time::timeout(pace::COUNTS, &mut look).await {
+                looked
+            } else {
+                // A cluster that hangs holds up nobody who has begun.
+                let began = self.beginning.take().is_some();
+                let looked = look.await;
+                self.beginning = began.then(|| self.shared.rush.enter());
+                looked
+            }
+        };
         drop(turn);
         let looked = looked?;
         let seen = Seen::of(&looked.snapshot);
