@@ -79,6 +79,8 @@ pub struct Task {
     reached: Option<Reached>,
     /// The run that was just made: nobody drives it yet.
     made: Option<Made>,
+    /// The next round begins when nobody else is beginning.
+    lets_others_begin: bool,
     hold: Option<Hold>,
     watched: Watched,
     drive: Option<Drive>,
@@ -126,6 +128,7 @@ impl Task {
             beginning: None,
             reached: None,
             made: None,
+            lets_others_begin: false,
             hold: None,
             watched: Watched::default(),
             drive: None,
@@ -186,10 +189,12 @@ impl Task {
                 None => std::future::pending().await,
             }
         };
+        let lets_others_begin = std::mem::take(&mut self.lets_others_begin);
         let rush = async {
-            match &self.made {
-                Some(_) => self.shared.rush.over().await,
-                None => std::future::pending().await,
+            if lets_others_begin {
+                self.shared.rush.over().await;
+            } else {
+                std::future::pending().await
             }
         };
         tokio::select! {

@@ -33,7 +33,7 @@ pub(crate) struct Simulate {
     #[arg(long, default_value_t = 0)]
     pub(crate) from: u64,
     /// Only those of them in which this happens, such as `retarget` or `crash`
-    #[arg(long, value_name = "TROUBLE", value_parser = TroubleKind::NAMES)]
+    #[arg(long, value_name = "TROUBLE", value_parser = TroubleKind::NAMES, conflicts_with = "story")]
     pub(crate) with: Option<String>,
     /// Tell the whole story of each; for one seed or a few
     #[arg(long)]

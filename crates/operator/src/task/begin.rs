@@ -50,6 +50,8 @@ impl Task {
         let looked = if let Some((_, looked)) = self.looked.take().filter(|_| fresh) {
             Ok(looked)
         } else {
+            // Something could not be seen: that may take long, and holds up nobody else.
+            self.beginning = None;
             let permit = shared.looks.acquire().await.map_err(|error| error.to_string())?;
             let looked = async {
                 let reached = self.reach(object).await?;

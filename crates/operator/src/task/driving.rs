@@ -124,6 +124,7 @@ impl Task {
             return Ok(Next::Now);
         };
         if let Some(until) = self.waits_for_others() {
+            self.lets_others_begin = true;
             return Ok(Next::At(Some(until)));
         }
         let store = self.store(object);
@@ -187,7 +188,7 @@ impl Task {
             drives,
             writes: Arc::clone(&self.shared.writes),
         }));
-        self.keys_at = Instant::now() + KEYS;
+        self.keys_at = Instant::now() + KEYS_IN_USE;
         if let Some(last) = &mut self.last {
             last.view.phase = RunPhase::Running;
         }
