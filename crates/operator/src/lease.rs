@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::{Client, ResourceExt as _};
 use thiserror::Error;
+use tokio::runtime::Handle;
 use upgrade_core::jiff::Timestamp;
 use upgrade_engine::journal::{Fence, Lost};
 
@@ -26,6 +27,9 @@ pub const DURATION: Duration = Duration::from_secs(20);
 
 /// One call.
 const CALL: Duration = Duration::from_secs(5);
+
+/// How soon a lease that could not be given back is tried again.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// The annotation that says which cluster a lease is about.
 const ABOUT: &str = "upgrade.vitistack.io/about";
@@ -94,10 +98,16 @@ impl Watched {
 /// A lease that we have, until our heartbeat stops or it is given back.
 #[derive(Debug)]
 pub struct Hold {
-    api: Api<Lease>,
-    name: Name,
-    ours: Preconditions,
     held: Arc<Held>,
+    /// As it was written; gone once it is given back.
+    claim: Option<Claim>,
+}
+
+/// A lease as we wrote it.
+#[derive(Clone, Debug)]
+struct Claim {
+    api: Api<Lease>,
+    lease: Lease,
 }
 
 /// In which session.
@@ -128,9 +138,8 @@ impl Hold {
         let session = pulse.current(clock::since_boot());
         let session = session.ok_or_else(|| LeaseError::Late(name.lease.clone()))?;
         let lease = claim(&api, &name, pulse, session, watched).await?;
-        let ours = Preconditions { resource_version: lease.resource_version(), uid: lease.uid() };
         let held = Arc::new(Held { pulse: Arc::clone(pulse), session });
-        Ok(Self { api, name, ours, held })
+        Ok(Self { held, claim: Some(Claim { api, lease }) })
     }
 
     /// Whether it is still ours; asked before every act.
@@ -144,15 +153,59 @@ impl Hold {
     }
 
     /// Gives it to whoever asks next. Call it when nothing is done any more.
-    pub async fn release(self) {
-        if self.is_lost() {
+    pub async fn release(mut self) {
+        let Some(claim) = self.claim.take() else { return };
+        // In a task of its own: it goes on if the hub does not answer in time.
+        let giving = tokio::spawn(claim.give_back(Arc::clone(&self.held)));
+        let _ = tokio::time::timeout(CALL, giving).await;
+    }
+}
+
+impl Drop for Hold {
+    /// Whoever let go of it without a word may not have ended yet what it did. Nobody
+    /// else takes it while our heartbeat goes on, so it is given back a while later.
+    fn drop(&mut self) {
+        let (Some(claim), Ok(runtime)) = (self.claim.take(), Handle::try_current()) else {
             return;
-        }
-        // Deleted rather than emptied: nothing is left of clusters that go.
-        let params = DeleteParams { preconditions: Some(self.ours), ..DeleteParams::default() };
-        let given = tokio::time::timeout(CALL, self.api.delete(&self.name.lease, &params));
-        if !matches!(given.await, Ok(Ok(_))) {
-            tracing::info!(lease = self.name.lease, "not released; it runs out by itself");
+        };
+        let held = Arc::clone(&self.held);
+        runtime.spawn(async move {
+            tokio::time::sleep(held.pulse.lasts()).await;
+            claim.give_back(held).await;
+        });
+    }
+}
+
+impl Claim {
+    /// Deletes the lease, as long as it is this claim; until that is done, or our
+    /// session is over and the lease with it.
+    async fn give_back(mut self, held: Arc<Held>) {
+        let name = self.lease.name_any();
+        while held.holds().is_ok() {
+            let now = &self.lease;
+            let only_this =
+                Preconditions { resource_version: now.resource_version(), uid: now.uid() };
+            // Deleted rather than emptied: nothing is left of clusters that go.
+            let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
+            match tokio::time::timeout(CALL, self.api.delete(&name, &params)).await {
+                Ok(Ok(_)) => return,
+                Ok(Err(kube::Error::Api(status))) if status.code == 404 => return,
+                Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
+                    match tokio::time::timeout(CALL, self.api.get_opt(&name)).await {
+                        // Somebody touched a label or the like: it is still this one.
+                        Ok(Ok(Some(found))) if found.spec == self.lease.spec => {
+                            self.lease = found;
+                            continue;
+                        }
+                        // Taken anew, by us or by somebody else, or gone.
+                        Ok(Ok(_)) => return,
+                        _ => {}
+                    }
+                }
+                _ => {}
+            }
+            tracing::info!(lease = name, "cannot be given back now; tried again");
+            tokio::time::sleep(AGAIN).await;
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// How long a run that was made waits for others that begin.
-pub const LONGEST: Duration = Duration::from_mins(1);
+pub const LONGEST: Duration = Duration::from_mins(2);
 
 /// How many clusters are beginning.
 #[derive(Debug)]

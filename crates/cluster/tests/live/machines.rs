@@ -1,5 +1,9 @@
 //! The Talos side.
 
+use std::collections::BTreeMap;
+
+use upgrade_cluster::talos::Parts;
+use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, Fact, Role, Stage};
@@ -29,6 +33,7 @@ async fn a_cluster_is_seen_whole() {
             let versions = images.values().map(|image| image.version().unwrap().to_string());
             assert!(versions.into_iter().all(|version| version == super::KUBERNETES));
             assert!(images.contains_key(&Component::Kubelet));
+            a_glance_tells_the_same(&world, machine, images).await;
         }
         let control_planes: Vec<_> =
             machines.iter().filter(|it| it.role == Role::ControlPlane).cloned().collect();
@@ -46,6 +51,24 @@ async fn a_cluster_is_seen_whole() {
             panic!("a worker has no etcd");
         };
         assert!(why.contains("worker-1"), "{why}");
+    }
+}
+
+/// What is asked at rest is a part of what is asked before a plan.
+async fn a_glance_tells_the_same(
+    world: &World,
+    machine: &Machine,
+    mut images: BTreeMap<Component, ImageRef>,
+) {
+    let talos = world.live.talos();
+    let version = talos.facts(machine).await.unwrap().version;
+    let none = talos.glance(machine, Parts::None).await.unwrap();
+    assert_eq!((none.version, none.images.len()), (version, 0));
+    if machine.role == Role::ControlPlane {
+        images.remove(&Component::Kubelet);
+        assert_eq!(talos.glance(machine, Parts::All).await.unwrap().images, images);
+        images.remove(&Component::KubeProxy).expect("it has one");
+        assert_eq!(talos.glance(machine, Parts::Own).await.unwrap().images, images);
     }
 }
 

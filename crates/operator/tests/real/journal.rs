@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use sha2::{Digest as _, Sha256};
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::{Entry, Record as Kind};
@@ -45,10 +44,7 @@ async fn a_journal_is_fenced_and_stays_small() {
     world.apply(&kubernetes_cluster("long").to_string()).await;
     let cluster = world.get("kubernetescluster long").await;
     let cluster: KubernetesCluster = serde_json::from_value(cluster).expect("a cluster");
-    let kubeconfig = Kubeconfig::read_from(world.file("kubeconfig")).expect("a kubeconfig");
-    let options = KubeConfigOptions::default();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("one");
-    let client = kube::Client::try_from(config).expect("a client");
+    let client = world.client().await;
     let store = RunStore::new(client.clone(), &cluster);
     let plan = Plan {
         format: PLAN_FORMAT,

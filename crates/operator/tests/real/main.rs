@@ -7,6 +7,7 @@
 mod blocked;
 mod failure;
 mod journal;
+mod leases;
 mod many;
 mod nodes;
 mod recovery;

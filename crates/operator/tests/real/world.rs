@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use real_control_plane::{ControlPlane, Options as PlaneOptions, Tools};
 use serde_json::{Value, json};
 use talos_sim::cluster::{Cluster, Options as SimOptions, Shape};
@@ -251,6 +252,14 @@ impl World {
             "stringData": {"talosconfig": talosconfig, "kube.config": kubeconfig},
         });
         self.apply(&secret.to_string()).await;
+    }
+
+    /// The way to the hub that an operator takes.
+    pub(crate) async fn client(&self) -> kube::Client {
+        let kubeconfig = Kubeconfig::read_from(self.file("kubeconfig")).expect("a kubeconfig");
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        kube::Client::try_from(config.expect("a configuration")).expect("a client")
     }
 
     /// How an operator is started here.
