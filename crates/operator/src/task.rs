@@ -194,7 +194,7 @@ impl Task {
             if lets_others_begin {
                 self.shared.rush.over().await;
             } else {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         };
         tokio::select! {

@@ -78,8 +78,8 @@ async fn a_lease_is_held_by_one_and_never_for_ever() {
     for version in ["1", "2", "3"] {
         second.sees(&first, version);
         second.beat();
-        let held = second.take().await.expect_err("the first has it").to_string();
-        assert_eq!(held, "first drives it");
+        let why = second.take().await.expect_err("the first has it").to_string();
+        assert_eq!(why, "first drives it");
         tokio::time::sleep(LASTS / 2).await;
         first.beat();
     }
