@@ -69,14 +69,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let static_word = if needs.nothing() { "yes" } else { "no" };
     let rows = [
         ["size".to_owned(), format!("{size:.1} MB"), format!("{:.2}", size * 1e6 / LARGEST)],
-        ["static".to_owned(), static_word.to_owned(), format!("{needs:?}")],
+        ["static".to_owned(), static_word.to_owned(), needs.to_string()],
         share("ready, median", *median),
         share("ready, slowest", *slowest),
     ];
     host::note(&format!("commit {}, {target}, {} starts", program::commit(), took.len()));
     host::print_table(["WHAT", "FOUND", "OF WHAT IS ALLOWED"], &rows);
     if !needs.nothing() {
-        bail!("it needs something of the system: {needs:?}");
+        bail!("it is not static: it {needs}");
     }
     if size * 1e6 > LARGEST {
         bail!("it is larger than {:.0} MB", LARGEST / 1e6);

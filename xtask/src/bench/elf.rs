@@ -1,6 +1,8 @@
 //! What a program for Linux needs of others: the few fields of its file that
 //! say so.
 
+use std::fmt;
+
 use anyhow::{Context, Result, bail};
 
 /// Kinds of segments, and tags of dynamic entries.
@@ -15,6 +17,18 @@ pub(super) struct Needs {
     pub(super) interpreter: Option<String>,
     /// How many shared libraries.
     pub(super) libraries: usize,
+}
+
+impl fmt::Display for Needs {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.interpreter, self.libraries) {
+            (None, 0) => write!(to, "needs nothing"),
+            (None, libraries) => write!(to, "needs {libraries} libraries"),
+            (Some(loader), libraries) => {
+                write!(to, "needs {loader} and {libraries} libraries")
+            }
+        }
+    }
 }
 
 impl Needs {
