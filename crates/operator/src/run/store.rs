@@ -21,6 +21,10 @@ use crate::clock;
 /// How many runs of a cluster are kept.
 pub const KEEP: usize = 10;
 
+/// The annotation that says when a run was made, to the microsecond: Kubernetes
+/// keeps seconds, and two runs of one second have to be told apart.
+const MADE: &str = "upgrade.vitistack.io/made";
+
 /// The runs of one cluster.
 #[derive(Clone)]
 pub struct RunStore {
@@ -83,16 +87,19 @@ impl RunStore {
         Ok(None)
     }
 
-    /// The names of all runs, oldest first. They begin with the time.
+    /// The names of all runs, oldest first.
     async fn names(&self) -> Result<Vec<String>, kube::Error> {
         let selector = format!("{}={}", label::RUN_CLUSTER, label_value(&self.cluster));
         let listed = self.api.list_metadata(&ListParams::default().labels(&selector)).await?;
         let mut names: Vec<_> = listed
             .into_iter()
-            .map(|run| (run.creation_timestamp().map(|at| at.0), run.name_any()))
+            .map(|run| {
+                let second = run.creation_timestamp().map(|at| at.0);
+                (second, run.annotations().get(MADE).cloned(), run.name_any())
+            })
             .collect();
         names.sort();
-        Ok(names.into_iter().map(|(_, name)| name).collect())
+        Ok(names.into_iter().map(|(.., name)| name).collect())
     }
 
     /// The run of this plan, the newest if there are several.
@@ -120,7 +127,8 @@ impl RunStore {
             }
             Err(_) => (String::new(), String::new()),
         };
-        let at = clock::now().strftime("%Y%m%d-%H%M%S").to_string();
+        let now = clock::now();
+        let at = now.strftime("%Y%m%d-%H%M%S").to_string();
         let mut prefix = self.cluster.clone();
         prefix.truncate(200);
         let spec = RunSpec {
@@ -138,6 +146,10 @@ impl RunStore {
             labels: Some(BTreeMap::from([(
                 label::RUN_CLUSTER.to_owned(),
                 label_value(&self.cluster),
+            )])),
+            annotations: Some(BTreeMap::from([(
+                MADE.to_owned(),
+                now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
             )])),
             owner_references: Some(vec![reference(&self.cluster, &self.uid)]),
             ..ObjectMeta::default()
