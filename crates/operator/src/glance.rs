@@ -49,11 +49,16 @@ async fn ask(live: &Live<SystemClock>) -> Result<Seen, String> {
     });
     let each = stream::iter(each).buffered(WIDTH).collect::<Vec<_>>();
     let (each, nodes) = tokio::join!(each, live.kubernetes().nodes());
-    seen(each, &nodes.unwrap_or_default())
+    seen(each, nodes)
 }
 
-/// What it comes to; says what could not be seen (rule 10).
-fn seen(each: Vec<(Machine, Result<Glance, Trouble>)>, nodes: &Nodes) -> Result<Seen, String> {
+/// What it comes to; says what could not be seen (rule 10). Kubernetes alone tells the
+/// kubelets here: without it the lowest version is not known.
+fn seen(
+    each: Vec<(Machine, Result<Glance, Trouble>)>,
+    nodes: Result<Nodes, Trouble>,
+) -> Result<Seen, String> {
+    let nodes = nodes.map_err(|why| format!("the Kubernetes version cannot be seen: {why}"))?;
     let mut talos: Vec<Version> = Vec::new();
     let mut kubernetes: Vec<Version> = nodes.values().map(|node| node.kubelet.clone()).collect();
     let count = each.len();
@@ -82,4 +87,53 @@ fn versions(
         })
     };
     images.iter().map(version).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::reason::FailureKind;
+
+    use super::*;
+
+    fn machine(name: &str, role: Role, image: Option<&str>) -> (Machine, Result<Glance, Trouble>) {
+        let image = image.map(|it| (Component::KubeApiserver, it.parse().expect("an image")));
+        let glance =
+            Glance { version: Version::new(1, 13, 9), images: image.into_iter().collect() };
+        let address = "10.0.0.1".to_owned();
+        (Machine { name: NodeName(name.to_owned()), address, role }, Ok(glance))
+    }
+
+    fn both() -> Vec<(Machine, Result<Glance, Trouble>)> {
+        let server = "registry.k8s.io/kube-apiserver:v1.35.0";
+        vec![machine("cp", Role::ControlPlane, Some(server)), machine("w", Role::Worker, None)]
+    }
+
+    fn nodes() -> Nodes {
+        let kubelet = Version::new(1, 34, 2);
+        let facts = KubernetesFacts { kubelet, ready: true, unschedulable: false };
+        BTreeMap::from([(NodeName("w".to_owned()), facts)])
+    }
+
+    #[test]
+    fn what_runs_is_told_of_all_parts() {
+        let seen = seen(both(), Ok(nodes())).unwrap();
+        assert_eq!((seen.talos.lowest, seen.nodes), (Version::new(1, 13, 9), 2));
+        assert_eq!(seen.kubernetes.lowest, Version::new(1, 34, 2));
+        assert_eq!(seen.kubernetes.newest, Version::new(1, 35, 0));
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_not_guessed() {
+        // Rule 10.
+        let away = || Trouble::new(FailureKind::Unavailable, "connection refused");
+        let why = seen(both(), Err(away())).unwrap_err();
+        assert!(why.contains("Kubernetes version cannot be seen: "), "{why}");
+        let mut one = both();
+        one[1].1 = Err(away());
+        let why = seen(one, Ok(nodes())).unwrap_err();
+        assert!(why.contains("node w cannot be seen: "), "{why}");
+        let odd = vec![machine("cp", Role::ControlPlane, Some("registry/kube-apiserver:latest"))];
+        let why = seen(odd, Ok(nodes())).unwrap_err();
+        assert!(why.contains("kube-apiserver on cp runs "), "{why}");
+    }
 }

@@ -104,7 +104,7 @@ pub struct Hold {
 }
 
 /// A lease as we wrote it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Claim {
     api: Api<Lease>,
     lease: Lease,

@@ -74,11 +74,7 @@ impl Pulse {
 
     /// The session that beats are written with.
     pub fn session(&self) -> String {
-        self.name(self.known().session)
-    }
-
-    fn name(&self, session: u64) -> String {
-        format!("{}.{session}", self.process)
+        self.named(self.known().session)
     }
 
     /// A beat that was sent then has arrived. True if it began a new session, which
@@ -100,7 +96,7 @@ impl Pulse {
 
     /// The name of a session, as leases carry it.
     pub fn named(&self, session: u64) -> String {
-        self.name(session)
+        format!("{}.{session}", self.process)
     }
 
     /// Whether what was taken in a session is still held.

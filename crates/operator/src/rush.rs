@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// How long a run that was made waits for others that begin.
-pub const LONGEST: Duration = Duration::from_mins(2);
+const LONGEST: Duration = Duration::from_mins(2);
 
 /// How many clusters are beginning.
 #[derive(Debug)]
@@ -37,6 +38,12 @@ impl Rush {
     /// Whether anybody is beginning.
     pub fn is_on(&self) -> bool {
         *self.0.borrow() > 0
+    }
+
+    /// Until when a run that was made then waits for others, if it does.
+    pub fn until(&self, made: Instant, now: Instant) -> Option<Instant> {
+        let until = made + LONGEST;
+        (self.is_on() && now < until).then_some(until)
     }
 
     /// Comes back when nobody is.
@@ -77,6 +84,17 @@ mod tests {
         drop(two);
         (&mut over).await.unwrap();
         assert!(!rush.is_on());
+    }
+
+    #[test]
+    fn a_run_waits_while_others_begin_and_not_for_ever() {
+        let rush = Arc::new(Rush::default());
+        let made = Instant::now();
+        assert_eq!(rush.until(made, made), None, "nobody begins");
+        let _other = rush.enter();
+        assert_eq!(rush.until(made, made), Some(made + LONGEST));
+        // Rule 11.
+        assert_eq!(rush.until(made, made + LONGEST), None);
     }
 
     fn waiting(rush: &Arc<Rush>) -> tokio::task::JoinHandle<()> {

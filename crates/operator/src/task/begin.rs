@@ -15,7 +15,6 @@ use super::{Next, SOON, Task};
 use crate::hub::answer;
 use crate::look::{self, Looked, Order};
 use crate::run::{KEEP, NewRun, RunStore, cast};
-use crate::rush;
 use crate::seen::Seen;
 use crate::wish::Wish;
 
@@ -134,8 +133,7 @@ impl Task {
 
     /// Until when the run that was just made waits for others that begin.
     pub(super) fn waits_for_others(&self) -> Option<Instant> {
-        let until = self.made.as_ref()?.at + rush::LONGEST;
-        (self.shared.rush.is_on() && Instant::now() < until).then_some(until)
+        self.shared.rush.until(self.made.as_ref()?.at, Instant::now())
     }
 
     /// The plan that is replaced: of the newest run that had one, if it did not come
