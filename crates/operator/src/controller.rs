@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, pin_mut};
 use kube::api::Api;
+use kube::core::NamespaceResourceScope;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Client, ResourceExt as _};
+use kube::{Client, Resource, ResourceExt as _};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 use vitistack_api::{KubernetesCluster, Machine};
@@ -31,6 +32,8 @@ const PAGE: u32 = 100;
 /// The tasks of all clusters.
 pub struct Controller {
     shared: Arc<Shared>,
+    /// The one namespace that is watched; all of them if there is none.
+    namespace: Option<String>,
     clusters: BTreeMap<String, watch::Sender<Option<Latest>>>,
     tasks: JoinSet<()>,
     names: HashMap<Id, String>,
@@ -42,10 +45,11 @@ pub struct Controller {
 
 impl Controller {
     /// Without any cluster yet. The receiver says when the first list was read.
-    pub fn new(shared: Arc<Shared>) -> (Self, watch::Receiver<bool>) {
+    pub fn new(shared: Arc<Shared>, namespace: Option<String>) -> (Self, watch::Receiver<bool>) {
         let (listed, told) = watch::channel(false);
         let controller = Self {
             shared,
+            namespace,
             clusters: BTreeMap::new(),
             tasks: JoinSet::new(),
             names: HashMap::new(),
@@ -59,9 +63,11 @@ impl Controller {
     pub async fn run(mut self, client: Client) {
         let mut ending = self.shared.ending.clone();
         let config = watcher::Config::default().page_size(PAGE);
-        let api: Api<KubernetesCluster> = Api::all(client.clone());
-        let clusters = watcher::watcher(api, config.clone()).default_backoff();
-        let machines = watcher::watcher(Api::<Machine>::all(client), config).default_backoff();
+        let namespace = self.namespace.as_deref();
+        let clusters = watched::<KubernetesCluster>(client.clone(), namespace);
+        let clusters = watcher::watcher(clusters, config.clone()).default_backoff();
+        let machines = watched::<Machine>(client, namespace);
+        let machines = watcher::watcher(machines, config).default_backoff();
         pin_mut!(clusters, machines);
         let mut machine_list = Vec::new();
         loop {
@@ -193,6 +199,17 @@ impl Controller {
         if tokio::time::timeout(Duration::from_secs(4), all).await.is_err() {
             tracing::warn!("some clusters were not handed over; their leases run out");
         }
+    }
+}
+
+/// The objects of one namespace, or of all.
+fn watched<K>(client: Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType: Default>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client, namespace),
+        None => Api::all(client),
     }
 }
 

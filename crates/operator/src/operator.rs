@@ -37,6 +37,8 @@ pub struct Options {
     pub identity: String,
     /// Where the Leases of the replicas are.
     pub namespace: String,
+    /// The only namespace whose clusters are upgraded; all of them if there is none.
+    pub watch_namespace: Option<String>,
     /// What the names of the clusters' Secrets begin with.
     pub secret_prefix: String,
     /// Where etcd snapshots go.
@@ -74,6 +76,7 @@ impl Operator {
         let Options {
             identity,
             namespace,
+            watch_namespace,
             secret_prefix,
             snapshots,
             look_every,
@@ -112,7 +115,7 @@ impl Operator {
             lists: Semaphore::new(LISTS),
             look_every,
         });
-        let (controller, ready) = Controller::new(shared);
+        let (controller, ready) = Controller::new(shared, watch_namespace);
         Self { client, options, controller, membership, ready, end }
     }
 

@@ -35,6 +35,9 @@ pub struct OperatorArgs {
     /// Where the leases of the replicas are
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "vitistack-system")]
     pub namespace: String,
+    /// Upgrade the clusters of this namespace only [default: of all namespaces]
+    #[arg(long, value_name = "NAME", env = "WATCH_NAMESPACE")]
+    pub watch_namespace: Option<String>,
     /// What the names of the clusters' Secrets begin with
     #[arg(long, value_name = "TEXT", env = "SECRET_PREFIX", default_value = "")]
     pub secret_prefix: String,

@@ -41,6 +41,7 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
         options: Options {
             identity,
             namespace: args.namespace.clone(),
+            watch_namespace: args.watch_namespace.clone(),
             secret_prefix: args.secret_prefix.clone(),
             snapshots: args.snapshots.clone(),
             look_every,
