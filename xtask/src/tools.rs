@@ -45,7 +45,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let Args { names, list } = args;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     if !list {
-        ensure(&names)?;
+        ensure_with(&names, host::is_watched())?;
     }
     let rows = plan(&names)?.into_iter().map(Planned::into_row).collect::<Vec<_>>();
     host::print_table(["TOOL", "VERSION", "FROM", "PATH"], &rows);
@@ -55,6 +55,15 @@ pub(crate) fn run(args: Args) -> Result<()> {
 /// The path of every tool asked for (all when `names` is empty), building
 /// what nobody has yet.
 pub(crate) fn ensure(names: &[&str]) -> Result<BTreeMap<&'static str, PathBuf>> {
+    ensure_with(names, host::is_watched())
+}
+
+/// The same while something else has the terminal: progress is a line now and then.
+pub(crate) fn ensure_beside(names: &[&str]) -> Result<BTreeMap<&'static str, PathBuf>> {
+    ensure_with(names, false)
+}
+
+fn ensure_with(names: &[&str], redrawn: bool) -> Result<BTreeMap<&'static str, PathBuf>> {
     let planned = plan(names)?;
     // A tool the user named wrongly is worth knowing before minutes of builds.
     for Planned { tool, choice, .. } in &planned {
@@ -79,7 +88,15 @@ pub(crate) fn ensure(names: &[&str]) -> Result<BTreeMap<&'static str, PathBuf>> 
                 for reason in passed_over {
                     host::note(&format!("{}: {reason}", tool.name));
                 }
-                build::build(&Job { tool, folder: &folder, wanted, entry, position, total })?
+                build::build(&Job {
+                    tool,
+                    folder: &folder,
+                    wanted,
+                    entry,
+                    position,
+                    total,
+                    redrawn,
+                })?
             }
             Choice::Refuse { reason } => bail!("{}: {reason}", tool.name),
         };

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use semver::Version;
 
-use super::catalog::Tool;
+use super::catalog::{COMPILER_FLAGS, Tool};
 use super::folder::{Folder, parse_go_version};
 use super::{host, variable, version};
 
@@ -42,6 +42,8 @@ pub(crate) struct Job<'a> {
     /// This is build number `position` of `total`.
     pub(crate) position: usize,
     pub(crate) total: usize,
+    /// Whether progress is one line that is drawn again and again.
+    pub(crate) redrawn: bool,
 }
 
 /// Builds the tool and returns its path in the cache.
@@ -163,7 +165,9 @@ fn compile(job: &Job<'_>, target: &Path) -> Result<()> {
     command
         // `readonly`: the committed go.sum decides, whatever GOFLAGS say. The
         // state of our own repository is not the tool's (`buildvcs`).
-        .args(["build", "-v", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags"])
+        .args(["build", "-v", "-mod=readonly", "-buildvcs=false", "-trimpath", "-gcflags"])
+        .arg(COMPILER_FLAGS)
+        .arg("-ldflags")
         .arg(tool.link_flags(wanted))
         .arg("-o")
         .arg(target)
@@ -173,9 +177,9 @@ fn compile(job: &Job<'_>, target: &Path) -> Result<()> {
 
     let started = host::now();
     host::note(&format!("{}: building", job.title()));
-    let (status, output) = watch(command.spawn().context("running `go build`")?, job)?;
+    let Built { status, output, cpu } = watch(command.spawn().context("running `go build`")?, job)?;
     let took = clock(host::now() - started);
-    if host::is_watched() {
+    if job.redrawn {
         host::overwrite("");
     }
     if !status.success() {
@@ -189,12 +193,21 @@ fn compile(job: &Job<'_>, target: &Path) -> Result<()> {
             tool.binary,
         );
     }
-    host::note(&format!("{}: built in {took}", job.title()));
+    let cpu = cpu.map(|cpu| format!(", {} of processor time", clock(cpu))).unwrap_or_default();
+    host::note(&format!("{}: built in {took}{cpu}", job.title()));
     Ok(())
 }
 
+/// A build that ended.
+struct Built {
+    status: ExitStatus,
+    output: Output,
+    /// What it and everything it started used; known on Linux only.
+    cpu: Option<Duration>,
+}
+
 /// Follows a build to its end, showing how far it is.
-fn watch(mut child: Child, job: &Job<'_>) -> Result<(ExitStatus, Output)> {
+fn watch(mut child: Child, job: &Job<'_>) -> Result<Built> {
     let stderr = child.stderr.take().context("Go's output was asked for")?;
     let (sender, lines) = mpsc::channel();
     // Ends with the pipe, which ends with the child.
@@ -206,8 +219,7 @@ fn watch(mut child: Child, job: &Job<'_>) -> Result<(ExitStatus, Output)> {
         }
     });
 
-    let watched = host::is_watched();
-    let interval = if watched { REDRAW } else { REPEAT };
+    let interval = if job.redrawn { REDRAW } else { REPEAT };
     let started = host::now();
     let mut shown = started;
     let mut output = Output::default();
@@ -226,14 +238,30 @@ fn watch(mut child: Child, job: &Job<'_>) -> Result<(ExitStatus, Output)> {
         if now - shown >= interval {
             shown = now;
             let line = format!("{}: {}, {}", job.title(), clock(now - started), output.progress());
-            if watched {
+            if job.redrawn {
                 host::overwrite(&line);
             } else {
                 host::note(&line);
             }
         }
     }
-    Ok((child.wait().context("waiting for `go build`")?, output))
+    // Its output has ended, and so has all its work; nobody has waited for it yet.
+    let cpu = cpu_time(child.id());
+    Ok(Built { status: child.wait().context("waiting for `go build`")?, output, cpu })
+}
+
+/// The processor time of a process and of the children that it waited for.
+fn cpu_time(process: u32) -> Option<Duration> {
+    parse_cpu_time(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+/// Fields 14 to 17 of `/proc/<pid>/stat`, in hundredths of a second. The name in
+/// field 2 may hold anything but ends with the last parenthesis.
+fn parse_cpu_time(stat: &str) -> Option<Duration> {
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let fields = rest.split_whitespace().skip(11).take(4).map(str::parse::<u64>);
+    let ticks: Vec<u64> = fields.collect::<Result<_, _>>().ok()?;
+    (ticks.len() == 4).then(|| Duration::from_millis(ticks.iter().sum::<u64>() * 10))
 }
 
 /// What Go has said so far.
@@ -315,6 +343,13 @@ mod tests {
         (0..100).for_each(|number| output.add(format!("error {number}")));
         assert!(output.errors().starts_with("error 70\n"), "{}", output.errors());
         assert!(output.errors().ends_with("error 99"), "{}", output.errors());
+    }
+
+    #[test]
+    fn processor_time_counts_the_children() {
+        let stat = "7 (go) build) S 1 7 7 0 -1 4194304 1 2 3 4 100 50 2000 350 20 0 9 0";
+        assert_eq!(parse_cpu_time(stat), Some(Duration::from_secs(25)));
+        assert_eq!(parse_cpu_time("7 (go) Z 1"), None);
     }
 
     #[test]

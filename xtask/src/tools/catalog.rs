@@ -26,6 +26,12 @@ pub(crate) struct Tool {
     pub(crate) stamped_packages: &'static [&'static str],
 }
 
+/// The compiler's orders, the same for every package of every tool, so that the
+/// tools share what they have in common in Go's build cache. The same code, built a
+/// third faster: functions are not inlined, and there are no debug tables, which the
+/// linker would drop anyway (measured in `docs/adr/0002-fast-feedback.md`).
+pub(crate) const COMPILER_FLAGS: &str = "all=-l -dwarf=false";
+
 const TALOS: &str = "github.com/siderolabs/talos";
 const KUBERNETES: &str = "k8s.io/kubernetes";
 
@@ -122,7 +128,7 @@ impl Tool {
     /// changed recipe never finds yesterday's build in the cache.
     pub(crate) fn recipe(&self, version: &Version) -> String {
         let platform = (std::env::consts::OS, std::env::consts::ARCH);
-        format!("{platform:?} {} {}", self.package, self.link_flags(version))
+        format!("{platform:?} {} {COMPILER_FLAGS} {}", self.package, self.link_flags(version))
     }
 }
 

@@ -28,18 +28,11 @@ pub(crate) struct Host {
 impl Host {
     /// Reads the environment once, for these tools.
     pub(crate) fn read(tools: &[&'static Tool]) -> Result<Self> {
-        // A relative XDG_CACHE_HOME is invalid by its specification, and would
-        // mean another cache for each working directory.
-        let cache = environment("XDG_CACHE_HOME")
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-            .or_else(|| environment("HOME").map(|home| PathBuf::from(home).join(".cache")))
-            .context("no place for the built tools: set XDG_CACHE_HOME or HOME")?;
         let named = |tool: &&'static Tool| {
             environment(&variable(tool.name)).map(|value| (tool.name, PathBuf::from(value)))
         };
         Ok(Self {
-            cache: cache.join("talos-operator/tools"),
+            cache: cache_folder()?,
             named: tools.iter().filter_map(named).collect(),
             assets: environment("KUBEBUILDER_ASSETS").map(PathBuf::from),
             path: environment("PATH").iter().flat_map(env::split_paths).collect(),
@@ -66,6 +59,18 @@ impl Host {
         let on_path = path.iter().find_map(|folder| in_folder(Source::Path, folder));
         [named, assets, cached, on_path].into_iter().flatten().collect()
     }
+}
+
+/// Where tools are kept that were built once.
+pub(crate) fn cache_folder() -> Result<PathBuf> {
+    // A relative XDG_CACHE_HOME is invalid by its specification, and would
+    // mean another cache for each working directory.
+    let cache = environment("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(|| environment("HOME").map(|home| PathBuf::from(home).join(".cache")))
+        .context("no place for the built tools: set XDG_CACHE_HOME or HOME")?;
+    Ok(cache.join("talos-operator/tools"))
 }
 
 /// A variable that is set to nothing counts as unset.
