@@ -33,8 +33,9 @@ const SHARED: u32 = 254;
 const FIRST_BLOCK: u32 = u32::from_be_bytes([127, 64, 0, 0]);
 const BLOCKS: u32 = 64 * 256;
 
-/// How many blocks are tried before giving up.
-const ATTEMPTS: u32 = 16;
+/// How many blocks are tried before giving up: more than there are clusters of
+/// one name on a machine, whatever processes they belong to.
+const ATTEMPTS: u32 = 512;
 
 /// How the nodes are told apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,11 +101,16 @@ impl Places {
     pub fn reopen(&self) -> Result<Sockets, AddressError> {
         let hint = ": is another simulator or a real node using it?";
         let open = |address: &SocketAddr| open(*address, hint);
+        // The factory's first: it is open as long as a cluster runs, while the
+        // others are closed when their node is down. So a block that belongs to
+        // a cluster is found taken at once, and nobody listens in place of a node
+        // that is down there, not even until the next socket cannot be opened.
+        let factory = open(&self.factory)?;
         Ok(Sockets {
             apid: self.apid.iter().map(open).collect::<Result<_, _>>()?,
             kubernetes: self.kubernetes.iter().map(open).collect::<Result<_, _>>()?,
             endpoint: open(&self.endpoint)?,
-            factory: open(&self.factory)?,
+            factory,
         })
     }
 
@@ -236,9 +242,25 @@ mod tests {
         let (two, _kept) = Places::find(3, 1, Layout::Addresses, None, b"a").unwrap();
         assert!(one.nodes.iter().all(|node| !two.nodes.contains(node)));
         let error = one.reopen().unwrap_err();
-        assert!(error.to_string().contains(&one.apid[0].to_string()), "{error}");
-        drop(sockets);
+        assert!(error.to_string().contains(&one.factory.to_string()), "{error}");
+        // The block is somebody's even while all of its nodes are down.
+        let Sockets { apid, kubernetes, endpoint, factory } = sockets;
+        drop((apid, kubernetes, endpoint));
+        let error = one.reopen().unwrap_err();
+        assert!(error.to_string().contains(&one.factory.to_string()), "{error}");
+        drop(factory);
         one.reopen().unwrap();
+    }
+
+    #[tokio::test]
+    async fn many_clusters_of_one_name_find_a_block_each() {
+        let mut kept = Vec::new();
+        for _ in 0..40 {
+            kept.push(Places::find(1, 1, Layout::Addresses, None, b"many").unwrap());
+        }
+        let nodes: std::collections::BTreeSet<_> =
+            kept.iter().map(|(places, _)| places.nodes[0]).collect();
+        assert_eq!(nodes.len(), kept.len());
     }
 
     #[tokio::test]
