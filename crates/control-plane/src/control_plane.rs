@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -312,6 +312,27 @@ impl ControlPlane {
     /// kubectl, pointed at this cluster.
     pub fn kubectl(&self) -> Command {
         ready::kubectl(&self.options.tools.kubectl, &self.folder)
+    }
+
+    /// Applies manifests, and waits until the kinds that they bring are served.
+    pub fn install(&self, manifests: &[PathBuf]) -> Result<(), Error> {
+        let mut apply = self.kubectl();
+        apply.args(["apply", "--server-side"]);
+        for manifest in manifests {
+            apply.arg("-f").arg(manifest);
+        }
+        let mut wait = self.kubectl();
+        wait.args(["wait", "--for=condition=Established", "crd", "--all", "--timeout=300s"]);
+        for mut command in [apply, wait] {
+            let program = PathBuf::from(command.get_program());
+            let ran = command.stdin(Stdio::null()).output();
+            let ran = ran.map_err(|source| Error::Spawn { program, source })?;
+            if !ran.status.success() {
+                let told = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
+                return Err(Error::Manifests { told });
+            }
+        }
+        Ok(())
     }
 
     /// The folder it lives in.

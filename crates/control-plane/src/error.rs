@@ -16,7 +16,7 @@ pub enum Error {
     #[error("{name} is not there: run `cargo xtask tools`, or set {variable}")]
     ToolMissing {
         /// The program.
-        name: &'static str,
+        name: String,
         /// The variable that would name it.
         variable: String,
     },
@@ -29,6 +29,13 @@ pub enum Error {
         /// What the system said.
         #[source]
         source: io::Error,
+    },
+
+    /// kubectl could not apply what it was given.
+    #[error("the manifests cannot be applied: {told}")]
+    Manifests {
+        /// What kubectl printed.
+        told: String,
     },
 
     /// The folder holds something, and it is not ours.

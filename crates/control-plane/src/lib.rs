@@ -53,4 +53,4 @@ pub use self::control_plane::{ControlPlane, Event, Observer, Options};
 pub use self::error::Error;
 pub use self::folder::Access;
 pub use self::inspect::{Health, Inspection, Running, inspect, take_down};
-pub use self::settings::Tools;
+pub use self::settings::{Tools, find_tool};

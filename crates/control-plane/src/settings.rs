@@ -28,11 +28,11 @@ impl Tools {
     /// which `cargo xtask tools` fills.
     pub fn find() -> Result<Self, Error> {
         Ok(Self {
-            etcd: find("etcd")?,
-            kube_apiserver: find("kube-apiserver")?,
-            kube_controller_manager: find("kube-controller-manager")?,
-            kube_scheduler: find("kube-scheduler")?,
-            kubectl: find("kubectl")?,
+            etcd: find_tool("etcd")?,
+            kube_apiserver: find_tool("kube-apiserver")?,
+            kube_controller_manager: find_tool("kube-controller-manager")?,
+            kube_scheduler: find_tool("kube-scheduler")?,
+            kubectl: find_tool("kubectl")?,
         })
     }
 
@@ -46,13 +46,15 @@ impl Tools {
     }
 }
 
-fn find(name: &'static str) -> Result<PathBuf, Error> {
-    let variable = format!("TALOS_OPERATOR_TOOL_{}", name.to_uppercase().replace('-', "_"));
+/// Where a real tool is, by its name in `cargo xtask tools`: the file that its
+/// variable names, or else the newest in the user's cache.
+pub fn find_tool(name: &str) -> Result<PathBuf, Error> {
+    let variable = format!("TALOS_OPERATOR_TOOL_{}", name.to_uppercase().replace(['-', '.'], "_"));
     if let Some(named) = environment(&variable) {
         return Ok(PathBuf::from(named));
     }
     let cached = cache().and_then(|cache| newest(&cache, name));
-    cached.ok_or(Error::ToolMissing { name, variable })
+    cached.ok_or_else(|| Error::ToolMissing { name: name.to_owned(), variable })
 }
 
 /// As `cargo xtask tools` finds it; a relative `XDG_CACHE_HOME` is no place.
@@ -65,6 +67,8 @@ fn cache() -> Option<PathBuf> {
 /// The latest build: the folders are named after the tool, its version and a
 /// hash. A version begins with a digit, so `etcd` is not taken for `etcd-x`.
 fn newest(cache: &Path, name: &str) -> Option<PathBuf> {
+    // Several lines of one tool have a file of the same name.
+    let binary = if name.starts_with("talosctl-") { "talosctl" } else { name };
     let ours = |folder: &OsString| {
         let folder = folder.to_string_lossy();
         let rest = folder.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
@@ -74,7 +78,7 @@ fn newest(cache: &Path, name: &str) -> Option<PathBuf> {
         .ok()?
         .filter_map(Result::ok)
         .filter(|entry| ours(&entry.file_name()))
-        .map(|entry| entry.path().join(name))
+        .map(|entry| entry.path().join(binary))
         .filter(|path| path.is_file())
         .max_by_key(|path| path.metadata().and_then(|file| file.modified()).ok())
 }
