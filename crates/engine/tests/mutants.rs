@@ -1,6 +1,7 @@
 //! Mutants change what happens: each scene is played twice, as it should go and
 //! with one guard gone.
 
+#[path = "engine/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //! Every number is the median of several rounds of this very run; the ratios say
 //! how much longer ten times the nodes take.
 
-#[path = "../tests/common/mod.rs"]
-mod common;
+#[path = "../tests/planner/common/clusters.rs"]
+mod clusters;
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,8 @@ fn halfway(plan: &Plan, snapshot: &mut Snapshot) -> State {
         if step.action == Action::Verify {
             let node = &step.node.as_ref().expect("a node").0;
             let to = plan.hops[step.hop as usize - 1].change.to().clone();
-            common::talos(snapshot, node).version = to;
+            let node = snapshot.nodes.get_mut(&node.as_str().into()).expect("a node");
+            clusters::known(&mut node.talos).version = to;
         }
         write(&mut state, Record::Finished { step, attempt: 1, outcome: Outcome::Done { proof } });
     }
@@ -78,8 +79,8 @@ struct Row {
 
 fn measure(nodes: usize) -> Row {
     let (matrix, catalogue) = (Matrix::builtin(), Catalogue::builtin());
-    let mut snapshot = common::cluster(3, nodes - 3, "1.13.1", "1.34.2");
-    let intent = common::intent(Some("1.13.9"), None);
+    let mut snapshot = clusters::cluster(3, nodes - 3, "1.13.1", "1.34.2");
+    let intent = clusters::intent(Some("1.13.9"), None);
     let mut policy = Policy::default();
     policy.workers.max_unavailable = Amount::Percent(10);
     let request = Request {

@@ -1,9 +1,13 @@
-//! Mutants change what is planned and decided. One test, since one mutant lives
-//! at a time in a process.
+//! Mutants change what is planned and decided. One test in a process of its own,
+//! since one mutant lives at a time in a process, and others would notice.
 
-mod common;
+#[path = "planner/common/clusters.rs"]
+mod clusters;
+#[path = "planner/common/planning.rs"]
+mod planning;
 
-use common::{cluster, etcd, intent, plan_for, sketch, version};
+use clusters::{cluster, intent, known, version};
+use planning::{plan_for, sketch};
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::State;
 use upgrade_core::matrix::Matrix;
@@ -48,7 +52,7 @@ fn plans_and_decisions_differ() {
 /// Rule 1.
 fn quorum() {
     let mut snapshot = cluster(3, 1, "1.13.1", "1.33.4");
-    etcd(&mut snapshot).alarms.push("NOSPACE".to_owned());
+    known(&mut snapshot.etcd).alarms.push("NOSPACE".to_owned());
     let ask = || plan_for(&snapshot, &intent(Some("1.13.9"), None), &Policy::default()).is_ok();
     assert_eq!(both(Mutant::QuorumGate, ask), (false, true));
 }

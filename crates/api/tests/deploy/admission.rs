@@ -1,4 +1,4 @@
-//! `kubectl annotate` is refused where an annotation can mean nothing.
+//! `kubectl annotate` is refused for annotations that are not valid.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use vitistack_api::annotation::{
 
 use crate::hub::{CLUSTER, Hub};
 
-/// Not in the list of the platform's; the operator has it beside them.
+/// Not one of the platform's annotations; the operator adds it.
 const ACCEPT_OUTAGE: &str = "upgrade.vitistack.io/accept-outage";
 
-/// What is refused, and a word of the reason.
+/// What is refused, and a part of the reason.
 const NONSENSE: &[(&str, &str, &str)] = &[
     (TALOS_TARGET, "latest", "`latest`, which is not a version"),
     (TALOS_TARGET, "1.13", "write all three parts, like 1.13.9"),
@@ -32,8 +32,8 @@ const NONSENSE: &[(&str, &str, &str)] = &[
     (ACCEPT_OUTAGE, "sure", "true or false"),
 ];
 
-/// What goes through. Whether a version can be reached is the operator's
-/// answer, and a pause may carry a note.
+/// What is accepted. The operator decides whether a version can be reached, and a pause
+/// may have any text.
 const SENSE: &[(&str, &str)] = &[
     (TALOS_TARGET, "v1.12.0"),
     (TALOS_TARGET, "1.14.0-rc.1"),
@@ -62,13 +62,13 @@ fn annotate(hub: &Hub, name: &str, value: &str) -> (i32, String) {
     (code, told)
 }
 
-/// A new policy takes a moment to be known to the server.
+/// The API server needs a moment to load a new policy.
 fn wait_until_it_holds(hub: &Hub) {
     for _ in 0..240 {
         if annotate(hub, ORDER, "upside-down").0 != 0 {
             return;
         }
-        // The value got in before the policy did.
+        // The value was accepted before the policy was loaded.
         hub.kubectl(&["annotate", "kubernetescluster", "my-cluster", &format!("{ORDER}-")]);
         std::thread::sleep(Duration::from_millis(250));
     }
@@ -90,7 +90,7 @@ pub(crate) fn holds(hub: &Hub) {
     }
     as_documented(hub);
     old_mistakes_stay_out_of_the_way(hub);
-    // A new object is looked at like a changed one.
+    // A new object is checked like a changed one.
     let bad = CLUSTER.replace("my-cluster", "another").replace(
         "  namespace: default\n",
         "  namespace: default\n  annotations: {upgrade.vitistack.io/talos-target: newest}\n",
@@ -99,7 +99,7 @@ pub(crate) fn holds(hub: &Hub) {
     assert!(code != 0 && told.contains("not a version"), "{told}");
 }
 
-/// The commands of the documentation, as they are written there.
+/// The commands of the documentation, as written there.
 fn as_documented(hub: &Hub) {
     hub.kubectl(&[
         "annotate",
@@ -127,7 +127,7 @@ fn as_documented(hub: &Hub) {
     assert!(code != 0 && told.contains("not a version"), "{told}");
 }
 
-/// A value from before the policy keeps nobody from changing something else.
+/// An invalid value from before the policy does not block other changes.
 fn old_mistakes_stay_out_of_the_way(hub: &Hub) {
     let policy = "upgrade-annotations.vitistack.io";
     let binding = hub.kubectl(&["get", "validatingadmissionpolicybinding", policy, "-o", "yaml"]);

@@ -1,39 +1,31 @@
-//! A real control plane, and kubectl pointed at it.
+//! The real kubectl, on a hub of this test.
 
 use std::io::Write as _;
 use std::process::Stdio;
 
-use real_control_plane::{ControlPlane, Options, Tools};
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// The folder with the manifests.
 pub(crate) const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
 
-/// Where the operator lives.
+/// The namespace of the operator.
 pub(crate) const NAMESPACE: &str = "vitistack-system";
 
 /// A cluster as the platform writes one.
 pub(crate) const CLUSTER: &str = include_str!("cluster.yaml");
 
-pub(crate) struct Hub {
-    plane: ControlPlane,
-    _root: TempDir,
-}
+pub(crate) struct Hub(testkit::Hub);
 
 impl Hub {
-    pub(crate) fn start() -> Self {
-        let root = tempfile::tempdir().expect("a folder");
-        let folder = root.path().canonicalize().expect("a path").join("plane");
-        let tools = Tools::find().expect("the tools");
-        let plane = ControlPlane::start(Options::new(folder, tools)).expect("a control plane");
-        Self { plane, _root: root }
+    /// Starts a hub without any of the shipped manifests.
+    pub(crate) async fn start() -> Self {
+        Self(testkit::Hub::empty().await)
     }
 
     /// Exit code, stdout and stderr of a kubectl that reads `input`.
     pub(crate) fn run(&self, arguments: &[&str], input: &str) -> (i32, String, String) {
         let mut kubectl = self
-            .plane
+            .0
             .kubectl()
             .args(arguments)
             .stdin(Stdio::piped())
@@ -42,7 +34,7 @@ impl Hub {
             .spawn()
             .expect("kubectl starts");
         let mut stdin = kubectl.stdin.take().expect("a pipe");
-        // One that reads nothing may be gone already.
+        // A kubectl that reads nothing may have ended already.
         let _ = stdin.write_all(input.as_bytes());
         drop(stdin);
         let output = kubectl.wait_with_output().expect("kubectl ends");

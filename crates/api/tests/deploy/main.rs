@@ -1,6 +1,6 @@
-//! The manifests of `deploy/` on a real API server, with the real kubectl: they
-//! are accepted, the admission policy refuses what can mean nothing, and the
-//! operator's account may do what it needs and nothing else.
+//! The manifests of `deploy/` on a real API server, with the real kubectl: they are
+//! accepted, the admission policy refuses invalid annotations, and the service account of
+//! the operator has the rights that it needs and no others.
 
 mod admission;
 mod hub;
@@ -10,25 +10,25 @@ use serde_json::{Value, json};
 
 use hub::{CLUSTER, Hub, NAMESPACE};
 
-/// One control plane is enough for all of it, and takes the longest.
-#[test]
-fn what_is_shipped_works_on_a_real_api_server() {
-    let hub = Hub::start();
+/// One test for all of it: starting the control plane takes longest. The hub is not
+/// shared, since the test applies everything to an empty one and removes the policy.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_shipped_works_on_a_real_api_server() {
+    let hub = Hub::start().await;
     accepted(&hub);
     listed(&hub);
     admission::holds(&hub);
     rights::are_as_listed(&hub);
 }
 
-/// Everything is accepted as it stands, twice, and without a warning.
+/// Everything is accepted as it is, twice, and without a warning.
 fn accepted(hub: &Hub) {
     for _ in 0..2 {
         let (code, _, told) = hub.run(&["apply", "--server-side", "-f", hub::DEPLOY], "");
         assert_eq!((code, told.as_str()), (0, ""), "no warnings either");
         hub.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=300s"]);
     }
-    // The pod as the Deployment would make it, in a namespace that allows
-    // nothing beyond the strictest profile.
+    // The pod of the Deployment, in a namespace that enforces the restricted profile.
     let deployment = hub.json(&["get", "deployment", "talos-operator", "-n", NAMESPACE]);
     let template = &deployment["spec"]["template"];
     let pod = json!({
@@ -37,7 +37,7 @@ fn accepted(hub: &Hub) {
         "spec": template["spec"],
     });
     hub.feed(&["create", "--dry-run=server", "-f", "-"], &pod.to_string());
-    // What is to select it does.
+    // The budget and the network policy select it.
     let labels = &template["metadata"]["labels"];
     for (kind, selector) in [
         ("poddisruptionbudget", "/spec/selector/matchLabels"),
@@ -46,7 +46,7 @@ fn accepted(hub: &Hub) {
         let object = hub.json(&["get", kind, "talos-operator", "-n", NAMESPACE]);
         assert_eq!(object.pointer(selector), Some(labels), "{kind}");
     }
-    // Rule 3: snapshots outlive the pods, and every replica finds them.
+    // Rule 3: snapshots outlive the pods, and all replicas can read them.
     let volume = &template["spec"]["volumes"][0];
     let claim = volume["persistentVolumeClaim"]["claimName"].as_str().expect("a claim");
     let claim = hub.json(&["get", "persistentvolumeclaim", claim, "-n", NAMESPACE]);
@@ -56,18 +56,18 @@ fn accepted(hub: &Hub) {
     assert_eq!(mount["name"], volume["name"]);
     let folder = format!("--snapshots={}", mount["mountPath"].as_str().expect("a path"));
     assert!(container["args"].as_array().expect("arguments").contains(&json!(folder)));
-    // A port that is probed is one that is open and let in.
+    // The port of the probes is open, and the network policy allows it.
     assert_eq!(container["ports"][0]["containerPort"], 8080);
     let policy = hub.json(&["get", "networkpolicy", "talos-operator", "-n", NAMESPACE]);
     assert_eq!(policy["spec"]["ingress"][0]["ports"][0]["port"], 8080);
 }
 
-/// What people see when they list the kinds.
+/// What `kubectl get` shows of each kind.
 fn listed(hub: &Hub) {
     hub.feed(&["apply", "--server-side", "-f", "-"], CLUSTER);
     let empty = hub.kubectl(&["get", "kc", "my-cluster", "--no-headers"]);
     assert!(empty.contains("talos") && empty.contains("eu-1"), "{empty}");
-    // A status needs its state, and with it the phase is accepted.
+    // A status without its state is refused; with it, the phase is accepted.
     let patch = |status: Value| {
         let patch = json!({"status": status}).to_string();
         let words = ["patch", "kc", "my-cluster", "--subresource=status", "--type=merge", "-p"];
@@ -104,7 +104,7 @@ fn listed(hub: &Hub) {
         words[1][..7],
         ["my-cluster-1", "my-cluster", "Talos", "1.11.6", "1.12.0", "Running", "2/5"]
     );
-    // A run never changes into another one.
+    // The spec of a run cannot be changed.
     let (code, _, told) = hub.run(&["apply", "--server-side", "-f", "-"], &run("1.13.0"));
     assert!(code != 0 && told.contains("a run never changes"), "{told}");
     // An even number of control planes is refused.

@@ -1,4 +1,4 @@
-//! What the operator's account may do, and what it may not.
+//! What the service account of the operator may do, and what it may not.
 
 use std::collections::BTreeSet;
 
@@ -21,14 +21,14 @@ const EVERYWHERE: &[(&str, &str)] = &[
 const AT_HOME: &[(&str, &str)] =
     &[("leases.coordination.k8s.io", "get list create update patch delete"), ("configmaps", "get")];
 
-/// What anybody with an account may do in any cluster.
+/// What every account may do in any cluster.
 const ANYBODY: &[&str] = &[
     "selfsubjectaccessreviews.authorization.k8s.io",
     "selfsubjectrulesreviews.authorization.k8s.io",
     "selfsubjectreviews.authentication.k8s.io",
 ];
 
-/// Things that must not be, each asked for by itself.
+/// What must not be allowed; each is asked for by itself.
 const NEVER: &[(&str, &str)] = &[
     ("list", "secrets"),
     ("watch", "secrets"),
@@ -50,7 +50,7 @@ pub(crate) fn are_as_listed(hub: &Hub) {
         assert_eq!(granted(hub, namespace), table(expected), "in {namespace}");
     }
     for (verb, kind) in NEVER {
-        // kubectl says no by its exit code as well.
+        // kubectl also says no by its exit code.
         let (_, answer, told) =
             hub.run(&["auth", "can-i", verb, kind, "-n", NAMESPACE, ACCOUNT], "");
         assert_eq!(answer.trim(), "no", "{verb} {kind}: {told}");
@@ -71,7 +71,7 @@ fn granted(hub: &Hub, namespace: &str) -> BTreeSet<(String, String)> {
     let list = hub.kubectl(&["auth", "can-i", "--list", "--no-headers", "-n", namespace, ACCOUNT]);
     let mut found = BTreeSet::new();
     for line in list.lines() {
-        // Paths instead of kinds: health and discovery, which are anybody's.
+        // URLs instead of kinds: health and discovery, which every account may read.
         let Some(kind) = line.split_whitespace().next().filter(|kind| !kind.starts_with('['))
         else {
             continue;

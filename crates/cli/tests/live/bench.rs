@@ -2,21 +2,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use talos_sim::cluster::{Cluster, Options, Shape};
 use talos_sim::model::{Range, Timings};
 use tempfile::TempDir;
+use testkit::{PATIENCE, Printed, now};
 use tokio::runtime::Runtime;
-use upgrade_core::version::Version;
-
-/// No command of these tests takes this long; one that does has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(8);
-
-/// How fast time passes in the clusters.
-const SPEED: f64 = 20.0;
 
 /// Short: nobody watches.
 fn timings() -> Timings {
@@ -56,44 +50,10 @@ pub(crate) struct Bench {
     shape: Shape,
 }
 
-/// What a command printed.
-#[derive(Debug)]
-pub(crate) struct Printed {
-    pub(crate) code: Option<i32>,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl Printed {
-    fn from(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            stdout: String::from_utf8(output.stdout).expect("text"),
-            stderr: String::from_utf8(output.stderr).expect("text"),
-        }
-    }
-
-    pub(crate) fn code(self, code: i32) -> Self {
-        assert_eq!(self.code, Some(code), "{self:#?}");
-        self
-    }
-
-    pub(crate) fn says(self, words: &[&str]) -> Self {
-        // Long lines are wrapped.
-        let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let (stdout, stderr) = (flat(&self.stdout), flat(&self.stderr));
-        for word in words {
-            let word = flat(word);
-            assert!(stdout.contains(&word) || stderr.contains(&word), "no `{word}` in {self:#?}");
-        }
-        self
-    }
-
-    /// The events of `-o json`.
-    pub(crate) fn events(&self) -> Vec<Value> {
-        let line = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
-        self.stdout.lines().map(line).collect()
-    }
+/// The events of `-o json`.
+pub(crate) fn events(printed: &Printed) -> Vec<Value> {
+    let line = |line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+    printed.stdout.lines().map(line).collect()
 }
 
 impl Bench {
@@ -119,28 +79,14 @@ impl Bench {
             .enable_all()
             .build()
             .expect("a runtime");
-        let version = |text: &str| text.parse::<Version>().expect("a version");
-        let shape = Shape {
-            name: "test".to_owned(),
-            control_planes,
-            workers,
-            talos: version(talos),
-            kubernetes: version(kubernetes),
-            seed: 1,
-        };
+        let shape = testkit::cluster::shape("test", control_planes, workers, talos, kubernetes);
         let folder = tempfile::tempdir().expect("a folder");
-        let workloads = match workloads {
-            "" => Vec::new(),
-            text => talos_sim::kubernetes::read_workloads(text).expect("workloads"),
-        };
         let options = Options {
-            shape: Some(shape.clone()),
-            speed: SPEED,
             timings: timings(),
-            workloads,
-            ..Options::default()
+            workloads: talos_sim::kubernetes::read_workloads(workloads).expect("workloads"),
+            ..testkit::cluster::options(shape.clone())
         };
-        let cluster = runtime.block_on(Cluster::start(options)).expect("a cluster");
+        let cluster = runtime.block_on(testkit::cluster::start(options));
         let bench = Self { runtime, cluster: Some(cluster), folder, shape };
         fs::write(bench.path("talosconfig"), bench.cluster().talosconfig()).expect("written");
         fs::write(bench.path("kubeconfig"), bench.cluster().kubeconfig()).expect("written");
@@ -295,6 +241,9 @@ impl Running {
         });
         let output = child.wait_with_output().expect("it ends");
         let _ = tell.send(());
+        for stream in [&output.stdout, &output.stderr] {
+            assert!(std::str::from_utf8(stream).is_ok(), "`{}` prints no text", self.line);
+        }
         let printed = Printed::from(output);
         if let Some(line) = watch.join().expect("it watched") {
             panic!("`{line}` took too long: {printed:#?}");
@@ -319,36 +268,7 @@ pub(crate) fn step<'a>(record: &'a str, step: &'a str) -> impl Fn(&Value) -> boo
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a test waits in real time")]
-pub(crate) fn now() -> Instant {
-    Instant::now()
-}
-
 /// Whether a folder has something in it.
 pub(crate) fn has_files(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut files| files.next().is_some())
-}
-
-/// Where a real tool is: named by a variable, or in the cache that
-/// `cargo xtask tools` fills.
-pub(crate) fn tool(name: &str) -> PathBuf {
-    let upper = name.to_ascii_uppercase().replace(['-', '.'], "_");
-    if let Some(path) = environment(&format!("TALOS_OPERATOR_TOOL_{upper}")) {
-        return path;
-    }
-    let cache = environment("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-    let cache = cache.or_else(|| Some(environment("HOME")?.join(".cache"))).expect("a cache");
-    let folders = fs::read_dir(cache.join("talos-operator/tools")).into_iter().flatten().flatten();
-    let mut found: Vec<PathBuf> = folders
-        .filter(|folder| folder.file_name().to_string_lossy().starts_with(&format!("{name}-")))
-        .map(|folder| folder.path().join("talosctl"))
-        .filter(|path| path.is_file())
-        .collect();
-    found.sort_by_key(|path| path.metadata().and_then(|file| file.modified()).ok());
-    found.pop().unwrap_or_else(|| panic!("{name} is not there: run `cargo xtask tools`"))
-}
-
-#[expect(clippy::disallowed_methods, reason = "this is how the test command names the tools")]
-fn environment(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).map(PathBuf::from)
 }

@@ -1,6 +1,8 @@
 //! Every fault of the simulator: what may pass passes, and what may not ends in
 //! a halt or a refusal that names the node, the cause and what to do.
 
+use testkit::workloads::web_held;
+
 use crate::bench::Bench;
 
 /// Workers first: that is where things go wrong here.
@@ -141,30 +143,9 @@ fn a_node_that_cannot_be_seen_is_left_alone() {
     assert_eq!(bench.talos(), ["1.12.11"; 4]);
 }
 
-/// Two replicas that may never be fewer.
-const STUCK: &str = "\
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web, namespace: default}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers: [{name: web, image: \"registry.example.com/web:1\"}]
----
-apiVersion: policy/v1
-kind: PodDisruptionBudget
-metadata: {name: web, namespace: default}
-spec:
-  minAvailable: 2
-  selector: {matchLabels: {app: web}}
-";
-
 #[test]
 fn a_budget_that_never_allows_is_named_before_and_at_the_deadline() {
-    let bench = Bench::with(3, 2, "1.12.11", "1.34.2", STUCK);
+    let bench = Bench::with(3, 2, "1.12.11", "1.34.2", &web_held());
     bench.edit("timeout: 60s", "timeout: 5s");
     bench
         .run("plan --profile test --talos-to 1.13.12")

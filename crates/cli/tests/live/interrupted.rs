@@ -1,6 +1,8 @@
 //! Runs that do not reach their end in one go: paused, stopped, killed, and two
 //! at once.
 
+use testkit::{PATIENCE, now};
+
 use crate::bench::{Bench, step};
 
 const UPGRADE: &str = "upgrade os --profile test --talos 1.13.12 --accept-outage --yes";
@@ -81,7 +83,7 @@ fn killed_at_every_kind_of_entry_a_run_goes_on() {
         let seen = bench.journal().len();
         let mut run = bench.spawn(line);
         line = "resume --profile test";
-        let began = crate::bench::now();
+        let began = now();
         loop {
             let journal = bench.journal();
             let fresh = journal.get(seen..).unwrap_or_default();
@@ -92,7 +94,7 @@ fn killed_at_every_kind_of_entry_a_run_goes_on() {
             if fresh.iter().any(fits) || run.has_ended() {
                 break;
             }
-            assert!(began.elapsed() < crate::bench::PATIENCE, "{record} {name}: {journal:#?}");
+            assert!(began.elapsed() < PATIENCE, "{record} {name}: {journal:#?}");
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
         if run.has_ended() {

@@ -3,13 +3,15 @@
 
 use std::process::Command;
 
-use crate::bench::{Bench, PROFILE, has_files, tool};
+use testkit::tool;
+
+use crate::bench::{Bench, PROFILE, events, has_files};
 
 /// What a page must not have: whatever makes a browser ask somebody.
 const FETCHES: [&str; 4] = ["http://", "https://", "src=", "<script"];
 
 #[test]
-fn talos_by_the_older_call_with_everything_around_it() {
+fn talos_by_the_older_call_and_talosctl_agrees() {
     let bench = Bench::start(3, 1, "1.12.11", "1.34.2");
     let line = "upgrade os --profile test.yaml --talos 1.13.12 --yes --report run.html";
     let done = bench.run(line).code(0).says(&[
@@ -40,7 +42,7 @@ fn talos_by_the_older_call_with_everything_around_it() {
         "tester@",
     ]);
     let history = bench.run("status --profile test --history -o json").code(0);
-    assert_eq!(history.events().len(), bench.journal().len());
+    assert_eq!(events(&history).len(), bench.journal().len());
     bench.run("resume --profile test").code(0).says(&["nothing to go on with"]);
     bench.run("health --profile test").code(0).says(&["is well"]);
     // The judge of Talos's own makers finds nothing wrong either.
@@ -59,7 +61,7 @@ fn talos_by_the_newer_call_workers_first_as_events() {
                 --order workers-first --max-unavailable 2 --yes -o json";
     let done = bench.run(line).code(0);
     assert_eq!(bench.talos(), ["1.14.4"; 7]);
-    let events = done.events();
+    let events = events(&done);
     let kinds: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
     assert_eq!(kinds.first(), Some(&"run-began"));
     assert_eq!(kinds.last(), Some(&"completed"));

@@ -5,8 +5,12 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use crate::hub::{DEPLOY, Hub, eventually};
+use testkit::{PATIENCE, Tenant};
+
+/// The shipped Deployment.
+const DEPLOYMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/40-operator.yaml");
 
 pub(crate) struct Replica {
     pub(crate) name: String,
@@ -15,11 +19,12 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// Starts it with the arguments of the shipped Deployment, other places, the
-    /// kubeconfig that stands for the pod's account, and less patience.
-    pub(crate) fn start(hub: &Hub, name: &str) -> Self {
-        let log = hub.file(&format!("{name}.log"));
-        let snapshots = hub.file("snapshots");
+    /// Starts it with the arguments of the shipped Deployment, but with other paths and
+    /// ports, the kubeconfig of the service account, shorter intervals, and for the
+    /// namespace of this test only.
+    pub(crate) fn start(tenant: &Tenant, name: &str) -> Self {
+        let log = tenant.file(&format!("{name}.log"));
+        let snapshots = tenant.file("snapshots");
         let mut command = Command::new(env!("CARGO_BIN_EXE_talos-operator"));
         for argument in shipped() {
             let argument = match argument.split_once('=') {
@@ -31,9 +36,10 @@ impl Replica {
         }
         let child = command
             .args(["--look-every=5s", "--lease-duration=4s", "--kubeconfig"])
-            .arg(hub.file("account"))
+            .arg(tenant.account())
+            .args(["--watch-namespace", &tenant.namespace])
             .env("POD_NAME", name)
-            .env("POD_NAMESPACE", "vitistack-system")
+            .env("POD_NAMESPACE", &tenant.namespace)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log).expect("a file"))
@@ -42,12 +48,12 @@ impl Replica {
         Self { name: name.to_owned(), child, log }
     }
 
-    /// What it answers to a question.
+    /// The answer to an HTTP request, empty if there is none.
     pub(crate) fn ask(&self, path: &str) -> String {
         self.try_ask(path).unwrap_or_default()
     }
 
-    /// Where it listens: the system picked the port, and the log says which.
+    /// Where it listens: the system chose the port, and the log says which.
     fn address(&self) -> Option<SocketAddr> {
         let log = std::fs::read_to_string(&self.log).ok()?;
         let line = log.lines().find(|line| line.contains("health and metrics are told"))?;
@@ -58,6 +64,7 @@ impl Replica {
     fn try_ask(&self, path: &str) -> std::io::Result<String> {
         let address = self.address().ok_or(std::io::ErrorKind::NotConnected)?;
         let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
         write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -65,26 +72,28 @@ impl Replica {
     }
 
     /// Waits until it is alive and ready.
-    pub(crate) fn is_ready(&self) {
+    pub(crate) async fn is_ready(&self) {
         for path in ["/healthz", "/readyz"] {
             eventually(&format!("{} {path}", self.name), || {
                 self.ask(path).starts_with("HTTP/1.1 200").then_some(())
-            });
+            })
+            .await;
         }
     }
 
-    /// Ends it as a power cut would.
+    /// Kills it with SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
     }
 
-    /// Asks it to end, as a pod's end does. What it logged comes back.
-    pub(crate) fn terminate(mut self) -> String {
+    /// Stops it with SIGTERM, as a pod is stopped. Its log comes back.
+    pub(crate) async fn terminate(mut self) -> String {
         let id = self.child.id().to_string();
         let told = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
         assert!(told.success());
-        let ended = eventually("the end of a replica", || self.child.try_wait().expect("it ran"));
+        let ended =
+            eventually("the end of a replica", || self.child.try_wait().expect("it ran")).await;
         assert!(ended.success(), "{ended}");
         std::fs::read_to_string(&self.log).expect("a log")
     }
@@ -99,10 +108,24 @@ impl Drop for Replica {
 
 /// The arguments of the shipped Deployment.
 fn shipped() -> Vec<String> {
-    let text = std::fs::read_to_string(format!("{DEPLOY}/40-operator.yaml")).expect("a manifest");
+    let text = std::fs::read_to_string(DEPLOYMENT).expect("a manifest");
     let first = text.split("\n---").next().expect("a document");
     let deployment: serde_json::Value = serde_saphyr::from_str(first).expect("YAML");
     let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
     let arguments = arguments.as_array().expect("arguments");
     arguments.iter().map(|it| it.as_str().expect("text").to_owned()).collect()
+}
+
+/// Asks until there is an answer: there is nothing to watch for a process.
+pub(crate) async fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask() {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let asked = tokio::time::timeout(PATIENCE, asking).await;
+    asked.unwrap_or_else(|_| panic!("it never happened: {what}"))
 }

@@ -1,13 +1,13 @@
-//! A whole Kubernetes hop, driven over sockets: images, pods and manifests of
-//! every node move, no node reboots, and configurations keep every other byte.
+//! A whole Kubernetes hop over sockets: images, pods and manifests of all nodes change,
+//! no node reboots, and nothing else changes in the machine configurations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use real_control_plane::{Access, ControlPlane, Options as PlaneOptions, Tools};
 use serde_json::{Value, json};
 use talos_sim::kubernetes::remote::RealApi;
+use testkit::Hub;
 use tokio::sync::{mpsc, watch};
 use upgrade_cluster::{Live, Options};
 use upgrade_core::catalogue::Catalogue;
@@ -170,7 +170,7 @@ fn object(kind: &str, api_version: &str, name: &str) -> ObjectName {
     }
 }
 
-/// An object that was in the manifests once, as a node leaves it.
+/// An object that the manifests had once, as a node leaves it behind.
 async fn leave_over(live: &Live<SystemClock>) {
     let config = |name: &str, data: Value| {
         json!({"apiVersion": "v1", "kind": "ConfigMap",
@@ -201,18 +201,9 @@ async fn a_kubernetes_hop_on_talos_1_14() {
     hop(TALOS_1_14, 1, 1, None).await;
 }
 
-/// The same, with every object, apply and watch at a real API server.
+/// The same with a real API server: every object, apply and watch goes there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubernetes_hop_at_a_real_api_server() {
-    let root = tempfile::tempdir().expect("a folder");
-    let folder = root.path().canonicalize().expect("a path").join("plane");
-    let plane = tokio::task::spawn_blocking(move || {
-        ControlPlane::start(PlaneOptions::new(&folder, Tools::find().expect("the tools")))
-    });
-    let plane = plane.await.expect("no panic").expect("a control plane");
-    let Access { url, token, authority, .. } = plane.access();
-    let real_api = RealApi { url, token_file: token, ca_file: authority };
-    hop(TALOS_1_14, 3, 1, Some(real_api)).await;
-    let stopped = tokio::task::spawn_blocking(|| plane.stop());
-    stopped.await.expect("no panic").expect("it stops well");
+    let plane = Hub::empty().await;
+    hop(TALOS_1_14, 3, 1, Some(plane.real_api())).await;
 }

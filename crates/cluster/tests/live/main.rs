@@ -1,4 +1,4 @@
-//! The engine's outside over real sockets: against the simulator, and against a
+//! The adapters of the engine over real sockets: against the simulator, and against a
 //! real API server.
 
 mod drains;
@@ -11,9 +11,10 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use talos_sim::cluster::{Cluster, Options as SimOptions, Shape};
+use talos_sim::cluster::{Cluster, Options as SimOptions};
 use talos_sim::model::{Range, Timings};
 use tempfile::TempDir;
+use testkit::cluster::shape;
 use upgrade_cluster::{Live, Options};
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::snapshot::TalosFacts;
@@ -27,7 +28,7 @@ const KUBERNETES: &str = "1.34.2";
 /// How long anything may take that is expected to happen.
 const SOON: Duration = Duration::from_mins(2);
 
-/// The time stands still: only names of files are made of it.
+/// A clock that does not move: only file names are made of it.
 struct Still;
 
 impl Clock for Still {
@@ -40,7 +41,7 @@ impl Clock for Still {
     }
 }
 
-/// Remembers everything that was told.
+/// Keeps all messages.
 #[derive(Default)]
 struct Told(Mutex<Vec<String>>);
 
@@ -79,7 +80,7 @@ impl World {
     }
 
     async fn launch(options: SimOptions) -> Self {
-        let cluster = Cluster::start(options).await.expect("a cluster");
+        let cluster = testkit::cluster::start(options).await;
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("talosconfig"), cluster.talosconfig()).expect("written");
         let live = connect(folder.path(), None).await;
@@ -92,14 +93,15 @@ impl World {
         machines.into_iter().find(|machine| machine.name.0 == name).expect("a machine")
     }
 
-    /// What a machine tells of itself.
+    /// What a machine reports.
     async fn facts(&self, name: &str) -> TalosFacts {
         let machine = self.machine(name).await;
         self.live.talos().facts(&machine).await.expect("a machine that answers")
     }
 }
 
-/// A cluster that hurries.
+/// A fast cluster, with longer downtimes than those of testkit: these tests watch what
+/// happens in between.
 fn simulated(talos: &str, control_planes: usize, workers: usize) -> SimOptions {
     let timings = Timings {
         pull: Range::secs(10, 20),
@@ -110,14 +112,7 @@ fn simulated(talos: &str, control_planes: usize, workers: usize) -> SimOptions {
         ..Timings::default()
     };
     SimOptions {
-        shape: Some(Shape {
-            name: "east".to_owned(),
-            control_planes,
-            workers,
-            talos: talos.parse().expect("a version"),
-            kubernetes: KUBERNETES.parse().expect("a version"),
-            seed: 1,
-        }),
+        shape: Some(shape("east", control_planes, workers, talos, KUBERNETES)),
         speed: 50.0,
         timings,
         ..SimOptions::default()
@@ -134,7 +129,7 @@ async fn connect(folder: &Path, kubeconfig: Option<&Path>) -> Live<Still> {
     Live::connect(&options, Still).await.expect("usable files")
 }
 
-/// Looks again whenever it may be worth it, until it is so.
+/// Looks again at every change, until there is an answer.
 async fn eventually<T, F: Future<Output = Option<T>>>(
     mut changes: Changes,
     what: &str,
@@ -146,7 +141,7 @@ async fn eventually<T, F: Future<Output = Option<T>>>(
             if let Some(found) = look().await {
                 return found;
             }
-            // Now and then all the same: the machine under test may be slow.
+            // And now and then without one: some changes are not in the watches.
             let _ = tokio::time::timeout(Duration::from_secs(5), changes.changed()).await;
         }
     };

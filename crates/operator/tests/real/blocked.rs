@@ -1,26 +1,24 @@
 //! A Kubernetes target that has to wait for Talos.
 
+use testkit::annotation;
+use testkit::cluster::simulated;
+
 use crate::watcher::Watcher;
-use crate::world::{World, annotation, simulated};
+use crate::world::World;
 
 const CLUSTER: &str = "kubernetescluster my-cluster";
 
-async fn annotate(world: &World, pair: &str) {
-    let line = format!("kubectl annotate --overwrite {CLUSTER} upgrade.vitistack.io/{pair}");
-    world.shell(&line).await;
-}
-
-/// Both ways: by a Talos that is too old, and by one that is being upgraded.
+/// It waits while Talos is too old, and while Talos is being upgraded.
 #[tokio::test(flavor = "multi_thread")]
 async fn kubernetes_waits_for_talos() {
-    let world = World::start().await;
+    let world = World::start("blocked").await;
     let cluster = simulated("my-cluster", 1, "1.11.6", "1.34.1").await;
     world.register("my-cluster", &cluster).await;
-    let watcher = Watcher::start(world.kubectl(), "my-cluster");
+    let watcher = Watcher::start(&world, "my-cluster").await;
     let operator = world.operator("first");
     world.until(CLUSTER, "shown", |it| annotation(it, "talos-current") == "1.11.6").await;
 
-    annotate(&world, "kubernetes-target=1.35.0").await;
+    world.annotate("my-cluster", &["kubernetes-target=1.35.0"]).await;
     let told = world
         .until(CLUSTER, "blocked", |it| annotation(it, "kubernetes-status") == "blocked")
         .await;
@@ -28,10 +26,10 @@ async fn kubernetes_waits_for_talos() {
     let documented = "Talos 1.11.6 does not support K8s 1.35.0. Upgrade Talos first.";
     assert!(message.starts_with(documented), "{message}");
     assert_eq!(condition(&told, "KubernetesUpgrade")["reason"], "Blocked");
-    assert_eq!(world.shell("kubectl get upgraderuns -o name").await, "");
+    assert!(world.runs_of("my-cluster").await.is_empty());
 
-    // The way out that the message names; Kubernetes goes on by itself.
-    annotate(&world, "talos-target=1.12.0").await;
+    // Do what the message says: the Kubernetes upgrade then starts by itself.
+    world.annotate("my-cluster", &["talos-target=1.12.0"]).await;
     let told = world
         .until(CLUSTER, "under way", |it| annotation(it, "talos-status") == "in-progress")
         .await;
@@ -50,12 +48,11 @@ async fn kubernetes_waits_for_talos() {
     assert_eq!(annotation(&told, "talos-current"), "1.12.0");
     assert_eq!(annotation(&told, "kubernetes-current"), "1.35.0");
     world.until(CLUSTER, "ready", |it| it["status"]["phase"] == "Ready").await;
-    let seen = watcher.finish();
+    let seen = watcher.finish(&world).await;
     assert_eq!(seen.talos.last().map(String::as_str), Some("completed"));
     assert!(seen.progress.iter().any(|text| text == "4/4"), "{seen:#?}");
     operator.stop().await;
     cluster.stop().await;
-    world.stop().await;
 }
 
 fn condition<'a>(object: &'a serde_json::Value, kind: &str) -> &'a serde_json::Value {

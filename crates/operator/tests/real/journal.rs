@@ -1,9 +1,10 @@
-//! A run's journal in objects of a real API server: fenced, and bounded.
+//! The journal of a run in objects of a real API server: fenced, and bounded in size.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::{Entry, Record as Kind};
@@ -15,9 +16,9 @@ use upgrade_operator::run::{NewRun, Record, RecordError, RunStore};
 use vitistack_api::KubernetesCluster;
 use vitistack_api::run::{Product, UpgradeRun};
 
-use crate::world::{World, kubernetes_cluster};
+use crate::world::World;
 
-/// A lease that a test can take away.
+/// A lease that the test can take away.
 struct Switch(AtomicBool);
 
 impl Fence for Switch {
@@ -27,7 +28,7 @@ impl Fence for Switch {
 }
 
 fn entry(plan: &Plan, number: usize) -> Entry {
-    // Text that does not pack well: the worst case for what is stored.
+    // Text that does not compress well: the worst case for the size.
     let key = format!("{:x?}", Sha256::digest(number.to_be_bytes()));
     Entry {
         at: Timestamp::UNIX_EPOCH,
@@ -40,8 +41,8 @@ fn entry(plan: &Plan, number: usize) -> Entry {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_journal_is_fenced_and_stays_small() {
     const LONG: usize = 1200;
-    let world = World::start().await;
-    world.apply(&kubernetes_cluster("long").to_string()).await;
+    let world = World::start("journal").await;
+    world.cluster("long").await;
     let cluster = world.get("kubernetescluster long").await;
     let cluster: KubernetesCluster = serde_json::from_value(cluster).expect("a cluster");
     let client = world.client().await;
@@ -73,18 +74,20 @@ async fn a_journal_is_fenced_and_stays_small() {
     let mut first = open(made.clone()).await.expect("readable");
     let mut second = open(made).await.expect("readable");
     first.append(&entry(&plan, 0)).await.expect("written");
-    // Rule 9: whoever knows an older state has lost the run.
+    // Rule 9: a writer with an older state has lost the run.
     let taken = second.append(&entry(&plan, LONG)).await;
     assert!(matches!(taken, Err(RecordError::Taken(_))), "{taken:?}");
-    // What others write into the metadata does not matter.
-    world.shell(&format!("kubectl label upgraderun {name} team=a")).await;
+    // A label that somebody else sets does not matter.
+    let label = json!({"metadata": {"labels": {"team": "a"}}});
+    world.merge(&format!("upgraderun {name}"), &label).await;
     for number in 1..LONG {
         first.append(&entry(&plan, number)).await.expect("written");
     }
     let status = first.status();
     assert!(status.parts >= 1 && !status.sealed.is_empty() && !status.journal.is_empty());
     for object in [name.clone(), format!("{name}-part-0")] {
-        let size = world.shell(&format!("kubectl get upgraderun {object} -o json")).await.len();
+        let found = world.get(&format!("upgraderun {object}")).await;
+        let size = serde_json::to_string_pretty(&found).expect("JSON").len();
         assert!(size < 200 * 1024, "{object} has {size} bytes");
     }
     let run = store.newest().await.expect("an answer").0.expect("a run");
@@ -98,5 +101,4 @@ async fn a_journal_is_fenced_and_stays_small() {
     lease.0.store(false, Ordering::Relaxed);
     let late = first.append(&entry(&plan, LONG)).await;
     assert!(matches!(late, Err(RecordError::Late { .. })), "{late:?}");
-    world.stop().await;
 }

@@ -1,11 +1,12 @@
-//! The operator on a real API server, its clusters simulated. It comes in as the
-//! account that is shipped, with the shipped rights and behind the shipped
-//! admission policy.
+//! The operator on a real API server, with simulated clusters. It runs as the
+//! shipped service account, with the shipped RBAC and behind the shipped admission
+//! policy. Each test has a namespace of a shared hub; its operators watch only that.
 
 #![cfg(unix)]
 
 mod blocked;
 mod failure;
+mod fleet;
 mod journal;
 mod leases;
 mod many;

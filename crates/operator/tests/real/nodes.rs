@@ -1,5 +1,4 @@
-//! What really happened to the nodes of a simulated cluster, whatever is told
-//! about it.
+//! What really happened to the nodes of a simulated cluster, whatever its object says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -10,7 +9,7 @@ use talos_sim::driver::Driver;
 use talos_sim::model::{NodeIndex, NodeRole};
 use tokio::task::JoinHandle;
 
-/// How often the nodes are looked at. A boot takes many times as long.
+/// How often the nodes are looked at. A reboot takes many times as long.
 const TICK: Duration = Duration::from_millis(20);
 
 /// One node at one moment.
@@ -30,9 +29,9 @@ pub(crate) struct Story {
     pub(crate) downs: BTreeMap<String, u64>,
     /// The Talos of each node.
     pub(crate) versions: BTreeMap<String, String>,
-    /// Who went down between two looks, one after the other.
+    /// The nodes that went down between two looks, in order.
     order: Vec<BTreeSet<String>>,
-    /// How many workers were away at once, at most: cordoned, or not ready.
+    /// The most workers that were away at once: cordoned, or not ready.
     pub(crate) workers_away: usize,
     /// The same for control planes.
     pub(crate) control_planes_away: usize,
@@ -64,13 +63,13 @@ impl Story {
         assert!(self.downs.values().all(|downs| *downs == times), "{self:#?}");
     }
 
-    /// How many boots there were in all.
+    /// How many reboots there were in all.
     pub(crate) fn boots(&self) -> u64 {
         self.downs.values().sum()
     }
 
-    /// Every node of one role, by the beginning of its name, went down before any
-    /// of the other did. Two that one look found down may have gone in any order.
+    /// All nodes whose names start with `first` went down before any that starts with
+    /// `then`. The order of two that one look found down is not known.
     #[track_caller]
     pub(crate) fn went_first(&self, first: &str, then: &str) {
         let of = |role: &str| {
@@ -88,7 +87,7 @@ impl Story {
     }
 }
 
-/// Follows the nodes from now on.
+/// Watches the nodes from now on.
 pub(crate) struct Follower {
     driver: Driver,
     story: Arc<Mutex<Story>>,

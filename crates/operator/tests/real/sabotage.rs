@@ -1,9 +1,10 @@
-//! Makes the operator panic, at places that only one cluster comes to: whoever
-//! hears what the program logs may break it there.
+//! Makes the operator panic in places that only one cluster reaches: a log layer
+//! panics when it sees a certain line.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -12,18 +13,18 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-/// The cluster whose task panics when it tells that its upgrade has begun.
+/// The cluster whose task panics when it reports that its upgrade started.
 pub(crate) const AT_ITS_BEGINNING: &str = "panics-at-its-beginning";
 
 static AT_BEGINNING: AtomicUsize = AtomicUsize::new(0);
 static ON_READS: AtomicUsize = AtomicUsize::new(0);
 static NODE: Mutex<Option<String>> = Mutex::new(None);
 
-/// Listens to what is logged.
+/// A log layer that panics.
 pub(crate) struct Sabotage;
 
 impl Sabotage {
-    /// Hears little, so that the rest stays as quick as it is.
+    /// It gets only a few lines, so that logging stays fast.
     pub(crate) fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
         let heard = Targets::new()
             .with_target("upgrade_operator::news", Level::INFO)
@@ -31,20 +32,27 @@ impl Sabotage {
         Self.with_filter(heard)
     }
 
-    /// From now on whoever cannot talk to this endpoint panics.
+    /// From now on a task that cannot reach this endpoint panics.
     pub(crate) fn reads_of(address: &str) {
         *NODE.lock().expect("no panic") = Some(address.to_owned());
     }
 
-    /// Nobody panics any more: an address may be another cluster's next.
+    /// Nothing panics any more: another cluster may get this address.
     pub(crate) fn end() {
         *NODE.lock().expect("no panic") = None;
     }
 
-    /// How often a task panicked at the beginning of its run, and how often a
-    /// read inside of a run did.
+    /// How often a task panicked at the start of its run, and how often one panicked
+    /// in the middle of its run.
     pub(crate) fn panics() -> (usize, usize) {
         (AT_BEGINNING.load(Ordering::Relaxed), ON_READS.load(Ordering::Relaxed))
+    }
+
+    /// Waits until there was a panic of each kind.
+    pub(crate) async fn panicked_in_both_places() {
+        while Self::panics().0 == 0 || Self::panics().1 == 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 }
 
@@ -55,18 +63,18 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Sabotage {
         let Said(said) = said;
         let beginning = said.contains("reason=\"TalosUpgradeStarted\"")
             && said.contains(&format!("cluster=\"{AT_ITS_BEGINNING}\""));
-        // Only once: it is begun anew, and then nobody disturbs it.
+        // Only once: the task is started again, and then it works.
         if beginning {
             let before = AT_BEGINNING.fetch_add(1, Ordering::Relaxed);
-            assert!(before > 0, "sabotage at the beginning of a run");
+            assert!(before > 0, "sabotage at the start of a run");
         }
         let node = NODE.lock().expect("no panic").clone();
-        // What a node does not have is not found in every look; nobody panics then.
+        // A node may lack an API and say so in every look; that is no panic.
         let read = said.contains("the endpoint could not be talked to")
             && node.is_some_and(|node| said.contains(&format!("endpoint={node} ")));
         if read {
             ON_READS.fetch_add(1, Ordering::Relaxed);
-            panic!("sabotage inside of a run");
+            panic!("sabotage in the middle of a run");
         }
     }
 }

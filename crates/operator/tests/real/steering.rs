@@ -1,16 +1,16 @@
-//! What a user steers with annotations, and where nodes come from, judged by what
-//! happens to the nodes. One hub and one operator for all clusters of it.
+//! What annotations and Machines do, judged by what happens to the nodes. One operator
+//! for all clusters.
 
 use serde_json::{Value, json};
 use talos_sim::cluster::Cluster;
 use talos_sim::model::NodeRole;
+use testkit::annotation;
+use testkit::cluster::simulated;
 
 use crate::nodes::Follower;
-use crate::world::{World, annotation, simulated};
+use crate::world::World;
 
-const PATIENCE: &str = "--timeout=10m";
-
-/// A cluster of the hub that is followed.
+/// A cluster whose nodes are watched.
 struct Followed<'a> {
     world: &'a World,
     name: &'static str,
@@ -28,14 +28,17 @@ impl<'a> Followed<'a> {
         followed
     }
 
-    /// Waits by a watch: these clusters are many, and a kubectl each moment is not
-    /// cheap.
+    /// Waits for an annotation's value.
     async fn until(&self, key: &str, value: &str) -> Value {
-        let path = format!("{{.metadata.annotations.upgrade\\.vitistack\\.io/{key}}}");
-        let name = self.name;
-        let wait = format!("kubectl wait kubernetescluster {name} --for=jsonpath='{path}'={value}");
-        self.world.shell(&format!("{wait} {PATIENCE}")).await;
-        self.object().await
+        self.world.annotated(self.name, key, value).await
+    }
+
+    /// Waits for a message that says this, or does not say it any more.
+    async fn says(&self, text: &str, says: bool) {
+        let what = format!("kubernetescluster {}", self.name);
+        let why = format!("{text:?}: {says}");
+        let holds = |it: &Value| annotation(it, "talos-message").contains(text) == says;
+        self.world.until(&what, &why, holds).await;
     }
 
     async fn object(&self) -> Value {
@@ -50,22 +53,21 @@ impl<'a> Followed<'a> {
     async fn run(&self, phase: &str) {
         let run = self.world.run_of(self.name).await.expect("a run");
         let run = run["metadata"]["name"].as_str().expect("a name").to_owned();
-        let wait = format!("kubectl wait upgraderun {run} --for=jsonpath='{{.status.phase}}'");
-        self.world.shell(&format!("{wait}={phase} {PATIENCE}")).await;
+        let what = format!("upgraderun {run}");
+        self.world.until(&what, phase, |it| it["status"]["phase"] == phase).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn annotations_steer_what_happens_to_nodes() {
-    let world = World::start().await;
+    let world = World::start("steering").await;
     let operator = world.operator("first");
-    // Left alone all the time that the others take.
+    // Nothing happens to this one while the others are upgraded.
     let alone = Followed::new(&world, "alone", 1).await;
     alone.annotate(&["do-not-reconcile=anna", "talos-target=1.13.9"]).await;
     tokio::join!(pace(&world), way_back(&world), reset(&world), machines(&world));
     left_alone(alone).await;
     operator.stop().await;
-    world.stop().await;
 }
 
 /// `order` and `max-unavailable`.
@@ -82,7 +84,7 @@ async fn pace(world: &World) {
     pace.cluster.stop().await;
 }
 
-/// There and back again; the usual order on the way there.
+/// An upgrade in the default order, then a rollback.
 async fn way_back(world: &World) {
     let back = Followed::new(world, "back", 2).await;
     back.annotate(&["talos-target=1.13.9"]).await;
@@ -92,7 +94,7 @@ async fn way_back(world: &World) {
     story.went_first("worker-", "cp-");
     assert_eq!((story.control_planes_away, story.workers_away), (1, 1), "{story:#?}");
 
-    // Rule 13: older is a mistake until somebody says that it is meant.
+    // Rule 13: an older version is refused unless the user asks for a rollback.
     back.annotate(&["talos-target=1.12.11"]).await;
     let told = back.until("talos-status", "failed").await;
     let message = annotation(&told, "talos-message");
@@ -102,7 +104,7 @@ async fn way_back(world: &World) {
     let told = back.until("talos-status", "completed").await;
     assert_eq!(annotation(&told, "talos-current"), "1.12.11");
     assert_eq!(annotation(&told, "talos-target"), "");
-    assert_eq!(annotation(&told, "rollback"), "", "it was meant once");
+    assert_eq!(annotation(&told, "rollback"), "", "it counts once");
     let story = back.nodes.story().await;
     story.all_went_down(2);
     assert!(story.versions.values().all(|version| version == "1.12.11"), "{story:#?}");
@@ -110,7 +112,7 @@ async fn way_back(world: &World) {
     back.cluster.stop().await;
 }
 
-/// `talos-reset-upgrade-state` forgets a failure, and nothing is tried again.
+/// `talos-reset-upgrade-state` clears a failure, and nothing is retried.
 async fn reset(world: &World) {
     let reset = Followed::new(world, "reset", 1).await;
     reset.cluster.inject("worker-1", "boot-back").await.expect("a fault");
@@ -127,7 +129,7 @@ async fn reset(world: &World) {
     reset.run("Cancelled").await;
     let story = reset.nodes.story().await;
     assert_eq!((story.downs["worker-1"], story.boots()), (1, 1), "rule 5: {story:#?}");
-    // It is as if nothing had been asked for.
+    // The next target starts a new run.
     reset.cluster.clear("worker-1", "boot-back").await.expect("no fault");
     reset.annotate(&["talos-target=1.13.9"]).await;
     reset.until("talos-status", "completed").await;
@@ -136,8 +138,8 @@ async fn reset(world: &World) {
     reset.cluster.stop().await;
 }
 
-/// Nodes come from Machines as well as from Talos: one that only a Machine tells
-/// of is never left out (rule 10).
+/// Nodes come from Machines as well as from Talos. A node that is known only from its
+/// Machine is never left out (rule 10).
 async fn machines(world: &World) {
     let name = "machines";
     let cluster = Followed::new(world, name, 1).await;
@@ -147,23 +149,27 @@ async fn machines(world: &World) {
         let host = &node.hostname;
         machine(world, name, &format!("{name}-{host}"), role, &[&node.address.to_string()]).await;
     }
-    // Somebody else's machine is nothing to this cluster, whatever is wrong with it.
+    // A Machine of another cluster does not matter, whatever is wrong with it.
     machine(world, "another", "another-wrk0", "worker", &[]).await;
-    // One that has no address yet, and one that nobody answers at.
+    // One without an address, and one with an address where nothing answers.
     let ghosts: [(&str, &[&str], &str); 2] = [
         ("machines-wrk8", &[], "the Machine machines-wrk8 has no IPv4 address yet"),
         ("machines-wrk9", &["127.0.0.1"], "machines-wrk9 cannot be seen"),
     ];
     for (ghost, addresses, why) in ghosts {
         machine(world, name, ghost, "worker", addresses).await;
+        // The operator watches Machines apart from clusters: it has to know this one
+        // before it gets the target.
+        cluster.says(why, true).await;
         cluster.annotate(&["talos-target=1.13.9"]).await;
         let told = cluster.until("talos-status", "failed").await;
         let message = annotation(&told, "talos-message");
         assert!(message.contains(why), "{message}");
         cluster.nodes.story().await.all_went_down(0);
-        world.shell(&format!("kubectl delete machine {ghost}")).await;
+        world.delete(&format!("machine {ghost}")).await;
         cluster.annotate(&["talos-target-"]).await;
         cluster.until("talos-status", "idle").await;
+        cluster.says(ghost, false).await;
     }
     cluster.annotate(&["talos-target=1.13.9"]).await;
     let told = cluster.until("talos-status", "completed").await;
@@ -175,17 +181,16 @@ async fn machines(world: &World) {
 async fn machine(world: &World, cluster: &str, name: &str, role: &str, addresses: &[&str]) {
     let object = json!({
         "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",
-        "metadata": {"name": name, "namespace": "default", "labels": {
+        "metadata": {"name": name, "labels": {
             "vitistack.io/clusterid": cluster, "vitistack.io/node-role": role}},
         "spec": {"provider": "kubevirt"},
     });
-    world.apply(&object.to_string()).await;
-    let patch = json!({"status": {"publicIPAddresses": addresses}});
-    let words = format!("kubectl patch machine {name} --subresource=status --type=merge");
-    world.shell(&format!("{words} -p '{patch}'")).await;
+    world.apply(&object).await;
+    let status = json!({"publicIPAddresses": addresses});
+    world.merge_status(&format!("machine {name}"), &status).await;
 }
 
-/// `do-not-reconcile`, before a run and within it.
+/// `do-not-reconcile`, before a run and during one.
 async fn left_alone(alone: Followed<'_>) {
     let object = alone.object().await;
     assert_eq!(annotation(&object, "talos-status"), "idle");
@@ -197,7 +202,7 @@ async fn left_alone(alone: Followed<'_>) {
     alone.annotate(&["do-not-reconcile=anna"]).await;
     alone.run("Paused").await;
     let paused = alone.nodes.story().await;
-    assert!(paused.boots() < 4, "rule 12: nothing new begins: {paused:#?}");
+    assert!(paused.boots() < 4, "rule 12: nothing new starts: {paused:#?}");
     assert_eq!(annotation(&alone.object().await, "talos-status"), "in-progress");
     alone.annotate(&["do-not-reconcile-"]).await;
     alone.until("talos-status", "completed").await;

@@ -1,23 +1,26 @@
-//! What the user writes, good and bad, before and during a run.
+//! Valid and invalid annotations of the user, before and during a run.
 
-use crate::world::{World, annotation, simulated};
+use testkit::annotation;
+use testkit::cluster::simulated;
+
+use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_users_word() {
-    let world = World::start().await;
+    let world = World::start("user").await;
     let cluster = simulated("words", 2, "1.12.11", "1.34.2").await;
     world.register("words", &cluster).await;
     let operator = world.operator("first");
     world.annotated("words", "talos-status", "idle").await;
 
-    // What can mean nothing does not even come in.
+    // The admission policy refuses what is not a version.
     let refused = "kubectl annotate kubernetescluster words \
                    upgrade.vitistack.io/talos-target=latest";
     let refused = world.try_shell(refused).await;
     let told = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && told.contains("not a version"), "{told}");
 
-    // Bad targets: the documented status, the next valid step, nothing touched.
+    // Invalid targets: the documented status, the next valid target, and no run.
     for (target, why) in [
         ("talos-target=1.11.6", "is older than 1.12.11"),
         ("talos-target=1.99.0", "unknown to the support matrix"),
@@ -45,9 +48,9 @@ async fn the_users_word() {
     world.annotate("words", &["talos-target-"]).await;
     let told = world.annotated("words", "kubernetes-status", "idle").await;
     assert_eq!(told["status"]["phase"], "Ready");
-    assert!(world.run_of("words").await.is_none(), "nothing was begun");
+    assert!(world.run_of("words").await.is_none(), "nothing was started");
 
-    // A pause is heard before a run and within it; the other target waits.
+    // A pause holds before a run and during one; the other target waits.
     world.annotate("words", &["pause=anna", "talos-target=1.13.9"]).await;
     world
         .until("kubernetescluster words", "held", |it| {
@@ -66,16 +69,20 @@ async fn the_users_word() {
     };
     let paused = run("Paused").await;
     let entries = paused["items"][0]["status"]["journal"].as_array().map(Vec::len);
-    let told = world.get("kubernetescluster words").await;
+    // The run is written first, then the cluster's object.
+    let told = world
+        .until("kubernetescluster words", "paused", |it| {
+            annotation(it, "talos-message").contains("Paused by anna")
+        })
+        .await;
     assert_eq!(annotation(&told, "talos-status"), "in-progress");
-    assert!(annotation(&told, "talos-message").contains("Paused by anna"));
     let conditions = told["status"]["conditions"].as_array().expect("conditions");
     let of = |kind: &str| conditions.iter().find(|it| it["type"] == kind).expect("one").clone();
     assert_eq!(of("TalosUpgrade")["reason"], "Paused");
     assert_eq!(of("KubernetesUpgrade")["reason"], "Blocked");
     assert_eq!(of("KubernetesUpgrade")["message"], "Waiting for Talos upgrade to complete");
 
-    // The target is taken away: the run ends, and nothing is left hanging.
+    // The target is removed: the run is cancelled, and the cluster is idle again.
     world.annotate("words", &["pause-", "talos-target-", "kubernetes-target-"]).await;
     let ended = run("Cancelled").await;
     assert!(ended["items"][0]["status"]["journal"].as_array().map(Vec::len) >= entries);
@@ -84,5 +91,4 @@ async fn the_users_word() {
     assert_eq!(annotation(&told, "talos-target"), "");
     operator.stop().await;
     cluster.stop().await;
-    world.stop().await;
 }

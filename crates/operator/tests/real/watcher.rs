@@ -1,19 +1,17 @@
-//! Sees every state that a cluster's object goes through, and knows which may
-//! follow which.
+//! Sees every state of a cluster's object, and knows which state may follow which.
 
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 use serde_json::Value;
+use testkit::{PATIENCE, Tenant, annotation};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
-use crate::world::annotation;
-
-/// Which status may follow which. A cluster begins without one.
+/// Which status may follow which. A new cluster has none.
 const STATUS: &[(&str, &[&str])] = &[
     ("", &["idle", "in-progress", "blocked", "failed"]),
     ("idle", &["in-progress", "blocked", "failed", "completed"]),
-    // It ends, or its user takes it back.
+    // The run ends, or the user removes the target.
     ("in-progress", &["completed", "failed", "idle", "blocked"]),
     ("completed", &["idle", "in-progress", "blocked", "failed"]),
     ("failed", &["idle", "in-progress", "blocked", "completed"]),
@@ -29,7 +27,7 @@ const PHASE: &[(&str, &[&str])] = &[
     ("UpgradeFailed", &["Ready", "UpgradingTalos", "UpgradingKubernetes"]),
 ];
 
-/// What the object showed, every change of it once.
+/// What the object showed; each change is here once.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) talos: Vec<String>,
@@ -59,8 +57,8 @@ impl Seen {
         };
         note(&mut self.progress, annotation(object, "talos-progress"));
         note(&mut self.messages, annotation(object, "talos-message"));
-        // What is told goes together: a run that is under way shows its phase
-        // before its status, and keeps it until after.
+        // A run under way has a phase: the phase is written before the status, and
+        // stays until after it.
         let under_way = ["talos-status", "kubernetes-status"]
             .iter()
             .any(|name| annotation(object, name) == "in-progress");
@@ -82,45 +80,40 @@ fn next(list: &mut Vec<String>, now: &str, legal: &[(&str, &[&str])], wrong: &mu
     list.push(now.to_owned());
 }
 
-/// A watch of one object, by the real kubectl.
+/// A watch of one object.
 pub(crate) struct Watcher {
-    child: Child,
+    what: String,
     seen: Arc<Mutex<Seen>>,
-    thread: Option<JoinHandle<()>>,
+    /// The resourceVersion that was seen last.
+    version: watch::Receiver<u64>,
+    task: JoinHandle<()>,
 }
 
 impl Watcher {
-    /// Watches from now on.
-    pub(crate) fn start(mut kubectl: Command, name: &str) -> Self {
-        let mut child = kubectl
-            .args(["get", "kubernetescluster", name, "--watch", "-o", "json"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("kubectl starts");
-        let stdout = child.stdout.take().expect("a pipe");
+    /// Watches a cluster's object from now on.
+    pub(crate) async fn start(tenant: &Tenant, name: &str) -> Self {
+        let what = format!("kubernetescluster {name}");
+        let mut objects = tenant.watch(&what);
+        let mut object = objects.next().await;
         let seen = Arc::new(Mutex::new(Seen::default()));
+        let (tell, version) = watch::channel(0);
         let taking = Arc::clone(&seen);
-        let thread = std::thread::spawn(move || {
-            let bytes = std::io::BufReader::new(stdout);
-            let objects = serde_json::Deserializer::from_reader(bytes).into_iter::<Value>();
-            for object in objects {
-                // Half an object is what is left when kubectl is ended.
-                let Ok(object) = object else { break };
+        let task = tokio::spawn(async move {
+            loop {
                 taking.lock().expect("no panic").take(&object);
+                tell.send_replace(version_of(&object));
+                object = objects.next().await;
             }
         });
-        Self { child, seen, thread: Some(thread) }
+        Self { what, seen, version, task }
     }
 
-    /// Everything that was seen, all of it legal.
-    pub(crate) fn finish(mut self) -> Seen {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("no panic");
-        }
+    /// Everything that the object showed until now; all of it was legal.
+    pub(crate) async fn finish(mut self, tenant: &Tenant) -> Seen {
+        let last = version_of(&tenant.get(&self.what).await);
+        let caught_up = self.version.wait_for(|version| *version >= last);
+        let caught_up = tokio::time::timeout(PATIENCE, caught_up).await;
+        caught_up.expect("the watch catches up").expect("it runs");
         let seen = std::mem::take(&mut *self.seen.lock().expect("no panic"));
         assert!(seen.wrong.is_empty(), "{seen:#?}");
         seen
@@ -129,7 +122,11 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.task.abort();
     }
+}
+
+fn version_of(object: &Value) -> u64 {
+    let version = object["metadata"]["resourceVersion"].as_str();
+    version.and_then(|it| it.parse().ok()).expect("a resourceVersion")
 }

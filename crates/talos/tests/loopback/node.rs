@@ -19,7 +19,7 @@ use prost::Message;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, crypto::ring};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Notify, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tonic::Code;
@@ -77,6 +77,8 @@ pub(crate) struct Node {
     calls: Arc<Mutex<Vec<Call>>>,
     task: tokio::task::JoinHandle<()>,
     cut: Arc<Notify>,
+    /// Bound to the same port. Nobody else is given it once the node is stopped.
+    _reserved: TcpSocket,
 }
 
 impl Node {
@@ -90,17 +92,20 @@ impl Node {
     }
 
     /// Starts one with a certificate of its own.
+    #[expect(clippy::unused_async, reason = "listening needs a runtime")]
     pub(crate) async fn start_with(
         authority: &Authority,
         pair: &Pair,
         script: impl Fn(&Call) -> Vec<Step> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        Self::serve(listener, authority, pair, Arc::new(script))
+        let reserved = bound("127.0.0.1:0".parse().unwrap());
+        let listener = bound(reserved.local_addr().unwrap()).listen(1024).unwrap();
+        Self::serve(listener, reserved, authority, pair, Arc::new(script))
     }
 
     fn serve(
         listener: TcpListener,
+        reserved: TcpSocket,
         authority: &Authority,
         pair: &Pair,
         script: Arc<Script>,
@@ -141,7 +146,7 @@ impl Node {
                 }
             }
         });
-        Self { address, calls, task, cut }
+        Self { address, calls, task, cut, _reserved: reserved }
     }
 
     /// The endpoint, as a talosconfig has it.
@@ -166,6 +171,16 @@ impl Node {
         self.task.abort();
         self.cut.notify_waiters();
     }
+}
+
+/// A socket that does not listen yet, on a port that two of them may have.
+fn bound(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    #[cfg(unix)]
+    socket.set_reuseport(true).unwrap();
+    socket.bind(address).unwrap();
+    socket
 }
 
 fn tls(authority: &Authority, pair: &Pair) -> ServerConfig {

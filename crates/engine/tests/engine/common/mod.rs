@@ -1,0 +1,369 @@
+//! A cluster in memory that the engine drives under a paused clock, with a
+//! referee that sees only what the cluster sees.
+
+mod kubernetes;
+mod referee;
+mod talos;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
+
+use tokio::sync::{mpsc, watch};
+use upgrade_core::amount::Amount;
+use upgrade_core::catalogue::Catalogue;
+use upgrade_core::event::Event;
+use upgrade_core::intent::Intent;
+use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::journal::{Entry, State};
+use upgrade_core::matrix::Matrix;
+use upgrade_core::plan::Plan;
+use upgrade_core::policy::Policy;
+use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::snapshot::{Fact, NodeName, Role, Stage};
+use upgrade_core::version::Version;
+use upgrade_core::workload::Pod;
+use upgrade_engine::clock::SystemClock;
+use upgrade_engine::control::{Control, Word};
+use upgrade_engine::drive::{DriveError, End, Run};
+use upgrade_engine::io::{Happened, Io, Trouble};
+use upgrade_engine::journal::{Fence, Journal, JournalError, MemoryJournal};
+use upgrade_engine::{drive, observe};
+use upgrade_planner::{Request, plan};
+
+pub(crate) const SCHEMATIC: &str =
+    "613e1592b2da41ae5e265e8789429f22e121aab91cb4deb6bc3c0b6262961245";
+
+/// What goes wrong with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Boots the old version again.
+    BootsBack,
+    /// Goes down and stays down.
+    NeverReturns,
+    /// Says yes to a reboot and forgets it.
+    LosesReboot,
+    /// Does as asked; the answer is lost.
+    LosesAnswer,
+    /// The installer ends with an exit code.
+    InstallerFails,
+    /// The new version lacks an extension.
+    DropsExtension,
+    /// The first pulls fail.
+    PullsBadly,
+    /// Takes the question and never answers.
+    Hangs,
+    /// The step's call panics.
+    Panics,
+    /// Wins the leadership of etcd again, once, while it is being cordoned.
+    LeadsAgain,
+}
+
+impl Fault {
+    /// The answer to something that was done.
+    pub(crate) fn answer(self) -> Result<(), Trouble> {
+        if self == Self::LosesAnswer {
+            let failure = Failure::new(FailureKind::Unavailable, "the connection broke");
+            return Err(Trouble { failure, happened: Happened::Maybe });
+        }
+        Ok(())
+    }
+}
+
+/// One machine.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each may change on its own")]
+pub(crate) struct Sim {
+    pub(crate) role: Role,
+    pub(crate) version: Version,
+    pub(crate) other_slot: Option<Version>,
+    pub(crate) boot: u64,
+    pub(crate) answers: bool,
+    pub(crate) stage: Stage,
+    pub(crate) ready: bool,
+    pub(crate) node_ready: bool,
+    pub(crate) unschedulable: bool,
+    pub(crate) extensions: Vec<String>,
+    pub(crate) pool: Option<String>,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) pulls: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) nodes: BTreeMap<NodeName, Sim>,
+    pub(crate) leader: NodeName,
+    pub(crate) pods: Vec<Pod>,
+    /// No pod may leave.
+    pub(crate) budget_blocks: bool,
+    /// Nobody answers at all.
+    pub(crate) dark: bool,
+    /// Acts in order: `reboot cp-1`.
+    pub(crate) acts: Vec<String>,
+    pub(crate) kubernetes: Version,
+    pub(crate) limit: usize,
+    pub(crate) most_workers_away: usize,
+    /// When the whole cluster was looked at.
+    pub(crate) looks: Vec<Timestamp>,
+}
+
+pub(crate) struct World {
+    me: Weak<Self>,
+    cluster: Mutex<Cluster>,
+    changed: watch::Sender<u64>,
+    clock: SystemClock,
+}
+
+impl Io for World {
+    type Talos = Self;
+    type Kubernetes = Self;
+    type Clock = SystemClock;
+
+    fn talos(&self) -> &Self {
+        self
+    }
+
+    fn kubernetes(&self) -> &Self {
+        self
+    }
+
+    fn clock(&self) -> &SystemClock {
+        &self.clock
+    }
+}
+
+impl World {
+    pub(crate) fn new(control_planes: usize, workers: usize, talos: &str) -> Arc<Self> {
+        let mut nodes = BTreeMap::new();
+        let names = (1..=control_planes).map(|number| (format!("cp-{number}"), Role::ControlPlane));
+        let names = names.chain((1..=workers).map(|it| (format!("worker-{it}"), Role::Worker)));
+        for (number, (name, role)) in names.enumerate() {
+            let sim = Sim {
+                role,
+                version: talos.parse().unwrap(),
+                other_slot: None,
+                boot: number as u64,
+                answers: true,
+                stage: Stage::Running,
+                ready: true,
+                node_ready: true,
+                unschedulable: false,
+                extensions: vec!["iscsi-tools".to_owned()],
+                pool: None,
+                fault: None,
+                pulls: 0,
+            };
+            nodes.insert(NodeName(name), sim);
+        }
+        let pods = nodes
+            .iter()
+            .filter(|(_, sim)| sim.role == Role::Worker)
+            .map(|(name, _)| kubernetes::pod(&format!("web-{name}"), name))
+            .collect();
+        let cluster = Cluster {
+            nodes,
+            leader: "cp-1".into(),
+            pods,
+            budget_blocks: false,
+            dark: false,
+            acts: vec![],
+            kubernetes: "1.33.4".parse().unwrap(),
+            limit: 1,
+            most_workers_away: 0,
+            looks: vec![],
+        };
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
+            cluster: Mutex::new(cluster),
+            changed: watch::Sender::new(0),
+            clock: SystemClock::starting_at("2026-11-15T00:00:00Z".parse().unwrap()),
+        })
+    }
+
+    pub(crate) fn cluster(&self) -> MutexGuard<'_, Cluster> {
+        self.cluster.lock().unwrap()
+    }
+
+    /// Changes the world, lets the referee look, and tells.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Cluster) -> T) -> T {
+        let result = {
+            let mut cluster = self.cluster();
+            let result = change(&mut cluster);
+            cluster.referee();
+            result
+        };
+        self.changed.send_modify(|number| *number += 1);
+        result
+    }
+
+    pub(crate) fn set_fault(&self, node: &str, fault: Option<Fault>) {
+        self.change(|cluster| cluster.sim(&node.into()).fault = fault);
+    }
+
+    pub(crate) fn acts_of(&self, act: &str) -> Vec<String> {
+        let cluster = self.cluster();
+        let acts = cluster.acts.iter().filter_map(|it| it.strip_prefix(act));
+        acts.map(|node| node.trim().to_owned()).collect()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        use upgrade_engine::io::Clock as _;
+        self.clock.now()
+    }
+}
+
+impl Cluster {
+    pub(crate) fn sim(&mut self, node: &NodeName) -> &mut Sim {
+        self.nodes.get_mut(node).unwrap()
+    }
+
+    pub(crate) fn cordoned(&self) -> Vec<&NodeName> {
+        self.nodes.iter().filter(|(_, sim)| sim.unschedulable).map(|(name, _)| name).collect()
+    }
+}
+
+pub(crate) fn unavailable(text: &str) -> Trouble {
+    Trouble::new(upgrade_core::reason::FailureKind::Unavailable, text)
+}
+
+pub(crate) async fn seconds(seconds: u64) {
+    tokio::time::sleep(std::time::Duration::from_secs(seconds)).await;
+}
+
+/// A policy with this many workers away at once.
+pub(crate) fn policy(workers: usize) -> Policy {
+    let mut policy = Policy { accept_outage: true, ..Policy::default() };
+    policy.workers.max_unavailable = Amount::Count(workers);
+    policy
+}
+
+static KNOWN: LazyLock<(Matrix, Catalogue)> =
+    LazyLock::new(|| (Matrix::builtin(), Catalogue::builtin()));
+
+/// Plans from what is observed.
+pub(crate) async fn planned(world: &Arc<World>, to: &str, policy: &Policy) -> Arc<Plan> {
+    let snapshot = observe(&**world).await.unwrap();
+    let intent = Intent { talos: Some(to.parse().unwrap()), ..Intent::default() };
+    let (matrix, catalogue) = &*KNOWN;
+    let request = Request {
+        snapshot: &snapshot,
+        intent: &intent,
+        policy,
+        matrix,
+        catalogue,
+        workloads: &Fact::Unasked,
+    };
+    let planned = plan(&request).unwrap_or_else(|report| panic!("{report:?}"));
+    world.cluster().limit = planned.plan.hops[0].limit;
+    Arc::new(planned.plan)
+}
+
+/// A journal that tells when it has this many entries, and comes back no more.
+pub(crate) struct Fragile {
+    pub(crate) journal: MemoryJournal,
+    pub(crate) dies_after: Option<usize>,
+    pub(crate) died: mpsc::UnboundedSender<()>,
+}
+
+impl Journal for Fragile {
+    async fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
+        self.journal.append(entry).await?;
+        if self.dies_after == Some(self.journal.entries().len()) {
+            self.died.send(()).unwrap();
+        }
+        Ok(())
+    }
+
+    fn fence(&self) -> Arc<dyn Fence> {
+        self.journal.fence()
+    }
+}
+
+/// One process that drives a plan.
+pub(crate) struct Driver {
+    pub(crate) world: Arc<World>,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) journal: MemoryJournal,
+    pub(crate) word: watch::Sender<Word>,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Driver {
+    pub(crate) fn new(world: &Arc<World>, plan: &Arc<Plan>) -> Self {
+        Self {
+            world: Arc::clone(world),
+            plan: Arc::clone(plan),
+            journal: MemoryJournal::default(),
+            word: watch::Sender::new(Word::Go),
+            events: vec![],
+        }
+    }
+
+    pub(crate) fn run<J: Journal>(
+        &self,
+        journal: J,
+        resumed_by: Option<&str>,
+    ) -> (Run<World, J>, mpsc::UnboundedReceiver<Event>) {
+        let (events, receiver) = mpsc::unbounded_channel();
+        let control: Control = self.word.subscribe();
+        let run = Run {
+            plan: Arc::clone(&self.plan),
+            past: self.journal.entries(),
+            io: Arc::clone(&self.world),
+            journal,
+            runner: "test".to_owned(),
+            events,
+            control,
+            resumed_by: resumed_by.map(ToOwned::to_owned),
+            inherited_cordons: BTreeSet::new(),
+        };
+        (run, receiver)
+    }
+
+    pub(crate) async fn go(&mut self) -> (End, State) {
+        self.go_on(None).await.unwrap()
+    }
+
+    pub(crate) async fn go_on(
+        &mut self,
+        resumed_by: Option<&str>,
+    ) -> Result<(End, State), DriveError> {
+        let (run, mut events) = self.run(self.journal.clone(), resumed_by);
+        let end = tokio::time::timeout(std::time::Duration::from_hours(20), drive(run)).await;
+        while let Ok(event) = events.try_recv() {
+            self.events.push(event);
+        }
+        end.unwrap_or_else(|_| panic!("no end in sight\n{}", self.trace()))
+    }
+
+    /// Drives until the journal has this many entries and a while longer, then
+    /// kills the process. `Some` if it ended before.
+    pub(crate) async fn go_until(&mut self, entries: usize, then: SignedDuration) -> Option<End> {
+        let (died, mut death) = mpsc::unbounded_channel();
+        let journal = Fragile { journal: self.journal.clone(), dies_after: Some(entries), died };
+        let (run, _events) = self.run(journal, None);
+        let killed = async {
+            death.recv().await;
+            tokio::time::sleep(then.unsigned_abs()).await;
+        };
+        tokio::select! {
+            biased;
+            () = killed => None,
+            end = drive(run) => Some(end.unwrap().0),
+        }
+    }
+
+    pub(crate) fn trace(&self) -> String {
+        let line = |entry: &Entry| format!("{} {:?}", entry.at, entry.record);
+        let entries = self.journal.entries();
+        let journal = entries.iter().map(line).collect::<Vec<_>>().join("\n");
+        format!("{journal}\nacts: {:?}", self.world.cluster().acts)
+    }
+}
+
+pub(crate) fn boots_of(world: &World) -> BTreeMap<String, usize> {
+    let mut boots = BTreeMap::new();
+    for node in world.acts_of("boot ") {
+        *boots.entry(node).or_default() += 1;
+    }
+    boots
+}

@@ -1,0 +1,258 @@
+//! Nothing of ours is left behind: cordons of a run that another one replaces,
+//! cordons of a run that halts while nobody answers (rule 7), and leadership
+//! that comes back before a reboot (rule 1).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use upgrade_core::event::EventKind;
+use upgrade_core::journal::{Entry, Record};
+use upgrade_core::reason::{HaltReason, WaitReason};
+use upgrade_core::snapshot::NodeName;
+use upgrade_engine::drive;
+use upgrade_engine::drive::End;
+use upgrade_engine::journal::{Fence, Journal, JournalError, MemoryJournal};
+
+use crate::common::{Driver, Fault, Fragile, World, planned, policy, seconds};
+
+/// A cluster whose worker-1 was upgraded by an earlier run and still has its
+/// cordon, and a plan in which it has no lane.
+async fn replaced() -> (Arc<World>, Driver) {
+    let world = World::new(3, 2, "1.13.1");
+    world.change(|cluster| {
+        let sim = cluster.sim(&"worker-1".into());
+        sim.version = "1.13.9".parse().unwrap();
+        sim.unschedulable = true;
+    });
+    let plan = planned(&world, "1.13.9", &policy(2)).await;
+    let lanes = || plan.hops.iter().flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes);
+    assert!(lanes().all(|lane| lane.node != Some("worker-1".into())));
+    let driver = Driver::new(&world, &plan);
+    (world, driver)
+}
+
+fn ours() -> BTreeSet<NodeName> {
+    ["worker-1".into()].into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cordon_of_a_replaced_run_is_lifted_where_no_lane_does_it() {
+    // Rule 7.
+    let (world, driver) = replaced().await;
+    let (mut run, _events) = driver.run(driver.journal.clone(), None);
+    run.inherited_cordons = ours();
+    assert_eq!(drive(run).await.unwrap().0, End::Done, "{}", driver.trace());
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+    assert_eq!(world.acts_of("uncordon worker-1").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_does_not_forget_an_inherited_cordon() {
+    // Rule 7: only the first process was told of it.
+    let (world, mut driver) = replaced().await;
+    let (died, mut death) = mpsc::unbounded_channel();
+    // The second entry is the one that tells of the cordon.
+    let journal = Fragile { journal: driver.journal.clone(), dies_after: Some(2), died };
+    let (mut run, _events) = driver.run(journal, None);
+    run.inherited_cordons = ours();
+    tokio::select! {
+        biased;
+        _ = death.recv() => {}
+        _ = drive(run) => panic!("it ends before it was killed"),
+    }
+    let entries = driver.journal.entries();
+    assert!(matches!(entries[1].record, Record::Inherited { .. }), "{}", driver.trace());
+    assert_eq!(world.cluster().cordoned(), [&"worker-1".into()]);
+    assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_told() {
+    // Rule 7: who died before writing it down has not forgotten it, and what was
+    // lifted once is not lifted again when somebody else sets it.
+    let (world, driver) = replaced().await;
+    let told = |dies_after: Option<usize>| {
+        let (died, death) = mpsc::unbounded_channel();
+        let journal = Fragile { journal: driver.journal.clone(), dies_after, died };
+        let (mut run, events) = driver.run(journal, None);
+        run.inherited_cordons = ours();
+        (run, events, death)
+    };
+    let began = Entry {
+        at: "2026-11-15T00:00:00Z".parse().unwrap(),
+        plan: driver.plan.hash(),
+        runner: "the one that died".to_owned(),
+        record: Record::Began,
+    };
+    driver.journal.clone().append(&began).await.unwrap();
+    // The next one lifts it, and dies then.
+    let (run, _events, mut death) = told(Some(4));
+    tokio::select! {
+        biased;
+        _ = death.recv() => {}
+        _ = drive(run) => panic!("it ends before it was killed"),
+    }
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+    world.change(|cluster| cluster.sim(&"worker-1".into()).unschedulable = true);
+    let (run, _events, _death) = told(None);
+    assert_eq!(drive(run).await.unwrap().0, End::Done, "{}", driver.trace());
+    assert_eq!(world.cluster().cordoned(), [&"worker-1".into()], "somebody else's");
+    assert_eq!(world.acts_of("uncordon worker-1").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inherited_cordon_is_lifted_before_anything_else_begins_once_its_node_serves() {
+    // Rules 1 and 7: the machine was away when the run began.
+    let (world, driver) = replaced().await;
+    let set = |up: bool| {
+        world.change(|cluster| {
+            let sim = cluster.sim(&"worker-1".into());
+            (sim.answers, sim.ready, sim.node_ready) = (up, up, up);
+        });
+    };
+    set(false);
+    let (mut run, _events) = driver.run(driver.journal.clone(), None);
+    run.inherited_cordons = ours();
+    let returns = async {
+        while world.acts_of("cordon cp-2").is_empty() {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+        set(true);
+        std::future::pending::<()>().await;
+    };
+    let end = tokio::select! {
+        end = drive(run) => end.unwrap().0,
+        () = returns => unreachable!("it never ends"),
+    };
+    assert_eq!(end, End::Done, "{}", driver.trace());
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+    let acts = world.cluster().acts.clone();
+    let first = |act: &str| acts.iter().position(|it| it == act).unwrap_or_else(|| panic!("{act}"));
+    assert!(first("uncordon worker-1") < first("cordon cp-3"), "{acts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inherited_cordon_that_cannot_be_lifted_is_waited_for_and_named() {
+    // Rules 7 and 11.
+    let (world, mut driver) = replaced().await;
+    world.change(|cluster| {
+        let sim = cluster.sim(&"worker-1".into());
+        (sim.answers, sim.ready, sim.node_ready) = (false, false, false);
+    });
+    let (mut run, mut events) = driver.run(driver.journal.clone(), None);
+    run.inherited_cordons = ours();
+    let (end, _) = drive(run).await.unwrap();
+    let left = WaitReason::CordonLeft { node: "worker-1".into() };
+    let End::Halted { reason, cordoned, .. } = end else { panic!("{}", driver.trace()) };
+    assert!(
+        matches!(&reason, HaltReason::WaitedTooLong { waiting_for, .. } if *waiting_for == left),
+        "{reason}"
+    );
+    assert_eq!(cordoned, [NodeName::from("worker-1")]);
+    let mut told = Vec::new();
+    while let Ok(event) = events.try_recv() {
+        if let EventKind::Waiting { why, .. } = event.kind {
+            told.push(why.to_string());
+        }
+    }
+    let words = "worker-1 still has the cordon of an earlier run of ours";
+    assert!(told.iter().any(|why| why.starts_with(words)), "{told:?}");
+    // The machine is back: whoever goes on gives it back.
+    world.change(|cluster| {
+        let sim = cluster.sim(&"worker-1".into());
+        (sim.answers, sim.ready, sim.node_ready) = (true, true, true);
+    });
+    assert_eq!(driver.go_on(Some("eva")).await.unwrap().0, End::Done, "{}", driver.trace());
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+}
+
+/// A journal at one of whose entries the world goes dark, for a moment or for good.
+struct Darkening {
+    journal: MemoryJournal,
+    world: Arc<World>,
+    at: fn(&Record) -> bool,
+    back_after: Option<u64>,
+}
+
+impl Journal for Darkening {
+    async fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
+        self.journal.append(entry).await?;
+        if (self.at)(&entry.record) {
+            let world = Arc::clone(&self.world);
+            world.change(|cluster| cluster.dark = true);
+            if let Some(back_after) = self.back_after {
+                tokio::spawn(async move {
+                    seconds(back_after).await;
+                    world.change(|cluster| cluster.dark = false);
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn fence(&self) -> Arc<dyn Fence> {
+        self.journal.fence()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_halt_while_nobody_answers_looks_again_before_it_leaves_a_cordon() {
+    // Rule 7: the node boots back, and nobody answers when the run halts.
+    let world = World::new(3, 2, "1.13.1");
+    world.set_fault("worker-1", Some(Fault::BootsBack));
+    let plan = planned(&world, "1.13.9", &policy(1)).await;
+    let driver = Driver::new(&world, &plan);
+    let journal = Darkening {
+        journal: driver.journal.clone(),
+        world: Arc::clone(&world),
+        at: |record| matches!(record, Record::Halted { .. }),
+        back_after: Some(2),
+    };
+    let (run, _events) = driver.run(journal, None);
+    let (end, _) = drive(run).await.unwrap();
+    assert!(matches!(end, End::Halted { .. }), "{end:?}");
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uncordon_in_vain_is_tried_again_by_whoever_comes_later() {
+    // Rule 7: nobody answers from the uncordon on, and the run halts for it.
+    let world = World::new(3, 2, "1.13.1");
+    let mut policy = policy(1);
+    policy.retries.attempts = 1;
+    let plan = planned(&world, "1.13.9", &policy).await;
+    let mut driver = Driver::new(&world, &plan);
+    let journal = Darkening {
+        journal: driver.journal.clone(),
+        world: Arc::clone(&world),
+        at: |record| matches!(record, Record::Started { step, .. } if step.to_string() == "1/worker-1/uncordon"),
+        back_after: None,
+    };
+    let (run, _events) = driver.run(journal, None);
+    let (end, _) = drive(run).await.unwrap();
+    let End::Halted { cordoned, .. } = end else { panic!("{}", driver.trace()) };
+    assert_eq!(cordoned, [NodeName::from("worker-1")]);
+    world.change(|cluster| cluster.dark = false);
+    seconds(120).await;
+    // Another process, and nobody has said to go on: it stays halted, and gives
+    // the node back.
+    let (end, _) = driver.go().await;
+    assert!(matches!(&end, End::Halted { cordoned, .. } if cordoned.is_empty()), "{end:?}");
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+}
+
+#[tokio::test(start_paused = true)]
+async fn leadership_that_came_back_is_given_away_again_before_the_reboot() {
+    // Rule 1: the referee of this world panics if a leader boots.
+    for (from, to) in [("1.12.1", "1.12.11"), ("1.13.1", "1.13.9")] {
+        let world = World::new(3, 0, from);
+        world.set_fault("cp-2", Some(Fault::LeadsAgain));
+        let plan = planned(&world, to, &policy(1)).await;
+        let mut driver = Driver::new(&world, &plan);
+        assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
+        driver.assert_upgraded(to);
+        assert!(!world.acts_of("forfeit cp-2").is_empty(), "rule 1: {}", driver.trace());
+    }
+}

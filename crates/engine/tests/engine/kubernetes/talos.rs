@@ -1,0 +1,203 @@
+//! The machines of the world: what they are told, they do after a while.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use upgrade_core::image::ImageRef;
+use upgrade_core::journal::Proof;
+use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::snapshot::{
+    Component, EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName, Role, Stage,
+    TalosFacts,
+};
+use upgrade_engine::io::talos::{Config, Store};
+use upgrade_engine::io::{Changes, Happened, Machine, Talos, Tell, Trouble};
+
+use super::world::{Fault, STATIC, World, unavailable};
+
+impl World {
+    /// What a node makes of its configuration, step by step.
+    fn take_over(&self, node: &NodeName, images: BTreeMap<Component, ImageRef>) {
+        let (world, node) = (self.me.upgrade().unwrap(), node.clone());
+        tokio::spawn(async move {
+            sleep(Duration::from_secs(2)).await;
+            let fault = world.cluster().fault.clone();
+            let mut kubelet = false;
+            world.change(|cluster| {
+                let sim = cluster.nodes.get_mut(&node).unwrap();
+                for (component, image) in images {
+                    let old = sim.runs.insert(component, image.clone());
+                    if old.as_ref() == Some(&image) {
+                        continue;
+                    }
+                    kubelet |= component == Component::Kubelet;
+                    if STATIC.contains(&component) {
+                        sim.pods += 1;
+                        sim.ready.insert(component, false);
+                    }
+                }
+                if kubelet {
+                    (sim.well, sim.node_ready) = (false, false);
+                    if fault == Some(Fault::Reboots) {
+                        sim.boot += 1;
+                    }
+                }
+            });
+            sleep(Duration::from_secs(8)).await;
+            world.change(|cluster| {
+                let stuck = cluster.stuck(&node);
+                let sim = cluster.nodes.get_mut(&node).unwrap();
+                for (component, ready) in &mut sim.ready {
+                    *ready |= stuck != Some(*component);
+                }
+                if kubelet {
+                    sim.kubelet = sim.runs[&Component::Kubelet].version().unwrap();
+                    (sim.well, sim.node_ready) = (true, true);
+                }
+            });
+        });
+    }
+}
+
+impl Talos for World {
+    async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
+        let cluster = self.cluster();
+        let machines = cluster.nodes.iter().map(|(name, sim)| Machine {
+            name: name.clone(),
+            address: name.0.clone(),
+            role: sim.role,
+        });
+        Ok(("prod".to_owned(), machines.collect()))
+    }
+
+    async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
+        let cluster = self.cluster();
+        let sim = &cluster.nodes[&of.name];
+        Ok(TalosFacts {
+            version: cluster.talos.clone(),
+            boot_id: format!("boot-{}", sim.boot),
+            stage: Stage::Running,
+            ready: sim.well,
+            schematic: None,
+            extensions: vec![],
+            installer: None,
+            platform: "metal".to_owned(),
+            secure_boot: false,
+        })
+    }
+
+    async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
+        Ok(self.cluster().nodes[&of.name].runs.clone())
+    }
+
+    async fn etcd(&self, members: &[Machine]) -> Fact<EtcdFacts> {
+        let ids = |it: &Machine| MemberId(it.name.0.trim_start_matches("cp-").parse().unwrap());
+        let status = MemberStatus {
+            leader: Some(MemberId(1)),
+            term: 1,
+            applied_index: 1,
+            sees: members.iter().map(ids).collect(),
+            errors: vec![],
+        };
+        let members = members.iter().map(|machine| EtcdMember {
+            id: ids(machine),
+            node: machine.name.clone(),
+            learner: false,
+            status: Fact::Known(status.clone()),
+        });
+        Fact::Known(EtcdFacts { members: members.collect(), alarms: vec![] })
+    }
+
+    fn changes(&self, _: &Machine) -> Changes {
+        self.changed.subscribe()
+    }
+
+    async fn pull(
+        &self,
+        on: &Machine,
+        image: &ImageRef,
+        store: Store,
+        _: &dyn Tell,
+    ) -> Result<(), Trouble> {
+        let name = &on.name;
+        self.change(|cluster| cluster.acts.push(format!("pull {name} {image} {store:?}")));
+        sleep(Duration::from_secs(5)).await;
+        self.change(|cluster| cluster.acts.push(format!("pulled {name} {image}")));
+        Ok(())
+    }
+
+    async fn install(&self, _: &Machine, _: &ImageRef, _: &dyn Tell) -> Result<(), Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn upgrade(&self, _: &Machine, _: &ImageRef) -> Result<(), Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn reboot(&self, on: &Machine) -> Result<(), Trouble> {
+        panic!("a Kubernetes upgrade reboots nobody, and {} least of all", on.name);
+    }
+
+    async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
+        self.reboot(on).await
+    }
+
+    async fn forfeit(&self, _: &Machine) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    async fn snapshot(&self, _: &Machine, _: usize, _: &dyn Tell) -> Result<Proof, Trouble> {
+        Ok(Proof::EtcdSnapshot { file: "db".to_owned(), sha256: "0".to_owned(), bytes: 1 })
+    }
+
+    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
+        Ok(Config(self.cluster().nodes[&of.name].config.clone()))
+    }
+
+    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
+        let images = machine_config::images(&config.0).unwrap();
+        let fault = self.change(|cluster| {
+            let before = machine_config::images(&cluster.nodes[&to.name].config).unwrap();
+            for (component, image) in &images {
+                if before.get(component) != Some(image) {
+                    cluster.acts.push(format!("set {} {component}", to.name));
+                }
+            }
+            cluster.nodes.get_mut(&to.name).unwrap().config.clone_from(&config.0);
+            cluster.referee();
+            cluster.fault.clone()
+        });
+        self.take_over(&to.name, images);
+        match fault {
+            Some(Fault::LosesAnswers) => Err(Trouble {
+                failure: Failure::new(FailureKind::Unavailable, "the connection broke"),
+                happened: Happened::Maybe,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    async fn manifests(&self, of: &Machine) -> Result<Vec<Value>, Trouble> {
+        assert_eq!(self.cluster().nodes[&of.name].role, Role::ControlPlane);
+        let image = self.cluster().nodes[&of.name].runs[&Component::KubeProxy].to_string();
+        let metadata = |name: &str| json!({"name": name, "namespace": "kube-system"});
+        let template = |name: &str, image: &str| {
+            json!({"metadata": {"labels": {"k8s-app": name}},
+                "spec": {"containers": [{"name": name, "image": image}]}})
+        };
+        let selector = |name: &str| json!({"matchLabels": {"k8s-app": name}});
+        Ok(vec![
+            json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata("kube-proxy"),
+                "spec": {"selector": selector("kube-proxy"), "template": template("kube-proxy", &image)}}),
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata("coredns"),
+                "spec": {"replicas": 2, "selector": selector("coredns"),
+                    "template": template("coredns", "registry.k8s.io/coredns:v1.13.2")}}),
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("coredns"),
+                "data": {"Corefile": "."}}),
+            json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"name": "system:default-sa"}}),
+        ])
+    }
+}

@@ -1,0 +1,12 @@
+//! The engine's tests: clusters in memory, driven from end to end under a paused
+//! clock.
+
+mod common;
+mod crashes;
+mod drains;
+mod fences;
+mod given_back;
+mod journals;
+mod kubernetes;
+mod runs;
+mod upgraded;

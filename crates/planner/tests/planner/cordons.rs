@@ -1,0 +1,105 @@
+//! Whose a cordon is, and what one that is still ours holds back (rule 7).
+
+use upgrade_core::amount::Amount;
+use upgrade_core::jiff::SignedDuration;
+use upgrade_core::journal::{Outcome, Record};
+use upgrade_core::policy::{Order, Policy};
+use upgrade_core::reason::{Failure, FailureKind, HaltReason, WaitReason};
+use upgrade_core::snapshot::{NodeName, Snapshot};
+use upgrade_core::step::StepId;
+use upgrade_planner::decide::{Decision, decide};
+
+use crate::common::world::{End, Trouble, World};
+use crate::common::{cluster, intent, kubernetes, plan_for, talos, told, version};
+
+fn world(snapshot: Snapshot, policy: &Policy) -> World {
+    let planned = plan_for(&snapshot, &intent(Some("1.13.9"), None), policy);
+    let plan = planned.unwrap_or_else(|report| panic!("{}", told(&report))).plan;
+    World::new(snapshot, plan)
+}
+
+fn policy() -> Policy {
+    let mut policy = Policy { order: Order::WorkersFirst, ..Policy::default() };
+    policy.workers.max_unavailable = Amount::Count(2);
+    policy
+}
+
+#[test]
+fn a_cordon_that_was_there_stays() {
+    let mut snapshot = cluster(3, 3, "1.13.1", "1.33.4");
+    kubernetes(&mut snapshot, "worker-2").unschedulable = true;
+    let mut world = world(snapshot, &policy());
+    assert_eq!(world.run(), End::Done, "{}", world.trace());
+    assert_eq!(world.cordoned(), [&"worker-2".into()]);
+}
+
+#[test]
+fn a_cordon_of_an_earlier_run_holds_others_back() {
+    // Rules 1 and 7: nobody writes that it is lifted in this world. Where its node
+    // serves it has to go first, and a control plane is waited for; a worker that is
+    // down is not.
+    for (node, serves, holds) in [
+        ("cp-3", true, true),
+        ("cp-3", false, true),
+        ("worker-3", true, true),
+        ("worker-3", false, false),
+    ] {
+        // An earlier run upgraded it: it has no lane of its own any more.
+        let mut snapshot = cluster(3, 3, "1.13.1", "1.33.4");
+        talos(&mut snapshot, node).version = version("1.13.9");
+        let mut world = world(snapshot, &policy());
+        kubernetes(&mut world.truth, node).ready = serves;
+        world.write(Record::Began);
+        world.write(Record::Inherited { cordons: [node.into()].into() });
+        let end = world.run();
+        let left = WaitReason::CordonLeft { node: node.into() };
+        let waited = matches!(&end, End::Halted(HaltReason::WaitedTooLong { waiting_for, .. })
+            if *waiting_for == left);
+        let case = format!("{node}, serves: {serves}\n{}", world.trace());
+        assert_eq!(waited, holds, "{end:?}: {case}");
+        assert_eq!(world.reboots.is_empty(), holds, "{case}");
+    }
+}
+
+#[test]
+fn a_run_that_halts_lifts_its_cordon_later_if_it_could_not_at_once() {
+    let mut policy = policy();
+    policy.retries.attempts = 1;
+    let mut world = world(cluster(3, 2, "1.13.1", "1.33.4"), &policy);
+    let trouble = Trouble::Fails(FailureKind::Unavailable, 9);
+    world.trouble.insert("1/worker-1/uncordon".to_owned(), trouble);
+    assert!(matches!(world.run(), End::Halted(_)), "{}", world.trace());
+    let lifts = |snapshot: &Snapshot, later: SignedDuration| match decide(
+        &world.plan,
+        &world.state,
+        snapshot,
+        world.now + later,
+    ) {
+        Decision::Halt { finish, cordoned, .. } => {
+            assert_eq!(cordoned, [NodeName::from("worker-1")]);
+            finish.iter().map(|start| start.step.to_string()).collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    };
+    let (soon, later) = (SignedDuration::from_secs(30), SignedDuration::from_secs(90));
+    let mut snapshot = world.truth.clone();
+    snapshot.taken_at = world.now + SignedDuration::from_secs(1);
+    assert!(lifts(&snapshot, soon).is_empty(), "not in the same breath");
+    assert_eq!(lifts(&snapshot, later), ["1/worker-1/uncordon"]);
+    // Only the answer was lost: a look shows it, and that is written down at once.
+    kubernetes(&mut snapshot, "worker-1").unschedulable = false;
+    assert_eq!(lifts(&snapshot, soon), ["1/worker-1/uncordon"]);
+    snapshot.taken_at = world.now - SignedDuration::from_secs(10);
+    assert!(lifts(&snapshot, soon).is_empty(), "a look of before says nothing");
+    // Who never gets an answer does not ask without end (rule 11).
+    let uncordon: StepId = "1/worker-1/uncordon".parse().unwrap();
+    for attempt in 2..=5 {
+        world.write(Record::Started { step: uncordon.clone(), attempt, evidence: None });
+        let failure = Failure::new(FailureKind::Unavailable, "no answer");
+        let outcome = Outcome::Failed { failure };
+        world.write(Record::Finished { step: uncordon.clone(), attempt, outcome });
+    }
+    snapshot.taken_at = world.now + SignedDuration::from_secs(1);
+    let decision = decide(&world.plan, &world.state, &snapshot, world.now + soon);
+    assert!(matches!(decision, Decision::Halt { finish, .. } if finish.is_empty()));
+}

@@ -1,0 +1,12 @@
+//! The planner's tests: what is planned, what is refused, and what is decided.
+
+mod checks;
+mod common;
+mod cordons;
+mod decide;
+mod drains;
+mod installers;
+mod paths;
+mod plans;
+mod properties;
+mod way_back;

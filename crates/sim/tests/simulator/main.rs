@@ -1,0 +1,5 @@
+//! Simulated clusters from outside, without any other program.
+
+mod calls;
+mod folder;
+mod grpc;
