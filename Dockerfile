@@ -4,8 +4,8 @@ FROM rust:1.95-alpine AS build
 RUN apk add --no-cache musl-dev ca-certificates
 WORKDIR /source
 COPY . .
-RUN cargo build --release --locked --package talos-operator \
-    && cp target/release/talos-operator /talos-operator
+RUN cargo build --profile dist --locked --package talos-operator \
+    && cp target/dist/talos-operator /talos-operator
 
 FROM scratch
 # The authorities that sign the Image Factory's certificate.

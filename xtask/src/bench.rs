@@ -43,9 +43,17 @@ pub(crate) fn run(Args { bench }: Args) -> Result<()> {
     }
 }
 
+/// The cases that take minutes, not hours.
+pub(crate) fn quick() -> Result<()> {
+    example("upgrade-planner", "bench_planner")?;
+    fleet::run(&fleet::Args::quick())?;
+    rollout::run(&rollout::Args::quick())?;
+    binary::run(&binary::Args::quick())
+}
+
 fn example(package: &str, example: &str) -> Result<()> {
     let status = cargo()
-        .args(["run", "--quiet", "--release", "--locked", "--package", package])
+        .args(["run", "--quiet", "--profile", "dist", "--locked", "--package", package])
         .args(["--example", example])
         .status()
         .context("cargo does not start")?;

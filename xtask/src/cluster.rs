@@ -16,6 +16,7 @@ use real_control_plane::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::cargo::checkout;
 use crate::tools::{self, host};
 
 /// How often a control plane that runs is looked at: often enough for Ctrl-C
@@ -65,8 +66,7 @@ struct Place {
 
 impl Place {
     fn folder(self) -> PathBuf {
-        let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-        self.dir.unwrap_or_else(|| checkout.unwrap_or(Path::new(".")).join("target/cluster"))
+        self.dir.unwrap_or_else(|| checkout().join("target/cluster"))
     }
 }
 

@@ -3,8 +3,13 @@
 
 mod bench;
 mod cargo;
+mod check;
 mod cluster;
+mod hub;
+mod nextest;
+mod nightly;
 mod purity;
+mod report;
 mod simulate;
 mod test;
 mod tools;
@@ -18,6 +23,10 @@ use clap::Parser;
 enum Xtask {
     /// Format, lints, purity, all tests, documentation: everything CI checks
     Test(test::Args),
+    /// The quick part of it, for after every change: no sockets, no real tools
+    Check(check::Args),
+    /// What takes longer: 200 clusters at once, 100,000 seeds, every mutant, benchmarks
+    Nightly(nightly::Args),
     /// Measure, and print ratios
     Bench(bench::Args),
     /// A real Kubernetes control plane on this machine: up, down, status
@@ -33,6 +42,8 @@ enum Xtask {
 fn main() -> ExitCode {
     let result = match Xtask::parse() {
         Xtask::Test(args) => test::run(args),
+        Xtask::Check(args) => check::run(args),
+        Xtask::Nightly(args) => nightly::run(&args),
         Xtask::Bench(args) => bench::run(args),
         Xtask::Cluster(args) => cluster::run(args),
         Xtask::Simulate(args) => simulate::simulate(&args),

@@ -1,77 +1,261 @@
 //! `cargo xtask test`: everything that CI checks, in the order in which it is
 //! cheapest to fail.
+//!
+//! The real tools and the test runner are built while Rust compiles, and while the
+//! tests run that need none of them.
 
 use std::ffi::OsString;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
+use crate::hub::Hub;
+use crate::nextest::{Nextest, Ran, Run};
+use crate::report::Report;
 use crate::tools::{self, host};
-use crate::{purity, simulate};
+use crate::{cargo, purity, simulate};
 
 /// Checks everything.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Only tests with this in their name, or the one test `PACKAGE::BINARY/TEST`; no other checks
+    #[arg(long, value_name = "TEST")]
+    only: Vec<String>,
+
+    /// Run these tests this often, and stop at the first failure
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "only",
+          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    times: u32,
+}
 
 /// The real tools that the tests run.
-const TOOLS: &[&str] = &[
-    "talosctl-1.12",
-    "talosctl-1.13",
-    "talosctl-1.14",
+pub(crate) const TOOLS: &[&str] = &[
     "etcd",
     "etcdutl",
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
     "kubectl",
+    "talosctl-1.14",
+    "talosctl-1.13",
+    "talosctl-1.12",
 ];
+
+/// The tests that need real tools, in nextest's language. Whatever else asks for a
+/// tool fails on a machine that has none yet.
+const NEEDS_TOOLS: &str =
+    "binary(/^(real|failures|tools|operator|deploy)$/) | test(/real::|real_api_server|talosctl/)";
 
 /// How many simulated upgrades belong to the tests.
 const SEEDS: u64 = 2_000;
 
 /// Runs every check and stops at the first that fails.
-pub(crate) fn run(Args {}: Args) -> Result<()> {
-    let began = host::now();
-    step("format", || cargo(&["fmt", "--all", "--check"], &[]))?;
-    step("purity", purity::check)?;
-    step("clippy", || {
-        let lints = ["--", "-D", "warnings"];
-        let args = ["clippy", "--quiet", "--workspace", "--all-targets", "--locked"];
-        cargo(&[&args[..], &lints].concat(), &[])
-    })?;
-    let mut variables = Vec::new();
-    step("tools", || {
-        for (name, path) in tools::ensure(TOOLS)? {
-            variables.push((tools::variable(name).into(), path.into_os_string()));
-        }
-        Ok(())
-    })?;
-    // A snapshot that differs is a failure, never an update.
-    variables.push(("INSTA_UPDATE".into(), "no".into()));
-    // One failure does not hide the others.
-    step("test", || cargo(&["test", "--workspace", "--locked", "--no-fail-fast"], &variables))?;
-    step("simulate", || simulate::seeds(SEEDS))?;
-    let strict = [("RUSTDOCFLAGS".into(), "-D warnings".into())];
-    step("doc", || cargo(&["doc", "--quiet", "--workspace", "--no-deps", "--locked"], &strict))?;
-    host::note(&format!("\nall checks passed in {:.0?}", began.elapsed()));
-    Ok(())
-}
-
-fn step(name: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    host::note(&format!("\n== {name}"));
-    let began = host::now();
-    work().with_context(|| format!("the check `{name}` failed"))?;
-    host::note(&format!("== {name}: passed in {:.1?}", began.elapsed()));
-    Ok(())
-}
-
-fn cargo(args: &[&str], variables: &[(OsString, OsString)]) -> Result<()> {
-    let status = crate::cargo::cargo()
-        .args(args)
-        .envs(variables.iter().map(|(name, value)| (name, value)))
-        .status()
-        .context("cargo does not start")?;
-    if !status.success() {
-        bail!("`cargo {}` ended with {status}", args.join(" "));
+pub(crate) fn run(Args { only, times }: Args) -> Result<()> {
+    if !only.is_empty() {
+        return run_only(&only, times);
     }
-    Ok(())
+    let mut report = Report::default();
+    let checked = check_all(&mut report);
+    report.print();
+    checked
+}
+
+fn check_all(report: &mut Report) -> Result<()> {
+    let mut background = Background::start();
+    report.stage("format", || cargo::run(&["fmt", "--all", "--check"]))?;
+    report.stage("purity", purity::check)?;
+    report.stage("clippy", clippy)?;
+    report.stage("build", || {
+        cargo::run(&["test", "--quiet", "--workspace", "--locked", "--no-run"])
+    })?;
+    let nextest = report.stage("runner", || background.runner())?;
+    let mut variables = background.try_tools()?;
+    if variables.is_none() {
+        let filter = Some(format!("not ({NEEDS_TOOLS})"));
+        tests(report, "tests without tools", &nextest, Run { filter, ..Run::default() })?;
+    }
+    let all = variables.is_some();
+    rest(report)?;
+    if variables.is_none() {
+        variables = Some(report.stage("tools", || background.tools())?);
+    }
+    let filter = (!all).then(|| NEEDS_TOOLS.to_owned());
+    let name = if all { "tests" } else { "tests with tools" };
+    with_hub(
+        report,
+        name,
+        &nextest,
+        Run { filter, variables: variables.unwrap_or_default(), ..Run::default() },
+    )
+}
+
+/// What needs neither tools nor the test runner.
+fn rest(report: &mut Report) -> Result<()> {
+    report.stage("simulate", || simulate::seeds(SEEDS))?;
+    report.stage("doc", || {
+        let strict = [("RUSTDOCFLAGS", "-D warnings")];
+        cargo::run_with(&["doc", "--quiet", "--workspace", "--no-deps", "--locked"], &strict)
+    })
+}
+
+/// Lints of everything.
+pub(crate) fn clippy() -> Result<()> {
+    let args = ["clippy", "--quiet", "--workspace", "--all-targets", "--locked"];
+    cargo::run(&[&args[..], &["--", "-D", "warnings"]].concat())
+}
+
+/// Runs tests, and keeps what came of them.
+pub(crate) fn tests(
+    report: &mut Report,
+    name: &'static str,
+    nextest: &Nextest,
+    mut run: Run,
+) -> Result<()> {
+    // A snapshot that differs is a failure, never an update.
+    run.variables.push(("INSTA_UPDATE".into(), "no".into()));
+    let mut ran = Vec::new();
+    let done = report.stage(name, || {
+        let (passed, found) = nextest.run(&run)?;
+        ran = found;
+        if passed {
+            return Ok(());
+        }
+        bail!("{}", failures(&ran))
+    });
+    report.tests.extend(ran);
+    done
+}
+
+/// The same with a hub that all tests of the run share.
+pub(crate) fn with_hub(
+    report: &mut Report,
+    name: &'static str,
+    nextest: &Nextest,
+    mut run: Run,
+) -> Result<()> {
+    let hub = report.stage("hub", Hub::start)?;
+    run.variables.push(hub.variable());
+    let done = tests(report, name, nextest, run);
+    hub.stop()?;
+    done
+}
+
+/// What failed, each with the command that repeats it alone.
+fn failures(ran: &[Ran]) -> String {
+    let failed: Vec<&Ran> = ran.iter().filter(|test| test.failed).collect();
+    let mut lines =
+        vec![format!("{} of {} tests failed; to repeat one alone:", failed.len(), ran.len())];
+    lines.extend(failed.iter().map(|test| format!("  cargo xtask test --only {}", test.id())));
+    lines.join("\n")
+}
+
+/// Some tests, again and again if wanted.
+fn run_only(only: &[String], times: u32) -> Result<()> {
+    let nextest = Nextest::ensure()?;
+    let variables = variables(tools::ensure(TOOLS)?);
+    let filter = only.iter().map(|name| selects(name)).collect::<Vec<_>>().join(" | ");
+    let hub = Hub::start()?;
+    for time in 1..=times {
+        if times > 1 {
+            host::note(&format!("\n== {time} of {times}"));
+        }
+        let mut run =
+            Run { filter: Some(filter.clone()), variables: variables.clone(), ..Run::default() };
+        run.variables.push(hub.variable());
+        run.variables.push(("INSTA_UPDATE".into(), "no".into()));
+        let (passed, ran) = nextest.run(&run)?;
+        if !passed {
+            bail!("{}", failures(&ran));
+        }
+    }
+    hub.stop()
+}
+
+/// One test by its whole id, or those with a text in their names.
+fn selects(name: &str) -> String {
+    match name.split_once('/') {
+        Some((suite, test)) => {
+            // The suite of a library's own tests is its package.
+            format!("(binary_id(={suite}) & test(={test}))")
+        }
+        None => format!("test({name})"),
+    }
+}
+
+/// How the tests hear of the tools.
+fn variables(
+    paths: impl IntoIterator<Item = (&'static str, std::path::PathBuf)>,
+) -> Vec<(OsString, OsString)> {
+    let variable = |(name, path): (&str, std::path::PathBuf)| {
+        (tools::variable(name).into(), path.into_os_string())
+    };
+    paths.into_iter().map(variable).collect()
+}
+
+/// The variables that name the tools.
+pub(crate) fn tool_variables() -> Result<Vec<(OsString, OsString)>> {
+    Ok(variables(tools::ensure(TOOLS)?))
+}
+
+/// What is built beside everything else.
+struct Background {
+    runner: Receiver<Result<Nextest>>,
+    tools: Receiver<Result<Vec<(OsString, OsString)>>>,
+}
+
+impl Background {
+    fn start() -> Self {
+        let (tell_runner, runner) = mpsc::channel();
+        let (tell_tools, tools) = mpsc::channel();
+        // Ends with this process: a build that is cut off is begun again next time.
+        thread::spawn(move || {
+            // Nobody hears it if a check failed meanwhile.
+            let _ = tell_runner.send(Nextest::ensure());
+            let _ = tell_tools.send(tools::ensure_beside(TOOLS).map(variables));
+        });
+        Self { runner, tools }
+    }
+
+    fn runner(&self) -> Result<Nextest> {
+        self.runner.recv().context("the test runner was not built")?
+    }
+
+    /// The tools, if they are there already.
+    fn try_tools(&mut self) -> Result<Option<Vec<(OsString, OsString)>>> {
+        match self.tools.try_recv() {
+            Ok(built) => built.map(Some),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(anyhow!("the tools were not built")),
+        }
+    }
+
+    fn tools(&self) -> Result<Vec<(OsString, OsString)>> {
+        self.tools.recv().context("the tools were not built")?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_comes_with_the_command_that_repeats_it() {
+        let ran = |name: &str, failed| Ran {
+            suite: "upgrade-operator::real".to_owned(),
+            name: name.to_owned(),
+            took: Duration::ZERO,
+            failed,
+        };
+        let told = failures(&[ran("a::b", true), ran("c", false)]);
+        assert!(told.starts_with("1 of 2 tests failed"), "{told}");
+        assert!(told.ends_with("cargo xtask test --only upgrade-operator::real/a::b"), "{told}");
+        assert_eq!(
+            selects("upgrade-operator::real/a::b"),
+            "(binary_id(=upgrade-operator::real) & test(=a::b))",
+        );
+        assert_eq!(selects("drain"), "test(drain)");
+    }
 }

@@ -17,9 +17,9 @@ use real_control_plane::{ControlPlane, Options};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{elf, program};
-use crate::cargo::cargo;
-use crate::cluster;
+use crate::cargo::{cargo, target_folder};
 use crate::tools::host;
+use crate::{cluster, hub};
 
 /// What is wanted: bytes, and the time until it is ready.
 const LARGEST: f64 = 25e6;
@@ -47,6 +47,13 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     starts: u16,
+}
+
+impl Args {
+    /// A few starts.
+    pub(crate) fn quick() -> Self {
+        Self { starts: 3 }
+    }
 }
 
 /// Builds, looks and measures.
@@ -106,7 +113,7 @@ fn build(target: &str) -> Result<PathBuf> {
         bail!("Rust's own library for {target} is missing: `rustup target add {target}`");
     }
     let mut cargo = cargo();
-    cargo.args(["build", "--release", "--locked", "--target", target]);
+    cargo.args(["build", "--profile", "dist", "--locked", "--target", target]);
     cargo.args(["--package", "talos-operator", "--bin", "talos-operator"]);
     // The one library in C needs a compiler and nothing of a C library, so the
     // system's own does where musl's is missing.
@@ -118,12 +125,12 @@ fn build(target: &str) -> Result<PathBuf> {
     if !built.success() {
         bail!("the binary cannot be built for {target}");
     }
-    Ok(program::target_folder()?.join(target).join("release/talos-operator"))
+    Ok(target_folder()?.join(target).join("dist/talos-operator"))
 }
 
 /// How long each of so many starts took, on a hub of its own.
 fn starts(binary: &Path, count: u16, interrupt: &Arc<AtomicBool>) -> Result<Vec<Duration>> {
-    let folder = program::target_folder()?.join("bench-binary");
+    let folder = target_folder()?.join("bench-binary");
     // Of an earlier run that was cut off.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -156,12 +163,7 @@ fn furnish(plane: &ControlPlane, folder: &Path) -> Result<PathBuf> {
         }
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
-    for part in ["00-namespace", "10-crds", "20-rbac", "30-admission"] {
-        let path = checkout.join("deploy").join(format!("{part}.yaml"));
-        kubectl(&["apply", "--server-side", "-f", &path.display().to_string()])?;
-    }
-    kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])?;
+    plane.install(&hub::manifests())?;
     let token = ["create", "token", "talos-operator", "-n", "vitistack-system"];
     let token = kubectl(&token)?;
     let kubeconfig = plane.kubeconfig()?.replace(&plane.token()?, &token);

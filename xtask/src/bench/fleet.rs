@@ -26,6 +26,13 @@ pub(crate) struct Args {
     look_every: u64,
 }
 
+impl Args {
+    /// A small fleet, and a short look at it.
+    pub(crate) fn quick() -> Self {
+        Self { clusters: vec![10], quiet: Some(30), look_every: 300 }
+    }
+}
+
 /// Builds, and measures.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let paths = tools::ensure(&TOOLS)?;

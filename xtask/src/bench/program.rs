@@ -12,20 +12,20 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::cargo::cargo;
+use crate::cargo::{cargo, target_folder};
 
 /// Builds the binary and the example that measures it, optimised; the folder
 /// that they are in.
 pub(super) fn build(example: &str) -> Result<PathBuf> {
     let built = cargo()
-        .args(["build", "--release", "--locked", "--package", "talos-operator"])
+        .args(["build", "--profile", "dist", "--locked", "--package", "talos-operator"])
         .args(["--bin", "talos-operator", "--example", example])
         .status()
         .context("cargo does not start")?;
     if !built.success() {
         bail!("talos-operator cannot be built");
     }
-    Ok(target_folder()?.join("release"))
+    Ok(target_folder()?.join("dist"))
 }
 
 /// The example as a command.
@@ -60,13 +60,6 @@ fn wait(mut child: Child, interrupt: &AtomicBool) -> Result<ExitStatus> {
         }
         thread::sleep(Duration::from_millis(100));
     }
-}
-
-/// Where cargo puts what it builds: this program is there.
-pub(super) fn target_folder() -> Result<PathBuf> {
-    let program = std::env::current_exe().context("where is this program?")?;
-    let target = program.parent().and_then(Path::parent).context("a program in a folder")?;
-    Ok(target.to_owned())
 }
 
 /// The state of the checkout.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, anyhow};
 
 use super::program;
+use crate::cargo::target_folder;
 use crate::tools;
 
 /// The talosctl that is compared with.
@@ -37,6 +38,14 @@ pub(crate) struct Args {
     out: Option<PathBuf>,
 }
 
+impl Args {
+    /// The small clusters, hurried.
+    pub(crate) fn quick() -> Self {
+        let cases = ["os-3+0", "os-3+5", "k8s-3+5"].map(str::to_owned).to_vec();
+        Self { cases, seed: 1, speed: Some(10.0), out: None }
+    }
+}
+
 /// Builds, and measures.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut paths = tools::ensure(&[TALOSCTL])?;
@@ -46,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let folder = program::build("bench_rollout")?;
     let out = match &args.out {
         Some(out) => out.clone(),
-        None => program::target_folder()?.join("rollout"),
+        None => target_folder()?.join("rollout"),
     };
     let mut measuring = program::command(&folder, "bench_rollout");
     measuring

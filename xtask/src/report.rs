@@ -1,0 +1,89 @@
+//! What a command of ours did: each stage with its time, and the slowest tests.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::nextest::Ran;
+use crate::tools::host;
+
+/// How many tests are shown.
+const SLOWEST: usize = 10;
+
+/// Stages in the order they ran, and all tests.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    stages: Vec<(&'static str, Duration, bool)>,
+    /// Every test that ran.
+    pub(crate) tests: Vec<Ran>,
+}
+
+impl Report {
+    /// Does something that has a name, and takes its time.
+    pub(crate) fn stage<T>(
+        &mut self,
+        name: &'static str,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        host::note(&format!("\n== {name}"));
+        let began = host::now();
+        let done = work();
+        let took = began.elapsed();
+        self.stages.push((name, took, done.is_ok()));
+        if done.is_ok() {
+            host::note(&format!("== {name}: passed in {}", clock(took)));
+        }
+        done.with_context(|| format!("the check `{name}` failed"))
+    }
+
+    /// Shows it all.
+    pub(crate) fn print(&self) {
+        host::note("\nThe slowest tests:");
+        let mut tests: Vec<&Ran> = self.tests.iter().collect();
+        tests.sort_by_key(|test| std::cmp::Reverse(test.took));
+        for test in tests.iter().take(SLOWEST) {
+            host::note(&format!("{:>8}  {}", clock(test.took), test.id()));
+        }
+        host::note("\nThe stages:");
+        let mut total = Duration::ZERO;
+        for (name, took, passed) in &self.stages {
+            total += *took;
+            let failed = if *passed { "" } else { "  FAILED" };
+            host::note(&format!("{:>8}  {name}{failed}", clock(*took)));
+        }
+        let failed = self.stages.iter().any(|(_, _, passed)| !passed);
+        let end = if failed { "in all, up to the failure" } else { "in all, everything passed" };
+        host::note(&format!("{:>8}  {end}", clock(total)));
+    }
+}
+
+/// Minutes and seconds, and tenths where they matter.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    if seconds < 60 {
+        return format!("{:.1} s", time.as_secs_f64());
+    }
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(clock(Duration::from_millis(1_250)), "1.2 s");
+        assert_eq!(clock(Duration::from_secs(605)), "10:05");
+    }
+
+    #[test]
+    fn a_stage_that_fails_says_which() {
+        let mut report = Report::default();
+        let failed = report.stage("doc", || -> Result<()> { anyhow::bail!("broken link") });
+        assert_eq!(
+            format!("{:#}", failed.expect_err("it failed")),
+            "the check `doc` failed: broken link"
+        );
+        assert_eq!(report.stages.len(), 1);
+    }
+}
