@@ -16,7 +16,9 @@ const TARGETS: [&str; 7] =
     ["--lib", "--test", "planner", "--test", "engine", "--test", "machine_config"];
 
 /// Unit tests that open sockets or start processes are left to `cargo xtask test`.
-const QUIET: &str = "not (package(talos-client) | package(talos-sim) | package(image-factory) | package(real-control-plane) | package(upgrade-operator) & test(/http/))";
+const QUIET: &str = "not (package(image-factory) | package(real-control-plane) \
+                     | package(upgrade-operator) & test(/^http::/) \
+                     | package(talos-sim) & test(/^(address|factory)::/))";
 
 /// Format, lints, purity, unit, planner and engine tests.
 pub(crate) fn run(Args {}: Args) -> Result<()> {

@@ -10,6 +10,7 @@ mod fleet;
 mod journal;
 mod leases;
 mod many;
+mod namespaces;
 mod nodes;
 mod recovery;
 mod resilience;
