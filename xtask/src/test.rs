@@ -70,29 +70,26 @@ fn check_all(report: &mut Report) -> Result<()> {
         cargo::run(&["test", "--quiet", "--workspace", "--locked", "--no-run"])
     })?;
     let nextest = report.stage("runner", || background.runner())?;
-    let mut variables = background.try_tools()?;
-    if variables.is_none() {
-        let filter = Some(format!("not ({NEEDS_TOOLS})"));
-        tests(report, "tests without tools", &nextest, Run { filter, ..Run::default() })?;
+    if let Some(variables) = background.try_tools()? {
+        rest(report)?;
+        return with_hub(report, "tests", &nextest, Run { variables, ..Run::default() });
     }
-    let all = variables.is_some();
+    let filter = Some(format!("not ({NEEDS_TOOLS})"));
+    tests(report, "tests without tools", &nextest, Run { filter, ..Run::default() })?;
     rest(report)?;
-    if variables.is_none() {
-        variables = Some(report.stage("tools", || background.tools())?);
-    }
-    let filter = (!all).then(|| NEEDS_TOOLS.to_owned());
-    let name = if all { "tests" } else { "tests with tools" };
-    with_hub(
-        report,
-        name,
-        &nextest,
-        Run { filter, variables: variables.unwrap_or_default(), ..Run::default() },
-    )
+    let variables = report.stage("tools", || background.tools())?;
+    let filter = Some(NEEDS_TOOLS.to_owned());
+    let run = Run { filter, variables, ..Run::default() };
+    with_hub(report, "tests with tools", &nextest, run)
 }
 
-/// What needs neither tools nor the test runner.
+/// The seeds and the documentation: neither needs tools or the test runner.
 fn rest(report: &mut Report) -> Result<()> {
     report.stage("simulate", || simulate::seeds(SEEDS))?;
+    // The runner leaves examples in the documentation to cargo.
+    report.stage("doc tests", || {
+        cargo::run(&["test", "--quiet", "--doc", "--workspace", "--locked"])
+    })?;
     report.stage("doc", || {
         let strict = [("RUSTDOCFLAGS", "-D warnings")];
         cargo::run_with(&["doc", "--quiet", "--workspace", "--no-deps", "--locked"], &strict)
