@@ -15,7 +15,7 @@ use crate::cluster;
 const VARIABLE: &str = "TALOS_OPERATOR_TEST_HUB";
 
 /// The manifests that it is given.
-pub(crate) const MANIFESTS: [&str; 4] = ["00-namespace", "10-crds", "20-rbac", "30-admission"];
+const MANIFESTS: [&str; 4] = ["00-namespace", "10-crds", "20-rbac", "30-admission"];
 
 /// A hub that runs.
 pub(crate) struct Hub {

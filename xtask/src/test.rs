@@ -62,7 +62,7 @@ pub(crate) fn run(Args { only, times }: Args) -> Result<()> {
 }
 
 fn check_all(report: &mut Report) -> Result<()> {
-    let mut background = Background::start();
+    let background = Background::start();
     report.stage("format", || cargo::run(&["fmt", "--all", "--check"]))?;
     report.stage("purity", purity::check)?;
     report.stage("clippy", clippy)?;
@@ -219,7 +219,7 @@ impl Background {
     }
 
     /// The tools, if they are there already.
-    fn try_tools(&mut self) -> Result<Option<Vec<(OsString, OsString)>>> {
+    fn try_tools(&self) -> Result<Option<Vec<(OsString, OsString)>>> {
         match self.tools.try_recv() {
             Ok(built) => built.map(Some),
             Err(TryRecvError::Empty) => Ok(None),

@@ -99,7 +99,7 @@ impl Watch {
 #[derive(Default)]
 struct Objects {
     known: BTreeMap<String, Value>,
-    /// A list that is being read anew.
+    /// A list that is being read again.
     listing: Option<BTreeMap<String, Value>>,
 }
 

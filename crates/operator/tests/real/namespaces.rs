@@ -15,7 +15,7 @@ async fn an_operator_leaves_other_namespaces_alone() {
     world.cluster("inside").await;
     world.annotate("inside", &["talos-target=1.13.9"]).await;
     let operator = world.operator("only");
-    // There are no keys, and the user is told so.
+    // There is no Secret, and the message says so.
     let told = |it: &serde_json::Value| !annotation(it, "talos-message").is_empty();
     world.until("kubernetescluster inside", "told", told).await;
     let outside = other.get("kubernetescluster outside").await;

@@ -1,4 +1,4 @@
-//! Steps that fail or hang: what is tried again, what halts, and what is given back.
+//! Steps that fail or hang: what is retried, what halts, and what is uncordoned.
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::{Outcome, Record, State};

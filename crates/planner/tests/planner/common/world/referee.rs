@@ -33,7 +33,7 @@ impl World {
         self.armed_at_most_a_wave_ahead();
     }
 
-    /// Nobody is armed beyond the wave after the one at hand.
+    /// No node is armed beyond the wave after the current one.
     fn armed_at_most_a_wave_ahead(&self) {
         let done =
             |step: &StepId| self.state.step(step).is_some_and(|state| state.phase == Phase::Done);
