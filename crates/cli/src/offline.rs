@@ -57,13 +57,14 @@ impl Cluster {
             address: format!("10.{network}.{}.{}", index / 250, index % 250 + 1),
             role,
             pool: None,
-            talos: self.talos_facts(),
+            talos: self.talos_facts(role),
             kubernetes: self.kubernetes_facts(),
             images: self.images(role),
+            api_server: Fact::Unasked,
         }
     }
 
-    fn talos_facts(&self) -> Fact<TalosFacts> {
+    fn talos_facts(&self, role: Role) -> Fact<TalosFacts> {
         let Some(version) = self.talos.clone() else {
             return Fact::Unasked;
         };
@@ -79,6 +80,10 @@ impl Cluster {
             boot_id: "offline".to_owned(),
             stage: Stage::Running,
             ready: true,
+            static_pods: match role {
+                Role::ControlPlane => TalosFacts::control_plane_pods(true),
+                Role::Worker => Vec::new(),
+            },
             schematic: built.schematic,
             extensions: Vec::new(),
             installer: Some(installer),

@@ -72,7 +72,7 @@ impl<C: Clock + 'static> Live<C> {
             .context(options.context.as_deref())?;
         let client = Client::new(&context).map_err(ConnectError::Credentials)?;
         let kubernetes = match &options.kubeconfig {
-            Some(path) => LiveKubernetes::from_file(path).await?,
+            Some(path) => LiveKubernetes::from_file(path).await?.beside(client.clone()),
             None => LiveKubernetes::through(client.clone()),
         };
         let snapshots = options.snapshots.clone();
@@ -85,7 +85,9 @@ impl<C: Clock + 'static> Live<C> {
         let context = Talosconfig::parse(talosconfig, "the Secret's talosconfig")?.context(None)?;
         let client = Client::new(&context).map_err(ConnectError::Credentials)?;
         let kubernetes = match kubeconfig {
-            Some(text) => LiveKubernetes::from_text(text, "of the Secret").await?,
+            Some(text) => {
+                LiveKubernetes::from_text(text, "of the Secret").await?.beside(client.clone())
+            }
             None => LiveKubernetes::through(client.clone()),
         };
         Ok(Self::new(client, kubernetes, &context, machines, snapshots, clock))

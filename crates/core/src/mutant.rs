@@ -49,6 +49,7 @@ macro_rules! mutants {
 mutants! {
     QuorumGate, 1, "quorum-gate", "nothing that etcd tells speaks against disrupting a member";
     TwoControlPlanes, 1, "two-control-planes", "the next control plane does not wait for the one before";
+    StaticPodsUnchecked, 1, "static-pods-unchecked", "a control plane is up whatever its static pods and its API server say";
     LeaderStays, 1, "leader-stays", "the etcd leader neither goes last nor gives leadership away";
     StaleObservation, 2, "stale-observation", "a disruptive act may start on a look from before the last one";
     SnapshotSkipped, 3, "snapshot-skipped", "no etcd snapshot is taken, and none is asked for";

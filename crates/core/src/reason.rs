@@ -121,6 +121,9 @@ pub enum WaitReason {
         node: NodeName,
         /// The one that is down.
         down: NodeName,
+        /// Why it counts as down.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// A node cannot be seen well enough (rule 10).
     NodeUnknown {
@@ -198,8 +201,9 @@ impl Display for WaitReason {
                 write!(f, "looking at the cluster again; the last look is older than {newer_than}")
             }
             Self::EtcdUnsafe { node, why } => write!(f, "{node} must not be disrupted: {why}"),
-            Self::ControlPlaneDown { node, down } => {
-                write!(f, "{node} must not be disrupted while control plane {down} is down")
+            Self::ControlPlaneDown { node, down, why } => {
+                write!(f, "{node} must not be disrupted while control plane {down} is down")?;
+                why.as_ref().map_or(Ok(()), |why| write!(f, ": {why}"))
             }
             Self::NodeUnknown { node, why } => write!(f, "cannot see {node} well enough: {why}"),
             Self::CordonLeft { node } => {

@@ -118,6 +118,16 @@ pub struct Extension {
     pub version: String,
 }
 
+/// A static pod that a control plane renders.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StaticPod {
+    /// Namespace and name, without the node's name: `kube-system/kube-apiserver`.
+    pub name: String,
+    /// Whether the machine has a status of it that says that it is ready. Right after a
+    /// boot there is no status of any.
+    pub ready: bool,
+}
+
 /// What a node's Talos API told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TalosFacts {
@@ -127,8 +137,12 @@ pub struct TalosFacts {
     pub boot_id: String,
     /// The machine stage.
     pub stage: Stage,
-    /// Whether the machine calls itself ready.
+    /// Whether the machine calls itself ready. It does so right after a boot, before any
+    /// of its static pods exists.
     pub ready: bool,
+    /// The static pods that it renders, if it is a control plane.
+    #[serde(default)]
+    pub static_pods: Vec<StaticPod>,
     /// The Image Factory schematic the node was built from, if it was.
     pub schematic: Option<String>,
     /// System extensions, the virtual `schematic` one left out.
@@ -139,6 +153,35 @@ pub struct TalosFacts {
     pub platform: String,
     /// Whether the node boots with Secure Boot.
     pub secure_boot: bool,
+}
+
+/// The parts of a control plane that run as static pods; the API server first.
+const CONTROL_PLANE: [Component; 3] =
+    [Component::KubeApiserver, Component::KubeControllerManager, Component::KubeScheduler];
+
+fn own_pod(component: Component) -> String {
+    format!("kube-system/{}", component.name())
+}
+
+impl TalosFacts {
+    /// The static pods of a control plane, as they are where nothing else was said.
+    pub fn control_plane_pods(ready: bool) -> Vec<StaticPod> {
+        let pod = |name: String| StaticPod { name, ready };
+        CONTROL_PLANE.map(own_pod).map(pod).to_vec()
+    }
+
+    /// Why the control plane on this machine does not run: its static pods that are not
+    /// ready. A machine that renders no API server is not done with its boot.
+    pub fn control_plane_down(&self) -> Option<String> {
+        let parts = CONTROL_PLANE.map(own_pod);
+        if !self.static_pods.iter().any(|pod| pod.name == parts[0]) {
+            return Some("it has no static pod of kube-apiserver yet".to_owned());
+        }
+        let down = |pod: &&StaticPod| !pod.ready && parts.contains(&pod.name);
+        let down: Vec<&str> =
+            self.static_pods.iter().filter(down).map(|pod| pod.name.as_str()).collect();
+        (!down.is_empty()).then(|| format!("static pods are not ready: {}", down.join(", ")))
+    }
 }
 
 /// What the Kubernetes API told of a node.
@@ -199,10 +242,19 @@ pub struct Node {
     /// The images that run Kubernetes here: static pods and kube-proxy on
     /// control planes, the kubelet everywhere.
     pub images: Fact<BTreeMap<Component, ImageRef>>,
+    /// Known if the node's own API server said that it is ready; unknown with the reason
+    /// if it did not; not asked of a worker.
+    #[serde(default = "unasked")]
+    pub api_server: Fact<()>,
+}
+
+fn unasked<T>() -> Fact<T> {
+    Fact::Unasked
 }
 
 impl Node {
-    /// Whether the node is known to serve: Talos running, Kubernetes Ready.
+    /// Whether the node is known to serve: Talos running, Kubernetes Ready, and on a
+    /// control plane its static pods ready and its own API server answering (rule 1).
     pub fn is_up(&self) -> bool {
         let running = match &self.talos {
             Fact::Known(talos) => talos.stage == Stage::Running,
@@ -214,7 +266,34 @@ impl Node {
             Fact::Unknown(_) => mutant::is(Mutant::UnknownIsFine),
             Fact::Unasked => true,
         };
-        running && ready
+        running && ready && self.control_plane_down().is_none()
+    }
+
+    /// Why the node is not up, in words.
+    pub fn why_down(&self) -> Option<String> {
+        if self.is_up() {
+            return None;
+        }
+        let stage = self.talos.known().map(|talos| talos.stage);
+        let unready = self.kubernetes.known().is_some_and(|facts| !facts.ready);
+        Some(match (self.talos.trouble().or(self.kubernetes.trouble()), stage) {
+            (Some(why), _) => why.to_owned(),
+            (None, Some(stage)) if stage != Stage::Running => format!("it is in stage {stage:?}"),
+            _ if unready => "Kubernetes does not call it Ready".to_owned(),
+            _ => self.control_plane_down().unwrap_or_default(),
+        })
+    }
+
+    /// Why the node's part of the control plane does not serve; nothing for a worker, and
+    /// for what cannot be seen of the machine at all.
+    pub fn control_plane_down(&self) -> Option<String> {
+        if self.role == Role::Worker || mutant::is(Mutant::StaticPodsUnchecked) {
+            return None;
+        }
+        let pods = self.talos.known().and_then(TalosFacts::control_plane_down);
+        let unseen = |why: &str| format!("its API server does not answer: {why}");
+        let silent = self.api_server.trouble().map(unseen);
+        pods.or(silent.filter(|_| !mutant::is(Mutant::UnknownIsFine)))
     }
 }
 
@@ -341,6 +420,53 @@ mod tests {
         assert_eq!(facts(Some(2), Some(1)).leader(), None);
         assert_eq!(facts(None, None).leader(), None);
         assert_eq!(facts(Some(9), Some(9)).leader(), None);
+    }
+
+    #[test]
+    fn a_control_plane_is_up_when_its_api_server_answers() {
+        // Rule 1: right after a boot Talos and Kubernetes call it ready before it is.
+        let node = |role, static_pods: Vec<StaticPod>, api_server: Fact<()>| Node {
+            address: "10.0.0.1".to_owned(),
+            role,
+            pool: None,
+            talos: Fact::Known(TalosFacts {
+                version: Version::new(1, 13, 9),
+                boot_id: "1".to_owned(),
+                stage: Stage::Running,
+                ready: true,
+                static_pods,
+                schematic: None,
+                extensions: vec![],
+                installer: None,
+                platform: "metal".to_owned(),
+                secure_boot: false,
+            }),
+            kubernetes: Fact::Known(KubernetesFacts {
+                kubelet: Version::new(1, 34, 2),
+                ready: true,
+                unschedulable: false,
+            }),
+            images: Fact::Unasked,
+            api_server,
+        };
+        let well = TalosFacts::control_plane_pods(true);
+        let refused = || Fact::Unknown("connection refused".to_owned());
+        let control_plane = |pods: &[StaticPod], api| node(Role::ControlPlane, pods.to_vec(), api);
+        assert!(control_plane(&well, Fact::Known(())).is_up());
+        for (pods, api_server, why) in [
+            (vec![], Fact::Known(()), "no static pod of kube-apiserver"),
+            (TalosFacts::control_plane_pods(false), Fact::Known(()), "kube-system/kube-scheduler"),
+            (well.clone(), refused(), "connection refused"),
+        ] {
+            let node = control_plane(&pods, api_server);
+            assert!(!node.is_up());
+            assert!(node.why_down().unwrap().contains(why), "{:?}", node.why_down());
+        }
+        // Somebody's own static pod is not the control plane.
+        let own = StaticPod { name: "default/proxy".to_owned(), ready: false };
+        let pods: Vec<StaticPod> = well.iter().cloned().chain([own]).collect();
+        assert!(control_plane(&pods, Fact::Known(())).is_up());
+        assert!(node(Role::Worker, vec![], Fact::Unasked).is_up());
     }
 
     #[test]

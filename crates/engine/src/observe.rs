@@ -5,6 +5,7 @@ use std::future::Future;
 
 use futures_util::{StreamExt as _, stream};
 use jiff::SignedDuration;
+use upgrade_core::image::ImageRef;
 use upgrade_core::jiff;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, Fact, Node, NodeName, Role, Snapshot, TalosFacts};
@@ -45,7 +46,7 @@ pub async fn observe<I: Io>(io: &I) -> Result<Snapshot, Trouble> {
     // that counts for it (rule 6).
     let kubernetes = labels.and_then(|labels| Ok((kubernetes?, labels)));
     let mut nodes = BTreeMap::new();
-    for (machine, (talos, images)) in machines.into_iter().zip(each) {
+    for (machine, (talos, images, api_server)) in machines.into_iter().zip(each) {
         let Machine { name, address, role } = machine;
         let (facts, pool) = match &kubernetes {
             Ok((nodes, labels)) => {
@@ -56,20 +57,30 @@ pub async fn observe<I: Io>(io: &I) -> Result<Snapshot, Trouble> {
             }
             Err(trouble) => (Fact::Unknown(trouble.to_string()), None),
         };
-        nodes.insert(name, Node { address, role, pool, talos, kubernetes: facts, images });
+        let kubernetes = facts;
+        nodes.insert(name, Node { address, role, pool, talos, kubernetes, images, api_server });
     }
     let etcd = etcd.unwrap_or_else(|trouble| Fact::Unknown(trouble.to_string()));
     let kubernetes = control_plane_version(&nodes);
     Ok(Snapshot { cluster, taken_at, nodes, etcd, kubernetes })
 }
 
-type Seen = (Fact<TalosFacts>, Fact<BTreeMap<Component, upgrade_core::image::ImageRef>>);
+type Seen = (Fact<TalosFacts>, Fact<BTreeMap<Component, ImageRef>>, Fact<()>);
 
 async fn look<I: Io>(io: &I, machine: &Machine) -> Seen {
     let talos = io.talos();
-    let (facts, images) =
-        tokio::join!(limited(io, talos.facts(machine)), limited(io, talos.images(machine)));
-    (fact(facts), fact(images))
+    let api_server = async {
+        match machine.role {
+            Role::ControlPlane => fact(limited(io, io.kubernetes().api_server(machine)).await),
+            Role::Worker => Fact::Unasked,
+        }
+    };
+    let (facts, images, api_server) = tokio::join!(
+        limited(io, talos.facts(machine)),
+        limited(io, talos.images(machine)),
+        api_server,
+    );
+    (fact(facts), fact(images), api_server)
 }
 
 fn fact<T>(seen: Result<T, Trouble>) -> Fact<T> {

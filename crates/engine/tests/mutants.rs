@@ -62,6 +62,15 @@ async fn two_control_planes_are_away_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_next_control_plane_goes_before_the_api_server_answers() {
+    // Rule 1.
+    let scene = || async { drive(&World::new(3, 0, "1.13.1")).await.1 };
+    let (calm, broken) = both(Mutant::StaticPodsUnchecked, scene).await;
+    assert_eq!(calm, End::Done);
+    assert!(halted(&broken).contains("rule 1"), "{broken:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_leader_reboots_as_leader() {
     // Rule 1.
     let scene = || async { drive(&World::new(3, 0, "1.13.1")).await.1 };

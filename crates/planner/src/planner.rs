@@ -188,8 +188,8 @@ fn control_planes_fit(
     }
     for (name, node) in snapshot.nodes_with(Role::ControlPlane) {
         let seen = node.talos.trouble().is_none() && node.kubernetes.trouble().is_none();
-        if seen && !node.is_up() {
-            report.refuse(Refusal::ControlPlaneDown { node: name.clone() });
+        if let Some(why) = node.why_down().filter(|_| seen) {
+            report.refuse(Refusal::ControlPlaneDown { node: name.clone(), why });
         }
     }
     for why in etcd::problems(snapshot, None, false) {

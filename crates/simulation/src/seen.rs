@@ -114,6 +114,8 @@ pub enum Question {
     Images(NodeName),
     /// etcd, of every member. `known` means that all of them answered.
     Etcd,
+    /// Whether a control plane's own API server is ready.
+    ApiServer(NodeName),
     /// All nodes of Kubernetes.
     Nodes,
     /// Anything else.

@@ -1,7 +1,9 @@
 //! Who we are to Kubernetes: from a kubeconfig, or from Talos.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::Config;
@@ -48,7 +50,15 @@ pub(super) struct Access(Arc<Inner>);
 struct Inner {
     /// Where a kubeconfig is had from, if not made already.
     talos: Option<Talos>,
-    client: OnceCell<kube::Client>,
+    client: OnceCell<(Config, kube::Client)>,
+    /// Connections to single API servers.
+    own: Mutex<BTreeMap<SocketAddr, kube::Client>>,
+}
+
+impl Inner {
+    fn new(talos: Option<Talos>, client: OnceCell<(Config, kube::Client)>) -> Self {
+        Self { talos, client, own: Mutex::default() }
+    }
 }
 
 impl Access {
@@ -61,8 +71,7 @@ impl Access {
         if config.accept_invalid_certs {
             return Err(KubeconfigError::Insecure { path: path.to_owned() });
         }
-        let client = client(config).map_err(|error| unusable(error.to_string()))?;
-        Ok(Self(Arc::new(Inner { talos: None, client: OnceCell::from(client) })))
+        Self::with(config).map_err(|error| unusable(error.to_string()))
     }
 
     /// Takes the text of a kubeconfig that somebody else wrote.
@@ -79,18 +88,49 @@ impl Access {
         if config.accept_invalid_certs {
             return Err(KubeconfigError::Insecure { path });
         }
-        let client = client(config).map_err(|error| unusable(error.to_string()))?;
-        Ok(Self(Arc::new(Inner { talos: None, client: OnceCell::from(client) })))
+        Self::with(config).map_err(|error| unusable(error.to_string()))
+    }
+
+    fn with(config: Config) -> Result<Self, kube::Error> {
+        let client = client(config.clone())?;
+        Ok(Self(Arc::new(Inner::new(None, OnceCell::from((config, client))))))
     }
 
     /// Asks a control plane for a kubeconfig once one is needed.
     pub(super) fn through(talos: Talos) -> Self {
-        Self(Arc::new(Inner { talos: Some(talos), client: OnceCell::new() }))
+        Self(Arc::new(Inner::new(Some(talos), OnceCell::new())))
     }
 
     /// The connection.
     pub(super) async fn client(&self) -> Result<&kube::Client, Trouble> {
-        let Inner { talos, client: cell } = &*self.0;
+        Ok(&self.both().await?.1)
+    }
+
+    /// A connection to the API server at this very address, as the same user and with
+    /// the same authority: its certificate has to be for that address.
+    pub(super) async fn at(&self, address: SocketAddr) -> Result<kube::Client, Trouble> {
+        let known = |own: &Mutex<BTreeMap<SocketAddr, kube::Client>>| {
+            own.lock().unwrap_or_else(PoisonError::into_inner).get(&address).cloned()
+        };
+        if let Some(client) = known(&self.0.own) {
+            return Ok(client);
+        }
+        let unusable = |why: String| {
+            let text = format!("the API server at {address} cannot be asked: {why}");
+            Trouble::new(FailureKind::Mismatch, &text)
+        };
+        let mut config = self.both().await?.0.clone();
+        let url = format!("https://{address}");
+        config.cluster_url = url.parse().map_err(|_| unusable(format!("{url} is no URL")))?;
+        config.tls_server_name = None;
+        config.proxy_url = None;
+        let client = client(config).map_err(|error| unusable(error.to_string()))?;
+        let mut own = self.0.own.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(own.entry(address).or_insert(client).clone())
+    }
+
+    async fn both(&self) -> Result<&(Config, kube::Client), Trouble> {
+        let Inner { talos, client: cell, .. } = &*self.0;
         cell.get_or_try_init(|| async {
             let talos = talos.as_ref().expect("without a machine to ask there is a file");
             let text = talos.endpoint().kubeconfig().await;
@@ -102,9 +142,11 @@ impl Access {
             let read = Kubeconfig::from_yaml(text.expose()).map_err(unusable)?;
             let options = KubeConfigOptions::default();
             let config = Config::from_custom_kubeconfig(read, &options).await;
-            client(config.map_err(unusable)?).map_err(|error| {
+            let config = config.map_err(unusable)?;
+            let client = client(config.clone()).map_err(|error| {
                 Trouble::new(FailureKind::Mismatch, &format!("the node's kubeconfig: {error}"))
-            })
+            })?;
+            Ok((config, client))
         })
         .await
     }

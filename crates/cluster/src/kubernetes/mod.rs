@@ -6,6 +6,7 @@ mod changes;
 mod deprecated;
 mod evict;
 mod objects;
+mod own;
 mod pods;
 mod quantity;
 mod read;
@@ -19,7 +20,7 @@ use talos_client::Client;
 use upgrade_core::snapshot::{KubernetesFacts, NodeName};
 use upgrade_core::workload::{Budget, Capacity, Pod, PodName};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, Kubernetes, ObjectName};
-use upgrade_engine::io::{Changes, Trouble};
+use upgrade_engine::io::{Changes, Machine, Trouble};
 
 use access::Access;
 pub use access::KubeconfigError;
@@ -30,6 +31,8 @@ use send::{Call, segment};
 /// The Kubernetes API, as the engine sees it.
 pub struct LiveKubernetes {
     access: Access,
+    /// Who knows where each API server listens.
+    talos: Option<Client>,
     kinds: Kinds,
     watches: Watches,
 }
@@ -48,17 +51,27 @@ impl LiveKubernetes {
 
     /// As the machines say when they are first asked.
     pub fn through(talos: Client) -> Self {
-        Self::new(Access::through(talos))
+        Self::new(Access::through(talos.clone())).beside(talos)
+    }
+
+    /// Lets the machines tell where their API servers listen.
+    #[must_use]
+    pub fn beside(self, talos: Client) -> Self {
+        Self { talos: Some(talos), ..self }
     }
 
     fn new(access: Access) -> Self {
-        Self { access, kinds: Kinds::default(), watches: Watches::default() }
+        Self { access, talos: None, kinds: Kinds::default(), watches: Watches::default() }
     }
 }
 
 impl Kubernetes for LiveKubernetes {
     async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, Trouble> {
         read::nodes(&self.access).await
+    }
+
+    async fn api_server(&self, of: &Machine) -> Result<(), Trouble> {
+        own::api_server(&self.access, self.talos.as_ref(), of).await
     }
 
     async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, Trouble> {

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use talos_client::machine::TalosVersion;
 use talos_client::resources::{
-    ApiServerConfig, ControllerManagerConfig, KubeletSpec, MachineConfig, MachineStatus, Manifest,
-    SchedulerConfig, SecurityState,
+    self, ApiServerConfig, ControllerManagerConfig, KubeletSpec, MachineConfig, MachineStatus,
+    Manifest, SchedulerConfig, SecurityState, StaticPodStatus,
 };
 use talos_client::{Error, Node};
 use upgrade_core::image::ImageRef;
 use upgrade_core::reason::FailureKind;
-use upgrade_core::snapshot::{Component, Role, Stage, TalosFacts};
+use upgrade_core::snapshot::{Component, Role, Stage, StaticPod, TalosFacts};
 use upgrade_core::version::Version;
-use upgrade_engine::io::Trouble;
+use upgrade_engine::io::{Machine, Trouble};
 
 use super::config;
 use crate::trouble;
@@ -74,16 +74,17 @@ fn read(running: &TalosVersion) -> Result<Version, Trouble> {
 
 /// Everything that Talos tells, all of it of the same boot: a machine that
 /// restarts while it is asked would mix old and new.
-pub(super) async fn facts(node: &Node) -> Result<TalosFacts, Trouble> {
+pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Trouble> {
     let look = |error: Error| trouble::look(&error);
     let before = node.boot_id().await.map_err(look)?;
-    let (running, status, schematic, extensions, config, security) = tokio::try_join!(
+    let (running, status, schematic, extensions, config, security, pods) = tokio::try_join!(
         node.version(),
         node.get::<MachineStatus>(),
         node.schematic(),
         node.extensions(),
         node.get::<MachineConfig>(),
         node.get::<SecurityState>(),
+        pods(node, of),
     )
     .map_err(look)?;
     let after = node.boot_id().await.map_err(look)?;
@@ -103,12 +104,29 @@ pub(super) async fn facts(node: &Node) -> Result<TalosFacts, Trouble> {
         boot_id: after,
         stage,
         ready,
+        static_pods: pods,
         schematic: schematic.map(|schematic| schematic.id),
         extensions,
         installer,
         platform: running.platform,
         secure_boot: security.is_some_and(|security| security.spec.secure_boot),
     })
+}
+
+/// The static pods that a control plane renders, and whether each is ready. A worker
+/// renders its own, too, and does not know how they are.
+async fn pods(node: &Node, of: &Machine) -> Result<Vec<StaticPod>, Error> {
+    if of.role == Role::Worker {
+        return Ok(Vec::new());
+    }
+    let rendered = node.list::<resources::StaticPod>();
+    let (rendered, statuses) = tokio::try_join!(rendered, node.list::<StaticPodStatus>())?;
+    let pod = |pod: resources::StaticPod| {
+        let id = pod.status_id(&of.name.0);
+        let status = statuses.iter().find(|status| status.metadata.id == id);
+        StaticPod { name: pod.name, ready: status.is_some_and(|it| it.spec.is_well()) }
+    };
+    Ok(rendered.into_iter().map(|rendered| pod(rendered.spec)).collect())
 }
 
 /// The images that the machine's configuration comes to, as Talos itself

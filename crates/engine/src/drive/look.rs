@@ -138,6 +138,10 @@ impl Picture {
             talos: Fact::Unknown(why.to_owned()),
             kubernetes: Fact::Unknown(why.to_owned()),
             images: Fact::Unknown(why.to_owned()),
+            api_server: match role {
+                Role::ControlPlane => Fact::Unknown(why.to_owned()),
+                Role::Worker => Fact::Unasked,
+            },
         };
         let seen = std::mem::take(&mut self.snapshot.nodes).into_iter();
         let mut nodes: BTreeMap<NodeName, Node> =

@@ -8,7 +8,7 @@ use serde_json::Value;
 use upgrade_core::snapshot::{KubernetesFacts, NodeName};
 use upgrade_core::workload::{Budget, Capacity, Pod, PodName};
 
-use super::{Changes, Trouble};
+use super::{Changes, Machine, Trouble};
 
 /// The name of an object of any kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,6 +65,9 @@ pub trait Kubernetes: Send + Sync {
     fn nodes(
         &self,
     ) -> impl Future<Output = Result<BTreeMap<NodeName, KubernetesFacts>, Trouble>> + Send;
+
+    /// Asks the API server of one control plane, and no other, whether it is ready.
+    fn api_server(&self, of: &Machine) -> impl Future<Output = Result<(), Trouble>> + Send;
 
     /// What every node has for pods.
     fn capacity(

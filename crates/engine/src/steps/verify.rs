@@ -1,6 +1,6 @@
 //! After the boot: is everything as planned? Version, schematic, extensions
-//! (rule 4), stage and readiness, etcd, Node Ready. By level, not by events:
-//! each look judges the whole.
+//! (rule 4), stage and readiness, etcd, static pods and API server, Node Ready. By
+//! level, not by events: each look judges the whole.
 
 use upgrade_core::journal::Evidence;
 use upgrade_core::mutant::{self, Mutant};
@@ -135,12 +135,33 @@ async fn settled<I: Io>(
             Fact::Unknown(why) => return Err(format!("etcd cannot be seen: {why}")),
             Fact::Unasked => return Err("etcd was not asked".to_owned()),
         }
+        control_plane_serves(step, machine, facts).await?;
     }
     match step.kubernetes_facts().await {
         Ok(facts) if facts.ready => Ok(()),
         Ok(_) => Err(format!("Kubernetes does not call {node} Ready yet")),
         Err(trouble) => Err(trouble.to_string()),
     }
+}
+
+/// Rule 1: the node's own API server answers. Right after a boot Talos says that it is
+/// ready before any static pod exists, and up to 1.13 a pod of an API server is ready
+/// before the API server is.
+async fn control_plane_serves<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    facts: &TalosFacts,
+) -> Result<(), String> {
+    if mutant::is(Mutant::StaticPodsUnchecked) {
+        return Ok(());
+    }
+    let node = &machine.name;
+    let down = |why: String| format!("the control plane of {node} does not serve yet: {why}");
+    if let Some(why) = facts.control_plane_down() {
+        return Err(down(why));
+    }
+    let asked = step.io.kubernetes().api_server(machine).await;
+    asked.map_err(|trouble| down(format!("its API server does not answer: {trouble}")))
 }
 
 /// Rule 1: the node's member is back, and has what the others have.

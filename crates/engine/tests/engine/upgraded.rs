@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use upgrade_core::snapshot::Role;
+
 use crate::common::{Driver, boots_of};
 
 impl Driver {
@@ -11,6 +13,7 @@ impl Driver {
         for (name, sim) in &cluster.nodes {
             assert_eq!(sim.version, to.parse().unwrap(), "{name}");
             assert!(sim.ready && sim.node_ready, "{name}");
+            assert!(sim.role == Role::Worker || sim.api, "{name}: its API server does not answer");
         }
         assert!(cluster.cordoned().is_empty(), "rule 7: {:?}", cluster.cordoned());
         let mut boots = BTreeMap::<&str, usize>::new();

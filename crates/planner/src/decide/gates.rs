@@ -152,6 +152,7 @@ impl Run<'_> {
             Some(down) => Err(Closed::Now(WaitReason::ControlPlaneDown {
                 node: name.clone(),
                 down: down.clone(),
+                why: self.snapshot.nodes.get(down).and_then(Node::why_down),
             })),
             None => Ok(()),
         }

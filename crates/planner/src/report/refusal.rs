@@ -87,6 +87,8 @@ pub enum Refusal {
     ControlPlaneDown {
         /// Which.
         node: NodeName,
+        /// Why it counts as down.
+        why: String,
     },
     /// etcd is not fit to lose a member (rule 1).
     EtcdUnsafe {
@@ -212,7 +214,9 @@ impl Display for Refusal {
             Self::KubernetesUnknown { why } => {
                 write!(f, "the Kubernetes version cannot be seen: {why}")
             }
-            Self::ControlPlaneDown { node } => write!(f, "control plane {node} is not ready"),
+            Self::ControlPlaneDown { node, why } => {
+                write!(f, "control plane {node} is not ready: {why}")
+            }
             Self::EtcdUnsafe { why } => write!(f, "etcd is not fit to lose a member: {why}"),
             Self::Outage { control_planes: 1 } => f.write_str(
                 "the only control plane is to be disrupted: the Kubernetes API is away meanwhile",

@@ -11,6 +11,7 @@ pub mod auth;
 pub mod calls;
 pub mod door;
 mod drain;
+mod endpoints;
 mod facts;
 mod feed;
 mod health;
@@ -74,6 +75,9 @@ pub struct Kubernetes {
     /// What the control planes have created.
     #[serde(default)]
     manifests: Manifests,
+    /// Which API servers are listed as ready.
+    #[serde(skip)]
+    listed: endpoints::Listed,
     /// Nothing lives in it: the nodes are alone.
     #[serde(default)]
     empty: bool,
@@ -156,6 +160,7 @@ impl Kubernetes {
             feed: Feed::default(),
             drains: drain::Drains::default(),
             manifests: Manifests::default(),
+            listed: endpoints::Listed::default(),
             empty,
             machines: None,
             looked: None,
@@ -268,6 +273,10 @@ impl Kubernetes {
     /// time that somebody looked.
     fn pass(&mut self, world: &mut World, since: Option<u64>) {
         let store = self.cluster.server.store_mut();
+        // Nobody looks for an API server in a world that lives shortly.
+        if !self.brief {
+            self.listed.update(world, store);
+        }
         for look in self.manifests.looks(world) {
             // Talos tries again later; here nothing stands in the way.
             let _ = look.at(store);

@@ -21,6 +21,16 @@ impl World {
         (here.stage as i32, self.unmet_conditions(node).is_empty())
     }
 
+    /// The static pods that the machine renders, and whether a status of each says that
+    /// it is ready.
+    pub fn static_pods_of(&self, node: NodeIndex) -> impl Iterator<Item = (Component, bool)> {
+        let kubernetes = &self.nodes[node.0].kubernetes;
+        kubernetes.pods.iter().map(move |pod| {
+            let known = kubernetes.pods_asked_for && self.pod_is_ready(node, pod);
+            (pod.component, known)
+        })
+    }
+
     /// The text of the configuration in force. It holds keys (rule 14).
     pub fn config_of(&self, node: NodeIndex) -> &str {
         &self.nodes[node.0].config.active

@@ -10,6 +10,7 @@ use super::node::{Power, Stage};
 use super::schedule::{Due, Part};
 use super::sequence::Kind;
 use super::services;
+use super::spec::NodeRole;
 use super::timing::Span;
 
 /// How long a boot may take before it counts as failed.
@@ -98,9 +99,20 @@ impl World {
         }
         let total = self.draw(node, Span::Rejoin).saturating_sub(Duration::from_secs(4));
         let boot = self.nodes[node.0].boot;
-        let parts =
-            [(Part::Etcd, 40), (Part::Kubelet, 55), (Part::StaticPods, 80), (Part::NodeReady, 100)];
-        for (part, percent) in parts {
+        // A control plane is ready, and its Node too, before the kubelet has made any
+        // static pod: no status of one is unmet while there is none.
+        let parts: &[(Part, u32)] = match role {
+            NodeRole::ControlPlane => &[
+                (Part::Etcd, 40),
+                (Part::Kubelet, 55),
+                (Part::NodeReady, 60),
+                (Part::StaticPods, 75),
+                (Part::Containers, 85),
+                (Part::ApiServer, 100),
+            ],
+            NodeRole::Worker => &[(Part::Kubelet, 55), (Part::NodeReady, 100)],
+        };
+        for &(part, percent) in parts {
             let at = self.now.plus(total * percent / 100);
             self.schedule.put(at, Due::Rejoin { node, boot, part });
         }
@@ -122,10 +134,15 @@ impl World {
                 // The boot sequence waits for its services.
                 self.finish_boot(node);
             }
-            Part::StaticPods => {
+            Part::StaticPods => self.nodes[node.0].kubernetes.create_pods(),
+            Part::Containers => {
                 let now = self.now;
                 self.nodes[node.0].kubernetes.start_pods(now);
-                self.register_nodes();
+            }
+            Part::ApiServer => {
+                if let Some(restart) = self.nodes[node.0].kubernetes.api_server_restart() {
+                    self.api_server_answers(node, restart);
+                }
             }
             Part::NodeReady => {
                 self.nodes[node.0].kubernetes.comes_up = true;

@@ -275,7 +275,11 @@ impl World {
         let (boot, restart) = (here.boot, here.kubernetes.kubelet.restart);
         let at = self.now.plus(self.draw(node, Span::Kubelet));
         if self.nodes[node.0].service_runs("kubelet") {
-            for part in [Part::Kubelet, Part::StaticPods, Part::NodeReady] {
+            let mut parts = vec![Part::Kubelet, Part::NodeReady];
+            if self.nodes[node.0].is_control_plane() {
+                parts.extend([Part::StaticPods, Part::Containers, Part::ApiServer]);
+            }
+            for part in parts {
                 self.schedule.put(at, Due::Rejoin { node, boot, part });
             }
         } else {

@@ -74,7 +74,13 @@ fn nodes_ready(world: &World) -> Result<(), String> {
 }
 
 fn pods_run(world: &World) -> Result<(), String> {
-    named(world, |node| !world.pod_problems(node).is_empty(), "static pods are not ready on")
+    let wrong = |node: NodeIndex| {
+        let kubernetes = &world.nodes[node.0].kubernetes;
+        // A pod that the node does not know of is not running.
+        kubernetes.known_pods().count() < kubernetes.pods.len()
+            || !world.pod_problems(node).is_empty()
+    };
+    named(world, wrong, "static pods are not ready on")
 }
 
 impl World {

@@ -65,6 +65,14 @@ pub(super) struct Pod {
     pub(super) started: Time,
     /// Counts restarts, so that an older one that is still due is void.
     restart: u64,
+    /// Whether what runs in it does its work: an API server needs a while to answer
+    /// after its container has started.
+    #[serde(default = "yes")]
+    answers: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The kubelet.
@@ -87,6 +95,11 @@ pub(super) struct Kubernetes {
     pub(super) comes_up: bool,
     /// Whether the API server has its status since the last boot.
     pub(super) registered: bool,
+    /// Whether the machine has asked its kubelet for the state of the static pods
+    /// since the kubelet started. It asks every 15 seconds, and forgets all of it when
+    /// the kubelet stops.
+    #[serde(default = "yes")]
+    pub(super) pods_asked_for: bool,
     /// Whether the node's object says that it is not ready, whatever the node
     /// itself thinks.
     #[serde(default)]
@@ -132,6 +145,7 @@ impl Kubernetes {
             },
             comes_up: true,
             registered: true,
+            pods_asked_for: true,
             unready: false,
             cordon: Cordon::No,
         };
@@ -144,6 +158,7 @@ impl Kubernetes {
                     state: PodState::Running,
                     started: since,
                     restart: 0,
+                    answers: true,
                 })
                 .collect();
         }
@@ -166,9 +181,19 @@ impl Kubernetes {
         self.kubelet.up = false;
         self.kubelet.held = false;
         self.kubelet.restart += 1;
+        self.pods_asked_for = false;
         for pod in &mut self.pods {
             pod.state = PodState::Absent;
             pod.restart += 1;
+            pod.answers = false;
+        }
+    }
+
+    /// The kubelet begins to make the static pods, and the machine learns of them.
+    pub(super) fn create_pods(&mut self) {
+        self.pods_asked_for = true;
+        for pod in self.pods.iter_mut().filter(|pod| pod.state == PodState::Absent) {
+            pod.state = PodState::Pending;
         }
     }
 
@@ -176,7 +201,20 @@ impl Kubernetes {
         for pod in &mut self.pods {
             pod.state = PodState::Running;
             pod.started = now;
+            pod.answers |= pod.component != Component::ApiServer;
         }
+    }
+
+    /// Which start of its API server runs, if the node has one.
+    pub(super) fn api_server_restart(&self) -> Option<u64> {
+        let mut pods = self.pods.iter();
+        pods.find(|pod| pod.component == Component::ApiServer).map(|pod| pod.restart)
+    }
+
+    /// The static pods whose state the machine knows.
+    pub(super) fn known_pods(&self) -> impl Iterator<Item = &Pod> {
+        let known = |pod: &&Pod| self.pods_asked_for && pod.state != PodState::Absent;
+        self.pods.iter().filter(known)
     }
 }
 
@@ -308,7 +346,9 @@ impl World {
             here.power == Power::On
                 && self.fault(node, FaultKind::Partition).is_none()
                 && here.kubernetes.pods.iter().any(|pod| {
-                    pod.component == Component::ApiServer && pod.state == PodState::Running
+                    pod.component == Component::ApiServer
+                        && pod.state == PodState::Running
+                        && pod.answers
                 })
         })
     }
@@ -351,17 +391,18 @@ impl World {
     }
 
     pub(super) fn pod_is_ready(&self, node: NodeIndex, pod: &Pod) -> bool {
-        // The API server's readiness includes etcd's.
-        pod.state == PodState::Running
-            && (pod.component != Component::ApiServer || self.etcd_serves(node))
+        // Up to 1.13 the pod of an API server has no probes: it is ready as soon as its
+        // container runs. From 1.14 on its readiness is that of `/readyz`, etcd's included.
+        let probed = pod.component == Component::ApiServer && self.nodes[node.0].minor() >= 14;
+        pod.state == PodState::Running && (!probed || pod.answers && self.etcd_serves(node))
     }
 
-    /// What is wrong with the static pods, as the machine's status says it.
+    /// What is wrong with the static pods, as the machine's status says it: it knows
+    /// of nothing wrong while it knows of no pod.
     pub(super) fn pod_problems(&self, node: NodeIndex) -> Vec<String> {
         let here = &self.nodes[node.0];
         here.kubernetes
-            .pods
-            .iter()
+            .known_pods()
             .filter_map(|pod| {
                 let what = match pod.state {
                     PodState::Absent => return None,
@@ -415,6 +456,7 @@ impl World {
             pod.image = wanted;
             pod.state = PodState::Pending;
             pod.restart += 1;
+            pod.answers = false;
             let restart = pod.restart;
             if let Some(arrival) = arrival {
                 let at = self.now.plus(arrival + lasts);
@@ -429,6 +471,7 @@ impl World {
             let lasts = self.draw(node, Span::Kubelet);
             let arrival = self.fetch(node, Place::System, &wanted);
             self.stop_service(node, "kubelet");
+            self.nodes[node.0].kubernetes.pods_asked_for = false;
             let kubelet = &mut self.nodes[node.0].kubernetes.kubelet;
             kubelet.image = wanted;
             kubelet.restart += 1;
@@ -446,15 +489,48 @@ impl World {
             self.nodes[node.0].kubernetes.kubelet.up = true;
             self.start_service(node, "kubelet");
             self.set_health(node, "kubelet", true);
+            self.ask_for_pods_later(node);
         }
+    }
+
+    /// The kubelet has started: the machine asks it for its static pods when it is time.
+    pub(super) fn ask_for_pods_later(&mut self, node: NodeIndex) {
+        if !self.nodes[node.0].is_control_plane() {
+            return;
+        }
+        let at = self.now.plus(self.draw(node, Span::Kubelet));
+        let here = &self.nodes[node.0];
+        let (boot, restart) = (here.boot, here.kubernetes.kubelet.restart);
+        self.schedule.put(at, Due::PodStatuses { node, boot, restart });
+    }
+
+    pub(super) fn pods_are_asked_for(&mut self, node: NodeIndex, restart: u64) {
+        let here = &mut self.nodes[node.0].kubernetes;
+        here.pods_asked_for |= here.kubelet.up && here.kubelet.restart == restart;
     }
 
     pub(super) fn pod_is_back(&mut self, node: NodeIndex, component: Component, restart: u64) {
         let now = self.now;
+        let mut pods = self.nodes[node.0].kubernetes.pods.iter_mut();
+        let Some(pod) = pods.find(|pod| pod.component == component && pod.restart == restart)
+        else {
+            return;
+        };
+        pod.state = PodState::Running;
+        pod.started = now;
+        pod.answers = component != Component::ApiServer;
+        if component == Component::ApiServer {
+            let boot = self.nodes[node.0].boot;
+            let at = self.now.plus(self.draw(node, Span::StaticPod) / 3);
+            self.schedule.put(at, Due::ApiServer { node, boot, restart });
+        }
+    }
+
+    /// An API server that has been running for a while answers.
+    pub(super) fn api_server_answers(&mut self, node: NodeIndex, restart: u64) {
         for pod in &mut self.nodes[node.0].kubernetes.pods {
-            if pod.component == component && pod.restart == restart {
-                pod.state = PodState::Running;
-                pod.started = now;
+            if pod.component == Component::ApiServer && pod.restart == restart {
+                pod.answers = pod.state == PodState::Running;
             }
         }
         self.register_nodes();

@@ -322,6 +322,9 @@ impl World {
         if id == "etcd" {
             self.etcd_changed();
         }
+        if id == "kubelet" {
+            self.nodes[node.0].kubernetes.pods_asked_for = false;
+        }
         let boot = self.nodes[node.0].boot;
         let due = Due::Service { node, boot, service: id.to_owned() };
         self.schedule.put(self.now.plus(Duration::from_secs(3)), due);
@@ -345,6 +348,9 @@ impl World {
         }
         self.start_service(node, id);
         self.set_health(node, id, id != "etcd");
+        if id == "kubelet" {
+            self.ask_for_pods_later(node);
+        }
         if id == "etcd" {
             self.member_is_ready(node);
             self.etcd_changed();

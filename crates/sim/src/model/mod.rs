@@ -321,6 +321,8 @@ impl World {
             | Due::RevertConfig { node, boot, .. }
             | Due::Kubelet { node, boot, .. }
             | Due::Pod { node, boot, .. }
+            | Due::ApiServer { node, boot, .. }
+            | Due::PodStatuses { node, boot, .. }
             | Due::Service { node, boot, .. } => (Some(*node), *boot),
             Due::Election { .. } | Due::Health { .. } => (None, 0),
         };
@@ -338,6 +340,8 @@ impl World {
             Due::RevertConfig { node, trial, .. } => self.revert_config(node, trial),
             Due::Kubelet { node, restart, .. } => self.kubelet_is_back(node, restart),
             Due::Pod { node, component, restart, .. } => self.pod_is_back(node, component, restart),
+            Due::ApiServer { node, restart, .. } => self.api_server_answers(node, restart),
+            Due::PodStatuses { node, restart, .. } => self.pods_are_asked_for(node, restart),
             Due::Health { stream } => self.look(stream),
             Due::Service { node, service, .. } => self.service_is_back(node, &service),
         }

@@ -32,6 +32,10 @@ pub(super) enum Due {
     Kubelet { node: NodeIndex, boot: u64, restart: u64 },
     /// A static pod is up with its new image.
     Pod { node: NodeIndex, boot: u64, component: Component, restart: u64 },
+    /// An API server whose container runs answers from here on.
+    ApiServer { node: NodeIndex, boot: u64, restart: u64 },
+    /// The machine asks its kubelet for the state of its static pods.
+    PodStatuses { node: NodeIndex, boot: u64, restart: u64 },
     /// A health check looks again.
     Health { stream: StreamId },
     /// A service that was asked to restart is up.
@@ -43,8 +47,13 @@ pub(super) enum Due {
 pub(super) enum Part {
     Etcd,
     Kubelet,
-    StaticPods,
     NodeReady,
+    /// The kubelet creates the static pods, and the machine learns of them.
+    StaticPods,
+    /// Their containers run.
+    Containers,
+    /// The API server answers.
+    ApiServer,
 }
 
 /// Things to come, earliest first; of two at one time, the one that was put in

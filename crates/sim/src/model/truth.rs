@@ -229,11 +229,18 @@ impl<'a> NodeTruth<'a> {
 
     /// Its static pods; a worker has none.
     pub fn static_pods(&self) -> impl Iterator<Item = ComponentTruth<'a>> {
-        let NodeTruth { world, index, here } = *self;
+        let truth = *self;
+        let NodeTruth { world, index, here } = truth;
         here.kubernetes.pods.iter().map(move |pod| {
             let runs = here.power == Power::On && pod.state == PodState::Running;
-            let ready = runs && world.pod_is_ready(index, pod);
+            let works = pod.component != Component::ApiServer || truth.api_server_answers();
+            let ready = runs && works && world.pod_is_ready(index, pod);
             ComponentTruth { component: pod.component, image: &pod.image, runs, ready }
         })
+    }
+
+    /// Whether its own API server is there and finds itself ready, etcd included.
+    pub fn api_server_answers(&self) -> bool {
+        self.world.api_server_runs(self.index) && self.world.api_server_has_etcd(self.index)
     }
 }

@@ -146,7 +146,7 @@ impl Driver {
                 self.half = Some(look);
                 self.nodes.take(answered, known, look);
             }
-            Question::Images(_) | Question::Other(_) => {}
+            Question::Images(_) | Question::ApiServer(_) | Question::Other(_) => {}
         }
     }
 

@@ -90,8 +90,12 @@ pub(super) struct Node {
     pub(super) runs: Since<bool>,
     /// It runs, can be reached, and Kubernetes calls it ready.
     pub(super) up: Since<bool>,
-    /// The same, and the machine calls itself ready: etcd and static pods too.
+    /// The same, and the machine calls itself ready, and what it has of the control plane
+    /// does its work.
     pub(super) serves: Since<bool>,
+    /// Whether its part of the control plane does its work: static pods, API server and
+    /// etcd. A machine calls itself ready, and is called so, before. A worker has none.
+    pub(super) controls: Since<bool>,
     pub(super) member: Since<Member>,
     pub(super) leads: Since<bool>,
     pub(super) boot_id: Since<String>,
@@ -143,7 +147,10 @@ impl Facts {
             let up = runs && truth.is_reachable() && truth.kubelet().ready;
             node.runs.set(runs, at);
             node.up.set(up, at);
-            node.serves.set(up && truth.is_ready(), at);
+            let controls = !node.control_plane
+                || truth.api_server_answers() && truth.static_pods().all(|pod| pod.ready);
+            node.controls.set(controls, at);
+            node.serves.set(up && controls && truth.is_ready(), at);
             node.leads.set(etcd.leader == Some(truth.index()), at);
             node.member.set(member(&truth, etcd.members == 1), at);
             if node.boot_id.value != truth.boot_id() {
@@ -185,6 +192,7 @@ fn first_look(truth: &NodeTruth<'_>, at: Timestamp) -> Node {
         runs: Since::new(true, at),
         up: Since::new(true, at),
         serves: Since::new(true, at),
+        controls: Since::new(true, at),
         member: Since::new(Member::Absent, at),
         leads: Since::new(false, at),
         boot_id: Since::new(truth.boot_id().to_owned(), at),

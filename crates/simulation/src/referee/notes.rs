@@ -108,7 +108,8 @@ impl Notes {
         self.forget(at, view);
     }
 
-    /// Nodes that serve again without a cordon of ours are themselves again.
+    /// Nodes that serve again without a cordon of ours are themselves again. A control
+    /// plane serves when its API server and its etcd answer, whatever the machine says.
     fn forget(&mut self, at: Timestamp, view: &View<'_>) {
         let Self { facts, touched, cordons, rebooted, .. } = self;
         let serves = |name: &NodeName| facts.node(name).is_some_and(|node| node.up.value);
@@ -116,7 +117,7 @@ impl Notes {
         touched.retain(|name, last| {
             let Some(node) = facts.node(name).filter(|node| !node.gone) else { return false };
             let ours = cordons.get(name) == Some(&Whose::Ours) && facts::is_cordoned(view, name);
-            ours || !node.up.value || at.duration_since(*last) < SLOW
+            ours || !node.up.value || !node.controls.value || at.duration_since(*last) < SLOW
         });
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::drive::End;
 
+use super::driver::Driver;
 use super::facts;
 use super::{Rule, Scene};
 use crate::seen::{Seen, What, Wish};
@@ -58,6 +59,7 @@ impl Rule for Progress {
                 let driver = scene.notes.drivers.get(runner);
                 if let Some(driver) = driver.filter(|it| !it.plan.rollback) {
                     self.reached(&driver.wanted, scene, found);
+                    controls(driver, scene, found);
                 }
             }
             _ => {}
@@ -105,6 +107,19 @@ impl Progress {
     }
 }
 
+/// Done is said when it is true: every control plane that we took away does its work.
+/// What broke it meanwhile, or after it was last looked at, is nobody's fault.
+fn controls(driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
+    let notes = scene.notes;
+    for node in notes.facts.control_planes().filter(|node| notes.is_disturbed(&node.name)) {
+        let excused = notes.is_broken(&node.name) || notes.is_theirs(&node.name);
+        let seen = driver.facts(&node.name).any;
+        if !excused && node.controls.was(&false, seen) {
+            found.push(format!("done, and the API server of {} does not answer", node.name));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use upgrade_core::reason::HaltReason;
@@ -137,6 +152,29 @@ mod tests {
         bench.see(What::Says { word: Wish::Resume });
         bench.finish(Some(&paused));
         bench.assert_broken(&[0]);
+    }
+
+    #[test]
+    fn done_is_said_when_every_api_server_answers() {
+        for waits in [false, true] {
+            let mut bench = Bench::new(3, 0);
+            bench.ready(1);
+            let names = bench.control_planes();
+            for name in &names {
+                bench.take(1, name);
+                bench.drain(1, name);
+                if waits || Some(name) != names.last() {
+                    bench.boot(1, name);
+                } else {
+                    bench.boot_until(1, name, |truth| truth.is_ready());
+                }
+                bench.give_back(1, name);
+            }
+            bench.look(1);
+            bench.ended(1, End::Done);
+            let broken = bench.broken();
+            assert_eq!(broken.contains(&0), !waits, "{broken:?}");
+        }
     }
 
     #[test]

@@ -18,7 +18,12 @@ impl Rule for Quorum {
         };
         let (act, name) = (blow.act, &blow.node.name);
         for other in scene.notes.disturbed().filter(|other| *other != name) {
-            if scene.notes.facts.node(other).is_some_and(|node| node.control_plane) {
+            let Some(node) = scene.notes.facts.node(other).filter(|node| node.control_plane) else {
+                continue;
+            };
+            // A way back waits for no API server: that it is away may be what it is for.
+            let waits = !(blow.driver.plan.rollback && node.up.value);
+            if waits {
                 found.push(format!("{act:?} while we have not given {other} back"));
             }
         }
@@ -102,6 +107,27 @@ mod tests {
         bench.assert_broken(&[]);
         bench.take(1, &names[1]);
         bench.assert_broken(&[1]);
+    }
+
+    #[test]
+    fn a_control_plane_whose_api_server_does_not_answer_is_not_back() {
+        // Talos and Kubernetes call it ready before any static pod exists.
+        for waits in [false, true] {
+            let mut bench = Bench::new(3, 0);
+            bench.ready(1);
+            let names = bench.control_planes();
+            bench.take(1, &names[0]);
+            bench.drain(1, &names[0]);
+            if waits {
+                bench.boot(1, &names[0]);
+            } else {
+                bench.boot_until(1, &names[0], |truth| truth.is_ready());
+            }
+            bench.give_back(1, &names[0]);
+            bench.assert_broken(&[]);
+            bench.take(1, &names[1]);
+            bench.assert_broken(if waits { &[] } else { &[1] });
+        }
     }
 
     #[test]

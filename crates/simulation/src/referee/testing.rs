@@ -11,7 +11,8 @@ use serde_json::json;
 use talos_proto::machine::{RebootRequest, UpgradeRequest};
 use talos_sim::kubernetes::Kubernetes;
 use talos_sim::model::{
-    Caller, ClusterSpec, EMPTY_SCHEMATIC, Fault, NodeIndex, Request, Time, World,
+    Caller, ClusterSpec, EMPTY_SCHEMATIC, Fault, NodeIndex, NodeRole, NodeTruth, Request, Time,
+    World,
 };
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::image::ImageRef;
@@ -269,6 +270,19 @@ impl Bench {
 
     /// Upgrades it, and waits until it serves.
     pub(super) fn boot(&mut self, runner: Runner, node: &str) {
+        self.boot_until(runner, node, |truth| {
+            let controls = truth.role() == NodeRole::Worker || truth.api_server_answers();
+            truth.is_ready() && controls
+        });
+    }
+
+    /// Upgrades it, and waits until it looks like this.
+    pub(super) fn boot_until(
+        &mut self,
+        runner: Runner,
+        node: &str,
+        back: impl Fn(&NodeTruth<'_>) -> bool,
+    ) {
         self.wait(1);
         self.look(runner);
         self.begins(runner, &format!("1/{node}/upgrade"));
@@ -278,11 +292,10 @@ impl Bench {
         for _ in 0..600 {
             self.wait(1);
             let truth = self.world.truth(index).unwrap();
-            if truth.boot_id() != before[index.0] && truth.is_ready() {
+            if truth.boot_id() != before[index.0] && back(&truth) {
                 break;
             }
         }
-        self.wait(10);
         self.ends(runner, &format!("1/{node}/upgrade"));
     }
 

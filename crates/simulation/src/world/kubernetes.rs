@@ -16,7 +16,7 @@ use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{KubernetesFacts, NodeName};
 use upgrade_core::workload::{Budget, Capacity, Pod, PodName};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
-use upgrade_engine::io::{Changes, Kubernetes, Trouble};
+use upgrade_engine::io::{Changes, Kubernetes, Machine, Trouble};
 
 use super::seat::{Seat, unavailable};
 use super::{Inside, objects};
@@ -117,6 +117,20 @@ impl Kubernetes for Seat {
         self.ask(Question::Nodes, |inside| {
             let store = inside.store()?;
             Ok(store.list(&NODES, None).filter_map(|node| objects::node(node)).collect())
+        })
+        .await
+    }
+
+    async fn api_server(&self, of: &Machine) -> Result<(), Trouble> {
+        self.ask(Question::ApiServer(of.name.clone()), |inside| {
+            let node = inside.find(&of.name).ok_or_else(|| unavailable("no such machine"))?;
+            if !inside.world.api_server_runs(node) {
+                return Err(unavailable("connection refused"));
+            }
+            if !inside.world.api_server_has_etcd(node) {
+                return Err(unavailable("/readyz: etcd failed"));
+            }
+            Ok(())
         })
         .await
     }

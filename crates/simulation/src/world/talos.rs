@@ -16,7 +16,7 @@ use upgrade_core::journal::Proof;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
-    Stage, TalosFacts,
+    Stage, StaticPod, TalosFacts,
 };
 use upgrade_engine::io::talos::{Config, Store};
 use upgrade_engine::io::{Changes, Happened, Machine, Talos, Tell, Trouble};
@@ -54,6 +54,7 @@ impl Inside {
             boot_id: truth.boot_id().to_owned(),
             stage: stage_of(stage),
             ready,
+            static_pods: self.world.static_pods_of(node).map(static_pod).collect(),
             schematic: runs.schematic.map(str::to_owned),
             extensions: truth.extensions().iter().map(extension).collect(),
             installer,
@@ -135,6 +136,10 @@ fn etcd(machines: &[Machine], answers: &[Option<Asked>]) -> Fact<EtcdFacts> {
     });
     let alarms = first.alarms.iter().map(|alarm| format!("alarm on member {:x}", alarm.member_id));
     Fact::Known(EtcdFacts { members: members.collect(), alarms: alarms.collect() })
+}
+
+fn static_pod((component, ready): (model::Component, bool)) -> StaticPod {
+    StaticPod { name: format!("kube-system/{}", component.name()), ready }
 }
 
 fn stage_of(number: i32) -> Stage {

@@ -62,10 +62,15 @@ view!(KubeletSpec of k8s::KubeletSpecSpec as KUBELET_SPEC at "kubelet", |spec| {
 pub struct ApiServerConfig {
     /// Its image.
     pub image: String,
+    /// The port that it listens on, if it is told.
+    pub local_port: Option<u16>,
 }
 
 view!(ApiServerConfig of k8s::ApiServerConfigSpec as API_SERVER_CONFIG at "kube-apiserver",
-    |spec| Ok(ApiServerConfig { image: spec.image }));
+    |spec| {
+    let local_port = u16::try_from(spec.local_port).ok().filter(|port| *port > 0);
+    Ok(ApiServerConfig { image: spec.image, local_port })
+});
 
 /// The configuration of kube-controller-manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +108,8 @@ view!(SchedulerConfig of k8s::SchedulerConfigSpec as SCHEDULER_CONFIG at "kube-s
 /// A pod that the kubelet runs by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticPod {
+    /// Its namespace and its name, without that of the node.
+    pub name: String,
     /// Its containers, in order.
     pub containers: Vec<Container>,
     /// Its annotation `talos.dev/config-version`.
@@ -123,7 +130,12 @@ pub struct Container {
 view!(StaticPod of k8s::StaticPodSpec as STATIC_POD, |spec| {
     let pod = spec.pod.ok_or("it has no pod")?;
     let containers = path(&pod, &["spec", "containers"]).map_or(&[][..], items);
+    let named = |field, usual: &str| {
+        let text = path(&pod, &["metadata", field]).and_then(string).unwrap_or_default();
+        if text.is_empty() { usual.to_owned() } else { text.to_owned() }
+    };
     Ok(StaticPod {
+        name: format!("{}/{}", named("namespace", "default"), named("name", "")),
         containers: containers
             .iter()
             .filter_map(fields)
@@ -145,6 +157,13 @@ view!(StaticPod of k8s::StaticPodSpec as STATIC_POD, |spec| {
     })
 });
 
+impl StaticPod {
+    /// The ID of its status: the kubelet adds the name of its node.
+    pub fn status_id(&self, node: &str) -> String {
+        format!("{}-{}", self.name, node.to_lowercase())
+    }
+}
+
 /// How a static pod does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticPodStatus {
@@ -152,6 +171,13 @@ pub struct StaticPodStatus {
     pub phase: String,
     /// The Ready condition; `None` if it has none.
     pub ready: Option<bool>,
+}
+
+impl StaticPodStatus {
+    /// Whether it does its work, or has done it, as the machine's own check counts it.
+    pub fn is_well(&self) -> bool {
+        self.phase == "Succeeded" || self.phase == "Running" && self.ready == Some(true)
+    }
 }
 
 view!(StaticPodStatus of k8s::StaticPodStatusSpec as STATIC_POD_STATUS, |spec| {

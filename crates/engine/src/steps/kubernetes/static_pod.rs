@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use upgrade_core::image::ImageRef;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{Component, NodeName};
 use upgrade_core::workload::{Container, Pod};
@@ -41,7 +42,17 @@ pub(super) async fn run<I: Io>(step: &Step<I>, component: Component) -> Result<D
                 Err(trouble) => return Ok(Look::NotYet(format!("waiting for pods: {trouble}"))),
             };
             pulling.store(pulls(&pods, component), Ordering::Relaxed);
-            Ok(judge(&pods, node, component, image, before.as_ref()))
+            let judged = judge(&pods, node, component, image, before.as_ref());
+            if !matches!(judged, Look::Found(())) || component != Component::KubeApiserver {
+                return Ok(judged);
+            }
+            // Its pod may be ready before it is (rule 1).
+            Ok(match step.io.kubernetes().api_server(machine).await {
+                Err(trouble) if !mutant::is(Mutant::StaticPodsUnchecked) => {
+                    Look::NotYet(format!("the API server of {node} does not answer: {trouble}"))
+                }
+                _ => Look::Found(()),
+            })
         })
         .await;
     match found {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use upgrade_core::snapshot::{KubernetesFacts, NodeName, Role};
 use upgrade_core::workload::{Budget, Capacity, Pod, PodName, Resources};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
-use upgrade_engine::io::{Changes, Kubernetes, Trouble};
+use upgrade_engine::io::{Changes, Kubernetes, Machine, Trouble};
 
 use super::{Cluster, Fault, World, unavailable};
 
@@ -35,7 +35,7 @@ impl Cluster {
     /// Kubernetes answers while one control plane does.
     pub(super) fn kubernetes_answers(&self) -> bool {
         let mut serving = self.nodes.values().filter(|sim| sim.role == Role::ControlPlane);
-        !self.dark && serving.any(|sim| sim.answers && sim.ready)
+        !self.dark && serving.any(|sim| sim.answers && sim.api)
     }
 }
 
@@ -59,6 +59,14 @@ impl Kubernetes for World {
             unschedulable: sim.unschedulable,
         };
         Ok(cluster.nodes.iter().map(|(name, sim)| (name.clone(), facts(sim))).collect())
+    }
+
+    async fn api_server(&self, of: &Machine) -> Result<(), Trouble> {
+        let cluster = self.cluster();
+        match cluster.nodes.get(&of.name).filter(|sim| sim.answers && sim.api && !cluster.dark) {
+            Some(_) => Ok(()),
+            None => Err(unavailable("connection refused")),
+        }
     }
 
     async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, Trouble> {

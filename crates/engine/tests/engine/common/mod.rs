@@ -81,6 +81,10 @@ pub(crate) struct Sim {
     pub(crate) stage: Stage,
     pub(crate) ready: bool,
     pub(crate) node_ready: bool,
+    /// What the statuses of its static pods say; right after a boot there are none.
+    pub(crate) pods: Option<bool>,
+    /// Whether its own API server answers.
+    pub(crate) api: bool,
     pub(crate) unschedulable: bool,
     pub(crate) extensions: Vec<String>,
     pub(crate) pool: Option<String>,
@@ -146,6 +150,8 @@ impl World {
                 stage: Stage::Running,
                 ready: true,
                 node_ready: true,
+                pods: (role == Role::ControlPlane).then_some(true),
+                api: role == Role::ControlPlane,
                 unschedulable: false,
                 extensions: vec!["iscsi-tools".to_owned()],
                 pool: None,

@@ -8,7 +8,10 @@ use super::Cluster;
 impl Cluster {
     fn away(&self, role: Role) -> Vec<&NodeName> {
         let nodes = self.nodes.iter().filter(|(_, sim)| sim.role == role);
-        let away = nodes.filter(|(_, sim)| !sim.answers || !sim.node_ready || sim.unschedulable);
+        let away = nodes.filter(|(_, sim)| {
+            let serves = sim.role == Role::Worker || sim.api;
+            !sim.answers || !sim.node_ready || sim.unschedulable || !serves
+        });
         away.map(|(name, _)| name).collect()
     }
 

@@ -49,6 +49,7 @@ impl World {
             world.change(|cluster| {
                 let sim = cluster.sim(&node);
                 (sim.answers, sim.node_ready) = (false, false);
+                (sim.pods, sim.api) = (None, false);
                 cluster.lead_elsewhere(&node);
             });
             let fault = world.cluster().nodes[&node].fault;
@@ -74,6 +75,20 @@ impl World {
                 let sim = cluster.sim(&node);
                 (sim.stage, sim.ready, sim.node_ready) = (Stage::Running, true, true);
             });
+            if world.cluster().nodes[&node].role == Role::ControlPlane {
+                // Ready comes before the static pods, and their pods before the API server.
+                for (ready, pods, api) in [
+                    (false, Some(false), false),
+                    (true, Some(true), false),
+                    (true, Some(true), true),
+                ] {
+                    seconds(6).await;
+                    world.change(|cluster| {
+                        let sim = cluster.sim(&node);
+                        (sim.ready, sim.pods, sim.api) = (ready, pods, api);
+                    });
+                }
+            }
         });
     }
 
@@ -133,6 +148,10 @@ impl Talos for World {
             boot_id: format!("boot-{}", sim.boot),
             stage: sim.stage,
             ready: sim.ready,
+            static_pods: match sim.role {
+                Role::ControlPlane => TalosFacts::control_plane_pods(sim.pods == Some(true)),
+                Role::Worker => vec![],
+            },
             schematic: Some(SCHEMATIC.to_owned()),
             extensions: extensions.map(extension).collect(),
             installer: Some(installer.parse().unwrap()),

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role};
 use upgrade_core::workload::{Budget, Capacity, Container, Pod, PodName, Resources};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
-use upgrade_engine::io::{Changes, Kubernetes, Trouble};
+use upgrade_engine::io::{Changes, Kubernetes, Machine, Trouble};
 
 use super::world::{Cluster, STATIC, World, unavailable};
 
@@ -28,7 +28,7 @@ impl World {
     fn answers(&self) -> Result<(), Trouble> {
         let cluster = self.cluster();
         let mut servers = cluster.nodes.values().filter(|sim| sim.role == Role::ControlPlane);
-        match servers.any(|sim| sim.ready[&Component::KubeApiserver]) {
+        match servers.any(|sim| sim.api) {
             true => Ok(()),
             false => Err(unavailable("no API server answers")),
         }
@@ -102,6 +102,13 @@ impl Kubernetes for World {
             (name.clone(), KubernetesFacts { kubelet, ready, unschedulable: false })
         });
         Ok(facts.collect())
+    }
+
+    async fn api_server(&self, of: &Machine) -> Result<(), Trouble> {
+        match self.cluster().nodes[&of.name].api {
+            true => Ok(()),
+            false => Err(unavailable("connection refused")),
+        }
     }
 
     async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, Trouble> {

@@ -36,6 +36,7 @@ impl World {
                     if STATIC.contains(&component) {
                         sim.pods += 1;
                         sim.ready.insert(component, false);
+                        sim.api &= component != Component::KubeApiserver;
                     }
                 }
                 if kubelet {
@@ -56,6 +57,11 @@ impl World {
                     sim.kubelet = sim.runs[&Component::Kubelet].version().unwrap();
                     (sim.well, sim.node_ready) = (true, true);
                 }
+            });
+            sleep(Duration::from_secs(4)).await;
+            world.change(|cluster| {
+                let sim = cluster.nodes.get_mut(&node).unwrap();
+                sim.api = sim.role == Role::ControlPlane && sim.ready[&Component::KubeApiserver];
             });
         });
     }
@@ -80,6 +86,12 @@ impl Talos for World {
             boot_id: format!("boot-{}", sim.boot),
             stage: Stage::Running,
             ready: sim.well,
+            static_pods: match sim.role {
+                Role::ControlPlane => {
+                    TalosFacts::control_plane_pods(sim.ready.values().all(|it| *it))
+                }
+                Role::Worker => vec![],
+            },
             schematic: None,
             extensions: vec![],
             installer: None,

@@ -89,6 +89,10 @@ fn node(role: Role, number: usize, talos: &str, kubernetes: &str) -> Node {
             boot_id: format!("boot-{number}-0"),
             stage: Stage::Running,
             ready: true,
+            static_pods: match role {
+                Role::ControlPlane => TalosFacts::control_plane_pods(true),
+                Role::Worker => vec![],
+            },
             schematic: Some(SCHEMATIC.to_owned()),
             extensions: vec![],
             installer: Some(image(&installer)),
@@ -101,6 +105,10 @@ fn node(role: Role, number: usize, talos: &str, kubernetes: &str) -> Node {
             unschedulable: false,
         }),
         images: Fact::Known(images),
+        api_server: match role {
+            Role::ControlPlane => Fact::Known(()),
+            Role::Worker => Fact::Unasked,
+        },
     }
 }
 

@@ -3,7 +3,7 @@
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::journal::{Record, State};
 use upgrade_core::reason::{HaltReason, WaitReason};
-use upgrade_core::snapshot::{Fact, Snapshot};
+use upgrade_core::snapshot::{Fact, Snapshot, TalosFacts};
 use upgrade_core::step::Action;
 use upgrade_planner::decide::{Decision, decide};
 
@@ -77,6 +77,30 @@ fn etcd_that_gets_well_in_time_lets_the_run_go_on() {
     assert_eq!(world.run(), End::Done, "{}", world.trace());
     assert!(world.waits.contains("etcd-unsafe/cp-2"), "{:?}", world.waits);
     assert!(world.entries.last().unwrap().at > well_at);
+}
+
+#[test]
+fn a_control_plane_without_its_api_server_stops_every_other() {
+    // Rule 1: Talos and Kubernetes call it ready.
+    let away: [(&str, fn(&mut Snapshot)); 2] = [
+        ("connection refused", |snapshot| {
+            let node = snapshot.nodes.get_mut(&"cp-1".into()).unwrap();
+            node.api_server = Fact::Unknown("connection refused".to_owned());
+        }),
+        ("kube-apiserver", |snapshot| {
+            talos(snapshot, "cp-1").static_pods = TalosFacts::control_plane_pods(false);
+        }),
+    ];
+    for (word, take_away) in away {
+        let mut world = world(cluster(3, 0, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
+        world.meddle = Some(Box::new(move |snapshot, _| take_away(snapshot)));
+        let End::Halted(HaltReason::WaitedTooLong { waiting_for, .. }) = world.run() else {
+            panic!("must halt: {word}")
+        };
+        assert!(matches!(waiting_for, WaitReason::ControlPlaneDown { .. }), "{waiting_for}");
+        assert!(waiting_for.to_string().contains(word), "{waiting_for}");
+        assert!(world.reboots.is_empty(), "{word}");
+    }
 }
 
 #[test]

@@ -38,13 +38,9 @@ impl World {
             kind::STATIC_POD => {
                 here.kubernetes.pods.iter().map(|pod| static_pod(here, pod)).collect()
             }
-            kind::STATIC_POD_STATUS => here
-                .kubernetes
-                .pods
-                .iter()
-                .filter(|pod| pod.state != PodState::Absent)
-                .map(|pod| self.static_pod_status(node, pod))
-                .collect(),
+            kind::STATIC_POD_STATUS => {
+                here.kubernetes.known_pods().map(|pod| self.static_pod_status(node, pod)).collect()
+            }
             kind::API_SERVER_CONFIG => {
                 configs(here, Component::ApiServer, || self.api_server(node))
             }

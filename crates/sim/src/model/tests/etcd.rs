@@ -72,7 +72,8 @@ fn a_reboot_of_the_leader_moves_leadership() {
 
 #[test]
 fn without_a_quorum_nothing_is_served_and_nothing_is_ready() {
-    let mut driver = Driver::new(3, 1, "1.13.9", "1.36.1");
+    // From 1.14 on the pod of an API server has probes.
+    let mut driver = Driver::new(3, 1, "1.14.1", "1.36.1");
     for node in [1, 2] {
         driver.world.inject(driver.now, Some(NodeIndex(node)), &Fault::NeverReturns);
         let _: machine::RebootResponse = driver.unary(node, REBOOT);

@@ -74,6 +74,38 @@ fn a_lifecycle_upgrade_goes_through() {
 }
 
 #[test]
+fn a_control_plane_is_ready_before_its_api_server_answers() {
+    // Rule 1: as real nodes do it. The machine's check of its static pods passes as long
+    // as it knows of none, and up to 1.13 their pods have no probes.
+    for (talos, probed) in [("1.13.9", false), ("1.14.1", true)] {
+        let mut driver = Driver::new(3, 0, talos, "1.36.1");
+        let node = NodeIndex(0);
+        let _: machine::RebootResponse = driver.unary(0, REBOOT);
+        driver.until("down", 20, |driver| !driver.world.is_reachable(node));
+        driver.until("up", 90, |driver| driver.world.is_reachable(node));
+        let mut seen = Vec::new();
+        for _ in 0..700 {
+            driver.wait(std::time::Duration::from_millis(100));
+            let (stage, ready) = driver.world.machine_status_of(node);
+            let unmet = driver.world.unmet_conditions(node);
+            let pods: Vec<&str> = unmet.iter().map(|(name, _)| *name).collect();
+            let statuses = driver.world.nodes[0].kubernetes.known_pods().count();
+            let truth = driver.world.truth(node).unwrap();
+            let now = (stage, ready, pods.join(","), statuses, truth.api_server_answers());
+            if stage == 4 && seen.last() != Some(&now) {
+                seen.push(now);
+            }
+        }
+        let first = seen.iter().position(|it| it.1).expect("ready at last");
+        assert_eq!(seen[first], (4, true, String::new(), 0, false), "{talos}: {seen:?}");
+        assert_eq!(seen[first + 1], (4, false, "staticPods".to_owned(), 3, false), "{seen:?}");
+        let between = (4, true, String::new(), 3, false);
+        assert_eq!(seen.contains(&between), !probed, "{talos}: {seen:?}");
+        assert_eq!(seen.last(), Some(&(4, true, String::new(), 3, true)), "{talos}: {seen:?}");
+    }
+}
+
+#[test]
 fn an_unpulled_image_is_an_internal_error_and_nothing_is_armed() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     let status = driver.error(0, install(&factory("v1.14.1")));
