@@ -41,7 +41,7 @@ enum Xtask {
 
 fn main() -> ExitCode {
     let result = match Xtask::parse() {
-        Xtask::Test(args) => test::run(args),
+        Xtask::Test(args) => test::run(&args),
         Xtask::Check(args) => check::run(args),
         Xtask::Nightly(args) => nightly::run(&args),
         Xtask::Bench(args) => bench::run(args),

@@ -23,10 +23,31 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEST")]
     only: Vec<String>,
 
+    /// Only tests that this expression of cargo-nextest selects, such as `binary(tools)`
+    #[arg(long, value_name = "EXPRESSION", conflicts_with_all = ["only", "processes"])]
+    filter: Option<String>,
+
+    /// Only tests that start processes: real tools, hubs, the built binary
+    #[arg(long, conflicts_with = "only")]
+    processes: bool,
+
     /// Run these tests this often, and stop at the first failure
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "only",
+    #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     times: u32,
+}
+
+impl Args {
+    /// The tests that were asked for by name; all checks if there are none.
+    fn selection(&self) -> Option<String> {
+        if self.processes {
+            return Some(STARTS_PROCESSES.to_owned());
+        }
+        if self.only.is_empty() {
+            return self.filter.clone();
+        }
+        Some(self.only.iter().map(|name| selects(name)).collect::<Vec<_>>().join(" | "))
+    }
 }
 
 /// The real tools that the tests run.
@@ -47,13 +68,20 @@ pub(crate) const TOOLS: &[&str] = &[
 const NEEDS_TOOLS: &str =
     "binary(/^(real|failures|tools|operator|deploy)$/) | test(/real::|real_api_server|talosctl/)";
 
+/// The tests that start processes: those above, and those of the built binary.
+const STARTS_PROCESSES: &str = "binary(/^(real|failures|tools|operator|deploy|live|commands)$/) \
+                                | test(/real::|real_api_server|talosctl/)";
+
 /// How many simulated upgrades belong to the tests.
 const SEEDS: u64 = 2_000;
 
 /// Runs every check and stops at the first that fails.
-pub(crate) fn run(Args { only, times }: Args) -> Result<()> {
-    if !only.is_empty() {
-        return run_only(&only, times);
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(selection) = args.selection() {
+        return run_only(&selection, args.times);
+    }
+    if args.times > 1 {
+        bail!("--times needs --only, --filter or --processes: say which tests to repeat");
     }
     let mut report = Report::default();
     let checked = check_all(&mut report);
@@ -148,17 +176,19 @@ fn failures(ran: &[Ran]) -> String {
 }
 
 /// Some tests, again and again if wanted.
-fn run_only(only: &[String], times: u32) -> Result<()> {
+fn run_only(selection: &str, times: u32) -> Result<()> {
     let nextest = Nextest::ensure()?;
     let variables = variables(tools::ensure(TOOLS)?);
-    let filter = only.iter().map(|name| selects(name)).collect::<Vec<_>>().join(" | ");
     let hub = Hub::start()?;
     for time in 1..=times {
         if times > 1 {
             host::note(&format!("\n== {time} of {times}"));
         }
-        let mut run =
-            Run { filter: Some(filter.clone()), variables: variables.clone(), ..Run::default() };
+        let mut run = Run {
+            filter: Some(selection.to_owned()),
+            variables: variables.clone(),
+            ..Run::default()
+        };
         run.variables.push(hub.variable());
         run.variables.push(("INSTA_UPDATE".into(), "no".into()));
         let (passed, ran) = nextest.run(&run)?;
