@@ -1,9 +1,11 @@
 //! Which cluster a command is about, before anybody talks to it: the profile,
 //! and the folder where journal, plans and snapshots are kept.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use talos_client::Talosconfig;
+use upgrade_core::journal::Armed;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::journal::Folder;
@@ -107,6 +109,14 @@ impl Place {
             return Ok(Vec::new());
         };
         Ok(last.state()?.cordons_left(&last.header.inherited_cordons).into_iter().collect())
+    }
+
+    /// Nodes that the last run left armed, or may have (rule 5).
+    pub fn armed_left(&self) -> Result<BTreeMap<NodeName, Armed>, Failed> {
+        let Some(last) = self.runs.last()? else {
+            return Ok(BTreeMap::new());
+        };
+        Ok(last.state()?.armed_left(&last.header.inherited_armed))
     }
 
     /// A command for the same cluster, as a shell reads it.

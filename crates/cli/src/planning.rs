@@ -1,9 +1,12 @@
 //! From what was seen and what is wanted to an answer that can be shown.
 
+use std::collections::BTreeMap;
+
 use upgrade_core::intent::Intent;
+use upgrade_core::journal::Armed;
 use upgrade_core::plan::{Plan, PlanHash};
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::{Fact, Snapshot};
+use upgrade_core::snapshot::{Fact, NodeName, Snapshot};
 use upgrade_core::workload::Workloads;
 use upgrade_planner::check::Severity;
 use upgrade_planner::report::Report;
@@ -38,6 +41,22 @@ pub fn answer(
             checked(plan, planned.report, snapshot, data, next)
         }
     }
+}
+
+/// The answer, refused where it would install on what an earlier run left armed
+/// (rule 5).
+pub fn unless_armed(
+    mut answer: Answer,
+    snapshot: &Snapshot,
+    armed: &BTreeMap<NodeName, Armed>,
+) -> Answer {
+    if let Outcome::Planned { plan, .. } = &answer.outcome {
+        upgrade_planner::armed(plan, snapshot, armed, &mut answer.report);
+        if !answer.report.refusals.is_empty() {
+            answer.outcome = Outcome::Refused;
+        }
+    }
+    answer
 }
 
 /// The planner is careful, and read with other eyes all the same.

@@ -62,7 +62,7 @@ async fn run(
     how: &RunArgs,
     printer: Printer,
 ) -> Result<Exit, Failed> {
-    let Opened { plan, past, journal, inherited_cordons } = opened;
+    let Opened { plan, past, journal, inherited_cordons, inherited_armed } = opened;
     let plan = Arc::new(plan);
     let state = fold(&plan, &past)?;
     let request = session.place.pause_request();
@@ -82,6 +82,7 @@ async fn run(
         control,
         resumed_by,
         inherited_cordons,
+        inherited_armed,
     }));
     let resume = session.place.command("resume");
     let mut tick = tokio::time::interval(TICK);

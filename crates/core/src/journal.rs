@@ -4,11 +4,12 @@
 //! killed at any instant is followed by one that knows what may have happened
 //! (rule 8). [`State`] is the fold of all entries of one plan.
 
+mod armed;
 mod state;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use crate::reason::{Failure, HaltReason};
 use crate::snapshot::NodeName;
 use crate::step::StepId;
 
+pub use armed::{Armed, Arming, Effect};
 pub use state::{FoldError, Phase, State, StepState};
 
 /// What was true right before an act, for telling later whether it happened.
@@ -43,6 +45,9 @@ pub enum Proof {
         /// Its size.
         bytes: u64,
     },
+    /// An installer's end was not heard, and the boot loader does not tell: the
+    /// node counts as armed until its next boot shows whether it is (rule 5).
+    Unheard,
 }
 
 /// How a step ended.
@@ -74,11 +79,14 @@ pub enum Record {
     /// A process took the run over. What was started before and has no end is
     /// in doubt from here on.
     Began,
-    /// The cordons of a run that this one replaces: they are ours to lift
-    /// (rule 7).
+    /// What a run that this one replaces left behind: cordons are ours to lift
+    /// (rule 7), armed nodes are not to be installed on (rule 5).
     Inherited {
         /// On which nodes.
         cordons: BTreeSet<NodeName>,
+        /// Which nodes are armed, or may be.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        armed: BTreeMap<NodeName, Armed>,
     },
     /// One of them is gone: its node was given back.
     Lifted {

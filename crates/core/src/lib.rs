@@ -8,6 +8,7 @@
 //! - [`intent`], [`policy`] ([`amount`], [`window`]): what the user wants, and how.
 //! - [`plan`], [`step`]: what will be done.
 //! - [`journal`]: what was done.
+//! - [`call`]: what became of a call to a machine.
 //! - [`reason`], [`event`]: what is told about it; [`secret`] keeps it clean.
 //!
 //! [`mutant`] breaks all this on purpose, in tests of the tests.
@@ -18,6 +19,7 @@
 #![forbid(clippy::disallowed_methods)]
 
 pub mod amount;
+pub mod call;
 pub mod catalogue;
 pub mod event;
 pub mod image;

@@ -50,6 +50,7 @@ mutants! {
     QuorumGate, 1, "quorum-gate", "nothing that etcd tells speaks against disrupting a member";
     TwoControlPlanes, 1, "two-control-planes", "the next control plane does not wait for the one before";
     StaticPodsUnchecked, 1, "static-pods-unchecked", "a control plane is up whatever its static pods and its API server say";
+    ControlPlaneAhead, 1, "control-plane-ahead", "the next control plane is written while one is away";
     LeaderStays, 1, "leader-stays", "the etcd leader neither goes last nor gives leadership away";
     StaleObservation, 2, "stale-observation", "a disruptive act may start on a look from before the last one";
     SnapshotSkipped, 3, "snapshot-skipped", "no etcd snapshot is taken, and none is asked for";
@@ -57,12 +58,15 @@ mutants! {
     ContentUnchecked, 4, "content-unchecked", "schematic and extensions are not compared after the boot";
     BootBackAccepted, 5, "boot-back-accepted", "a node that came back on its old version counts as upgraded";
     BlindRetry, 5, "blind-retry", "a failed install or reboot is tried again by itself";
+    InstallerRepeated, 5, "installer-repeated", "an installer that failed is run again at once";
+    ArmedForgotten, 5, "armed-forgotten", "an installer is run on a node that is armed already";
     EvictByDelete, 6, "evict-by-delete", "pods are deleted, whatever their budget says";
     WorkerLimit, 6, "worker-limit", "workers go without counting who is away";
     DrainDeadline, 6, "drain-deadline", "a drain that was in vain goes on even if the policy says to halt";
     CordonForgotten, 7, "cordon-forgotten", "our cordon is not lifted";
     FoundCordonLifted, 7, "found-cordon-lifted", "a cordon that somebody else set is lifted";
     ActRepeated, 8, "act-repeated", "a reboot in doubt is asked for again without looking";
+    LostStreamRepeated, 8, "lost-stream-repeated", "an install whose end was not heard is sent again";
     FenceOff, 9, "fence-off", "a process that lost the run acts on";
     UnknownIsFine, 10, "unknown-is-fine", "what cannot be seen counts as well";
     DeadlineRemoved, 11, "deadline-removed", "steps and gates wait without an end";

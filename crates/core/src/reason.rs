@@ -6,6 +6,7 @@ use std::fmt::{self, Display};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::journal::Effect;
 use crate::plan::PlanHash;
 use crate::secret::scrub;
 use crate::snapshot::NodeName;
@@ -49,7 +50,10 @@ impl FailureKind {
         match self {
             Self::Unavailable => "check the network path to the node, then resume",
             Self::Pull => "check that the image exists and that the node reaches its registry",
-            Self::Installer => "read the installer's last lines, mend the cause, then resume",
+            Self::Installer => {
+                "read the installer's last lines and correct the cause; before you resume, see \
+                 under `armed` what the node boots next"
+            }
             Self::Drain => "make room for the pods named, or relax their budget, then resume",
             Self::NeverReturned => "look at the node's console; it may need a power cycle",
             Self::BootBack => {
@@ -72,12 +76,26 @@ pub struct Failure {
     pub kind: FailureKind,
     /// The words.
     text: String,
+    /// What a failed install left behind, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    effect: Option<Effect>,
 }
 
 impl Failure {
     /// A failure with its explanation.
     pub fn new(kind: FailureKind, text: &str) -> Self {
-        Self { kind, text: scrub(text).into_owned() }
+        Self { kind, text: scrub(text).into_owned(), effect: None }
+    }
+
+    /// The same failure, of an install that left this behind.
+    #[must_use]
+    pub fn leaving(self, effect: Effect) -> Self {
+        Self { effect: Some(effect), ..self }
+    }
+
+    /// What a failed install left behind, where that is known.
+    pub const fn effect(&self) -> Option<Effect> {
+        self.effect
     }
 
     /// The explanation.

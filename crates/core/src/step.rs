@@ -166,7 +166,8 @@ impl Action {
             | Self::SetKubeProxy => timeouts.call,
             Self::SnapshotEtcd => timeouts.snapshot,
             Self::Pull => timeouts.pull,
-            Self::Install => timeouts.install,
+            // It pulls again: images that nothing uses are collected.
+            Self::Install => timeouts.pull.saturating_add(timeouts.install),
             Self::Drain => policy.drain.timeout,
             Self::Reboot | Self::Rollback => timeouts.reboot,
             Self::Upgrade => timeouts.install.saturating_add(timeouts.reboot),

@@ -8,7 +8,7 @@ mod inherited;
 mod look;
 mod start;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::jiff;
-use upgrade_core::journal::{Entry, Record, State};
+use upgrade_core::journal::{Armed, Arming, Entry, Record, State};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::Plan;
 use upgrade_core::reason::{HaltReason, WaitReason};
@@ -44,8 +44,8 @@ pub enum End {
     Halted {
         /// Why.
         reason: HaltReason,
-        /// Nodes whose next boot is into the new version.
-        armed: Vec<NodeName>,
+        /// Nodes whose next boot is into the new version, or may be.
+        armed: Vec<(NodeName, Arming)>,
         /// Nodes that stay cordoned because they do not serve.
         cordoned: Vec<NodeName>,
     },
@@ -93,6 +93,8 @@ pub struct Run<I, J> {
     /// Nodes that a run which this one replaces cordoned and did not uncordon:
     /// these cordons are ours to lift (rule 7).
     pub inherited_cordons: BTreeSet<NodeName>,
+    /// Nodes that it left armed, or may have: no installer runs on them (rule 5).
+    pub inherited_armed: BTreeMap<NodeName, Armed>,
 }
 
 /// How long a gate that stays closed is left alone when nothing is told.
@@ -126,6 +128,7 @@ struct Driver<I, J> {
     control: Control,
     resumed_by: Option<String>,
     inherited_cordons: BTreeSet<NodeName>,
+    inherited_armed: BTreeMap<NodeName, Armed>,
     state: State,
     /// How far this machine's clock is behind the journal's last entry, which
     /// another machine may have written: time never goes back within a run.
@@ -175,6 +178,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
             control: run.control,
             resumed_by: run.resumed_by,
             inherited_cordons: run.inherited_cordons,
+            inherited_armed: run.inherited_armed,
             told: None,
             last_looks: LAST_LOOKS,
             paused_here: None,

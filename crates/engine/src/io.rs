@@ -11,6 +11,7 @@
 
 pub mod kubernetes;
 pub mod talos;
+pub mod trouble;
 
 use std::future::Future;
 
@@ -79,6 +80,9 @@ pub enum Happened {
     No,
     /// Nobody knows; look before doing it again (rule 8).
     Maybe,
+    /// It was begun, and the other side says that it has ended badly. How far it
+    /// came is not known.
+    Failed,
 }
 
 /// A look or an act that went wrong.

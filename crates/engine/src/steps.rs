@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
-use upgrade_core::journal::{Evidence, Outcome, Proof};
+use upgrade_core::journal::{Armed, Evidence, Outcome, Proof};
 use upgrade_core::plan::{Hop, Lane, Plan, TalosTarget, Target};
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{KubernetesFacts, NodeName, Role, TalosFacts};
@@ -57,6 +57,9 @@ pub(crate) struct Step<I> {
     /// What was true before its first attempt; for [`Action::Verify`] what was
     /// true before the reboot that it verifies.
     pub(crate) evidence: Option<Evidence>,
+    /// What an installer left on the node before, in this run or an earlier one
+    /// (rule 5).
+    pub(crate) armed: Option<Armed>,
     /// Whether the node's cordon is not ours to touch: somebody else set it
     /// before we came (rule 7).
     pub(crate) found_cordoned: bool,

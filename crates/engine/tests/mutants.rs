@@ -103,19 +103,63 @@ async fn a_boot_back_is_passed_over() {
     assert_eq!(broken, (End::Done, 3));
 }
 
+/// How often worker-1 was installed on, with an installer that goes wrong so. The
+/// world's errors are those of the live cluster.
+async fn installs(fault: Fault) -> usize {
+    let world = World::new(1, 1, "1.13.1");
+    world.set_fault("worker-1", Some(fault));
+    let (driver, _) = drive(&world).await;
+    driver.world.acts_of("install").into_iter().filter(|it| it == "worker-1").count()
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_failed_install_is_tried_again() {
+async fn an_installer_that_failed_runs_again() {
     // Rule 5.
+    for mutant in [Mutant::BlindRetry, Mutant::InstallerRepeated] {
+        let (calm, broken) = both(mutant, || installs(Fault::InstallerFails)).await;
+        assert_eq!(calm, 1, "an exit code is final");
+        assert!(broken > 1, "{mutant:?}: {broken}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_installer_whose_stream_was_lost_runs_again() {
+    // Rule 8.
+    let (calm, broken) =
+        both(Mutant::LostStreamRepeated, || installs(Fault::LosesStreamEarly)).await;
+    assert_eq!(calm, 1);
+    assert!(broken > 1, "{broken}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_armed_node_is_installed_on() {
+    // Rule 5: somebody else armed it.
     let scene = || async {
         let world = World::new(1, 1, "1.13.1");
-        world.set_fault("worker-1", Some(Fault::InstallerFails));
-        let (driver, end) = drive(&world).await;
-        let installs = driver.world.acts_of("install").into_iter().filter(|it| it == "worker-1");
-        (halted(&end), installs.count())
+        let other = "1.13.5".parse().unwrap();
+        world.change(|cluster| {
+            let sim = cluster.sim(&"worker-1".into());
+            (sim.other_slot, sim.armed) = (Some(other), true);
+        });
+        halted(&drive(&world).await.1)
     };
-    let (calm, broken) = both(Mutant::BlindRetry, scene).await;
-    assert_eq!(calm.1, 1, "{calm:?}");
-    assert!(broken.1 > 1, "{broken:?}");
+    let (calm, broken) = both(Mutant::ArmedForgotten, scene).await;
+    assert!(calm.contains("armed with Talos-v1.13.5.efi"), "{calm}");
+    assert!(broken.contains("rule 5"), "the world's own referee: {broken}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_control_plane_is_written_while_another_is_away() {
+    // Rule 1: cp-1 leads, so cp-2 goes first.
+    let scene = || async {
+        let world = World::new(3, 0, "1.13.1");
+        let (driver, end) = drive(&world).await;
+        assert_eq!(end, End::Done, "{}", driver.trace());
+        let cluster = driver.world.cluster();
+        let place = |act: &str| cluster.acts.iter().position(|it| it == act).unwrap();
+        place("install cp-3") > place("uncordon cp-2")
+    };
+    assert_eq!(both(Mutant::ControlPlaneAhead, scene).await, (true, false));
 }
 
 #[tokio::test(start_paused = true)]

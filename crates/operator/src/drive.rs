@@ -1,12 +1,13 @@
 //! One drive of a run: the engine in a task of its own, with its journal in the
 //! run's object.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 use upgrade_core::event::EventKind;
+use upgrade_core::journal::Armed;
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End, Run};
@@ -50,6 +51,8 @@ pub struct Start {
     pub keys: [u8; 32],
     /// Cordons of the run that this one replaces (rule 7).
     pub inherited_cordons: BTreeSet<NodeName>,
+    /// Nodes that the run before left armed, or may have (rule 5).
+    pub inherited_armed: BTreeMap<NodeName, Armed>,
     /// Counts it.
     pub drives: Drives,
     /// Who writes to the hub.
@@ -60,7 +63,16 @@ impl Drive {
     /// Begins.
     pub fn start(start: Start) -> Self {
         let Start {
-            mut record, live, fence, runner, word, keys, inherited_cordons, drives, ..
+            mut record,
+            live,
+            fence,
+            runner,
+            word,
+            keys,
+            inherited_cordons,
+            inherited_armed,
+            drives,
+            ..
         } = start;
         let mut steps = Steps::new(drives.metrics());
         let (show, picture) = watch::channel(record.picture());
@@ -83,6 +95,7 @@ impl Drive {
             control,
             resumed_by,
             inherited_cordons,
+            inherited_armed,
         };
         tokio::spawn(async move {
             while let Some(event) = heard.recv().await {

@@ -12,7 +12,7 @@ mod lane;
 
 use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
-use upgrade_core::journal::{Phase, State, StepState};
+use upgrade_core::journal::{Arming, Effect, Phase, State, StepState};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::{Group, Plan};
 use upgrade_core::reason::{HaltReason, WaitReason};
@@ -76,8 +76,9 @@ pub enum Decision {
         /// Steps that bring nodes in flight to a safe state; decide again after
         /// them. Empty once nothing is left to do.
         finish: Vec<Start>,
-        /// Nodes whose next boot, whoever causes it, is into the new version.
-        armed: Vec<NodeName>,
+        /// Nodes whose next boot, whoever causes it, is into the new version, or
+        /// may be.
+        armed: Vec<(NodeName, Arming)>,
         /// Nodes that stay cordoned because they are not ready.
         cordoned: Vec<NodeName>,
     },
@@ -159,11 +160,14 @@ impl<'a> Run<'a> {
         )
     }
 
-    /// Rule 5: what touches a slot is never tried again by itself.
+    /// Rule 5: what touches a slot is never tried again by itself, unless it is
+    /// certain that it did nothing.
     fn may_retry(&self, action: Action, phase: &Phase, tried: u32) -> bool {
-        matches!(phase, Phase::Failed { failure, .. }
-            if (action.may_retry() && failure.kind.may_pass() || mutant::is(Mutant::BlindRetry))
-                && tried < self.plan.policy.retries.attempts)
+        let Phase::Failed { failure, .. } = phase else { return false };
+        let did_nothing = action == Action::Install && failure.effect() == Some(Effect::None);
+        let safe = action.may_retry() || did_nothing;
+        (safe && failure.kind.may_pass() || mutant::is(Mutant::BlindRetry))
+            && tried < self.plan.policy.retries.attempts
     }
 
     /// One pass over the lanes that may do something.
@@ -218,7 +222,9 @@ impl<'a> Run<'a> {
     }
 
     /// The lanes of the wave at hand, and of the one after it: workers may roll
-    /// on as soon as there is room, everybody else may only arm one wave ahead.
+    /// on as soon as there is room, and are armed one wave ahead. Nothing is
+    /// written to a control plane ahead of its time: the disk has etcd's log, and
+    /// another member may be away (rule 1).
     fn candidates(&self) -> Vec<(LaneView<'a>, bool)> {
         let Some(current) = self.hop.current_wave() else {
             return Vec::new();
@@ -232,7 +238,11 @@ impl<'a> Run<'a> {
             here => here == Some(Group::Workers),
         };
         let may_disrupt = rolls && group(next) == here;
-        let may_arm = matches!(here, Some(Group::Workers | Group::ControlPlane));
+        let may_arm = match group(next) {
+            Some(Group::Workers) => matches!(here, Some(Group::Workers | Group::ControlPlane)),
+            Some(Group::ControlPlane) => mutant::is(Mutant::ControlPlaneAhead),
+            _ => false,
+        };
         if may_disrupt || may_arm {
             lanes.extend(self.hop.wave(next).map(|lane| (lane, may_disrupt)));
         }
@@ -331,7 +341,7 @@ impl<'a> Run<'a> {
             _ => Decision::Halt {
                 reason,
                 finish,
-                armed: self.state.armed().iter().cloned().collect(),
+                armed: self.state.next_boots(),
                 cordoned: self.state.our_cordons().cloned().collect(),
             },
         }

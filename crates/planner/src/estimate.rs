@@ -64,7 +64,7 @@ fn step(action: Action, plan: &Plan) -> Span {
 fn lane(lane: &Lane, plan: &Plan, armed_ahead: bool) -> Span {
     lane.steps
         .iter()
-        // All but the first node of a hop were armed while another was away.
+        // Workers are armed while other nodes are away.
         .filter(|action| !(armed_ahead && **action == Action::Install))
         .fold(Span::default(), |sum, action| sum.then(step(*action, plan)))
 }
@@ -78,7 +78,7 @@ fn wave(wave: &Wave, plan: &Plan, armed_ahead: bool) -> Span {
 fn hop(hop: &Hop, plan: &Plan) -> Span {
     let mut armed_ahead = false;
     hop.waves.iter().fold(Span::default(), |sum, next| {
-        let span = wave(next, plan, armed_ahead);
+        let span = wave(next, plan, armed_ahead && next.group == Group::Workers);
         armed_ahead |= next.group != Group::Prepare;
         sum.then(span)
     })

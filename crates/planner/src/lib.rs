@@ -5,6 +5,7 @@
 //!   [`Report`]: [`hops`] finds the path through the support matrix, [`waves`]
 //!   the order of nodes, [`installer`] the images.
 //! - [`check()`] reads a finished plan with other eyes and names what breaks a rule.
+//! - [`armed()`] refuses what an earlier run's armed nodes do not allow.
 //! - [`decide()`] says what to do next: it is the only home of parallelism,
 //!   windows, pause, retries and quorum ([`etcd`]).
 //! - [`rollback()`] plans the way back of one node.
@@ -18,6 +19,7 @@
 // The bans on clocks and on the environment hold here without exception.
 #![forbid(clippy::disallowed_methods)]
 
+pub mod armed;
 pub mod check;
 pub mod decide;
 pub mod drain;
@@ -32,6 +34,7 @@ pub mod report;
 pub mod rollback;
 pub mod waves;
 
+pub use armed::armed;
 pub use check::check;
 pub use decide::decide;
 pub use estimate::estimate;

@@ -41,7 +41,7 @@ const TALOS_CA: &str = "ca";
 const KUBERNETES_CA: &str = "kubernetes-ca";
 
 /// Written into every marker. Another number means another layout.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// What is wrong with a folder.
 #[derive(Debug, thiserror::Error)]

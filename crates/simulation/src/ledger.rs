@@ -6,12 +6,12 @@
 //! `RENEWED_WITHIN` does nothing any more; another one takes it over after
 //! `TAKEN_AFTER`, which is later.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
-use upgrade_core::journal::{Entry, State};
+use upgrade_core::journal::{Armed, Entry, State};
 use upgrade_core::plan::{Plan, PlanHash};
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::io::Clock as _;
@@ -41,6 +41,8 @@ struct Inner {
     run: Option<(Arc<Plan>, Vec<Entry>)>,
     /// The cordons that the run was told of when it was begun.
     inherited: BTreeSet<NodeName>,
+    /// The armed nodes that it was told of.
+    armed: BTreeMap<NodeName, Armed>,
     /// The hash of the run's plan.
     hash: Option<PlanHash>,
     /// All plans so far, the newest last.
@@ -57,6 +59,7 @@ impl Ledger {
             inner: Mutex::new(Inner {
                 run: None,
                 inherited: BTreeSet::new(),
+                armed: BTreeMap::new(),
                 hash: None,
                 plans: Vec::new(),
                 holder: None,
@@ -117,6 +120,7 @@ impl Ledger {
     pub fn begin(&self, plan: Plan) {
         let mut inner = self.lock();
         let last = inner.run.as_ref().and_then(|(plan, entries)| State::fold(plan, entries).ok());
+        inner.armed = last.as_ref().map(|it| it.armed_left(&inner.armed)).unwrap_or_default();
         inner.inherited = last.map(|last| last.cordons_left(&inner.inherited)).unwrap_or_default();
         let plan = Arc::new(plan);
         inner.hash = Some(plan.hash());
@@ -132,6 +136,11 @@ impl Ledger {
     /// The cordons that it was told of.
     pub fn inherited(&self) -> BTreeSet<NodeName> {
         self.lock().inherited.clone()
+    }
+
+    /// The armed nodes that it was told of.
+    pub fn inherited_armed(&self) -> BTreeMap<NodeName, Armed> {
+        self.lock().armed.clone()
     }
 
     /// All plans so far, the newest last.

@@ -112,6 +112,8 @@ pub enum Question {
     Facts(NodeName),
     /// The images of a node's configuration.
     Images(NodeName),
+    /// What a node boots next.
+    Slots(NodeName),
     /// etcd, of every member. `known` means that all of them answered.
     Etcd,
     /// Whether a control plane's own API server is ready.
@@ -225,6 +227,11 @@ pub enum Deed {
     },
     /// Reboots a node.
     Reboot {
+        /// The node.
+        node: NodeName,
+    },
+    /// Runs an installer on a node, and does not reboot it.
+    Arms {
         /// The node.
         node: NodeName,
     },

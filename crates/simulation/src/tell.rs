@@ -79,6 +79,7 @@ fn words(what: &What) -> Option<String> {
             Deed::Cordon { node, on: true } => format!("somebody cordons {node}"),
             Deed::Cordon { node, on: false } => format!("somebody lifts the cordon of {node}"),
             Deed::Reboot { node } => format!("somebody reboots {node}"),
+            Deed::Arms { node } => format!("somebody runs an installer on {node}"),
             Deed::Join { node } => format!("{node} joins"),
             Deed::Leave { node } => format!("{node} leaves"),
             Deed::Breaks { node, fault } => format!("fault {fault} begins on {node}"),
@@ -108,7 +109,10 @@ fn end_words(end: &Result<End, String>) -> String {
 fn entry_words(record: &Record) -> String {
     match record {
         Record::Began => "began".to_owned(),
-        Record::Inherited { cordons } => format!("takes over the cordons of {cordons:?}"),
+        Record::Inherited { cordons, armed } => {
+            let armed: Vec<_> = armed.keys().collect();
+            format!("takes over the cordons of {cordons:?}, armed {armed:?}")
+        }
         Record::Lifted { node } => format!("gave {node} back"),
         Record::Started { step, attempt, evidence } => {
             let evidence = evidence.as_ref().map(|it| format!(", {it:?}")).unwrap_or_default();

@@ -12,7 +12,7 @@ use crate::scenario::Scenario;
 use crate::world::{EXTENDED, EXTENSION, START, time};
 
 /// What makes worlds the same at first.
-type Shape = (usize, usize, String, String, [bool; 2], crate::scenario::Kit);
+type Shape = (usize, usize, String, String, [bool; 3], crate::scenario::Kit);
 
 /// Those that were made, by shape.
 type Made = HashMap<Shape, Arc<(World, Kubernetes)>>;
@@ -24,9 +24,10 @@ pub struct Templates(Arc<Mutex<Made>>);
 impl Templates {
     /// The world that a scenario begins in.
     pub fn world(&self, scenario: &Scenario) -> (World, Kubernetes) {
-        let Scenario { control_planes, workers, extended, flannel, kit, .. } = scenario;
+        let Scenario { control_planes, workers, extended, flannel, grub, kit, .. } = scenario;
         let (talos, kubernetes) = (scenario.talos.to_string(), scenario.kubernetes.to_string());
-        let shape = (*control_planes, *workers, talos, kubernetes, [*extended, *flannel], *kit);
+        let flags = [*extended, *flannel, *grub];
+        let shape = (*control_planes, *workers, talos, kubernetes, flags, *kit);
         let known = self.lock().get(&shape).cloned();
         let template = known.unwrap_or_else(|| {
             // Without the lock: others need not wait for it. Made twice, it is the same.
@@ -48,6 +49,7 @@ fn make(scenario: &Scenario) -> (World, Kubernetes) {
     let Scenario { control_planes, workers, talos, kubernetes, extended, kit, .. } = scenario;
     let mut spec = ClusterSpec::new(*control_planes, *workers, talos, kubernetes);
     spec.flannel = scenario.flannel;
+    spec.grub = scenario.grub;
     let schematic = Schematic {
         yaml: "customization:\n  systemExtensions:\n    officialExtensions:\n      - \
                siderolabs/iscsi-tools\n"

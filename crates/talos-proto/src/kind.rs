@@ -205,6 +205,13 @@ kinds! {
             .id("bootedentry")
             .columns(&[("Booted Entry", "{.bootedEntry}")]);
 
+    /// Payload: [`ServicePidSpec`](crate::resource::runtime::ServicePidSpec). The id is the
+    /// service's; `installer` is there while an installer runs.
+    SERVICE_PID =
+        Kind::new("ServicePIDs.runtime.talos.dev", "ServicePID", "runtime", &["servicepid"])
+            .columns(&[("PID", "{.pid}")])
+            .since_minor(13);
+
     /// Payload: [`ServiceSpec`](crate::resource::v1alpha1::ServiceSpec). The id is the service's.
     SERVICE =
         Kind::new("Services.v1alpha1.talos.dev", "Service", "runtime", &["svc", "service"])

@@ -11,10 +11,13 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tonic::{Code, ConnectError, Status};
+use upgrade_core::call::{self, Class};
 use upgrade_core::secret::scrub;
 
 use crate::address::{EndpointAddress, NodeAddress};
 use crate::fault::Fault;
+
+pub use upgrade_core::call::Outcome;
 
 /// Which call, of which node, through which endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,26 +143,25 @@ pub enum Failure {
 impl Failure {
     /// Whether the same question may have an answer later, without anybody's
     /// help.
-    pub const fn may_pass(&self) -> bool {
-        match self {
-            Self::NotAuthorised(_) | Self::NotSupported(_) | Self::NotFound(_) => false,
-            Self::Status { code, .. } => matches!(
-                code,
-                Code::Unavailable
-                    | Code::Cancelled
-                    | Code::DeadlineExceeded
-                    | Code::ResourceExhausted
-                    | Code::Aborted
-                    | Code::Unknown
-            ),
-            _ => true,
-        }
+    pub fn may_pass(&self) -> bool {
+        self.class().may_pass()
     }
 
-    /// Whether the node answered with an error that it gave no kind. That is how
-    /// Talos passes on what containerd says of a registry.
-    pub const fn is_unclassified(&self) -> bool {
-        matches!(self, Self::Status { code: Code::Unknown, .. })
+    /// What it is without its words, as whoever acts on it is told.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Connect(_) => Class::NotConnected,
+            Self::Broken(_) => Class::Broken,
+            Self::Deadline(_) => Class::Deadline,
+            Self::Idle(_) => Class::Idle,
+            Self::Truncated(_) => Class::Truncated,
+            Self::NotAuthorised(_) => Class::NotAuthorised,
+            Self::NotForwarded(_) => Class::NotForwarded,
+            Self::NotSupported(_) => Class::NotSupported,
+            Self::NotFound(_) => Class::NotFound,
+            Self::Status { code, .. } => Class::Status(call::Code::of(i32::from(*code))),
+            Self::Malformed(_) => Class::Malformed,
+        }
     }
 
     /// What a status means.
@@ -178,17 +180,12 @@ impl Failure {
     /// What a code and a message mean that a node sent.
     pub(crate) fn of_code(code: Code, message: &str) -> Self {
         let message = scrub(message).into_owned();
-        match code {
-            Code::PermissionDenied if message.contains("no request forwarding") => {
-                Self::NotForwarded(message)
-            }
-            Code::PermissionDenied if message.contains("is not supported") => {
-                Self::NotSupported(message)
-            }
-            Code::PermissionDenied | Code::Unauthenticated => Self::NotAuthorised(message),
-            Code::Unimplemented => Self::NotSupported(message),
-            Code::NotFound => Self::NotFound(message),
-            code => Self::Status { code, message },
+        match Class::of(call::Code::of(i32::from(code)), &message) {
+            Class::NotForwarded => Self::NotForwarded(message),
+            Class::NotSupported => Self::NotSupported(message),
+            Class::NotAuthorised => Self::NotAuthorised(message),
+            Class::NotFound => Self::NotFound(message),
+            _ => Self::Status { code, message },
         }
     }
 }
@@ -210,39 +207,6 @@ fn connect_fault(status: &Status) -> Option<Fault> {
         source = error.source();
     }
     connecting.then(|| Fault::Handshake(status.message().to_owned()))
-}
-
-/// Whether a change that was asked for may have happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The request never left.
-    NotSent,
-    /// The node answered that it will not do it.
-    Refused,
-    /// It may or may not have happened: look at the node before anything else.
-    Unknown,
-}
-
-impl Outcome {
-    /// Whether it is certain that nothing changed.
-    pub const fn nothing_happened(self) -> bool {
-        match self {
-            Self::NotSent | Self::Refused => true,
-            Self::Unknown => false,
-        }
-    }
-}
-
-impl Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::NotSent => "nothing was changed: the request was not sent",
-            Self::Refused => "nothing was changed: the node refused",
-            Self::Unknown => {
-                "it is not known whether it happened: look at the node before trying again"
-            }
-        })
-    }
 }
 
 /// The failure of a call that changes something. Such a call is sent at most

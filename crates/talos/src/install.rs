@@ -5,7 +5,6 @@
 //! writes that down first.
 
 use std::collections::VecDeque;
-use std::fmt::{self, Display};
 
 use talos_proto::machine as wire;
 use talos_proto::machine::lifecycle_service_install_progress::Response;
@@ -18,84 +17,12 @@ use crate::image::ImageStore;
 use crate::recover;
 use crate::stream::Incoming;
 
+pub use upgrade_core::call::ExitCode;
+
 /// How many of the installer's last lines an error repeats.
 const LAST_LINES: usize = 8;
 
 const METHOD: &str = "LifecycleService.Upgrade";
-
-/// How an installer that failed exited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ExitCode {
-    /// 1: for a reason of its own.
-    Unknown,
-    /// 2: what it was given is not valid for the new version.
-    InvalidInput,
-    /// 3: not supported.
-    Unsupported,
-    /// 4: the machine or its running version does not fit.
-    Environment,
-    /// 5: something that it needs failed.
-    Dependency,
-    /// 6: reading or writing failed.
-    Io,
-    /// 7: installing failed.
-    Install,
-    /// One that this program does not know.
-    Other(i32),
-}
-
-impl ExitCode {
-    /// What a number means; `None` for 0, which is success.
-    pub const fn of(code: i32) -> Option<Self> {
-        Some(match code {
-            0 => return None,
-            1 => Self::Unknown,
-            2 => Self::InvalidInput,
-            3 => Self::Unsupported,
-            4 => Self::Environment,
-            5 => Self::Dependency,
-            6 => Self::Io,
-            7 => Self::Install,
-            other => Self::Other(other),
-        })
-    }
-
-    /// The number.
-    pub const fn number(self) -> i32 {
-        match self {
-            Self::Unknown => 1,
-            Self::InvalidInput => 2,
-            Self::Unsupported => 3,
-            Self::Environment => 4,
-            Self::Dependency => 5,
-            Self::Io => 6,
-            Self::Install => 7,
-            Self::Other(other) => other,
-        }
-    }
-}
-
-impl Display for ExitCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let meaning = match self {
-            Self::Unknown => "it failed for a reason of its own",
-            Self::InvalidInput => {
-                "the machine config or the Kubernetes version is not valid for the new Talos"
-            }
-            Self::Unsupported => "the new Talos does not support this",
-            Self::Environment => {
-                "this machine, or the version it runs, does not allow the upgrade: perhaps a \
-                 version in between is needed"
-            }
-            Self::Dependency => "something that it needs failed",
-            Self::Io => "it could not read or write: look at the disk",
-            Self::Install => "writing the boot loader or the image failed: look at the boot disk",
-            Self::Other(_) => "this code is not known",
-        };
-        write!(f, "exit code {}: {meaning}", self.number())
-    }
-}
 
 /// Why an installation did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
@@ -131,51 +58,90 @@ impl InstallError {
     }
 }
 
+/// Lines out of what a node sends, which cuts its installer's output wherever a
+/// buffer of 512 bytes is full.
+#[derive(Debug, Default)]
+struct Lines {
+    whole: VecDeque<String>,
+    rest: String,
+}
+
+impl Lines {
+    fn push(&mut self, piece: &str) {
+        self.rest.push_str(piece);
+        while let Some(end) = self.rest.find('\n') {
+            let line: String = self.rest.drain(..=end).collect();
+            self.whole.push_back(line.trim_end().to_owned());
+        }
+    }
+
+    /// The next line that is whole. Empty ones say nothing.
+    fn next(&mut self) -> Option<String> {
+        let line = std::iter::from_fn(|| self.whole.pop_front()).find(|line| !line.is_empty())?;
+        Some(scrub(&line).into_owned())
+    }
+
+    /// What came last is whole, for nothing follows it.
+    fn end(&mut self) {
+        let rest = std::mem::take(&mut self.rest);
+        self.whole.push_back(rest.trim_end().to_owned());
+    }
+}
+
 /// An installation that is under way. Dropping it does not stop it for sure.
 #[derive(Debug)]
 pub struct Installing {
     incoming: Incoming<wire::LifecycleServiceUpgradeResponse>,
+    lines: Lines,
+    /// How it exited, told once all its lines are.
+    exit: Option<Result<(), ExitCode>>,
     last: VecDeque<String>,
     /// Whether the node has said anything yet.
     begun: bool,
-    succeeded: bool,
 }
 
 impl Installing {
     /// The installer's next line; `None` once it has succeeded.
     pub async fn next(&mut self) -> Result<Option<String>, InstallError> {
-        while !self.succeeded {
-            let message = match self.incoming.next().await {
-                Ok(Some(message)) => message,
-                Ok(None) => {
-                    let failure = Failure::Truncated("the installer's exit code never came");
-                    return Err(self.lost(self.incoming.failed(failure)));
+        loop {
+            if let Some(line) = self.lines.next() {
+                if self.last.len() == LAST_LINES {
+                    self.last.pop_front();
                 }
-                Err(error) => return Err(self.lost(error)),
-            };
-            self.begun = true;
-            match message.progress.and_then(|progress| progress.response) {
-                Some(Response::Message(text)) => {
-                    let line = scrub(text.trim_end()).into_owned();
-                    if self.last.len() == LAST_LINES {
-                        self.last.pop_front();
-                    }
-                    self.last.push_back(line.clone());
-                    return Ok(Some(line));
+                self.last.push_back(line.clone());
+                return Ok(Some(line));
+            }
+            match self.exit {
+                Some(Ok(())) => return Ok(None),
+                Some(Err(code)) => {
+                    let last = self.last.drain(..).collect();
+                    return Err(InstallError::Exit { code, last });
                 }
-                Some(Response::ExitCode(code)) => match ExitCode::of(code) {
-                    None => self.succeeded = true,
-                    Some(code) => {
-                        return Err(InstallError::Exit {
-                            code,
-                            last: self.last.drain(..).collect(),
-                        });
-                    }
-                },
-                None => {}
+                None => self.hear().await?,
             }
         }
-        Ok(None)
+    }
+
+    /// Takes in what the node sends next.
+    async fn hear(&mut self) -> Result<(), InstallError> {
+        let message = match self.incoming.next().await {
+            Ok(Some(message)) => message,
+            Ok(None) => {
+                let failure = Failure::Truncated("the installer's exit code never came");
+                return Err(self.lost(self.incoming.failed(failure)));
+            }
+            Err(error) => return Err(self.lost(error)),
+        };
+        self.begun = true;
+        match message.progress.and_then(|progress| progress.response) {
+            Some(Response::Message(text)) => self.lines.push(&text),
+            Some(Response::ExitCode(code)) => {
+                self.lines.end();
+                self.exit = Some(ExitCode::of(code).map_or(Ok(()), Err));
+            }
+            None => {}
+        }
+        Ok(())
     }
 
     /// What is known when the stream is lost: a refusal counts only as the first
@@ -218,9 +184,10 @@ impl Node {
         let total = Some(deadlines.install);
         Ok(Installing {
             incoming: Incoming::new(self, METHOD, answer, deadlines.progress_idle, total),
+            lines: Lines::default(),
+            exit: None,
             last: VecDeque::new(),
             begun: false,
-            succeeded: false,
         })
     }
 }
@@ -230,24 +197,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_codes_have_meanings() {
-        assert_eq!(ExitCode::of(0), None);
-        for (number, code) in [
-            (1, ExitCode::Unknown),
-            (2, ExitCode::InvalidInput),
-            (3, ExitCode::Unsupported),
-            (4, ExitCode::Environment),
-            (5, ExitCode::Dependency),
-            (6, ExitCode::Io),
-            (7, ExitCode::Install),
-            (8, ExitCode::Other(8)),
-            (-1, ExitCode::Other(-1)),
-            (137, ExitCode::Other(137)),
-        ] {
-            assert_eq!(ExitCode::of(number), Some(code));
-            assert_eq!(code.number(), number);
-            assert!(code.to_string().starts_with(&format!("exit code {number}: ")));
-        }
+    fn pieces_are_joined_and_split_into_lines() {
+        let mut lines = Lines::default();
+        lines.push("running Talos ins");
+        assert_eq!(lines.next(), None);
+        lines.push("taller\nwriting\n\nupd");
+        assert_eq!(lines.next().as_deref(), Some("running Talos installer"));
+        assert_eq!(lines.next().as_deref(), Some("writing"));
+        assert_eq!(lines.next(), None);
+        lines.push("ating META");
+        lines.end();
+        assert_eq!(lines.next().as_deref(), Some("updating META"));
+        assert_eq!(lines.next(), None);
+    }
+
+    #[test]
+    fn a_secret_cut_in_two_is_scrubbed() {
+        // Rule 14.
+        let mut lines = Lines::default();
+        lines.push("config rejected: tok");
+        lines.push("en: abcdef\n");
+        assert!(!lines.next().unwrap().contains("abcdef"));
     }
 
     #[test]

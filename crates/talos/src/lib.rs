@@ -20,6 +20,7 @@
 
 pub mod address;
 mod archive;
+pub mod boot;
 mod client;
 pub mod config;
 mod connect;

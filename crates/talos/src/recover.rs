@@ -80,30 +80,9 @@ pub(crate) const fn watch_goes_on(failure: &Failure) -> bool {
     }
 }
 
-/// What is known after an act failed. Only an answer that a node gives before
-/// it begins counts as a refusal; codes that a proxy or a dying node may also
-/// send say nothing (rule 10).
-pub(crate) const fn outcome(failure: &Failure) -> Outcome {
-    match failure {
-        Failure::Connect(_) => Outcome::NotSent,
-        Failure::NotAuthorised(_)
-        | Failure::NotForwarded(_)
-        | Failure::NotSupported(_)
-        | Failure::NotFound(_) => Outcome::Refused,
-        Failure::Status { code, .. } => match code {
-            Code::InvalidArgument | Code::FailedPrecondition | Code::AlreadyExists => {
-                Outcome::Refused
-            }
-            // `OutOfRange` is also how our own side says that an answer was too
-            // long to read.
-            _ => Outcome::Unknown,
-        },
-        Failure::Broken(_)
-        | Failure::Deadline(_)
-        | Failure::Idle(_)
-        | Failure::Truncated(_)
-        | Failure::Malformed(_) => Outcome::Unknown,
-    }
+/// What is known after an act failed.
+pub(crate) fn outcome(failure: &Failure) -> Outcome {
+    failure.class().outcome()
 }
 
 /// Pauses between tries: doubling, with a spread so that many clients of one

@@ -68,7 +68,9 @@ pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, Fai
     policy.snapshot.keep = args.keep.unwrap_or(policy.snapshot.keep);
     let session = Session::open(place, &policy).await?;
     let proof = take(&session, policy.snapshot.keep, printer).await?;
-    let Proof::EtcdSnapshot { file, sha256, bytes } = &proof;
+    let Proof::EtcdSnapshot { file, sha256, bytes } = &proof else {
+        unreachable!("what was taken is a snapshot");
+    };
     printer.stdout(&match args.output.output {
         Output::Text => format!("{file}  {bytes} bytes  sha256 {sha256}\n"),
         Output::Json => {

@@ -67,6 +67,8 @@ async fn live(
     let next = |plan: &_| Some(render::next_command(args, plan));
     let answer =
         planning::answer(&seen.snapshot, &seen.workloads, &intent, &policy, data, None, next);
+    let armed = session.place.armed_left()?;
+    let answer = planning::unless_armed(answer, &seen.snapshot, &armed);
     Ok((seen.snapshot, answer))
 }
 

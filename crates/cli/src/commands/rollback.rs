@@ -71,6 +71,7 @@ async fn one_node(
             planning::checked(plan, planned.report, &snapshot, data, |_| None)
         }
     };
+    let answer = planning::unless_armed(answer, &snapshot, &session.place.armed_left()?);
     confirmed(&session, answer, &snapshot, replace, args.yes, &args.run, printer).await
 }
 

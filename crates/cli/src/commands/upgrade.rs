@@ -48,6 +48,8 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
         planning::answer(&seen.snapshot, &seen.workloads, &intent, &policy, &data, parent, |_| {
             None
         });
+    let armed = session.place.armed_left()?;
+    let answer = planning::unless_armed(answer, &seen.snapshot, &armed);
     let installer = &args.installer;
     let other_installer = installer.schematic.is_some()
         || installer.extensions.is_some()

@@ -86,7 +86,8 @@ fn head(out: &mut String, plan: &Plan, story: &Story) {
         escape(&when),
         plan.hash().short()
     );
-    for Proof::EtcdSnapshot { file, sha256, bytes } in story.snapshots() {
+    for proof in story.snapshots() {
+        let Proof::EtcdSnapshot { file, sha256, bytes } = proof else { continue };
         let _ = writeln!(
             out,
             "<p class=\"faint\">etcd snapshot <code>{}</code>, {bytes} bytes, sha256 \

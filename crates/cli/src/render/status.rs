@@ -69,11 +69,7 @@ impl Status<'_> {
             let names = |nodes: Vec<&NodeName>| {
                 nodes.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
             };
-            let armed: Vec<_> = self.state.armed().iter().collect();
-            if !armed.is_empty() {
-                let text = format!("{}: the next boot may be into the new version", names(armed));
-                out.push_str(&remark(CARE, "armed", &text));
-            }
+            out.push_str(&summary::next_boots(&self.state.next_boots()));
             let cordoned: Vec<_> = self.state.our_cordons().collect();
             if !cordoned.is_empty() {
                 out.push_str(&remark(CARE, "cordoned by this run", &names(cordoned)));
@@ -135,12 +131,18 @@ impl Status<'_> {
         let nodes: Vec<Value> =
             self.rows().map(|(name, stage)| json!({"name": name, "stage": stage})).collect();
         let cordoned: Vec<_> = self.state.our_cordons().collect();
+        let next = self.state.next_boots();
+        let armed = |certain: bool| {
+            let nodes = next.iter().filter(|(_, state)| state.is_certain() == certain);
+            nodes.map(|(node, _)| node).collect::<Vec<_>>()
+        };
         pretty(&json!({
             "format": 1,
             "run": self.run,
             "holder": self.holder,
             "nodes": nodes,
-            "armed": self.state.armed(),
+            "armed": armed(true),
+            "maybeArmed": armed(false),
             "cordoned": cordoned,
             "earlier": self.earlier,
             "next": self.can_go_on().then_some(&self.resume),
@@ -177,9 +179,18 @@ fn line(at: Timestamp, record: &Record) -> String {
     };
     let text = match record {
         Record::Began => "took the run".to_owned(),
-        Record::Inherited { cordons } => {
-            let nodes: Vec<&str> = cordons.iter().map(|node| node.0.as_str()).collect();
-            format!("took over the cordons of the run before: {}", nodes.join(", "))
+        Record::Inherited { cordons, armed } => {
+            let list = |nodes: Vec<&NodeName>| {
+                nodes.iter().map(|node| node.0.as_str()).collect::<Vec<_>>().join(", ")
+            };
+            let mut parts = Vec::new();
+            if !cordons.is_empty() {
+                parts.push(format!("cordons: {}", list(cordons.iter().collect())));
+            }
+            if !armed.is_empty() {
+                parts.push(format!("armed: {}", list(armed.keys().collect())));
+            }
+            format!("took over from the run before: {}", parts.join("; "))
         }
         Record::Lifted { node } => format!("gave {node} back: its cordon was of the run before"),
         Record::Started { step, attempt, evidence: _ } => {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use upgrade_core::jiff::Timestamp;
-use upgrade_core::journal::Proof;
+use upgrade_core::journal::{Arming, Proof};
 use upgrade_core::plan::Plan;
 use upgrade_core::reason::HaltReason;
 use upgrade_core::snapshot::NodeName;
@@ -28,7 +28,7 @@ pub fn table(plan: &Plan, story: &Story, now: Timestamp) -> String {
     }
     let mut out = layout::table(&["NODE", "WHAT HAPPENED", "TOOK", "VERIFIED"], &rows, &[]);
     for proof in story.snapshots() {
-        let Proof::EtcdSnapshot { file, sha256, bytes } = proof;
+        let Proof::EtcdSnapshot { file, sha256, bytes } = proof else { continue };
         let digest = sha256.get(..12).unwrap_or(sha256);
         let text = format!("{file} ({bytes} bytes, sha256 {digest}…)");
         out.push_str(&remark(INFO, "etcd snapshot", &text));
@@ -50,20 +50,41 @@ pub fn giving_back(cordoned: &[NodeName]) -> String {
 }
 
 /// A run that needs a person: why, what is left, what to do.
-pub fn halted(why: &HaltReason, armed: &[NodeName], cordoned: &[NodeName], resume: &str) -> String {
+pub fn halted(
+    why: &HaltReason,
+    armed: &[(NodeName, Arming)],
+    cordoned: &[NodeName],
+    resume: &str,
+) -> String {
     let mut out = remark(BAD, "halted", &why.to_string());
     out.push_str(&remark(FAINT, "  next", why.advice()));
     let list =
         |nodes: &[NodeName]| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    if !armed.is_empty() {
-        let text = format!("{}: the next boot is into the new version", list(armed));
-        out.push_str(&remark(CARE, "armed", &text));
-    }
+    out.push_str(&next_boots(armed));
     if !cordoned.is_empty() {
         let text = format!("{}: not ready, so the cordon stays", list(cordoned));
         out.push_str(&remark(CARE, "cordoned", &text));
     }
     out + &go_on("when that is mended", resume)
+}
+
+/// What nodes boot next, where that is not what runs, or not known.
+pub fn next_boots(armed: &[(NodeName, Arming)]) -> String {
+    let named = |certain: bool| {
+        let nodes = armed.iter().filter(|(_, state)| state.is_certain() == certain);
+        nodes.map(|(node, _)| node.0.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let mut out = String::new();
+    let (sure, unsure) = (named(true), named(false));
+    if !sure.is_empty() {
+        let text = format!("{sure}: the next boot is into the new version");
+        out.push_str(&remark(CARE, "armed", &text));
+    }
+    if !unsure.is_empty() {
+        let text = format!("{unsure}: not known; the next boot may be into the new version");
+        out.push_str(&remark(CARE, "armed?", &text));
+    }
+    out
 }
 
 /// A run that somebody paused.
@@ -136,7 +157,12 @@ mod tests {
         let crate::story::Standing::Halted(why) = &story.standing else { panic!() };
         let resume = "talos-operator resume --profile prod.yaml";
         let text = table(&plan, &story, sample::time(9999))
-            + &halted(why, &["cp-2".into()], &["cp-2".into()], resume)
+            + &halted(
+                why,
+                &[("cp-2".into(), Arming::Armed), ("cp-3".into(), Arming::Failed)],
+                &["cp-2".into()],
+                resume,
+            )
             + &paused("Ctrl-C", resume)
             + &stopped(resume);
         insta::assert_snapshot!(plain(&text));

@@ -71,6 +71,7 @@ fn every_code_is_documented() {
             NoRoom,
             ExtensionsLost,
             NoInstaller,
+            Armed,
         }),
     );
     assert_listed(

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use talos_client::boot::BootEntries;
 use talos_client::image::{ImageStore, LayerState};
 use talos_client::machine::RebootMode;
 use talos_client::upgrade::LegacyUpgrade;
 use talos_client::{Error, Failure, Node};
 use upgrade_core::image::ImageRef;
-use upgrade_engine::io::talos::Store;
+use upgrade_engine::io::talos::{Entries, Slots, Store};
 use upgrade_engine::io::{Tell, Trouble};
 
 use crate::trouble;
@@ -20,7 +21,7 @@ pub(super) async fn pull(
     image: &ImageRef,
     store: Store,
     tell: &dyn Tell,
-) -> Result<(), Trouble> {
+) -> Result<String, Trouble> {
     let image = image.to_string();
     let store = match store {
         Store::System => ImageStore::System,
@@ -28,7 +29,7 @@ pub(super) async fn pull(
     };
     let pulled = match pull_telling(node, &image, store, tell).await {
         Err(error) if matches!(error.failure(), Failure::NotSupported(_)) => {
-            node.legacy_pull(&image, store).await
+            node.legacy_pull(&image, store).await.map(|()| image)
         }
         pulled => pulled,
     };
@@ -40,7 +41,7 @@ async fn pull_telling(
     image: &str,
     store: ImageStore,
     tell: &dyn Tell,
-) -> Result<(), Error> {
+) -> Result<String, Error> {
     let mut pulling = node.pull(image, store).await?;
     let mut layers: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     while let Some(progress) = pulling.next().await? {
@@ -58,7 +59,7 @@ async fn pull_telling(
             tell.tell(format!("{} of {} MB", megabytes(done), megabytes(total)));
         }
     }
-    Ok(())
+    pulling.finish().await
 }
 
 const fn megabytes(bytes: u64) -> u64 {
@@ -66,13 +67,21 @@ const fn megabytes(bytes: u64) -> u64 {
 }
 
 /// Writes the inactive slot, telling the installer's lines.
-pub(super) async fn install(node: &Node, image: &ImageRef, tell: &dyn Tell) -> Result<(), Trouble> {
-    let installing = node.install(&image.to_string(), ImageStore::System).await;
+pub(super) async fn install(node: &Node, pulled: &str, tell: &dyn Tell) -> Result<(), Trouble> {
+    let installing = node.install(pulled, ImageStore::System).await;
     let mut installing = installing.map_err(|error| trouble::install(&error))?;
     while let Some(line) = installing.next().await.map_err(|error| trouble::install(&error))? {
         tell.tell(line);
     }
     Ok(())
+}
+
+/// What the boot loader tells, and whether an installer runs.
+pub(super) async fn slots(node: &Node) -> Result<Slots, Trouble> {
+    let installing = node.installer_runs().await.map_err(|error| trouble::look(&error))?;
+    let entries = node.boot_entries().await.map_err(|error| trouble::look(&error))?;
+    let entries = entries.map(|BootEntries { booted, default }| Entries { booted, default });
+    Ok(Slots { installing, entries })
 }
 
 /// The call of Talos up to 1.12. Neither `force` nor `preserve`: both make newer

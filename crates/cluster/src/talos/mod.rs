@@ -18,7 +18,7 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, TalosFacts};
-use upgrade_engine::io::talos::{Config, Store, Talos};
+use upgrade_engine::io::talos::{Config, Slots, Store, Talos};
 use upgrade_engine::io::{Changes, Clock, Machine, Tell, Trouble};
 
 use changes::Watches;
@@ -89,23 +89,28 @@ impl<C: Clock> Talos for LiveTalos<C> {
         self.watches.of(of, self.node(of).ok())
     }
 
+    async fn slots(&self, of: &Machine) -> Result<Slots, Trouble> {
+        acts::slots(&self.node(of)?).await
+    }
+
     async fn pull(
         &self,
         on: &Machine,
         image: &ImageRef,
         store: Store,
         tell: &dyn Tell,
-    ) -> Result<(), Trouble> {
+    ) -> Result<String, Trouble> {
         acts::pull(&self.node(on)?, image, store, tell).await
     }
 
     async fn install(
         &self,
         on: &Machine,
-        image: &ImageRef,
+        _: &ImageRef,
+        pulled: &str,
         tell: &dyn Tell,
     ) -> Result<(), Trouble> {
-        acts::install(&self.node(on)?, image, tell).await
+        acts::install(&self.node(on)?, pulled, tell).await
     }
 
     async fn upgrade(&self, on: &Machine, image: &ImageRef) -> Result<(), Trouble> {

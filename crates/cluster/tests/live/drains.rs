@@ -60,6 +60,7 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
         control,
         resumed_by: None,
         inherited_cordons: std::collections::BTreeSet::new(),
+        inherited_armed: std::collections::BTreeMap::new(),
     };
     let (end, _) = drive(run).await.expect("a journal that can be written");
     // The last words, for whoever reads why an assertion failed.

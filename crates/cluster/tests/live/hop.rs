@@ -106,6 +106,7 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
         control: control.subscribe(),
         resumed_by: None,
         inherited_cordons: BTreeSet::new(),
+        inherited_armed: std::collections::BTreeMap::new(),
     };
     let driven = tokio::time::timeout(LONG, drive(run)).await;
     let mut said = Vec::new();

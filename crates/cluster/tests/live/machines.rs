@@ -7,7 +7,7 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, Fact, Role, Stage};
-use upgrade_engine::io::talos::{Config, Store};
+use upgrade_engine::io::talos::{Config, NextBoot, Store};
 use upgrade_engine::io::{Happened, Io as _, Machine, Talos as _};
 
 use super::{TALOS_1_12, TALOS_1_13, TALOS_1_14, Told, World, eventually};
@@ -96,11 +96,16 @@ async fn a_node_goes_through_install_and_reboot() {
     );
     let image = image.parse().unwrap();
     let told = Told::default();
-    talos.pull(&machine, &image, Store::System, &told).await.unwrap();
+    let pulled = talos.pull(&machine, &image, Store::System, &told).await.unwrap();
+    assert!(pulled.contains("@sha256:"), "pinned by its digest: {pulled}");
     assert!(told.all().iter().any(|line| line.contains("MB")), "{:?}", told.all());
     let told = Told::default();
-    talos.install(&machine, &image, &told).await.unwrap();
-    assert!(!told.all().is_empty(), "the installer speaks");
+    let running = before.version.clone();
+    let next = || async { talos.slots(&machine).await.unwrap().next_boot(&running) };
+    assert_eq!(next().await, NextBoot::Same, "rule 5: not armed");
+    talos.install(&machine, &image, &pulled, &told).await.unwrap();
+    assert!(told.all().contains(&"updating META".to_owned()), "in lines: {:?}", told.all());
+    assert_eq!(next().await, NextBoot::Other("Talos-v1.14.1.efi".to_owned()), "rule 5: armed");
     assert_eq!(talos.facts(&machine).await.unwrap().boot_id, before.boot_id);
     talos.reboot(&machine).await.unwrap();
     let after = eventually(changes.clone(), "another boot", || async {
@@ -129,7 +134,8 @@ async fn the_legacy_call_and_pull() {
     let image = before.installer.clone().unwrap().with_tag("v1.13.9");
     talos.pull(&machine, &image, Store::System, &Told::default()).await.unwrap();
     // It has no other call.
-    let refused = talos.install(&machine, &image, &Told::default()).await.unwrap_err();
+    let name = image.to_string();
+    let refused = talos.install(&machine, &image, &name, &Told::default()).await.unwrap_err();
     assert_eq!(refused.failure.kind, FailureKind::Refused, "{refused}");
     assert_eq!(refused.happened, Happened::No);
     let changes = talos.changes(&machine);
@@ -166,11 +172,11 @@ async fn an_installer_that_fails_is_told_with_its_code() {
     let talos = world.live.talos();
     let machine = world.machine("worker-1").await;
     let image = up(&world, &machine).await.installer.unwrap().with_tag("v1.13.8");
-    talos.pull(&machine, &image, Store::System, &Told::default()).await.unwrap();
+    let pulled = talos.pull(&machine, &image, Store::System, &Told::default()).await.unwrap();
     world.cluster.inject("worker-1", "installer-exit=6").await.expect("a fault");
-    let failed = talos.install(&machine, &image, &Told::default()).await.unwrap_err();
+    let failed = talos.install(&machine, &image, &pulled, &Told::default()).await.unwrap_err();
     assert_eq!(failed.failure.kind, FailureKind::Installer, "{failed}");
-    assert_eq!(failed.happened, Happened::Maybe);
+    assert_eq!(failed.happened, Happened::Failed, "rule 5: it is over, and never repeated");
     let text = failed.to_string();
     assert!(text.contains("exit code 6") && text.contains("What to do"), "{text}");
 }
@@ -184,8 +190,8 @@ async fn snapshots_are_whole_private_and_few() {
     up(&world, &machine).await;
     let mut files = Vec::new();
     for _ in 0..3 {
-        let Proof::EtcdSnapshot { file, sha256, bytes } =
-            talos.snapshot(&machine, 2, &Told::default()).await.unwrap();
+        let proof = talos.snapshot(&machine, 2, &Told::default()).await.unwrap();
+        let Proof::EtcdSnapshot { file, sha256, bytes } = proof else { panic!("{proof:?}") };
         assert_eq!(std::fs::metadata(&file).unwrap().len(), bytes);
         assert_eq!(sha256.len(), 64);
         files.push(file);

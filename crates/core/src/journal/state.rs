@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use jiff::Timestamp;
 use thiserror::Error;
 
-use super::{Entry, Evidence, Outcome, Proof, Record};
+use super::armed::ArmedNodes;
+use super::{Armed, Arming, Entry, Evidence, Outcome, Proof, Record};
 use crate::plan::{Plan, PlanHash};
 use crate::reason::{Failure, FailureKind, HaltReason};
 use crate::snapshot::NodeName;
@@ -84,12 +85,12 @@ pub struct State {
     index: HashMap<StepId, usize>,
     actions: Vec<Action>,
     steps: Vec<StepState>,
-    armed: BTreeSet<NodeName>,
+    armed: ArmedNodes,
     cordons: BTreeMap<NodeName, bool>,
     /// Cordons of an earlier run that nobody has lifted yet.
     inherited: BTreeSet<NodeName>,
     /// Whether it was written down what is taken over.
-    took_over_cordons: bool,
+    took_over: bool,
     snapshots: BTreeMap<u32, Proof>,
     waiting: BTreeMap<String, Timestamp>,
     paused: Option<String>,
@@ -108,10 +109,10 @@ impl State {
             actions: ids.iter().map(|id| id.action).collect(),
             steps: vec![pending; ids.len()],
             index: ids.into_iter().enumerate().map(|(position, id)| (id, position)).collect(),
-            armed: BTreeSet::new(),
+            armed: ArmedNodes::new(plan),
             cordons: BTreeMap::new(),
             inherited: BTreeSet::new(),
-            took_over_cordons: false,
+            took_over: false,
             snapshots: BTreeMap::new(),
             waiting: BTreeMap::new(),
             paused: None,
@@ -141,9 +142,10 @@ impl State {
         }
         match record {
             Record::Began => self.took_over(*at),
-            Record::Inherited { cordons } => {
+            Record::Inherited { cordons, armed } => {
                 self.inherited.extend(cordons.iter().cloned());
-                self.took_over_cordons = true;
+                self.armed.inherit(armed);
+                self.took_over = true;
             }
             Record::Lifted { node } => {
                 self.inherited.remove(node);
@@ -217,20 +219,19 @@ impl State {
         if step.evidence.is_none() {
             step.evidence = evidence.cloned();
         }
+        let boot_id = match &step.evidence {
+            Some(Evidence::BootId(boot_id)) => Some(boot_id.clone()),
+            _ => None,
+        };
         self.waiting.clear();
-        if let Some(node) = &id.node {
-            match (id.action, evidence) {
-                (Action::Install | Action::Upgrade | Action::Rollback, _) => {
-                    self.armed.insert(node.clone());
-                }
-                (Action::Cordon, Some(Evidence::WasCordoned(found))) => {
-                    // The first look counts: on a second attempt the cordon we
-                    // find is our own.
-                    self.cordons.entry(node.clone()).or_insert(*found);
-                    self.inherited.remove(node);
-                }
-                _ => {}
-            }
+        self.armed.started(id, boot_id.as_deref());
+        if let (Some(node), Action::Cordon, Some(Evidence::WasCordoned(found))) =
+            (&id.node, id.action, evidence)
+        {
+            // The first look counts: on a second attempt the cordon we find is
+            // our own.
+            self.cordons.entry(node.clone()).or_insert(*found);
+            self.inherited.remove(node);
         }
         Ok(())
     }
@@ -262,19 +263,13 @@ impl State {
         {
             // The boot loader has gone back for good: the next boot is into the
             // version that runs.
-            self.armed.remove(node);
+            self.armed.booted(node);
+        } else {
+            self.armed.finished(id, outcome);
         }
-        if let (Some(node), true) = (&id.node, well) {
-            match id.action {
-                Action::Verify => {
-                    self.armed.remove(node);
-                }
-                Action::Uncordon => {
-                    self.cordons.remove(node);
-                    self.gave_up(id.hop, node);
-                }
-                _ => {}
-            }
+        if let (Some(node), true, Action::Uncordon) = (&id.node, well, id.action) {
+            self.cordons.remove(node);
+            self.gave_up(id.hop, node);
         }
         Ok(())
     }
@@ -327,9 +322,24 @@ impl State {
         (done, self.actions.len())
     }
 
-    /// Nodes whose inactive slot holds the new version, or may hold it.
-    pub fn armed(&self) -> &BTreeSet<NodeName> {
-        &self.armed
+    /// Nodes that an installer ran on and that have not booted since, those of
+    /// earlier runs included.
+    pub fn armed(&self) -> &BTreeMap<NodeName, Armed> {
+        self.armed.nodes()
+    }
+
+    /// Nodes whose next boot is into another version, or may be. All others are
+    /// not armed.
+    pub fn next_boots(&self) -> Vec<(NodeName, Arming)> {
+        self.armed.next_boots()
+    }
+
+    /// What this run leaves armed (rule 5). `told` are those of an earlier run
+    /// that it was told of; it may have died before it wrote them down.
+    pub fn armed_left(&self, told: &BTreeMap<NodeName, Armed>) -> BTreeMap<NodeName, Armed> {
+        let mut left = if self.took_over { BTreeMap::new() } else { told.clone() };
+        left.extend(self.armed().iter().map(|(node, armed)| (node.clone(), armed.clone())));
+        left
     }
 
     /// Nodes that we cordoned and have not uncordoned (rule 7).
@@ -342,10 +352,10 @@ impl State {
         &self.inherited
     }
 
-    /// Whether it was written down which cordons of an earlier run are taken over.
-    /// From then on the journal knows of each whether it was lifted.
-    pub fn took_over_cordons(&self) -> bool {
-        self.took_over_cordons
+    /// Whether it was written down which cordons and armed nodes of an earlier run
+    /// are taken over. From then on the journal knows what became of each.
+    pub fn has_inherited(&self) -> bool {
+        self.took_over
     }
 
     /// Nodes whose cordon is still ours to lift when this run is left as it is
@@ -355,7 +365,7 @@ impl State {
         if self.completed {
             return BTreeSet::new();
         }
-        let inherited = if self.took_over_cordons { &self.inherited } else { told };
+        let inherited = if self.took_over { &self.inherited } else { told };
         self.our_cordons().chain(inherited).cloned().collect()
     }
 

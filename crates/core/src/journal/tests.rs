@@ -3,17 +3,31 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::plan::{Change, Group, Hop, Lane, PLAN_FORMAT, Plan, Target, Versions, Wave};
+use crate::image::ImageRef;
+use crate::plan::{
+    Change, Group, Hop, Lane, PLAN_FORMAT, Plan, TalosTarget, Target, UpgradeApi, Versions, Wave,
+};
 use crate::policy::Policy;
 use crate::reason::FailureKind;
 use crate::step::Action;
 use crate::version::Version;
 
+fn image() -> ImageRef {
+    "ghcr.io/siderolabs/installer:v1.13.2".parse().unwrap()
+}
+
 fn plan() -> Plan {
     let lane = Lane {
         node: Some("w-1".into()),
         pool: None,
-        target: Target::Cluster,
+        target: Target::Talos(Box::new(TalosTarget {
+            from: Version::new(1, 13, 1),
+            api: UpgradeApi::Lifecycle,
+            installer: image(),
+            schematic: None,
+            extensions: None,
+            previous: None,
+        })),
         steps: vec![
             Action::Install,
             Action::Cordon,
@@ -111,7 +125,7 @@ fn a_node_that_booted_back_is_not_armed() {
     journal.start(Action::Verify, None);
     let failed = |kind| Outcome::Failed { failure: Failure::new(kind, "why") };
     journal.end(Action::Verify, failed(FailureKind::Mismatch));
-    assert!(journal.state.armed().contains(&"w-1".into()), "nobody knows");
+    assert!(journal.state.armed().contains_key(&"w-1".into()), "nobody knows");
     journal.start(Action::Verify, None);
     journal.end(Action::Verify, failed(FailureKind::BootBack));
     assert!(journal.state.armed().is_empty(), "the boot loader went back");
@@ -121,11 +135,67 @@ fn a_node_that_booted_back_is_not_armed() {
 fn arming_is_remembered_until_verified() {
     let mut journal = Writer::new();
     journal.start(Action::Install, None);
-    assert!(journal.state.armed().contains(&"w-1".into()), "from the start of the act");
+    assert!(journal.state.armed().contains_key(&"w-1".into()), "from the start of the act");
     journal.end(Action::Install, DONE);
     journal.start(Action::Verify, None);
     journal.end(Action::Verify, DONE);
     assert!(journal.state.armed().is_empty());
+}
+
+/// What is known of the node after an install that ended so.
+fn after(outcome: Outcome) -> Option<Arming> {
+    let mut journal = Writer::new();
+    journal.start(Action::Install, Some(Evidence::BootId("a".to_owned())));
+    assert_eq!(journal.state.next_boots(), [("w-1".into(), Arming::Unheard)]);
+    journal.end(Action::Install, outcome);
+    let armed = journal.state.armed().get(&"w-1".into()).cloned();
+    if let Some(armed) = &armed {
+        assert_eq!((&armed.image, armed.boot_id.as_deref()), (&image(), Some("a")));
+    }
+    armed.map(|armed| armed.state)
+}
+
+#[test]
+fn a_node_is_armed_or_not_or_nobody_knows() {
+    // Rule 5.
+    let failed = |kind, effect: Option<Effect>| {
+        let failure = Failure::new(kind, "why");
+        let failure = match effect {
+            Some(effect) => failure.leaving(effect),
+            None => failure,
+        };
+        let json = serde_json::to_string(&failure).unwrap();
+        assert_eq!(serde_json::from_str::<Failure>(&json).unwrap(), failure);
+        Outcome::Failed { failure }
+    };
+    let (exit, late) = (FailureKind::Installer, FailureKind::Deadline);
+    assert_eq!(after(DONE), Some(Arming::Armed));
+    assert_eq!(after(Outcome::Done { proof: Some(Proof::Unheard) }), Some(Arming::Unheard));
+    assert_eq!(after(failed(exit, None)), Some(Arming::Failed));
+    assert_eq!(after(failed(exit, Some(Effect::Armed))), Some(Arming::FailedArmed));
+    assert_eq!(after(failed(exit, Some(Effect::NotArmed))), None);
+    assert_eq!(after(failed(FailureKind::Pull, Some(Effect::None))), None);
+    assert_eq!(after(failed(late, None)), Some(Arming::Unheard));
+}
+
+#[test]
+fn what_was_armed_before_survives_an_attempt_that_did_nothing() {
+    // Rule 5: another run armed it with something else, and this one is refused.
+    let other: ImageRef = "ghcr.io/siderolabs/installer:v1.14.1".parse().unwrap();
+    let armed = Armed { image: other, boot_id: Some("a".to_owned()), state: Arming::Armed };
+    let told: BTreeMap<_, _> = [("w-1".into(), armed)].into();
+    let mut journal = Writer::new();
+    assert_eq!(journal.state.armed_left(&told), told, "it died before it wrote that down");
+    let cordons = BTreeSet::new();
+    journal.write(Record::Inherited { cordons, armed: told.clone() }).unwrap();
+    assert_eq!(*journal.state.armed(), told);
+    journal.start(Action::Install, Some(Evidence::BootId("a".to_owned())));
+    let failure = Failure::new(FailureKind::Refused, "armed").leaving(Effect::None);
+    journal.end(Action::Install, Outcome::Failed { failure });
+    assert_eq!(journal.state.armed_left(&BTreeMap::new()), told);
+    journal.start(Action::Reboot, None);
+    journal.end(Action::Reboot, DONE);
+    assert!(journal.state.armed_left(&told).is_empty(), "it has booted since");
 }
 
 #[test]
@@ -245,7 +315,7 @@ fn cordons_of_the_run_before_are_remembered_until_they_are_gone() {
     // Rule 7.
     let mut journal = Writer::new();
     let cordons = ["w-1".into(), "w-2".into()].into();
-    journal.write(Record::Inherited { cordons }).unwrap();
+    journal.write(Record::Inherited { cordons, armed: BTreeMap::new() }).unwrap();
     journal.write(Record::Lifted { node: "w-2".into() }).unwrap();
     assert_eq!(journal.state.inherited_cordons().iter().collect::<Vec<_>>(), [&"w-1".into()]);
     journal.start(Action::Cordon, Some(Evidence::WasCordoned(false)));
@@ -258,7 +328,8 @@ fn cordons_that_nobody_wrote_down_are_left_by_a_run_that_died_too_early() {
     let told = ["w-1".into(), "w-2".into()].into();
     let mut journal = Writer::new();
     assert_eq!(journal.state.cordons_left(&told), told);
-    journal.write(Record::Inherited { cordons: told.clone() }).unwrap();
+    let armed = BTreeMap::new();
+    journal.write(Record::Inherited { cordons: told.clone(), armed }).unwrap();
     journal.write(Record::Lifted { node: "w-2".into() }).unwrap();
     assert_eq!(journal.state.cordons_left(&told), ["w-1".into()].into(), "w-2 was given back");
 }

@@ -1,5 +1,6 @@
 //! Cordons of a run that this one replaces: nodes that serve are given back before
-//! anything else begins, and none is left over at the end (rule 7).
+//! anything else begins, and none is left over at the end (rule 7). What it armed
+//! is remembered (rule 5).
 
 use upgrade_core::event::EventKind;
 use upgrade_core::jiff::Timestamp;
@@ -17,8 +18,10 @@ impl<I: Io, J: Journal> Driver<I, J> {
     /// only: what was lifted since is not ours any more.
     pub(super) async fn inherit(&mut self) -> Result<(), DriveError> {
         let cordons = std::mem::take(&mut self.inherited_cordons);
-        if !cordons.is_empty() && !self.state.took_over_cordons() {
-            self.write(Record::Inherited { cordons }).await?;
+        let armed = std::mem::take(&mut self.inherited_armed);
+        let none = cordons.is_empty() && armed.is_empty();
+        if !none && !self.state.has_inherited() {
+            self.write(Record::Inherited { cordons, armed }).await?;
         }
         Ok(())
     }
@@ -67,7 +70,8 @@ impl<I: Io, J: Journal> Driver<I, J> {
         self.write(Record::Halted { why: why.clone() }).await?;
         self.tell(EventKind::Halted { why: why.clone() });
         let cordoned = self.state.inherited_cordons().iter().cloned().collect();
-        Ok(Err(End::Halted { reason: why, armed: Vec::new(), cordoned }))
+        let armed = self.state.next_boots();
+        Ok(Err(End::Halted { reason: why, armed, cordoned }))
     }
 
     /// Since when it is waited for this, and until when.

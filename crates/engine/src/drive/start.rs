@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::task::{Id, JoinError, JoinSet};
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::jiff;
-use upgrade_core::journal::{Evidence, Outcome, Record};
+use upgrade_core::journal::{Effect, Evidence, Outcome, Record};
 use upgrade_core::plan::PlanHash;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::secret::scrub;
@@ -179,6 +179,8 @@ impl<I: Io, J: Journal> Driver<I, J> {
     async fn launch(&mut self, start: Start, evidence: Option<Evidence>) -> Result<(), DriveError> {
         let Start { step: id, attempt, look_first } = start;
         self.flights.unread.remove(&id);
+        // As it was before this step began.
+        let armed = id.node.as_ref().and_then(|node| self.state.armed().get(node).cloned());
         self.write(Record::Started { step: id.clone(), attempt, evidence }).await?;
         self.tell(EventKind::StepStarted { step: id.clone(), attempt });
         let limit = id.action.timeout(&self.plan.policy);
@@ -189,6 +191,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
             guard: Arc::clone(&self.guard),
             look_first,
             evidence: self.remembered(&id),
+            armed,
             found_cordoned: self.found_cordoned(&id),
             machines: Arc::clone(&self.picture.machines),
             tenants: Arc::clone(&self.flights.tenants),
@@ -249,7 +252,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
         self.flights.unread.remove(&step);
         self.write(Record::Started { step: step.clone(), attempt, evidence: None }).await?;
         let text = format!("it did not begin, since its node could not be read: {trouble}");
-        let failure = Failure::new(trouble.failure.kind, &text);
+        let failure = Failure::new(trouble.failure.kind, &text).leaving(Effect::None);
         let outcome = Outcome::Failed { failure };
         self.tell(EventKind::StepStarted { step: step.clone(), attempt });
         self.write(Record::Finished { step: step.clone(), attempt, outcome: outcome.clone() })

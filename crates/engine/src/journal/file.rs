@@ -12,7 +12,7 @@
 //! its journal. A line that a power cut tore is cut off; nothing was done that
 //! its whole line would have announced.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use upgrade_core::jiff;
-use upgrade_core::journal::{Entry, FoldError};
+use upgrade_core::journal::{Armed, Entry, FoldError};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::{Plan, PlanHash};
 use upgrade_core::snapshot::NodeName;
@@ -114,6 +114,9 @@ pub struct Header {
     /// entry, since a process may die before its first one.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inherited_cordons: BTreeSet<NodeName>,
+    /// Nodes that a replaced run left armed, or may have (rule 5).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub inherited_armed: BTreeMap<NodeName, Armed>,
 }
 
 /// A run that can be driven on.
@@ -127,6 +130,8 @@ pub struct Opened {
     pub journal: FileJournal,
     /// Nodes that a replaced run left cordoned (rule 7).
     pub inherited_cordons: BTreeSet<NodeName>,
+    /// Nodes that it left armed, or may have (rule 5).
+    pub inherited_armed: BTreeMap<NodeName, Armed>,
 }
 
 /// The folder of a cluster's runs.
@@ -167,6 +172,7 @@ impl Folder {
         let current = self.current();
         let last = if current.exists() { Some(read(&current)?) } else { None };
         let mut inherited_cordons = BTreeSet::new();
+        let mut inherited_armed = BTreeMap::new();
         if let Some(last) = &last {
             let state = last.state()?;
             let touched = state.steps().iter().any(|step| step.attempts > 0);
@@ -175,8 +181,10 @@ impl Folder {
                 return Err(FileError::Unfinished { plan: state.plan().clone(), ended });
             }
             inherited_cordons = state.cordons_left(&last.header.inherited_cordons);
+            inherited_armed = state.armed_left(&last.header.inherited_armed);
         }
-        let header = Header { journal: FORMAT, began: holder.since, plan, inherited_cordons };
+        let began = holder.since;
+        let header = Header { journal: FORMAT, began, plan, inherited_cordons, inherited_armed };
         let mut line =
             serde_json::to_vec(&header).map_err(std::io::Error::from).at("write", &current)?;
         line.push(b'\n');
@@ -193,8 +201,8 @@ impl Folder {
         sync_dir(&self.dir)?;
         self.prune()?;
         let journal = FileJournal::open(&current, lock)?;
-        let Header { plan, inherited_cordons, .. } = header;
-        Ok(Opened { plan, past: Vec::new(), journal, inherited_cordons })
+        let Header { plan, inherited_cordons, inherited_armed, .. } = header;
+        Ok(Opened { plan, past: Vec::new(), journal, inherited_cordons, inherited_armed })
     }
 
     /// Takes the last run up again. A torn last line is cut off.
@@ -207,8 +215,8 @@ impl Folder {
         let Recorded { header, entries, whole_bytes, .. } = read(&current)?;
         let journal = FileJournal::open(&current, lock)?;
         journal.cut(whole_bytes).at("cut the torn end of", &current)?;
-        let Header { plan, inherited_cordons, .. } = header;
-        Ok(Opened { plan, past: entries, journal, inherited_cordons })
+        let Header { plan, inherited_cordons, inherited_armed, .. } = header;
+        Ok(Opened { plan, past: entries, journal, inherited_cordons, inherited_armed })
     }
 
     /// Lets go of all but the newest earlier runs.

@@ -5,14 +5,14 @@ use std::sync::{Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
-use upgrade_core::journal::Evidence;
+use upgrade_core::journal::{Effect, Evidence};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{Stage, TalosFacts};
 use upgrade_core::step::Action;
 
 use super::wait::{Look, Wait};
-use super::{Done, Step, forfeit};
+use super::{Done, Step, forfeit, install};
 use crate::io::{Happened, Io, Machine, Talos as _};
 
 /// How long a node in doubt is watched before it is asked again: a request that
@@ -47,6 +47,9 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     if step.look_first && has_begun(step, machine, before).await? {
         step.say(format!("{node} is on its way already; not asking again"));
     } else {
+        if step.id.action == Action::Upgrade {
+            install::not_armed(step, machine, &facts).await?;
+        }
         follows(step).await?;
         ask_once(step, machine).await?;
     }
@@ -122,11 +125,11 @@ async fn ask_once<I: Io>(step: &Step<I>, machine: &Machine) -> Result<(), Failur
     };
     match asked {
         Ok(()) => Ok(()),
-        Err(trouble) if trouble.happened == Happened::Maybe => {
+        Err(trouble) if trouble.happened != Happened::No => {
             step.say(format!("it may have been heard all the same: {trouble}"));
             Ok(())
         }
-        Err(trouble) => Err(trouble.failure),
+        Err(trouble) => Err(trouble.failure.leaving(Effect::None)),
     }
 }
 

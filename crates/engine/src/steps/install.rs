@@ -1,67 +1,315 @@
-//! Writes the inactive slot (Talos from 1.13). The running slot is never
-//! touched: a node that has booted since is left as it is (rule 5).
+//! Writes the inactive slot (Talos from 1.13), once. A second installer on an
+//! armed node deletes the version that runs, on every boot loader (rule 5). So
+//! none is started where one may have run in this boot, whoever started it, and
+//! none is repeated: not after an error, and not after a stream that was lost.
 
-use jiff::SignedDuration;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::{SignedDuration, Timestamp};
+use upgrade_core::image::ImageRef;
 use upgrade_core::jiff;
-use upgrade_core::journal::Evidence;
+use upgrade_core::journal::{Armed, Arming, Effect, Evidence, Proof};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::snapshot::TalosFacts;
 
-use super::wait::ask;
+use super::wait::{Look, Wait, ask};
 use super::{Done, Step};
-use crate::io::{Clock as _, Happened, Io, Talos as _};
+use crate::io::talos::{NextBoot, Slots, Store};
+use crate::io::{Clock as _, Happened, Io, Machine, Talos as _, Trouble};
 
-/// The first pause before an install whose end was not heard is taken up again.
-/// Most often a control plane that it passed through reboots, and another one
-/// answers at once; each further pause is twice as long.
+/// How long no installer has to be seen after its stream was lost: the request
+/// itself may still be on its way.
+const SETTLE: SignedDuration = SignedDuration::from_secs(15);
+
+/// How long the boot loader is asked after an installer has failed.
+const AFTERWARDS: SignedDuration = SignedDuration::from_secs(30);
+
+/// The pause of a mutant.
 const AGAIN: SignedDuration = SignedDuration::from_secs(2);
-
-/// How often an install whose end was not heard is taken up again.
-const LOST_ANSWERS: u32 = 4;
 
 /// Runs the step.
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let machine = step.machine()?;
+    // Until the installer is called, all stays as it was.
+    let ready = prepare(step, machine).await.map_err(|failure| failure.leaving(Effect::None))?;
+    let (facts, pulled) = match ready {
+        Ready::Done(done) => return Ok(done),
+        Ready::Install { facts, pulled } => (*facts, pulled),
+    };
+    match install(step, machine, &pulled).await? {
+        Ok(()) => Ok(Done::Did),
+        Err(trouble) => match trouble.happened {
+            Happened::No => Err(trouble.failure.leaving(Effect::None)),
+            Happened::Failed => Err(failed(step, machine, &facts, &trouble).await?),
+            Happened::Maybe => lost(step, machine, &facts, &trouble).await,
+        },
+    }
+}
+
+/// What is to be done.
+enum Ready {
+    /// Nothing more.
+    Done(Done),
+    /// This, under the name that the machine has it by.
+    Install { facts: Box<TalosFacts>, pulled: String },
+}
+
+async fn prepare<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Ready, Failure> {
     let node = &machine.name;
     let target = step.talos_target()?;
     let to = step.hop().change.to();
     let talos = step.io.talos();
-    let mut in_doubt = step.look_first;
-    let mut lost = 0;
-    loop {
-        let facts = ask(step, &format!("what {node} runs"), || talos.facts(machine)).await?;
-        if step.is_there(&facts) {
-            return Ok(Done::Skipped(format!("{node} runs {to} already")));
+    let facts = ask(step, &format!("what {node} runs"), || talos.facts(machine)).await?;
+    if step.is_there(&facts) {
+        return Ok(Ready::Done(Done::Skipped(format!("{node} runs {to} already"))));
+    }
+    let booted = matches!(&step.evidence,
+        Some(Evidence::BootId(before)) if *before != facts.boot_id);
+    if booted && step.look_first && !mutant::is(Mutant::BlindRetry) {
+        let found = &facts.version;
+        let text = format!("{node} has booted since it was written, and runs {found}");
+        return Err(Failure::new(FailureKind::BootBack, &text));
+    }
+    if facts.version != target.from {
+        let (from, found) = (&target.from, &facts.version);
+        let text = format!("{node} runs {found}, where the plan expects {from}");
+        return Err(Failure::new(FailureKind::Mismatch, &text));
+    }
+    match stands(step, machine, &facts, &target.installer).await? {
+        Stands::Free => {}
+        Stands::Armed => {
+            let image = &target.installer;
+            let why = format!("{node} is armed with {image} already, and has not booted since");
+            return Ok(Ready::Done(Done::Skipped(why)));
         }
-        let booted = matches!(&step.evidence,
-            Some(Evidence::BootId(before)) if *before != facts.boot_id);
-        if booted && in_doubt && !mutant::is(Mutant::BlindRetry) {
-            let found = &facts.version;
-            let text = format!("{node} has booted since it was written, and runs {found}");
-            return Err(Failure::new(FailureKind::BootBack, &text));
+        Stands::Presumed => return Ok(Ready::Done(Done::Proved(Proof::Unheard))),
+    }
+    // Talos collects images that nothing uses after an hour; pulling one that is
+    // still there costs nothing.
+    step.say(format!("pulling {}", target.installer));
+    step.permitted()?;
+    let pulled = talos.pull(machine, &target.installer, Store::System, step).await;
+    let pulled = pulled.map_err(|trouble| trouble.failure)?;
+    Ok(Ready::Install { facts: Box::new(facts), pulled })
+}
+
+/// The one call. The outer error is that of a process that lost the run.
+async fn install<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    pulled: &str,
+) -> Result<Result<(), Trouble>, Failure> {
+    let image = &step.talos_target()?.installer;
+    let talos = step.io.talos();
+    step.say(format!("writing {image}"));
+    step.permitted().map_err(|failure| failure.leaving(Effect::None))?;
+    let mut done = talos.install(machine, image, pulled, step).await;
+    while let Err(trouble) = &done
+        && match trouble.happened {
+            Happened::No => false,
+            Happened::Failed => mutant::is(Mutant::InstallerRepeated),
+            Happened::Maybe => mutant::is(Mutant::LostStreamRepeated),
         }
-        if facts.version != target.from {
-            let (from, found) = (&target.from, &facts.version);
-            let text = format!("{node} runs {found}, where the plan expects {from}");
-            return Err(Failure::new(FailureKind::Mismatch, &text));
+        && step.left() > AGAIN
+    {
+        step.io.clock().sleep(AGAIN).await;
+        done = talos.install(machine, image, pulled, step).await;
+    }
+    Ok(done)
+}
+
+/// Whether an installer may be run.
+enum Stands {
+    /// Yes.
+    Free,
+    /// No need: the next boot is into its version.
+    Armed,
+    /// No: it may have run, and nobody can tell but the next boot.
+    Presumed,
+}
+
+/// What is remembered of the node in the boot that it is in.
+fn remembered<'a, I>(step: &'a Step<I>, facts: &TalosFacts) -> Option<&'a Armed> {
+    let here = |armed: &&Armed| armed.boot_id.as_ref().is_none_or(|id| *id == facts.boot_id);
+    step.armed.as_ref().filter(here)
+}
+
+/// Puts together what is remembered and what can be seen.
+async fn stands<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    facts: &TalosFacts,
+    image: &ImageRef,
+) -> Result<Stands, Failure> {
+    if mutant::is(Mutant::ArmedForgotten) {
+        return Ok(Stands::Free);
+    }
+    let node = &machine.name;
+    let known = remembered(step, facts);
+    let slots = match known {
+        Some(armed) if armed.state == Arming::Unheard => ended(step, machine).await?,
+        _ => look(step, machine).await?,
+    };
+    if slots.installing && known.is_none() {
+        let text = format!(
+            "an installer runs on {node} that this run did not start. What to do: wait until it \
+             has ended and reboot the node, or roll it back, then plan again"
+        );
+        return Err(Failure::new(FailureKind::Refused, &text));
+    }
+    let next = slots.next_boot(&facts.version);
+    let why = match (known, &next) {
+        (None, NextBoot::Same | NextBoot::Unknown) => return Ok(Stands::Free),
+        (Some(armed), _) if armed.image == *image && armed.state == Arming::Armed => {
+            return Ok(Stands::Armed);
         }
-        step.say(format!("writing {}", target.installer));
-        step.permitted()?;
-        let Err(trouble) = talos.install(machine, &target.installer, step).await else {
-            return Ok(Done::Did);
-        };
-        // The inactive slot may be written again as long as the node still runs
-        // the other one, which the look above makes sure of.
-        let unheard = trouble.happened == Happened::Maybe && lost < LOST_ANSWERS;
-        // An installer that an earlier attempt began refuses a second one.
-        let busy = in_doubt && trouble.failure.kind == FailureKind::Refused;
-        let pause = AGAIN.saturating_mul(1 << lost);
-        if !(unheard || busy) || step.left() <= pause {
-            return Err(trouble.failure);
+        (Some(armed), NextBoot::Same) if armed.state != Arming::Armed => return Ok(Stands::Free),
+        (Some(armed), next) if armed.image == *image && armed.state == Arming::Unheard => {
+            return Ok(match next {
+                NextBoot::Unknown => Stands::Presumed,
+                _ => Stands::Armed,
+            });
         }
-        lost += u32::from(unheard);
-        in_doubt = true;
-        step.say(format!("trying again shortly: {trouble}"));
-        step.io.clock().sleep(pause).await;
+        (Some(armed), _) if armed.state.has_failed() => format!(
+            "an installer failed on {node} ({}), and the next boot may be into what it wrote",
+            armed.image
+        ),
+        (Some(armed), _) => format!("{node} is armed with {}, not with {image}", armed.image),
+        (None, NextBoot::Other(entry)) => {
+            format!("{node} is armed with {entry}, and this run did not do that")
+        }
+    };
+    Err(armed_already(&why, facts))
+}
+
+/// An installer would delete what runs.
+fn armed_already(why: &str, facts: &TalosFacts) -> Failure {
+    let text = format!(
+        "{why}. Another installer would delete {}, which runs. What to do: reboot the node to \
+         boot what is armed, or run `talosctl rollback` on it to stay on what runs, then plan again",
+        facts.version
+    );
+    Failure::new(FailureKind::Refused, &text)
+}
+
+/// Rule 5 for the call that installs and reboots at once (Talos up to 1.12).
+pub(super) async fn not_armed<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    facts: &TalosFacts,
+) -> Result<(), Failure> {
+    if mutant::is(Mutant::ArmedForgotten) {
+        return Ok(());
+    }
+    let node = &machine.name;
+    let next = look(step, machine).await?.next_boot(&facts.version);
+    let why = match (next, remembered(step, facts)) {
+        (NextBoot::Other(entry), _) => {
+            format!("{node} is armed with {entry}, and this run did not do that")
+        }
+        (NextBoot::Unknown, Some(armed)) => format!("{node} may be armed with {}", armed.image),
+        _ => return Ok(()),
+    };
+    Err(armed_already(&why, facts))
+}
+
+async fn look<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Slots, Failure> {
+    let what = format!("what {} boots next", machine.name);
+    ask(step, &what, || step.io.talos().slots(machine)).await
+}
+
+/// Waits until no installer was seen for a while.
+async fn ended<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Slots, Failure> {
+    let node = &machine.name;
+    let quiet: Mutex<Option<Timestamp>> = Mutex::new(None);
+    let wait = Wait::new(FailureKind::Deadline, format!("the installer on {node} did not end"));
+    wait.look(step, || async {
+        let seen = step.io.talos().slots(machine).await;
+        let mut quiet = quiet.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(match seen {
+            Ok(slots) if !slots.installing => {
+                let now = step.now();
+                let since = *quiet.get_or_insert(now);
+                if now.duration_since(since) >= SETTLE {
+                    return Ok(Look::Found(slots));
+                }
+                Look::NotYet(format!("waiting whether an installer still starts on {node}"))
+            }
+            Ok(_) => {
+                *quiet = None;
+                Look::NotYet(format!("the installer still runs on {node}"))
+            }
+            Err(trouble) => {
+                *quiet = None;
+                Look::NotYet(format!("waiting for {node}: {trouble}"))
+            }
+        })
+    })
+    .await
+}
+
+/// The installer has ended badly. That is final; what the node boots next is
+/// asked once more, so that it can be told.
+async fn failed<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    facts: &TalosFacts,
+    trouble: &Trouble,
+) -> Result<Failure, Failure> {
+    let (from, to) = (&step.talos_target()?.from, step.hop().change.to());
+    let until = step.now().saturating_add(AFTERWARDS).unwrap_or(step.deadline);
+    let wait = Wait::new(FailureKind::Unavailable, "its boot loader could not be asked");
+    let seen = wait
+        .until(until)
+        .look(step, || async { Ok(Look::of(step.io.talos().slots(machine).await)) })
+        .await;
+    let next = seen.map_or(NextBoot::Unknown, |slots| slots.next_boot(&facts.version));
+    let say = |words: String| Failure::new(FailureKind::Installer, &format!("{trouble}. {words}"));
+    Ok(match next {
+        NextBoot::Same => say(format!("The node is not armed: its next boot is into {from}"))
+            .leaving(Effect::NotArmed),
+        NextBoot::Other(_) => say(format!(
+            "It made {to} the default before it failed: any restart boots that. {}",
+            undo(from)
+        ))
+        .leaving(Effect::Armed),
+        NextBoot::Unknown => say(format!(
+            "Whether the next boot is into {to} is not known, since the boot loader does not \
+             tell. {}",
+            undo(from)
+        )),
+    })
+}
+
+/// How a person gets out of it.
+fn undo(from: &impl std::fmt::Display) -> String {
+    format!(
+        "Reboot the node to find out what boots, or run `talosctl rollback` on it to stay on \
+         {from}, then plan again"
+    )
+}
+
+/// Nobody heard the end. The installer is never sent for again: it is waited for,
+/// and the node counts as armed unless its boot loader says otherwise.
+async fn lost<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    facts: &TalosFacts,
+    trouble: &Trouble,
+) -> Result<Done, Failure> {
+    step.say(format!("the installer's stream was lost, waiting for its end: {trouble}"));
+    let slots = ended(step, machine).await?;
+    match slots.next_boot(&facts.version) {
+        NextBoot::Other(_) => Ok(Done::Did),
+        NextBoot::Unknown => Ok(Done::Proved(Proof::Unheard)),
+        NextBoot::Same => {
+            let text = format!(
+                "the installer's stream was lost ({trouble}), and it has ended without arming the \
+                 node: the next boot is into {}",
+                facts.version
+            );
+            Err(Failure::new(FailureKind::Installer, &text).leaving(Effect::NotArmed))
+        }
     }
 }

@@ -39,6 +39,7 @@ async fn finish(world: &Arc<World>, opened: Opened) -> End {
         control: control.subscribe(),
         resumed_by: None,
         inherited_cordons: opened.inherited_cordons,
+        inherited_armed: opened.inherited_armed,
     };
     drive(run).await.unwrap().0
 }
@@ -142,6 +143,11 @@ async fn a_run_that_did_not_end_is_not_forgotten() {
     for record in [
         Record::Began,
         Record::Started {
+            step: "1/worker-1/install".parse().unwrap(),
+            attempt: 1,
+            evidence: Some(upgrade_core::journal::Evidence::BootId("an old boot".to_owned())),
+        },
+        Record::Started {
             step: "1/worker-1/cordon".parse().unwrap(),
             attempt: 1,
             evidence: Some(upgrade_core::journal::Evidence::WasCordoned(false)),
@@ -157,6 +163,10 @@ async fn a_run_that_did_not_end_is_not_forgotten() {
     // Replaced on purpose, its cordon is still ours to lift (rule 7).
     let opened = folder.begin((*next).clone(), &holder(2), true).unwrap();
     assert_eq!(opened.inherited_cordons, ["worker-1".into()].into());
+    // And what its installer may have left is remembered (rule 5).
+    let known = opened.inherited_armed[&"worker-1".into()].clone();
+    assert_eq!(known.image.tag.as_deref(), Some("v1.13.9"));
+    assert_eq!(known.state, upgrade_core::journal::Arming::Unheard);
     // It dies before its first entry, and so does the one that takes its place.
     drop(opened);
     let opened = folder.resume(&holder(3)).unwrap();
@@ -165,6 +175,7 @@ async fn a_run_that_did_not_end_is_not_forgotten() {
     drop(folder.begin((*next).clone(), &holder(4), false).unwrap());
     let opened = folder.resume(&holder(5)).unwrap();
     assert_eq!(opened.inherited_cordons, ["worker-1".into()].into());
+    assert_eq!(opened.inherited_armed, [("worker-1".into(), known)].into());
     assert_eq!(finish(&world, opened).await, End::Done);
     assert!(world.cluster().cordoned().is_empty());
     assert_eq!(folder.runs().unwrap().len(), 3);

@@ -78,6 +78,7 @@ impl Driver {
             control: self.word.subscribe(),
             resumed_by: None,
             inherited_cordons: BTreeSet::new(),
+            inherited_armed: BTreeMap::new(),
         };
         (run, receiver)
     }

@@ -6,6 +6,7 @@ mod crashes;
 mod drains;
 mod fences;
 mod given_back;
+mod installs;
 mod journals;
 mod kubernetes;
 mod runs;

@@ -1,12 +1,13 @@
 //! Drives the run: takes the lease, begins or takes it up, passes the user's
 //! word on, and takes its end in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
 use tokio::time::Instant;
+use upgrade_core::journal::{Armed, Arming};
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End};
@@ -176,7 +177,7 @@ impl Task {
         self.stuck = None;
         let fence = hold.fence();
         let drives = Drives::begin(Arc::clone(&self.shared.metrics), last.view.product);
-        let inherited_cordons = self.inherited(&store, &record, &fence).await;
+        let (inherited_cordons, inherited_armed) = self.inherited(&store, &record, &fence).await;
         self.drive = Some(Drive::start(Start {
             record,
             live,
@@ -185,6 +186,7 @@ impl Task {
             word,
             keys,
             inherited_cordons,
+            inherited_armed,
             drives,
             writes: Arc::clone(&self.shared.writes),
         }));
@@ -195,14 +197,14 @@ impl Task {
         Ok(Next::Now)
     }
 
-    /// Cordons that the run before this one left (rule 7).
+    /// Cordons (rule 7) and armed nodes (rule 5) that the run before this one left.
     async fn inherited(
         &self,
         store: &RunStore,
         record: &Record,
         fence: &Arc<dyn upgrade_engine::journal::Fence>,
-    ) -> BTreeSet<NodeName> {
-        let mut left = BTreeSet::new();
+    ) -> (BTreeSet<NodeName>, BTreeMap<NodeName, Armed>) {
+        let (mut left, mut armed) = (BTreeSet::new(), BTreeMap::new());
         let mut parent = record.plan().parent.clone();
         // One that died before it wrote down what it took over left that of the one
         // before it.
@@ -211,8 +213,13 @@ impl Task {
             let Ok(Some(run)) = store.of_plan(&hash.to_string()).await else { break };
             match Record::open(self.shared.client.clone(), run, Arc::clone(fence)).await {
                 Ok(before) => {
-                    left.extend(before.state().cordons_left(&BTreeSet::new()));
-                    let knows = before.state().completed() || before.state().took_over_cordons();
+                    let state = before.state();
+                    left.extend(state.cordons_left(&BTreeSet::new()));
+                    for (node, known) in state.armed_left(&BTreeMap::new()) {
+                        // What a later run knows of a node counts.
+                        armed.entry(node).or_insert(known);
+                    }
+                    let knows = state.completed() || state.has_inherited();
                     parent = before.plan().parent.clone().filter(|_| !knows);
                 }
                 Err(error) => {
@@ -221,7 +228,7 @@ impl Task {
                 }
             }
         }
-        left
+        (left, armed)
     }
 
     /// A run that cannot be read is over; a person decides what comes next.
@@ -252,10 +259,20 @@ impl Task {
             Ok(Ok(End::Done)) => Some((RunPhase::Completed, String::new())),
             Ok(Ok(End::Halted { reason, armed, cordoned })) => {
                 let mut text = halted(&reason);
-                if !armed.is_empty() {
+                let (sure, unsure): (Vec<_>, Vec<_>) =
+                    armed.into_iter().partition(|(_, state)| state.is_certain());
+                let names = |nodes: Vec<(NodeName, Arming)>| {
+                    list(&nodes.into_iter().map(|(node, _)| node).collect::<Vec<_>>())
+                };
+                if !sure.is_empty() {
+                    let nodes = names(sure);
+                    text =
+                        format!("{text}. Armed: the next boot of {nodes} is into the new version");
+                }
+                if !unsure.is_empty() {
+                    let nodes = names(unsure);
                     text = format!(
-                        "{text}. The next boot of {} is into the new version",
-                        list(&armed)
+                        "{text}. Not known: the next boot of {nodes} may be into the new version"
                     );
                 }
                 if !cordoned.is_empty() {

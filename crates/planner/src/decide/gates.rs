@@ -36,8 +36,8 @@ impl Run<'_> {
         if action == Action::SnapshotEtcd {
             return self.somebody_to_ask();
         }
-        // What writes a slot needs to know what it overwrites, no more; what
-        // disrupts nothing needs nothing.
+        // What writes a slot needs to know what it overwrites, and on a control
+        // plane that no other is away; what disrupts nothing needs nothing.
         let guarded = action.is_disruptive() || action == Action::Install;
         let (true, Some(name)) = (guarded, &lane.lane.node) else {
             return Ok(());
@@ -49,7 +49,12 @@ impl Run<'_> {
         let node = self.seen(name, action)?;
         as_expected(lane, name, node)?;
         if action == Action::Install {
-            return Ok(());
+            return match node.role {
+                Role::ControlPlane if !mutant::is(Mutant::ControlPlaneAhead) => {
+                    self.alone(name, away)
+                }
+                _ => Ok(()),
+            };
         }
         match node.role {
             Role::ControlPlane => self.quorum(lane, name, away),
@@ -141,13 +146,21 @@ impl Run<'_> {
             let why = problems.join("; ");
             return Err(Closed::Now(WaitReason::EtcdUnsafe { node: name.clone(), why }));
         }
+        if mutant::is(Mutant::TwoControlPlanes) {
+            return Ok(());
+        }
+        self.alone(name, away)
+    }
+
+    /// Rule 1: no other control plane is away. Nothing heavy is written to the disk
+    /// of one meanwhile either: it has etcd's log.
+    fn alone(&self, name: &NodeName, away: &Away<'_>) -> Result<(), Closed> {
         // Whoever has etcd's word may go back even if Kubernetes is not well
         // elsewhere (rule 12); a lane in flight still excludes every other.
         let down = away
             .control_planes()
             .filter(|other| *other != name)
-            .find(|other| !self.is_way_back() || away.is_entered(other))
-            .filter(|_| !mutant::is(Mutant::TwoControlPlanes));
+            .find(|other| !self.is_way_back() || away.is_entered(other));
         match down {
             Some(down) => Err(Closed::Now(WaitReason::ControlPlaneDown {
                 node: name.clone(),

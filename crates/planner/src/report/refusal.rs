@@ -3,6 +3,7 @@
 use std::fmt::{self, Display};
 
 use serde::Serialize;
+use upgrade_core::image::ImageRef;
 use upgrade_core::plan::Versions;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::{Minor, Version};
@@ -125,6 +126,16 @@ pub enum Refusal {
         /// Why.
         why: String,
     },
+    /// An installer ran on the node in this boot: another one would delete what
+    /// runs (rule 5).
+    Armed {
+        /// Which node.
+        node: NodeName,
+        /// What it is armed with.
+        image: ImageRef,
+        /// Whether that installer failed, so that the next boot is not known.
+        failed: bool,
+    },
 }
 
 impl Refusal {
@@ -184,6 +195,9 @@ impl Refusal {
                 "name the node's schematic, or say --drop-extensions if they may go".to_owned()
             }
             Self::NoInstaller { .. } => "name the installer image".to_owned(),
+            Self::Armed { .. } => "reboot the node to boot what is armed, or run `talosctl \
+                                   rollback` on it to stay on what runs, then plan again"
+                .to_owned(),
         }
     }
 }
@@ -237,6 +251,15 @@ impl Display for Refusal {
                 write!(f, "{node} would lose {}: {installer} lacks them", extensions.join(", "))
             }
             Self::NoInstaller { node, why } => write!(f, "no installer for {node}: {why}"),
+            Self::Armed { node, image, failed: false } => write!(
+                f,
+                "{node} is armed with {image}, and another installer would delete what runs"
+            ),
+            Self::Armed { node, image, failed: true } => write!(
+                f,
+                "the installer {image} failed on {node}, the next boot may be into it, and \
+                 another installer would delete what runs"
+            ),
         }
     }
 }

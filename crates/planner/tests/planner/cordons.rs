@@ -50,7 +50,7 @@ fn a_cordon_of_an_earlier_run_holds_others_back() {
         let mut world = world(snapshot, &policy());
         kubernetes(&mut world.truth, node).ready = serves;
         world.write(Record::Began);
-        world.write(Record::Inherited { cordons: [node.into()].into() });
+        world.write(Record::Inherited { cordons: [node.into()].into(), armed: [].into() });
         let end = world.run();
         let left = WaitReason::CordonLeft { node: node.into() };
         let waited = matches!(&end, End::Halted(HaltReason::WaitedTooLong { waiting_for, .. })

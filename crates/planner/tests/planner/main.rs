@@ -1,5 +1,6 @@
 //! The planner's tests: what is planned, what is refused, and what is decided.
 
+mod armed;
 mod checks;
 mod common;
 mod cordons;

@@ -30,6 +30,8 @@ impl World {
         here.install = None;
         here.pulls.clear();
         here.kubernetes.stop_pods();
+        self.collect_images(node);
+        let here = &mut self.nodes[node.0];
         // One of the two containerds keeps its images in memory.
         here.images.retain(|image| image.place != Place::InMemory);
         self.etcd_changed();
@@ -63,12 +65,14 @@ impl World {
         }
         let boots_back = self.nodes[node.0].slots.armed().is_some()
             && self.take_fault(node, FaultKind::BootBack);
+        if boots_back && !self.nodes[node.0].slots.boot_back() {
+            // Both slots hold what does not boot: somebody has to come to it.
+            self.nodes[node.0].power = Power::Off;
+            return;
+        }
         let boot_id = self.random.uuid();
         let now = self.now;
         let here = &mut self.nodes[node.0];
-        if boots_back {
-            here.slots.boot_back();
-        }
         here.slots.boot();
         here.power = Power::On;
         here.stage = Stage::Booting;

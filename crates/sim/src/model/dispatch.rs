@@ -40,6 +40,9 @@ impl World {
     }
 
     fn answer(&mut self, node: NodeIndex, caller: &Caller, request: Request) -> Reply {
+        if uses_images(&request) {
+            self.collect_images(node);
+        }
         match request {
             Request::Version => Reply::Unary(self.version(node).into()),
             Request::Hostname => Reply::Unary(self.hostname(node).into()),
@@ -146,6 +149,20 @@ fn is_reading(request: &Request) -> bool {
             | Request::CosiGet(_)
             | Request::CosiList(_)
             | Request::CosiWatch(_)
+    )
+}
+
+/// Whether a request looks at the images of a node.
+fn uses_images(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::ImageList(_)
+            | Request::ImagePull(_)
+            | Request::ImageServiceList(_)
+            | Request::ImageServicePull(_)
+            | Request::ImageServiceRemove(_)
+            | Request::LifecycleUpgrade(_)
+            | Request::Upgrade(_)
     )
 }
 

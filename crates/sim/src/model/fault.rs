@@ -29,6 +29,12 @@ pub enum Fault {
         /// 5 dependency, 6 input or output, 7 install.
         code: i32,
     },
+    /// The installer makes its version the default, and exits with this code all
+    /// the same.
+    InstallerExitLate {
+        /// As for [`Fault::InstallerExit`].
+        code: i32,
+    },
     /// The next time the node goes down, it stays down.
     NeverReturns,
     /// The next boot of a new version falls back to the old one.
@@ -102,6 +108,7 @@ pub enum FaultKind {
     SlowPull,
     FailingPull,
     InstallerExit,
+    InstallerExitLate,
     NeverReturns,
     BootBack,
     LostReboot,
@@ -128,6 +135,7 @@ impl Fault {
             Self::SlowPull { .. } => FaultKind::SlowPull,
             Self::FailingPull => FaultKind::FailingPull,
             Self::InstallerExit { .. } => FaultKind::InstallerExit,
+            Self::InstallerExitLate { .. } => FaultKind::InstallerExitLate,
             Self::NeverReturns => FaultKind::NeverReturns,
             Self::BootBack => FaultKind::BootBack,
             Self::LostReboot => FaultKind::LostReboot,

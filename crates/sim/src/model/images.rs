@@ -1,10 +1,12 @@
 //! Container images on a node, and where they come from.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use talos_proto::{common, machine};
+use upgrade_core::image::ImageRef;
 
 use super::World;
 use super::api::{NodeIndex, Reply, Response, Status};
@@ -52,12 +54,57 @@ impl Place {
     }
 }
 
-/// An image on a node.
+/// How often Talos collects images that nothing uses.
+const COLLECTED_EVERY: Duration = Duration::from_mins(15);
+
+/// For how long an image has to be seen unused before it is collected.
+const COLLECTED_AFTER: Duration = Duration::from_hours(1);
+
+/// An image on a node, as it was when it was pulled: a tag that has moved since
+/// is not pulled again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredImage {
     pub(super) place: Place,
     pub(super) reference: String,
+    /// By the node's clock.
     pulled: Time,
+    /// When it came, by the world's clock.
+    #[serde(default)]
+    came: Time,
+    #[serde(default)]
+    digest: String,
+    /// What it installs, if it is an installer.
+    #[serde(default)]
+    installs: Option<Installed>,
+}
+
+impl StoredImage {
+    /// Whether the node has it by this name: the one that it was pulled by, the
+    /// same pinned by its digest, or the digest alone.
+    fn is_named(&self, name: &str) -> bool {
+        self.reference == name || self.digest == name || self.pinned() == name
+    }
+
+    /// The name by which it is pinned.
+    fn pinned(&self) -> String {
+        match self.reference.parse::<ImageRef>() {
+            Ok(image) if image.digest.is_none() => {
+                let name = ImageRef { tag: None, ..image };
+                format!("{name}@{}", self.digest)
+            }
+            _ => self.reference.clone(),
+        }
+    }
+
+    /// When it is collected on a node that booted then, if nothing uses it: it has
+    /// to be seen unused at every round for an hour, and rounds are counted from
+    /// the boot.
+    fn collected(&self, booted: Time) -> Time {
+        let since = if self.came > booted { self.came.since(booted) } else { Duration::ZERO };
+        let rounds = since.as_secs() / COLLECTED_EVERY.as_secs() + 1;
+        let seen = COLLECTED_EVERY * u32::try_from(rounds).unwrap_or(u32::MAX);
+        booted.plus(seen + COLLECTED_AFTER)
+    }
 }
 
 pub(super) fn digest(reference: &str) -> String {
@@ -81,10 +128,10 @@ pub(super) fn initial(
     now: Time,
 ) -> Vec<StoredImage> {
     use super::kubernetes::Component;
-    let stored = |place, component| StoredImage {
-        place,
-        reference: components.image(component).to_owned(),
-        pulled: now,
+    let stored = |place, component| {
+        let reference = components.image(component).to_owned();
+        let digest = digest(&reference);
+        StoredImage { place, reference, pulled: now, came: now, digest, installs: None }
     };
     let mut images =
         vec![stored(Place::System, Component::Kubelet), stored(Place::Cri, Component::Proxy)];
@@ -96,21 +143,68 @@ pub(super) fn initial(
 
 impl World {
     pub(super) fn has_image(&self, node: NodeIndex, place: Place, reference: &str) -> bool {
-        self.nodes[node.0]
-            .images
-            .iter()
-            .any(|image| image.place == place && image.reference == reference)
+        self.image(node, place, reference).is_some()
     }
 
+    fn image(&self, node: NodeIndex, place: Place, name: &str) -> Option<&StoredImage> {
+        self.images_in(node, place).find(|image| image.is_named(name))
+    }
+
+    /// Keeps an image as the registry has it now, unless it is there.
     pub(super) fn store_image(&mut self, node: NodeIndex, place: Place, reference: &str) {
-        if !self.has_image(node, place, reference) {
-            let pulled = self.node_time(node);
-            self.nodes[node.0].images.push(StoredImage {
-                place,
-                reference: reference.to_owned(),
-                pulled,
-            });
+        if self.has_image(node, place, reference) {
+            return;
         }
+        let (pulled, came) = (self.node_time(node), self.now);
+        let (digest, installs) = (self.digest_now(reference), self.installer_of(reference));
+        let reference = reference.to_owned();
+        self.nodes[node.0].images.push(StoredImage {
+            place,
+            reference,
+            pulled,
+            came,
+            digest,
+            installs,
+        });
+    }
+
+    /// The digest that a reference leads to now: an Image Factory that builds
+    /// something else under the same name makes another image.
+    fn digest_now(&self, reference: &str) -> String {
+        let schematic = self.installer_of(reference).and_then(|installer| installer.schematic);
+        let schematic = schematic.and_then(|id| self.spec.registry.schematics.get(&id));
+        match schematic {
+            Some(schematic) => digest(&format!("{reference} {:?}", schematic.extensions)),
+            None => digest(reference),
+        }
+    }
+
+    /// The name by which an image that is there is pinned.
+    pub(super) fn pinned(&self, node: NodeIndex, place: Place, name: &str) -> String {
+        self.image(node, place, name).map_or_else(|| name.to_owned(), StoredImage::pinned)
+    }
+
+    /// What an image that is there installs.
+    pub(super) fn installs(&self, node: NodeIndex, place: Place, name: &str) -> Option<Installed> {
+        self.image(node, place, name).and_then(|image| image.installs.clone())
+    }
+
+    /// Talos's own collection of images, brought up to date: in its namespace, all
+    /// that neither the kubelet nor etcd runs from.
+    pub(super) fn collect_images(&mut self, node: NodeIndex) {
+        let now = self.now;
+        let here = &mut self.nodes[node.0];
+        let in_memory = here.minor() >= 13;
+        let kubelet = here.config.components.image(super::kubernetes::Component::Kubelet);
+        let booted = here.booted;
+        here.images.retain(|image| {
+            let collects = match image.place {
+                Place::System => image.reference != kubelet,
+                Place::InMemory => in_memory,
+                Place::Cri | Place::Containers => false,
+            };
+            !collects || now < image.collected(booted)
+        });
     }
 
     pub(super) fn installer_of(&self, reference: &str) -> Option<Installed> {
@@ -133,7 +227,7 @@ impl World {
             Response::from(machine::ImageListResponse {
                 metadata: None,
                 name: image.reference.clone(),
-                digest: digest(&image.reference),
+                digest: image.digest.clone(),
                 size: size(&image.reference),
                 created_at: Some(time::to_proto(image.pulled)),
             })
@@ -153,7 +247,7 @@ impl World {
         let items = self.images_in(node, place).map(|image| {
             Response::from(machine::ImageServiceListResponse {
                 name: image.reference.clone(),
-                digest: digest(&image.reference),
+                digest: image.digest.clone(),
                 size: size(&image.reference),
                 created_at: Some(time::to_proto(image.pulled)),
                 labels: std::collections::BTreeMap::default(),
@@ -176,7 +270,7 @@ impl World {
         }
         self.nodes[node.0]
             .images
-            .retain(|image| image.place != place || image.reference != request.image_ref);
+            .retain(|image| image.place != place || !image.is_named(&request.image_ref));
         Reply::Unary(Response::Empty(()))
     }
 }

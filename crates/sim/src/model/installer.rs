@@ -13,12 +13,14 @@ use super::api::{NodeIndex, Reply, Status, StreamId};
 use super::config::{Rules, check_images};
 use super::fault::{Fault, FaultKind};
 use super::images::Place;
+use super::node::Power;
 use super::pull::Then;
 use super::registry::MATRIX;
 use super::schedule::Due;
 use super::sequence::Kind;
 use super::slots::Installed;
 use super::streams::Stream;
+use super::time::Time;
 use super::timing::Span;
 
 /// The installer ends so.
@@ -33,9 +35,12 @@ pub(super) struct Install {
     #[serde(skip)]
     stream: Option<StreamId>,
     new: Installed,
-    lines: Vec<String>,
+    /// What it writes, in the pieces in which it arrives.
+    pieces: Vec<String>,
     said: usize,
     code: i32,
+    /// Whether it makes the new version the default before it ends.
+    switches: bool,
     each: Duration,
 }
 
@@ -43,6 +48,17 @@ pub(super) struct Install {
 struct Run {
     lines: Vec<String>,
     code: i32,
+    switches: bool,
+}
+
+/// The longest piece of an installer's output that a node sends at once.
+const PIECE: usize = 512;
+
+/// Output as a node sends it: whatever its buffer held, not lines.
+fn pieces(lines: &[String]) -> Vec<String> {
+    let text: Vec<char> = lines.iter().flat_map(|line| line.chars().chain(['\n'])).collect();
+    let length = text.len().div_ceil(lines.len().max(1)).clamp(1, PIECE / 4);
+    text.chunks(length).map(|piece| piece.iter().collect()).collect()
 }
 
 impl World {
@@ -53,7 +69,7 @@ impl World {
         let mut lines = vec![format!("running Talos installer {}", new.version.tag())];
         let mut run = |code: i32, last: String| {
             lines.push(last);
-            Run { lines: std::mem::take(&mut lines), code }
+            Run { lines: std::mem::take(&mut lines), code, switches: false }
         };
         if let Some(Fault::InstallerExit { code }) = self.fault(node, FaultKind::InstallerExit) {
             return run(*code, format!("Error: simulated failure, exit code {code}"));
@@ -73,10 +89,34 @@ impl World {
             format!("host Talos version: {}", here.version().tag()),
             "all pre-flight checks successful".to_owned(),
             format!("writing boot entry Talos-{}.efi", new.version.tag()),
+        ]);
+        if let Some(Fault::InstallerExitLate { code }) =
+            self.fault(node, FaultKind::InstallerExitLate)
+        {
+            // As with firmware whose variables are full or locked: the default is
+            // switched by then.
+            lines.push("updating EFI variables".to_owned());
+            lines.push(format!("Error: failed to create boot entry: simulated, exit code {code}"));
+            return Run { lines, code: *code, switches: true };
+        }
+        lines.extend([
             "updating META".to_owned(),
             format!("installation of {} complete", new.version.tag()),
         ]);
-        Run { lines, code: 0 }
+        Run { lines, code: 0, switches: true }
+    }
+
+    /// Somebody runs an installer of this image on the node, from start to end at
+    /// once, and does not reboot it; `false` if it cannot be had.
+    pub fn arm(&mut self, now: Time, node: NodeIndex, image: &str) -> bool {
+        self.advance(now);
+        let Some(new) = self.installer_of(image) else { return false };
+        if self.nodes[node.0].power != Power::On {
+            return false;
+        }
+        self.nodes[node.0].slots.install(new);
+        self.settle();
+        true
     }
 
     /// `LifecycleService.Upgrade`.
@@ -114,45 +154,46 @@ impl World {
                  image {reference:?}: not found"
             )));
         }
-        let new = self.installer_of(reference).ok_or_else(|| {
+        let new = self.installs(node, place, reference).ok_or_else(|| {
             Status::internal(
                 "upgrade failed: failed to start task: exec: \"/bin/installer\": stat \
                  /bin/installer: no such file or directory",
             )
         })?;
-        let Run { lines, code } = self.run_installer(node, &new);
-        let total = if code == 0 { self.draw(node, Span::Install) } else { Duration::from_secs(2) };
-        let each = total / u32::try_from(lines.len()).unwrap_or(1).max(1);
+        let Run { lines, code, switches } = self.run_installer(node, &new);
+        let total = if switches { self.draw(node, Span::Install) } else { Duration::from_secs(2) };
+        let pieces = pieces(&lines);
+        let each = total / u32::try_from(pieces.len()).unwrap_or(1).max(1);
         let stream = self.open(node, Stream::Installer);
         self.nodes[node.0].install =
-            Some(Install { stream: Some(stream), new, lines, said: 0, code, each });
+            Some(Install { stream: Some(stream), new, pieces, said: 0, code, switches, each });
         let boot = self.nodes[node.0].boot;
         self.schedule.put(self.now.plus(each), Due::Install { node, boot });
         Ok(stream)
     }
 
-    /// The installer says its next line, or ends.
+    /// The installer says its next piece, or ends.
     pub(super) fn step_install(&mut self, node: NodeIndex) {
         let Some(install) = &mut self.nodes[node.0].install else {
             return;
         };
-        let line = install.lines.get(install.said).cloned();
+        let piece = install.pieces.get(install.said).cloned();
         install.said += 1;
         let install = install.clone();
         let respond = |progress| machine::LifecycleServiceUpgradeResponse {
             progress: Some(machine::LifecycleServiceInstallProgress { response: Some(progress) }),
         };
-        if let (Some(line), Some(stream)) = (line, install.stream) {
-            self.send(stream, respond(Progress::Message(line)));
+        if let (Some(piece), Some(stream)) = (piece, install.stream) {
+            self.send(stream, respond(Progress::Message(piece)));
         }
-        if install.said < install.lines.len() {
+        if install.said < install.pieces.len() {
             let boot = self.nodes[node.0].boot;
             let due = Due::Install { node, boot };
             self.schedule.put(self.now.plus(install.each), due);
             return;
         }
         self.nodes[node.0].install = None;
-        if install.code == 0 {
+        if install.switches {
             self.nodes[node.0].slots.install(install.new);
         }
         if let Some(stream) = install.stream {
@@ -170,12 +211,14 @@ impl World {
         let new = self
             .installer_of(image)
             .ok_or_else(|| format!("failed to pull image {image:?}: not found"))?;
-        let Run { lines, code } = self.run_installer(node, &new);
+        let Run { lines, code, switches } = self.run_installer(node, &new);
+        if switches {
+            self.nodes[node.0].slots.install(new);
+        }
         if code != 0 {
             let last = lines.last().cloned().unwrap_or_default();
             return Err(format!("task \"upgrade\" failed: exit code {code}: {last}"));
         }
-        self.nodes[node.0].slots.install(new);
         Ok(())
     }
 

@@ -16,6 +16,17 @@ use super::streams::Stream;
 /// In KiB.
 const MEMORY: u64 = 8 * 1024 * 1024;
 
+/// The EFI variable of systemd-boot that names the entry to boot next.
+const DEFAULT_ENTRY: &str =
+    "/sys/firmware/efi/efivars/LoaderEntryDefault-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
+
+/// A variable as Linux shows it: attributes (non-volatile, for the boot and for
+/// the running system), then the text in UTF-16, ended by a zero.
+fn variable(text: &str) -> Response {
+    let units = text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes);
+    data([7, 0, 0, 0].into_iter().chain(units).collect::<Vec<u8>>())
+}
+
 fn data(text: impl Into<Bytes>) -> Response {
     Response::Data(common::Data { metadata: None, bytes: text.into() })
 }
@@ -140,6 +151,9 @@ impl World {
             "/etc/hostname" | "/proc/sys/kernel/hostname" => format!("{}\n", here.hostname),
             "/proc/version" => "Linux version 6.18.0-talos (simulated)\n".to_owned(),
             "/proc/cmdline" => "talos.platform=metal console=tty0\n".to_owned(),
+            DEFAULT_ENTRY if !here.grub => {
+                return Reply::Items(vec![variable(here.slots.default_entry())]);
+            }
             "/proc/uptime" => {
                 let up = self.now.since(here.booted).as_secs();
                 format!("{up}.00 {up}.00\n")

@@ -410,6 +410,7 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         addresses: node.addresses.clone(),
         identity: random.letters(43),
         slots,
+        grub: spec.grub,
         power: Power::On,
         stage: Stage::Running,
         boot_id: random.uuid(),

@@ -61,6 +61,10 @@ pub(super) struct Node {
     /// The cluster's id of it.
     pub(super) identity: String,
     pub(super) slots: Slots,
+    /// Whether GRUB boots it, which tells nobody what comes next; otherwise it is
+    /// systemd-boot.
+    #[serde(default)]
+    pub(super) grub: bool,
     pub(super) power: Power,
     pub(super) stage: Stage,
     /// Changes with every boot, as the kernel's own does.

@@ -46,17 +46,6 @@ pub(super) enum Then {
     Upgrade(Box<machine::UpgradeRequest>),
 }
 
-/// The name by which a pulled image is pinned.
-fn pinned(reference: &str) -> String {
-    match reference.parse::<ImageRef>() {
-        Ok(image) if image.digest.is_none() => {
-            let name = ImageRef { tag: None, ..image };
-            format!("{name}@{}", digest(reference))
-        }
-        _ => reference.to_owned(),
-    }
-}
-
 impl World {
     /// How long a pull takes now.
     fn pull_time(&mut self, node: NodeIndex) -> Duration {
@@ -75,6 +64,7 @@ impl World {
         place: Place,
         reference: &str,
     ) -> Option<Duration> {
+        self.collect_images(node);
         if self.has_image(node, place, reference) {
             return Some(Duration::ZERO);
         }
@@ -187,7 +177,8 @@ impl World {
         self.store_image(node, pull.place, reference);
         match pull.then {
             Then::Service => {
-                let name = machine::image_service_pull_response::Response::Name(pinned(reference));
+                let name = self.pinned(node, pull.place, reference);
+                let name = machine::image_service_pull_response::Response::Name(name);
                 self.send(pull.stream, machine::ImageServicePullResponse { response: Some(name) });
                 self.end(pull.stream, Ok(()));
             }

@@ -1,8 +1,10 @@
 //! The two places on disk that Talos boots from.
 //!
-//! An installer writes to the one that does not run and makes it the default:
-//! from then on the node is armed, and any reboot changes the version (rule 5
-//! is about what follows if that boot fails).
+//! Both boot loaders of Talos, systemd-boot and GRUB, key on the *default* entry
+//! and not on the running one: an installer keeps the default, replaces whatever
+//! else there is, and makes what it wrote the default. From then on the node is
+//! armed, and any reboot changes the version. A second installer without a boot
+//! in between keeps what the first one wrote and deletes what runs (rule 5).
 
 use serde::{Deserialize, Serialize};
 use upgrade_core::version::Version;
@@ -15,13 +17,22 @@ pub(super) struct Installed {
     pub(super) schematic: Option<String>,
 }
 
+/// An entry of the boot loader.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    /// As systemd-boot names it; GRUB has two labels, and the same two places.
+    name: String,
+    installed: Installed,
+}
+
 /// Both places, and which one is next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Slots {
-    running: Installed,
-    other: Option<Installed>,
-    /// Whether the next boot takes the other slot.
-    armed: bool,
+    /// What was booted. It is in memory, and need not be on disk any more.
+    running: Entry,
+    /// What the next boot takes.
+    default: Entry,
+    other: Option<Entry>,
     /// META's tag "previous": set by an installer, deleted when the machine is
     /// first running and ready. While it stands, a fatal boot is reverted.
     pub(super) previous: bool,
@@ -29,55 +40,76 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn new(running: Installed) -> Self {
-        Self { running, other: None, armed: false, previous: false }
+        let name = format!("Talos-{}.efi", running.version.tag());
+        let running = Entry { name, installed: running };
+        Self { default: running.clone(), running, other: None, previous: false }
     }
 
     pub(super) fn running(&self) -> &Installed {
-        &self.running
+        &self.running.installed
     }
 
     /// What the next boot takes, if that is not what runs.
     pub(super) fn armed(&self) -> Option<&Installed> {
-        self.other.as_ref().filter(|_| self.armed)
+        (self.default.name != self.running.name).then_some(&self.default.installed)
     }
 
-    /// Writes to the slot that does not run.
+    /// Whether what runs could be booted again.
+    pub(super) fn keeps_running(&self) -> bool {
+        let runs = |entry: &Entry| entry.name == self.running.name;
+        runs(&self.default) || self.other.as_ref().is_some_and(runs)
+    }
+
+    /// Writes to the place that is not the default, and makes it the default.
     pub(super) fn install(&mut self, new: Installed) {
-        self.other = Some(new);
-        self.armed = true;
+        let name = self.next_name(&new.version);
+        let new = Entry { name, installed: new };
+        self.other = Some(std::mem::replace(&mut self.default, new));
         self.previous = true;
+    }
+
+    /// A name that no entry has, counted on as Talos does.
+    fn next_name(&self, version: &Version) -> String {
+        let stem = format!("Talos-{}", version.tag());
+        let number = |entry: &Entry| {
+            let rest = entry.name.strip_prefix(&stem)?.strip_suffix(".efi")?;
+            if rest.is_empty() { Some(0) } else { rest.strip_prefix('~')?.parse::<u32>().ok() }
+        };
+        let entries = [Some(&self.default), self.other.as_ref(), Some(&self.running)];
+        match entries.into_iter().flatten().filter_map(number).max() {
+            Some(number) => format!("{stem}~{}.efi", number + 1),
+            None => format!("{stem}.efi"),
+        }
     }
 
     /// Makes the other slot the default; `false` if it is empty.
     pub(super) fn revert(&mut self) -> bool {
-        if self.other.is_none() {
-            return false;
-        }
-        self.armed = !self.armed;
+        let Some(other) = self.other.take() else { return false };
+        self.other = Some(std::mem::replace(&mut self.default, other));
         self.previous = false;
         true
     }
 
     /// Boots the default.
     pub(super) fn boot(&mut self) {
-        if !self.armed {
-            return;
-        }
-        if let Some(other) = self.other.take() {
-            self.other = Some(std::mem::replace(&mut self.running, other));
-        }
-        self.armed = false;
+        self.running = self.default.clone();
     }
 
-    /// The default could not boot: the running one becomes the default again.
-    pub(super) fn boot_back(&mut self) {
-        self.armed = false;
-        self.previous = false;
+    /// The default does not boot, and neither does its like: whether the other
+    /// slot holds something else to go back to. It becomes the default.
+    pub(super) fn boot_back(&mut self) -> bool {
+        let bad = self.default.installed.clone();
+        self.revert() && self.default.installed != bad
     }
 
-    /// The boot entry, as the boot loader names it.
-    pub(super) fn entry(&self) -> String {
-        format!("Talos-{}.efi", self.running.version.tag())
+    /// The entry that was booted, as the boot loader names it.
+    pub(super) fn entry(&self) -> &str {
+        &self.running.name
+    }
+
+    /// The entry that the next boot takes.
+    pub(super) fn default_entry(&self) -> &str {
+        &self.default.name
     }
 }
 
@@ -95,6 +127,7 @@ mod tests {
         slots.install(image(13));
         assert_eq!(slots.running(), &image(12));
         assert_eq!(slots.armed(), Some(&image(13)));
+        assert!(slots.keeps_running());
         slots.boot();
         assert_eq!(slots.running(), &image(13));
         assert_eq!(slots.armed(), None);
@@ -102,6 +135,21 @@ mod tests {
         assert_eq!(slots.armed(), Some(&image(12)));
         slots.boot();
         assert_eq!(slots.running(), &image(12));
+    }
+
+    #[test]
+    fn a_second_install_without_a_boot_loses_what_runs() {
+        // Rule 5, as sdboot.go and grub/upgrade.go do it.
+        let mut slots = Slots::new(image(13));
+        slots.install(image(14));
+        assert_eq!(slots.default_entry(), "Talos-v1.14.0.efi");
+        slots.install(image(14));
+        assert_eq!(slots.default_entry(), "Talos-v1.14.0~1.efi");
+        assert_eq!(slots.entry(), "Talos-v1.13.0.efi");
+        assert!(!slots.keeps_running());
+        assert!(slots.revert(), "to a copy that never booted");
+        slots.boot();
+        assert_eq!(slots.running(), &image(14));
     }
 
     #[test]
@@ -115,11 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn boot_back_keeps_the_good_slot() {
+    fn boot_back_needs_the_good_slot() {
         let mut slots = Slots::new(image(12));
         slots.install(image(13));
-        slots.boot_back();
+        assert!(slots.boot_back());
         slots.boot();
         assert_eq!(slots.running(), &image(12));
+        slots.install(image(13));
+        slots.install(image(13));
+        assert!(!slots.boot_back(), "both slots hold what does not boot");
     }
 }

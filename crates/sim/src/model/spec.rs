@@ -38,6 +38,10 @@ pub struct ClusterSpec {
     /// otherwise, or somebody else does (`cni: none`).
     #[serde(default = "usual")]
     pub flannel: bool,
+    /// Whether GRUB boots the nodes, as on machines without UEFI, and not
+    /// systemd-boot.
+    #[serde(default)]
+    pub grub: bool,
 }
 
 fn usual() -> bool {
@@ -189,6 +193,7 @@ impl ClusterSpec {
             endpoint: "https://10.5.0.2:6443".to_owned(),
             secrets: Secrets::default(),
             flannel: usual(),
+            grub: false,
         }
     }
 }

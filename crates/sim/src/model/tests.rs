@@ -1,5 +1,6 @@
 //! Worlds from outside, as a door sees them.
 
+mod arming;
 mod config;
 mod cosi;
 mod driver;

@@ -179,6 +179,19 @@ impl<'a> NodeTruth<'a> {
         Some(InstalledTruth { version: &armed.version, schematic: armed.schematic.as_deref() })
     }
 
+    /// Whether what it runs is still on its disk, so that it could be booted
+    /// again.
+    pub fn keeps_running_slot(&self) -> bool {
+        self.here.slots.keeps_running()
+    }
+
+    /// The entry that was booted and the one that the next boot takes; `None` if
+    /// its boot loader does not tell.
+    pub fn boot_entries(&self) -> Option<(&'a str, &'a str)> {
+        let slots = &self.here.slots;
+        (!self.here.grub).then(|| (slots.entry(), slots.default_entry()))
+    }
+
     /// The image that the next boot installs before anything else, if an upgrade
     /// was staged.
     pub fn staged(&self) -> Option<&'a str> {
@@ -200,6 +213,12 @@ impl<'a> NodeTruth<'a> {
         let effect = |sequence: &super::sequence::Sequence| sequence.effect(self.here.minor());
         let in_sequence = || self.here.sequence.as_ref().and_then(effect) == Some(Effect::Install);
         self.here.install.is_some() || in_sequence()
+    }
+
+    /// Whether an installer has a process of its own, as the lifecycle API starts
+    /// it.
+    pub fn has_installer_process(&self) -> bool {
+        self.here.install.is_some()
     }
 
     /// Whether somebody has it pull an image now.

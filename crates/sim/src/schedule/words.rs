@@ -41,6 +41,12 @@ pub const FAULTS: &[(FaultKind, &str, &str)] = &[
         "installer-exit",
         "the installer exits with 7; installer-exit=N: with N",
     ),
+    (
+        FaultKind::InstallerExitLate,
+        "installer-exit-late",
+        "the installer makes its version the default, then exits with 7; \
+         installer-exit-late=N: with N",
+    ),
     (FaultKind::NeverReturns, "never-returns", "the next time it goes down, it stays down"),
     (FaultKind::BootBack, "boot-back", "the next boot of a new version falls back to the old one"),
     (FaultKind::LostReboot, "lost-reboot", "reboot requests are accepted, and nothing happens"),
@@ -138,14 +144,16 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
             .try_into()
             .map_err(|_| wrong(value.unwrap_or_default(), "that number is too large"))
     };
+    let exit_code = |number: u64| {
+        i32::try_from(number)
+            .ok()
+            .filter(|code| (1..256).contains(code))
+            .ok_or_else(|| wrong(value.unwrap_or_default(), "exit codes are 1 to 255"))
+    };
     Ok(match kind {
         FaultKind::SlowPull => Fault::SlowPull { factor: small(10)? },
-        FaultKind::InstallerExit => Fault::InstallerExit {
-            code: i32::try_from(number(7)?)
-                .ok()
-                .filter(|code| (1..256).contains(code))
-                .ok_or_else(|| wrong(value.unwrap_or_default(), "exit codes are 1 to 255"))?,
-        },
+        FaultKind::InstallerExit => Fault::InstallerExit { code: exit_code(number(7)?)? },
+        FaultKind::InstallerExitLate => Fault::InstallerExitLate { code: exit_code(number(7)?)? },
         FaultKind::EtcdAlarm => Fault::EtcdAlarm {
             corrupt: match value {
                 None | Some("nospace") => false,
@@ -194,7 +202,9 @@ pub fn fault_text(fault: &Fault) -> String {
     let name = kind_name(fault.kind());
     match fault {
         Fault::SlowPull { factor } => format!("{name}={factor}"),
-        Fault::InstallerExit { code } => format!("{name}={code}"),
+        Fault::InstallerExit { code } | Fault::InstallerExitLate { code } => {
+            format!("{name}={code}")
+        }
         Fault::EtcdAlarm { corrupt: true } => format!("{name}=corrupt"),
         Fault::EtcdLag { entries } => format!("{name}={entries}"),
         Fault::ApidDrops { every } | Fault::ApiThrottles { every } | Fault::ApiErrors { every } => {

@@ -145,6 +145,7 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
             });
         }
         TroubleKind::Upgraded { node } => upgrade(stage, node),
+        TroubleKind::Armed { node } => arm(stage, node),
         TroubleKind::Rebuilt => stage.place.at(|inside| {
             let schematic = Schematic { yaml: String::new(), extensions: Vec::new() };
             inside.world.add_schematic(EXTENDED.to_owned(), schematic);
@@ -177,6 +178,19 @@ fn upgrade(stage: &Stage, node: usize) {
         let request = UpgradeRequest { image, ..UpgradeRequest::default() };
         let request = Request::Upgrade(request);
         let _ = inside.world.request(now, NodeIndex(node), &Caller::admin(), request);
+    });
+}
+
+/// Somebody runs an installer by hand and leaves it at that.
+fn arm(stage: &Stage, node: usize) {
+    stage.deed(Deed::Arms { node: stage.name(node) }, |inside| {
+        let now = inside.world.now();
+        let Some(truth) = inside.world.truth(NodeIndex(node)) else { return };
+        let installed = truth.installed();
+        let schematic = installed.schematic.unwrap_or_default();
+        let line = installed.version.minor();
+        let image = format!("factory.talos.dev/metal-installer/{schematic}:v{line}.3");
+        inside.world.arm(now, NodeIndex(node), &image);
     });
 }
 

@@ -116,6 +116,7 @@ impl Stage {
             control,
             resumed_by: resumed.then(|| "user".to_owned()),
             inherited_cordons: self.ledger.inherited(),
+            inherited_armed: self.ledger.inherited_armed(),
         })
         .await;
         let end = match &driven {

@@ -68,6 +68,7 @@ pub(super) struct Driver {
     /// The last look in which only a part of Kubernetes answered.
     half: Option<u64>,
     facts: HashMap<NodeName, Answers>,
+    slots: HashMap<NodeName, Answers>,
     calm_since: Timestamp,
     begun: HashMap<(NodeName, Action), Basis>,
 }
@@ -86,6 +87,7 @@ impl Driver {
             nodes: Answers::default(),
             half: None,
             facts: HashMap::new(),
+            slots: HashMap::new(),
             calm_since: at,
             begun: HashMap::new(),
         }
@@ -94,6 +96,11 @@ impl Driver {
     /// What it was told of a node.
     pub(super) fn facts(&self, node: &NodeName) -> Answers {
         self.facts.get(node).copied().unwrap_or_default()
+    }
+
+    /// When it was last told what a node boots next.
+    pub(super) fn slots(&self, node: &NodeName) -> Option<Timestamp> {
+        self.slots.get(node).and_then(|answers| answers.good)
     }
 
     /// Whether the node answered in the last look.
@@ -138,6 +145,9 @@ impl Driver {
                 if let Some(answers) = self.facts.get_mut(node) {
                     answers.take(answered, known, look);
                 }
+            }
+            Question::Slots(node) => {
+                self.slots.entry(node.clone()).or_default().take(answered, known, look);
             }
             Question::Etcd => self.etcd.take(answered, known, look),
             Question::Nodes => self.nodes.take(answered, known, look),

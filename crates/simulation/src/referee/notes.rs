@@ -1,7 +1,7 @@
 //! What the referee remembers that more than one rule needs: who drives, which
 //! nodes we disturbed, and whose a cordon is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
@@ -58,6 +58,9 @@ pub(super) struct Notes {
     /// Nodes whose cordon we lifted without having written that it is done, and
     /// when.
     lifting: BTreeMap<NodeName, Timestamp>,
+    /// Nodes whose cordon is written down as begun, and not as ended: one that
+    /// somebody sets meanwhile cannot be told from ours.
+    cordoning: BTreeSet<NodeName>,
     /// How many faults nodes have that we cannot help.
     faults: BTreeMap<NodeName, u32>,
     /// Nodes that somebody else reboots, and whether they have booted since, until
@@ -77,6 +80,7 @@ impl Notes {
             holder: None,
             touched: BTreeMap::new(),
             lifting: BTreeMap::new(),
+            cordoning: BTreeSet::new(),
             faults: BTreeMap::new(),
             rebooted: BTreeMap::new(),
         }
@@ -138,6 +142,15 @@ impl Notes {
                 if self.holder.is_none_or(|(holder, _)| holder < *runner) {
                     self.holder = Some((*runner, at));
                 }
+                match &entry.record {
+                    Record::Started { step, .. } if step.action == Action::Cordon => {
+                        self.cordoning.extend(step.node.clone());
+                    }
+                    Record::Finished { step, .. } if step.action == Action::Cordon => {
+                        self.cordoning.retain(|node| Some(node) != step.node.as_ref());
+                    }
+                    _ => {}
+                }
                 if let Some(node) = lifted(&entry.record) {
                     self.lifting.remove(node);
                 }
@@ -195,7 +208,8 @@ impl Notes {
         match deed {
             Deed::Cordon { node, on: true } => {
                 if !facts::is_cordoned(view, node) {
-                    let whose = if self.nobody_saw_ours_gone(node) {
+                    let whose = if self.nobody_saw_ours_gone(node) || self.cordoning.contains(node)
+                    {
                         Whose::Ours
                     } else {
                         Whose::Theirs { since: at }
@@ -217,7 +231,7 @@ impl Notes {
                 *faults = faults.saturating_sub(1);
             }
             Deed::Reboot { node } => drop(self.rebooted.insert(node.clone(), false)),
-            Deed::Join { .. } => {}
+            Deed::Arms { .. } | Deed::Join { .. } => {}
         }
     }
 

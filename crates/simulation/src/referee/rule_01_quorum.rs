@@ -3,7 +3,7 @@
 use super::facts::{Member, Node};
 use super::notes::Blow;
 use super::{Rule, Scene};
-use crate::seen::Seen;
+use crate::seen::{Act, Fate, Seen, What};
 
 pub(super) struct Quorum;
 
@@ -13,6 +13,7 @@ impl Rule for Quorum {
     }
 
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        writes_beside_one_away(seen, scene, found);
         let Some(blow) = scene.notes.blow(seen).filter(|blow| blow.node.control_plane) else {
             return;
         };
@@ -31,6 +32,30 @@ impl Rule for Quorum {
         if blow.act.boots() {
             keeps_quorum(&blow, scene, found);
             does_not_lead(&blow, scene, found);
+        }
+    }
+}
+
+/// An installer writes hundreds of megabytes to the disk that has etcd's log: not
+/// on one control plane while another is away. A way back waits for those only
+/// that we took away.
+fn writes_beside_one_away(seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    let What::Act { runner, act: act @ Act::Install { node, .. }, fate: Fate::Arrives } =
+        &seen.what
+    else {
+        return;
+    };
+    let Some(driver) = scene.notes.drivers.get(runner) else { return };
+    let facts = &scene.notes.facts;
+    if !facts.node(node).is_some_and(|node| node.control_plane) {
+        return;
+    }
+    let asked = driver.basis(act).and_then(|basis| basis.nodes.any);
+    for other in facts.control_planes().filter(|other| other.name != *node) {
+        let ours = scene.notes.is_disturbed(&other.name);
+        let down = other.up.was(&false, asked) && !driver.plan.rollback;
+        if ours || down {
+            found.push(format!("{act:?} while control plane {} is away", other.name));
         }
     }
 }
@@ -127,6 +152,28 @@ mod tests {
             bench.assert_broken(&[]);
             bench.take(1, &names[1]);
             bench.assert_broken(if waits { &[] } else { &[1] });
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_to_a_control_plane_while_another_is_away() {
+        for rollback in [false, true] {
+            let install = |node: &str| {
+                let image = super::super::testing::installer();
+                Some(Act::Install { node: node.into(), image })
+            };
+            let mut wanted = wanted();
+            wanted.rollback = rollback;
+            let mut bench = Bench::with(3, 1, wanted);
+            bench.ready(1);
+            let names = bench.control_planes();
+            bench.step(1, &format!("1/{}/install", names[0]), install(&names[0]));
+            bench.assert_broken(&[]);
+            bench.take(1, &names[0]);
+            bench.step(1, "1/worker-1/install", install("worker-1"));
+            bench.assert_broken(&[]);
+            bench.step(1, &format!("1/{}/install", names[1]), install(&names[1]));
+            bench.assert_broken(&[1]);
         }
     }
 

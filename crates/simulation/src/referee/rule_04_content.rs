@@ -41,7 +41,11 @@ impl Content {
     }
 
     fn begin(&mut self, facts: &Facts, view: &View<'_>) {
-        self.written.clear();
+        // What was written for an earlier plan and has not booted yet still will.
+        let is_armed = |name: &NodeName| {
+            facts.node(name).is_some_and(|node| facts::armed(view, node).is_some())
+        };
+        self.written.retain(is_armed);
         self.lacking.clear();
         for node in facts.nodes() {
             let schematic = schematic(view, node);

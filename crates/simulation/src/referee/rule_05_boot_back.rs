@@ -1,5 +1,6 @@
 //! Rule 5: a node that comes back on what it ran before stops the run. Its good
-//! slot is not written again, and nobody else is sent the same way.
+//! slot is not written again, and nobody else is sent the same way. No installer
+//! runs on a node that is armed, whoever armed it, and none runs twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use upgrade_engine::drive::End;
 use super::driver::action_of;
 use super::facts::{self, Installed, schematic_in};
 use super::{Rule, Scene};
-use crate::seen::{Act, Fate, Runner, Seen, What, Wish};
+use crate::seen::{Act, Deed, Fate, Runner, Seen, What, Wish};
 
 /// From when a node that came back on its old version serves until a process
 /// that looks at it has taken that in.
@@ -44,6 +45,10 @@ pub(super) struct BootBack {
     before: BTreeSet<NodeName>,
     /// What touches a slot and failed: not to be tried again without a person.
     failed: BTreeSet<(NodeName, Action)>,
+    /// Nodes that somebody else has armed, and when.
+    theirs: BTreeMap<NodeName, Timestamp>,
+    /// Nodes whose installer was called by the attempt at hand.
+    called: BTreeSet<NodeName>,
     /// Whether the last process ended by itself: who starts another one then is
     /// a person.
     ended: bool,
@@ -86,9 +91,31 @@ impl BootBack {
         self.asked.remove(name);
     }
 
+    /// An installer on a node whose next boot is into something else already: it
+    /// deletes what runs. Nobody has to know what cannot be seen.
+    fn deletes_what_runs(&self, runner: Runner, act: &Act, scene: &Scene<'_>) -> Option<String> {
+        if !matches!(act, Act::Install { .. } | Act::Upgrade { .. }) {
+            return None;
+        }
+        let node = scene.notes.facts.node(act.node()?)?;
+        let (version, _) = facts::armed(scene.view, node)?;
+        let driver = scene.notes.drivers.get(&runner)?;
+        let tells = scene.view.world.truth(node.index)?.boot_entries().is_some();
+        let unseen = self.theirs.get(&node.name).is_some_and(|since| {
+            !tells || driver.slots(&node.name).is_none_or(|looked| looked <= *since)
+        });
+        (!unseen).then(|| format!("{act:?}, and it is armed with {version} already"))
+    }
+
     fn judge(&self, runner: Runner, act: &Act, scene: &Scene<'_>) -> Option<String> {
+        if let Some(deletes) = self.deletes_what_runs(runner, act, scene) {
+            return Some(deletes);
+        }
         let hash = scene.notes.drivers.get(&runner)?.hash.as_ref()?;
         let name = act.node()?;
+        if matches!(act, Act::Install { .. }) && self.called.contains(name) {
+            return Some(format!("{act:?} once more in one attempt"));
+        }
         let writes = matches!(act, Act::Install { .. }) || act.boots();
         if writes && self.back.get(name).is_some_and(|back| back.plan == *hash) {
             return Some(format!("{act:?} after it came back on its old version"));
@@ -132,24 +159,39 @@ impl Rule for BootBack {
                 self.anew = Some(seen.at);
                 self.failed.clear();
             }
-            What::Wrote { entry, .. } => {
-                if let Record::Finished { step, outcome: Outcome::Failed { .. }, .. } =
-                    &entry.record
-                    && let Some(node) = &step.node
-                    && matches!(
-                        step.action,
-                        Action::Install | Action::Reboot | Action::Upgrade | Action::Rollback
-                    )
-                {
-                    self.failed.insert((node.clone(), step.action));
+            What::Wrote { entry, .. } => match &entry.record {
+                Record::Finished { step, outcome: Outcome::Failed { failure }, .. } => {
+                    let Some(node) = &step.node else { return };
+                    // An attempt that called no installer wrote nothing, and neither
+                    // did one whose image was collected before it could run.
+                    let gone = failure.text().contains("not found in containerd store");
+                    let wrote = match step.action {
+                        Action::Install => self.called.contains(node) && !gone,
+                        action => action.boots(),
+                    };
+                    if wrote {
+                        self.failed.insert((node.clone(), step.action));
+                    }
                 }
+                Record::Started { step, .. } if step.action == Action::Install => {
+                    if let Some(node) = &step.node {
+                        self.called.remove(node);
+                    }
+                }
+                _ => {}
+            },
+            What::Others { deed: Deed::Arms { node } } => {
+                self.theirs.insert(node.clone(), seen.at);
             }
             What::Ends {
                 end: Ok(End::Halted { .. } | End::Paused { .. } | End::Stopped), ..
             } => {
                 self.ended = true;
             }
-            What::Boots { node } => self.booted(node, scene),
+            What::Boots { node } => {
+                self.theirs.remove(node);
+                self.booted(node, scene);
+            }
             What::Asked { question: crate::seen::Question::Facts(node), known: true, .. } => {
                 if self.asked.contains_key(node) {
                     self.booted(node, scene);
@@ -163,6 +205,9 @@ impl Rule for BootBack {
                 found.extend(self.judge(*runner, act, scene));
                 if act.boots() {
                     self.asks(*runner, act, scene);
+                }
+                if let Act::Install { node, .. } = act {
+                    self.called.insert(node.clone());
                 }
                 if act.boots() || matches!(act, Act::Cordon { on: true, .. }) {
                     self.before.extend(act.node().cloned());
@@ -233,6 +278,57 @@ mod tests {
             bench.step(1, "1/worker-1/install", act());
             bench.assert_broken(if resumed { &[] } else { &[5] });
         }
+    }
+
+    fn install(bench: &mut Bench, runner: Runner) {
+        let act = Act::Install { node: "worker-1".into(), image: installer() };
+        bench.step(runner, "1/worker-1/install", Some(act));
+    }
+
+    fn arm(bench: &mut Bench) {
+        let (now, node) = (bench.world.now(), bench.index("worker-1"));
+        assert!(bench.world.arm(now, node, &installer().to_string()));
+    }
+
+    #[test]
+    fn no_installer_runs_on_an_armed_node() {
+        // Whoever armed it: ourselves, which a journal remembers.
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        install(&mut bench, 1);
+        bench.assert_broken(&[]);
+        arm(&mut bench);
+        install(&mut bench, 1);
+        bench.assert_broken(&[5]);
+    }
+
+    #[test]
+    fn what_somebody_else_armed_can_be_seen() {
+        for looked in [false, true] {
+            let mut bench = Bench::new(1, 2);
+            bench.ready(1);
+            let deed = Deed::Arms { node: "worker-1".into() };
+            bench.see(What::Others { deed });
+            arm(&mut bench);
+            bench.wait(1);
+            if looked {
+                bench.ask(1, crate::seen::Question::Slots("worker-1".into()), true);
+            }
+            install(&mut bench, 1);
+            bench.assert_broken(if looked { &[5] } else { &[] });
+        }
+    }
+
+    #[test]
+    fn an_installer_is_called_once_by_an_attempt() {
+        let mut bench = Bench::new(1, 2);
+        bench.ready(1);
+        bench.begins(1, "1/worker-1/install");
+        let act = || Act::Install { node: "worker-1".into(), image: installer() };
+        bench.act(1, act());
+        bench.assert_broken(&[]);
+        bench.act(1, act());
+        bench.assert_broken(&[5, 8]);
     }
 
     #[test]

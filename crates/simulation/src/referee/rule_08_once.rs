@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use upgrade_core::journal::Record;
 use upgrade_core::plan::PlanHash;
 use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::Action;
 
 use super::driver::{Driver, action_of};
 use super::facts::{self, schematic_in};
@@ -19,6 +20,8 @@ pub(super) struct Once {
     /// Nodes whose cordon a run has written down as taken over: to lift it needs
     /// no other entry.
     inherited: BTreeSet<NodeName>,
+    /// Nodes whose installer was called by the attempt at hand.
+    called: BTreeSet<NodeName>,
 }
 
 impl Once {
@@ -63,9 +66,15 @@ impl Rule for Once {
 
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
         if let What::Wrote { entry, .. } = &seen.what
-            && let Record::Inherited { cordons } = &entry.record
+            && let Record::Inherited { cordons, .. } = &entry.record
         {
             self.inherited.extend(cordons.iter().cloned());
+        }
+        if let What::Wrote { entry, .. } = &seen.what
+            && let Record::Started { step, .. } = &entry.record
+            && let (Some(node), Action::Install) = (&step.node, step.action)
+        {
+            self.called.remove(node);
         }
         let What::Act { runner, act, fate } = &seen.what else { return };
         let gives_back =
@@ -76,6 +85,12 @@ impl Rule for Once {
         let Some(driver) = scene.notes.drivers.get(runner) else { return };
         if action_of(act).is_some() && act.node().is_some() && driver.basis(act).is_none() {
             found.push(format!("{act:?} was not written down before"));
+        }
+        if let Act::Install { node, .. } = act
+            && !self.called.insert(node.clone())
+        {
+            // Also one that did not arrive: its sender cannot know that.
+            found.push(format!("{act:?} is sent a second time by one attempt"));
         }
         if *fate == Fate::Lost {
             return;

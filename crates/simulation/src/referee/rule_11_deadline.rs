@@ -166,7 +166,8 @@ fn limit(action: Action, policy: &Policy) -> SignedDuration {
     let times = &policy.timeouts;
     match action {
         Action::Pull => times.pull,
-        Action::Install => times.install,
+        // It pulls again right before.
+        Action::Install => times.pull.saturating_add(times.install),
         Action::SnapshotEtcd => times.snapshot,
         Action::Drain => policy.drain.timeout,
         Action::Reboot | Action::Rollback => times.reboot,

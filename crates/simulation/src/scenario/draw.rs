@@ -98,6 +98,7 @@ pub fn draw(seed: u64) -> Scenario {
     let policy = policy::draw(&mut dice, control_planes);
     let troubles = troubles::draw(&mut dice, control_planes, workers, wants.len());
     let flannel = dice.chance(200);
+    let grub = dice.chance(350);
     Scenario {
         seed: dice.roll(),
         control_planes,
@@ -106,6 +107,7 @@ pub fn draw(seed: u64) -> Scenario {
         kubernetes: version(kubernetes),
         extended,
         flannel,
+        grub,
         kit,
         policy,
         wants,

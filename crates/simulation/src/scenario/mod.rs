@@ -37,6 +37,9 @@ pub struct Scenario {
     /// Whether Talos brings the network between pods; somebody else does otherwise.
     #[serde(default = "usual")]
     pub flannel: bool,
+    /// Whether GRUB boots the nodes, which tells nobody what comes next.
+    #[serde(default)]
+    pub grub: bool,
     /// What runs on the cluster.
     pub kit: Kit,
     /// How the user wants it done.
@@ -139,6 +142,11 @@ pub enum TroubleKind {
         /// The node, by number.
         node: usize,
     },
+    /// Somebody runs an installer on a node by hand, and does not reboot it.
+    Armed {
+        /// The node, by number.
+        node: usize,
+    },
     /// The Image Factory's images lose their extension from here on.
     Rebuilt,
     /// A worker joins.
@@ -166,6 +174,7 @@ impl TroubleKind {
             Self::Cordon { .. } => "cordon",
             Self::Reboot { .. } => "reboot",
             Self::Upgraded { .. } => "upgraded",
+            Self::Armed { .. } => "armed",
             Self::Rebuilt => "rebuilt",
             Self::Join => "join",
             Self::Leave { .. } => "leave",
@@ -173,7 +182,7 @@ impl TroubleKind {
     }
 
     /// All names.
-    pub const NAMES: [&'static str; 15] = [
+    pub const NAMES: [&'static str; 16] = [
         "fault",
         "wires",
         "crash",
@@ -186,6 +195,7 @@ impl TroubleKind {
         "cordon",
         "reboot",
         "upgraded",
+        "armed",
         "rebuilt",
         "join",
         "leave",

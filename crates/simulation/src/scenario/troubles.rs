@@ -39,9 +39,7 @@ pub(super) fn draw(
             70..74 => TroubleKind::Still { lasts: dice.between(1, 90) },
             74..77 => TroubleKind::LeaseLost { lasts: dice.between(5, 60) },
             77..80 => TroubleKind::SecondRunner,
-            80..85 => {
-                TroubleKind::Pause { lasts: (!dice.chance(200)).then(|| dice.between(5, 300)) }
-            }
+            80..85 => TroubleKind::Pause { lasts: (!dice.chance(200)).then(|| pause(dice)) },
             85..87 if wants > 1 => TroubleKind::Retarget,
             85..88 => TroubleKind::Stop { lasts: dice.between(5, 120) },
             88..92 => TroubleKind::Cordon {
@@ -49,7 +47,8 @@ pub(super) fn draw(
                 lasts: (!dice.chance(500)).then(|| dice.between(30, 900)),
             },
             92..94 => TroubleKind::Reboot { node },
-            94 | 95 => TroubleKind::Upgraded { node },
+            94 => TroubleKind::Upgraded { node },
+            95 => TroubleKind::Armed { node },
             96 => TroubleKind::Rebuilt,
             // One node alone has nowhere to drain to, and its plan is made for that.
             97 if workers > 0 => TroubleKind::Join,
@@ -71,9 +70,14 @@ pub(super) fn draw(
     troubles
 }
 
+/// Most pauses are short; over some the images that were pulled are collected.
+fn pause(dice: &mut Dice) -> u64 {
+    if dice.chance(150) { dice.between(4_500, 6_000) } else { dice.between(5, 300) }
+}
+
 fn fault(dice: &mut Dice) -> Fault {
     let every = u32::try_from(dice.between(1, 4)).unwrap_or(1);
-    match dice.below(20) {
+    match dice.below(21) {
         0 => Fault::SlowPull { factor: 5 },
         1 => Fault::FailingPull,
         2 => Fault::InstallerExit { code: *dice.pick(&[1, 2, 4, 6, 7]) },
@@ -93,6 +97,7 @@ fn fault(dice: &mut Dice) -> Fault {
         16 => Fault::StuckBudgets,
         17 => Fault::StuckVolumes,
         18 => Fault::KubeletNeverReturns,
+        19 => Fault::InstallerExitLate { code: *dice.pick(&[1, 7]) },
         _ => Fault::FailingImage { prefix: String::new() },
     }
 }

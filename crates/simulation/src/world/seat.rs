@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
+use upgrade_core::call::Class;
 use upgrade_core::jiff;
-use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_engine::clock::SystemClock;
-use upgrade_engine::io::{Clock, Happened, Io, Trouble};
+use upgrade_engine::io::{Clock, Io, Trouble, trouble};
 
 use super::{Inside, Place};
 use crate::crash::{Crashes, Point};
@@ -109,13 +109,12 @@ impl Clock for Seat {
 
 /// Something that did not work now and may later.
 pub(super) fn unavailable(text: &str) -> Trouble {
-    Trouble::new(FailureKind::Unavailable, text)
+    trouble::look(Class::NotConnected, text)
 }
 
 /// Something of which nobody knows whether it happened.
 fn in_doubt(text: &str) -> Trouble {
-    let failure = Failure::new(FailureKind::Unavailable, text);
-    Trouble { failure, happened: Happened::Maybe }
+    trouble::act(Class::Deadline, Class::Deadline.outcome(), text)
 }
 
 /// A question that nobody has answered yet.

@@ -5,21 +5,22 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use serde_json::Value;
+use talos_proto::machine::image_service_pull_response::Response as Pulled;
 use talos_proto::machine::lifecycle_service_install_progress::Response as Progress;
 use talos_proto::{common, machine};
 use talos_sim::model::{
     self, Code, Content, NodeIndex, NodeRole, Request, Response, Status, StreamId,
 };
 use tokio::sync::mpsc;
+use upgrade_core::call::{self, Class, ExitCode, Outcome};
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
-use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
     Stage, StaticPod, TalosFacts,
 };
-use upgrade_engine::io::talos::{Config, Store};
-use upgrade_engine::io::{Changes, Happened, Machine, Talos, Tell, Trouble};
+use upgrade_engine::io::talos::{Config, Entries, Slots, Store};
+use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
 
 use super::seat::{Seat, unavailable};
 use super::{Answer, Inside};
@@ -71,6 +72,18 @@ impl Inside {
             Ok((component_of(component), image))
         };
         images.map(image).collect()
+    }
+
+    /// What the boot loader tells, read as the client reads it.
+    fn slots(&mut self, machine: &Machine) -> Result<Slots, Trouble> {
+        let node = self.reach(machine)?;
+        let truth = self.world.truth(node).ok_or_else(|| unavailable("no such machine"))?;
+        let installing = truth.has_installer_process();
+        let entries = truth.boot_entries().map(|(booted, default)| Entries {
+            booted: booted.to_owned(),
+            default: Some(default.to_owned()),
+        });
+        Ok(Slots { installing, entries })
     }
 
     /// One member's answers; `None` if the wires took them.
@@ -163,30 +176,58 @@ fn component_of(component: model::Component) -> Component {
     }
 }
 
-/// What a node's refusal means to the engine.
-fn trouble(status: &Status) -> Trouble {
-    let kind = match status.code {
-        Code::Unavailable | Code::DeadlineExceeded | Code::Aborted => FailureKind::Unavailable,
-        _ => FailureKind::Refused,
-    };
-    Trouble::new(kind, &status.message)
+/// What a call is for, and so what its failure means.
+#[derive(Clone, Copy, Debug)]
+enum For {
+    Look,
+    Act,
+    Pull,
+    Install,
+}
+
+impl For {
+    /// What a failure means to the engine, by the code that the live cluster has.
+    /// A node that has begun to answer does not refuse.
+    fn trouble(self, class: Class, begun: bool, words: &str) -> Trouble {
+        let outcome = if begun { Outcome::Unknown } else { class.outcome() };
+        match self {
+            Self::Look => trouble::look(class, words),
+            Self::Act => trouble::act(class, outcome, words),
+            Self::Pull => trouble::pull(class, words),
+            Self::Install => trouble::install(class, outcome, words),
+        }
+    }
+
+    /// What a node's refusal means.
+    fn refused(self, status: &Status, begun: bool) -> Trouble {
+        self.trouble(class(status), begun, &status.message)
+    }
+}
+
+/// What a node's status means, as the client reads it.
+fn class(status: &Status) -> Class {
+    Class::of(call::Code::of(status.code as i32), &status.message)
 }
 
 /// The items of a stream that has to end well.
 async fn drain(
     contents: &mut mpsc::UnboundedReceiver<Content>,
+    what: For,
     mut item: impl FnMut(Response),
 ) -> Result<(), Trouble> {
+    let mut begun = false;
     while let Some(content) = contents.recv().await {
         match content {
-            Content::Item(response) => item(response),
+            Content::Item(response) => {
+                begun = true;
+                item(response);
+            }
             Content::End(Ok(())) => return Ok(()),
-            Content::End(Err(status)) => return Err(trouble(&status)),
+            Content::End(Err(status)) => return Err(what.refused(&status, begun)),
             Content::Drop => break,
         }
     }
-    let failure = Failure::new(FailureKind::Unavailable, "the connection broke");
-    Err(Trouble { failure, happened: Happened::Maybe })
+    Err(what.trouble(Class::Broken, begun, "the connection broke"))
 }
 
 /// Closes a stream when its reader is gone.
@@ -210,7 +251,7 @@ impl Seat {
     /// A call that answers with a stream, read to its end.
     async fn stream(
         &self,
-        act: Act,
+        (act, what): (Act, For),
         on: &Machine,
         request: Request,
         mut item: impl FnMut(Response) + Send,
@@ -219,14 +260,15 @@ impl Seat {
         let opened = self
             .act(act, move |inside| {
                 let node = inside.reach(&machine)?;
-                inside.call(node, request.clone()).map_err(|status| trouble(&status))
+                let answer = inside.call(node, request.clone());
+                answer.map_err(|status| what.refused(&status, false))
             })
             .await?;
         match opened {
             Answer::Items(items) => items.into_iter().for_each(&mut item),
             Answer::Stream(stream, contents) => {
                 let mut reading = Reading { seat: self, stream, contents };
-                self.waiting(drain(&mut reading.contents, &mut item)).await?;
+                self.waiting(drain(&mut reading.contents, what, &mut item)).await?;
             }
         }
         Ok(())
@@ -234,7 +276,7 @@ impl Seat {
 
     /// A call that answers at once.
     async fn unary(&self, act: Act, on: &Machine, request: Request) -> Result<(), Trouble> {
-        self.stream(act, on, request, |_| ()).await
+        self.stream((act, For::Act), on, request, |_| ()).await
     }
 }
 
@@ -306,23 +348,33 @@ impl Talos for Seat {
         }
     }
 
+    async fn slots(&self, of: &Machine) -> Result<Slots, Trouble> {
+        self.ask(Question::Slots(of.name.clone()), |inside| inside.slots(of)).await
+    }
+
     async fn pull(
         &self,
         on: &Machine,
         image: &ImageRef,
         store: Store,
         tell: &dyn Tell,
-    ) -> Result<(), Trouble> {
+    ) -> Result<String, Trouble> {
         let act = Act::Pull { node: on.name.clone(), image: image.clone() };
         let containerd = Some(containerd(store));
         let image_ref = image.to_string();
         let modern = machine::ImageServicePullRequest { containerd, image_ref };
+        let mut name = image.to_string();
+        let request = Request::ImageServicePull(modern);
         let pulled = self
-            .stream(act.clone(), on, Request::ImageServicePull(modern), |_| {
+            .stream((act.clone(), For::Pull), on, request, |response| {
                 tell.tell("a part of it is here".to_owned());
+                let response = machine::ImageServicePullResponse::try_from(response);
+                if let Ok(Some(Pulled::Name(pinned))) = response.map(|it| it.response) {
+                    name = pinned;
+                }
             })
             .await;
-        let pulled = match pulled {
+        match pulled {
             Err(trouble) if trouble.failure.text().contains("unknown service") => {
                 let namespace = match store {
                     Store::System => common::ContainerdNamespace::NsSystem,
@@ -332,29 +384,29 @@ impl Talos for Seat {
                     namespace: namespace.into(),
                     reference: image.to_string(),
                 };
-                self.unary(act, on, Request::ImagePull(legacy)).await
+                let request = Request::ImagePull(legacy);
+                self.stream((act, For::Pull), on, request, |_| ()).await?;
             }
-            pulled => pulled,
-        };
-        pulled.map_err(|trouble| match trouble.failure.kind {
-            FailureKind::Refused => Trouble::new(FailureKind::Pull, &trouble.failure.to_string()),
-            _ => trouble,
-        })
+            pulled => pulled?,
+        }
+        Ok(name)
     }
 
     async fn install(
         &self,
         on: &Machine,
         image: &ImageRef,
+        pulled: &str,
         tell: &dyn Tell,
     ) -> Result<(), Trouble> {
         let act = Act::Install { node: on.name.clone(), image: image.clone() };
         let request = machine::LifecycleServiceUpgradeRequest {
             containerd: Some(containerd(Store::System)),
-            source: Some(machine::InstallArtifactsSource { image_name: image.to_string() }),
+            source: Some(machine::InstallArtifactsSource { image_name: pulled.to_owned() }),
         };
         let mut exit = None;
-        self.stream(act, on, Request::LifecycleUpgrade(request), |response| {
+        let what = (act, For::Install);
+        self.stream(what, on, Request::LifecycleUpgrade(request), |response| {
             let Ok(response) = machine::LifecycleServiceUpgradeResponse::try_from(response) else {
                 return;
             };
@@ -365,12 +417,10 @@ impl Talos for Seat {
             }
         })
         .await?;
-        match exit {
-            Some(code) if code != 0 => {
-                let text = format!("the installer ended with exit code {code}");
-                Err(Trouble::new(FailureKind::Installer, &text))
-            }
-            _ => Ok(()),
+        match exit.map(ExitCode::of) {
+            Some(None) => Ok(()),
+            Some(Some(code)) => Err(trouble::exit(code, &[])),
+            None => Err(For::Install.trouble(Class::Truncated, true, "no exit code came")),
         }
     }
 
@@ -402,7 +452,8 @@ impl Talos for Seat {
             .ask(Question::Other("snapshot"), move |inside| {
                 let node = inside.reach(&machine)?;
                 let request = Request::EtcdSnapshot(machine::EtcdSnapshotRequest::default());
-                match inside.call(node, request).map_err(|status| trouble(&status))? {
+                let answer = inside.call(node, request);
+                match answer.map_err(|status| For::Look.refused(&status, false))? {
                     Answer::Items(items) => Ok(items.len()),
                     Answer::Stream(..) => Err(unavailable("it did not come in one piece")),
                 }

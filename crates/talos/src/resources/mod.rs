@@ -16,7 +16,7 @@ pub use kubernetes::{
 };
 pub use runtime::{
     BootId, BootedEntry, Diagnostic, ExtensionStatus, MachineStatus, Schematic, SecurityState,
-    ServiceStatus, UnmetCondition, VersionResource, VolumeStatus,
+    ServicePid, ServiceStatus, UnmetCondition, VersionResource, VolumeStatus,
 };
 
 /// Implements [`Spec`](crate::cosi::Spec), and [`Single`](crate::cosi::Single)

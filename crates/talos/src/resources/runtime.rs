@@ -207,6 +207,12 @@ view!(BootedEntry of runtime::BootedEntrySpec as BOOTED_ENTRY at "bootedentry", 
     Ok(BootedEntry(spec.booted_entry))
 });
 
+/// The process of a service or of an installer, while there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServicePid(pub i32);
+
+view!(ServicePid of runtime::ServicePidSpec as SERVICE_PID, |spec| Ok(ServicePid(spec.pid)));
+
 /// A volume, such as `EPHEMERAL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeStatus {

@@ -178,3 +178,26 @@ async fn the_legacy_call_guards_etcd() {
     assert_eq!(world.running("cp-2").await, TALOS_1_13);
     assert_eq!(node.version().await.unwrap().tag, format!("v{TALOS_1_13}"));
 }
+
+#[tokio::test]
+async fn what_comes_next_can_be_read() {
+    // Rule 5.
+    let world = World::start("entries", TALOS_1_13, 1, 1).await;
+    let node = world.node("worker-1");
+    let entries = async || node.boot_entries().await.unwrap().unwrap();
+    let runs = format!("Talos-v{TALOS_1_13}.efi");
+    let before = entries().await;
+    assert_eq!((before.booted.as_str(), before.default.as_deref()), (&*runs, Some(&*runs)));
+    assert!(!node.installer_runs().await.unwrap());
+    let image = installer(TALOS_1_14);
+    let name = node.pull(&image, ImageStore::System).await.unwrap().finish().await.unwrap();
+    let mut installing = node.install(&name, ImageStore::System).await.unwrap();
+    let first = installing.next().await.unwrap().unwrap();
+    assert_eq!(first, format!("running Talos installer v{TALOS_1_14}"), "whole lines");
+    assert!(node.installer_runs().await.unwrap());
+    installing.finish().await.unwrap();
+    assert!(!node.installer_runs().await.unwrap());
+    let after = entries().await;
+    assert_eq!(after.booted, runs);
+    assert_eq!(after.default, Some(format!("Talos-v{TALOS_1_14}.efi")));
+}

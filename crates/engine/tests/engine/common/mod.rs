@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{mpsc, watch};
 use upgrade_core::amount::Amount;
+use upgrade_core::call::Class;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::event::Event;
 use upgrade_core::intent::Intent;
@@ -18,14 +19,13 @@ use upgrade_core::journal::{Entry, State};
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
-use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{Fact, NodeName, Role, Stage};
 use upgrade_core::version::Version;
 use upgrade_core::workload::Pod;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::control::{Control, Word};
 use upgrade_engine::drive::{DriveError, End, Run};
-use upgrade_engine::io::{Happened, Io, Trouble};
+use upgrade_engine::io::{Io, Trouble, trouble};
 use upgrade_engine::journal::{Fence, Journal, JournalError, MemoryJournal};
 use upgrade_engine::{drive, observe};
 use upgrade_planner::{Request, plan};
@@ -44,8 +44,15 @@ pub(crate) enum Fault {
     LosesReboot,
     /// Does as asked; the answer is lost.
     LosesAnswer,
-    /// The installer ends with an exit code.
+    /// The installer ends with an exit code, before it has written anything.
     InstallerFails,
+    /// The installer ends with an exit code, after it has made its version the
+    /// default.
+    InstallerFailsLate,
+    /// The installer does its work; its stream is lost.
+    LosesStream,
+    /// The same, and it does not come to its end.
+    LosesStreamEarly,
     /// The new version lacks an extension.
     DropsExtension,
     /// The first pulls fail.
@@ -62,11 +69,15 @@ impl Fault {
     /// The answer to something that was done.
     pub(crate) fn answer(self) -> Result<(), Trouble> {
         if self == Self::LosesAnswer {
-            let failure = Failure::new(FailureKind::Unavailable, "the connection broke");
-            return Err(Trouble { failure, happened: Happened::Maybe });
+            return Err(broke());
         }
         Ok(())
     }
+}
+
+/// A connection that broke while something was asked for.
+pub(crate) fn broke() -> Trouble {
+    trouble::act(Class::Broken, Class::Broken.outcome(), "the connection broke")
 }
 
 /// One machine.
@@ -76,6 +87,10 @@ pub(crate) struct Sim {
     pub(crate) role: Role,
     pub(crate) version: Version,
     pub(crate) other_slot: Option<Version>,
+    /// The other slot is the default.
+    pub(crate) armed: bool,
+    /// GRUB boots it, and tells nothing.
+    pub(crate) grub: bool,
     pub(crate) boot: u64,
     pub(crate) answers: bool,
     pub(crate) stage: Stage,
@@ -145,6 +160,8 @@ impl World {
                 role,
                 version: talos.parse().unwrap(),
                 other_slot: None,
+                armed: false,
+                grub: false,
                 boot: number as u64,
                 answers: true,
                 stage: Stage::Running,
@@ -228,7 +245,7 @@ impl Cluster {
 }
 
 pub(crate) fn unavailable(text: &str) -> Trouble {
-    Trouble::new(upgrade_core::reason::FailureKind::Unavailable, text)
+    trouble::look(Class::NotConnected, text)
 }
 
 pub(crate) async fn seconds(seconds: u64) {
@@ -321,6 +338,7 @@ impl Driver {
             control,
             resumed_by: resumed_by.map(ToOwned::to_owned),
             inherited_cordons: BTreeSet::new(),
+            inherited_armed: BTreeMap::new(),
         };
         (run, receiver)
     }

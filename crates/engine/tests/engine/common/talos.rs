@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
+use upgrade_core::call::{Class, Code, ExitCode};
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
-use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
     Stage, TalosFacts,
 };
 use upgrade_core::version::Version;
-use upgrade_engine::io::talos::{Config, Store};
-use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble};
+use upgrade_engine::io::talos::{Config, Entries, Slots, Store};
+use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
 
 use super::{Cluster, Fault, SCHEMATIC, Sim, World, seconds, unavailable};
 
@@ -61,6 +61,7 @@ impl World {
                 let sim = cluster.sim(&node);
                 sim.boot += 1_000;
                 (sim.answers, sim.stage) = (true, Stage::Booting);
+                sim.armed = false;
                 if let Some(into) = into
                     && fault != Some(Fault::BootsBack)
                 {
@@ -213,13 +214,21 @@ impl Talos for World {
         self.changed.subscribe()
     }
 
+    async fn slots(&self, of: &Machine) -> Result<Slots, Trouble> {
+        let sim = self.answering(&of.name)?;
+        let entry = |version: &Version| format!("Talos-{}.efi", version.tag());
+        let default = sim.other_slot.as_ref().filter(|_| sim.armed).unwrap_or(&sim.version);
+        let entries = Entries { booted: entry(&sim.version), default: Some(entry(default)) };
+        Ok(Slots { installing: false, entries: (!sim.grub).then_some(entries) })
+    }
+
     async fn pull(
         &self,
         on: &Machine,
-        _: &ImageRef,
+        image: &ImageRef,
         store: Store,
         tell: &dyn Tell,
-    ) -> Result<(), Trouble> {
+    ) -> Result<String, Trouble> {
         assert_eq!(store, Store::System);
         let sim = self.act("pull", &on.name)?;
         self.cluster().sim(&on.name).pulls += 1;
@@ -227,21 +236,37 @@ impl Talos for World {
         tell.tell("half of it is here".to_owned());
         seconds(3).await;
         if sim.fault == Some(Fault::PullsBadly) && sim.pulls < 2 {
-            Err(Trouble::new(FailureKind::Pull, "the registry is busy"))
-        } else {
-            Ok(())
+            return Err(trouble::pull(Class::Status(Code::Unknown), "the registry is busy"));
         }
+        Ok(format!("{image}@sha256:0"))
     }
 
-    async fn install(&self, on: &Machine, image: &ImageRef, _: &dyn Tell) -> Result<(), Trouble> {
+    async fn install(
+        &self,
+        on: &Machine,
+        image: &ImageRef,
+        pulled: &str,
+        _: &dyn Tell,
+    ) -> Result<(), Trouble> {
+        assert_eq!(pulled, format!("{image}@sha256:0"), "the name that the pull came back with");
         let sim = self.act("install", &on.name)?;
+        assert!(!sim.armed, "rule 5: an installer on an armed node deletes what runs");
         seconds(8).await;
-        if sim.fault == Some(Fault::InstallerFails) {
-            let text = "the installer ended with exit code 4";
-            return Err(Trouble::new(FailureKind::Installer, text));
+        if !matches!(sim.fault, Some(Fault::InstallerFails | Fault::LosesStreamEarly)) {
+            self.change(|cluster| {
+                let sim = cluster.sim(&on.name);
+                (sim.other_slot, sim.armed) = (image.version(), true);
+            });
         }
-        self.change(|cluster| cluster.sim(&on.name).other_slot = image.version());
-        Ok(())
+        match sim.fault {
+            Some(Fault::InstallerFails | Fault::InstallerFailsLate) => {
+                Err(trouble::exit(ExitCode::Environment, &["it ends here".to_owned()]))
+            }
+            Some(Fault::LosesStream | Fault::LosesStreamEarly) => {
+                Err(trouble::install(Class::Broken, Class::Broken.outcome(), "the stream broke"))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn upgrade(&self, on: &Machine, image: &ImageRef) -> Result<(), Trouble> {
@@ -251,7 +276,7 @@ impl Talos for World {
 
     async fn reboot(&self, on: &Machine) -> Result<(), Trouble> {
         let sim = self.act("reboot", &on.name)?;
-        self.asked_to_boot(&on.name, sim.other_slot)
+        self.asked_to_boot(&on.name, sim.other_slot.filter(|_| sim.armed))
     }
 
     async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {

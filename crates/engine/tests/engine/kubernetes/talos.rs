@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
+use upgrade_core::call::Class;
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
-use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName, Role, Stage,
     TalosFacts,
 };
-use upgrade_engine::io::talos::{Config, Store};
-use upgrade_engine::io::{Changes, Happened, Machine, Talos, Tell, Trouble};
+use upgrade_engine::io::talos::{Config, Slots, Store};
+use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
 
 use super::world::{Fault, STATIC, World, unavailable};
 
@@ -132,15 +132,25 @@ impl Talos for World {
         image: &ImageRef,
         store: Store,
         _: &dyn Tell,
-    ) -> Result<(), Trouble> {
+    ) -> Result<String, Trouble> {
         let name = &on.name;
         self.change(|cluster| cluster.acts.push(format!("pull {name} {image} {store:?}")));
         sleep(Duration::from_secs(5)).await;
         self.change(|cluster| cluster.acts.push(format!("pulled {name} {image}")));
-        Ok(())
+        Ok(image.to_string())
     }
 
-    async fn install(&self, _: &Machine, _: &ImageRef, _: &dyn Tell) -> Result<(), Trouble> {
+    async fn slots(&self, _: &Machine) -> Result<Slots, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn install(
+        &self,
+        _: &Machine,
+        _: &ImageRef,
+        _: &str,
+        _: &dyn Tell,
+    ) -> Result<(), Trouble> {
         Err(unavailable("not in this world"))
     }
 
@@ -183,10 +193,10 @@ impl Talos for World {
         });
         self.take_over(&to.name, images);
         match fault {
-            Some(Fault::LosesAnswers) => Err(Trouble {
-                failure: Failure::new(FailureKind::Unavailable, "the connection broke"),
-                happened: Happened::Maybe,
-            }),
+            Some(Fault::LosesAnswers) => {
+                let class = Class::Broken;
+                Err(trouble::act(class, class.outcome(), "the connection broke"))
+            }
             _ => Ok(()),
         }
     }

@@ -16,6 +16,9 @@ const FACTORY: &str = "https://factory.talos.dev";
 /// Size of the volume that holds what a node may lose.
 const EPHEMERAL_SIZE: u64 = 20 << 30;
 
+/// The process that an installer has on the host.
+const INSTALLER_PID: i32 = 4711;
+
 impl World {
     pub(super) fn machine_views(&self, node: NodeIndex, kind: &Kind) -> Option<Vec<View>> {
         let here = &self.nodes[node.0];
@@ -62,16 +65,19 @@ impl World {
             // Healthy nodes complain about nothing.
             kind::DIAGNOSTIC => Vec::new(),
             kind::SECURITY_STATE => {
+                let uki = !here.grub;
                 let message =
-                    runtime::SecurityStateSpec { booted_with_uki: true, ..Default::default() };
-                let yaml = map([("secureBoot", false.into()), ("bootedWithUKI", true.into())]);
+                    runtime::SecurityStateSpec { booted_with_uki: uki, ..Default::default() };
+                let yaml = map([("secureBoot", false.into()), ("bootedWithUKI", uki.into())]);
                 vec![View::new("securitystate", &message, &yaml)]
             }
+            kind::BOOTED_ENTRY if here.grub => Vec::new(),
             kind::BOOTED_ENTRY => {
-                let entry = here.slots.entry();
+                let entry = here.slots.entry().to_owned();
                 let message = runtime::BootedEntrySpec { booted_entry: entry.clone() };
                 vec![View::new("bootedentry", &message, &map([("bootedEntry", entry.into())]))]
             }
+            kind::SERVICE_PID => here.install.iter().map(|_| installer_pid()).collect(),
             kind::SERVICE => self.services(node),
             kind::VOLUME_STATUS => vec![ephemeral_volume()],
             _ => return None,
@@ -217,4 +223,17 @@ fn ephemeral_volume() -> View {
         ("filesystem", "xfs".into()),
     ]);
     View::new("EPHEMERAL", &message, &yaml)
+}
+
+/// The process of the installer that runs.
+fn installer_pid() -> View {
+    let message = runtime::ServicePidSpec {
+        pid: INSTALLER_PID,
+        mount_namespace: "mnt:[4026532614]".to_owned(),
+    };
+    let yaml = map([
+        ("pid", i64::from(message.pid).into()),
+        ("mountNamespace", message.mount_namespace.clone().into()),
+    ]);
+    View::new("installer", &message, &yaml)
 }

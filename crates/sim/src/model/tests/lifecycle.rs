@@ -8,32 +8,32 @@ use talos_proto::machine::lifecycle_service_install_progress::Response as Progre
 use super::super::*;
 use super::driver::Driver;
 
-fn system() -> ContainerdInstance {
+pub(super) fn system() -> ContainerdInstance {
     ContainerdInstance {
         driver: ContainerDriver::Cri.into(),
         namespace: ContainerdNamespace::NsSystem.into(),
     }
 }
 
-fn factory(version: &str) -> String {
+pub(super) fn factory(version: &str) -> String {
     format!("factory.talos.dev/metal-installer/{EMPTY_SCHEMATIC}:{version}")
 }
 
-fn pull(image: &str) -> Request {
+pub(super) fn pull(image: &str) -> Request {
     Request::ImageServicePull(machine::ImageServicePullRequest {
         containerd: Some(system()),
         image_ref: image.to_owned(),
     })
 }
 
-fn install(image: &str) -> Request {
+pub(super) fn install(image: &str) -> Request {
     Request::LifecycleUpgrade(machine::LifecycleServiceUpgradeRequest {
         containerd: Some(system()),
         source: Some(machine::InstallArtifactsSource { image_name: image.to_owned() }),
     })
 }
 
-fn exit_code(driver: &Driver, stream: StreamId) -> Option<i32> {
+pub(super) fn exit_code(driver: &Driver, stream: StreamId) -> Option<i32> {
     let items: Vec<machine::LifecycleServiceUpgradeResponse> = driver.items(stream);
     match items.last()?.progress.as_ref()?.response.as_ref()? {
         Progress::ExitCode(code) => Some(*code),
@@ -41,7 +41,7 @@ fn exit_code(driver: &Driver, stream: StreamId) -> Option<i32> {
     }
 }
 
-fn pulled_and_installed(driver: &mut Driver, node: usize, image: &str) -> i32 {
+pub(super) fn pulled_and_installed(driver: &mut Driver, node: usize, image: &str) -> i32 {
     let stream = driver.stream(node, pull(image));
     driver.secs(60);
     assert_eq!(driver.ended[&stream], Content::End(Ok(())));
@@ -51,7 +51,7 @@ fn pulled_and_installed(driver: &mut Driver, node: usize, image: &str) -> i32 {
     exit_code(driver, stream).unwrap()
 }
 
-const REBOOT: Request = Request::Reboot(machine::RebootRequest { mode: 0 });
+pub(super) const REBOOT: Request = Request::Reboot(machine::RebootRequest { mode: 0 });
 
 #[test]
 fn a_lifecycle_upgrade_goes_through() {

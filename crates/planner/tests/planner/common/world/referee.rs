@@ -1,7 +1,7 @@
 //! The rules, checked on the world itself at every change.
 
 use upgrade_core::journal::Phase;
-use upgrade_core::plan::{Change, Target};
+use upgrade_core::plan::{Change, Group, Target};
 use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_core::step::StepId;
 
@@ -47,9 +47,12 @@ impl World {
                 })
             });
             let Some(current) = current else { continue };
-            let beyond = hop.waves.iter().skip(current + 2).flat_map(|wave| &wave.lanes);
+            // Rule 1: only workers are written ahead of their turn.
+            let ahead = hop.waves.get(current + 1).filter(|wave| wave.group == Group::ControlPlane);
+            let beyond = hop.waves.iter().skip(current + 2).chain(ahead);
+            let beyond = beyond.flat_map(|wave| &wave.lanes);
             for lane in beyond.filter(|lane| matches!(lane.target, Target::Talos(_))) {
-                let armed = self.state.armed().contains(lane.node.as_ref().unwrap());
+                let armed = self.state.armed().contains_key(lane.node.as_ref().unwrap());
                 assert!(!armed, "armed too early: {:?}\n{}", lane.node, self.trace());
             }
             return;

@@ -1,0 +1,49 @@
+//! What an earlier run left armed, and a plan after it (rule 5).
+
+use std::collections::BTreeMap;
+
+use upgrade_core::journal::{Armed, Arming};
+use upgrade_core::policy::Policy;
+use upgrade_core::snapshot::NodeName;
+use upgrade_planner::armed;
+use upgrade_planner::report::{Refusal, Report};
+
+use crate::common::{cluster, intent, plan_for, talos, told};
+
+/// What is refused if worker-1 is armed with this, in this boot.
+fn refused(tag: &str, boot_id: Option<&str>, state: Arming) -> Vec<Refusal> {
+    let mut snapshot = cluster(3, 2, "1.13.1", "1.33.4");
+    "this boot".clone_into(&mut talos(&mut snapshot, "worker-1").boot_id);
+    let planned = plan_for(&snapshot, &intent(Some("1.13.9"), None), &Policy::default());
+    let plan = planned.unwrap_or_else(|report| panic!("{}", told(&report))).plan;
+    let installer = talos(&mut snapshot, "worker-1").installer.clone().unwrap();
+    let image = installer.with_tag(tag);
+    let known = Armed { image, boot_id: boot_id.map(ToOwned::to_owned), state };
+    let node = NodeName::from("worker-1");
+    let mut report = Report::default();
+    armed(&plan, &snapshot, &BTreeMap::from([(node, known)]), &mut report);
+    report.refusals
+}
+
+#[test]
+fn the_same_image_is_fine_and_another_is_not() {
+    let here = Some("this boot");
+    assert_eq!(refused("v1.13.9", here, Arming::Armed), []);
+    for boot in [here, None] {
+        let refusals = refused("v1.13.5", boot, Arming::Armed);
+        let [refusal @ Refusal::Armed { failed: false, .. }] = refusals.as_slice() else {
+            panic!("{refusals:?}");
+        };
+        let text = refusal.to_string();
+        assert!(text.contains("worker-1 is armed with") && text.contains("v1.13.5"), "{text}");
+        assert!(refusal.advice().contains("talosctl rollback"));
+    }
+    assert_eq!(refused("v1.13.5", Some("an earlier boot"), Arming::Armed), []);
+    assert_eq!(refused("v1.13.9", here, Arming::Unheard), [], "judged when it is reached");
+    for state in [Arming::Failed, Arming::FailedArmed] {
+        assert!(matches!(
+            refused("v1.13.9", here, state)[..],
+            [Refusal::Armed { failed: true, .. }]
+        ));
+    }
+}
