@@ -104,10 +104,13 @@ fn definition(now: Time, kubelet: &Kubelet, wanted: &StaticPod) -> Value {
         "kubernetes.io/config.seen": now.to_micro_text(),
         "kubernetes.io/config.source": "http",
         "talos.dev/config-version": config_version.to_string(),
+        "talos.dev/secrets-version": "1",
     });
     if component == "kube-apiserver" {
-        object::set(&mut annotations, &["talos.dev/secrets-version"], "1");
+        object::set(&mut annotations, &["talos.dev/config-file-version"], "1");
     }
+    let tag = image.split('@').next().and_then(|name| name.rsplit_once(':'));
+    let release = tag.map_or("", |(_, tag)| tag.trim_start_matches('v'));
     json!({
         "metadata": {
             "name": mirror_name(component, node),
@@ -116,6 +119,10 @@ fn definition(now: Time, kubelet: &Kubelet, wanted: &StaticPod) -> Value {
                 "component": component,
                 "k8s-app": component,
                 "tier": "control-plane",
+                "app.kubernetes.io/name": component,
+                "app.kubernetes.io/version": release,
+                "app.kubernetes.io/component": "control-plane",
+                "app.kubernetes.io/managed-by": "Talos",
             },
             "annotations": annotations,
             "ownerReferences": [{

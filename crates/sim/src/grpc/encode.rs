@@ -17,7 +17,7 @@ macro_rules! encode {
 pub(super) fn encode(response: &Response) -> Bytes {
     let bytes = encode!(
         response,
-        Version Hostname SystemStat LoadAvg Memory Mounts DiskStats Event Data LogsContainers
+        Version Hostname SystemStat LoadAvg Time Memory Mounts DiskStats Event Data LogsContainers
         Containers ServiceList ServiceStart ServiceStop ServiceRestart Bootstrap Reboot Rollback
         Shutdown Reset Upgrade ApplyConfiguration ImageList ImagePull EtcdMemberList EtcdStatus
         EtcdAlarmList EtcdAlarmDisarm EtcdDefragment EtcdForfeitLeadership EtcdLeaveCluster

@@ -4,6 +4,8 @@
 use serde::{Deserialize, Serialize};
 use talos_proto::{cluster, common, cosi::resource as cosi, machine};
 
+pub(super) use super::time_calls::{TimeRequest, TimeResponse};
+
 /// A node of the cluster: its place in [`ClusterSpec::nodes`](super::ClusterSpec::nodes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -35,6 +37,10 @@ requests! {
     SystemStat,
     /// Unary.
     LoadAvg,
+    /// Unary, of `time.TimeService`.
+    Time,
+    /// Unary, of `time.TimeService`.
+    TimeCheck(TimeRequest),
     /// Unary.
     Memory,
     /// Unary.
@@ -167,6 +173,7 @@ responses! {
     Hostname(machine::HostnameResponse),
     SystemStat(machine::SystemStatResponse),
     LoadAvg(machine::LoadAvgResponse),
+    Time(TimeResponse),
     Memory(machine::MemoryResponse),
     Mounts(machine::MountsResponse),
     DiskStats(machine::DiskStatsResponse),

@@ -48,6 +48,10 @@ impl World {
             Request::Hostname => Reply::Unary(self.hostname(node).into()),
             Request::SystemStat => Reply::Unary(self.system_stat(node).into()),
             Request::LoadAvg => Reply::Unary(Self::load_average().into()),
+            Request::Time => Reply::Unary(self.time(node, None).into()),
+            Request::TimeCheck(request) => {
+                Reply::Unary(self.time(node, Some(request.server)).into())
+            }
             Request::Memory => Reply::Unary(Self::memory().into()),
             Request::Mounts => Reply::Unary(Self::mounts().into()),
             Request::DiskStats => Reply::Unary(Self::disk_stats().into()),
@@ -130,6 +134,8 @@ fn is_reading(request: &Request) -> bool {
             | Request::Hostname
             | Request::SystemStat
             | Request::LoadAvg
+            | Request::Time
+            | Request::TimeCheck(_)
             | Request::Memory
             | Request::Mounts
             | Request::DiskStats

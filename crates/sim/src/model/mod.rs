@@ -63,6 +63,7 @@ mod snapshot_file;
 mod spec;
 mod streams;
 mod time;
+mod time_calls;
 mod timing;
 mod tree;
 mod truth;

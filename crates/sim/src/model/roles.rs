@@ -84,6 +84,8 @@ pub(super) fn allowed(request: &Request) -> &'static [Role] {
         | Request::Hostname
         | Request::SystemStat
         | Request::LoadAvg
+        | Request::Time
+        | Request::TimeCheck(_)
         | Request::Memory
         | Request::Mounts
         | Request::DiskStats

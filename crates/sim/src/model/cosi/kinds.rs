@@ -40,6 +40,49 @@ pub(super) fn at(place: usize) -> &'static Kind {
     kind::ALL.get(place).unwrap_or_else(|| &MORE[place - kind::ALL.len()])
 }
 
+/// The controller that owns a resource of this kind, as real nodes name it. What
+/// has no controller has no owner.
+pub(super) fn owner(kind: &Kind, id: &str) -> &'static str {
+    let is_final = id.starts_with("final-");
+    match *kind {
+        kind::MACHINE_STATUS => "runtime.MachineStatusController",
+        kind::EXTENSION_STATUS => "runtime.ExtensionStatusController",
+        kind::IMAGE_FACTORY_SCHEMATIC => "runtime.ImageFactorySchematicController",
+        kind::BOOT_ID => "runtime.BootIDController",
+        kind::VERSION => "runtime.VersionController",
+        kind::DIAGNOSTIC => "runtime.DiagnosticsController",
+        kind::SECURITY_STATE => "runtime.SecurityStateController",
+        kind::BOOTED_ENTRY => "runtime.BootedEntryController",
+        kind::SERVICE => "v1alpha1.ServiceController",
+        kind::MACHINE_TYPE => "config.MachineTypeController",
+        kind::MEMBER => "cluster.MemberController",
+        kind::CLUSTER_INFO => "cluster.InfoController",
+        kind::ETCD_MEMBER => "etcd.MemberController",
+        kind::HOSTNAME_STATUS => "network.HostnameSpecController",
+        kind::NODE_ADDRESS => "network.NodeAddressController",
+        kind::LINK_STATUS => "network.LinkStatusController",
+        kind::VOLUME_STATUS => "block.VolumeManagerController",
+        kind::NODENAME => "k8s.NodenameController",
+        kind::NODE_STATUS => "k8s.NodeStatusController",
+        kind::KUBELET_SPEC => "k8s.KubeletSpecController",
+        kind::STATIC_POD => "k8s.ControlPlaneStaticPodController",
+        kind::STATIC_POD_STATUS => "k8s.KubeletStaticPodController",
+        kind::API_SERVER_CONFIG if is_final => "k8s.ControlPlaneAPIServerFinalController",
+        kind::API_SERVER_CONFIG => "k8s.ControlPlaneAPIServerController",
+        kind::CONTROLLER_MANAGER_CONFIG if is_final => {
+            "k8s.ControlPlaneControllerManagerFinalController"
+        }
+        kind::CONTROLLER_MANAGER_CONFIG => "k8s.ControlPlaneControllerManagerController",
+        kind::SCHEDULER_CONFIG if is_final => "k8s.ControlPlaneSchedulerFinalController",
+        kind::SCHEDULER_CONFIG => "k8s.ControlPlaneSchedulerController",
+        kind::MANIFEST => "k8s.ManifestController",
+        kind::KUBERNETES_ACCESS_CONFIG => "kubeaccess.ConfigController",
+        KUBELET_CONFIG => "k8s.KubeletConfigController",
+        BOOTSTRAP_MANIFESTS_CONFIG => "k8s.ControlPlaneBootstrapManifestsController",
+        _ => "",
+    }
+}
+
 /// Payload of [`KUBELET_CONFIG`], as much of it as the simulator fills.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct KubeletConfigSpec {

@@ -15,6 +15,13 @@ use super::{POD_SUBNET, View};
 
 const SERVICE_SUBNET: &str = "10.96.0.0/12";
 
+/// The etcd member beside an API server.
+const ETCD_SERVER: &str = "https://127.0.0.1:2379";
+
+/// The first Kubernetes minor whose API server is told about authorization by a
+/// file (as a beta feature, behind a gate before it).
+const AUTHORIZATION_FILE_SINCE: u64 = 30;
+
 impl World {
     pub(super) fn kubernetes_views(&self, node: NodeIndex, kind: &Kind) -> Option<Vec<View>> {
         let here = &self.nodes[node.0];
@@ -127,7 +134,7 @@ impl World {
         let message = k8s::ApiServerConfigSpec {
             image: image.clone(),
             control_plane_endpoint: endpoint.clone(),
-            etcd_servers: vec!["https://localhost:2379".to_owned()],
+            etcd_servers: vec![ETCD_SERVER.to_owned()],
             local_port: 6443,
             service_cid_rs: vec![SERVICE_SUBNET.to_owned()],
             advertised_address: "$(POD_IP)".to_owned(),
@@ -138,7 +145,7 @@ impl World {
             ("image", image.into()),
             ("cloudProvider", "".into()),
             ("controlPlaneEndpoint", endpoint.into()),
-            ("etcdServers", list(["https://localhost:2379"])),
+            ("etcdServers", list([ETCD_SERVER])),
             ("localPort", 6443.into()),
             ("serviceCIDR", list([SERVICE_SUBNET])),
             ("extraArgs", empty()),
@@ -239,6 +246,9 @@ fn kubelet_spec(here: &Node) -> View {
 fn static_pod(here: &Node, pod: &Pod) -> View {
     let name = pod.component.name();
     let version = here.config.version_of(pod.component);
+    let image = here.config.components.image(pod.component).to_owned();
+    let release = release_of(&image);
+    let minor = release.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(0);
     let command: Vec<Tree> = match pod.component {
         Component::ApiServer => vec![
             "/usr/local/bin/kube-apiserver".into(),
@@ -246,9 +256,9 @@ fn static_pod(here: &Node, pod: &Pod) -> View {
              admission-control-config.yaml"
                 .into(),
             "--allow-privileged=true".into(),
-            "--authorization-mode=Node,RBAC".into(),
+            authorization(minor).into(),
             "--enable-admission-plugins=NodeRestriction".into(),
-            "--etcd-servers=https://localhost:2379".into(),
+            format!("--etcd-servers={ETCD_SERVER}").into(),
         ],
         Component::ControllerManager => vec![
             "/usr/local/bin/kube-controller-manager".into(),
@@ -266,20 +276,29 @@ fn static_pod(here: &Node, pod: &Pod) -> View {
             ("component", name.into()),
             ("k8s-app", name.into()),
             ("tier", "control-plane".into()),
+            ("app.kubernetes.io/name", name.into()),
+            ("app.kubernetes.io/version", release.clone().into()),
+            ("app.kubernetes.io/component", "control-plane".into()),
+            ("app.kubernetes.io/managed-by", "Talos".into()),
         ])
     };
-    let container = map([
-        ("name", name.into()),
-        ("image", here.config.components.image(pod.component).to_owned().into()),
-        ("command", Tree::List(command)),
-    ]);
+    let mut annotations = vec![
+        (Cow::Borrowed("talos.dev/config-version"), version.to_string().into()),
+        (Cow::Borrowed("talos.dev/secrets-version"), "1".into()),
+    ];
+    if pod.component == Component::ApiServer {
+        // Of the files with admission, audit and authorization rules.
+        annotations.push((Cow::Borrowed("talos.dev/config-file-version"), "1".into()));
+    }
+    let container =
+        map([("name", name.into()), ("image", image.into()), ("command", Tree::List(command))]);
     let tree = map([
         ("apiVersion", "v1".into()),
         ("kind", "Pod".into()),
         (
             "metadata",
             map([
-                ("annotations", map([("talos.dev/config-version", version.to_string().into())])),
+                ("annotations", Tree::Map(annotations)),
                 ("labels", labels()),
                 ("name", name.into()),
                 ("namespace", "kube-system".into()),
@@ -297,6 +316,21 @@ fn static_pod(here: &Node, pod: &Pod) -> View {
     ]);
     let message = k8s::StaticPodSpec { pod: Some(tree.to_struct()) };
     View::new(name, &message, &tree)
+}
+
+/// The release that an image's tag names, as labels have it.
+fn release_of(image: &str) -> String {
+    let name = image.split('@').next().unwrap_or(image);
+    let tag = name.rsplit_once(':').map_or("", |(_, tag)| tag);
+    tag.trim_start_matches('v').to_owned()
+}
+
+/// How an API server learns who may do what.
+fn authorization(minor: u64) -> &'static str {
+    if minor < AUTHORIZATION_FILE_SINCE {
+        return "--authorization-mode=Node,RBAC";
+    }
+    "--authorization-config=/system/config/kubernetes/kube-apiserver/authorization-config.yaml"
 }
 
 /// A bootstrap manifest, with everything in it.

@@ -119,7 +119,7 @@ fn resource(kind: &Kind, id: &str, entry: &Entry) -> cosi::Resource {
             r#type: kind.resource_type.to_owned(),
             id: id.to_owned(),
             version: entry.version.to_string(),
-            owner: String::new(),
+            owner: kinds::owner(kind, id).to_owned(),
             phase: "running".to_owned(),
             created: Some(time::to_proto(entry.created)),
             updated: Some(time::to_proto(entry.updated)),
