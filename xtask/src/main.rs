@@ -9,6 +9,7 @@ mod hub;
 mod nextest;
 mod nightly;
 mod purity;
+mod real_talos;
 mod report;
 mod simulate;
 mod test;
@@ -35,6 +36,8 @@ enum Xtask {
     Simulate(simulate::Args),
     /// Deliberate breakages of each rule, and how soon the referee catches them
     Mutants(simulate::Args),
+    /// Real Talos nodes in namespaces of this machine: build, up, down, test, compare
+    RealTalos(real_talos::Args),
     /// Build the real tools that the tests compare with, or show where they are
     Tools(tools::Args),
 }
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Xtask::Cluster(args) => cluster::run(args),
         Xtask::Simulate(args) => simulate::simulate(&args),
         Xtask::Mutants(args) => simulate::mutants(&args),
+        Xtask::RealTalos(args) => real_talos::run(args),
         Xtask::Tools(args) => tools::run(args),
     };
     match result {

@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::bench;
 use crate::nextest::{Nextest, Run};
+use crate::real_talos;
 use crate::report::Report;
 use crate::simulate;
 use crate::test::{self, tests, with_hub};
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     keep("tests of mutants", tests(&mut report, "tests of mutants", &nextest, mutants));
     keep("seeds", report.stage("seeds", || simulate::many_seeds(args.seeds)));
     keep("mutants", report.stage("mutants", simulate::all_mutants));
+    keep("real Talos", report.stage("real Talos", real_talos::nightly));
     keep("benchmarks", report.stage("benchmarks", bench::quick));
     report.print();
     if failed.is_empty() {

@@ -11,6 +11,7 @@
 
 mod build;
 mod catalog;
+mod edit;
 mod folder;
 pub(crate) mod host;
 mod source;
@@ -26,7 +27,7 @@ use self::build::Job;
 use self::catalog::Tool;
 use self::folder::Folder;
 use self::host::Host;
-use self::source::Choice;
+use self::source::{Choice, Source};
 
 /// Builds the real programs the tests run against, where they are missing.
 #[derive(Debug, clap::Args)]
@@ -105,6 +106,22 @@ fn ensure_with(names: &[&str], redrawn: bool) -> Result<BTreeMap<&'static str, P
     Ok(paths)
 }
 
+/// The version of a tool that its `go.mod` pins.
+pub(crate) fn pinned(name: &str) -> Result<Version> {
+    match &plan(&[name])?[..] {
+        [Planned { wanted, .. }] => Ok(wanted.clone()),
+        _ => bail!("{name} is not one tool"),
+    }
+}
+
+/// A folder of the module that a tool is built from, in Go's cache.
+pub(crate) fn sources(name: &str, module: &str) -> Result<PathBuf> {
+    match &plan(&[name])?[..] {
+        [Planned { folder, .. }] => edit::fetched(module, folder),
+        _ => bail!("{name} is not one tool"),
+    }
+}
+
 /// The environment variable that carries a tool's path: to us from the user,
 /// and from us to the tests.
 pub(crate) fn variable(name: &str) -> String {
@@ -150,10 +167,18 @@ fn plan(names: &[&str]) -> Result<Vec<Planned>> {
         .into_iter()
         .map(|tool| {
             let folder = Folder::read(tool.folder)?;
-            let wanted = folder.version_of(tool.module)?;
+            let wanted = match tool.module {
+                // A program of ours alone has no version; its cache entry has a hash.
+                "" => Version::new(0, 1, 0),
+                module => folder.version_of(module)?,
+            };
             let hash = folder.fingerprint(&tool.recipe(&wanted));
             let entry = host.cache.join(format!("{}-{wanted}-{hash}", tool.name));
-            let candidates = host.candidates(tool, &entry);
+            let mut candidates = host.candidates(tool, &entry);
+            if tool.on_request {
+                // A containerd or kubelet of the host is not what the nodes run.
+                candidates.retain(|candidate| candidate.source == Source::Cache);
+            }
             let choice = source::choose(&wanted, &candidates, |path| {
                 version::probe(path, tool.version_arguments)
             });
@@ -180,11 +205,22 @@ mod tests {
         }
     }
 
+    /// The nodes' parts and the control plane that the tests use are one release.
+    #[test]
+    fn the_kubelet_is_of_the_same_version_as_the_control_plane() {
+        let version = |folder| {
+            Folder::read(folder).and_then(|folder| folder.version_of("k8s.io/kubernetes")).ok()
+        };
+        assert!(version("kubernetes").is_some());
+        assert_eq!(version("kubernetes"), version("real-talos/kubelet"));
+    }
+
     /// The client prints the tag that this module embeds, not the one of the
     /// module we ask for by name; the two drift apart if a dependency lifts it.
     #[test]
     fn the_talos_tag_comes_from_the_pinned_version() {
-        for name in ["talosctl-1.12", "talosctl-1.13", "talosctl-1.14"] {
+        for name in ["talosctl-1.12", "talosctl-1.13", "talosctl-1.14", "real-talos/machined-1.13"]
+        {
             let folder = Folder::read(name).expect("a readable folder");
             assert_eq!(
                 folder.version_of("github.com/siderolabs/talos").expect("the client"),

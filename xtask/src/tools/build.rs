@@ -17,7 +17,7 @@ use semver::Version;
 
 use super::catalog::{COMPILER_FLAGS, Tool};
 use super::folder::{Folder, parse_go_version};
-use super::{host, variable, version};
+use super::{edit, host, variable, version};
 
 /// The slowest tool takes seven minutes on two cores from nothing. An hour
 /// allows for a machine eight times slower; beyond it a download hangs.
@@ -72,14 +72,32 @@ pub(crate) fn build(job: &Job<'_>) -> Result<PathBuf> {
     fs::create_dir(&partial).with_context(|| format!("creating {}", partial.display()))?;
 
     let unproven = partial.join(tool.binary);
-    compile(job, &unproven)?;
-    let found = version::probe(&unproven, tool.version_arguments)
+    let source = edit::prepare(tool, folder, wanted, &partial)?;
+    compile(job, source.as_deref(), &unproven)?;
+    prove(job, &unproven)?;
+    if source.is_some() {
+        edit::discard(&partial)?;
+    }
+    fs::rename(&partial, entry).with_context(|| format!("moving {} into place", tool.name))?;
+    Ok(binary)
+}
+
+/// Checks that what was built is what `go.mod` pins.
+fn prove(job: &Job<'_>, unproven: &Path) -> Result<()> {
+    let Job { tool, wanted, .. } = job;
+    if tool.module.is_empty() {
+        return Ok(());
+    }
+    if tool.version_arguments.is_empty() {
+        return version::built_in(unproven, tool.module, wanted)
+            .with_context(|| format!("{}: what was built", tool.name));
+    }
+    let found = version::probe(unproven, tool.version_arguments)
         .map_err(|problem| anyhow::anyhow!("{}: what was built {problem}", tool.name))?;
     if found != *wanted {
         bail!("{}: what was built says it is {found}, and go.mod pins {wanted}", tool.name);
     }
-    fs::rename(&partial, entry).with_context(|| format!("moving {} into place", tool.name))?;
-    Ok(binary)
+    Ok(())
 }
 
 impl Job<'_> {
@@ -145,7 +163,7 @@ fn check_go(tool: &Tool, folder: &Folder) -> Result<()> {
     }
 }
 
-fn go(folder: &Folder) -> Command {
+pub(super) fn go(folder: &Folder) -> Command {
     let mut command = Command::new("go");
     command
         .current_dir(&folder.path)
@@ -159,7 +177,8 @@ fn go(folder: &Folder) -> Command {
     command
 }
 
-fn compile(job: &Job<'_>, target: &Path) -> Result<()> {
+/// Builds the program. With a `module_file` its module is an edited copy.
+fn compile(job: &Job<'_>, module_file: Option<&Path>, target: &Path) -> Result<()> {
     let Job { tool, folder, wanted, .. } = job;
     let mut command = go(folder);
     command
@@ -168,12 +187,14 @@ fn compile(job: &Job<'_>, target: &Path) -> Result<()> {
         .args(["build", "-v", "-mod=readonly", "-buildvcs=false", "-trimpath", "-gcflags"])
         .arg(COMPILER_FLAGS)
         .arg("-ldflags")
-        .arg(tool.link_flags(wanted))
-        .arg("-o")
-        .arg(target)
-        .arg(tool.package)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+        .arg(tool.link_flags(wanted));
+    if !tool.tags.is_empty() {
+        command.args(["-tags", tool.tags]);
+    }
+    if let Some(file) = module_file {
+        command.arg("-modfile").arg(file);
+    }
+    command.arg("-o").arg(target).arg(tool.package).stdout(Stdio::null()).stderr(Stdio::piped());
 
     let started = host::now();
     host::note(&format!("{}: building", job.title()));

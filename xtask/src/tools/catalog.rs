@@ -19,8 +19,14 @@ pub(crate) struct Tool {
     pub(crate) package: &'static str,
     /// Its file name, in the cache as on anybody's PATH.
     pub(crate) binary: &'static str,
-    /// What makes it print its version without talking to anybody.
+    /// What makes it print its version without talking to anybody. A program that
+    /// would start something instead has none; what Go wrote into it counts then.
     pub(crate) version_arguments: &'static [&'static str],
+    /// Its build tags, divided by commas.
+    pub(crate) tags: &'static str,
+    /// Whether it is built only where somebody asks for it by name: a part of the
+    /// tier with real Talos nodes, which costs far more than the tests need.
+    pub(crate) on_request: bool,
     /// Packages whose `gitVersion` and its siblings the linker has to fill in.
     /// The other tools carry their version in their sources.
     pub(crate) stamped_packages: &'static [&'static str],
@@ -35,49 +41,77 @@ pub(crate) const COMPILER_FLAGS: &str = "all=-l -dwarf=false";
 const TALOS: &str = "github.com/siderolabs/talos";
 const KUBERNETES: &str = "k8s.io/kubernetes";
 
-const TALOSCTL: Tool = Tool {
+/// A program built only for the tier with real Talos nodes.
+const NODE_PART: Tool = Tool {
     name: "",
     folder: "",
-    module: TALOS,
+    module: "",
     package: ".",
-    binary: "talosctl",
-    version_arguments: &["version", "--client", "--short"],
+    binary: "",
+    version_arguments: &[],
+    tags: "",
+    on_request: true,
     stamped_packages: &[],
 };
 
-const KUBERNETES_COMPONENT: Tool = Tool {
-    name: "",
-    folder: "kubernetes",
-    module: KUBERNETES,
-    package: "",
-    binary: "",
-    version_arguments: &["--version"],
-    // What a server answers at /version, and what a client calls itself.
-    stamped_packages: &["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"],
+const MACHINED: Tool = Tool {
+    module: TALOS,
+    package: "github.com/siderolabs/talos/internal/app/machined",
+    binary: "machined",
+    tags: "tcell_minimal,grpcnotrace",
+    ..NODE_PART
 };
 
+const CONTAINERD: Tool = Tool {
+    folder: "real-talos/containerd",
+    module: "github.com/containerd/containerd/v2",
+    tags: "no_btrfs,no_zfs",
+    ..NODE_PART
+};
+
+const TALOSCTL: Tool = Tool {
+    module: TALOS,
+    binary: "talosctl",
+    version_arguments: &["version", "--client", "--short"],
+    on_request: false,
+    ..NODE_PART
+};
+
+const ETCD: Tool = Tool { folder: "etcd", on_request: false, ..NODE_PART };
+
+const KUBERNETES_COMPONENT: Tool = Tool {
+    folder: "kubernetes",
+    module: KUBERNETES,
+    version_arguments: &["--version"],
+    on_request: false,
+    // What a server answers at /version, and what a client calls itself.
+    stamped_packages: &["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"],
+    ..NODE_PART
+};
+
+const KUBERNETES_NODE_PART: Tool =
+    Tool { folder: "real-talos/kubelet", on_request: true, ..KUBERNETES_COMPONENT };
+
 /// All tools, in the order they are built: the quick feedback first.
-static TOOLS: [Tool; 9] = [
+static TOOLS: [Tool; 18] = [
     Tool { name: "talosctl-1.14", folder: "talosctl-1.14", ..TALOSCTL },
     Tool { name: "talosctl-1.13", folder: "talosctl-1.13", ..TALOSCTL },
     Tool { name: "talosctl-1.12", folder: "talosctl-1.12", ..TALOSCTL },
     Tool {
         name: "etcd",
-        folder: "etcd",
         module: "go.etcd.io/etcd/server/v3",
         package: "go.etcd.io/etcd/server/v3",
         binary: "etcd",
         version_arguments: &["--version"],
-        stamped_packages: &[],
+        ..ETCD
     },
     Tool {
         name: "etcdutl",
-        folder: "etcd",
         module: "go.etcd.io/etcd/etcdutl/v3",
         package: "go.etcd.io/etcd/etcdutl/v3",
         binary: "etcdutl",
         version_arguments: &["version"],
-        stamped_packages: &[],
+        ..ETCD
     },
     Tool {
         name: "kube-apiserver",
@@ -104,6 +138,54 @@ static TOOLS: [Tool; 9] = [
         version_arguments: &["version", "--client"],
         ..KUBERNETES_COMPONENT
     },
+    Tool { name: "node-kit", folder: "real-talos/kit", binary: "kit", ..NODE_PART },
+    Tool {
+        name: "node-config",
+        folder: "real-talos/config",
+        module: "github.com/siderolabs/talos/pkg/machinery",
+        binary: "config",
+        ..NODE_PART
+    },
+    Tool {
+        name: "discovery-service",
+        folder: "real-talos/discovery-service",
+        module: "github.com/siderolabs/discovery-service",
+        package: "github.com/siderolabs/discovery-service/cmd/discovery-service",
+        binary: "discovery-service",
+        ..NODE_PART
+    },
+    Tool {
+        name: "containerd",
+        package: "github.com/containerd/containerd/v2/cmd/containerd",
+        binary: "containerd",
+        ..CONTAINERD
+    },
+    Tool {
+        name: "containerd-shim",
+        package: "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+        binary: "containerd-shim-runc-v2",
+        ..CONTAINERD
+    },
+    Tool {
+        name: "kubelet",
+        package: "k8s.io/kubernetes/cmd/kubelet",
+        binary: "kubelet",
+        ..KUBERNETES_NODE_PART
+    },
+    Tool {
+        name: "kube-proxy",
+        package: "k8s.io/kubernetes/cmd/kube-proxy",
+        binary: "kube-proxy",
+        ..KUBERNETES_NODE_PART
+    },
+    Tool {
+        name: "coredns",
+        folder: "real-talos/coredns",
+        module: "github.com/coredns/coredns",
+        binary: "coredns",
+        ..NODE_PART
+    },
+    Tool { name: "machined-1.13", folder: "real-talos/machined-1.13", ..MACHINED },
 ];
 
 impl Tool {
@@ -128,12 +210,18 @@ impl Tool {
     /// changed recipe never finds yesterday's build in the cache.
     pub(crate) fn recipe(&self, version: &Version) -> String {
         let platform = (std::env::consts::OS, std::env::consts::ARCH);
-        format!("{platform:?} {} {COMPILER_FLAGS} {}", self.package, self.link_flags(version))
+        let mut recipe =
+            format!("{platform:?} {} {COMPILER_FLAGS} {}", self.package, self.link_flags(version));
+        if !self.tags.is_empty() {
+            recipe.push(' ');
+            recipe.push_str(self.tags);
+        }
+        recipe
     }
 }
 
 /// The tools that go by these names: a tool's own, or that of the folder which
-/// pins it. No names mean all of them.
+/// pins it. No names mean all of them but those that have to be asked for.
 pub(crate) fn select(names: &[&str]) -> Result<Vec<&'static Tool>> {
     for name in names {
         if !TOOLS.iter().any(|tool| tool.name == *name || tool.folder == *name) {
@@ -146,7 +234,7 @@ pub(crate) fn select(names: &[&str]) -> Result<Vec<&'static Tool>> {
     Ok(TOOLS
         .iter()
         .filter(|tool| {
-            names.is_empty()
+            (names.is_empty() && !tool.on_request)
                 || names
                     .iter()
                     .any(|name| tool.name == *name || (tool.folder == *name && !own_name(name)))
@@ -170,7 +258,8 @@ mod tests {
         );
         assert_eq!(names(&["etcd"]), ["etcd"]);
         assert_eq!(names(&["kubectl", "talosctl-1.12"]), ["talosctl-1.12", "kubectl"]);
-        assert_eq!(names(&[]).len(), TOOLS.len());
+        assert_eq!(names(&[]).len(), 9);
+        assert_eq!(names(&["real-talos/kubelet"]), ["kubelet", "kube-proxy"]);
     }
 
     #[test]

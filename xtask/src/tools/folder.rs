@@ -44,6 +44,11 @@ impl Folder {
         version.cloned().with_context(|| format!("{}: no {module} in go.mod", self.path.display()))
     }
 
+    /// One of its files, as text.
+    pub(crate) fn file(&self, name: &str) -> Option<String> {
+        self.files.get(name).map(|contents| String::from_utf8_lossy(contents).into_owned())
+    }
+
     /// A short hash of all files and of the recipe they are built by.
     pub(crate) fn fingerprint(&self, recipe: &str) -> String {
         fingerprint(&self.files, recipe)

@@ -1,10 +1,12 @@
 //! What version a program says it is, and whether that will do.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::{Context as _, Result, bail};
 use semver::Version;
 
 /// A program that only prints its version does so in well under a second; ten
@@ -30,7 +32,7 @@ pub(crate) fn first_version(output: &str) -> Option<Version> {
 }
 
 /// Runs the program and reads its version; the error says why there is none.
-pub(crate) fn probe(program: &Path, arguments: &[&str]) -> Result<Version, String> {
+pub(crate) fn probe(program: &Path, arguments: &[&str]) -> std::result::Result<Version, String> {
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
@@ -54,6 +56,19 @@ pub(crate) fn probe(program: &Path, arguments: &[&str]) -> Result<Version, Strin
     let output = child.wait_with_output().map_err(|error| error.to_string())?;
     first_version(&String::from_utf8_lossy(&output.stdout))
         .ok_or_else(|| format!("printed no version ({})", output.status))
+}
+
+/// Looks for a module's version in the list of modules that Go writes into every
+/// program it builds.
+pub(crate) fn built_in(program: &Path, module: &str, wanted: &Version) -> Result<()> {
+    let contents = fs::read(program).with_context(|| format!("reading {}", program.display()))?;
+    let entry = format!("\t{module}\tv{wanted}");
+    let begins =
+        |at: &usize| contents[*at] == b'\t' && contents[*at..].starts_with(entry.as_bytes());
+    if (0..contents.len()).any(|at| begins(&at)) {
+        return Ok(());
+    }
+    bail!("does not hold {module} v{wanted}, which go.mod pins")
 }
 
 #[cfg(test)]

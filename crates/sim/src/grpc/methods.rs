@@ -186,7 +186,10 @@ mod tests {
             unknown("/machine.MachineService/Fly"),
             "unknown method Fly for service machine.MachineService"
         );
-        assert_eq!(unknown("/time.TimeService/Time"), "unknown service time.TimeService");
+        assert_eq!(
+            unknown("/storage.StorageService/Disks"),
+            "unknown service storage.StorageService"
+        );
         assert_eq!(unknown("/machine.Machine/x"), "unknown service machine.Machine");
     }
 }

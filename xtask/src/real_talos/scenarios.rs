@@ -1,0 +1,353 @@
+//! What is tried on real nodes, in an order in which each leaves what the next needs.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result, bail, ensure};
+use semver::Version;
+
+use super::cluster::{Cluster, NODES, refused};
+use super::observer::{self, Allowed, Observer};
+use super::parts::{INSTALLER_EXIT, Parts, succeed};
+use super::run::{self, Ended};
+use crate::report::Report;
+use crate::tools::host::note;
+
+/// A host that is nowhere: every node asks the hub's registry for every image.
+const IMAGES: &str = "images.test";
+
+/// One member of each kind may be down, and budgets hold.
+const ROLLING: Allowed = Allowed { down: 1, budgets: true };
+
+/// A scenario, and the cluster that it needs.
+struct Scenario {
+    name: &'static str,
+    run: fn(&Bench<'_>) -> Result<()>,
+}
+
+/// One cluster from its start on: each scenario finds what the ones before it left.
+const FIRST: [Scenario; 8] = [
+    Scenario { name: "health", run: health },
+    Scenario { name: "plan", run: plan },
+    Scenario { name: "snapshot", run: snapshot },
+    Scenario { name: "image-missing", run: image_missing },
+    Scenario { name: "installer-fails", run: installer_fails },
+    Scenario { name: "node-off", run: node_off },
+    Scenario { name: "upgrade-os-killed-and-resumed", run: upgrade_os },
+    Scenario { name: "upgrade-k8s", run: upgrade_k8s },
+];
+
+/// A second one, still as it was generated.
+const SECOND: [Scenario; 2] = [
+    Scenario { name: "learner", run: learner },
+    Scenario { name: "upgrade-both", run: upgrade_both },
+];
+
+/// What a scenario works with.
+struct Bench<'a> {
+    cluster: &'a Cluster,
+    binary: &'a Path,
+}
+
+impl Bench<'_> {
+    fn run(&self, name: &str, arguments: &[&str]) -> Result<Ended> {
+        run::finish(self.cluster, self.binary, name, arguments)
+    }
+
+    /// Runs it under the eyes of the observer.
+    fn observed(&self, name: &str, arguments: &[&str], allowed: Allowed) -> Result<Ended> {
+        let observer = Observer::start(self.cluster, name)?;
+        let ended = self.run(name, arguments);
+        let samples = observer.end()?;
+        let ended = ended?.succeeded()?;
+        let judged = observer::judge(&samples, Some(ended.at), allowed)?;
+        note(&format!("    {name}: {:.0?}; {judged}", ended.took));
+        Ok(ended)
+    }
+
+    fn newest_talos(&self) -> &Version {
+        &self.cluster.parts.talos[1]
+    }
+
+    /// Fails unless every node runs this Talos, and is ready.
+    fn every_node_runs(&self, version: &Version) -> Result<()> {
+        for node in NODES {
+            let output = self.cluster.talosctl(node.name, &["version", "--short"])?;
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            ensure!(
+                said.contains(&format!("Tag:         v{version}"))
+                    || said.lines().filter(|line| line.contains(&format!("v{version}"))).count()
+                        > 0,
+                "{} does not run {version}: {said}",
+                node.name
+            );
+        }
+        self.all_is_well()
+    }
+
+    fn all_is_well(&self) -> Result<()> {
+        let problems = [self.cluster.unready_nodes(), self.cluster.unready_control_planes()];
+        if let Some(problem) = problems.into_iter().flatten().next() {
+            bail!("{problem}");
+        }
+        Ok(())
+    }
+
+    fn boots(&self) -> Result<Vec<u64>> {
+        NODES.iter().map(|node| self.cluster.boots(node.name)).collect()
+    }
+}
+
+/// All scenarios, each group on a cluster of its own.
+pub(super) fn all(
+    folder: &Path,
+    parts: &Parts,
+    interrupt: &Arc<AtomicBool>,
+    binary: &Path,
+    only: Option<&str>,
+) -> Result<()> {
+    let mut failed = Vec::new();
+    let mut report = Report::default();
+    for group in [&FIRST[..], &SECOND[..]] {
+        let chosen: Vec<&Scenario> =
+            group.iter().filter(|scenario| is_chosen(scenario, only)).collect();
+        if chosen.is_empty() {
+            continue;
+        }
+        let cluster = report
+            .stage("cluster", || Cluster::start(folder, parts.clone(), Arc::clone(interrupt)))?;
+        some(&Bench { cluster: &cluster, binary }, &chosen, &mut report, &mut failed)?;
+    }
+    finish(&report, &failed)
+}
+
+/// Scenarios on a cluster that runs.
+pub(super) fn on(cluster: &Cluster, binary: &Path, only: Option<&str>) -> Result<()> {
+    let mut failed = Vec::new();
+    let mut report = Report::default();
+    let chosen: Vec<&Scenario> =
+        FIRST.iter().chain(&SECOND).filter(|scenario| is_chosen(scenario, only)).collect();
+    some(&Bench { cluster, binary }, &chosen, &mut report, &mut failed)?;
+    finish(&report, &failed)
+}
+
+fn is_chosen(scenario: &Scenario, only: Option<&str>) -> bool {
+    only.is_none_or(|only| scenario.name.contains(only))
+}
+
+fn some(
+    bench: &Bench<'_>,
+    scenarios: &[&Scenario],
+    report: &mut Report,
+    failed: &mut Vec<String>,
+) -> Result<()> {
+    for scenario in scenarios {
+        note(&format!("real-talos: {}", scenario.name));
+        let done = report.stage(scenario.name, || (scenario.run)(bench));
+        // A cluster that is gone fails everything after it, too.
+        bench.cluster.check()?;
+        match done {
+            Ok(()) => note(&format!("real-talos: {} passed", scenario.name)),
+            Err(error) => {
+                note(&format!("real-talos: {} FAILED: {error:#}", scenario.name));
+                failed.push(format!("{}: {error:#}", scenario.name));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn finish(report: &Report, failed: &[String]) -> Result<()> {
+    report.print();
+    if failed.is_empty() {
+        return Ok(());
+    }
+    bail!("{} scenarios failed on real nodes:\n{}", failed.len(), failed.join("\n"))
+}
+
+fn health(bench: &Bench<'_>) -> Result<()> {
+    let ended = bench.run("health", &["health"])?.succeeded()?;
+    for node in NODES {
+        ensure!(
+            ended.out.contains(node.name),
+            "health does not name {}:\n{}",
+            node.name,
+            ended.out
+        );
+    }
+    Ok(())
+}
+
+fn plan(bench: &Bench<'_>) -> Result<()> {
+    let (talos, [_, kubernetes]) = (bench.newest_talos(), &bench.cluster.parts.kubernetes);
+    let (talos, kubernetes) = (talos.to_string(), kubernetes.to_string());
+    let image = installer("siderolabs", &bench.cluster.parts.talos[0]);
+    let arguments =
+        ["plan", "--talos-to", &talos, "--kubernetes-to", &kubernetes, "--image", &image];
+    let before = bench.boots()?;
+    let ended = bench.run("plan", &arguments)?.succeeded()?;
+    for node in NODES {
+        ensure!(
+            ended.out.contains(node.name),
+            "the plan does not name {}:\n{}",
+            node.name,
+            ended.out
+        );
+    }
+    ensure!(bench.boots()? == before, "a plan rebooted a node");
+    Ok(())
+}
+
+fn snapshot(bench: &Bench<'_>) -> Result<()> {
+    let folder = bench.cluster.folder.join("snapshots");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    let place = folder.display().to_string();
+    bench.run("snapshot", &["snapshot", "--dir", &place])?.succeeded()?;
+    let file = fs::read_dir(&folder)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() > 100_000))
+        .with_context(|| format!("no snapshot in {place}"))?;
+    let etcdutl = bench.cluster.parts.tool("etcdutl")?;
+    succeed(Command::new(etcdutl).args(["snapshot", "status"]).arg(&file))
+        .context("etcdutl status")?;
+    let restored = bench.cluster.folder.join("snapshots/restored");
+    succeed(
+        Command::new(etcdutl)
+            .args(["snapshot", "restore"])
+            .arg(&file)
+            .arg("--data-dir")
+            .arg(&restored),
+    )
+    .context("etcdutl restore")?;
+    ensure!(restored.join("member/snap/db").is_file(), "etcdutl restored no database");
+    Ok(())
+}
+
+/// The name of an installer on the hub's registry.
+fn installer(kind: &str, version: &Version) -> String {
+    format!("{IMAGES}/{kind}/installer:v{version}")
+}
+
+fn upgrade_os_arguments<'a>(talos: &'a str, image: &'a str) -> [&'a str; 7] {
+    ["upgrade", "os", "--yes", "--talos", talos, "--image", image]
+}
+
+fn image_missing(bench: &Bench<'_>) -> Result<()> {
+    let talos = bench.newest_talos();
+    let image = installer("nothing-is-here", talos);
+    let before = bench.boots()?;
+    bench
+        .run("image-missing", &upgrade_os_arguments(&talos.to_string(), &image))?
+        .failed_saying(&["nothing-is-here"])?;
+    ensure!(bench.boots()? == before, "a node rebooted although its image could not be pulled");
+    bench.every_node_runs(&bench.cluster.parts.talos[0])
+}
+
+fn installer_fails(bench: &Bench<'_>) -> Result<()> {
+    let talos = bench.newest_talos();
+    let image = installer("failing", talos);
+    let before = bench.boots()?;
+    bench
+        .run("installer-fails", &upgrade_os_arguments(&talos.to_string(), &image))?
+        .failed_saying(&[&INSTALLER_EXIT.to_string()])?;
+    ensure!(bench.boots()? == before, "a node rebooted although its installer failed");
+    let runs = installer_runs(bench)?;
+    ensure!(runs == 1, "the installer that failed ran {runs} times in all (rule 5)");
+    bench.every_node_runs(&bench.cluster.parts.talos[0])
+}
+
+/// How often an installer container ended with a failure, as the nodes logged it.
+fn installer_runs(bench: &Bench<'_>) -> Result<usize> {
+    let mut runs = 0;
+    for node in NODES {
+        let output = bench.cluster.talosctl(node.name, &["logs", "machined"])?;
+        ensure!(refused(&output).is_none(), "the log of {}", node.name);
+        let log = String::from_utf8_lossy(&output.stdout).into_owned();
+        let code = format!("installer container exited with code {INSTALLER_EXIT}");
+        runs += log.matches(&code).count();
+    }
+    Ok(runs)
+}
+
+fn node_off(bench: &Bench<'_>) -> Result<()> {
+    let talos = bench.newest_talos();
+    let image = installer("siderolabs", talos);
+    bench.cluster.switch("worker2", "off")?;
+    let off = bench.run("node-off", &upgrade_os_arguments(&talos.to_string(), &image));
+    let health = bench.run("node-off-health", &["health"]);
+    bench.cluster.switch("worker2", "on")?;
+    bench.cluster.until("worker2 is back", || Ok(bench.cluster.unready_nodes()))?;
+    off?.failed_saying(&["worker2"])?;
+    health?.failed_saying(&["worker2"])?;
+    bench.every_node_runs(&bench.cluster.parts.talos[0])
+}
+
+/// Over a real minor; killed in the middle and resumed.
+fn upgrade_os(bench: &Bench<'_>) -> Result<()> {
+    let talos = bench.newest_talos();
+    let (version, image) = (talos.to_string(), installer("siderolabs", talos));
+    let arguments = upgrade_os_arguments(&version, &image);
+    let observer = Observer::start(bench.cluster, "upgrade-os-killed")?;
+    let first = run::start(bench.cluster, bench.binary, "upgrade-os-killed", &arguments)?;
+    let killed = first.kill_after(bench.cluster, "cp2");
+    let samples = observer.end()?;
+    killed?;
+    observer::judge(&samples, None, ROLLING)?;
+    bench.observed("upgrade-os-resumed", &["resume"], ROLLING)?;
+    bench.every_node_runs(talos)
+}
+
+fn upgrade_k8s(bench: &Bench<'_>) -> Result<()> {
+    let [_, kubernetes] = &bench.cluster.parts.kubernetes;
+    let version = kubernetes.to_string();
+    let arguments = ["upgrade", "k8s", "--yes", "--kubernetes", &version];
+    bench.observed("upgrade-k8s", &arguments, ROLLING)?;
+    every_kubelet_runs(bench, kubernetes)
+}
+
+fn every_kubelet_runs(bench: &Bench<'_>, version: &Version) -> Result<()> {
+    let columns = "jsonpath={range .items[*]}{.status.nodeInfo.kubeletVersion}{\"\\n\"}{end}";
+    let said = bench.cluster.kubectl(&["get", "nodes", "-o", columns])?;
+    let right = said.lines().filter(|line| *line == format!("v{version}")).count();
+    ensure!(right == NODES.len(), "kubelets run {}", said.replace('\n', " "));
+    bench.all_is_well()
+}
+
+fn upgrade_both(bench: &Bench<'_>) -> Result<()> {
+    let talos = bench.newest_talos();
+    let [_, kubernetes] = &bench.cluster.parts.kubernetes;
+    let (image, kubernetes_text) = (installer("siderolabs", talos), kubernetes.to_string());
+    let talos_text = talos.to_string();
+    let arguments = [
+        "upgrade",
+        "both",
+        "--yes",
+        "--talos",
+        &talos_text,
+        "--image",
+        &image,
+        "--kubernetes",
+        &kubernetes_text,
+    ];
+    bench.observed("upgrade-both", &arguments, ROLLING)?;
+    every_kubelet_runs(bench, kubernetes)?;
+    bench.every_node_runs(talos)
+}
+
+/// A member that never joins is no reason to call etcd whole.
+fn learner(bench: &Bench<'_>) -> Result<()> {
+    bench.cluster.learner("add")?;
+    let talos = bench.newest_talos();
+    let image = installer("siderolabs", talos);
+    let before = bench.boots()?;
+    let refused = bench.run("learner", &upgrade_os_arguments(&talos.to_string(), &image));
+    bench.cluster.learner("remove")?;
+    refused?.failed_saying(&["etcd"])?;
+    ensure!(bench.boots()? == before, "a node rebooted while etcd had a learner");
+    Ok(())
+}
