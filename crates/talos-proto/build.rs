@@ -47,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "cosi.resource.Spec",
             "machine.ApplyConfigurationRequest",
             "resource.config.MachineConfigSpec",
+            "talos.resource.definitions.k8s.ExtraManifest",
         ])
         .compile_fds(descriptors.clone())?;
 

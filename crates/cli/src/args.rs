@@ -23,7 +23,7 @@ pub use crds::CrdsArgs;
 pub use installer::InstallerArgs;
 pub use matrix::MatrixArgs;
 pub use operator::{OperatorArgs, VersionsArgs};
-pub use pace::{OrderArg, PaceArgs};
+pub use pace::{OrderArg, PaceArgs, PruneArg};
 pub(crate) use parse::schematic;
 pub use plan::{PlanArgs, PreferArg};
 pub use run::RunArgs;

@@ -6,26 +6,26 @@ use upgrade_core::intent::Intent;
 use upgrade_core::journal::Armed;
 use upgrade_core::plan::{Plan, PlanHash};
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::{Fact, NodeName, Snapshot};
-use upgrade_core::workload::Workloads;
+use upgrade_core::snapshot::{NodeName, Snapshot};
 use upgrade_planner::check::Severity;
 use upgrade_planner::report::Report;
 use upgrade_planner::{Request, estimate};
 
 use crate::data::ReleaseData;
 use crate::render::{Answer, Outcome};
+use crate::session::Seen;
 
 /// Plans, and looks at the plan a second time. `parent` is the plan that is
 /// replaced; `next` names the command that would carry the new one out.
 pub fn answer(
-    snapshot: &Snapshot,
-    workloads: &Fact<Workloads>,
+    seen: &Seen,
     intent: &Intent,
     policy: &Policy,
     data: &ReleaseData,
     parent: Option<PlanHash>,
     next: impl FnOnce(&Plan) -> Option<String>,
 ) -> Answer {
+    let Seen { snapshot, workloads, manifests } = seen;
     let planned = upgrade_planner::plan(&Request {
         snapshot,
         intent,
@@ -33,12 +33,14 @@ pub fn answer(
         matrix: &data.matrix,
         catalogue: &data.catalogue,
         workloads,
+        manifests,
     });
     match planned {
-        Err(report) => Answer { outcome: Outcome::Refused, report, findings: Vec::new() },
+        Err(report) => Answer::refused(report),
         Ok(planned) => {
             let plan = Plan { parent, ..planned.plan };
-            checked(plan, planned.report, snapshot, data, next)
+            let core_dns = manifests.known().is_none_or(|manifests| manifests.core_dns);
+            Answer { core_dns, ..checked(plan, planned.report, snapshot, data, next) }
         }
     }
 }
@@ -81,5 +83,5 @@ pub fn checked(
             plan: Box::new(plan),
         }
     };
-    Answer { outcome, report, findings }
+    Answer { outcome, report, findings, core_dns: true }
 }

@@ -58,6 +58,15 @@ pub struct Answer {
     pub report: Report,
     /// What a second look at the plan found.
     pub findings: Vec<Finding>,
+    /// Whether Talos runs CoreDNS, as far as is known.
+    pub core_dns: bool,
+}
+
+impl Answer {
+    /// No plan, and why.
+    pub const fn refused(report: Report) -> Self {
+        Self { outcome: Outcome::Refused, report, findings: Vec::new(), core_dns: true }
+    }
 }
 
 pub(crate) const HEADING: Style = Style::new().bold();

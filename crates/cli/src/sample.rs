@@ -42,6 +42,7 @@ pub(crate) fn plan() -> Plan {
         matrix: &Matrix::builtin(),
         catalogue: &Catalogue::builtin(),
         workloads: &Fact::Unasked,
+        manifests: &Fact::Unasked,
     });
     planned.expect("a plan").plan
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use upgrade_cluster::{ConnectError, Live, Options, workloads};
 use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::manifests::Manifests;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_core::workload::Workloads;
@@ -28,6 +29,8 @@ pub struct Seen {
     pub snapshot: Snapshot,
     /// What runs on them.
     pub workloads: Fact<Workloads>,
+    /// What left Talos's manifests.
+    pub manifests: Fact<Manifests>,
 }
 
 /// How often a cluster is looked at before what is unknown is taken for it.
@@ -39,7 +42,7 @@ const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 impl Seen {
     /// Whether something could not be seen.
     fn has_gaps(&self) -> bool {
-        let Self { snapshot, workloads } = self;
+        let Self { snapshot, workloads, manifests } = self;
         let nodes = snapshot.nodes.values().any(|node| {
             node.talos.trouble().is_some()
                 || node.kubernetes.trouble().is_some()
@@ -50,7 +53,7 @@ impl Seen {
             Fact::Unknown(_) => true,
             Fact::Unasked => false,
         };
-        nodes || etcd || workloads.trouble().is_some()
+        nodes || etcd || workloads.trouble().is_some() || manifests.trouble().is_some()
     }
 }
 
@@ -92,9 +95,12 @@ impl Session {
     pub async fn look(&self) -> Result<Seen, Failed> {
         let mut looks = 1;
         loop {
-            let (snapshot, workloads) =
-                tokio::join!(self.snapshot(), Box::pin(workloads(self.live.kubernetes())));
-            let seen = Seen { snapshot: snapshot?, workloads };
+            let (snapshot, workloads, manifests) = tokio::join!(
+                self.snapshot(),
+                Box::pin(workloads(self.live.kubernetes())),
+                Box::pin(upgrade_engine::observe_manifests(&*self.live)),
+            );
+            let seen = Seen { snapshot: snapshot?, workloads, manifests };
             if looks == LOOKS || !seen.has_gaps() {
                 return Ok(seen);
             }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use talos_client::deadline::Deadlines;
 use talos_client::talosconfig::{ConfigError, Context, Problem};
 use talos_client::{Client, Talosconfig};
 use thiserror::Error;
@@ -70,7 +71,10 @@ impl<C: Clock + 'static> Live<C> {
     pub async fn connect(options: &Options, clock: C) -> Result<Self, ConnectError> {
         let context = Talosconfig::load(options.talosconfig.as_deref())?
             .context(options.context.as_deref())?;
-        let client = Client::new(&context).map_err(ConnectError::Credentials)?;
+        let (path, name) = (options.talosconfig.clone(), context.name.clone());
+        let reload = move || Talosconfig::load(path.as_deref()).ok()?.context(Some(&name)).ok();
+        let client = Client::reloading(&context, Deadlines::default(), reload)
+            .map_err(ConnectError::Credentials)?;
         let kubernetes = match &options.kubeconfig {
             Some(path) => LiveKubernetes::from_file(path).await?.beside(client.clone()),
             None => LiveKubernetes::through(client.clone()),

@@ -25,6 +25,7 @@ pub mod event;
 pub mod image;
 pub mod intent;
 pub mod journal;
+pub mod manifests;
 pub mod matrix;
 pub mod mutant;
 pub mod plan;

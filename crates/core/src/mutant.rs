@@ -69,6 +69,10 @@ mutants! {
     LostStreamRepeated, 8, "lost-stream-repeated", "an install whose end was not heard is sent again";
     FenceOff, 9, "fence-off", "a process that lost the run acts on";
     UnknownIsFine, 10, "unknown-is-fine", "what cannot be seen counts as well";
+    PruneOneList, 10, "prune-one-list", "what the first control plane does not render is pruned";
+    PruneMissing, 10, "prune-missing", "manifests that could not be downloaded count as gone";
+    PruneAll, 10, "prune-all", "definitions and namespaces are pruned without consent";
+    StagedLost, 10, "staged-lost", "a staged machine configuration is overwritten";
     DeadlineRemoved, 11, "deadline-removed", "steps and gates wait without an end";
     WaitUntold, 11, "wait-untold", "nobody is told what is waited for";
     PauseIgnored, 12, "pause-ignored", "a pause starts the next node all the same";

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::image::ImageRef;
+use crate::manifests::ObjectKey;
 use crate::policy::Policy;
 use crate::snapshot::{Component, NodeName};
 use crate::step::{Action, StepId};
@@ -234,6 +235,10 @@ pub struct Plan {
     pub to: Versions,
     /// The policy it was made under; `decide` takes it from here.
     pub policy: Policy,
+    /// Objects that left Talos's manifests, deleted when those are synced.
+    /// Nothing else is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prune: Vec<ObjectKey>,
     /// The hops, in order.
     pub hops: Vec<Hop>,
 }
@@ -316,6 +321,7 @@ mod tests {
             from: Versions::default(),
             to: Versions::default(),
             policy: Policy::default(),
+            prune: vec![],
             hops: vec![],
         };
         let json = serde_json::to_string(&plan).unwrap();

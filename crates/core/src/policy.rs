@@ -123,6 +123,35 @@ impl Default for SnapshotPolicy {
     }
 }
 
+/// What is deleted of what left Talos's manifests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Prune {
+    /// Nothing.
+    None,
+    /// All but definitions, namespaces and volumes, with which other objects or
+    /// data would go.
+    #[default]
+    Safe,
+    /// Everything that the plan lists, those included.
+    All,
+}
+
+/// How the bootstrap manifests are synced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ManifestPolicy {
+    /// What is deleted of what left them.
+    pub prune: Prune,
+}
+
+impl ManifestPolicy {
+    /// Plans of before it existed keep their hash.
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// How often a harmless step that failed is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -209,6 +238,9 @@ pub struct Policy {
     pub retries: Retries,
     /// Deadlines.
     pub timeouts: Timeouts,
+    /// The bootstrap manifests.
+    #[serde(skip_serializing_if = "ManifestPolicy::is_default")]
+    pub manifests: ManifestPolicy,
 }
 
 /// A policy that cannot be followed.
@@ -314,6 +346,18 @@ mod tests {
         assert_eq!(text.len(), 4, "{text:?}");
         assert!(text[0].contains("drain.timeout is 0s"), "{text:?}");
         assert!(text[3].contains("Nowhere"), "{text:?}");
+    }
+
+    #[test]
+    fn pruning_is_cautious_and_leaves_older_plans_their_hash() {
+        // Rule 10.
+        let policy = Policy::default();
+        assert_eq!(policy.manifests.prune, Prune::Safe);
+        assert!(!serde_json::to_string(&policy).unwrap().contains("manifests\":{"));
+        let read: Policy = serde_json::from_str(r#"{"manifests": {"prune": "all"}}"#).unwrap();
+        assert_eq!(read.manifests.prune, Prune::All);
+        let again = serde_json::to_string(&read).unwrap();
+        assert_eq!(serde_json::from_str::<Policy>(&again).unwrap(), read);
     }
 
     #[test]

@@ -12,10 +12,13 @@
 pub mod clock;
 pub mod control;
 pub mod drive;
+mod inventory;
 pub mod io;
 pub mod journal;
+mod manifests;
 pub mod observe;
 mod steps;
 
 pub use drive::drive;
+pub use manifests::observe_manifests;
 pub use observe::observe;

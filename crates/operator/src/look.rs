@@ -6,6 +6,7 @@ use std::time::Duration;
 use upgrade_cluster::workloads;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Intent, Preference};
+use upgrade_core::manifests::Manifests;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
@@ -40,6 +41,8 @@ pub struct Looked {
     pub snapshot: Snapshot,
     /// What runs on them.
     pub workloads: Fact<Workloads>,
+    /// What left Talos's manifests.
+    pub manifests: Fact<Manifests>,
 }
 
 impl Looked {
@@ -94,8 +97,12 @@ async fn look_once(live: &Paced) -> Result<Looked, String> {
 
 /// Looks once at everything that a plan needs. Take a turn before.
 pub async fn look_now(live: &Paced) -> Result<Looked, String> {
-    let (snapshot, workloads) = tokio::join!(at_once(live), Box::pin(workloads(live.kubernetes())));
-    Ok(Looked { snapshot: snapshot?, workloads })
+    let (snapshot, workloads, manifests) = tokio::join!(
+        at_once(live),
+        Box::pin(workloads(live.kubernetes())),
+        Box::pin(upgrade_engine::observe_manifests(live.at_once())),
+    );
+    Ok(Looked { snapshot: snapshot?, workloads, manifests })
 }
 
 fn has_gaps(snapshot: &Snapshot, workloads: &Fact<Workloads>) -> bool {
@@ -138,8 +145,9 @@ pub fn plan(looked: &Looked, order: &Order<'_>) -> Result<Plan, String> {
         Product::Talos => intent.talos = Some(target.clone()),
         Product::Kubernetes => intent.kubernetes = Some(target.clone()),
     }
-    let Looked { snapshot, workloads } = looked;
-    let request = Request { snapshot, intent: &intent, policy, matrix, catalogue, workloads };
+    let Looked { snapshot, workloads, manifests } = looked;
+    let request =
+        Request { snapshot, intent: &intent, policy, matrix, catalogue, workloads, manifests };
     let planned = upgrade_planner::plan(&request).map_err(|report| refused(&report))?;
     let findings = upgrade_planner::check(&planned.plan, snapshot, matrix);
     if let Some(fatal) = findings.iter().find(|finding| finding.severity == Severity::Fatal) {

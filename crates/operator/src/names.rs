@@ -7,6 +7,10 @@ use vitistack_api::{annotation, status};
 /// Without it a cluster with one or two control planes is left alone (rule 1).
 pub const ACCEPT_OUTAGE: &str = "upgrade.vitistack.io/accept-outage";
 
+/// What is deleted of the objects that left Talos's manifests: `none`, `safe` or
+/// `all`.
+pub const PRUNE: &str = "upgrade.vitistack.io/prune";
+
 /// Both products, in the order in which they are upgraded.
 pub const PRODUCTS: [Product; 2] = [Product::Talos, Product::Kubernetes];
 

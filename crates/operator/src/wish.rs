@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use upgrade_core::amount::Amount;
-use upgrade_core::policy::{Order, Policy};
+use upgrade_core::policy::{Order, Policy, Prune};
 use upgrade_core::version::Version;
 
 use vitistack_api::annotation;
@@ -34,6 +34,8 @@ pub struct Wish {
     pub order: Option<String>,
     /// The limit for workers as it was written.
     pub max_unavailable: Option<String>,
+    /// What is pruned, as it was written.
+    pub prune: Option<String>,
 }
 
 impl Wish {
@@ -56,6 +58,7 @@ impl Wish {
             hands_off: annotation::do_not_reconcile(annotations),
             order: some(annotation::ORDER),
             max_unavailable: some(annotation::MAX_UNAVAILABLE),
+            prune: some(names::PRUNE),
         }
     }
 
@@ -90,6 +93,16 @@ impl Wish {
             policy.workers.max_unavailable = text.parse::<Amount>().map_err(|error| {
                 format!("the annotation {}: {error}", annotation::MAX_UNAVAILABLE)
             })?;
+        }
+        match self.prune.as_deref() {
+            None => {}
+            Some("none") => policy.manifests.prune = Prune::None,
+            Some("safe") => policy.manifests.prune = Prune::Safe,
+            Some("all") => policy.manifests.prune = Prune::All,
+            Some(other) => {
+                let name = names::PRUNE;
+                return Err(format!("the annotation {name} is `{other}`: write none, safe or all"));
+            }
         }
         policy.accept_outage |= self.accept_outage;
         Ok(policy)
@@ -139,12 +152,16 @@ mod tests {
         let policy = wish(&[
             ("upgrade.vitistack.io/order", "control-planes-first"),
             ("upgrade.vitistack.io/max-unavailable", "25%"),
+            ("upgrade.vitistack.io/prune", "all"),
         ]);
         let policy = policy.policy(&base).unwrap();
+        assert_eq!(policy.manifests.prune, Prune::All);
         assert_eq!(policy.order, Order::ControlPlanesFirst);
         assert_eq!(policy.workers.max_unavailable, Amount::Percent(25));
         let wrong = wish(&[("upgrade.vitistack.io/order", "random")]).policy(&base);
         assert!(wrong.unwrap_err().contains("write workers-first or control-planes-first"));
+        let wrong = wish(&[("upgrade.vitistack.io/prune", "everything")]).policy(&base);
+        assert!(wrong.unwrap_err().contains("write none, safe or all"));
         let wrong = wish(&[("upgrade.vitistack.io/max-unavailable", "0")]).policy(&base);
         assert!(wrong.unwrap_err().contains("write a number from 1"));
     }

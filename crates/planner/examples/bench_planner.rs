@@ -90,6 +90,7 @@ fn measure(nodes: usize) -> Row {
         matrix: &matrix,
         catalogue: &catalogue,
         workloads: &Fact::Unasked,
+        manifests: &Fact::Unasked,
     };
     let planned = plan(&request).expect("a healthy cluster").plan;
     let row = Row {

@@ -12,6 +12,7 @@ use upgrade_core::jiff::SignedDuration;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::{Change, Group, Hop, Lane, PLAN_FORMAT, Plan, TalosTarget, Target, Wave};
+use upgrade_core::policy::Prune;
 use upgrade_core::snapshot::{NodeName, Role, Snapshot};
 use upgrade_core::step::Action;
 use upgrade_core::version::Version;
@@ -49,6 +50,7 @@ pub fn check(plan: &Plan, snapshot: &Snapshot, matrix: &Matrix) -> Vec<Finding> 
     checker.identity();
     checker.versions();
     checker.deadlines();
+    checker.prunes();
     let mut seen = BTreeSet::new();
     for hop in &plan.hops {
         checker.snapshot_first(hop);
@@ -152,6 +154,22 @@ impl<'a> Checker<'a> {
         for action in Action::ALL {
             if action.timeout(&self.plan.policy) <= SignedDuration::ZERO {
                 self.fatal(11, format!("{action} has no deadline"));
+            }
+        }
+    }
+
+    /// Rule 10: what takes others along is deleted with consent only, and a way
+    /// back deletes nothing.
+    fn prunes(&mut self) {
+        let Plan { prune, policy, rollback, .. } = self.plan;
+        for object in prune {
+            let allowed = match policy.manifests.prune {
+                Prune::None => false,
+                Prune::Safe => !object.takes_others_along() || mutant::is(Mutant::PruneAll),
+                Prune::All => true,
+            };
+            if !allowed || *rollback {
+                self.fatal(10, format!("{object} would be deleted without consent"));
             }
         }
     }

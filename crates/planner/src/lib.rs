@@ -30,6 +30,7 @@ pub mod hops;
 pub mod installer;
 mod lanes;
 pub mod planner;
+mod prune;
 pub mod report;
 pub mod rollback;
 pub mod waves;

@@ -6,6 +6,7 @@
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::image::ImageRef;
 use upgrade_core::intent::Intent;
+use upgrade_core::manifests::Manifests;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::{Change, PLAN_FORMAT, Plan, Versions};
 use upgrade_core::policy::Policy;
@@ -18,6 +19,7 @@ use crate::etcd;
 use crate::hops::{self, Leg};
 use crate::installer::lacks_wanted;
 use crate::lanes::Lanes;
+use crate::prune;
 use crate::report::{Note, Product, Refusal, Report, Warning};
 
 /// All that a plan is made from.
@@ -36,6 +38,8 @@ pub struct Request<'a> {
     /// What runs on the nodes, for simulating their drains; offline planning
     /// leaves it out ([`Fact::Unasked`]).
     pub workloads: &'a Fact<Workloads>,
+    /// What left Talos's manifests; offline planning leaves it out, too.
+    pub manifests: &'a Fact<Manifests>,
 }
 
 /// A plan and what there is to say about it.
@@ -49,7 +53,7 @@ pub struct Planned {
 
 /// Makes a plan, or says every reason why there is none.
 pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
-    let Request { snapshot, intent, policy, matrix, catalogue, workloads } = *request;
+    let Request { snapshot, intent, policy, matrix, catalogue, workloads, manifests } = *request;
     let mut report = Report::default();
     for problem in policy.problems() {
         report.refuse(Refusal::BadPolicy { problem: problem.to_string() });
@@ -93,8 +97,11 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
         from: running,
         to,
         policy: policy.clone(),
+        prune: Vec::new(),
         hops,
     };
+    let prune = prune::choose(&plan, manifests, &mut report);
+    let plan = Plan { prune, ..plan };
     drain::simulate(&plan, snapshot, workloads, &mut report);
     Ok(Planned { plan, report })
 }

@@ -95,6 +95,7 @@ pub fn rollback(request: &WayBack<'_>) -> Result<Planned, Report> {
         from,
         to: after,
         policy: (*policy).clone(),
+        prune: Vec::new(),
         hops: vec![hop],
     };
     Ok(Planned { plan, report })

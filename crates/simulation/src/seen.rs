@@ -235,6 +235,11 @@ pub enum Deed {
         /// The node.
         node: NodeName,
     },
+    /// Stages another configuration of a node, for its next boot.
+    Stages {
+        /// The node.
+        node: NodeName,
+    },
     /// A machine joins.
     Join {
         /// Its name.

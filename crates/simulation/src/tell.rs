@@ -80,6 +80,7 @@ fn words(what: &What) -> Option<String> {
             Deed::Cordon { node, on: false } => format!("somebody lifts the cordon of {node}"),
             Deed::Reboot { node } => format!("somebody reboots {node}"),
             Deed::Arms { node } => format!("somebody runs an installer on {node}"),
+            Deed::Stages { node } => format!("somebody stages a configuration of {node}"),
             Deed::Join { node } => format!("{node} joins"),
             Deed::Leave { node } => format!("{node} leaves"),
             Deed::Breaks { node, fault } => format!("fault {fault} begins on {node}"),

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 use talos_sim::kubernetes::Kubernetes;
-use talos_sim::model::{ClusterSpec, Schematic, World};
+use talos_sim::model::{ClusterSpec, FaultKind, NodeIndex, Schematic, World};
 
-use crate::scenario::Scenario;
+use crate::scenario::{Extras, Scenario, Trouble, TroubleKind};
 use crate::world::{EXTENDED, EXTENSION, START, time};
 
 /// What makes worlds the same at first.
-type Shape = (usize, usize, String, String, [bool; 3], crate::scenario::Kit);
+type Shape = (usize, usize, String, String, [bool; 3], Extras, crate::scenario::Kit);
 
 /// Those that were made, by shape.
 type Made = HashMap<Shape, Arc<(World, Kubernetes)>>;
@@ -24,10 +24,11 @@ pub struct Templates(Arc<Mutex<Made>>);
 impl Templates {
     /// The world that a scenario begins in.
     pub fn world(&self, scenario: &Scenario) -> (World, Kubernetes) {
-        let Scenario { control_planes, workers, extended, flannel, grub, kit, .. } = scenario;
+        let Scenario { control_planes, workers, extended, flannel, grub, extras, kit, .. } =
+            scenario;
         let (talos, kubernetes) = (scenario.talos.to_string(), scenario.kubernetes.to_string());
         let flags = [*extended, *flannel, *grub];
-        let shape = (*control_planes, *workers, talos, kubernetes, flags, *kit);
+        let shape = (*control_planes, *workers, talos, kubernetes, flags, *extras, *kit);
         let known = self.lock().get(&shape).cloned();
         let template = known.unwrap_or_else(|| {
             // Without the lock: others need not wait for it. Made twice, it is the same.
@@ -37,6 +38,14 @@ impl Templates {
         });
         let (mut world, kubernetes) = (*template).clone();
         world.reseed(scenario.seed);
+        for trouble in &scenario.troubles {
+            // It was so before anybody looked.
+            if let Trouble { after: 0, kind: TroubleKind::Fault { node, fault, .. } } = trouble
+                && fault.kind() == FaultKind::FailingManifest
+            {
+                world.inject(time(START), Some(NodeIndex(*node)), fault);
+            }
+        }
         (world, kubernetes)
     }
 
@@ -50,6 +59,7 @@ fn make(scenario: &Scenario) -> (World, Kubernetes) {
     let mut spec = ClusterSpec::new(*control_planes, *workers, talos, kubernetes);
     spec.flannel = scenario.flannel;
     spec.grub = scenario.grub;
+    scenario.extras.name_in(&mut spec, *control_planes);
     let schematic = Schematic {
         yaml: "customization:\n  systemExtensions:\n    officialExtensions:\n      - \
                siderolabs/iscsi-tools\n"
@@ -67,6 +77,7 @@ fn make(scenario: &Scenario) -> (World, Kubernetes) {
     let mut kubernetes =
         Kubernetes::brief(&world, 1, &kit.objects()).expect("the kits are made of good objects");
     label_pool(&mut kubernetes, *workers);
+    scenario.extras.leave(&mut kubernetes);
     (world, kubernetes)
 }
 

@@ -340,6 +340,25 @@ kinds! {
     MANIFEST =
         Kind::new("Manifests.kubernetes.talos.dev", "Manifest", "controlplane", &["manifest"]);
 
+    /// Payload: [`BootstrapManifestsConfigSpec`](crate::resource::k8s::BootstrapManifestsConfigSpec).
+    BOOTSTRAP_MANIFESTS_CONFIG = Kind::new(
+        "BootstrapManifestsConfigs.kubernetes.talos.dev",
+        "BootstrapManifestsConfig",
+        "controlplane",
+        &["bootstrapmanifestsconfig", "bmc", "bmcs"],
+    )
+    .id("manifests");
+
+    /// Payload: [`ExtraManifestsConfigSpec`](crate::resource::k8s::ExtraManifestsConfigSpec). It may
+    /// hold Secrets, and every reader may see them.
+    EXTRA_MANIFESTS_CONFIG = Kind::new(
+        "ExtraManifestsConfigs.kubernetes.talos.dev",
+        "ExtraManifestsConfig",
+        "controlplane",
+        &["extramanifestsconfig", "emc", "emcs"],
+    )
+    .id("extra-manifests");
+
     /// Payload: [`MemberSpec`](crate::resource::cluster::MemberSpec). The id is the node's name.
     MEMBER = Kind::new("Members.cluster.talos.dev", "Member", "cluster", &["member"]).columns(&[
         ("Hostname", "{.hostname}"),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{
     common::Data, cosi::resource::Spec, machine::ApplyConfigurationRequest,
-    resource::config::MachineConfigSpec,
+    resource::config::MachineConfigSpec, resource::k8s::ExtraManifest,
 };
 
 /// Stands in for a value in `Debug` output.
@@ -55,5 +55,16 @@ impl fmt::Debug for MachineConfigSpec {
         f.debug_struct("MachineConfigSpec")
             .field("yaml_marshalled", &Redacted(yaml_marshalled.len()))
             .finish()
+    }
+}
+
+impl fmt::Debug for ExtraManifest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, url: _, priority, inline_manifest } = self;
+        f.debug_struct("ExtraManifest")
+            .field("name", name)
+            .field("priority", priority)
+            .field("inline_manifest", &Redacted(inline_manifest.len()))
+            .finish_non_exhaustive()
     }
 }

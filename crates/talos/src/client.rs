@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use talos_proto::MAX_MESSAGE_SIZE;
 use talos_proto::cluster::cluster_service_client::ClusterServiceClient;
 use talos_proto::cosi::resource::state_client::StateClient;
@@ -63,13 +64,30 @@ impl Client {
     /// A client with deadlines of its own.
     pub fn with_deadlines(context: &Context, deadlines: Deadlines) -> Result<Self, Problem> {
         let tls = tls::client_config(&context.credentials)?;
-        Ok(Self {
+        Ok(Self::over(context, &tls, deadlines))
+    }
+
+    /// A client that asks for its context again whenever it connects, since
+    /// certificates expire. What cannot be had, or used, leaves it with the last
+    /// good one. Endpoints and authorities stay.
+    pub fn reloading(
+        context: &Context,
+        deadlines: Deadlines,
+        reload: impl Fn() -> Option<Context> + Send + Sync + 'static,
+    ) -> Result<Self, Problem> {
+        let reload: tls::Reload = Arc::new(move || reload().map(|context| context.credentials));
+        let tls = tls::reloading_config(&context.credentials, reload)?;
+        Ok(Self::over(context, &tls, deadlines))
+    }
+
+    fn over(context: &Context, tls: &Arc<ClientConfig>, deadlines: Deadlines) -> Self {
+        Self {
             inner: Arc::new(Inner {
                 context: context.name.clone(),
-                endpoints: Endpoints::new(&context.endpoints, &tls, deadlines.connect),
+                endpoints: Endpoints::new(&context.endpoints, tls, deadlines.connect),
                 deadlines,
             }),
-        })
+        }
     }
 
     /// A node, reached through whichever endpoint works.

@@ -5,12 +5,15 @@
 //! speak nothing older. The provider of cryptography is `ring`, named here so
 //! that no other crate's choice can change ours.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use rustls::client::ResolvesClientCert;
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
 };
-use rustls::{ClientConfig, RootCertStore, crypto::ring, version::TLS13};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, RootCertStore, SignatureScheme, crypto::ring, version::TLS13};
 
 use crate::talosconfig::{Credentials, PrivateKey, Problem};
 
@@ -19,28 +22,75 @@ pub(crate) fn check(credentials: &Credentials) -> Result<(), Problem> {
     client_config(credentials).map(|_| ())
 }
 
+/// Where newer credentials are had from, if there are any.
+pub(crate) type Reload = Arc<dyn Fn() -> Option<Credentials> + Send + Sync>;
+
 /// What connections are made with.
 pub(crate) fn client_config(credentials: &Credentials) -> Result<Arc<ClientConfig>, Problem> {
-    let Credentials { authorities, chain, key } = credentials;
+    reloading_config(credentials, Arc::new(|| None::<Credentials>))
+}
+
+/// The same, with a certificate that is looked for again at every connection: one
+/// that a service account of Talos gets is good for six hours.
+pub(crate) fn reloading_config(
+    credentials: &Credentials,
+    reload: Reload,
+) -> Result<Arc<ClientConfig>, Problem> {
     let mut roots = RootCertStore::empty();
-    for authority in authorities {
+    for authority in &credentials.authorities {
         roots
             .add(CertificateDer::from(authority.clone()))
             .map_err(|error| Problem::Authority { why: error.to_string() })?;
     }
+    let identity = Identity { shown: Mutex::new(certified(credentials)?), reload };
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_protocol_versions(&[&TLS13])
+        .expect("ring has cipher suites for TLS 1.3")
+        .with_root_certificates(roots)
+        .with_client_cert_resolver(Arc::new(identity));
+    // gRPC servers in Go refuse a connection that does not negotiate HTTP/2.
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// The certificate and key of credentials, if they fit together.
+fn certified(credentials: &Credentials) -> Result<Arc<CertifiedKey>, Problem> {
+    let Credentials { authorities: _, chain, key } = credentials;
     let chain = chain.iter().cloned().map(CertificateDer::from).collect();
     let key: PrivateKeyDer<'static> = match key.expose().clone() {
         PrivateKey::Pkcs8(der) => PrivatePkcs8KeyDer::from(der).into(),
         PrivateKey::Sec1(der) => PrivateSec1KeyDer::from(der).into(),
         PrivateKey::Pkcs1(der) => PrivatePkcs1KeyDer::from(der).into(),
     };
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_protocol_versions(&[&TLS13])
-        .expect("ring has cipher suites for TLS 1.3")
-        .with_root_certificates(roots)
-        .with_client_auth_cert(chain, key)
-        .map_err(|error| Problem::Identity { why: error.to_string() })?;
-    // gRPC servers in Go refuse a connection that does not negotiate HTTP/2.
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(Arc::new(config))
+    CertifiedKey::from_der(chain, key, &ring::default_provider())
+        .map(Arc::new)
+        .map_err(|error| Problem::Identity { why: error.to_string() })
+}
+
+/// Who we are: the newest credentials that can be used.
+struct Identity {
+    shown: Mutex<Arc<CertifiedKey>>,
+    reload: Reload,
+}
+
+impl fmt::Debug for Identity {
+    /// Rule 14: it holds a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identity(<hidden>)")
+    }
+}
+
+impl ResolvesClientCert for Identity {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        let newer = (self.reload)().and_then(|credentials| certified(&credentials).ok());
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(newer) = newer {
+            *shown = newer;
+        }
+        Some(Arc::clone(&shown))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
 }

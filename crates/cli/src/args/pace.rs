@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use upgrade_core::amount::Amount;
 use upgrade_core::jiff::SignedDuration;
-use upgrade_core::policy::{Order, Policy};
+use upgrade_core::policy::{Order, Policy, Prune};
 
 use super::parse;
 
@@ -21,6 +21,27 @@ impl From<OrderArg> for Order {
         match order {
             OrderArg::WorkersFirst => Self::WorkersFirst,
             OrderArg::ControlPlanesFirst => Self::ControlPlanesFirst,
+        }
+    }
+}
+
+/// What is deleted of what left Talos's manifests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PruneArg {
+    /// Nothing
+    None,
+    /// All but definitions, namespaces and volumes
+    Safe,
+    /// Everything that the plan lists
+    All,
+}
+
+impl From<PruneArg> for Prune {
+    fn from(prune: PruneArg) -> Self {
+        match prune {
+            PruneArg::None => Self::None,
+            PruneArg::Safe => Self::Safe,
+            PruneArg::All => Self::All,
         }
     }
 }
@@ -45,12 +66,16 @@ pub struct PaceArgs {
     /// while one of them reboots
     #[arg(long)]
     pub accept_outage: bool,
+    /// What is deleted of the objects that left Talos's manifests, when Kubernetes
+    /// is upgraded [default: safe]
+    #[arg(long, value_name = "WHAT", value_enum)]
+    pub prune: Option<PruneArg>,
 }
 
 impl PaceArgs {
     /// The policy with what the flags say in place of its own.
     pub fn over(&self, mut policy: Policy) -> Policy {
-        let Self { max_unavailable, order, soak, drain_timeout, accept_outage } = self;
+        let Self { max_unavailable, order, soak, drain_timeout, accept_outage, prune } = self;
         if let Some(amount) = max_unavailable {
             policy.workers.max_unavailable = *amount;
         }
@@ -64,6 +89,9 @@ impl PaceArgs {
             policy.drain.timeout = *timeout;
         }
         policy.accept_outage |= accept_outage;
+        if let Some(prune) = prune {
+            policy.manifests.prune = (*prune).into();
+        }
         policy
     }
 }
@@ -81,6 +109,7 @@ mod tests {
             order: Some(OrderArg::WorkersFirst),
             drain_timeout: Some(SignedDuration::from_secs(9)),
             accept_outage: true,
+            prune: Some(PruneArg::All),
             ..PaceArgs::default()
         };
         let policy = flags.over(profile);
@@ -89,5 +118,6 @@ mod tests {
         assert_eq!(policy.soak, SignedDuration::from_secs(5));
         assert_eq!(policy.drain.timeout, SignedDuration::from_secs(9));
         assert!(policy.accept_outage);
+        assert_eq!(policy.manifests.prune, Prune::All);
     }
 }

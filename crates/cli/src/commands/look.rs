@@ -22,7 +22,7 @@ pub async fn health(args: &HealthArgs, printer: Printer) -> Result<Exit, Failed>
     let place = Place::find(&args.cluster)?;
     let policy = usual(&place);
     let session = Session::open(place, &policy).await?;
-    let Seen { snapshot, workloads } = session.look().await?;
+    let Seen { snapshot, workloads, .. } = session.look().await?;
     let checks = upgrade_planner::health(&snapshot, &workloads);
     printer.stdout(&match args.output.output {
         Output::Text => render::health::text(&snapshot.cluster, &checks),

@@ -12,7 +12,7 @@ use crate::place::Place;
 use crate::planning;
 use crate::printer::Printer;
 use crate::render::{self, Answer, Outcome};
-use crate::session::Session;
+use crate::session::{Seen, Session};
 use crate::usage::Usage;
 use crate::wish::{self, Targets, Wish};
 
@@ -65,8 +65,7 @@ async fn live(
     }
     let intent = wish(args).intent(&targets, profile, &seen.snapshot).await?;
     let next = |plan: &_| Some(render::next_command(args, plan));
-    let answer =
-        planning::answer(&seen.snapshot, &seen.workloads, &intent, &policy, data, None, next);
+    let answer = planning::answer(&seen, &intent, &policy, data, None, next);
     let armed = session.place.armed_left()?;
     let answer = planning::unless_armed(answer, &seen.snapshot, &armed);
     Ok((seen.snapshot, answer))
@@ -102,9 +101,9 @@ async fn offline(args: &PlanArgs, data: &ReleaseData) -> Result<(Snapshot, Answe
     let targets = Targets { talos, kubernetes };
     let intent = wish(args).intent(&targets, None, &snapshot).await?;
     let next = |plan: &_| Some(render::next_command(args, plan));
-    let unasked = Fact::Unasked;
-    let answer = planning::answer(&snapshot, &unasked, &intent, &policy, data, None, next);
-    Ok((snapshot, answer))
+    let seen = Seen { snapshot, workloads: Fact::Unasked, manifests: Fact::Unasked };
+    let answer = planning::answer(&seen, &intent, &policy, data, None, next);
+    Ok((seen.snapshot, answer))
 }
 
 /// The ends of one product. A beginning alone means that it stays where it is,

@@ -14,9 +14,9 @@ use crate::failed::Failed;
 use crate::place::Place;
 use crate::planning;
 use crate::printer::Printer;
-use crate::render::{Answer, Outcome};
+use crate::render::Answer;
 use crate::rollback::{self, Before};
-use crate::session::{Seen, Session};
+use crate::session::Session;
 
 /// Goes back.
 pub async fn rollback(args: &RollbackArgs, printer: Printer) -> Result<Exit, Failed> {
@@ -65,7 +65,7 @@ async fn one_node(
         matrix: &data.matrix,
     });
     let answer = match planned {
-        Err(report) => Answer { outcome: Outcome::Refused, report, findings: Vec::new() },
+        Err(report) => Answer::refused(report),
         Ok(planned) => {
             let plan = Plan { parent: parent(&session, replace)?, ..planned.plan };
             planning::checked(plan, planned.report, &snapshot, data, |_| None)
@@ -111,8 +111,9 @@ async fn kubernetes(
 ) -> Result<Exit, Failed> {
     let policy = place.policy(&args.pace);
     let session = Session::open(place, &policy).await?;
-    let Seen { snapshot, workloads } = session.look().await?;
-    let Some(target) = rollback::unfinished_from(&snapshot) else {
+    let seen = session.look().await?;
+    let snapshot = &seen.snapshot;
+    let Some(target) = rollback::unfinished_from(snapshot) else {
         return Err(Failed::refused(
             "every Kubernetes component runs the same version, so there is nothing to take back",
             "Kubernetes as a whole does not go back a minor; an etcd snapshot does",
@@ -120,6 +121,6 @@ async fn kubernetes(
     };
     let intent = Intent { kubernetes: Some(target), rollback: true, ..Intent::default() };
     let parent = parent(&session, replace)?;
-    let answer = planning::answer(&snapshot, &workloads, &intent, &policy, data, parent, |_| None);
-    confirmed(&session, answer, &snapshot, replace, args.yes, &args.run, printer).await
+    let answer = planning::answer(&seen, &intent, &policy, data, parent, |_| None);
+    confirmed(&session, answer, snapshot, replace, args.yes, &args.run, printer).await
 }

@@ -44,10 +44,7 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
     };
     let intent = wish.intent(&targets, profile, &seen.snapshot).await?;
     let parent = parent(&session, replace)?;
-    let answer =
-        planning::answer(&seen.snapshot, &seen.workloads, &intent, &policy, &data, parent, |_| {
-            None
-        });
+    let answer = planning::answer(&seen, &intent, &policy, &data, parent, |_| None);
     let armed = session.place.armed_left()?;
     let answer = planning::unless_armed(answer, &seen.snapshot, &armed);
     let installer = &args.installer;

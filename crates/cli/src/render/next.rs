@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use upgrade_core::plan::{Change, Plan};
 
 use super::time;
-use crate::args::{ClusterArgs, InstallerArgs, OrderArg, PaceArgs, PlanArgs, PreferArg};
+use crate::args::{ClusterArgs, InstallerArgs, OrderArg, PaceArgs, PlanArgs, PreferArg, PruneArg};
 
 /// The upgrade command for the same targets and wishes. What describes a made-up
 /// cluster is left out: the command looks for itself.
@@ -45,7 +45,7 @@ pub fn next_command(args: &PlanArgs, plan: &Plan) -> String {
     flag("extensions", extensions.as_ref().map(|names| names.join(",")));
     flag("image", image.as_ref().map(ToString::to_string));
     flag("factory", factory.clone());
-    let PaceArgs { max_unavailable, order, soak, drain_timeout, accept_outage } = &args.pace;
+    let PaceArgs { max_unavailable, order, soak, drain_timeout, accept_outage, prune } = &args.pace;
     flag("max-unavailable", max_unavailable.as_ref().map(ToString::to_string));
     flag(
         "order",
@@ -56,6 +56,14 @@ pub fn next_command(args: &PlanArgs, plan: &Plan) -> String {
     );
     flag("soak", soak.map(time::exact));
     flag("drain-timeout", drain_timeout.map(time::exact));
+    flag(
+        "prune",
+        prune.map(|prune| match prune {
+            PruneArg::None => "none".to_owned(),
+            PruneArg::Safe => "safe".to_owned(),
+            PruneArg::All => "all".to_owned(),
+        }),
+    );
     flag("matrix", args.data.matrix.as_ref().map(path));
     flag("catalogue", args.data.catalogue.as_ref().map(path));
     for (name, set) in [

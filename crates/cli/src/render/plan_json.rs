@@ -49,7 +49,7 @@ impl<'a, T: ToString> Item<'a, T> {
 
 /// The answer as one JSON object.
 pub fn plan_json(answer: &Answer) -> String {
-    let Answer { outcome, report, findings } = answer;
+    let Answer { outcome, report, findings, .. } = answer;
     let report = ReportView {
         refusals: report
             .refusals

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use upgrade_core::image::ImageRef;
 use upgrade_core::plan::{Change, Hop, Plan, PlanHash, Target};
 use upgrade_core::snapshot::{Component, NodeName, Role, Snapshot};
 use upgrade_core::version::Version;
@@ -24,12 +25,12 @@ const FAULTY_PLAN: &str =
 
 /// The answer as text.
 pub fn plan_text(answer: &Answer, snapshot: &Snapshot) -> String {
-    let Answer { outcome, report, findings } = answer;
+    let Answer { outcome, report, findings, core_dns } = answer;
     match outcome {
         Outcome::Planned { hash, plan, estimate, next } => {
             let mut out = headline(plan, hash, estimate, snapshot);
             out.push('\n');
-            out.push_str(&components(plan, snapshot));
+            out.push_str(&components(plan, snapshot, *core_dns));
             out.push('\n');
             out.push_str(&hops(plan, estimate, snapshot));
             let remarks = warnings_and_notes(report, findings);
@@ -120,38 +121,76 @@ fn reboots(plan: &Plan, snapshot: &Snapshot) -> String {
     }
 }
 
-/// Component, current and target, as kubeadm shows them.
-fn components(plan: &Plan, snapshot: &Snapshot) -> String {
-    let everywhere = snapshot.nodes.len();
-    let control_planes = snapshot.nodes_with(Role::ControlPlane).count();
+/// Component, current and target, as kubeadm shows them: those that run, and in
+/// which versions.
+fn components(plan: &Plan, snapshot: &Snapshot, core_dns: bool) -> String {
     let mut rows = Vec::new();
-    let mut row = |name: &str, nodes: usize, from: &Option<Version>, to: &Option<Version>| {
-        let Some(from) = from else { return };
+    let mut row = |name: &str, nodes: usize, runs: &Running, to: &Option<Version>| {
+        let Some(lowest) = runs.keys().next() else { return };
         let target = match to {
-            Some(to) if to != from => to.to_string(),
+            Some(to) if to != lowest || runs.len() > 1 && moves(plan, name) => to.to_string(),
             _ => "stays".to_owned(),
         };
-        rows.push(vec![name.to_owned(), nodes.to_string(), from.to_string(), target]);
+        rows.push(vec![name.to_owned(), nodes.to_string(), listed(runs), target]);
     };
-    row("Talos", everywhere, &plan.from.talos, &plan.to.talos);
+    let nodes = || snapshot.nodes.values();
+    let talos = nodes().filter_map(|node| Some(node.talos.known()?.version.clone()));
+    row(TALOS, snapshot.nodes.len(), &counts(talos), &plan.to.talos);
+    let images = |component| {
+        let images = nodes().filter_map(move |node| node.images.known()?.get(&component));
+        counts(images.filter_map(ImageRef::version))
+    };
     for component in [
         Component::KubeApiserver,
         Component::KubeControllerManager,
         Component::KubeScheduler,
         Component::KubeProxy,
-        Component::Kubelet,
     ] {
+        let runs = images(component);
+        // Control planes render kube-proxy, and every node runs it.
         let nodes = match component {
-            Component::KubeProxy | Component::Kubelet => everywhere,
-            _ => control_planes,
+            Component::KubeProxy => snapshot.nodes.len(),
+            _ => runs.values().sum(),
         };
-        row(component.name(), nodes, &plan.from.kubernetes, &plan.to.kubernetes);
+        row(component.name(), nodes, &runs, &plan.to.kubernetes);
     }
-    if plan.hops.iter().any(|hop| matches!(hop.change, Change::Kubernetes { .. })) {
+    let kubelets = nodes().filter_map(|node| Some(node.kubernetes.known()?.kubelet.clone()));
+    row(Component::Kubelet.name(), snapshot.nodes.len(), &counts(kubelets), &plan.to.kubernetes);
+    if core_dns && plan.hops.iter().any(|hop| matches!(hop.change, Change::Kubernetes { .. })) {
         // Its version is Talos's choice and travels in the manifests.
         rows.push(["CoreDNS", "-", "-", "as the manifests say"].map(str::to_owned).to_vec());
     }
     layout::table(&["COMPONENT", "NODES", "CURRENT", "TARGET"], &rows, &[1])
+}
+
+/// Versions that run, and on how many nodes.
+type Running = BTreeMap<Version, usize>;
+
+const TALOS: &str = "Talos";
+
+fn counts(versions: impl Iterator<Item = Version>) -> Running {
+    let mut counts = Running::new();
+    for version in versions {
+        *counts.entry(version).or_default() += 1;
+    }
+    counts
+}
+
+fn listed(runs: &Running) -> String {
+    match runs.len() {
+        1 => runs.keys().map(ToString::to_string).collect(),
+        _ => {
+            runs.iter().map(|(it, nodes)| format!("{it} ({nodes})")).collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+/// Whether a hop moves the product that a component belongs to.
+fn moves(plan: &Plan, component: &str) -> bool {
+    plan.hops.iter().any(|hop| match hop.change {
+        Change::Talos { .. } => component == TALOS,
+        Change::Kubernetes { .. } => component != TALOS,
+    })
 }
 
 /// What a hop moves.
@@ -258,6 +297,9 @@ fn counted(count: usize, noun: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use upgrade_core::plan::Versions;
+    use upgrade_core::policy::Policy;
+    use upgrade_core::snapshot::Fact;
     use upgrade_planner::check::Severity;
 
     use super::*;
@@ -271,7 +313,7 @@ mod tests {
             kubernetes: None,
             installer: None,
         };
-        let answer = Answer { outcome, report, findings };
+        let answer = Answer { outcome, report, findings, core_dns: true };
         anstream::adapter::strip_str(&plan_text(&answer, &cluster.snapshot())).to_string()
     }
 
@@ -285,6 +327,44 @@ mod tests {
         let text = text(Outcome::Refused, Report::default(), vec![finding]);
         assert!(text.starts_with("refused: rule 1: two control planes at once\n"), "{text}");
         assert!(text.contains("please report this"), "{text}");
+    }
+
+    #[test]
+    fn rows_show_what_runs() {
+        // B4: what is switched off has no row, and nodes that are ahead are named.
+        let cluster = Cluster {
+            control_planes: 3,
+            workers: 1,
+            talos: Some(Version::new(1, 13, 8)),
+            kubernetes: Some(Version::new(1, 35, 3)),
+            installer: None,
+        };
+        let mut snapshot = cluster.snapshot();
+        let versions = |talos| Versions { talos, kubernetes: Some(Version::new(1, 35, 3)) };
+        let plan = Plan {
+            format: 1,
+            cluster: "a".to_owned(),
+            parent: None,
+            rollback: false,
+            from: versions(Some(Version::new(1, 13, 8))),
+            to: versions(Some(Version::new(1, 13, 8))),
+            policy: Policy::default(),
+            prune: Vec::new(),
+            hops: Vec::new(),
+        };
+        let all = components(&plan, &snapshot, true);
+        assert!(all.contains("kube-proxy"), "{all}");
+        for node in snapshot.nodes.values_mut() {
+            if let Fact::Known(images) = &mut node.images {
+                images.remove(&Component::KubeProxy);
+            }
+        }
+        let ahead = snapshot.nodes.get_mut(&"worker-1".into()).unwrap();
+        let Fact::Known(facts) = &mut ahead.talos else { panic!() };
+        facts.version = Version::new(1, 13, 9);
+        let some = components(&plan, &snapshot, false);
+        assert!(!some.contains("kube-proxy") && !some.contains("CoreDNS"), "{some}");
+        assert!(some.contains("1.13.8 (3), 1.13.9 (1)"), "{some}");
     }
 
     #[test]

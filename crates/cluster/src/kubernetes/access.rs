@@ -10,7 +10,7 @@ use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use talos_client::Client as Talos;
 use thiserror::Error;
-use tokio::sync::OnceCell;
+use tokio::sync::Mutex as Hold;
 use upgrade_core::reason::FailureKind;
 use upgrade_engine::io::Trouble;
 
@@ -43,35 +43,40 @@ pub enum KubeconfigError {
     },
 }
 
-/// A connection that is made when it is first needed. Cheap to clone.
+/// A connection that is made when it is first needed, and again when the API
+/// server no longer knows us. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Access(Arc<Inner>);
 
 struct Inner {
-    /// Where a kubeconfig is had from, if not made already.
-    talos: Option<Talos>,
-    client: OnceCell<(Config, kube::Client)>,
+    source: Source,
+    made: Hold<Option<Made>>,
     /// Connections to single API servers.
     own: Mutex<BTreeMap<SocketAddr, kube::Client>>,
 }
 
-impl Inner {
-    fn new(talos: Option<Talos>, client: OnceCell<(Config, kube::Client)>) -> Self {
-        Self { talos, client, own: Mutex::default() }
-    }
+/// How a connection is made, and the connection.
+type Made = (Config, kube::Client);
+
+/// Where a kubeconfig is had from.
+enum Source {
+    /// A file, which may be written again.
+    File(PathBuf),
+    /// A text that somebody else wrote, once.
+    Text,
+    /// A control plane, which makes a new one for whoever asks.
+    Talos(Talos),
 }
 
 impl Access {
+    fn new(source: Source, made: Option<Made>) -> Self {
+        Self(Arc::new(Inner { source, made: Hold::new(made), own: Mutex::default() }))
+    }
+
     /// Reads a kubeconfig, and takes its current context.
     pub(super) async fn from_file(path: &Path) -> Result<Self, KubeconfigError> {
-        let unusable = |why: String| KubeconfigError::Unusable { path: path.to_owned(), why };
-        let read = Kubeconfig::read_from(path).map_err(|error| unusable(read_problem(&error)))?;
-        let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
-        let config = config.map_err(|error| unusable(read_problem(&error)))?;
-        if config.accept_invalid_certs {
-            return Err(KubeconfigError::Insecure { path: path.to_owned() });
-        }
-        Self::with(config).map_err(|error| unusable(error.to_string()))
+        let client = read_file(path).await?;
+        Ok(Self::new(Source::File(path.to_owned()), Some(client)))
     }
 
     /// Takes the text of a kubeconfig that somebody else wrote.
@@ -83,27 +88,17 @@ impl Access {
         if let Some(what) = reaches_out(&read) {
             return Err(unusable(format!("it has `{what}`; put what is needed into it instead")));
         }
-        let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
-        let config = config.map_err(|error| unusable(read_problem(&error)))?;
-        if config.accept_invalid_certs {
-            return Err(KubeconfigError::Insecure { path });
-        }
-        Self::with(config).map_err(|error| unusable(error.to_string()))
-    }
-
-    fn with(config: Config) -> Result<Self, kube::Error> {
-        let client = client(config.clone())?;
-        Ok(Self(Arc::new(Inner::new(None, OnceCell::from((config, client))))))
+        Ok(Self::new(Source::Text, Some(connected(read, &path).await?)))
     }
 
     /// Asks a control plane for a kubeconfig once one is needed.
     pub(super) fn through(talos: Talos) -> Self {
-        Self(Arc::new(Inner::new(Some(talos), OnceCell::new())))
+        Self::new(Source::Talos(talos), None)
     }
 
     /// The connection.
-    pub(super) async fn client(&self) -> Result<&kube::Client, Trouble> {
-        Ok(&self.both().await?.1)
+    pub(super) async fn client(&self) -> Result<kube::Client, Trouble> {
+        Ok(self.made().await?.1)
     }
 
     /// A connection to the API server at this very address, as the same user and with
@@ -119,7 +114,7 @@ impl Access {
             let text = format!("the API server at {address} cannot be asked: {why}");
             Trouble::new(FailureKind::Mismatch, &text)
         };
-        let mut config = self.both().await?.0.clone();
+        let mut config = self.made().await?.0;
         let url = format!("https://{address}");
         config.cluster_url = url.parse().map_err(|_| unusable(format!("{url} is no URL")))?;
         config.tls_server_name = None;
@@ -129,27 +124,72 @@ impl Access {
         Ok(own.entry(address).or_insert(client).clone())
     }
 
-    async fn both(&self) -> Result<&(Config, kube::Client), Trouble> {
-        let Inner { talos, client: cell, .. } = &*self.0;
-        cell.get_or_try_init(|| async {
-            let talos = talos.as_ref().expect("without a machine to ask there is a file");
-            let text = talos.endpoint().kubeconfig().await;
-            let text = text.map_err(|error| trouble::look(&error))?;
-            let unusable = |_| {
-                let text = "the kubeconfig that the node made cannot be used";
-                Trouble::new(FailureKind::Mismatch, text)
-            };
-            let read = Kubeconfig::from_yaml(text.expose()).map_err(unusable)?;
-            let options = KubeConfigOptions::default();
-            let config = Config::from_custom_kubeconfig(read, &options).await;
-            let config = config.map_err(unusable)?;
-            let client = client(config.clone()).map_err(|error| {
-                Trouble::new(FailureKind::Mismatch, &format!("the node's kubeconfig: {error}"))
-            })?;
-            Ok((config, client))
-        })
-        .await
+    async fn made(&self) -> Result<Made, Trouble> {
+        let Inner { source, made, own: _ } = &*self.0;
+        let mut held = made.lock().await;
+        if let Some(made) = &*held {
+            return Ok(made.clone());
+        }
+        let made = match source {
+            Source::File(path) => read_file(path).await.map_err(|error| {
+                // It may be about to be written.
+                Trouble::new(FailureKind::Unavailable, &error.to_string())
+            })?,
+            Source::Talos(talos) => fetched(talos).await?,
+            Source::Text => unreachable!("a text is made into a connection at once"),
+        };
+        Ok(held.insert(made).clone())
     }
+
+    /// The API server does not know us (any more): certificates of a kubeconfig
+    /// that Talos makes may be good for an hour only. The next call has a new
+    /// one; `false` if there is none to be had.
+    pub(super) async fn forget(&self) -> bool {
+        let Inner { source, made, own } = &*self.0;
+        if matches!(source, Source::Text) {
+            return false;
+        }
+        *made.lock().await = None;
+        own.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        true
+    }
+}
+
+async fn read_file(path: &Path) -> Result<Made, KubeconfigError> {
+    let read = Kubeconfig::read_from(path).map_err(|error| KubeconfigError::Unusable {
+        path: path.to_owned(),
+        why: read_problem(&error),
+    })?;
+    connected(read, path).await
+}
+
+/// A connection with a kubeconfig's current context.
+async fn connected(read: Kubeconfig, path: &Path) -> Result<Made, KubeconfigError> {
+    let unusable = |why: String| KubeconfigError::Unusable { path: path.to_owned(), why };
+    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
+    let config = config.map_err(|error| unusable(read_problem(&error)))?;
+    if config.accept_invalid_certs {
+        return Err(KubeconfigError::Insecure { path: path.to_owned() });
+    }
+    let client = client(config.clone()).map_err(|error| unusable(error.to_string()))?;
+    Ok((config, client))
+}
+
+/// A connection with a kubeconfig that a node makes.
+async fn fetched(talos: &Talos) -> Result<Made, Trouble> {
+    let text = talos.endpoint().kubeconfig().await;
+    let text = text.map_err(|error| trouble::look(&error))?;
+    let unusable = |_| {
+        let text = "the kubeconfig that the node made cannot be used";
+        Trouble::new(FailureKind::Mismatch, text)
+    };
+    let read = Kubeconfig::from_yaml(text.expose()).map_err(unusable)?;
+    let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
+    let config = config.map_err(unusable)?;
+    let client = client(config.clone()).map_err(|error| {
+        Trouble::new(FailureKind::Mismatch, &format!("the node's kubeconfig: {error}"))
+    })?;
+    Ok((config, client))
 }
 
 /// What in a kubeconfig would read a file here or run a program here.

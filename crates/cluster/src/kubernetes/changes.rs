@@ -126,7 +126,13 @@ async fn watch_from(
     let opened = timeout(SILENCE, client.request_events::<Seen>(call.request())).await;
     let stream = match opened {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return after(version, refused(&error)),
+        Ok(Err(error)) => {
+            let refused = refused(&error);
+            if refused.is_unauthorized() {
+                access.forget().await;
+            }
+            return after(version, refused);
+        }
         // Silence: the other end is gone, or has nothing to say.
         Err(_) => return (Some(version), None),
     };

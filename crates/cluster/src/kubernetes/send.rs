@@ -115,6 +115,12 @@ impl Refused {
         matches!(self, Self::Status(status) if status.code == 404)
     }
 
+    /// Whether it said that it does not know who asks: a certificate that has
+    /// expired, for one.
+    pub(super) fn is_unauthorized(&self) -> bool {
+        matches!(self, Self::Status(status) if status.code == 401)
+    }
+
     /// What it means to the engine.
     pub(super) fn trouble(self, what: &str) -> Trouble {
         match self {
@@ -170,11 +176,16 @@ impl Access {
     pub(super) async fn text(&self, call: &Call) -> Result<String, Refused> {
         let until = Instant::now() + TOTAL;
         let mut pause = FIRST_PAUSE;
+        let mut renewed = false;
         loop {
             let refused = match self.attempt(call, until).await {
                 Ok(text) => return Ok(text),
                 Err(refused) => refused,
             };
+            if refused.is_unauthorized() && !renewed && self.forget().await {
+                renewed = true;
+                continue;
+            }
             let again = match &refused {
                 Refused::Status(status) => passes(status),
                 Refused::Away(trouble) => trouble.failure.kind == FailureKind::Unavailable,

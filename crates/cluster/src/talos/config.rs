@@ -4,16 +4,19 @@
 use prost_types::value::Kind;
 use serde::Deserialize;
 use serde_json::{Map, Number, Value};
-use talos_client::Node;
 use talos_client::config::ApplyMode;
 use talos_client::cosi::Resource;
-use talos_client::resources::{MachineConfig, Manifest};
+use talos_client::resources::{BootstrapManifests, ExtraManifests, MachineConfig, Manifest};
+use talos_client::{Error, Node};
 use upgrade_core::image::ImageRef;
 use upgrade_core::reason::FailureKind;
 use upgrade_engine::io::Trouble;
-use upgrade_engine::io::talos::Config;
+use upgrade_engine::io::talos::{Config, Rendered, Wanted};
 
 use crate::trouble;
+
+/// Under which name a node shows the configuration that its next boot takes.
+const ON_DISK: &str = "persistent";
 
 /// What is read of a document; the rest is nobody's business here.
 #[derive(Default, Deserialize)]
@@ -80,10 +83,43 @@ pub(super) async fn apply(node: &Node, config: &Config) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The bootstrap manifests, in the order of their names, which is Talos's own.
-pub(super) async fn manifests(node: &Node) -> Result<Vec<Value>, Trouble> {
+/// Whether the configuration on disk is another than the active one. Nodes show
+/// it since Talos 1.10, and only once one was written since their boot; before
+/// that both are the same.
+pub(super) async fn is_staged(node: &Node) -> Result<bool, Trouble> {
+    let look = |error: Error| trouble::look(&error);
+    let on_disk = node.get_id::<MachineConfig>(ON_DISK).await.map_err(look)?;
+    let Some(on_disk) = on_disk else { return Ok(false) };
+    let active = node.get::<MachineConfig>().await.map_err(look)?;
+    Ok(active.is_some_and(|active| active.spec.0 != on_disk.spec.0))
+}
+
+/// The bootstrap manifests, and what is missing of them.
+pub(super) async fn manifests(node: &Node) -> Result<Rendered, Trouble> {
+    let before = wanted(node).await?;
     let manifests = node.list::<Manifest>().await.map_err(|error| trouble::look(&error))?;
-    Ok(objects(manifests).map(|object| structure(object.fields)).collect())
+    // One that was wanted anew, or no longer, while the list was read.
+    let wanted = wanted(node).await?;
+    if before != wanted {
+        let text = "the manifests that it is configured with changed while they were read";
+        return Err(Trouble::new(FailureKind::Unavailable, text));
+    }
+    let manifests = manifests.into_iter().map(|manifest| {
+        let objects = manifest.spec.objects.into_exposed().into_iter();
+        (manifest.metadata.id, objects.map(|object| structure(object.fields)).collect())
+    });
+    Ok(Rendered::new(wanted.as_ref(), manifests.collect()))
+}
+
+/// Which manifests the configuration wants; `None` until the node has read it.
+async fn wanted(node: &Node) -> Result<Option<Wanted>, Trouble> {
+    let (own, extra) =
+        tokio::try_join!(node.get::<BootstrapManifests>(), node.get::<ExtraManifests>())
+            .map_err(|error| trouble::look(&error))?;
+    let (Some(own), Some(extra)) = (own, extra) else { return Ok(None) };
+    let BootstrapManifests { proxy, core_dns, flannel, talos_api } = own.spec;
+    let extra = extra.spec.names.into_exposed();
+    Ok(Some(Wanted { proxy, core_dns, flannel, talos_api, extra }))
 }
 
 fn objects(mut manifests: Vec<Resource<Manifest>>) -> impl Iterator<Item = prost_types::Struct> {

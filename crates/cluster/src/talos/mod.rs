@@ -12,13 +12,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde_json::Value;
 use talos_client::{Client, Node};
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, TalosFacts};
-use upgrade_engine::io::talos::{Config, Slots, Store, Talos};
+use upgrade_engine::io::talos::{Config, Rendered, Slots, Store, Talos};
 use upgrade_engine::io::{Changes, Clock, Machine, Tell, Trouble};
 
 use changes::Watches;
@@ -149,7 +148,11 @@ impl<C: Clock> Talos for LiveTalos<C> {
         config::apply(&self.node(to)?, config).await
     }
 
-    async fn manifests(&self, of: &Machine) -> Result<Vec<Value>, Trouble> {
+    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
+        config::is_staged(&self.node(of)?).await
+    }
+
+    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
         config::manifests(&self.node(of)?).await
     }
 }

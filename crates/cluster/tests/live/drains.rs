@@ -10,7 +10,7 @@ use upgrade_core::jiff::SignedDuration;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::{Order, Policy};
 use upgrade_core::reason::{FailureKind, HaltReason};
-use upgrade_core::snapshot::Stage;
+use upgrade_core::snapshot::{Fact, Stage};
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{End, Run};
@@ -44,6 +44,7 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
         policy: &policy,
         matrix: &Matrix::builtin(),
         catalogue: &Catalogue::builtin(),
+        manifests: &Fact::Unasked,
         workloads: &workloads(live.kubernetes()).await,
     })
     .expect("a plan");

@@ -89,6 +89,7 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
         matrix: &matrix,
         catalogue: &catalogue,
         workloads: &Fact::Unasked,
+        manifests: &Fact::Unasked,
     };
     if talos != TALOS_1_12 {
         leave_over(&live).await;

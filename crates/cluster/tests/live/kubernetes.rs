@@ -241,3 +241,58 @@ async fn objects_of_any_kind() {
                       "metadata": {"name": "system:x"}, "rules": []});
     kubernetes.apply(&role, "talos", how).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_kubeconfig_that_expired_is_read_again() {
+    // Who is not known (any more) is answered 401, and the file may have been
+    // written again meanwhile.
+    let world = World::start(TALOS_1_13, 1, 0).await;
+    let good = world.cluster.kubeconfig().to_owned();
+    let without_key = |line: &&str| !line.contains("client-certificate-data");
+    let nobody: Vec<&str> = good.lines().filter(without_key).collect();
+    let nobody = nobody.join("\n").replace("client-key-data:", "username:");
+    let file = world.folder.path().join("kubeconfig");
+    std::fs::write(&file, nobody).expect("written");
+    let live = super::connect(world.folder.path(), Some(&file)).await;
+    let refused = live.kubernetes().nodes().await.expect_err("nobody is not let in");
+    assert_eq!(refused.failure.kind, FailureKind::Refused, "{refused}");
+    assert!(refused.to_string().contains("401"), "{refused}");
+    std::fs::write(&file, good).expect("written");
+    assert_eq!(live.kubernetes().nodes().await.expect("known again").len(), 1);
+}
+
+#[tokio::test]
+async fn a_staged_configuration_and_missing_manifests_are_seen() {
+    // Rule 10.
+    let mut options = super::simulated(TALOS_1_13, 1, 0);
+    options.speed = 20.0;
+    let world = World::launch(options).await;
+    let machine = world.machine("cp-1").await;
+    let talos = world.live.talos();
+    let found = talos.manifests(&machine).await.expect("manifests");
+    assert_eq!(found.missing, Vec::<String>::new());
+    assert!(!talos.config_is_staged(&machine).await.expect("an answer"));
+    let config = talos.config(&machine).await.expect("a configuration").0;
+    let url = "https://nowhere.example/cni.yaml";
+    let inline = "inlineManifests:\n        - name: mine\n          contents: |-\n            \
+                  apiVersion: v1\n            kind: ConfigMap\n            metadata:\n              \
+                  name: mine\n";
+    let extra = format!("    extraManifests:\n        - {url}\n    {inline}    etcd:\n");
+    let config = config.replacen("    etcd:\n", &extra, 1);
+    talos.apply(&machine, &upgrade_engine::io::talos::Config(config.clone())).await.expect("taken");
+    let found = talos.manifests(&machine).await.expect("manifests");
+    assert_eq!(found.missing, [format!("99-{url}")]);
+    assert!(found.objects.iter().any(|it| it["metadata"]["name"] == "mine"));
+    assert!(!talos.config_is_staged(&machine).await.expect("an answer"), "it is active");
+    // The node puts it where an object without a namespace goes.
+    let name = named("v1", "ConfigMap", "mine");
+    eventually(world.live.kubernetes().changes(), "it is created", || async {
+        world.live.kubernetes().object(&name).await.ok()?
+    })
+    .await;
+    let node = world.live.client().node(machine.address.parse().expect("an address"));
+    let other = config.replace("debug: false", "debug: true");
+    let mode = talos_client::config::ApplyMode::Staged;
+    node.apply_config(other.as_bytes(), mode).await.expect("staged");
+    assert!(talos.config_is_staged(&machine).await.expect("an answer"));
+}

@@ -45,7 +45,9 @@ async fn a_cluster_is_seen_whole() {
         assert!(etcd.leader().is_some(), "{etcd:?}");
         assert!(etcd.members.iter().all(|member| member.status.known().is_some()), "{etcd:?}");
         let manifests = world.live.talos().manifests(&control_planes[0]).await.unwrap();
-        assert!(manifests.iter().any(|object| object["metadata"]["name"] == "kube-proxy"));
+        let proxy = |it: &serde_json::Value| it["metadata"]["name"] == "kube-proxy";
+        assert!(manifests.objects.iter().any(proxy));
+        assert_eq!(manifests.missing, Vec::<String>::new());
         let workers: Vec<_> = machines.iter().filter(is_worker).cloned().collect();
         let Fact::Unknown(why) = world.live.talos().etcd(&workers).await else {
             panic!("a worker has no etcd");

@@ -45,6 +45,7 @@ fn plan() -> Plan {
         from: Versions::default(),
         to: Versions::default(),
         policy: Policy::default(),
+        prune: Vec::new(),
         hops: vec![Hop {
             number: 1,
             change: Change::Talos { from: Version::new(1, 13, 1), to: Version::new(1, 13, 2) },

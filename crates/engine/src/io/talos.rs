@@ -6,6 +6,7 @@ use std::future::Future;
 use serde_json::Value;
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, TalosFacts};
 use upgrade_core::version::Version;
 
@@ -15,6 +16,91 @@ use super::{Changes, Machine, Tell, Trouble};
 /// reaches a log, an event or a journal (rule 14).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Config(pub String);
+
+/// The bootstrap manifests of a control plane. Some are Secrets: it has no
+/// `Debug` (rule 14).
+#[derive(Clone, PartialEq)]
+pub struct Rendered {
+    /// Their objects, in the order of the manifests' names, which is Talos's own.
+    pub objects: Vec<Value>,
+    /// Manifests that the configuration wants and that are not there: files that
+    /// could not be downloaded, or that are not rendered yet.
+    pub missing: Vec<String>,
+}
+
+/// Which manifests the configuration of a control plane wants, as the node itself
+/// has read it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is switched on or off by itself")]
+pub struct Wanted {
+    /// kube-proxy.
+    pub proxy: bool,
+    /// CoreDNS.
+    pub core_dns: bool,
+    /// flannel.
+    pub flannel: bool,
+    /// Access to the Talos API from pods.
+    pub talos_api: bool,
+    /// Those beside Talos's own, by their names: `{priority}-{name}`.
+    pub extra: Vec<String>,
+}
+
+impl Wanted {
+    /// The names of all of them.
+    fn names(&self) -> Vec<&str> {
+        let Self { proxy, core_dns, flannel, talos_api, extra } = self;
+        let mut names = vec![
+            "00-kubelet-bootstrapping-token",
+            "01-csr-node-bootstrap",
+            "01-csr-approver-role-binding",
+            "01-csr-renewal-role-binding",
+            "11-kube-config-in-cluster",
+            "11-talos-node-rbac-template",
+        ];
+        for (on, name) in [
+            (proxy, "10-kube-proxy"),
+            (core_dns, "11-core-dns"),
+            (core_dns, "11-core-dns-svc"),
+            (flannel, "05-flannel"),
+            (talos_api, "13-talos-service-account-crd"),
+        ] {
+            if *on {
+                names.push(name);
+            }
+        }
+        names.extend(extra.iter().map(String::as_str));
+        names
+    }
+}
+
+impl Rendered {
+    /// Holds what is there against what is wanted; `None` while the node has not
+    /// read its configuration yet.
+    pub fn new(wanted: Option<&Wanted>, mut manifests: Vec<(String, Vec<Value>)>) -> Self {
+        manifests.sort_by(|a, b| a.0.cmp(&b.0));
+        let missing = match wanted {
+            Some(_) if mutant::is(Mutant::PruneMissing) => Vec::new(),
+            Some(wanted) => {
+                let there = |name: &&str| manifests.iter().any(|(id, _)| id == name);
+                wanted.names().into_iter().filter(|name| !there(name)).map(shown).collect()
+            }
+            None => vec!["all of them".to_owned()],
+        };
+        let objects = manifests.into_iter().flat_map(|(_, objects)| objects).collect();
+        Self { objects, missing }
+    }
+}
+
+/// A manifest's name without what an address may hold of credentials (rule 14).
+fn shown(name: &str) -> String {
+    let Some((before, address)) = name.split_once("://") else {
+        return name.to_owned();
+    };
+    let address = address.split(['?', '#']).next().unwrap_or_default();
+    let (host, path) = address.split_once('/').unwrap_or((address, ""));
+    let host = host.rsplit('@').next().unwrap_or_default();
+    format!("{before}://{host}/{path}")
+}
 
 /// The containerd namespace that an image is pulled into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,8 +244,48 @@ pub trait Talos: Send + Sync {
         config: &Config,
     ) -> impl Future<Output = Result<(), Trouble>> + Send;
 
-    /// The bootstrap manifests that the machine renders from its configuration.
-    fn manifests(&self, of: &Machine) -> impl Future<Output = Result<Vec<Value>, Trouble>> + Send;
+    /// Whether the configuration on disk, which the next boot takes, is another
+    /// than the active one: staged, or while one is on trial.
+    fn config_is_staged(&self, of: &Machine) -> impl Future<Output = Result<bool, Trouble>> + Send;
+
+    /// The bootstrap manifests that the machine renders from its configuration,
+    /// and what is missing of them.
+    fn manifests(&self, of: &Machine) -> impl Future<Output = Result<Rendered, Trouble>> + Send;
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const OWN: [&str; 6] = [
+        "00-kubelet-bootstrapping-token",
+        "01-csr-approver-role-binding",
+        "01-csr-node-bootstrap",
+        "01-csr-renewal-role-binding",
+        "11-kube-config-in-cluster",
+        "11-talos-node-rbac-template",
+    ];
+
+    fn missing(wanted: Option<&Wanted>, there: &[&str]) -> Vec<String> {
+        let manifests = there.iter().map(|name| ((*name).to_owned(), vec![json!({})])).collect();
+        Rendered::new(wanted, manifests).missing
+    }
+
+    #[test]
+    fn what_is_not_there_is_missing() {
+        // Rule 10.
+        let url = "99-https://me:hunter2@example.org/cni.yaml?token=hunter2";
+        let wanted = Wanted { proxy: true, extra: vec![url.to_owned()], ..Wanted::default() };
+        assert_eq!(missing(Some(&Wanted::default()), &OWN), Vec::<String>::new());
+        assert_eq!(missing(None, &[]), ["all of them"]);
+        let shown = "99-https://example.org/cni.yaml";
+        assert_eq!(missing(Some(&wanted), &OWN), ["10-kube-proxy", shown], "rule 14");
+        let all: Vec<&str> = OWN.into_iter().chain(["10-kube-proxy", url]).collect();
+        assert_eq!(missing(Some(&wanted), &all), Vec::<String>::new());
+        assert_eq!(missing(Some(&Wanted::default()), &OWN[1..]), [OWN[0]]);
+    }
 }
 
 #[cfg(test)]

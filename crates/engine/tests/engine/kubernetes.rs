@@ -4,6 +4,7 @@
 #![expect(clippy::match_bool, reason = "two answers side by side")]
 
 mod api;
+mod prunes;
 mod talos;
 mod world;
 
@@ -26,15 +27,20 @@ use upgrade_core::step::Action;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::journal::MemoryJournal;
-use upgrade_engine::{drive, observe};
-use upgrade_planner::{Request, plan};
+use upgrade_engine::{drive, observe, observe_manifests};
+use upgrade_planner::{Planned, Request, check, plan};
 
 use world::{Fault, World};
 
 async fn planned(world: &Arc<World>, to: &str, rollback: bool) -> Arc<Plan> {
-    let snapshot = observe(&**world).await.unwrap();
-    let intent = Intent { kubernetes: Some(to.parse().unwrap()), rollback, ..Intent::default() };
     let policy = Policy { accept_outage: true, ..Policy::default() };
+    Arc::new(planned_as(world, to, rollback, policy).await.plan)
+}
+
+async fn planned_as(world: &Arc<World>, to: &str, rollback: bool, policy: Policy) -> Planned {
+    let snapshot = observe(&**world).await.unwrap();
+    let manifests = observe_manifests(&**world).await;
+    let intent = Intent { kubernetes: Some(to.parse().unwrap()), rollback, ..Intent::default() };
     let (matrix, catalogue) = (Matrix::builtin(), Catalogue::builtin());
     let request = Request {
         snapshot: &snapshot,
@@ -43,8 +49,12 @@ async fn planned(world: &Arc<World>, to: &str, rollback: bool) -> Arc<Plan> {
         matrix: &matrix,
         catalogue: &catalogue,
         workloads: &Fact::Unasked,
+        manifests: &manifests,
     };
-    Arc::new(plan(&request).unwrap_or_else(|report| panic!("{report:?}")).plan)
+    let planned = plan(&request).unwrap_or_else(|report| panic!("{report:?}"));
+    let findings = check(&planned.plan, &snapshot, &matrix);
+    assert!(findings.is_empty(), "{findings:?}");
+    planned
 }
 
 struct Driver {

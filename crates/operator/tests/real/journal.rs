@@ -55,6 +55,7 @@ async fn a_journal_is_fenced_and_stays_small() {
         from: Versions::default(),
         to: Versions::default(),
         policy: Policy::default(),
+        prune: Vec::new(),
         hops: Vec::new(),
     };
     let new = NewRun {

@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 
 use serde::Serialize;
 use upgrade_core::image::ImageRef;
+use upgrade_core::manifests::ObjectKey;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 use upgrade_core::workload::PodName;
@@ -98,6 +99,22 @@ pub enum Warning {
         product: Product,
         /// The version taken instead.
         version: Version,
+    },
+    /// Objects that left Talos's manifests are deleted.
+    Prunes {
+        /// Which.
+        objects: Vec<ObjectKey>,
+    },
+    /// Objects that left Talos's manifests stay: others, or data, would go with
+    /// them.
+    PruneNeedsConsent {
+        /// Which.
+        objects: Vec<ObjectKey>,
+    },
+    /// What left Talos's manifests is not known, so nothing is deleted (rule 10).
+    PruneHeld {
+        /// Why.
+        why: String,
     },
     /// What runs on the nodes could not be seen, so no drain was simulated.
     DrainUnchecked {
@@ -205,6 +222,30 @@ impl Display for Pods {
     }
 }
 
+impl Warning {
+    fn about_pruning(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Prunes { objects } => write!(
+                f,
+                "deleted, since no control plane's manifests have them any more: {}",
+                listed(objects)
+            ),
+            Self::PruneNeedsConsent { objects } => write!(
+                f,
+                "no control plane's manifests have these any more; they are kept, since other \
+                 objects or data would go with them (`prune: all` in the policy deletes them): {}",
+                listed(objects)
+            ),
+            Self::PruneHeld { why } => write!(
+                f,
+                "nothing that left the manifests is deleted, since they are not known \
+                 completely: {why}"
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -257,6 +298,9 @@ impl Display for Warning {
                 "no patch of {product} {} is known; the path passes through {version}",
                 version.minor()
             ),
+            Self::Prunes { .. } | Self::PruneNeedsConsent { .. } | Self::PruneHeld { .. } => {
+                self.about_pruning(f)
+            }
             Self::DrainUnchecked { why } => {
                 write!(f, "what runs on the nodes is not known, so no drain was simulated: {why}")
             }
@@ -375,6 +419,10 @@ impl Display for Note {
             }
         }
     }
+}
+
+fn listed(objects: &[ObjectKey]) -> String {
+    objects.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Enough of a schematic for people to tell it from another.

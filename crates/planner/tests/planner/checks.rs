@@ -1,8 +1,9 @@
 //! `check` finds what a careless planner would do: one breakage a rule.
 
+use upgrade_core::manifests::ObjectKey;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::{Change, Group, Plan, Target};
-use upgrade_core::policy::Policy;
+use upgrade_core::policy::{Policy, Prune};
 use upgrade_core::snapshot::Snapshot;
 use upgrade_core::step::Action;
 use upgrade_planner::check;
@@ -144,4 +145,29 @@ fn a_kubernetes_minor_cannot_be_skipped() {
     plan.hops[0].change = Change::Kubernetes { from: version("1.33.4"), to: version("1.35.2") };
     let findings = check(&plan, &snapshot, &Matrix::builtin());
     assert!(findings.iter().any(|finding| finding.text.contains("skips")), "{findings:?}");
+}
+
+#[test]
+fn what_takes_others_along_is_pruned_with_consent_only() {
+    // Rule 10.
+    let snapshot = cluster(3, 1, "1.13.9", "1.34.2");
+    let key = |group: &str, kind: &str| ObjectKey {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        namespace: String::new(),
+        name: "a".to_owned(),
+    };
+    let (plain, namespace) = (key("apps", "DaemonSet"), key("", "Namespace"));
+    let pruning = |prune, object: &ObjectKey| {
+        let mut policy = Policy::default();
+        policy.manifests.prune = prune;
+        let planned = plan_for(&snapshot, &intent(None, Some("1.35.4")), &policy).unwrap();
+        let plan = Plan { prune: vec![object.clone()], ..planned.plan };
+        let findings = check(&plan, &snapshot, &Matrix::builtin());
+        findings.iter().any(|finding| finding.rule == 10)
+    };
+    assert!(!pruning(Prune::Safe, &plain));
+    assert!(pruning(Prune::Safe, &namespace));
+    assert!(!pruning(Prune::All, &namespace));
+    assert!(pruning(Prune::None, &plain));
 }

@@ -69,6 +69,7 @@ fn said(snapshot: &Snapshot, policy: &Policy, workloads: &Fact<Workloads>) -> St
         matrix: &Matrix::builtin(),
         catalogue: &Catalogue::builtin(),
         workloads,
+        manifests: &Fact::Unasked,
     });
     let warnings = planned.expect("a plan").report.warnings;
     warnings.iter().fold(String::new(), |text, warning| text + &format!("warning: {warning}\n"))

@@ -33,6 +33,26 @@ pub(super) trait Install: Api {
 
     /// Creates an object, or applies it.
     fn install(&mut self, object: Value, how: How) -> Result<(), Status>;
+
+    /// Whether objects of its kind are in namespaces; `None` if its kind is not
+    /// known.
+    fn is_namespaced(&mut self, object: &Value) -> Result<Option<bool>, Status>;
+
+    /// The object where nodes put it: one without a namespace goes into `default`,
+    /// one of the whole cluster loses the namespace that it was written with.
+    /// `None` if its kind is not known.
+    fn placed(&mut self, object: &Value) -> Result<Option<Value>, Status> {
+        let Some(namespaced) = self.is_namespaced(object)? else { return Ok(None) };
+        let mut object = object.clone();
+        match (namespaced, object::namespace(&object)) {
+            (true, "") => object::set(&mut object, &["metadata", "namespace"], json!("default")),
+            (false, namespace) if !namespace.is_empty() => {
+                object::remove(&mut object, &["metadata", "namespace"]);
+            }
+            _ => {}
+        }
+        Ok(Some(object))
+    }
 }
 
 /// How an object is installed.
@@ -45,7 +65,8 @@ pub(super) enum How {
 /// When each control plane has looked last.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Manifests {
-    seen: BTreeMap<usize, (u64, u64)>,
+    #[serde(default)]
+    looked: BTreeMap<usize, (u64, u64, usize)>,
     /// The objects of the last look, and what they were made from: control planes
     /// look often, and mostly want the same.
     #[serde(skip)]
@@ -69,7 +90,7 @@ impl Manifests {
         for index in 0..world.len() {
             let node = NodeIndex(index);
             let Some(reason) = world.manifests_seen(node) else { continue };
-            if self.seen.insert(index, reason) != Some(reason) {
+            if self.looked.insert(index, reason) != Some(reason) {
                 let objects = self.objects(world, node);
                 looks.push(Look { node, objects, inventory: world.keeps_inventory(node) });
             }
@@ -82,7 +103,14 @@ impl Manifests {
         match &self.made {
             Some((known, objects)) if *known == from => objects.clone(),
             _ => {
-                let objects = Arc::new(world.bootstrap_objects(node));
+                let mut objects = world.bootstrap_objects(node);
+                // Namespaces come first, then definitions.
+                objects.sort_by_key(|object| match object::text(object, &["kind"]) {
+                    "Namespace" => 0,
+                    "CustomResourceDefinition" => 1,
+                    _ => 2,
+                });
+                let objects = Arc::new(objects);
                 self.made = Some((from, objects.clone()));
                 objects
             }
@@ -91,7 +119,7 @@ impl Manifests {
 
     /// A look did not work: there will be another.
     pub(super) fn failed(&mut self, node: NodeIndex) {
-        self.seen.remove(&node.0);
+        self.looked.remove(&node.0);
     }
 }
 
@@ -100,8 +128,9 @@ impl Look {
     pub(super) fn at(self, api: &mut dyn Install) -> Result<(), Status> {
         if !self.inventory {
             for object in self.objects.iter() {
-                if api.has(object)? == Some(false) {
-                    api.install(object.clone(), How::Created)?;
+                let Some(object) = api.placed(object)? else { continue };
+                if api.has(&object)? == Some(false) {
+                    installed(api.install(object, How::Created))?;
                 }
             }
             return Ok(());
@@ -114,12 +143,14 @@ impl Look {
             inventory.and_then(|it| it.get("data")?.as_object().cloned()).unwrap_or_default();
         let known = contents.len();
         for object in self.objects.iter() {
-            let key = inventory_key(object);
-            let Some(there) = api.has(object)? else { continue };
+            let Some(mut object) = api.placed(object)? else { continue };
+            let key = inventory_key(&object);
+            let Some(there) = api.has(&object)? else { continue };
             if !contents.contains_key(&key) && !there {
-                let mut object = object.clone();
                 object::set(&mut object, &["metadata", "annotations", OWNER], json!(INVENTORY));
-                api.install(object, How::Applied)?;
+                if !installed(api.install(object, How::Applied))? {
+                    continue;
+                }
             }
             contents.insert(key, json!(""));
         }
@@ -131,7 +162,20 @@ impl Look {
     }
 }
 
+/// An object that the API server does not want is passed over, as nodes do.
+fn installed(answer: Result<(), Status>) -> Result<bool, Status> {
+    match answer {
+        Ok(()) => Ok(true),
+        Err(status) if matches!(status.code, 400 | 405 | 422) => Ok(false),
+        Err(status) => Err(status),
+    }
+}
+
 impl Install for Store {
+    fn is_namespaced(&mut self, object: &Value) -> Result<Option<bool>, Status> {
+        Ok(kind_of(self.types(), object).map(|kind| kind.namespaced))
+    }
+
     fn has(&mut self, object: &Value) -> Result<Option<bool>, Status> {
         let kind = kind_of(self.types(), object).map(|kind| kind.name.clone());
         let (namespace, name) = (object::namespace(object), object::name(object));

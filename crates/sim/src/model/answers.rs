@@ -36,6 +36,11 @@ impl World {
         &self.nodes[node.0].config.active
     }
 
+    /// The configuration on disk, if the node shows one; it holds keys (rule 14).
+    pub fn config_on_disk_of(&self, node: NodeIndex) -> Option<&str> {
+        self.nodes[node.0].config.on_disk()
+    }
+
     /// The image of the installer that the configuration in force names.
     pub fn install_image_of(&self, node: NodeIndex) -> Option<&str> {
         self.nodes[node.0].config.install_image()
@@ -44,8 +49,10 @@ impl World {
     /// The images that the configuration comes to.
     pub fn config_images_of(&self, node: NodeIndex) -> impl Iterator<Item = (Component, &str)> {
         let here = &self.nodes[node.0];
-        let own = |component: &Component| {
-            here.is_control_plane() || matches!(component, Component::Kubelet)
+        let own = |component: &Component| match component {
+            Component::Kubelet => true,
+            Component::Proxy => here.is_control_plane() && here.config.has_proxy(),
+            _ => here.is_control_plane(),
         };
         COMPONENTS.into_iter().filter(own).map(|it| (it, here.config.components.image(it)))
     }

@@ -29,6 +29,7 @@ impl World {
         here.network = false;
         here.install = None;
         here.pulls.clear();
+        here.downloads.clear();
         here.kubernetes.stop_pods();
         self.collect_images(node);
         let here = &mut self.nodes[node.0];

@@ -98,6 +98,12 @@ pub enum Fault {
         /// Those that begin so; all of them if it is empty.
         prefix: String,
     },
+    /// Downloads of extra manifests fail. What was downloaded stays until the
+    /// next boot.
+    FailingManifest {
+        /// Whether it is gone at once, as after a boot.
+        now: bool,
+    },
 }
 
 /// The name of a fault, by which it is cleared and listed.
@@ -126,6 +132,7 @@ pub enum FaultKind {
     StuckVolumes,
     KubeletNeverReturns,
     FailingImage,
+    FailingManifest,
 }
 
 impl Fault {
@@ -153,6 +160,7 @@ impl Fault {
             Self::StuckVolumes => FaultKind::StuckVolumes,
             Self::KubeletNeverReturns => FaultKind::KubeletNeverReturns,
             Self::FailingImage { .. } => FaultKind::FailingImage,
+            Self::FailingManifest { .. } => FaultKind::FailingManifest,
         }
     }
 }
@@ -222,6 +230,7 @@ impl World {
             Fault::NeverReturns => self
                 .schedule
                 .retain(|due| !matches!(due, Due::PowerOn { node: other, .. } if *other == node)),
+            Fault::FailingManifest { now: true } => self.nodes[node.0].downloads.clear(),
             _ => {}
         }
     }
@@ -237,6 +246,7 @@ impl World {
                 self.schedule_power_on(node);
             }
             FaultKind::KubeletNeverReturns => self.release_kubelet(node),
+            FaultKind::FailingManifest => self.download_later(node),
             _ => {}
         }
     }

@@ -76,7 +76,9 @@ pub use drain::DRAIN_TIMEOUT;
 pub use fault::{ApiTrouble, Fault, FaultKind};
 pub use kubernetes::{Component, KubernetesNode, KubernetesPod};
 pub use roles::{Caller, Role};
-pub use spec::{ClusterSpec, EMPTY_SCHEMATIC, NodeRole, NodeSpec, Registry, Schematic, Secrets};
+pub use spec::{
+    ClusterSpec, EMPTY_SCHEMATIC, ExtraManifest, NodeRole, NodeSpec, Registry, Schematic, Secrets,
+};
 pub use time::Time;
 pub use timing::{Range, Span, Timings};
 pub use truth::{ComponentTruth, EtcdTruth, InstalledTruth, MemberTruth, NodeTruth};
@@ -169,6 +171,9 @@ impl World {
             touched_alone: Vec::new(),
             wide: false,
         };
+        for node in control_planes {
+            world.download(node);
+        }
         world.settle();
         world
     }
@@ -324,6 +329,7 @@ impl World {
             | Due::Pod { node, boot, .. }
             | Due::ApiServer { node, boot, .. }
             | Due::PodStatuses { node, boot, .. }
+            | Due::Download { node, boot }
             | Due::Service { node, boot, .. } => (Some(*node), *boot),
             Due::Election { .. } | Due::Health { .. } => (None, 0),
         };
@@ -345,6 +351,7 @@ impl World {
             Due::PodStatuses { node, restart, .. } => self.pods_are_asked_for(node, restart),
             Due::Health { stream } => self.look(stream),
             Due::Service { node, service, .. } => self.service_is_back(node, &service),
+            Due::Download { node, .. } => self.download(node),
         }
         node
     }
@@ -429,6 +436,7 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         last_status: None,
         connections: 0,
         api_requests: 0,
+        downloads: BTreeMap::new(),
         pulls: Vec::new(),
         gone: false,
         cosi: cosi::Store::default(),

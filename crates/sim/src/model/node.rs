@@ -1,5 +1,7 @@
 //! One node: everything it has on disk and in memory.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use upgrade_core::version::Version;
 
@@ -90,6 +92,9 @@ pub(super) struct Node {
     /// How many requests its API server was asked about.
     #[serde(default)]
     pub(super) api_requests: u32,
+    /// Manifests that were downloaded since its boot, by their address.
+    #[serde(default)]
+    pub(super) downloads: BTreeMap<String, String>,
     /// Whether it has left the cluster for good.
     #[serde(default)]
     pub(super) gone: bool,

@@ -38,6 +38,8 @@ pub(super) enum Due {
     PodStatuses { node: NodeIndex, boot: u64, restart: u64 },
     /// A health check looks again.
     Health { stream: StreamId },
+    /// Manifests that could not be downloaded are tried again.
+    Download { node: NodeIndex, boot: u64 },
     /// A service that was asked to restart is up.
     Service { node: NodeIndex, boot: u64, service: String },
 }

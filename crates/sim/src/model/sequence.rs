@@ -272,6 +272,7 @@ impl World {
             addresses: here.addresses.iter().map(ToString::to_string).collect(),
         };
         self.publish(node, "", address);
+        self.download(node);
     }
 
     /// A boot that has not ended in time is a fatal error. A version that has

@@ -42,6 +42,25 @@ pub struct ClusterSpec {
     /// systemd-boot.
     #[serde(default)]
     pub grub: bool,
+    /// Files that nodes can download, by their address.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// Manifests that the configurations of control planes name beside Talos's
+    /// own.
+    #[serde(default)]
+    pub extra_manifests: Vec<ExtraManifest>,
+}
+
+/// A manifest that a machine configuration names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtraManifest {
+    /// Its name; for a file that is downloaded, its address.
+    pub name: String,
+    /// Its text; `None` for a file that is downloaded.
+    pub text: Option<String>,
+    /// The only node whose configuration names it, by number; `None` for all
+    /// control planes.
+    pub only: Option<usize>,
 }
 
 fn usual() -> bool {
@@ -194,6 +213,8 @@ impl ClusterSpec {
             secrets: Secrets::default(),
             flannel: usual(),
             grub: false,
+            files: BTreeMap::new(),
+            extra_manifests: Vec::new(),
         }
     }
 }

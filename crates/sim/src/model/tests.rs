@@ -8,6 +8,7 @@ mod etcd;
 mod kubernetes_faults;
 mod lifecycle;
 mod machine;
+mod manifests;
 mod membership;
 mod size;
 mod truth;

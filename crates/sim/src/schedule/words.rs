@@ -104,6 +104,11 @@ pub const FAULTS: &[(FaultKind, &str, &str)] = &[
         "failing-image",
         "images of its pods cannot be pulled; failing-image=PREFIX: those that begin so",
     ),
+    (
+        FaultKind::FailingManifest,
+        "failing-manifest",
+        "extra manifests are not downloaded after its next boot; failing-manifest=now: at once",
+    ),
 ];
 
 fn names() -> String {
@@ -169,6 +174,13 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
         FaultKind::FailingImage => {
             Fault::FailingImage { prefix: value.unwrap_or_default().to_owned() }
         }
+        FaultKind::FailingManifest => Fault::FailingManifest {
+            now: match value {
+                None => false,
+                Some("now") => true,
+                Some(other) => return Err(wrong(other, "`now`, or nothing, should stand there")),
+            },
+        },
         FaultKind::ClockSkew => {
             let text = value.unwrap_or("10m");
             let behind = text.strip_prefix('-');
@@ -207,6 +219,7 @@ pub fn fault_text(fault: &Fault) -> String {
         }
         Fault::EtcdAlarm { corrupt: true } => format!("{name}=corrupt"),
         Fault::EtcdLag { entries } => format!("{name}={entries}"),
+        Fault::FailingManifest { now: true } => format!("{name}=now"),
         Fault::ApidDrops { every } | Fault::ApiThrottles { every } | Fault::ApiErrors { every } => {
             format!("{name}={every}")
         }
@@ -274,6 +287,7 @@ mod tests {
             "api-throttles=often",
             "api-latency=late",
             "stuck-budgets=web",
+            "failing-manifest=later",
             "",
         ] {
             assert!(parse_fault(wrong).is_err(), "{wrong}");

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use serde_json::json;
-use talos_proto::machine::{RebootRequest, UpgradeRequest};
+use talos_proto::machine::apply_configuration_request::Mode;
+use talos_proto::machine::{ApplyConfigurationRequest, RebootRequest, UpgradeRequest};
 use talos_sim::model::{Caller, NodeIndex, NodeRole, NodeSpec, Request, Schematic};
 use talos_sim::schedule::{fault_text, kind_name};
 use tokio::sync::watch;
@@ -146,6 +147,7 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
         }
         TroubleKind::Upgraded { node } => upgrade(stage, node),
         TroubleKind::Armed { node } => arm(stage, node),
+        TroubleKind::Staged { node } => stage_config(stage, node),
         TroubleKind::Rebuilt => stage.place.at(|inside| {
             let schematic = Schematic { yaml: String::new(), extensions: Vec::new() };
             inside.world.add_schematic(EXTENDED.to_owned(), schematic);
@@ -164,6 +166,24 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
             });
         }
     }
+}
+
+/// Somebody stages a configuration that differs in one setting.
+fn stage_config(stage: &Stage, node: usize) {
+    stage.deed(Deed::Stages { node: stage.name(node) }, |inside| {
+        let (now, node) = (inside.world.now(), NodeIndex(node));
+        if !inside.world.is_reachable(node) {
+            return;
+        }
+        let config = inside.world.config_of(node).replace("debug: false", "debug: true");
+        let request = ApplyConfigurationRequest {
+            data: config.into_bytes(),
+            mode: Mode::Staged.into(),
+            ..ApplyConfigurationRequest::default()
+        };
+        let request = Request::ApplyConfiguration(request);
+        let _ = inside.world.request(now, node, &Caller::admin(), request);
+    });
 }
 
 /// Somebody upgrades a node by hand, to a release that nobody asked us for.

@@ -8,7 +8,7 @@ use upgrade_core::plan::{Plan, Target};
 use upgrade_core::snapshot::{Fact, NodeName, Snapshot};
 use upgrade_core::workload::Workloads;
 use upgrade_engine::io::Kubernetes as _;
-use upgrade_engine::observe;
+use upgrade_engine::{observe, observe_manifests};
 use upgrade_planner::check::Severity;
 use upgrade_planner::rollback::{Way, WayBack};
 use upgrade_planner::{Request, check, plan as make, rollback};
@@ -28,6 +28,7 @@ pub(super) async fn plan(stage: &Stage, seat: &Arc<Seat>, want: usize) -> Option
     let planned = match &stage.scenario.wants[want] {
         Want::Versions(intent) => {
             let workloads = workloads(seat).await;
+            let manifests = observe_manifests(&**seat).await;
             let request = Request {
                 snapshot: &snapshot,
                 intent,
@@ -35,6 +36,7 @@ pub(super) async fn plan(stage: &Stage, seat: &Arc<Seat>, want: usize) -> Option
                 matrix,
                 catalogue,
                 workloads: &workloads,
+                manifests: &manifests,
             };
             make(&request).ok()?
         }

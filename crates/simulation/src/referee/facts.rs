@@ -292,3 +292,29 @@ fn read(pod: &Value) -> Pod {
         scratch: volumes.iter().any(|volume| volume.get("emptyDir").is_some()),
     }
 }
+
+/// Whether the configuration on a node's disk is another than the active one.
+pub(super) fn has_staged_config(view: &View<'_>, node: &NodeName) -> bool {
+    view.world.find(&node.0).is_some_and(|node| {
+        let on_disk = view.world.config_on_disk_of(node);
+        on_disk.is_some_and(|on_disk| on_disk != view.world.config_of(node))
+    })
+}
+
+/// The control plane whose configuration wants an object, downloaded or not.
+pub(super) fn wants_object(
+    view: &View<'_>,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+) -> Option<NodeName> {
+    let same = |object: &serde_json::Value| {
+        let metadata = &object["metadata"];
+        let own = metadata["namespace"].as_str().unwrap_or_default();
+        let of_default = own.is_empty() && namespace == "default";
+        object["kind"] == kind && metadata["name"] == name && (own == namespace || of_default)
+    };
+    let mut nodes = view.world.truths();
+    let node = nodes.find(|node| view.world.wanted_objects(node.index()).iter().any(same))?;
+    Some(NodeName(node.hostname().to_owned()))
+}

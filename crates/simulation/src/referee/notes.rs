@@ -231,7 +231,7 @@ impl Notes {
                 *faults = faults.saturating_sub(1);
             }
             Deed::Reboot { node } => drop(self.rebooted.insert(node.clone(), false)),
-            Deed::Arms { .. } | Deed::Join { .. } => {}
+            Deed::Arms { .. } | Deed::Join { .. } | Deed::Stages { .. } => {}
         }
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use kube_sim::names::{NODES, PODS};
 use kube_sim::{Write, object};
 use serde_json::json;
-use talos_proto::machine::{RebootRequest, UpgradeRequest};
+use talos_proto::machine::apply_configuration_request::Mode;
+use talos_proto::machine::{ApplyConfigurationRequest, RebootRequest, UpgradeRequest};
 use talos_sim::kubernetes::Kubernetes;
 use talos_sim::model::{
     Caller, ClusterSpec, EMPTY_SCHEMATIC, Fault, NodeIndex, NodeRole, NodeTruth, Request, Time,
@@ -135,6 +136,20 @@ impl Bench {
         let node = self.index(node);
         self.world.inject(time(self.at), Some(node), fault);
         self.follow();
+    }
+
+    /// Somebody stages another configuration.
+    pub(super) fn stage_config(&mut self, node: &str) {
+        self.see(What::Others { deed: Deed::Stages { node: node.into() } });
+        let node = self.index(node);
+        let config = self.world.config_of(node).replace("debug: false", "debug: true");
+        let request = ApplyConfigurationRequest {
+            data: config.into_bytes(),
+            mode: Mode::Staged.into(),
+            ..ApplyConfigurationRequest::default()
+        };
+        let request = Request::ApplyConfiguration(request);
+        let _ = self.world.request(time(self.at), node, &Caller::admin(), request);
     }
 
     /// Whether the control plane leads etcd.
@@ -353,6 +368,7 @@ fn plan(spec: &ClusterSpec, wanted: &Wanted) -> Plan {
         from: Versions { talos: Some(FROM), kubernetes: None },
         to: versions.clone(),
         policy: wanted.policy.clone(),
+        prune: Vec::new(),
         hops: vec![Hop {
             number: 1,
             change: Change::Talos { from: FROM, to: TO },

@@ -1,10 +1,11 @@
 //! From a seed to a scenario.
 
+use talos_sim::model::Fault;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Installer, Intent, Preference};
 use upgrade_core::version::Version;
 
-use super::{Kit, Scenario, Want, policy, troubles};
+use super::{Extras, Kit, Scenario, Trouble, TroubleKind, Want, policy, troubles};
 use crate::random::Dice;
 use crate::world::EXTENDED;
 
@@ -96,9 +97,21 @@ pub fn draw(seed: u64) -> Scenario {
     }
     let kit = Kit::draw(&mut dice, workers);
     let policy = policy::draw(&mut dice, control_planes);
-    let troubles = troubles::draw(&mut dice, control_planes, workers, wants.len());
+    let mut troubles = troubles::draw(&mut dice, control_planes, workers, wants.len());
     let flannel = dice.chance(200);
     let grub = dice.chance(350);
+    let extras = Extras::draw(&mut dice);
+    if extras != Extras::None && dice.chance(300) {
+        // It has booted a moment ago, and its downloads do not come.
+        let node = usize_of(dice.below(u64_of(control_planes)));
+        let fault = Fault::FailingManifest { now: true };
+        let lasts = *dice.pick(&[60, 1_200, 7_200]);
+        troubles.push(Trouble { after: 0, kind: TroubleKind::Fault { node, fault, lasts } });
+    }
+    if wanted_kubernetes.is_some() && dice.chance(30) {
+        let node = usize_of(dice.below(u64_of(nodes)));
+        troubles.push(Trouble { after: dice.below(60), kind: TroubleKind::Staged { node } });
+    }
     Scenario {
         seed: dice.roll(),
         control_planes,
@@ -108,6 +121,7 @@ pub fn draw(seed: u64) -> Scenario {
         extended,
         flannel,
         grub,
+        extras,
         kit,
         policy,
         wants,

@@ -3,6 +3,7 @@
 //! that it stays the same when the drawing changes.
 
 mod draw;
+mod extras;
 mod policy;
 mod troubles;
 pub mod workloads;
@@ -14,6 +15,7 @@ use upgrade_core::policy::Policy;
 use upgrade_core::version::Version;
 
 pub use draw::draw;
+pub use extras::Extras;
 pub use workloads::Kit;
 
 use crate::crash::Point;
@@ -40,6 +42,9 @@ pub struct Scenario {
     /// Whether GRUB boots the nodes, which tells nobody what comes next.
     #[serde(default)]
     pub grub: bool,
+    /// Manifests beside Talos's own.
+    #[serde(default)]
+    pub extras: Extras,
     /// What runs on the cluster.
     pub kit: Kit,
     /// How the user wants it done.
@@ -147,6 +152,11 @@ pub enum TroubleKind {
         /// The node, by number.
         node: usize,
     },
+    /// Somebody stages another configuration of a node, for its next boot.
+    Staged {
+        /// The node, by number.
+        node: usize,
+    },
     /// The Image Factory's images lose their extension from here on.
     Rebuilt,
     /// A worker joins.
@@ -175,6 +185,7 @@ impl TroubleKind {
             Self::Reboot { .. } => "reboot",
             Self::Upgraded { .. } => "upgraded",
             Self::Armed { .. } => "armed",
+            Self::Staged { .. } => "staged",
             Self::Rebuilt => "rebuilt",
             Self::Join => "join",
             Self::Leave { .. } => "leave",
@@ -182,7 +193,7 @@ impl TroubleKind {
     }
 
     /// All names.
-    pub const NAMES: [&'static str; 16] = [
+    pub const NAMES: [&'static str; 17] = [
         "fault",
         "wires",
         "crash",
@@ -196,6 +207,7 @@ impl TroubleKind {
         "reboot",
         "upgraded",
         "armed",
+        "staged",
         "rebuilt",
         "join",
         "leave",

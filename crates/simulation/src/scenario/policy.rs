@@ -3,7 +3,7 @@
 use upgrade_core::amount::Amount;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::jiff::civil::time;
-use upgrade_core::policy::{AtStake, OnDrainTimeout, Order, Policy};
+use upgrade_core::policy::{AtStake, OnDrainTimeout, Order, Policy, Prune};
 use upgrade_core::window::{Freeze, Window};
 
 use crate::random::Dice;
@@ -41,6 +41,11 @@ pub(super) fn draw(dice: &mut Dice, control_planes: usize) -> Policy {
     policy.timeouts.gate = SignedDuration::from_mins(*dice.pick(&[3, 15]));
     policy.timeouts.reboot = SignedDuration::from_mins(*dice.pick(&[5, 20]));
     policy.timeouts.verify = SignedDuration::from_mins(*dice.pick(&[5, 15]));
+    policy.manifests.prune = match dice.below(10) {
+        0 => Prune::None,
+        1 => Prune::All,
+        _ => Prune::Safe,
+    };
     if dice.chance(60) {
         // It is midnight at first: the window opens in a while, and closes soon.
         policy.windows.push(Window {

@@ -46,7 +46,8 @@ pub(super) fn draw(
                 node,
                 lasts: (!dice.chance(500)).then(|| dice.between(30, 900)),
             },
-            92..94 => TroubleKind::Reboot { node },
+            92 => TroubleKind::Reboot { node },
+            93 => TroubleKind::Staged { node },
             94 => TroubleKind::Upgraded { node },
             95 => TroubleKind::Armed { node },
             96 => TroubleKind::Rebuilt,
@@ -77,7 +78,7 @@ fn pause(dice: &mut Dice) -> u64 {
 
 fn fault(dice: &mut Dice) -> Fault {
     let every = u32::try_from(dice.between(1, 4)).unwrap_or(1);
-    match dice.below(21) {
+    match dice.below(22) {
         0 => Fault::SlowPull { factor: 5 },
         1 => Fault::FailingPull,
         2 => Fault::InstallerExit { code: *dice.pick(&[1, 2, 4, 6, 7]) },
@@ -98,6 +99,7 @@ fn fault(dice: &mut Dice) -> Fault {
         17 => Fault::StuckVolumes,
         18 => Fault::KubeletNeverReturns,
         19 => Fault::InstallerExitLate { code: *dice.pick(&[1, 7]) },
+        20 => Fault::FailingManifest { now: dice.chance(500) },
         _ => Fault::FailingImage { prefix: String::new() },
     }
 }

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-use serde_json::Value;
 use talos_proto::machine::image_service_pull_response::Response as Pulled;
 use talos_proto::machine::lifecycle_service_install_progress::Response as Progress;
 use talos_proto::{common, machine};
@@ -19,7 +18,7 @@ use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
     Stage, StaticPod, TalosFacts,
 };
-use upgrade_engine::io::talos::{Config, Entries, Slots, Store};
+use upgrade_engine::io::talos::{Config, Entries, Rendered, Slots, Store, Wanted};
 use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
 
 use super::seat::{Seat, unavailable};
@@ -503,10 +502,22 @@ impl Talos for Seat {
         self.unary(act, to, Request::ApplyConfiguration(request)).await
     }
 
-    async fn manifests(&self, of: &Machine) -> Result<Vec<Value>, Trouble> {
+    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
+        self.ask(Question::Other("config on disk"), |inside| {
+            let node = inside.reach(of)?;
+            let on_disk = inside.world.config_on_disk_of(node);
+            Ok(on_disk.is_some_and(|on_disk| on_disk != inside.world.config_of(node)))
+        })
+        .await
+    }
+
+    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
         self.ask(Question::Other("manifests"), |inside| {
             let node = inside.reach(of)?;
-            Ok(inside.world.bootstrap_objects(node))
+            let [proxy, core_dns, flannel] = inside.world.own_manifests_of(node);
+            let extra = inside.world.extra_manifests_of(node);
+            let wanted = Wanted { proxy, core_dns, flannel, talos_api: false, extra };
+            Ok(Rendered::new(Some(&wanted), inside.world.manifests_of(node)))
         })
         .await
     }

@@ -207,6 +207,46 @@ view!(Manifest of k8s::ManifestSpec as MANIFEST, |spec| {
     })
 });
 
+/// Which of its own manifests a control plane renders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is switched on or off by itself")]
+pub struct BootstrapManifests {
+    /// kube-proxy.
+    pub proxy: bool,
+    /// CoreDNS.
+    pub core_dns: bool,
+    /// flannel.
+    pub flannel: bool,
+    /// Access to the Talos API from pods.
+    pub talos_api: bool,
+}
+
+view!(BootstrapManifests of k8s::BootstrapManifestsConfigSpec as BOOTSTRAP_MANIFESTS_CONFIG
+    at "manifests", |spec| {
+    Ok(BootstrapManifests {
+        proxy: spec.proxy_enabled,
+        core_dns: spec.core_dns_enabled,
+        flannel: spec.flannel_enabled,
+        talos_api: spec.talos_api_service_enabled,
+    })
+});
+
+/// The names of the manifests that the configuration of a control plane wants
+/// beside Talos's own. Addresses may hold credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtraManifests {
+    /// `{priority}-{name}`, as the manifests are called.
+    pub names: Hidden<Vec<String>>,
+}
+
+view!(ExtraManifests of k8s::ExtraManifestsConfigSpec as EXTRA_MANIFESTS_CONFIG
+    at "extra-manifests", |spec| {
+    let name = |it: k8s::ExtraManifest| format!("{}-{}", it.priority, it.name);
+    Ok(ExtraManifests {
+        names: Hidden::new(spec.extra_manifests.into_iter().map(name).collect()),
+    })
+});
+
 fn fields(value: &Value) -> Option<&Struct> {
     match value.kind.as_ref()? {
         value::Kind::StructValue(fields) => Some(fields),

@@ -11,8 +11,8 @@ mod runtime;
 pub use cluster::{ClusterInfo, EtcdMemberId, Member};
 pub use config::{KubernetesAccess, MachineConfig, MachineKind};
 pub use kubernetes::{
-    ApiServerConfig, ControllerManagerConfig, KubeletSpec, Manifest, NodeStatus, Nodename,
-    SchedulerConfig, StaticPod, StaticPodStatus,
+    ApiServerConfig, BootstrapManifests, ControllerManagerConfig, ExtraManifests, KubeletSpec,
+    Manifest, NodeStatus, Nodename, SchedulerConfig, StaticPod, StaticPodStatus,
 };
 pub use runtime::{
     BootId, BootedEntry, Diagnostic, ExtensionStatus, MachineStatus, Schematic, SecurityState,

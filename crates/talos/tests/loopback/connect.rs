@@ -2,6 +2,7 @@
 //! endpoint is used.
 
 use std::error::Error as _;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::node::{Call, Node, Step, send};
@@ -74,6 +75,31 @@ async fn an_expired_server_certificate_is_not_trusted() {
         let client = client(&authority.talosconfig(&[node.endpoint()], &admin));
         assert_eq!(fault_of(&client).await, Fault::ServerCertificateExpired);
     }
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_replaced_is_read_again() {
+    // The file of a Talos service account is written again before its certificate
+    // expires, and the program runs on for longer.
+    let authority = Authority::new();
+    let node = Node::start(&authority, |_| hostname("cp-1")).await;
+    let old = authority.client("os:admin", Valid::NoLonger);
+    let new = authority.client("os:admin", Valid::Now);
+    let context = |pair| {
+        let text = authority.talosconfig(&[node.endpoint()], pair);
+        let config = talos_client::Talosconfig::parse(text.as_bytes(), "test").unwrap();
+        config.context(None).unwrap()
+    };
+    let file = Arc::new(Mutex::new(None));
+    let read = Arc::clone(&file);
+    let reload = move || read.lock().unwrap().clone();
+    let client = Client::reloading(&context(&old), deadlines(), reload).unwrap();
+    assert_eq!(fault_of(&client).await, Fault::ClientCertificateExpired);
+    *file.lock().unwrap() = Some(context(&new));
+    assert_eq!(client.endpoint().hostname().await.unwrap(), "cp-1");
+    // A file that is gone for a moment leaves what is known.
+    *file.lock().unwrap() = None;
+    assert_eq!(client.endpoint().hostname().await.unwrap(), "cp-1");
 }
 
 #[tokio::test]

@@ -22,6 +22,23 @@ pub(super) fn wrong(machine: &Machine, error: &ConfigError) -> Failure {
     Failure::new(FailureKind::Refused, &format!("{}: {error}", machine.name))
 }
 
+/// Refuses to write a configuration over one that somebody staged, or that is on
+/// trial: ours is made from the active one, and would take its place on disk.
+pub(super) async fn refuse_staged<I: Io>(step: &Step<I>, machine: &Machine) -> Result<(), Failure> {
+    let node = &machine.name;
+    let what = format!("the configuration on the disk of {node}");
+    let staged = ask(step, &what, || step.io.talos().config_is_staged(machine)).await?;
+    if !staged || mutant::is(Mutant::StagedLost) {
+        return Ok(());
+    }
+    let text = format!(
+        "the machine configuration on the disk of {node} is not the active one: somebody staged \
+         it, or another is on trial; reboot {node}, or apply the wanted one without a reboot, and \
+         try again"
+    );
+    Err(Failure::new(FailureKind::Refused, &text))
+}
+
 /// Makes the configuration name this image. Whether it had to be changed.
 pub(super) async fn configure<I: Io>(
     step: &Step<I>,
@@ -37,6 +54,7 @@ pub(super) async fn configure<I: Io>(
     let Some(text) = changed.map_err(|error| wrong(machine, &error))? else {
         return Ok(false);
     };
+    refuse_staged(step, machine).await?;
     step.say(format!("setting {component} on {} to {image}", machine.name));
     step.permitted()?;
     let Err(trouble) = step.io.talos().apply(machine, &Config(text)).await else {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use upgrade_core::image::ImageRef;
+use upgrade_core::manifests::ObjectKey;
 use upgrade_core::plan::Target;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::Component;
@@ -13,10 +14,11 @@ use upgrade_core::version::Minor;
 
 use super::super::wait::{Look, Wait, ask};
 use super::super::{Done, Step};
-use super::inventory::{self, Entry};
-use super::rollout;
+use super::{prune, rollout};
+use crate::inventory;
 use crate::io::kubernetes::{Apply, ObjectName};
 use crate::io::{Io, Kubernetes as _, Machine, Talos as _, Trouble};
+use crate::manifests;
 
 /// The first Talos that keeps an inventory.
 const KEEPS_INVENTORY: Minor = Minor::new(1, 13);
@@ -37,19 +39,26 @@ pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
             mark(object)?;
         }
     }
-    let changed = apply_all(step, &objects, keeps).await?;
+    let (applied, changed) = apply_all(step, &objects, keeps).await?;
     if keeps {
-        sync_inventory(step, &objects).await?;
+        record(step, &applied).await?;
     }
     for name in changed {
         roll_out(step, &name).await?;
+    }
+    // Last: what is new has come up before what is old goes.
+    if keeps {
+        prune::run(step, &machines).await?;
     }
     Ok(Done::Did)
 }
 
 /// Older nodes neither read nor write an inventory; pruning by one that they
 /// do not keep would forget what they add.
-async fn keeps_inventory<I: Io>(step: &Step<I>, machines: &[Machine]) -> Result<bool, Failure> {
+pub(super) async fn keeps_inventory<I: Io>(
+    step: &Step<I>,
+    machines: &[Machine],
+) -> Result<bool, Failure> {
     for machine in machines {
         let what = format!("the version of {}", machine.name);
         let facts = ask(step, &what, || step.io.talos().facts(machine)).await?;
@@ -61,25 +70,30 @@ async fn keeps_inventory<I: Io>(step: &Step<I>, machines: &[Machine]) -> Result<
 }
 
 /// The manifests, once they name the kube-proxy that this hop sets: a node
-/// takes a moment to render them anew.
+/// takes a moment to render them. Downloads that failed are waited for a while;
+/// then the rest is applied without them.
 async fn rendered<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Vec<Value>, Failure> {
     let proxy = proxy_of(step, machine);
     let node = &machine.name;
     let wait = Wait::new(FailureKind::Deadline, format!("{node} did not render its manifests"))
         .on(step.io.talos().changes(machine));
+    let patience = step.now().saturating_add(step.plan.policy.timeouts.call);
+    let patience = patience.unwrap_or(step.deadline);
     wait.look(step, || async {
-        let objects = match step.io.talos().manifests(machine).await {
+        let found = match step.io.talos().manifests(machine).await {
             Err(trouble) if !trouble.failure.kind.may_pass() => return Err(trouble.failure),
             Err(trouble) => return Ok(Look::NotYet(format!("manifests of {node}: {trouble}"))),
-            Ok(objects) => objects,
+            Ok(found) => found,
         };
-        let found = objects.iter().find_map(proxy_image);
-        Ok(match (found, proxy) {
+        let gap = manifests::gap(machine, &found);
+        let image = found.objects.iter().find_map(proxy_image);
+        Ok(match (image, proxy, gap) {
             // Without a kube-proxy there is nothing to wait for: it is off.
-            (Some(found), Some(proxy)) if found != proxy.to_string() => {
-                Look::NotYet(format!("the manifests of {node} still name {found}"))
+            (Some(image), Some(proxy), _) if image != proxy.to_string() => {
+                Look::NotYet(format!("the manifests of {node} still name {image}"))
             }
-            _ => Look::Found(objects),
+            (_, _, Some(gap)) if step.now() < patience => Look::NotYet(gap),
+            _ => Look::Found(found.objects),
         })
     })
     .await
@@ -128,7 +142,7 @@ fn mark(object: &mut Value) -> Result<(), Failure> {
     Ok(())
 }
 
-fn foreign(name: &ObjectName, owner: &str) -> Failure {
+pub(super) fn foreign(name: &ObjectName, owner: &str) -> Failure {
     let text = format!(
         "{name} belongs to inventory {owner}, not to Talos's; take it out of there or out of the \
          manifests"
@@ -143,7 +157,8 @@ async fn apply_all<I: Io>(
     step: &Step<I>,
     objects: &[Value],
     keeps: bool,
-) -> Result<Vec<ObjectName>, Failure> {
+) -> Result<(BTreeSet<ObjectKey>, Vec<ObjectName>), Failure> {
+    let mut applied = BTreeSet::new();
     let mut rolling = Vec::new();
     for object in objects {
         let name = inventory::name_of(object);
@@ -154,6 +169,9 @@ async fn apply_all<I: Io>(
             return Err(foreign(&name, owner));
         }
         let after = apply(step, object, &name).await?;
+        // As the API server has it: it knows which namespace an object without
+        // one is in, and which kinds have none.
+        applied.insert(inventory::key_of(&after));
         let generation = |object: &Value| object.pointer("/metadata/generation").cloned();
         let changed = before.is_none_or(|before| generation(&before) != generation(&after));
         let core = name.namespace == "kube-system"
@@ -162,11 +180,15 @@ async fn apply_all<I: Io>(
             rolling.push(name);
         }
     }
-    Ok(rolling)
+    Ok((applied, rolling))
 }
 
 /// Applies one object as Talos does: its fields are Talos's, whoever had them.
-async fn apply<I: Io>(step: &Step<I>, object: &Value, name: &ObjectName) -> Result<Value, Failure> {
+pub(super) async fn apply<I: Io>(
+    step: &Step<I>,
+    object: &Value,
+    name: &ObjectName,
+) -> Result<Value, Failure> {
     let wait = Wait::new(FailureKind::Unavailable, format!("{name} was not applied"));
     let how = Apply { force: true, dry_run: false };
     wait.look(step, || async {
@@ -177,63 +199,27 @@ async fn apply<I: Io>(step: &Step<I>, object: &Value, name: &ObjectName) -> Resu
 }
 
 /// What may pass is tried again; all else ends the step.
-fn again<T>(answer: Result<T, Trouble>) -> Result<Look<T>, Failure> {
+pub(super) fn again<T>(answer: Result<T, Trouble>) -> Result<Look<T>, Failure> {
     match answer {
         Err(trouble) if !trouble.failure.kind.may_pass() => Err(trouble.failure),
         answer => Ok(Look::of(answer)),
     }
 }
 
-/// Writes down what is applied, then lets go of what left the manifests. The
-/// inventory names an object for as long as it may be there, so a crash in
-/// between forgets nothing.
-async fn sync_inventory<I: Io>(step: &Step<I>, objects: &[Value]) -> Result<(), Failure> {
+/// Writes down what is applied: the inventory names an object before anything
+/// can make it leave again.
+async fn record<I: Io>(step: &Step<I>, applied: &BTreeSet<ObjectKey>) -> Result<(), Failure> {
     let name = inventory::object_name();
     let what = name.to_string();
     let found = ask(step, &what, || step.io.kubernetes().object(&name)).await?;
     let mut entries = inventory::entries(found.as_ref());
-    let manifests: BTreeSet<Entry> = objects.iter().map(Entry::of).collect();
-    let left = inventory::left(&entries, &manifests);
-    let stands = |manifest: &&Entry| !inventory::holds(&entries, manifest);
-    let new: Vec<Entry> = manifests.iter().filter(stands).cloned().collect();
-    if found.is_some() && new.is_empty() && left.is_empty() {
+    let new = |key: &&ObjectKey| !inventory::holds(&entries, key);
+    let new: Vec<ObjectKey> = applied.iter().filter(new).cloned().collect();
+    if found.is_some() && new.is_empty() {
         return Ok(());
     }
     entries.extend(new);
-    apply(step, &inventory::object(&entries, &left), &name).await?;
-    for entry in &left {
-        prune(step, entry).await?;
-        entries.remove(entry);
-    }
-    if !left.is_empty() {
-        apply(step, &inventory::object(&entries, &[]), &name).await?;
-    }
-    Ok(())
-}
-
-/// Deletes what left the manifests, if it is Talos's to delete.
-async fn prune<I: Io>(step: &Step<I>, entry: &Entry) -> Result<(), Failure> {
-    let what = format!("the versions of {}", entry.group);
-    let version = ask(step, &what, || step.io.kubernetes().preferred(&entry.group)).await?;
-    let Some(version) = version else {
-        return Ok(());
-    };
-    let name = entry.in_version(version);
-    let what = name.to_string();
-    let Some(object) = ask(step, &what, || step.io.kubernetes().object(&name)).await? else {
-        return Ok(());
-    };
-    if inventory::owner(&object).is_some_and(|owner| owner != inventory::NAME) {
-        // Somebody took it over: it left us, and stays.
-        return Ok(());
-    }
-    step.say(format!("pruning {name}"));
-    let wait = Wait::new(FailureKind::Unavailable, format!("{name} was not deleted"));
-    wait.look(step, || async {
-        step.permitted()?;
-        again(step.io.kubernetes().delete(&name).await)
-    })
-    .await
+    apply(step, &inventory::object(&entries, &BTreeSet::new()), &name).await.map(drop)
 }
 
 /// Waits until a workload runs its new version everywhere.

@@ -4,10 +4,10 @@
 //! a version counter alone.
 
 mod configure;
-mod inventory;
 mod kubelet;
 mod manifests;
 mod proxy;
+mod prune;
 mod removals;
 mod rollout;
 mod static_pod;

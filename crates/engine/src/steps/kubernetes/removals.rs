@@ -1,4 +1,6 @@
-//! Before a minor step: what of the cluster's the next Kubernetes does not know.
+//! Before Kubernetes moves: configurations that must not be overwritten, objects
+//! that are not ours to apply, and what of the cluster's the next minor does not
+//! know.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,8 +13,10 @@ use upgrade_core::version::Minor;
 
 use super::super::wait::ask;
 use super::super::{Done, Step};
-use super::configure::{read, wrong};
-use crate::io::{Io, Kubernetes as _, Machine};
+use super::configure::{read, refuse_staged, wrong};
+use super::manifests::{foreign, keeps_inventory};
+use crate::inventory;
+use crate::io::{Io, Kubernetes as _, Machine, Talos as _};
 
 /// How many configurations are read at once.
 const AT_ONCE: usize = 32;
@@ -27,6 +31,11 @@ pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         // Rule 12; and what it goes back to ran here before.
         return Ok(Done::Skipped("a way back is not checked".to_owned()));
     }
+    for machines in step.machines.chunks(AT_ONCE) {
+        let staged = machines.iter().map(|machine| refuse_staged(step, machine));
+        join_all(staged).await.into_iter().collect::<Result<(), Failure>>()?;
+    }
+    owned_by_others(step).await?;
     let change = &step.hop().change;
     let (from, to) = (change.from().minor(), change.to().minor());
     if from >= to {
@@ -55,6 +64,32 @@ pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         findings.insert(finding, Vec::new());
     }
     judge(step, &findings, to)
+}
+
+/// Objects of the manifests that belong to another inventory cannot be applied.
+/// Better known now than when the control planes have moved.
+async fn owned_by_others<I: Io>(step: &Step<I>) -> Result<(), Failure> {
+    let control_planes = step.control_planes();
+    let Some(first) = control_planes.first() else { return Ok(()) };
+    if !keeps_inventory(step, &control_planes).await? {
+        return Ok(());
+    }
+    let what = format!("the manifests of {}", first.name);
+    let found = ask(step, &what, || step.io.talos().manifests(first)).await?;
+    for objects in found.objects.chunks(AT_ONCE) {
+        let names = objects.iter().map(|object| async move {
+            let name = inventory::name_of(object);
+            let what = name.to_string();
+            let there = ask(step, &what, || step.io.kubernetes().object(&name)).await?;
+            let owner = inventory::owner(object).or(there.as_ref().and_then(inventory::owner));
+            match owner.filter(|owner| *owner != inventory::NAME) {
+                Some(owner) => Err(foreign(&name, owner)),
+                None => Ok(()),
+            }
+        });
+        join_all(names).await.into_iter().collect::<Result<(), Failure>>()?;
+    }
+    Ok(())
 }
 
 async fn settings_of<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Vec<Settings>, Failure> {

@@ -274,6 +274,7 @@ pub(crate) async fn planned(world: &Arc<World>, to: &str, policy: &Policy) -> Ar
         matrix,
         catalogue,
         workloads: &Fact::Unasked,
+        manifests: &Fact::Unasked,
     };
     let planned = plan(&request).unwrap_or_else(|report| panic!("{report:?}"));
     world.cluster().limit = planned.plan.hops[0].limit;

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::Value;
 use upgrade_core::call::{Class, Code, ExitCode};
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
@@ -12,7 +11,7 @@ use upgrade_core::snapshot::{
     Stage, TalosFacts,
 };
 use upgrade_core::version::Version;
-use upgrade_engine::io::talos::{Config, Entries, Slots, Store};
+use upgrade_engine::io::talos::{Config, Entries, Rendered, Slots, Store};
 use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
 
 use super::{Cluster, Fault, SCHEMATIC, Sim, World, seconds, unavailable};
@@ -305,7 +304,11 @@ impl Talos for World {
         Err(unavailable("not in this world"))
     }
 
-    async fn manifests(&self, _: &Machine) -> Result<Vec<Value>, Trouble> {
+    async fn config_is_staged(&self, _: &Machine) -> Result<bool, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn manifests(&self, _: &Machine) -> Result<Rendered, Trouble> {
         Err(unavailable("not in this world"))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::sleep;
 use upgrade_core::call::Class;
 use upgrade_core::image::ImageRef;
@@ -12,7 +12,7 @@ use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName, Role, Stage,
     TalosFacts,
 };
-use upgrade_engine::io::talos::{Config, Slots, Store};
+use upgrade_engine::io::talos::{Config, Rendered, Slots, Store, Wanted};
 use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
 
 use super::world::{Fault, STATIC, World, unavailable};
@@ -201,8 +201,16 @@ impl Talos for World {
         }
     }
 
-    async fn manifests(&self, of: &Machine) -> Result<Vec<Value>, Trouble> {
+    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
+        Ok(self.cluster().nodes[&of.name].staged)
+    }
+
+    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
         assert_eq!(self.cluster().nodes[&of.name].role, Role::ControlPlane);
+        if self.cluster().fault == Some(Fault::Unread(of.name.0.clone())) {
+            return Err(unavailable("connection refused"));
+        }
+        let extra = self.cluster().nodes[&of.name].extra.clone();
         let image = self.cluster().nodes[&of.name].runs[&Component::KubeProxy].to_string();
         let metadata = |name: &str| json!({"name": name, "namespace": "kube-system"});
         let template = |name: &str, image: &str| {
@@ -210,16 +218,40 @@ impl Talos for World {
                 "spec": {"containers": [{"name": name, "image": image}]}})
         };
         let selector = |name: &str| json!({"matchLabels": {"k8s-app": name}});
-        Ok(vec![
+        let proxy = vec![
             json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata("kube-proxy"),
                 "spec": {"selector": selector("kube-proxy"), "template": template("kube-proxy", &image)}}),
+        ];
+        let dns = vec![
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata("coredns"),
                 "spec": {"replicas": 2, "selector": selector("coredns"),
                     "template": template("coredns", "registry.k8s.io/coredns:v1.13.2")}}),
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("coredns"),
                 "data": {"Corefile": "."}}),
+        ];
+        let access = vec![
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
                 "metadata": {"name": "system:default-sa"}}),
-        ])
+        ];
+        let own = [
+            ("00-kubelet-bootstrapping-token", vec![]),
+            ("01-csr-node-bootstrap", vec![]),
+            ("01-csr-approver-role-binding", vec![]),
+            ("01-csr-renewal-role-binding", vec![]),
+            ("10-kube-proxy", proxy),
+            ("11-core-dns", dns),
+            ("11-core-dns-svc", vec![]),
+            ("11-kube-config-in-cluster", vec![]),
+            ("11-talos-node-rbac-template", access),
+        ];
+        let wanted = Wanted {
+            proxy: true,
+            core_dns: true,
+            extra: extra.keys().cloned().collect(),
+            ..Wanted::default()
+        };
+        let own = own.into_iter().map(|(name, objects)| (name.to_owned(), objects));
+        let there = extra.into_iter().filter_map(|(name, object)| Some((name, vec![object?])));
+        Ok(Rendered::new(Some(&wanted), own.chain(there).collect()))
     }
 }

@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     LosesAnswers,
     /// Kubelets come back by way of a reboot.
     Reboots,
+    /// The manifests of this node cannot be read.
+    Unread(String),
 }
 
 pub(crate) struct Sim {
@@ -42,6 +44,11 @@ pub(crate) struct Sim {
     pub(crate) node_ready: bool,
     /// Whether its API server answers, which is later than its pod is ready.
     pub(crate) api: bool,
+    /// Whether another configuration lies on its disk.
+    pub(crate) staged: bool,
+    /// Extra manifests of its configuration, of one object each; `None` for one
+    /// that could not be downloaded.
+    pub(crate) extra: BTreeMap<String, Option<Value>>,
 }
 
 pub(crate) struct Cluster {
@@ -120,6 +127,8 @@ impl World {
                 well: true,
                 node_ready: true,
                 api: role == Role::ControlPlane,
+                staged: false,
+                extra: BTreeMap::new(),
             };
             (NodeName(name), sim)
         });

@@ -17,7 +17,8 @@ pub(crate) fn plan_for(
 ) -> Result<Planned, Report> {
     let (matrix, catalogue) = (Matrix::builtin(), Catalogue::builtin());
     let (matrix, catalogue) = (&matrix, &catalogue);
-    plan(&Request { snapshot, intent, policy, matrix, catalogue, workloads: &Fact::Unasked })
+    let (workloads, manifests) = (&Fact::Unasked, &Fact::Unasked);
+    plan(&Request { snapshot, intent, policy, matrix, catalogue, workloads, manifests })
 }
 
 /// A plan as people would sketch it: a line a hop and a line a wave.

@@ -91,6 +91,10 @@ impl Evict for RemoteApi {
 }
 
 impl Install for RemoteApi {
+    fn is_namespaced(&mut self, object: &Value) -> Result<Option<bool>, Status> {
+        Ok(kind_of(&Types::default(), object).map(|kind| kind.namespaced))
+    }
+
     fn has(&mut self, object: &Value) -> Result<Option<bool>, Status> {
         let Some(path) = collection(object) else { return Ok(None) };
         let path = format!("{path}/{}", object::name(object));

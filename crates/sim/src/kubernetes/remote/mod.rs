@@ -61,7 +61,7 @@ pub(crate) struct Machines {
     /// Those that drain themselves.
     draining: Vec<NodeIndex>,
     /// Why each control plane would look at its manifests.
-    manifests: Vec<Option<(u64, u64)>>,
+    manifests: Vec<Option<(u64, u64, usize)>>,
 }
 
 impl Machines {

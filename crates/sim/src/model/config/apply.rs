@@ -101,15 +101,18 @@ impl World {
             }
             Mode::Staged => {
                 config.end_trial();
-                config.persisted = Some(text);
+                config.written = true;
+                config.persisted = Some(text).filter(|text| *text != config.active);
             }
             _ => {
                 config.end_trial();
+                config.written = true;
                 config.persisted = None;
                 config.activate_read(text, &documents);
             }
         }
         self.follow_config(node);
+        self.download(node);
         Ok(ApplyConfiguration { mode: mode.into(), mode_details: details, ..Default::default() })
     }
 
@@ -122,6 +125,7 @@ impl World {
         if let Some(fallback) = config.fallback.take() {
             config.activate(fallback);
             self.follow_config(node);
+            self.download(node);
         }
     }
 }

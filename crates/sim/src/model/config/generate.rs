@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::super::kubernetes::Component;
 use super::super::random::Random;
-use super::super::spec::{ClusterSpec, NodeRole, NodeSpec, Secrets};
+use super::super::spec::{ClusterSpec, ExtraManifest, NodeRole, NodeSpec, Secrets};
 use super::default_image;
 
 /// Makes up the secrets that are not given: they look right and open nothing.
@@ -133,6 +133,7 @@ cluster:
     );
     if control_plane {
         text.push_str(&control_plane_part(node, secrets));
+        text.push_str(&extra_manifests(spec, node));
     }
     let _ = write!(
         text,
@@ -174,6 +175,31 @@ fn control_plane_part(node: &NodeSpec, secrets: &Secrets) -> String {
         etcd_ca_crt = secrets.etcd_ca_crt,
         etcd_ca_key = secrets.etcd_ca_key,
     )
+}
+
+/// The manifests that this control plane names beside Talos's own.
+fn extra_manifests(spec: &ClusterSpec, node: &NodeSpec) -> String {
+    let number = spec.nodes.iter().position(|other| other.hostname == node.hostname);
+    let here = |extra: &&ExtraManifest| extra.only.is_none_or(|only| Some(only) == number);
+    let all: Vec<&ExtraManifest> = spec.extra_manifests.iter().filter(here).collect();
+    let mut text = String::new();
+    if all.iter().any(|extra| extra.text.is_none()) {
+        text.push_str("    extraManifests:\n");
+    }
+    for extra in all.iter().filter(|extra| extra.text.is_none()) {
+        let _ = writeln!(text, "        - {}", extra.name);
+    }
+    if all.iter().any(|extra| extra.text.is_some()) {
+        text.push_str("    inlineManifests:\n");
+    }
+    for extra in all {
+        let Some(contents) = &extra.text else { continue };
+        let _ = writeln!(text, "        - name: {}\n          contents: |-", extra.name);
+        for line in contents.lines() {
+            let _ = writeln!(text, "            {line}");
+        }
+    }
+    text
 }
 
 #[cfg(test)]

@@ -12,10 +12,11 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::version::Version;
 
 pub(super) use generate::{fill, generate};
-use validate::documents;
+pub(super) use validate::documents;
 pub(super) use validate::{Rules, check_images};
 
 use super::kubernetes::Component;
+use super::manifests::Extra;
 
 /// The images that the configuration names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,6 +139,14 @@ struct Settings {
     bootstrap_token: Option<String>,
     /// Whether Talos brings the network between pods.
     flannel: bool,
+    /// Whether kube-proxy and CoreDNS are switched off.
+    #[serde(default)]
+    no_proxy: bool,
+    #[serde(default)]
+    no_dns: bool,
+    /// Manifests beside Talos's own.
+    #[serde(default)]
+    extra: Vec<Extra>,
     images: Named,
 }
 
@@ -156,9 +165,20 @@ impl Settings {
                 .iter()
                 .filter_map(|document| document.pointer("/cluster/network/cni/name"))
                 .any(|name| name != "flannel"),
+            no_proxy: is_off(documents, "/cluster/proxy/disabled", "KubeProxyConfig"),
+            no_dns: is_off(documents, "/cluster/coreDNS/disabled", "KubeCoreDNSConfig"),
+            extra: Extra::read(documents),
             images: Named::read(documents),
         }
     }
+}
+
+/// Whether a component is switched off: in the large document, or in its own.
+fn is_off(documents: &[Value], path: &str, kind: &str) -> bool {
+    documents.iter().any(|document| {
+        document.pointer(path).is_some_and(|off| *off == true)
+            || (document["kind"] == kind && document["enabled"] == false)
+    })
 }
 
 /// A node's configuration.
@@ -168,6 +188,10 @@ pub(super) struct Config {
     pub(super) active: String,
     /// What the next boot takes, if it differs.
     persisted: Option<String>,
+    /// Whether one was written to disk since the boot: only then is there a
+    /// resource that shows what lies there.
+    #[serde(default)]
+    written: bool,
     /// Counts trials, so that an older one that is still due is void.
     trial: u64,
     /// What a trial falls back to.
@@ -195,6 +219,7 @@ impl Config {
         Self {
             active: text,
             persisted: None,
+            written: false,
             trial: 0,
             fallback: None,
             version: 1,
@@ -220,6 +245,29 @@ impl Config {
         self.settings.flannel
     }
 
+    /// Whether kube-proxy is Talos's to run.
+    pub(super) fn has_proxy(&self) -> bool {
+        !self.settings.no_proxy
+    }
+
+    /// Whether CoreDNS is Talos's to run.
+    pub(super) fn has_dns(&self) -> bool {
+        !self.settings.no_dns
+    }
+
+    /// The manifests that it names beside Talos's own.
+    pub(super) fn extra_manifests(&self) -> &[Extra] {
+        &self.settings.extra
+    }
+
+    /// The configuration on disk, as far as the node shows it: once one was
+    /// written there since its boot. It differs from the active one if that was
+    /// staged, or while another is on trial.
+    pub(super) fn on_disk(&self) -> Option<&str> {
+        let on_disk = self.persisted.as_deref().or(self.fallback.as_deref());
+        self.written.then(|| on_disk.unwrap_or(&self.active))
+    }
+
     /// The images of the components, as a Talos line would read them.
     pub(super) fn components_of(&self, minor: u64) -> Components {
         Components::of(&self.settings.images, minor)
@@ -234,6 +282,7 @@ impl Config {
         }
         self.components = self.components_of(minor);
         (self.trial, self.version, self.versions, self.minor) = (trial, 1, [1; 5], minor);
+        self.written = false;
     }
 
     /// The version of the resource that a component's image is in.

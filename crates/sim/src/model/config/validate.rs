@@ -10,7 +10,7 @@ use super::{Components, image_version};
 
 /// Reads all documents of a configuration. One without `kind` is the large
 /// one, v1alpha1.
-pub(super) fn documents(text: &str) -> Result<Vec<Value>, String> {
+pub(in super::super) fn documents(text: &str) -> Result<Vec<Value>, String> {
     let mut documents = Vec::new();
     for part in split(text) {
         let value: Value = serde_saphyr::from_str(&part)

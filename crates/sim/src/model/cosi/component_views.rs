@@ -1,12 +1,13 @@
-//! Resources that only talosctl's health check reads.
+//! What the kubelet and the manifests are made from.
 
-use talos_proto::Kind;
+use talos_proto::resource::k8s;
+use talos_proto::{Kind, kind};
 
 use super::super::World;
 use super::super::api::NodeIndex;
 use super::super::kubernetes::Component;
-use super::super::tree::{list, map};
-use super::kinds::{self, BootstrapManifestsConfigSpec, KubeletConfigSpec};
+use super::super::tree::{Tree, list, map};
+use super::kinds::{self, KubeletConfigSpec};
 use super::{POD_SUBNET, View};
 
 const DNS_ADDRESS: &str = "10.96.0.10";
@@ -39,25 +40,27 @@ impl World {
                 let view = View::new("kubelet", &message, &yaml);
                 vec![view.version(here.config.version_of(Component::Kubelet))]
             }
-            kinds::BOOTSTRAP_MANIFESTS_CONFIG if here.is_control_plane() => {
+            kind::BOOTSTRAP_MANIFESTS_CONFIG if here.is_control_plane() => {
                 let flannel = here.config.has_flannel();
+                let (proxy, dns) = (here.config.has_proxy(), here.config.has_dns());
                 let cni = if flannel { "flannel" } else { "none" };
-                let message = BootstrapManifestsConfigSpec {
+                let message = k8s::BootstrapManifestsConfigSpec {
                     cluster_domain: DOMAIN.to_owned(),
-                    pod_subnets: vec![POD_SUBNET.to_owned()],
-                    proxy_enabled: true,
+                    pod_cid_rs: vec![POD_SUBNET.to_owned()],
+                    proxy_enabled: proxy,
                     proxy_image: components.proxy.clone(),
-                    core_dns_enabled: true,
+                    core_dns_enabled: dns,
                     dns_service_ip: DNS_ADDRESS.to_owned(),
                     flannel_enabled: flannel,
+                    talos_api_service_enabled: false,
                     cni_name: cni.to_owned(),
                 };
                 let yaml = map([
                     ("clusterDomain", DOMAIN.into()),
                     ("podCIDRs", list([POD_SUBNET])),
-                    ("proxyEnabled", true.into()),
+                    ("proxyEnabled", proxy.into()),
                     ("proxyImage", components.proxy.clone().into()),
-                    ("coreDNSEnabled", true.into()),
+                    ("coreDNSEnabled", dns.into()),
                     ("dnsServiceIP", DNS_ADDRESS.into()),
                     ("flannelEnabled", flannel.into()),
                     ("cniName", cni.into()),
@@ -65,7 +68,28 @@ impl World {
                 let view = View::new("manifests", &message, &yaml);
                 vec![view.version(here.config.version_of(Component::Proxy))]
             }
-            kinds::BOOTSTRAP_MANIFESTS_CONFIG => Vec::new(),
+            kind::EXTRA_MANIFESTS_CONFIG if here.is_control_plane() => {
+                let extras = here.config.extra_manifests();
+                let items = extras.iter().map(|extra| k8s::ExtraManifest {
+                    name: extra.name.clone(),
+                    url: extra.url.clone().unwrap_or_default(),
+                    priority: extra.priority.clone(),
+                    inline_manifest: extra.text.clone(),
+                });
+                let message = k8s::ExtraManifestsConfigSpec { extra_manifests: items.collect() };
+                let items = extras.iter().map(|extra| {
+                    map([
+                        ("name", extra.name.clone().into()),
+                        ("url", extra.url.clone().unwrap_or_default().into()),
+                        ("priority", extra.priority.clone().into()),
+                        ("extraHeaders", Tree::Map(Vec::new())),
+                        ("inlineManifest", extra.text.clone().into()),
+                    ])
+                });
+                let yaml = map([("extraManifests", Tree::List(items.collect()))]);
+                vec![View::new("extra-manifests", &message, &yaml)]
+            }
+            kind::BOOTSTRAP_MANIFESTS_CONFIG | kind::EXTRA_MANIFESTS_CONFIG => Vec::new(),
             _ => return None,
         };
         Some(views)

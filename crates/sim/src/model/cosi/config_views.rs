@@ -19,7 +19,17 @@ impl World {
                 let mut view = View::new("v1alpha1", &message, &Tree::Bool(true));
                 // Readers take the text of this one as it is.
                 view.yaml.clone_from(&here.config.active);
-                vec![view.version(here.config.version)]
+                let mut views = vec![view.version(here.config.version)];
+                // Talos 1.10 and later show what lies on disk, once it was written.
+                let on_disk = here.config.on_disk().filter(|_| here.minor() >= 10);
+                if let Some(on_disk) = on_disk {
+                    let yaml_marshalled = on_disk.as_bytes().to_vec();
+                    let message = config::MachineConfigSpec { yaml_marshalled };
+                    let mut view = View::new("persistent", &message, &Tree::Bool(true));
+                    on_disk.clone_into(&mut view.yaml);
+                    views.push(view);
+                }
+                views
             }
             kind::MACHINE_TYPE => {
                 let (number, name) = if here.is_control_plane() {

@@ -16,19 +16,7 @@ pub(super) const KUBELET_CONFIG: Kind = Kind {
     since_minor: 0,
 };
 
-/// Read by `talosctl health`: which network does the cluster have?
-pub(super) const BOOTSTRAP_MANIFESTS_CONFIG: Kind = Kind {
-    resource_type: "BootstrapManifestsConfigs.kubernetes.talos.dev",
-    display_type: "BootstrapManifestsConfig",
-    namespace: "controlplane",
-    id: Some("manifests"),
-    aliases: &["bootstrapmanifestsconfig", "bmc", "bmcs"],
-    columns: &[],
-    sensitive: false,
-    since_minor: 0,
-};
-
-const MORE: &[Kind] = &[KUBELET_CONFIG, BOOTSTRAP_MANIFESTS_CONFIG];
+const MORE: &[Kind] = &[KUBELET_CONFIG];
 
 /// Every kind; its place in this order is how a store keeps it.
 pub(super) fn all() -> impl Iterator<Item = &'static Kind> {
@@ -96,26 +84,4 @@ pub(super) struct KubeletConfigSpec {
     pub(super) default_runtime_seccomp_enabled: bool,
     #[prost(bool, tag = "11")]
     pub(super) disable_manifests_directory: bool,
-}
-
-/// Payload of [`BOOTSTRAP_MANIFESTS_CONFIG`], as much of it as the simulator
-/// fills.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct BootstrapManifestsConfigSpec {
-    #[prost(string, tag = "2")]
-    pub(super) cluster_domain: String,
-    #[prost(string, repeated, tag = "3")]
-    pub(super) pod_subnets: Vec<String>,
-    #[prost(bool, tag = "4")]
-    pub(super) proxy_enabled: bool,
-    #[prost(string, tag = "5")]
-    pub(super) proxy_image: String,
-    #[prost(bool, tag = "7")]
-    pub(super) core_dns_enabled: bool,
-    #[prost(string, tag = "9")]
-    pub(super) dns_service_ip: String,
-    #[prost(bool, tag = "11")]
-    pub(super) flannel_enabled: bool,
-    #[prost(string, tag = "21")]
-    pub(super) cni_name: String,
 }

@@ -7,6 +7,7 @@
 //! upgrades Kubernetes brings the rest up to date.
 
 mod dns;
+mod extra;
 mod network;
 
 use serde_json::{Value, json};
@@ -14,6 +15,8 @@ use serde_json::{Value, json};
 use super::World;
 use super::api::NodeIndex;
 use super::node::Node;
+
+pub(super) use extra::Extra;
 
 const NAMESPACE: &str = "kube-system";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -23,11 +26,16 @@ const RBAC_VERSION: &str = "rbac.authorization.k8s.io/v1";
 const LOCAL: &str = "https://127.0.0.1:7445";
 
 /// One resource: its name, and the objects in it.
-pub(super) type Manifest = (&'static str, Vec<Value>);
+pub(super) type Manifest = (String, Vec<Value>);
 
 impl World {
     /// The bootstrap manifests of a control plane; a worker has none.
     pub(super) fn manifests(&self, node: NodeIndex) -> Vec<Manifest> {
+        self.own_manifests(node).into_iter().chain(self.extra_manifests(node)).collect()
+    }
+
+    /// Those that Talos itself brings.
+    fn own_manifests(&self, node: NodeIndex) -> Vec<Manifest> {
         let here = &self.nodes[node.0];
         if !here.is_control_plane() {
             return Vec::new();
@@ -61,14 +69,41 @@ impl World {
                 )],
             ),
         ];
+        let image = &here.config.components.proxy;
+        let proxy = here.config.has_proxy().then(|| ("10-kube-proxy", network::proxy(image)));
+        let dns = here.config.has_dns().then(|| {
+            [("11-core-dns", dns::objects(minor)), ("11-core-dns-svc", vec![dns::service()])]
+        });
         let after = vec![
-            ("10-kube-proxy", network::proxy(&here.config.components.proxy)),
-            ("11-core-dns", dns::objects(minor)),
-            ("11-core-dns-svc", vec![dns::service()]),
             ("11-kube-config-in-cluster", vec![kubeconfig()]),
             ("11-talos-node-rbac-template", node_access()),
         ];
-        before.into_iter().chain(flannel).chain(after).collect()
+        let all = before.into_iter().chain(flannel).chain(proxy).chain(dns.into_iter().flatten());
+        all.chain(after).map(|(name, objects)| (name.to_owned(), objects)).collect()
+    }
+
+    /// The names of the manifests that a control plane has, with their objects.
+    pub fn manifests_of(&self, node: NodeIndex) -> Vec<(String, Vec<Value>)> {
+        self.manifests(node)
+    }
+
+    /// The names of the extra manifests that its configuration wants.
+    pub fn extra_manifests_of(&self, node: NodeIndex) -> Vec<String> {
+        self.nodes[node.0].config.extra_manifests().iter().map(|it| it.id.clone()).collect()
+    }
+
+    /// Which of its own manifests a control plane renders: kube-proxy, CoreDNS,
+    /// flannel.
+    pub fn own_manifests_of(&self, node: NodeIndex) -> [bool; 3] {
+        let config = &self.nodes[node.0].config;
+        [config.has_proxy(), config.has_dns(), config.has_flannel()]
+    }
+
+    /// Every object that a control plane's configuration wants, also of files
+    /// that could not be downloaded: the truth, for those who judge.
+    pub fn wanted_objects(&self, node: NodeIndex) -> Vec<Value> {
+        let wanted = self.own_manifests(node).into_iter().chain(self.wanted_manifests(node));
+        wanted.flat_map(|(_, objects)| objects).collect()
     }
 
     /// What a node's manifests are made from: who has the same has the same
@@ -77,8 +112,16 @@ impl World {
         let here = &self.nodes[node.0];
         let token = here.config.bootstrap_token().unwrap_or_default();
         let (minor, proxy) = (here.minor(), &here.config.components.proxy);
-        let (control_plane, flannel) = (here.is_control_plane(), here.config.has_flannel());
-        format!("{minor} {control_plane} {flannel} {proxy} {token}")
+        let (control_plane, config) = (here.is_control_plane(), &here.config);
+        let own = [config.has_flannel(), config.has_proxy(), config.has_dns()];
+        let mut source = format!("{minor} {control_plane} {own:?} {proxy} {token}");
+        for extra in config.extra_manifests() {
+            let text = extra.url.as_ref().map_or(Some(&extra.text), |url| here.downloads.get(url));
+            source.push('\n');
+            source.push_str(&extra.id);
+            source.push_str(text.map_or("", String::as_str));
+        }
+        source
     }
 
     /// The objects in a node's manifests.
@@ -93,12 +136,12 @@ impl World {
     }
 
     /// Changes whenever a control plane looks whether its manifests are there:
-    /// after a boot, and when its configuration has changed. `None` while it
-    /// cannot look.
-    pub fn manifests_seen(&self, node: NodeIndex) -> Option<(u64, u64)> {
+    /// after a boot, when its configuration has changed, and when a manifest has
+    /// arrived. `None` while it cannot look.
+    pub fn manifests_seen(&self, node: NodeIndex) -> Option<(u64, u64, usize)> {
         let here = &self.nodes[node.0];
         let looks = here.is_control_plane() && self.api_server_runs(node) && self.etcd_serves(node);
-        looks.then_some((here.boot, here.config.version))
+        looks.then_some((here.boot, here.config.version, here.downloads.len()))
     }
 }
 

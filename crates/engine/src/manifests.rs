@@ -1,0 +1,75 @@
+//! What left Talos's manifests, as every control plane tells it (rule 10).
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use upgrade_core::manifests::{Manifests, ObjectKey};
+use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::snapshot::{Fact, Role};
+
+use crate::inventory;
+use crate::io::talos::Rendered;
+use crate::io::{Io, Kubernetes as _, Machine, Talos as _, Trouble};
+use crate::observe::limited;
+
+/// Looks at the manifests of every control plane and at Talos's inventory, for a
+/// plan that lists what it deletes.
+pub async fn observe_manifests<I: Io>(io: &I) -> Fact<Manifests> {
+    look(io).await.map_or_else(|trouble| Fact::Unknown(trouble.to_string()), Fact::Known)
+}
+
+async fn look<I: Io>(io: &I) -> Result<Manifests, Trouble> {
+    let (_, machines) = limited(io, io.talos().machines()).await?;
+    let control_planes: Vec<Machine> =
+        machines.into_iter().filter(|machine| machine.role == Role::ControlPlane).collect();
+    let asked = all_of(&control_planes);
+    let each = asked.iter().map(|machine| limited(io, io.talos().manifests(machine)));
+    let each = join_all(each).await;
+    let mut manifests = Manifests::default();
+    let mut rendered = BTreeSet::new();
+    for (machine, found) in asked.iter().zip(each) {
+        match found {
+            Ok(found) => {
+                manifests.gaps.extend(gap(machine, &found));
+                rendered.extend(found.objects.iter().map(inventory::key_of));
+            }
+            Err(trouble) => {
+                manifests.gaps.push(format!("the manifests of {}: {trouble}", machine.name));
+            }
+        }
+    }
+    let dns = |key: &ObjectKey| key.kind == "Deployment" && key.name == "coredns";
+    manifests.core_dns = rendered.iter().any(dns);
+    let name = inventory::object_name();
+    let found = limited(io, io.kubernetes().object(&name)).await?;
+    let entries = inventory::entries(found.as_ref());
+    for entry in inventory::left(&entries, &rendered) {
+        if is_ours(io, &entry).await? {
+            manifests.left.insert(entry);
+        }
+    }
+    Ok(manifests)
+}
+
+/// Those whose manifests count: all of them, since one that is configured
+/// otherwise may want what the others do not (rule 10).
+pub(crate) fn all_of(control_planes: &[Machine]) -> &[Machine] {
+    let count = if mutant::is(Mutant::PruneOneList) { 1 } else { control_planes.len() };
+    &control_planes[..count.min(control_planes.len())]
+}
+
+/// What a control plane's manifests lack.
+pub(crate) fn gap(machine: &Machine, found: &Rendered) -> Option<String> {
+    let missing = found.missing.join(", ");
+    let text = || format!("{} has not rendered or downloaded {missing}", machine.name);
+    (!found.missing.is_empty()).then(text)
+}
+
+/// Whether an object is there, and nobody else has taken it over.
+async fn is_ours<I: Io>(io: &I, entry: &ObjectKey) -> Result<bool, Trouble> {
+    let version = limited(io, io.kubernetes().preferred(&entry.group)).await?;
+    let Some(version) = version else { return Ok(false) };
+    let name = inventory::in_version(entry, version);
+    let object = limited(io, io.kubernetes().object(&name)).await?;
+    Ok(object.is_some_and(|it| inventory::owner(&it).is_none_or(|it| it == inventory::NAME)))
+}
