@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::Timestamp;
+use upgrade_core::matrix::Matrix;
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Fact, KubernetesFacts, MemberId, MemberStatus, Node,
     NodeName, Role, Snapshot, Stage, TalosFacts,
@@ -35,7 +36,7 @@ impl Cluster {
     pub fn snapshot(&self) -> Snapshot {
         let control_planes = names("cp", self.control_planes);
         let workers = names("worker", self.workers);
-        let etcd = etcd(&control_planes);
+        let etcd = etcd(&control_planes, self.talos.as_ref());
         let node = |role, network: u8| {
             move |(index, name): (usize, NodeName)| (name, self.node(role, network, index))
         };
@@ -134,7 +135,8 @@ fn names(prefix: &str, count: usize) -> Vec<NodeName> {
 
 /// Everyone healthy and in step, the first one leading: the leader goes last,
 /// and a plan shows it best if that is not where the name would put it.
-fn etcd(control_planes: &[NodeName]) -> EtcdFacts {
+fn etcd(control_planes: &[NodeName], talos: Option<&Version>) -> EtcdFacts {
+    let version = talos.and_then(|talos| Matrix::builtin().etcd(talos));
     let ids: Vec<MemberId> = (1..).map(MemberId).take(control_planes.len()).collect();
     let everyone: BTreeSet<MemberId> = ids.iter().copied().collect();
     let members = ids.iter().zip(control_planes).map(|(id, node)| EtcdMember {
@@ -147,6 +149,8 @@ fn etcd(control_planes: &[NodeName]) -> EtcdFacts {
             applied_index: 1,
             sees: everyone.clone(),
             errors: Vec::new(),
+            version,
+            storage: version,
         }),
     });
     EtcdFacts { members: members.collect(), alarms: Vec::new() }

@@ -224,7 +224,7 @@ fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
                 Target::Kubernetes { .. } => {
                     lane.steps.iter().copied().filter(|step| step.component().is_some()).collect()
                 }
-                Target::Cluster | Target::Pulled { .. } => continue,
+                Target::Cluster | Target::Etcd { .. } | Target::Pulled { .. } => continue,
             };
             for action in proving {
                 let this = done(story, hop.number, Some(node), action).unwrap_or(false);

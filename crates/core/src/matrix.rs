@@ -17,6 +17,12 @@ const BUILTIN: &str = include_str!("matrix.toml");
 pub struct Row {
     /// The release line that is upgraded to, or that runs Kubernetes.
     pub talos: Minor,
+    /// The minor of the etcd that it brings.
+    pub etcd: Minor,
+    /// The oldest version that it is safely upgraded from, where that is more
+    /// than its installer checks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_at_least: Option<Version>,
     /// The oldest host that may upgrade to it.
     pub host_min: Version,
     /// The first host version that is too new to go (back) to it.
@@ -39,6 +45,12 @@ impl Row {
     pub fn accepts_host(&self, host: &Version) -> bool {
         let host = host.release();
         host >= self.host_min && host < self.host_max
+    }
+
+    /// The version that a node running `host` has to pass first, if there is one:
+    /// the installer does not check it, and what follows is not safe without it.
+    pub fn passes_first(&self, host: &Version) -> Option<&Version> {
+        self.from_at_least.as_ref().filter(|first| host.release() < **first)
     }
 
     /// Whether this line runs `kubernetes`.
@@ -131,7 +143,13 @@ impl Matrix {
 
     /// Whether a node on `from` may be moved to `to`.
     pub fn accepts(&self, from: &Version, to: &Version) -> bool {
-        self.row(to.minor()).is_some_and(|row| row.accepts_host(from))
+        self.row(to.minor())
+            .is_some_and(|row| row.accepts_host(from) && row.passes_first(from).is_none())
+    }
+
+    /// The minor of the etcd that `talos` brings.
+    pub fn etcd(&self, talos: &Version) -> Option<Minor> {
+        self.row(talos.minor()).map(|row| row.etcd)
     }
 }
 
@@ -198,13 +216,44 @@ mod tests {
         for (target, host_min, host_max, ..) in PUBLISHED {
             for host in 0..20 {
                 let host = Version::new(1, host, 4);
+                let row = matrix.row(Minor::new(1, *target)).unwrap();
                 assert_eq!(
-                    matrix.accepts(&host, &Version::new(1, *target, 0)),
+                    row.accepts_host(&host),
                     host >= version(host_min) && host < version(host_max),
                     "{host} to 1.{target}"
                 );
             }
         }
+    }
+
+    #[test]
+    fn every_line_names_the_etcd_that_it_brings() {
+        // Rule 13, written a second time.
+        let matrix = Matrix::builtin();
+        for (talos, ..) in PUBLISHED {
+            let etcd = match talos {
+                ..=10 => 5,
+                11..=13 => 6,
+                _ => 7,
+            };
+            let found = matrix.etcd(&Version::new(1, *talos, 3));
+            assert_eq!(found, Some(Minor::new(3, etcd)), "Talos 1.{talos}");
+        }
+        assert_eq!(matrix.etcd(&version("1.99.0")), None);
+    }
+
+    #[test]
+    fn etcd_3_6_is_reached_by_way_of_3_5_26() {
+        // Rules 1 and 13: 1.10.9 brings it, and no installer checks it.
+        let matrix = Matrix::builtin();
+        let row = matrix.row(Minor::new(1, 11)).unwrap();
+        assert!(row.accepts_host(&version("1.10.8")));
+        assert_eq!(row.passes_first(&version("1.10.8")), Some(&version("1.10.9")));
+        assert_eq!(row.passes_first(&version("1.9.6")), Some(&version("1.10.9")));
+        assert_eq!(row.passes_first(&version("1.10.9")), None);
+        assert_eq!(row.passes_first(&version("1.12.0")), None);
+        assert!(!matrix.accepts(&version("1.10.8"), &version("1.11.6")));
+        assert!(matrix.accepts(&version("1.10.9"), &version("1.11.6")));
     }
 
     #[test]
@@ -234,7 +283,7 @@ mod tests {
     fn a_bad_table_is_refused_with_its_place() {
         let row = |talos: &str, min: &str, max: &str| {
             format!(
-                "[[row]]\ntalos = \"{talos}\"\nhost_min = \"{min}\"\nhost_max = \"{max}\"\n\
+                "[[row]]\ntalos = \"{talos}\"\netcd = \"3.6\"\nhost_min = \"{min}\"\nhost_max = \"{max}\"\n\
                  kubernetes_min = \"1.30.0\"\nkubernetes_max = \"1.31.99\"\n"
             )
         };

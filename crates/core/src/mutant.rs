@@ -80,6 +80,9 @@ mutants! {
     WindowIgnored, 12, "window-ignored", "nodes are begun outside the windows and in freezes";
     WayBackGated, 12, "way-back-gated", "a way back waits for Kubernetes and for its own member of etcd";
     KubeletsFirst, 13, "kubelets-first", "kubelets move before the API servers";
+    OldHostTaken, 13, "old-host-taken", "nodes whose upgrade wipes their data are upgraded";
+    PatchSkipped, 13, "patch-skipped", "the newest patch of the running line is not passed";
+    DowngradeSkipped, 13, "downgrade-skipped", "a way back over a minor of etcd does without etcd's own downgrade";
     MinorSkipped, 13, "minor-skipped", "several minors are passed in one hop";
     SecretTold, 14, "secret-told", "the machine configuration is told, and nothing is scrubbed";
 }

@@ -16,7 +16,7 @@ use crate::manifests::ObjectKey;
 use crate::policy::Policy;
 use crate::snapshot::{Component, NodeName};
 use crate::step::{Action, StepId};
-use crate::version::Version;
+use crate::version::{Minor, Version};
 
 /// The version of the plan's JSON form. It grows when a reader of the old form
 /// would misunderstand the new one.
@@ -128,6 +128,14 @@ pub struct TalosTarget {
     pub extensions: Option<Vec<String>>,
     /// What a rollback would install.
     pub previous: Option<ImageRef>,
+    /// On a way back to a lower minor of etcd, that minor: etcd does not start on
+    /// data of a newer one, so the node does not boot while there is any (rule 13).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub etcd: Option<Minor>,
+    /// Whether the legacy call is told to skip the node's own checks of etcd, which
+    /// refuse one of two members whatever the user accepts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
 }
 
 /// What a lane leaves its node with.
@@ -136,6 +144,11 @@ pub struct TalosTarget {
 pub enum Target {
     /// Nothing changes; the cluster as a whole is looked after.
     Cluster,
+    /// etcd's data is of this minor.
+    Etcd {
+        /// Which.
+        minor: Minor,
+    },
     /// Images are present.
     Pulled {
         /// Which.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::image::ImageRef;
 use crate::mutant::{self, Mutant};
 use crate::text::serde_as_text;
-use crate::version::Version;
+use crate::version::{Minor, Version};
 
 /// Something that was observed, or the reason why it was not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -332,6 +332,12 @@ pub struct MemberStatus {
     pub sees: BTreeSet<MemberId>,
     /// Errors it reports.
     pub errors: Vec<String>,
+    /// The minor of etcd that it runs; `None` if it does not tell.
+    #[serde(default)]
+    pub version: Option<Minor>,
+    /// The minor that its data is of: the cluster's, as soon as all members run it.
+    #[serde(default)]
+    pub storage: Option<Minor>,
 }
 
 /// One etcd member.
@@ -405,6 +411,8 @@ mod tests {
                 applied_index: 10,
                 sees: BTreeSet::from([MemberId(1), MemberId(2)]),
                 errors: vec![],
+                version: None,
+                storage: None,
             }),
         }
     }

@@ -27,6 +27,9 @@ pub enum Action {
     CheckRemovals,
     /// Take an etcd snapshot off the cluster and verify it (rule 3).
     SnapshotEtcd,
+    /// Run etcd's own downgrade procedure: validate, enable, wait until every
+    /// member's data is of the lower minor (rule 13).
+    DowngradeEtcd,
     /// Pull the images that the hop will need.
     Pull,
     /// Write the inactive slot. From here on the node is armed.
@@ -66,9 +69,10 @@ pub enum Action {
 
 impl Action {
     /// Every action, for tests and documentation.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::CheckRemovals,
         Self::SnapshotEtcd,
+        Self::DowngradeEtcd,
         Self::Pull,
         Self::Install,
         Self::Forfeit,
@@ -93,6 +97,7 @@ impl Action {
         match self {
             Self::CheckRemovals => "check-removals",
             Self::SnapshotEtcd => "snapshot-etcd",
+            Self::DowngradeEtcd => "downgrade-etcd",
             Self::Pull => "pull",
             Self::Install => "install",
             Self::Forfeit => "forfeit",
@@ -130,6 +135,7 @@ impl Action {
             | Self::SetKubelet => true,
             Self::CheckRemovals
             | Self::SnapshotEtcd
+            | Self::DowngradeEtcd
             | Self::Pull
             | Self::Install
             | Self::Verify
@@ -165,6 +171,8 @@ impl Action {
             | Self::Uncordon
             | Self::SetKubeProxy => timeouts.call,
             Self::SnapshotEtcd => timeouts.snapshot,
+            // All of it is waiting for etcd.
+            Self::DowngradeEtcd => timeouts.gate,
             Self::Pull => timeouts.pull,
             // It pulls again: images that nothing uses are collected.
             Self::Install => timeouts.pull.saturating_add(timeouts.install),

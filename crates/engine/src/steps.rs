@@ -4,6 +4,7 @@
 
 mod boot;
 mod cordon;
+mod downgrade;
 mod drain;
 mod forfeit;
 mod install;
@@ -113,7 +114,7 @@ impl<I: Io> Step<I> {
     }
 
     /// A plan that was not made by the planner.
-    fn misplaced(&self, what: &str) -> Failure {
+    pub(crate) fn misplaced(&self, what: &str) -> Failure {
         Failure::new(FailureKind::Mismatch, &format!("the lane of {} {what}", self.id))
     }
 
@@ -213,6 +214,7 @@ impl<I: Io> Step<I> {
     async fn step(&self) -> Result<Done, Failure> {
         match self.id.action {
             Action::SnapshotEtcd => snapshot::run(self).await,
+            Action::DowngradeEtcd => downgrade::run(self).await,
             Action::Pull => pull::run(self).await,
             Action::Install => install::run(self).await,
             Action::Forfeit => forfeit::run(self).await,

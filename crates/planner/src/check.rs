@@ -55,6 +55,7 @@ pub fn check(plan: &Plan, snapshot: &Snapshot, matrix: &Matrix) -> Vec<Finding> 
     for hop in &plan.hops {
         checker.snapshot_first(hop);
         checker.leader_last(hop);
+        checker.etcd_lowered(hop);
         for wave in &hop.waves {
             checker.width(hop, wave);
             for lane in &wave.lanes {
@@ -214,6 +215,34 @@ impl<'a> Checker<'a> {
         {
             let number = hop.number;
             self.fatal(1, format!("hop {number} reboots the etcd leader {leader} before others"));
+        }
+    }
+
+    /// Rule 13: no control plane goes back to a minor of etcd that does not start on
+    /// the data of another member, unless etcd was downgraded before.
+    fn etcd_lowered(&mut self, hop: &Hop) {
+        let Change::Talos { from, to } = &hop.change else { return };
+        let (Some(etcd), Some(facts)) = (self.matrix.etcd(to), self.snapshot.etcd.known()) else {
+            return;
+        };
+        let statuses = facts.members.iter().filter_map(|member| member.status.known());
+        let newer = statuses.filter_map(|status| status.storage).max().filter(|it| *it > etcd);
+        let brings_newer = self.matrix.etcd(from).is_none_or(|before| before > etcd);
+        let (Some(newer), true) = (newer, brings_newer && to < from) else { return };
+        let lowers =
+            |wave: &Wave| wave.lanes.iter().any(|lane| lane.target == Target::Etcd { minor: etcd });
+        let boots = |wave: &Wave| {
+            let is_control_plane = |lane: &Lane| {
+                lane.node.as_ref().and_then(|node| self.role(node)) == Some(Role::ControlPlane)
+            };
+            let boots = |lane: &Lane| lane.steps.iter().any(|step| step.boots());
+            wave.lanes.iter().any(|lane| is_control_plane(lane) && boots(lane))
+        };
+        let first = hop.waves.iter().find(|wave| lowers(wave) || boots(wave));
+        if first.is_some_and(|wave| !lowers(wave)) && !mutant::is(Mutant::DowngradeSkipped) {
+            let number = hop.number;
+            let data = format!("etcd's data is of {newer}");
+            self.fatal(13, format!("hop {number} goes back to etcd {etcd} while {data}"));
         }
     }
 

@@ -47,6 +47,7 @@ fn step(action: Action, plan: &Plan) -> Span {
         }
         Action::SetKubeProxy => Span::seconds(1, 5),
         Action::SnapshotEtcd => Span::seconds(2, 30),
+        Action::DowngradeEtcd => Span::seconds(5, 30),
         Action::Pull | Action::Verify => Span::seconds(30, 60),
         Action::Install => Span::seconds(10, 30),
         Action::Drain => Span::seconds(10, 60),

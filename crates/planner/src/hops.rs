@@ -1,7 +1,7 @@
 //! The path through the support matrix (rule 13).
 //!
-//! Both products have a *track*: the versions they pass through, one a minor.
-//! A state is a place on each track; a move takes one product forward. A search
+//! Both products have a *track*: the versions they pass through, one a minor, and
+//! for Talos the newest patch of the running line first. A state is a place on each track; a move takes one product forward. A search
 //! over this small grid finds the path with the fewest reboots on which every
 //! state is supported, or the furthest state and what stands in the way.
 
@@ -59,13 +59,43 @@ pub fn find(
         return None;
     };
     for leg in &legs {
-        if let Change::Talos { from, to } = &leg.change
-            && from.minor().steps_to(to.minor()).is_some_and(|steps| steps > 1)
-        {
+        let Change::Talos { from, to } = &leg.change else { continue };
+        if from.minor().steps_to(to.minor()).is_some_and(|steps| steps > 1) {
             report.warn(Warning::SkipsMinor { from: from.clone(), to: to.clone() });
+        }
+        if let Some(newest) = own_patch(from, to, matrix, catalogue) {
+            report.warn(Warning::SkipsPatch { from: from.clone(), newest, to: to.clone() });
         }
     }
     Some(legs)
+}
+
+/// The first Talos whose upgrade call keeps the data of a node: up to 1.7 it wipes
+/// the EPHEMERAL partition and leaves etcd, unless it is told to preserve them.
+pub const OLDEST_HOST: Version = Version::new(1, 8, 0);
+
+/// The newest patch of the line that `from` belongs to, where the way to `to` leads
+/// out of that line and starts below it: Talos's own guide passes it first, and
+/// its etcd is the one that the next line was tested to follow.
+fn own_patch(
+    from: &Version,
+    to: &Version,
+    matrix: &Matrix,
+    catalogue: &Catalogue,
+) -> Option<Version> {
+    let line = from.minor();
+    if to.minor() <= line {
+        return None;
+    }
+    best_patch(line, matrix, catalogue).filter(|newest| newest > from)
+}
+
+/// The newest patch of a line: the catalogue's, or the one that the next line
+/// demands.
+fn best_patch(line: Minor, matrix: &Matrix, catalogue: &Catalogue) -> Option<Version> {
+    let demanded = matrix.row(line.next()).and_then(|row| row.from_at_least.as_ref());
+    let demanded = demanded.filter(|version| version.minor() == line);
+    catalogue.newest_talos(line).max(demanded).cloned()
 }
 
 /// The versions of Talos to pass through; empty if nothing is known of it,
@@ -98,6 +128,11 @@ fn talos_track(
     }
     let newest = catalogue.newest_talos(target.minor());
     remark(Product::Talos, running, target, newest, report);
+    let too_old = running.release() < OLDEST_HOST && matrix.row(running.minor()).is_some();
+    if too_old && target != running && !mutant::is(Mutant::OldHostTaken) {
+        report.refuse(Refusal::HostTooOld { talos: running.clone() });
+        return None;
+    }
     if target < running {
         if intent.rollback {
             return Some(vec![running.clone(), target.clone()]);
@@ -115,7 +150,13 @@ fn talos_track(
         return None;
     }
     upwards(Product::Talos, running, target, intent, report)?;
-    Some(track(Product::Talos, running, target, |line| catalogue.newest_talos(line), report))
+    let newest = |line| best_patch(line, matrix, catalogue);
+    let mut versions = track(Product::Talos, running, target, newest, report);
+    let first = own_patch(running, target, matrix, catalogue);
+    if let Some(first) = first.filter(|_| !mutant::is(Mutant::PatchSkipped)) {
+        versions.insert(1, first);
+    }
+    Some(versions)
 }
 
 /// The same for Kubernetes.
@@ -167,7 +208,7 @@ fn kubernetes_track(
         Product::Kubernetes,
         running,
         target,
-        |line| catalogue.newest_kubernetes(line),
+        |line| catalogue.newest_kubernetes(line).cloned(),
         report,
     ))
 }
@@ -222,17 +263,17 @@ fn remark(
 
 /// Every version passed on the way up: what runs, the newest patch of each line
 /// between, the target.
-fn track<'a>(
+fn track(
     product: Product,
     running: &Version,
     target: &Version,
-    newest: impl Fn(Minor) -> Option<&'a Version>,
+    newest: impl Fn(Minor) -> Option<Version>,
     report: &mut Report,
 ) -> Vec<Version> {
     let mut versions = vec![running.clone()];
     let mut line = running.minor().next();
     while line < target.minor() && !mutant::is(Mutant::MinorSkipped) {
-        let version = newest(line).cloned().unwrap_or_else(|| {
+        let version = newest(line).unwrap_or_else(|| {
             report.warn(Warning::PatchUnknown { product, version: line.first() });
             line.first()
         });
@@ -292,11 +333,18 @@ impl Grid<'_> {
     fn host_constraint(&self, from: usize, to: usize) -> Option<Constraint> {
         let (from, to) = (self.talos.get(from)?, self.talos.get(to)?);
         let row = self.matrix.row(to.minor())?;
-        (!row.accepts_host(from)).then(|| Constraint::Host {
+        if !row.accepts_host(from) {
+            return Some(Constraint::Host {
+                from: from.clone(),
+                to: to.clone(),
+                oldest: row.host_min.clone(),
+                too_new: row.host_max.clone(),
+            });
+        }
+        row.passes_first(from).map(|first| Constraint::Patch {
             from: from.clone(),
             to: to.clone(),
-            oldest: row.host_min.clone(),
-            too_new: row.host_max.clone(),
+            first: first.clone(),
         })
     }
 
@@ -305,20 +353,26 @@ impl Grid<'_> {
         host.or_else(|| self.pair_constraint(to.0, to.1))
     }
 
-    /// The places one move away, the door's preference first. Two Talos minors
-    /// at once come last: they are taken only where they save a reboot.
+    /// The places one move away, the door's preference first. Up to two Talos
+    /// minors at once come last: they are taken only where they save a reboot.
     fn moves(&self, (talos, kubernetes): Place) -> impl Iterator<Item = Place> {
         let goal = self.goal();
         let next_talos = (talos < goal.0).then_some((talos + 1, kubernetes));
-        let two_minors =
-            (self.intent.skip_minors && talos + 2 <= goal.0).then_some((talos + 2, kubernetes));
         let next_kubernetes = (kubernetes < goal.1).then_some((talos, kubernetes + 1));
-        match self.intent.prefer {
-            Preference::TalosFirst => [next_talos, next_kubernetes, two_minors],
-            Preference::KubernetesFirst => [next_kubernetes, next_talos, two_minors],
-        }
-        .into_iter()
-        .flatten()
+        let near = match self.intent.prefer {
+            Preference::TalosFirst => [next_talos, next_kubernetes],
+            Preference::KubernetesFirst => [next_kubernetes, next_talos],
+        };
+        let last = if self.intent.skip_minors { goal.0 } else { talos };
+        let far = (talos + 2..=last)
+            .filter(move |to| self.minors(talos, *to).is_some_and(|minors| minors <= 2));
+        near.into_iter().flatten().chain(far.map(move |to| (to, kubernetes)))
+    }
+
+    /// How many minors lie between two places of Talos; `None` for a way back.
+    fn minors(&self, from: usize, to: usize) -> Option<u64> {
+        let (from, to) = (self.talos.get(from)?, self.talos.get(to)?);
+        from.minor().steps_to(to.minor())
     }
 
     fn allowed(&self, from: Place) -> impl Iterator<Item = Place> {

@@ -10,12 +10,13 @@ use upgrade_core::plan::{Change, Group, Hop, Lane, TalosTarget, Target, UpgradeA
 use upgrade_core::policy::Order;
 use upgrade_core::snapshot::{Component, NodeName, Role, TalosFacts};
 use upgrade_core::step::Action;
-use upgrade_core::version::Version;
+use upgrade_core::version::{Minor, Version};
 
+use crate::downgrade;
 use crate::hops::Leg;
 use crate::installer::{self, lacks_wanted};
 use crate::planner::Request;
-use crate::report::{Note, Report, Warning};
+use crate::report::{Note, Refusal, Report, Warning};
 use crate::waves::{self, Limits};
 
 /// What a node is believed to be once the hops before are done.
@@ -114,6 +115,8 @@ impl<'a> Lanes<'a> {
                 schematic: schematic.clone(),
                 extensions: extensions.clone(),
                 previous: previous(talos),
+                etcd: None,
+                force: false,
             };
             // What the next hop starts from; the last one needs no copy.
             if !more {
@@ -135,6 +138,8 @@ impl<'a> Lanes<'a> {
         let moving = |name: &&&NodeName| targets.contains_key(**name);
         let control_planes: Vec<_> = self.control_planes.iter().filter(moving).copied().collect();
         let workers: Vec<_> = self.workers.iter().filter(moving).copied().collect();
+        let mut lowered = self.lower_etcd(&control_planes, to, &mut targets);
+        self.forced(&control_planes, &mut targets);
         let worker_waves = match waves::workers(self.request.snapshot, &self.limits, &workers) {
             Ok(waves) => waves,
             Err(refusals) => {
@@ -162,6 +167,8 @@ impl<'a> Lanes<'a> {
             Order::WorkersFirst => then.chain(first).collect(),
         };
         for (group, names) in order {
+            let before = lowered.take_if(|_| group == Group::ControlPlane);
+            prepare.extend(before.map(|minor| wave(Group::Cluster, vec![lower(minor)])));
             let lanes = names
                 .into_iter()
                 .filter_map(|name| Some(self.talos_lane(targets.remove(&name)?, name, group)))
@@ -169,6 +176,53 @@ impl<'a> Lanes<'a> {
             prepare.push(wave(group, lanes));
         }
         prepare
+    }
+
+    /// Marks the control planes that go back to a lower minor of etcd. That minor, if
+    /// etcd's own downgrade has to be run before the first of them (rule 13).
+    fn lower_etcd(
+        &mut self,
+        control_planes: &[&NodeName],
+        to: &Version,
+        targets: &mut BTreeMap<NodeName, Box<TalosTarget>>,
+    ) -> Option<Minor> {
+        let Request { snapshot, intent, matrix, .. } = *self.request;
+        if !intent.rollback {
+            return None;
+        }
+        let mut lower = None;
+        for name in control_planes {
+            let minor = downgrade::lower_minor(snapshot, name, to, matrix);
+            if let (Some(minor), Some(target)) = (minor, targets.get_mut(*name)) {
+                target.etcd = Some(minor);
+                lower = Some(minor);
+            }
+        }
+        let etcd = lower?;
+        match downgrade::is_needed(snapshot, etcd) {
+            Ok(needed) => needed.then_some(etcd),
+            Err(why) => {
+                self.report.refuse(Refusal::EtcdDowngrade { to: to.clone(), etcd, why });
+                None
+            }
+        }
+    }
+
+    /// Talos up to 1.12 refuses to upgrade one of two members of etcd, whatever the
+    /// user accepts. Our own gates have looked at etcd by then, so it is told not to.
+    fn forced(
+        &mut self,
+        control_planes: &[&NodeName],
+        targets: &mut BTreeMap<NodeName, Box<TalosTarget>>,
+    ) {
+        for name in control_planes.iter().filter(|_| self.control_planes.len() == 2) {
+            if let Some(target) = targets.get_mut(*name)
+                && target.api == UpgradeApi::Legacy
+            {
+                target.force = true;
+                self.report.warn(Warning::ChecksSkipped { node: (*name).clone() });
+            }
+        }
     }
 
     fn talos_lane(&mut self, target: Box<TalosTarget>, node: NodeName, group: Group) -> Lane {
@@ -362,6 +416,11 @@ pub(crate) fn pull(node: &NodeName, images: Vec<ImageRef>) -> Lane {
 
 fn cluster(steps: &[Action]) -> Lane {
     Lane { node: None, pool: None, target: Target::Cluster, steps: steps.to_vec() }
+}
+
+/// The lane that runs etcd's own downgrade.
+pub(crate) fn lower(minor: Minor) -> Lane {
+    Lane { target: Target::Etcd { minor }, ..cluster(&[Action::DowngradeEtcd]) }
 }
 
 pub(crate) fn wave(group: Group, lanes: Vec<Lane>) -> Wave {

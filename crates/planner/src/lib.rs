@@ -8,7 +8,8 @@
 //! - [`armed()`] refuses what an earlier run's armed nodes do not allow.
 //! - [`decide()`] says what to do next: it is the only home of parallelism,
 //!   windows, pause, retries and quorum ([`etcd`]).
-//! - [`rollback()`] plans the way back of one node.
+//! - [`rollback()`] plans the way back of one node; [`downgrade`] says whether etcd's
+//!   own downgrade comes first.
 //! - [`estimate()`] says how long it will take.
 //! - [`drain`] says which pods leave a node, and what will be in their way;
 //!   [`health()`] how a cluster does.
@@ -22,6 +23,7 @@
 pub mod armed;
 pub mod check;
 pub mod decide;
+pub mod downgrade;
 pub mod drain;
 pub mod estimate;
 pub mod etcd;

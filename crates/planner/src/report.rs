@@ -63,6 +63,16 @@ pub enum Constraint {
         /// The first version that is too new for it.
         too_new: Version,
     },
+    /// A Talos release is not safely installed over an early patch of the line
+    /// before it, whatever its installer says.
+    Patch {
+        /// What runs.
+        from: Version,
+        /// What was to be installed.
+        to: Version,
+        /// What has to run before.
+        first: Version,
+    },
 }
 
 impl Display for Constraint {
@@ -77,6 +87,11 @@ impl Display for Constraint {
             Self::Host { from, to, oldest, too_new } => write!(
                 f,
                 "Talos {to} installs over {oldest} and newer, below {too_new}; {from} runs"
+            ),
+            Self::Patch { from, to, first } => write!(
+                f,
+                "Talos {to} is not safe to install before {first} has run, for etcd's sake; \
+                 {from} runs"
             ),
         }
     }

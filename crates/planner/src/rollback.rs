@@ -12,11 +12,13 @@ use upgrade_core::plan::{
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{NodeName, Role, Snapshot, TalosFacts};
 use upgrade_core::step::Action;
-use upgrade_core::version::Version;
+use upgrade_core::version::{Minor, Version};
 
+use crate::downgrade;
 use crate::etcd;
+use crate::hops::OLDEST_HOST;
 use crate::installer::schematic_of;
-use crate::lanes::{number_waves, prepare, pull, wave};
+use crate::lanes::{lower, number_waves, prepare, pull, wave};
 use crate::planner::Planned;
 use crate::report::{Constraint, Product, Refusal, Report, Warning};
 use crate::waves::Limits;
@@ -65,10 +67,15 @@ pub fn rollback(request: &WayBack<'_>) -> Result<Planned, Report> {
         report.refuse(Refusal::NodeUnknown { node: (*name).clone(), why });
         return Err(report);
     };
-    let Some((to, target)) = target(way, name, talos, &mut report) else {
+    let Some((to, mut target)) = target(way, name, talos, &mut report) else {
         return Err(report);
     };
     fits(request, node.role, talos, &to, &mut report);
+    let lowered = lower_etcd(request, &to, &mut target, &mut report);
+    let members = snapshot.nodes_with(Role::ControlPlane).count();
+    if target.api == UpgradeApi::Legacy && node.role == Role::ControlPlane && members == 2 {
+        target.force = matches!(way, Way::Image(_));
+    }
     if !report.refusals.is_empty() {
         return Err(report);
     }
@@ -85,7 +92,7 @@ pub fn rollback(request: &WayBack<'_>) -> Result<Planned, Report> {
         // One node that is not well must not keep its own way back closed.
         limit: limits.shared.max(1),
         pool_limits: limits.pools.iter().map(|(pool, it)| (pool.clone(), (*it).max(1))).collect(),
-        waves: waves(request, node.role, limits.pool(node.pool.as_deref()), target),
+        waves: waves(request, node.role, limits.pool(node.pool.as_deref()), target, lowered),
     };
     let plan = Plan {
         format: PLAN_FORMAT,
@@ -139,15 +146,40 @@ fn target(
         schematic,
         extensions: None,
         previous: own.map(|own| own.with_tag(&talos.version.tag())),
+        etcd: None,
+        force: false,
     };
     Some((to, target))
+}
+
+/// The minor that etcd has to be lowered to first, if it has to be (rule 13).
+fn lower_etcd(
+    request: &WayBack<'_>,
+    to: &Version,
+    target: &mut TalosTarget,
+    report: &mut Report,
+) -> Option<Minor> {
+    let WayBack { snapshot, node, matrix, .. } = request;
+    target.etcd = downgrade::lower_minor(snapshot, node, to, matrix);
+    let etcd = target.etcd?;
+    match downgrade::is_needed(snapshot, etcd) {
+        Ok(needed) => needed.then_some(etcd),
+        Err(why) => {
+            report.refuse(Refusal::EtcdDowngrade { to: to.clone(), etcd, why });
+            None
+        }
+    }
 }
 
 /// What speaks against it: refused where it is no way back at all, told where
 /// the cluster is merely not well (rules 1, 12 and 13).
 fn fits(request: &WayBack<'_>, role: Role, talos: &TalosFacts, to: &Version, report: &mut Report) {
-    let WayBack { snapshot, node, policy, matrix, .. } = request;
+    let WayBack { snapshot, node, policy, matrix, way } = request;
     let (from, to) = (talos.version.clone(), to.clone());
+    // The other slot is only booted; an installer would wipe the node's data.
+    if from.release() < OLDEST_HOST && matches!(way, Way::Image(_)) {
+        report.refuse(Refusal::HostTooOld { talos: from.clone() });
+    }
     if to >= from {
         report.refuse(Refusal::NoWayBack { product: Product::Talos, from, to });
         return;
@@ -183,7 +215,13 @@ fn fits(request: &WayBack<'_>, role: Role, talos: &TalosFacts, to: &Version, rep
     }
 }
 
-fn waves(request: &WayBack<'_>, role: Role, pool: Option<&str>, target: TalosTarget) -> Vec<Wave> {
+fn waves(
+    request: &WayBack<'_>,
+    role: Role,
+    pool: Option<&str>,
+    target: TalosTarget,
+    lowered: Option<Minor>,
+) -> Vec<Wave> {
     let WayBack { snapshot, node, way, policy, .. } = request;
     let (group, others) = match role {
         Role::ControlPlane => (Group::ControlPlane, snapshot.nodes_with(role).count() > 1),
@@ -219,6 +257,7 @@ fn waves(request: &WayBack<'_>, role: Role, pool: Option<&str>, target: TalosTar
         (true, Role::Worker) => Vec::new(),
         (_, role) => prepare(pulls, &[], role == Role::ControlPlane),
     };
+    waves.extend(lowered.map(|minor| wave(Group::Cluster, vec![lower(minor)])));
     let lane = Lane {
         node: Some((*node).clone()),
         pool: pool.map(ToOwned::to_owned),

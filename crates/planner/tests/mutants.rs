@@ -8,6 +8,7 @@ mod planning;
 
 use clusters::{cluster, intent, known, version};
 use planning::{plan_for, sketch};
+use upgrade_core::intent::Intent;
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::State;
 use upgrade_core::matrix::Matrix;
@@ -98,4 +99,19 @@ fn versions() {
         sketch.find("set-kubelet") < sketch.find("set-kube-apiserver")
     };
     assert_eq!(both(Mutant::KubeletsFirst, ask), (false, true));
+    let hops = |from: &str, to: &str| {
+        let snapshot = cluster(3, 0, from, "1.30.4");
+        plan_for(&snapshot, &intent(Some(to), None), &Policy::default())
+            .map(|it| it.plan.hops.len())
+    };
+    assert_eq!(both(Mutant::PatchSkipped, || hops("1.11.1", "1.12.9").unwrap()), (2, 1));
+    assert_eq!(both(Mutant::OldHostTaken, || hops("1.7.6", "1.8.4").is_ok()), (false, true));
+    let snapshot = cluster(3, 0, "1.14.4", "1.34.2");
+    let ask = || {
+        let back = Intent { rollback: true, ..intent(Some("1.13.12"), None) };
+        let planned = plan_for(&snapshot, &back, &Policy::default()).unwrap();
+        assert_eq!(check(&planned.plan, &snapshot, &Matrix::builtin()), []);
+        sketch(&planned).contains("downgrade-etcd")
+    };
+    assert_eq!(both(Mutant::DowngradeSkipped, ask), (true, false));
 }

@@ -10,6 +10,7 @@ use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::Entry;
 use upgrade_core::plan::Plan;
 use upgrade_core::snapshot::NodeName;
+use upgrade_core::version::Minor;
 use upgrade_core::workload::PodName;
 use upgrade_engine::drive::End;
 
@@ -149,6 +150,11 @@ pub enum Act {
     Forfeit {
         node: NodeName,
     },
+    /// etcd's downgrade to a minor is enabled.
+    Downgrade {
+        node: NodeName,
+        to: Minor,
+    },
     /// An etcd snapshot was read to its end, verified, and is off the cluster.
     Snapshot {
         node: NodeName,
@@ -196,6 +202,7 @@ impl Act {
             | Self::Reboot { node }
             | Self::Rollback { node }
             | Self::Forfeit { node }
+            | Self::Downgrade { node, .. }
             | Self::Snapshot { node }
             | Self::Configure { node, .. }
             | Self::Cordon { node, .. } => Some(node),

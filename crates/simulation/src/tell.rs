@@ -139,6 +139,7 @@ fn act_words(act: &Act) -> String {
         Act::Upgrade { node, image } => format!("upgrades {node} to {image}"),
         Act::Reboot { node } => format!("reboots {node}"),
         Act::Rollback { node } => format!("rolls {node} back"),
+        Act::Downgrade { node, to } => format!("enables etcd's downgrade to {to} at {node}"),
         Act::Forfeit { node } => format!("takes etcd's leadership from {node}"),
         Act::Snapshot { node } => format!("has an etcd snapshot from {node}"),
         Act::Configure { node, images } => format!("configures {node}: {images:?}"),

@@ -3,6 +3,7 @@
 use talos_proto::machine as wire;
 use talos_proto::machine::etcd_member_alarm::AlarmType;
 use upgrade_core::snapshot::MemberId;
+use upgrade_core::version::Minor;
 
 use crate::client::{Limit, Node};
 use crate::error::{ActError, Error};
@@ -31,7 +32,7 @@ pub struct EtcdStatus {
     pub size_in_use: u64,
     /// The version of etcd.
     pub version: String,
-    /// The version of its data; empty before etcd 3.6.
+    /// The version of its data; before etcd 3.6 Talos fills in that of the member.
     pub storage_version: String,
 }
 
@@ -78,6 +79,10 @@ pub struct MemberAlarm {
     pub member: MemberId,
     /// What is wrong.
     pub alarm: Alarm,
+}
+
+fn cluster_version(downgrade: Option<wire::EtcdClusterDowngrade>) -> String {
+    downgrade.unwrap_or_default().cluster_version
 }
 
 fn alarms(alarms: Vec<wire::EtcdMemberAlarm>) -> Vec<MemberAlarm> {
@@ -188,6 +193,45 @@ impl Node {
             })
             .await?;
         self.only_act(METHOD, answer.value.messages).map(|_| ())
+    }
+
+    /// Asks etcd whether the cluster can be downgraded to this minor, such as `3.6`,
+    /// and says which version it is of. Changes nothing. Since Talos 1.11.
+    pub async fn etcd_downgrade_validate(&self, to: Minor) -> Result<String, Error> {
+        const METHOD: &str = "EtcdDowngradeValidate";
+        let reply = self
+            .read(METHOD, |line| async move {
+                let request = wire::EtcdDowngradeValidateRequest { version: to.to_string() };
+                line.machine().etcd_downgrade_validate(line.request(request)).await
+            })
+            .await?;
+        Ok(cluster_version(self.only(METHOD, reply.messages)?.cluster_downgrade))
+    }
+
+    /// Enables the downgrade of the cluster to this minor; its version and the data
+    /// of its members follow within seconds, if all members answer each other. Says
+    /// which version it was of. Sent at most once.
+    pub async fn etcd_downgrade_enable(&self, to: Minor) -> Result<String, ActError> {
+        const METHOD: &str = "EtcdDowngradeEnable";
+        let answer = self
+            .act(METHOD, self.deadlines().act, |line| async move {
+                let request = wire::EtcdDowngradeEnableRequest { version: to.to_string() };
+                line.machine().etcd_downgrade_enable(line.request(request)).await
+            })
+            .await?;
+        Ok(cluster_version(self.only_act(METHOD, answer.value.messages)?.cluster_downgrade))
+    }
+
+    /// Takes an enabled downgrade back: the cluster goes up again as soon as all
+    /// members run the newer minor. Sent at most once.
+    pub async fn etcd_downgrade_cancel(&self) -> Result<String, ActError> {
+        const METHOD: &str = "EtcdDowngradeCancel";
+        let answer = self
+            .act(METHOD, self.deadlines().act, |line| async move {
+                line.machine().etcd_downgrade_cancel(line.request(())).await
+            })
+            .await?;
+        Ok(cluster_version(self.only_act(METHOD, answer.value.messages)?.cluster_downgrade))
     }
 
     /// Hands leadership to another member, and says to which; `None` if this

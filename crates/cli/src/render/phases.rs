@@ -7,6 +7,7 @@ use upgrade_core::plan::{Group, Hop, Lane, Target, Wave};
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::Action;
+use upgrade_core::version::Minor;
 
 use super::time;
 
@@ -24,15 +25,23 @@ enum Work {
     Parts(Vec<&'static str>),
     /// The manifests are applied.
     Manifests,
+    /// etcd's own downgrade is run.
+    Lower(Minor),
 }
 
 impl Work {
     fn of(wave: &Wave) -> Self {
         match wave.group {
             Group::Prepare => return Self::Prepare,
-            // The kube-proxy image in the machine configs is where the
-            // manifests take it from: one thing to a reader.
-            Group::Cluster => return Self::Manifests,
+            Group::Cluster => {
+                let lowers = |lane: &Lane| match lane.target {
+                    Target::Etcd { minor } => Some(Self::Lower(minor)),
+                    _ => None,
+                };
+                // The kube-proxy image in the machine configs is where the
+                // manifests take it from: one thing to a reader.
+                return wave.lanes.iter().find_map(lowers).unwrap_or(Self::Manifests);
+            }
             Group::ControlPlane | Group::Workers => {}
         }
         let steps = || wave.lanes.iter().flat_map(|lane| &lane.steps);
@@ -69,6 +78,9 @@ pub(super) fn phases(hop: &Hop, policy: &Policy, leader: Option<&NodeName>) -> V
             Work::Prepare => prepare(waves),
             Work::Reboot => nodes(waves, leader),
             Work::Manifests => "apply the manifests, roll out kube-proxy and CoreDNS".to_owned(),
+            Work::Lower(minor) => {
+                format!("downgrade etcd to {minor}: validate, enable, wait for every member")
+            }
             Work::Parts(parts) => format!("{}, {}", parts.join(" and "), nodes(waves, None)),
         };
         phases.push(Phase { label: label(first.group, waves), text });

@@ -27,7 +27,9 @@ const STEPS: [i64; 14] = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 360
 /// The class of a step, by which the page colours it.
 pub(super) const fn class(action: Action) -> &'static str {
     match action {
-        Action::CheckRemovals | Action::SnapshotEtcd | Action::Pull => "prepare",
+        Action::CheckRemovals | Action::SnapshotEtcd | Action::DowngradeEtcd | Action::Pull => {
+            "prepare"
+        }
         Action::Forfeit | Action::Cordon | Action::Drain | Action::Uncordon => "drain",
         Action::Install | Action::Reboot | Action::Upgrade | Action::Rollback => "reboot",
         Action::Verify | Action::Soak => "verify",

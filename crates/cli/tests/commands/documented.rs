@@ -62,6 +62,8 @@ fn every_code_is_documented() {
             NoWayBack,
             KubernetesRollback,
             UnknownMinor,
+            HostTooOld,
+            EtcdDowngrade,
             NoPath,
             NodeUnknown,
             KubernetesUnknown,
@@ -78,6 +80,8 @@ fn every_code_is_documented() {
         "### Warnings",
         &codes!(Warning {
             SkipsMinor,
+            SkipsPatch,
+            ChecksSkipped,
             StartsUnsupported,
             PairsUnchecked,
             Prerelease,
@@ -115,7 +119,7 @@ fn every_code_is_documented() {
             Skipped,
         }),
     );
-    assert_listed("### Constraints", &codes!(Constraint { Pair, UnknownTalos, Host }));
+    assert_listed("### Constraints", &codes!(Constraint { Pair, UnknownTalos, Host, Patch }));
 }
 
 #[test]

@@ -9,7 +9,8 @@ use talos_client::machine::RebootMode;
 use talos_client::upgrade::LegacyUpgrade;
 use talos_client::{Error, Failure, Node};
 use upgrade_core::image::ImageRef;
-use upgrade_engine::io::talos::{Entries, Slots, Store};
+use upgrade_core::version::Minor;
+use upgrade_engine::io::talos::{Downgrade, Entries, Slots, Store};
 use upgrade_engine::io::{Tell, Trouble};
 
 use crate::trouble;
@@ -84,13 +85,14 @@ pub(super) async fn slots(node: &Node) -> Result<Slots, Trouble> {
     Ok(Slots { installing, entries })
 }
 
-/// The call of Talos up to 1.12. Neither `force` nor `preserve`: both make newer
-/// nodes skip their own checks of etcd, which are worth having beside ours.
-pub(super) async fn upgrade(node: &Node, image: &ImageRef) -> Result<(), Trouble> {
+/// The call of Talos up to 1.12. Never `preserve`, and `force` only where the plan
+/// says so: both make nodes skip their own checks of etcd, which are worth having
+/// beside ours, except that they refuse one of two members whatever the user accepts.
+pub(super) async fn upgrade(node: &Node, image: &ImageRef, force: bool) -> Result<(), Trouble> {
     let upgrade = LegacyUpgrade {
         image: image.to_string(),
         stage: false,
-        force: false,
+        force,
         preserve: false,
         reboot: RebootMode::Default,
     };
@@ -107,6 +109,23 @@ pub(super) async fn reboot(node: &Node) -> Result<(), Trouble> {
 /// Restarts into the other slot.
 pub(super) async fn rollback(node: &Node) -> Result<(), Trouble> {
     node.rollback().await.map_err(|error| trouble::act(&error))
+}
+
+/// Asks etcd whether it can be downgraded.
+pub(super) async fn validate_downgrade(node: &Node, to: Minor) -> Result<Downgrade, Trouble> {
+    match node.etcd_downgrade_validate(to).await {
+        Ok(_) => Ok(Downgrade::Possible),
+        Err(error) => {
+            let trouble = trouble::look(&error);
+            Downgrade::of_refusal(trouble.failure.text()).ok_or(trouble)
+        }
+    }
+}
+
+/// Enables etcd's downgrade.
+pub(super) async fn enable_downgrade(node: &Node, to: Minor) -> Result<(), Trouble> {
+    let enabled = node.etcd_downgrade_enable(to).await;
+    enabled.map(|_| ()).map_err(|error| trouble::act(&error))
 }
 
 /// Hands etcd's leadership to another member.

@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use talos_client::etcd::{EtcdMember as Seen, EtcdStatus, MemberAlarm, MemberView};
 use talos_client::{Error, Node};
 use upgrade_core::snapshot::{EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName};
+use upgrade_core::version::{Minor, Version};
 use upgrade_engine::io::Machine;
 
 use crate::trouble::words;
@@ -96,7 +97,14 @@ fn status(id: MemberId, answer: Option<&Answer<'_>>) -> Fact<MemberStatus> {
         applied_index: status.applied_index,
         sees,
         errors: status.errors.clone(),
+        version: minor(&status.version),
+        storage: minor(&status.storage_version),
     })
+}
+
+/// The minor of a version of etcd. One that cannot be read is not known (rule 10).
+fn minor(version: &str) -> Option<Minor> {
+    version.parse::<Version>().ok().map(|version| version.minor())
 }
 
 fn nobody<'a>(

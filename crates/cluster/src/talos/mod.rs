@@ -17,7 +17,8 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, TalosFacts};
-use upgrade_engine::io::talos::{Config, Rendered, Slots, Store, Talos};
+use upgrade_core::version::Minor;
+use upgrade_engine::io::talos::{Config, Downgrade, Rendered, Slots, Store, Talos};
 use upgrade_engine::io::{Changes, Clock, Machine, Tell, Trouble};
 
 use changes::Watches;
@@ -112,8 +113,8 @@ impl<C: Clock> Talos for LiveTalos<C> {
         acts::install(&self.node(on)?, pulled, tell).await
     }
 
-    async fn upgrade(&self, on: &Machine, image: &ImageRef) -> Result<(), Trouble> {
-        acts::upgrade(&self.node(on)?, image).await
+    async fn upgrade(&self, on: &Machine, image: &ImageRef, force: bool) -> Result<(), Trouble> {
+        acts::upgrade(&self.node(on)?, image, force).await
     }
 
     async fn reboot(&self, on: &Machine) -> Result<(), Trouble> {
@@ -126,6 +127,14 @@ impl<C: Clock> Talos for LiveTalos<C> {
 
     async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
         acts::forfeit(&self.node(on)?).await
+    }
+
+    async fn validate_downgrade(&self, on: &Machine, to: Minor) -> Result<Downgrade, Trouble> {
+        acts::validate_downgrade(&self.node(on)?, to).await
+    }
+
+    async fn enable_downgrade(&self, on: &Machine, to: Minor) -> Result<(), Trouble> {
+        acts::enable_downgrade(&self.node(on)?, to).await
     }
 
     async fn snapshot(

@@ -141,7 +141,7 @@ async fn the_legacy_call_and_pull() {
     assert_eq!(refused.failure.kind, FailureKind::Refused, "{refused}");
     assert_eq!(refused.happened, Happened::No);
     let changes = talos.changes(&machine);
-    talos.upgrade(&machine, &image).await.unwrap();
+    talos.upgrade(&machine, &image, false).await.unwrap();
     let after = eventually(changes, "the new version", || async {
         let facts = talos.facts(&machine).await.ok()?;
         let up = facts.stage == Stage::Running && facts.ready;

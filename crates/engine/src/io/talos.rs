@@ -8,7 +8,7 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, TalosFacts};
-use upgrade_core::version::Version;
+use upgrade_core::version::{Minor, Version};
 
 use super::{Changes, Machine, Tell, Trouble};
 
@@ -162,6 +162,32 @@ fn version_of(entry: &str) -> Option<Version> {
     name.split('~').next()?.parse().ok()
 }
 
+/// What etcd says of a downgrade to the minor that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Downgrade {
+    /// It can be enabled.
+    Possible,
+    /// One is enabled already.
+    UnderWay,
+    /// It is not the minor before the cluster's: the cluster is there already, or
+    /// more than one minor away.
+    NotNext,
+}
+
+impl Downgrade {
+    /// What the words of a refusal mean; `None` if they are about something else.
+    /// Talos passes etcd's words on and drops the code that came with them.
+    pub fn of_refusal(words: &str) -> Option<Self> {
+        if words.contains("downgrade job in progress") {
+            Some(Self::UnderWay)
+        } else if words.contains("invalid downgrade target version") {
+            Some(Self::NotNext)
+        } else {
+            None
+        }
+    }
+}
+
 /// The machines of a cluster, over their Talos API.
 pub trait Talos: Send + Sync {
     /// The cluster's name and its machines, as they know each other.
@@ -209,11 +235,12 @@ pub trait Talos: Send + Sync {
     ) -> impl Future<Output = Result<(), Trouble>> + Send;
 
     /// Talos up to 1.12: installs and reboots; comes back when the node has
-    /// accepted it.
+    /// accepted it. With `force` it skips its own checks of etcd.
     fn upgrade(
         &self,
         on: &Machine,
         image: &ImageRef,
+        force: bool,
     ) -> impl Future<Output = Result<(), Trouble>> + Send;
 
     /// Reboots; comes back when the node has accepted it.
@@ -224,6 +251,21 @@ pub trait Talos: Send + Sync {
 
     /// Gives etcd leadership away.
     fn forfeit(&self, on: &Machine) -> impl Future<Output = Result<(), Trouble>> + Send;
+
+    /// Asks etcd whether it can be downgraded to this minor. Changes nothing.
+    fn validate_downgrade(
+        &self,
+        on: &Machine,
+        to: Minor,
+    ) -> impl Future<Output = Result<Downgrade, Trouble>> + Send;
+
+    /// Enables etcd's downgrade to this minor: the cluster version and the data of
+    /// every member follow within seconds, if all members answer each other.
+    fn enable_downgrade(
+        &self,
+        on: &Machine,
+        to: Minor,
+    ) -> impl Future<Output = Result<(), Trouble>> + Send;
 
     /// Streams an etcd snapshot into the folder of the run, verifies it, gives
     /// it its name, and lets go of all but the newest `keep` (rule 3).

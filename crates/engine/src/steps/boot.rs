@@ -13,7 +13,7 @@ use upgrade_core::step::Action;
 
 use super::wait::{Look, Wait};
 use super::{Done, Step, forfeit, install};
-use crate::io::{Happened, Io, Machine, Talos as _};
+use crate::io::{Happened, Io, Machine, Talos as _, Trouble};
 
 /// How long a node in doubt is watched before it is asked again: a request that
 /// an earlier process sent just before its end may still be on its way.
@@ -33,8 +33,8 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         _ => facts.boot_id.as_str(),
     };
     if mutant::is(Mutant::ActRepeated) {
-        ask_once(step, machine).await?;
-        return came_back(step, machine, before).await.map(|()| Done::Did);
+        let answer = ask_once(step, machine).await?;
+        return came_back(step, machine, before, answer).await.map(|()| Done::Did);
     }
     if facts.boot_id != before {
         step.say(format!("{node} has booted since; not asking again"));
@@ -44,6 +44,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     if step.is_there(&facts) {
         return Ok(Done::Skipped(format!("{node} runs {to} already")));
     }
+    let mut answer = None;
     if step.look_first && has_begun(step, machine, before).await? {
         step.say(format!("{node} is on its way already; not asking again"));
     } else {
@@ -51,9 +52,9 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
             install::not_armed(step, machine, &facts).await?;
         }
         follows(step).await?;
-        ask_once(step, machine).await?;
+        answer = ask_once(step, machine).await?;
     }
-    came_back(step, machine, before).await?;
+    came_back(step, machine, before, answer).await?;
     Ok(Done::Did)
 }
 
@@ -104,15 +105,17 @@ async fn follows<I: Io>(step: &Step<I>) -> Result<(), Failure> {
     }
 }
 
-/// The one request. Whatever is not certain to have failed is waited for.
-async fn ask_once<I: Io>(step: &Step<I>, machine: &Machine) -> Result<(), Failure> {
+/// The one request. Whatever is not certain to have failed is waited for, and what
+/// was answered comes back: Talos up to 1.12 refuses by words alone, with a code that
+/// a request which was heard may also get.
+async fn ask_once<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Option<Trouble>, Failure> {
     let talos = step.io.talos();
     step.permitted()?;
     let asked = match step.id.action {
         Action::Upgrade => {
-            let installer = &step.talos_target()?.installer;
-            step.say(format!("installing {installer}"));
-            talos.upgrade(machine, installer).await
+            let target = step.talos_target()?;
+            step.say(format!("installing {}", target.installer));
+            talos.upgrade(machine, &target.installer, target.force).await
         }
         Action::Rollback => {
             step.say("going back to the other slot");
@@ -124,10 +127,10 @@ async fn ask_once<I: Io>(step: &Step<I>, machine: &Machine) -> Result<(), Failur
         }
     };
     match asked {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(None),
         Err(trouble) if trouble.happened != Happened::No => {
             step.say(format!("it may have been heard all the same: {trouble}"));
-            Ok(())
+            Ok(Some(trouble))
         }
         Err(trouble) => Err(trouble.failure.leaving(Effect::None)),
     }
@@ -135,7 +138,12 @@ async fn ask_once<I: Io>(step: &Step<I>, machine: &Machine) -> Result<(), Failur
 
 /// Waits for another boot ID, and for nothing else: what runs then is for
 /// `verify` to judge.
-async fn came_back<I: Io>(step: &Step<I>, machine: &Machine, before: &str) -> Result<(), Failure> {
+async fn came_back<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    before: &str,
+    answer: Option<Trouble>,
+) -> Result<(), Failure> {
     let node = &machine.name;
     // Since when it has looked as if nobody had asked for anything.
     let idle: Mutex<Option<Timestamp>> = Mutex::new(None);
@@ -163,11 +171,22 @@ async fn came_back<I: Io>(step: &Step<I>, machine: &Machine, before: &str) -> Re
         if now.duration_since(since) < LOST {
             return Ok(Look::NotYet(format!("{node} has not begun to go down")));
         }
-        let text = format!(
-            "{node} never went down: it was asked to {} and runs on as before",
-            step.id.action
-        );
-        Err(Failure::new(FailureKind::Lost, &text))
+        Err(never_went_down(step, machine, answer.as_ref()))
     })
     .await
+}
+
+/// A node that runs on as before, with its own words if it answered: those of a
+/// refusal say why.
+fn never_went_down<I: Io>(step: &Step<I>, machine: &Machine, answer: Option<&Trouble>) -> Failure {
+    let (node, action) = (&machine.name, step.id.action);
+    let text = format!("{node} never went down: it was asked to {action} and runs on as before");
+    match answer {
+        None => Failure::new(FailureKind::Lost, &text),
+        Some(trouble) => {
+            let refused = trouble.failure.kind == FailureKind::Refused;
+            let kind = if refused { FailureKind::Refused } else { FailureKind::Lost };
+            Failure::new(kind, &format!("{text}; the answer was: {trouble}"))
+        }
+    }
 }

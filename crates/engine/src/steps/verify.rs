@@ -7,6 +7,7 @@ use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::TalosTarget;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{EtcdFacts, Fact, NodeName, Role, Stage, TalosFacts};
+use upgrade_core::step::Action;
 use upgrade_core::version::Version;
 use upgrade_planner::etcd::MAX_APPLIED_LAG;
 
@@ -50,10 +51,24 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         Err(failure) if failure.kind == FailureKind::Deadline => {
             let facts = step.io.talos().facts(machine).await;
             let wrong = facts.ok().and_then(|it| wrong_version(node, &it, before, target, to));
-            Err(wrong.unwrap_or(failure))
+            Err(wrong.unwrap_or_else(|| may_still_boot_back(step, node, &failure)))
         }
         judged => judged,
     }
+}
+
+/// A node that is not well in our time still has some of its own: Talos gives a boot 70
+/// minutes, 30 of them to etcd's joining, before it reverts what an installer wrote.
+fn may_still_boot_back<I: Io>(step: &Step<I>, node: &NodeName, failure: &Failure) -> Failure {
+    // The other slot, once booted, is nothing that Talos reverts.
+    if step.lane().steps.contains(&Action::Rollback) {
+        return failure.clone();
+    }
+    let text = format!(
+        "{failure}. Talos itself may still go back to the old version, up to 70 minutes after \
+         the boot: watch the version and the stage of {node} before you act"
+    );
+    Failure::new(failure.kind, &text)
 }
 
 /// Rule 5: another version than planned.

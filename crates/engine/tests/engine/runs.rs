@@ -136,6 +136,38 @@ async fn a_reboot_that_got_lost_is_told_and_asked_for_again_when_resumed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_in_words_is_told_in_the_nodes_words() {
+    // Talos up to 1.12 gives its refusals no code that could be told from a loss.
+    let world = World::new(3, 1, "1.12.1");
+    world.set_fault("cp-2", Some(Fault::RefusesInWords));
+    let mut driver = driver(&world, "1.12.11", &policy(1)).await;
+    let (end, _) = driver.go().await;
+    let (step, _, text) = failed(&end);
+    assert_eq!(step, "1/cp-2/upgrade");
+    assert!(text.contains("error validating etcd for upgrade"), "{text}");
+    assert!(!boots_of(&world).contains_key("cp-2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn etcd_goes_down_before_a_control_plane_goes_back_over_its_minor() {
+    // Rule 13.
+    let way = || Way::Slot { version: "1.13.12".parse().unwrap(), schematic: None };
+    let world = World::new(3, 0, "1.14.4");
+    world.change(|cluster| {
+        cluster.etcd = "3.7".parse().unwrap();
+        cluster.sim(&"cp-2".into()).other_slot = Some("1.13.12".parse().unwrap());
+    });
+    let mut driver = way_back(&world, "cp-2", way()).await;
+    let (end, _) = driver.go().await;
+    assert_eq!(end, End::Done, "{}", driver.trace());
+    let cluster = world.cluster();
+    let at = |act: &str| cluster.acts.iter().position(|it| it.starts_with(act));
+    assert!(at("snapshot") < at("downgrade") && at("downgrade") < at("rollback cp-2"));
+    assert_eq!(cluster.acts.iter().filter(|it| it.starts_with("downgrade")).count(), 1);
+    assert_eq!(cluster.etcd.to_string(), "3.6");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lost_answer_is_no_reason_to_ask_again() {
     // Rule 8.
     for (from, to) in [("1.12.1", "1.12.11"), ("1.13.1", "1.13.9")] {

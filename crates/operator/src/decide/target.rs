@@ -6,6 +6,7 @@
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::version::Version;
+use upgrade_planner::hops::OLDEST_HOST;
 use vitistack_api::run::Product;
 
 use crate::names;
@@ -155,7 +156,11 @@ pub fn step(product: Product, seen: &Seen, releases: Releases<'_>) -> Option<Ver
         let fits = match product {
             Product::Talos => {
                 let Seen { kubernetes, .. } = seen;
-                matrix.accepts(running, version)
+                // The plan passes what has to come first by itself; what it refuses
+                // is not offered.
+                let row = matrix.row(version.minor());
+                running.release() >= OLDEST_HOST
+                    && row.is_some_and(|row| row.accepts_host(running))
                     && matrix.supports(version, &kubernetes.lowest)
                     && matrix.supports(version, &kubernetes.newest)
             }
@@ -268,6 +273,16 @@ mod tests {
             "1.14 has no 1.31"
         );
         assert_eq!(at(Product::Talos, "1.14.1", "1.35.0"), None);
+        assert_eq!(
+            at(Product::Talos, "1.10.3", "1.33.4").as_deref(),
+            Some("1.11.9"),
+            "by way of 1.10.9"
+        );
+        let all = Catalogue::builtin();
+        let releases = Releases { matrix: &matrix, catalogue: &all };
+        let at = |talos| step(Product::Talos, &seen(talos, "1.29.4"), releases);
+        assert_eq!(at("1.8.1"), Some(Version::new(1, 9, 6)));
+        assert_eq!(at("1.7.6"), None, "its upgrade wipes the node");
         assert_eq!(at(Product::Kubernetes, "1.11.6", "1.34.1").as_deref(), Some("1.34.9"));
         assert_eq!(at(Product::Kubernetes, "1.12.0", "1.34.1").as_deref(), Some("1.35.9"));
     }

@@ -11,6 +11,7 @@ use upgrade_core::version::Version;
 use super::Run;
 use super::away::Away;
 use super::lane::LaneView;
+use crate::downgrade;
 use crate::etcd;
 
 /// How many nodes a reason names before it counts.
@@ -142,6 +143,7 @@ impl Run<'_> {
         if reboots && !etcd::survives_one_loss(members) && !self.plan.policy.accept_outage {
             problems.push(format!("{members} members are no quorum without it"));
         }
+        problems.extend(self.newer_data(lane));
         if !problems.is_empty() {
             let why = problems.join("; ");
             return Err(Closed::Now(WaitReason::EtcdUnsafe { node: name.clone(), why }));
@@ -169,6 +171,18 @@ impl Run<'_> {
             })),
             None => Ok(()),
         }
+    }
+
+    /// Rule 13: a member of a lower minor ends itself while the data is of a newer
+    /// one. That is no matter of health, so a way back waits for it too.
+    fn newer_data(&self, lane: &LaneView<'_>) -> Option<String> {
+        let Target::Talos(target) = &lane.lane.target else { return None };
+        let etcd = target.etcd.filter(|_| !mutant::is(Mutant::DowngradeSkipped))?;
+        let newer = downgrade::newer_data(self.snapshot.etcd.known()?, etcd);
+        let (node, minor) = newer.first()?;
+        Some(format!(
+            "the data of etcd on {node} is of {minor}, and etcd {etcd} does not start on it"
+        ))
     }
 }
 

@@ -62,6 +62,21 @@ pub enum Refusal {
         /// The newest line known.
         newest: Minor,
     },
+    /// The upgrade call of this Talos wipes the node's data.
+    HostTooOld {
+        /// What runs.
+        talos: Version,
+    },
+    /// The way back leads over a minor of etcd, and etcd's own downgrade cannot be
+    /// run (rule 13).
+    EtcdDowngrade {
+        /// What Talos would run afterwards.
+        to: Version,
+        /// The etcd that it brings.
+        etcd: Minor,
+        /// Why not.
+        why: String,
+    },
     /// No sequence of supported steps leads there (rule 13).
     NoPath {
         /// What stands in the way.
@@ -162,12 +177,23 @@ impl Refusal {
             Self::UnknownMinor { newest, product, .. } => format!(
                 "choose {product} {newest} or older, or use a newer talos-operator that knows the release"
             ),
+            Self::HostTooOld { .. } => "upgrade the nodes to Talos 1.8 by hand first, with \
+                 `talosctl upgrade --preserve`, one control plane at a time"
+                .to_owned(),
+            Self::EtcdDowngrade { etcd, .. } => format!(
+                "run `talosctl etcd downgrade validate {etcd}` and `talosctl etcd downgrade \
+                 enable {etcd}`, wait until `talosctl etcd status` shows storage {etcd} on every \
+                 member, then plan again; or restore an etcd snapshot"
+            ),
             Self::NoPath { constraint, running, furthest } => {
                 let needs = match constraint {
                     Constraint::Pair { kubernetes, needs: Some(line), .. } => Some(format!(
                         "Kubernetes {} needs Talos {line} or newer",
                         kubernetes.minor()
                     )),
+                    Constraint::Patch { first, .. } => {
+                        Some(format!("upgrade to Talos {first} first"))
+                    }
                     _ => None,
                 };
                 let reach = (furthest != running).then(|| furthest_words(furthest));
@@ -220,6 +246,16 @@ impl Display for Refusal {
             Self::UnknownMinor { product, version, oldest, newest } => write!(
                 f,
                 "{product} {version} is unknown to the support matrix, which goes from {oldest} to {newest}"
+            ),
+            Self::HostTooOld { talos } => write!(
+                f,
+                "Talos {talos} runs: up to 1.7 an upgrade wipes the node's EPHEMERAL partition, \
+                 etcd's data and local volumes included, unless it is told to preserve it"
+            ),
+            Self::EtcdDowngrade { to, etcd, why } => write!(
+                f,
+                "Talos {to} brings etcd {etcd}, which does not start on the data of a newer \
+                 minor: {why}"
             ),
             Self::NoPath { constraint, running: _, furthest: _ } => {
                 write!(f, "no supported path leads there: {constraint}")

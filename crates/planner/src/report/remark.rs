@@ -22,6 +22,21 @@ pub enum Warning {
         /// After.
         to: Version,
     },
+    /// The newest patch of the running line is not passed.
+    SkipsPatch {
+        /// Before.
+        from: Version,
+        /// The newest patch of its line.
+        newest: Version,
+        /// After.
+        to: Version,
+    },
+    /// The legacy call is told to skip the node's own checks of etcd, which refuse
+    /// one of two members.
+    ChecksSkipped {
+        /// On which node.
+        node: NodeName,
+    },
     /// What runs now is outside the matrix.
     StartsUnsupported {
         /// The constraint it breaks.
@@ -252,6 +267,16 @@ impl Display for Warning {
             Self::SkipsMinor { from, to } => write!(
                 f,
                 "Talos goes from {from} to {to} at once; its makers test adjacent minors only"
+            ),
+            Self::SkipsPatch { from, newest, to } => write!(
+                f,
+                "Talos goes from {from} to {to} without passing {newest}, the newest patch of its \
+                 line; its makers test upgrades from there"
+            ),
+            Self::ChecksSkipped { node } => write!(
+                f,
+                "{node} is told to skip its own checks of etcd: Talos up to 1.12 refuses to \
+                 upgrade one of two members; ours are made all the same"
             ),
             Self::StartsUnsupported { constraint } => {
                 write!(f, "what runs now is not supported: {constraint}")

@@ -6,6 +6,7 @@ mod common;
 mod cordons;
 mod decide;
 mod drains;
+mod etcd_minors;
 mod installers;
 mod paths;
 mod plans;

@@ -8,7 +8,7 @@ use upgrade_core::intent::{Intent, Preference};
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::{Change, Versions};
 use upgrade_core::version::{Minor, Version};
-use upgrade_planner::hops::{Leg, find};
+use upgrade_planner::hops::{Leg, OLDEST_HOST, find};
 use upgrade_planner::report::{Constraint, Note, Product, Refusal, Report, Warning};
 
 use crate::common::{self, version};
@@ -107,6 +107,13 @@ fn the_whole_matrix() {
                             kubernetes: Some(k_from.clone()),
                         };
                         let (legs, report) = path(&start, &intent);
+                        paths += 1;
+                        if *from < OLDEST_HOST && to > from {
+                            assert_eq!(legs, None, "{from} to {to}");
+                            let told = &report.refusals[..];
+                            assert!(matches!(told, [Refusal::HostTooOld { .. }]), "{report:?}");
+                            continue;
+                        }
                         let lines = |talos: &Version, kubernetes: &Version| {
                             (talos.minor(), kubernetes.minor())
                         };
@@ -118,7 +125,6 @@ fn the_whole_matrix() {
                                 .count()
                         });
                         assert_eq!(found, wanted, "{from}/{k_from} to {to}/{k_to}: {report:?}");
-                        paths += 1;
                         match legs {
                             Some(legs) => supported(matrix, &start, &legs, skip_minors),
                             None => furthest_is_reachable(&start, &intent, &report),
@@ -168,7 +174,7 @@ fn furthest_is_reachable(start: &Versions, intent: &Intent, report: &Report) {
 
 #[test]
 fn ties_go_to_the_doors_preference() {
-    let from = running(Some("1.12.4"), Some("1.33.4"));
+    let from = running(Some("1.12.11"), Some("1.33.4"));
     let mut intent = common::intent(Some("1.13.9"), Some("1.35.2"));
     assert_eq!(words(&path(&from, &intent).0.unwrap()), ["T 1.13.9", "K 1.34.13", "K 1.35.2"]);
     intent.prefer = Preference::KubernetesFirst;
@@ -194,10 +200,62 @@ fn two_minors_at_once_only_where_asked_and_allowed() {
     let (legs, report) = path(&from, &intent);
     assert_eq!(words(&legs.unwrap()), ["T 1.12.11", "T 1.14.1"]);
     assert!(matches!(report.warnings[..], [Warning::SkipsMinor { .. }]), "{report:?}");
-    // 1.9 installs over 1.8 only.
-    let from = running(Some("1.7.7"), Some("1.29.1"));
-    let intent = Intent { skip_minors: true, ..common::intent(Some("1.9.6"), None) };
-    assert_eq!(words(&path(&from, &intent).0.unwrap()), ["T 1.8.4", "T 1.9.6"]);
+    // 1.11 installs over 1.9, but brings an etcd that 1.10.9 has to come before.
+    let from = running(Some("1.9.6"), Some("1.30.1"));
+    let intent = Intent { skip_minors: true, ..common::intent(Some("1.11.6"), None) };
+    assert_eq!(words(&path(&from, &intent).0.unwrap()), ["T 1.10.9", "T 1.11.6"]);
+}
+
+#[test]
+fn the_newest_patch_of_the_running_line_comes_first() {
+    // Rule 13.
+    let from = running(Some("1.13.4"), Some("1.34.2"));
+    let mut intent = common::intent(Some("1.14.1"), None);
+    assert_eq!(words(&path(&from, &intent).0.unwrap()), ["T 1.13.12", "T 1.14.1"]);
+    // Within the line the target is the way.
+    let patch = common::intent(Some("1.13.9"), None);
+    assert_eq!(words(&path(&from, &patch).0.unwrap()), ["T 1.13.9"]);
+    // What is newer than anything known stays.
+    let newer = running(Some("1.13.40"), Some("1.34.2"));
+    assert_eq!(words(&path(&newer, &intent).0.unwrap()), ["T 1.14.1"]);
+    // Told otherwise, with a warning.
+    intent.skip_minors = true;
+    let (legs, report) = path(&from, &intent);
+    assert_eq!(words(&legs.unwrap()), ["T 1.14.1"]);
+    assert!(matches!(report.warnings[..], [Warning::SkipsPatch { .. }]), "{report:?}");
+}
+
+#[test]
+fn an_early_patch_of_1_10_never_meets_etcd_3_6() {
+    // Rules 1 and 13: whatever is asked for, and whatever is known.
+    let from = running(Some("1.10.3"), Some("1.33.4"));
+    let mut intent = common::intent(Some("1.11.6"), None);
+    assert_eq!(words(&path(&from, &intent).0.unwrap()), ["T 1.10.9", "T 1.11.6"]);
+    intent.skip_minors = true;
+    assert_eq!(words(&path(&from, &intent).0.unwrap()), ["T 1.10.9", "T 1.11.6"]);
+    let mut report = Report::default();
+    let nothing = Catalogue::default();
+    let legs = find(&from, None, &intent, &MATRIX, &nothing, &mut report);
+    assert_eq!(words(&legs.unwrap()), ["T 1.10.9", "T 1.11.6"], "the matrix knows it too");
+}
+
+#[test]
+fn hosts_that_would_lose_their_data_are_refused() {
+    // Up to 1.7 the upgrade call wipes EPHEMERAL unless it is told to preserve it.
+    for (from, kubernetes, to, rollback) in [
+        ("1.7.7", "1.29.1", "1.8.4", false),
+        ("1.6.8", "1.28.1", "1.7.7", false),
+        ("1.7.7", "1.29.1", "1.6.8", true),
+    ] {
+        let intent = Intent { rollback, ..common::intent(Some(to), None) };
+        let (legs, report) = path(&running(Some(from), Some(kubernetes)), &intent);
+        assert_eq!(legs, None, "{from} to {to}");
+        assert!(matches!(report.refusals[..], [Refusal::HostTooOld { .. }]), "{report:?}");
+        assert!(report.refusals[0].advice().contains("--preserve"));
+    }
+    let (legs, _) =
+        path(&running(Some("1.7.7"), Some("1.29.1")), &common::intent(None, Some("1.30.2")));
+    assert!(legs.is_some(), "Kubernetes alone installs nothing");
 }
 
 #[test]

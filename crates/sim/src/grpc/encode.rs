@@ -21,7 +21,8 @@ pub(super) fn encode(response: &Response) -> Bytes {
         Containers ServiceList ServiceStart ServiceStop ServiceRestart Bootstrap Reboot Rollback
         Shutdown Reset Upgrade ApplyConfiguration ImageList ImagePull EtcdMemberList EtcdStatus
         EtcdAlarmList EtcdAlarmDisarm EtcdDefragment EtcdForfeitLeadership EtcdLeaveCluster
-        EtcdRemoveMemberById ImageServiceList ImageServicePull Empty LifecycleInstall
+        EtcdRemoveMemberById EtcdDowngradeValidate EtcdDowngradeEnable EtcdDowngradeCancel
+        ImageServiceList ImageServicePull Empty LifecycleInstall
         LifecycleUpgrade HealthCheck CosiGet CosiList CosiWatch
     );
     bytes.into()

@@ -127,6 +127,9 @@ methods! {
         unary EtcdLeaveCluster => EtcdLeaveCluster;
         unary EtcdRemoveMemberByID => EtcdRemoveMemberById;
         stream EtcdSnapshot => EtcdSnapshot;
+        unary EtcdDowngradeValidate => EtcdDowngradeValidate;
+        unary EtcdDowngradeEnable => EtcdDowngradeEnable;
+        unary EtcdDowngradeCancel => EtcdDowngradeCancel = empty;
     }
     "machine.ImageService" {
         stream List => ImageServiceList;

@@ -107,6 +107,12 @@ requests! {
     EtcdRemoveMemberById(machine::EtcdRemoveMemberByIdRequest),
     /// Stream of [`common::Data`].
     EtcdSnapshot(machine::EtcdSnapshotRequest),
+    /// Unary; since Talos 1.11.
+    EtcdDowngradeValidate(machine::EtcdDowngradeValidateRequest),
+    /// Unary; since Talos 1.11.
+    EtcdDowngradeEnable(machine::EtcdDowngradeEnableRequest),
+    /// Unary; since Talos 1.11.
+    EtcdDowngradeCancel,
     /// Stream of [`machine::ImageServiceListResponse`].
     ImageServiceList(machine::ImageServiceListRequest),
     /// Stream of [`machine::ImageServicePullResponse`].
@@ -202,6 +208,9 @@ responses! {
     EtcdForfeitLeadership(machine::EtcdForfeitLeadershipResponse),
     EtcdLeaveCluster(machine::EtcdLeaveClusterResponse),
     EtcdRemoveMemberById(machine::EtcdRemoveMemberByIdResponse),
+    EtcdDowngradeValidate(machine::EtcdDowngradeValidateResponse),
+    EtcdDowngradeEnable(machine::EtcdDowngradeEnableResponse),
+    EtcdDowngradeCancel(machine::EtcdDowngradeCancelResponse),
     ImageServiceList(machine::ImageServiceListResponse),
     ImageServicePull(machine::ImageServicePullResponse),
     Empty(()),

@@ -8,6 +8,9 @@ use super::time::Time;
 /// The first minor of Talos 1 with the lifecycle and image services.
 const LIFECYCLE_SINCE: u64 = 13;
 
+/// The first minor of Talos 1 with the calls of etcd's downgrade.
+const DOWNGRADE_SINCE: u64 = 11;
+
 impl World {
     /// A call that has reached a node. The door has checked that the node
     /// [can be reached](Self::is_reachable).
@@ -27,6 +30,12 @@ impl World {
             && minor < LIFECYCLE_SINCE
         {
             return Status::unimplemented(format!("unknown service {service}")).into();
+        }
+        if let Some(method) = downgrades(&request)
+            && minor < DOWNGRADE_SINCE
+        {
+            let text = format!("unknown method {method} for service machine.MachineService");
+            return Status::unimplemented(text).into();
         }
         if !caller.has_any(allowed(&request)) {
             return Status::permission_denied("not authorized").into();
@@ -85,6 +94,13 @@ impl World {
                 self.etcd_remove_member(node, request.member_id)
             }
             Request::EtcdSnapshot(_) => self.etcd_snapshot(node),
+            Request::EtcdDowngradeValidate(request) => {
+                self.etcd_downgrade_validate(node, &request.version)
+            }
+            Request::EtcdDowngradeEnable(request) => {
+                self.etcd_downgrade_enable(node, &request.version)
+            }
+            Request::EtcdDowngradeCancel => self.etcd_downgrade_cancel(node),
             Request::ImageServiceList(request) => self.image_service_list(node, request),
             Request::ImageServicePull(request) => self.image_service_pull(node, request),
             Request::ImageServiceRemove(request) => self.image_service_remove(node, &request),
@@ -152,6 +168,7 @@ fn is_reading(request: &Request) -> bool {
             | Request::EtcdMemberList(_)
             | Request::EtcdStatus
             | Request::EtcdAlarmList
+            | Request::EtcdDowngradeValidate(_)
             | Request::CosiGet(_)
             | Request::CosiList(_)
             | Request::CosiWatch(_)
@@ -170,6 +187,16 @@ fn uses_images(request: &Request) -> bool {
             | Request::LifecycleUpgrade(_)
             | Request::Upgrade(_)
     )
+}
+
+/// The method's name, if it is one of etcd's downgrade.
+fn downgrades(request: &Request) -> Option<&'static str> {
+    match request {
+        Request::EtcdDowngradeValidate(_) => Some("EtcdDowngradeValidate"),
+        Request::EtcdDowngradeEnable(_) => Some("EtcdDowngradeEnable"),
+        Request::EtcdDowngradeCancel => Some("EtcdDowngradeCancel"),
+        _ => None,
+    }
 }
 
 /// The service that a request belongs to, if older nodes lack it.

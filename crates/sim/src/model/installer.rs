@@ -265,7 +265,8 @@ impl World {
             self.nodes[node.0].staged_upgrade = Some(request.image);
             Kind::StageUpgrade { kexec }
         } else {
-            Kind::Upgrade { image: request.image, kexec }
+            let wipes = !request.preserve && self.nodes[node.0].minor() < KEEPS_DATA;
+            Kind::Upgrade { image: request.image, kexec, wipes }
         };
         self.start_sequence(node, kind, &actor_id, false);
     }
@@ -285,11 +286,28 @@ impl World {
         let here = &self.nodes[node.0];
         let skipped = request.force || (request.preserve && preserve_skips_checks(here.version()));
         if here.is_control_plane() && !skipped {
-            self.validate_etcd_for_upgrade(node)?;
+            let wipes = !request.preserve && here.minor() < KEEPS_DATA;
+            self.validate_etcd_for_upgrade(node, wipes)?;
         }
         Ok(())
     }
 }
+
+impl World {
+    /// The node's EPHEMERAL partition is wiped, and it has left etcd.
+    pub(super) fn wipe(&mut self, node: NodeIndex) {
+        let here = &mut self.nodes[node.0];
+        here.wiped += 1;
+        here.images.clear();
+        if let Some(member) = self.etcd.member_of(node).map(|member| member.id) {
+            self.remove_member(member);
+        }
+    }
+}
+
+/// The first minor of Talos 1 whose upgrade leaves the EPHEMERAL partition alone,
+/// whatever `preserve` says.
+const KEEPS_DATA: u64 = 8;
 
 /// Whether `preserve` skips the etcd checks: since 1.12.9 and 1.13.4.
 fn preserve_skips_checks(version: &Version) -> bool {

@@ -147,13 +147,14 @@ impl World {
         let since = now.minus(UPTIME);
         let mut spec = spec.clone();
         spec.secrets = config::fill(&spec.secrets, &mut random);
-        let nodes =
+        let nodes: Vec<Node> =
             spec.nodes.iter().map(|node| new_node(&spec, node, &mut random, since)).collect();
         let control_planes: Vec<NodeIndex> = (0..spec.nodes.len())
             .filter(|index| spec.nodes[*index].role == NodeRole::ControlPlane)
             .map(NodeIndex)
             .collect();
         let etcd = Etcd::new(&control_planes, &mut random, now);
+        let etcd = etcd.of_versions(&nodes);
         let mut world = Self {
             spec,
             now,
@@ -331,7 +332,7 @@ impl World {
             | Due::PodStatuses { node, boot, .. }
             | Due::Download { node, boot }
             | Due::Service { node, boot, .. } => (Some(*node), *boot),
-            Due::Election { .. } | Due::Health { .. } => (None, 0),
+            Due::Election { .. } | Due::EtcdVersions | Due::Health { .. } => (None, 0),
         };
         if node.is_some_and(|node| self.nodes[node.0].boot != boot) {
             return node;
@@ -344,6 +345,7 @@ impl World {
             Due::Pull { node, pull, .. } => self.step_pull(node, pull),
             Due::Install { node, .. } => self.step_install(node),
             Due::Election { round } => self.elect(round),
+            Due::EtcdVersions => self.look_at_etcd_versions(),
             Due::RevertConfig { node, trial, .. } => self.revert_config(node, trial),
             Due::Kubelet { node, restart, .. } => self.kubelet_is_back(node, restart),
             Due::Pod { node, component, restart, .. } => self.pod_is_back(node, component, restart),
@@ -439,6 +441,7 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         downloads: BTreeMap::new(),
         pulls: Vec::new(),
         gone: false,
+        wiped: 0,
         cosi: cosi::Store::default(),
     }
 }

@@ -98,6 +98,9 @@ pub(super) struct Node {
     /// Whether it has left the cluster for good.
     #[serde(default)]
     pub(super) gone: bool,
+    /// How often an upgrade has wiped its data.
+    #[serde(default)]
+    pub(super) wiped: u64,
     /// Pulls end with the connections of their callers.
     #[serde(skip)]
     pub(super) pulls: Vec<Pull>,

@@ -128,6 +128,9 @@ pub(super) fn allowed(request: &Request) -> &'static [Role] {
         | Request::EtcdForfeitLeadership(_)
         | Request::EtcdLeaveCluster(_)
         | Request::EtcdRemoveMemberById(_)
+        | Request::EtcdDowngradeValidate(_)
+        | Request::EtcdDowngradeEnable(_)
+        | Request::EtcdDowngradeCancel
         | Request::ImageServiceRemove(_)
         | Request::LifecycleInstall(_)
         | Request::LifecycleUpgrade(_) => ADMIN,

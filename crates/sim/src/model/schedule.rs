@@ -26,6 +26,8 @@ pub(super) enum Due {
     Install { node: NodeIndex, boot: u64 },
     /// The remaining etcd members elect a leader.
     Election { round: u64 },
+    /// etcd's leader looks at the versions of its members.
+    EtcdVersions,
     /// A configuration on trial is taken back.
     RevertConfig { node: NodeIndex, boot: u64, trial: u64 },
     /// The kubelet is up with its new image.

@@ -53,6 +53,9 @@ pub(super) enum Kind {
     Upgrade {
         image: String,
         kexec: bool,
+        /// Talos up to 1.7, not told to preserve: the data of the node goes.
+        #[serde(default)]
+        wipes: bool,
     },
     StageUpgrade {
         kexec: bool,
@@ -211,6 +214,10 @@ impl World {
         {
             self.fail_sequence(node, &sequence, &failure);
             return;
+        }
+        if let (Effect::Install, Kind::Upgrade { wipes: true, .. }) = (phase.effect, &sequence.kind)
+        {
+            self.wipe(node);
         }
         if phase.effect == Effect::Drain && !self.kubernetes_api_is_up() {
             // Nobody took note of the cordon.

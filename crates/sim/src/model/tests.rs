@@ -5,6 +5,7 @@ mod config;
 mod cosi;
 mod driver;
 mod etcd;
+mod etcd_versions;
 mod kubernetes_faults;
 mod lifecycle;
 mod machine;

@@ -79,6 +79,8 @@ pub struct EtcdTruth {
     pub leader: Option<NodeIndex>,
     /// How many alarms are raised.
     pub alarms: usize,
+    /// The minor of etcd 3 that the cluster is of: an older one does not start.
+    pub cluster_minor: u64,
 }
 
 impl EtcdTruth {
@@ -114,7 +116,8 @@ impl World {
             self.etcd.members.iter().find(|member| member.id == leader).map(|member| member.node)
         });
         let (members, alarms) = (self.etcd.members.len(), self.etcd.alarms.len());
-        EtcdTruth { members, voters, alive, leader, alarms }
+        let cluster_minor = self.cluster_minor();
+        EtcdTruth { members, voters, alive, leader, alarms, cluster_minor }
     }
 }
 
@@ -196,6 +199,11 @@ impl<'a> NodeTruth<'a> {
     /// was staged.
     pub fn staged(&self) -> Option<&'a str> {
         self.here.staged_upgrade.as_deref()
+    }
+
+    /// How often an upgrade has wiped its data.
+    pub fn wiped(&self) -> u64 {
+        self.here.wiped
     }
 
     /// Changes with every boot.

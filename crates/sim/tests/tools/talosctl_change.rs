@@ -1,7 +1,7 @@
 //! The real talosctl changes nodes: configuration, images, reboots, upgrades in
 //! the old way and the new one, rollbacks.
 
-use talos_sim::model::EMPTY_SCHEMATIC;
+use talos_sim::model::{EMPTY_SCHEMATIC, World};
 
 use crate::bench::{Bench, NODES};
 use crate::talosctl::Talosctl;
@@ -48,6 +48,7 @@ async fn each_talosctl_changes_each_line() {
             configures(&bench, &talosctl).await;
             pulls(&talosctl).await;
             gives_leadership_away(&bench, &talosctl).await;
+            downgrades_etcd(&bench, &talosctl, if *nodes == NODES[2] { 7 } else { 6 }).await;
         }
     }
 }
@@ -146,6 +147,22 @@ async fn pulls(talosctl: &Talosctl<'_>) {
     talosctl.ok(&format!("image pull {image}")).await;
     talosctl.says("image list", &[image]).await;
     talosctl.fails("image pull ghcr.io/nobody/nothing:v1", &["not found"]).await;
+}
+
+/// Lowers etcd by a minor and takes that back.
+async fn downgrades_etcd(bench: &Bench, talosctl: &Talosctl<'_>, runs: u64) {
+    let lower = format!("3.{}", runs - 1);
+    let success = |what: &str| format!("downgrade {what} success, cluster version 3.{runs}");
+    let validate = format!("etcd downgrade validate {lower}");
+    talosctl.says(&validate, &[&success("validate")]).await;
+    talosctl.says(&format!("etcd downgrade enable {lower}"), &[&success("enable")]).await;
+    let is_at = |minor| move |world: &World| world.etcd_truth().cluster_minor == minor;
+    bench.until("etcd at the lower minor", is_at(runs - 1)).await;
+    talosctl.says("etcd status", &[&format!("{lower}.0")]).await;
+    talosctl.fails(&validate, &["invalid downgrade target version"]).await;
+    talosctl.says("etcd downgrade cancel", &["downgrade cancel success"]).await;
+    bench.until("etcd at its own minor", is_at(runs)).await;
+    talosctl.fails("etcd downgrade validate 3.4", &["only supported to 3.5"]).await;
 }
 
 async fn gives_leadership_away(bench: &Bench, talosctl: &Talosctl<'_>) {

@@ -216,8 +216,10 @@ pub(super) fn action_of(act: &Act) -> Option<Action> {
             "kube-proxy" => Action::SetKubeProxy,
             _ => Action::SetKubelet,
         },
-        Act::Pull { .. } | Act::Snapshot { .. } | Act::Delete { .. } | Act::Apply { .. } => {
-            return None;
-        }
+        Act::Pull { .. }
+        | Act::Snapshot { .. }
+        | Act::Downgrade { .. }
+        | Act::Delete { .. }
+        | Act::Apply { .. } => return None,
     })
 }

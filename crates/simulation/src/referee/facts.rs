@@ -107,6 +107,8 @@ pub(super) struct Facts {
     nodes: Vec<Node>,
     by_name: HashMap<NodeName, usize>,
     pub(super) alarm: Since<bool>,
+    /// The minor of etcd 3 that the cluster is of.
+    pub(super) etcd_minor: Since<u64>,
     looked: Timestamp,
     touched: Option<u64>,
 }
@@ -117,6 +119,7 @@ impl Facts {
             nodes: Vec::new(),
             by_name: HashMap::new(),
             alarm: Since::new(false, at),
+            etcd_minor: Since::new(view.world.etcd_truth().cluster_minor, at),
             looked: at,
             touched: None,
         };
@@ -134,6 +137,7 @@ impl Facts {
         self.looked = at;
         let etcd = view.world.etcd_truth();
         self.alarm.set(etcd.alarms > 0, at);
+        self.etcd_minor.set(etcd.cluster_minor, at);
         for index in 0..view.world.len() {
             let Some(truth) = view.world.truth(NodeIndex(index)) else { continue };
             if index == self.nodes.len() {

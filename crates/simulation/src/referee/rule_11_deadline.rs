@@ -169,6 +169,7 @@ fn limit(action: Action, policy: &Policy) -> SignedDuration {
         // It pulls again right before.
         Action::Install => times.pull.saturating_add(times.install),
         Action::SnapshotEtcd => times.snapshot,
+        Action::DowngradeEtcd => times.gate,
         Action::Drain => policy.drain.timeout,
         Action::Reboot | Action::Rollback => times.reboot,
         Action::Upgrade => times.install.saturating_add(times.reboot),

@@ -10,6 +10,7 @@ use upgrade_engine::drive::End;
 
 use super::driver::Driver;
 use super::facts::{Member, Node};
+use super::rule_13_versions::etcd_of;
 use super::{Rule, Scene};
 use crate::seen::{Seen, What};
 
@@ -74,7 +75,11 @@ fn spares(name: &NodeName, driver: &Driver, scene: &Scene<'_>) -> bool {
     let own = facts.node(name).map(|node| node.member.value);
     let counts = facts.control_planes().count();
     let calm = !facts.alarm.value && scene.at.duration_since(facts.alarm.since) > NEWS;
+    // A version is no matter of health (rule 13).
+    let starts =
+        driver.plan.to.talos.as_ref().is_none_or(|to| etcd_of(to) >= facts.etcd_minor.value);
     driver.answered_of_etcd()
+        && starts
         && calm
         && matches!(own, Some(Member::Unwell | Member::Behind))
         && (counts > 2 || driver.wanted.policy.accept_outage)

@@ -2,6 +2,7 @@
 //! here a second time, on purpose.
 
 use upgrade_core::image::ImageRef;
+use upgrade_core::plan::Change;
 use upgrade_core::version::{Minor, Version};
 
 use super::driver::Driver;
@@ -22,6 +23,21 @@ const TABLE: &[(u64, u64, u64, u64, u64)] = &[
     (14, 12, 16, 32, 37),
     (15, 13, 17, 33, 38),
 ];
+
+/// The newest patches of the lines that a way up leads out of: each is passed first.
+const NEWEST: &[(u64, u64)] = &[(10, 9), (11, 6), (12, 11), (13, 12), (14, 4)];
+
+/// The first minor of Talos whose upgrade leaves the data of its node alone.
+const KEEPS_DATA: u64 = 8;
+
+/// The minor of etcd 3 that a line of Talos brings.
+pub(super) fn etcd_of(talos: &Version) -> u64 {
+    match minor(talos) {
+        0..=10 => 5,
+        11..=13 => 6,
+        _ => 7,
+    }
+}
 
 /// How many minors a kubelet may be behind its API server.
 const KUBELET_BEHIND: u64 = 3;
@@ -48,12 +64,18 @@ impl Rule for Versions {
         let driver = scene.notes.drivers.get(runner);
         let node = act.node().and_then(|name| scene.notes.facts.node(name));
         let (Some(driver), Some(node)) = (driver, node) else { return };
+        if act.boots() && node.control_plane {
+            etcd_starts(act, driver, scene, found);
+        }
         match act {
             Act::Install { image, .. } | Act::Upgrade { image, .. } => {
                 talos(image, node, driver, scene, found);
             }
             Act::Rollback { .. } if !driver.plan.rollback => {
                 found.push(format!("{act:?}, and nobody asked for a way back"));
+            }
+            Act::Downgrade { to, .. } if !driver.plan.rollback => {
+                found.push(format!("etcd goes down to {to}, and nobody asked for a way back"));
             }
             Act::Configure { images, .. } => {
                 for (component, image) in images {
@@ -67,6 +89,19 @@ impl Rule for Versions {
             }
             _ => {}
         }
+    }
+}
+
+/// A way back does not boot an etcd that ends itself: one of an older minor than the
+/// cluster is of, as everybody could have seen.
+fn etcd_starts(act: &Act, driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
+    let Some(basis) = driver.basis(act).filter(|_| driver.plan.rollback) else { return };
+    let Some(hop) = driver.plan.hops.iter().find(|hop| hop.number == basis.hop) else { return };
+    let Change::Talos { to, .. } = &hop.change else { return };
+    let cluster = &scene.notes.facts.etcd_minor;
+    if etcd_of(to) < cluster.value && cluster.was(&cluster.value, basis.etcd.any) {
+        let (runs, newest) = (etcd_of(to), cluster.value);
+        found.push(format!("{act:?} to etcd 3.{runs}, and the cluster is of 3.{newest}"));
     }
 }
 
@@ -88,7 +123,15 @@ fn talos(
     if to < from && !back {
         found.push(format!("{name} goes back from {from} to {to}, and nobody asked for that"));
     }
-    let most = if driver.wanted.intent.skip_minors { 2 } else { 1 };
+    if here < KEEPS_DATA {
+        found.push(format!("{name} is upgraded from {from}, which wipes its data"));
+    }
+    let skips = driver.wanted.intent.skip_minors;
+    let newest = NEWEST.iter().find(|(line, _)| *line == here).map_or(0, |(_, patch)| *patch);
+    if !back && !skips && there > here && from.patch() < newest {
+        found.push(format!("{name} goes from {from} to {to}, and not by way of 1.{here}.{newest}"));
+    }
+    let most = if skips { 2 } else { 1 };
     if !back && there > here + most {
         found.push(format!("{name} goes from {from} to {to}, over a minor"));
     }

@@ -22,6 +22,9 @@ const PATHS: &[Path] = &[
     // Minors.
     (8, (12, 4), (34, 2), Some((13, 12)), None),
     (8, (13, 4), (35, 3), Some((14, 4)), None),
+    // Over a minor of etcd, from an early patch; and a host that is too old.
+    (4, (10, 4), (33, 2), Some((11, 6)), None),
+    (1, (7, 6), (29, 2), Some((8, 4)), None),
     // Kubernetes: a patch, a minor, two of them.
     (5, (13, 4), (34, 2), None, Some((34, 13))),
     (9, (13, 4), (34, 2), None, Some((35, 10))),
@@ -40,8 +43,9 @@ pub fn draw(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed ^ 0x7461_6c6f_7300);
     // What goes wrong among many nodes mostly goes wrong among few, and sooner.
     let control_planes = match dice.below(100) {
-        0..62 => 1,
-        62..96 => 3,
+        0..60 => 1,
+        60..63 => 2,
+        63..96 => 3,
         _ => 5,
     };
     let workers = match dice.below(2000) {
@@ -78,8 +82,21 @@ pub fn draw(seed: u64) -> Scenario {
         0..12 if wanted_talos.is_some() => {
             wants.push(Want::Back(usize_of(dice.below(u64_of(nodes)))));
         }
+        // All nodes, to where they came from: after the upgrade or in the middle of it.
+        12..18 if wanted_talos.is_some_and(|wanted| wanted != talos) => {
+            // Newest patch first, so that is where they came from.
+            let newest = Catalogue::builtin();
+            let line = version(talos).minor();
+            let leaves = wanted_talos.is_some_and(|(minor, _)| minor != talos.0);
+            let back = newest.newest_talos(line).filter(|_| leaves).cloned();
+            wants.push(Want::Versions(Intent {
+                talos: Some(back.unwrap_or_else(|| version(talos))),
+                rollback: true,
+                ..Intent::default()
+            }));
+        }
         // Kubernetes goes back within its minor.
-        12..16 if wanted_kubernetes.is_some_and(|(minor, _)| minor == kubernetes.0) => {
+        12..18 if wanted_kubernetes.is_some_and(|(minor, _)| minor == kubernetes.0) => {
             wants.push(Want::Versions(Intent {
                 kubernetes: Some(version(kubernetes)),
                 rollback: true,
@@ -87,7 +104,7 @@ pub fn draw(seed: u64) -> Scenario {
             }));
         }
         // Another target.
-        16..30 => {
+        18..32 => {
             let newest = Catalogue::builtin();
             let line = wanted_talos.unwrap_or(talos).0;
             let of_line = newest.talos.iter().find(|it| it.minor() == version((line, 0)).minor());

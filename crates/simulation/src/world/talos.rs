@@ -18,7 +18,10 @@ use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
     Stage, StaticPod, TalosFacts,
 };
-use upgrade_engine::io::talos::{Config, Entries, Rendered, Slots, Store, Wanted};
+use upgrade_core::version::{Minor, Version};
+use upgrade_engine::io::talos::{
+    Config, Downgrade, Entries, Rendered, Slots, Store, Wanted,
+};
 use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
 
 use super::seat::{Seat, unavailable};
@@ -136,6 +139,8 @@ fn etcd(machines: &[Machine], answers: &[Option<Asked>]) -> Fact<EtcdFacts> {
                 applied_index: answer.status.raft_applied_index,
                 sees: answer.members.iter().map(|member| MemberId(member.id)).collect(),
                 errors: answer.status.errors.clone(),
+                version: minor(&answer.status.protocol_version),
+                storage: minor(&answer.status.storage_version),
             }),
             _ => Fact::Unknown("no answer".to_owned()),
         };
@@ -152,6 +157,10 @@ fn etcd(machines: &[Machine], answers: &[Option<Asked>]) -> Fact<EtcdFacts> {
 
 fn static_pod((component, ready): (model::Component, bool)) -> StaticPod {
     StaticPod { name: format!("kube-system/{}", component.name()), ready }
+}
+
+fn minor(version: &str) -> Option<Minor> {
+    version.parse::<Version>().ok().map(|version| version.minor())
 }
 
 fn stage_of(number: i32) -> Stage {
@@ -423,9 +432,10 @@ impl Talos for Seat {
         }
     }
 
-    async fn upgrade(&self, on: &Machine, image: &ImageRef) -> Result<(), Trouble> {
+    async fn upgrade(&self, on: &Machine, image: &ImageRef, force: bool) -> Result<(), Trouble> {
         let act = Act::Upgrade { node: on.name.clone(), image: image.clone() };
-        let request = machine::UpgradeRequest { image: image.to_string(), ..Default::default() };
+        let image = image.to_string();
+        let request = machine::UpgradeRequest { image, force, ..Default::default() };
         self.unary(act, on, Request::Upgrade(request)).await
     }
 
@@ -443,6 +453,29 @@ impl Talos for Seat {
         let act = Act::Forfeit { node: on.name.clone() };
         let request = machine::EtcdForfeitLeadershipRequest::default();
         self.unary(act, on, Request::EtcdForfeitLeadership(request)).await
+    }
+
+    async fn validate_downgrade(&self, on: &Machine, to: Minor) -> Result<Downgrade, Trouble> {
+        let asked = self.ask(Question::Other("downgrade"), |inside| {
+            let node = inside.reach(on)?;
+            let request = machine::EtcdDowngradeValidateRequest { version: to.to_string() };
+            let asked = inside.one::<machine::EtcdDowngradeValidateResponse>(
+                node,
+                Request::EtcdDowngradeValidate(request),
+            );
+            Ok(asked.map(|_| ()))
+        });
+        match asked.await? {
+            Ok(()) => Ok(Downgrade::Possible),
+            Err(status) => Downgrade::of_refusal(&status.message)
+                .ok_or_else(|| For::Look.refused(&status, false)),
+        }
+    }
+
+    async fn enable_downgrade(&self, on: &Machine, to: Minor) -> Result<(), Trouble> {
+        let act = Act::Downgrade { node: on.name.clone(), to };
+        let request = machine::EtcdDowngradeEnableRequest { version: to.to_string() };
+        self.unary(act, on, Request::EtcdDowngradeEnable(request)).await
     }
 
     async fn snapshot(&self, from: &Machine, _: usize, _: &dyn Tell) -> Result<Proof, Trouble> {

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{mpsc, watch};
 use upgrade_core::amount::Amount;
-use upgrade_core::call::Class;
+use upgrade_core::call::{Class, Code};
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::event::Event;
 use upgrade_core::intent::Intent;
@@ -20,7 +20,7 @@ use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{Fact, NodeName, Role, Stage};
-use upgrade_core::version::Version;
+use upgrade_core::version::{Minor, Version};
 use upgrade_core::workload::Pod;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::control::{Control, Word};
@@ -42,6 +42,8 @@ pub(crate) enum Fault {
     NeverReturns,
     /// Says yes to a reboot and forgets it.
     LosesReboot,
+    /// Refuses a reboot in words, under a code that says nothing.
+    RefusesInWords,
     /// Does as asked; the answer is lost.
     LosesAnswer,
     /// The installer ends with an exit code, before it has written anything.
@@ -70,6 +72,11 @@ impl Fault {
     pub(crate) fn answer(self) -> Result<(), Trouble> {
         if self == Self::LosesAnswer {
             return Err(broke());
+        }
+        if self == Self::RefusesInWords {
+            let class = Class::Status(Code::Unknown);
+            let words = "error validating etcd for upgrade: etcd member 1 is not healthy";
+            return Err(trouble::act(class, class.outcome(), words));
         }
         Ok(())
     }
@@ -119,6 +126,8 @@ pub(crate) struct Cluster {
     /// Acts in order: `reboot cp-1`.
     pub(crate) acts: Vec<String>,
     pub(crate) kubernetes: Version,
+    /// The minor that etcd's data is of.
+    pub(crate) etcd: Minor,
     pub(crate) limit: usize,
     pub(crate) most_workers_away: usize,
     /// When the whole cluster was looked at.
@@ -190,6 +199,7 @@ impl World {
             dark: false,
             acts: vec![],
             kubernetes: "1.33.4".parse().unwrap(),
+            etcd: "3.6".parse().unwrap(),
             limit: 1,
             most_workers_away: 0,
             looks: vec![],

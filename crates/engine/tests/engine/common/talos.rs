@@ -6,12 +6,13 @@ use std::time::Duration;
 use upgrade_core::call::{Class, Code, ExitCode};
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
+use upgrade_core::matrix::Matrix;
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
     Stage, TalosFacts,
 };
-use upgrade_core::version::Version;
-use upgrade_engine::io::talos::{Config, Entries, Rendered, Slots, Store};
+use upgrade_core::version::{Minor, Version};
+use upgrade_engine::io::talos::{Config, Downgrade, Entries, Rendered, Slots, Store};
 use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
 
 use super::{Cluster, Fault, SCHEMATIC, Sim, World, seconds, unavailable};
@@ -94,7 +95,7 @@ impl World {
 
     fn asked_to_boot(&self, node: &NodeName, into: Option<Version>) -> Result<(), Trouble> {
         let fault = self.cluster().nodes[node].fault;
-        if fault != Some(Fault::LosesReboot) {
+        if ![Some(Fault::LosesReboot), Some(Fault::RefusesInWords)].contains(&fault) {
             self.me.upgrade().unwrap().boot(node, into);
         }
         fault.map_or(Ok(()), Fault::answer)
@@ -193,6 +194,8 @@ impl Talos for World {
                 applied_index: 10,
                 sees: everyone.clone(),
                 errors: vec![],
+                version: Matrix::builtin().etcd(&sim.version),
+                storage: Some(cluster.etcd),
             };
             EtcdMember {
                 id: id(&machine.name),
@@ -268,7 +271,7 @@ impl Talos for World {
         }
     }
 
-    async fn upgrade(&self, on: &Machine, image: &ImageRef) -> Result<(), Trouble> {
+    async fn upgrade(&self, on: &Machine, image: &ImageRef, _: bool) -> Result<(), Trouble> {
         self.act("upgrade", &on.name)?;
         self.asked_to_boot(&on.name, image.version())
     }
@@ -286,6 +289,18 @@ impl Talos for World {
     async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
         self.act("forfeit", &on.name)?;
         self.change(|cluster| cluster.lead_elsewhere(&on.name));
+        Ok(())
+    }
+
+    async fn validate_downgrade(&self, on: &Machine, to: Minor) -> Result<Downgrade, Trouble> {
+        self.answering(&on.name)?;
+        let next = to.next() == self.cluster().etcd;
+        Ok(if next { Downgrade::Possible } else { Downgrade::NotNext })
+    }
+
+    async fn enable_downgrade(&self, on: &Machine, to: Minor) -> Result<(), Trouble> {
+        self.act("downgrade", &on.name)?;
+        self.change(|cluster| cluster.etcd = to);
         Ok(())
     }
 

@@ -12,7 +12,8 @@ use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName, Role, Stage,
     TalosFacts,
 };
-use upgrade_engine::io::talos::{Config, Rendered, Slots, Store, Wanted};
+use upgrade_core::version::Minor;
+use upgrade_engine::io::talos::{Config, Downgrade, Rendered, Slots, Store, Wanted};
 use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
 
 use super::world::{Fault, STATIC, World, unavailable};
@@ -112,6 +113,8 @@ impl Talos for World {
             applied_index: 1,
             sees: members.iter().map(ids).collect(),
             errors: vec![],
+            version: None,
+            storage: None,
         };
         let members = members.iter().map(|machine| EtcdMember {
             id: ids(machine),
@@ -154,7 +157,7 @@ impl Talos for World {
         Err(unavailable("not in this world"))
     }
 
-    async fn upgrade(&self, _: &Machine, _: &ImageRef) -> Result<(), Trouble> {
+    async fn upgrade(&self, _: &Machine, _: &ImageRef, _: bool) -> Result<(), Trouble> {
         Err(unavailable("not in this world"))
     }
 
@@ -168,6 +171,14 @@ impl Talos for World {
 
     async fn forfeit(&self, _: &Machine) -> Result<(), Trouble> {
         Ok(())
+    }
+
+    async fn validate_downgrade(&self, _: &Machine, _: Minor) -> Result<Downgrade, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn enable_downgrade(&self, _: &Machine, _: Minor) -> Result<(), Trouble> {
+        Err(unavailable("not in this world"))
     }
 
     async fn snapshot(&self, _: &Machine, _: usize, _: &dyn Tell) -> Result<Proof, Trouble> {

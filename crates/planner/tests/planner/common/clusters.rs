@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use upgrade_core::image::ImageRef;
 use upgrade_core::intent::Intent;
 use upgrade_core::jiff::Timestamp;
+use upgrade_core::matrix::Matrix;
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Fact, KubernetesFacts, MemberId, MemberStatus, Node,
     NodeName, Role, Snapshot, Stage, TalosFacts,
@@ -39,6 +40,7 @@ pub(crate) fn cluster(
         let name = NodeName(format!("worker-{number}"));
         nodes.insert(name, node(Role::Worker, 100 + number, talos, kubernetes));
     }
+    let etcd = Matrix::builtin().etcd(&version(talos));
     let everyone: BTreeSet<MemberId> = (1..=control_planes as u64).map(MemberId).collect();
     let members = (1..=control_planes as u64)
         .map(|number| EtcdMember {
@@ -51,6 +53,8 @@ pub(crate) fn cluster(
                 applied_index: 5_000,
                 sees: everyone.clone(),
                 errors: vec![],
+                version: etcd,
+                storage: etcd,
             }),
         })
         .collect();

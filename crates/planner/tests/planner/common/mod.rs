@@ -9,8 +9,7 @@ use std::fmt::Write as _;
 use upgrade_core::snapshot::{EtcdFacts, KubernetesFacts, Snapshot, TalosFacts};
 use upgrade_planner::report::Report;
 
-use clusters::known;
-pub(crate) use clusters::{SCHEMATIC, cluster, image, intent, version};
+pub(crate) use clusters::{SCHEMATIC, cluster, image, intent, known, version};
 pub(crate) use planning::{plan_for, sketch};
 
 /// What Talos told of a node, to be changed by a test.

@@ -8,6 +8,7 @@ use talos_proto::{common, machine};
 use super::super::World;
 use super::super::api::{NodeIndex, Reply, Response, Status};
 use super::super::snapshot_file;
+use super::versions::etcd_version;
 use super::{Alarm, Member};
 
 /// How much a piece of a streamed file holds.
@@ -26,19 +27,9 @@ fn no_client() -> Status {
     )
 }
 
-/// etcd by release line of Talos.
-fn etcd_version(minor: u64) -> (&'static str, &'static str) {
-    match minor {
-        0..=11 => ("3.5.21", "3.5.0"),
-        12 => ("3.6.8", "3.6.0"),
-        13 => ("3.6.12", "3.6.0"),
-        _ => ("3.7.1", "3.7.0"),
-    }
-}
-
 impl World {
     /// Only control planes have a member.
-    fn check_control_plane(&self, node: NodeIndex, what: &str) -> Result<(), Status> {
+    pub(super) fn check_control_plane(&self, node: NodeIndex, what: &str) -> Result<(), Status> {
         if self.nodes[node.0].is_control_plane() {
             return Ok(());
         }
@@ -46,14 +37,14 @@ impl World {
     }
 
     /// The node's own member, if its etcd runs.
-    fn local_member(&self, node: NodeIndex) -> Result<&Member, Status> {
+    pub(super) fn local_member(&self, node: NodeIndex) -> Result<&Member, Status> {
         let member = self.etcd.member_of(node).ok_or_else(no_client)?;
         let runs = member.ready && self.nodes[node.0].service_runs("etcd");
         runs.then_some(member).ok_or_else(no_client)
     }
 
     /// What needs a quorum, asked at all control planes that can be reached.
-    fn check_quorum(&self, node: NodeIndex) -> Result<(), Status> {
+    pub(super) fn check_quorum(&self, node: NodeIndex) -> Result<(), Status> {
         let cut_off = self.fault(node, super::super::FaultKind::Partition).is_some();
         if self.etcd.leader.is_some() && !cut_off {
             Ok(())
@@ -122,9 +113,8 @@ impl World {
                     let kind = if alarm.corrupt { "CORRUPT" } else { "NOSPACE" };
                     errors.push(format!("memberID:{} alarm:{kind} ", alarm.member));
                 }
-                let (protocol, storage) = etcd_version(self.nodes[node.0].minor());
                 machine::EtcdMemberStatus {
-                    protocol_version: protocol.to_owned(),
+                    protocol_version: etcd_version(self.nodes[node.0].version()).to_owned(),
                     db_size: member.db_size,
                     db_size_in_use: member.db_in_use,
                     leader: self.etcd.leader.filter(|_| self.etcd_serves(node)).unwrap_or(0),
@@ -134,7 +124,7 @@ impl World {
                     errors,
                     is_learner: self.is_learner(member),
                     member_id: member.id,
-                    storage_version: storage.to_owned(),
+                    storage_version: self.storage_version(member),
                 }
             });
         reply(status.map(|status| machine::EtcdStatusResponse {
@@ -268,7 +258,7 @@ impl World {
         }))
     }
 
-    fn remove_member(&mut self, id: u64) {
+    pub(in super::super) fn remove_member(&mut self, id: u64) {
         self.etcd.members.retain(|member| member.id != id);
         self.etcd.alarms.retain(|alarm| alarm.member != id);
         self.etcd_changed();
@@ -286,7 +276,7 @@ impl World {
         let content = snapshot_file::Content {
             term: self.etcd.term,
             index: applied,
-            storage_version: etcd_version(self.nodes[node.0].minor()).1.to_owned(),
+            storage_version: self.storage_version(member),
             members: self
                 .members()
                 .into_iter()
@@ -318,16 +308,27 @@ impl World {
         Reply::Items(pieces.collect())
     }
 
-    /// What the legacy upgrade asks of etcd before it begins.
+    /// What the legacy upgrade asks of etcd before it begins. Every refusal is a plain
+    /// error of Go, which gRPC gives no kind of its own.
     pub(in super::super) fn validate_etcd_for_upgrade(
         &self,
         node: NodeIndex,
+        wipes: bool,
     ) -> Result<(), Status> {
-        self.check_quorum(node).map_err(|status| Status {
-            message: format!("failed to acquire upgrade mutex: {}", status.message),
-            ..status
+        self.check_quorum(node).map_err(|status| {
+            Status::unknown(format!(
+                "failed to acquire upgrade mutex: error establishing etcd concurrency session: {}",
+                status.message
+            ))
         })?;
         let members = &self.etcd.members;
+        if wipes && members.len() == 1 {
+            return Err(Status::unknown(
+                "error validating etcd for upgrade: only 1 etcd member found; assuming this is \
+                 not an HA setup and refusing to upgrade; if this is a single-node cluster, use \
+                 --preserve to upgrade",
+            ));
+        }
         if members.len() == 2 {
             return Err(Status::unknown(
                 "error validating etcd for upgrade: etcd member count(2) is insufficient to \
@@ -336,7 +337,7 @@ impl World {
         }
         for member in members {
             if !self.member_is_alive(member) {
-                return Err(Status::deadline_exceeded(format!(
+                return Err(Status::unknown(format!(
                     "error validating etcd for upgrade: etcd member {:016x} is not healthy; all \
                      members must be healthy to perform an upgrade: context deadline exceeded",
                     member.id

@@ -4,6 +4,7 @@
 //! depends on it is not ready.
 
 mod calls;
+mod versions;
 
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,9 @@ pub(super) struct Member {
     pub(super) node: NodeIndex,
     /// Whether it has caught up since its node's last boot.
     ready: bool,
+    /// The minor of etcd 3 that its data is of; 0 while nobody has looked.
+    #[serde(default)]
+    storage: u64,
     pub(super) db_in_use: i64,
     pub(super) db_size: i64,
 }
@@ -53,6 +57,8 @@ pub(super) struct Etcd {
     pub(super) alarms: Vec<Alarm>,
     /// Counts elections, so that an older one that is still due is void.
     round: u64,
+    #[serde(default)]
+    versions: versions::Versions,
 }
 
 impl Etcd {
@@ -65,6 +71,7 @@ impl Etcd {
                     id: random.next() | 1,
                     node: *node,
                     ready: true,
+                    storage: 0,
                     db_in_use: in_use,
                     db_size: in_use * 2,
                 }
@@ -84,6 +91,7 @@ impl Etcd {
             since: now,
             alarms: Vec::new(),
             round: 0,
+            versions: versions::Versions::default(),
         }
     }
 
@@ -160,8 +168,12 @@ impl World {
     }
 
     /// A member has caught up. A node whose member was removed joins with a new
-    /// one, if there is a leader to admit it.
+    /// one, if there is a leader to admit it. One of an older minor than the
+    /// cluster's ends itself.
     pub(super) fn member_is_ready(&mut self, node: NodeIndex) {
+        if self.ends_itself(node) {
+            return;
+        }
         let members = &mut self.etcd.members;
         if let Some(member) = members.iter_mut().find(|member| member.node == node) {
             member.ready = true;
@@ -172,7 +184,8 @@ impl World {
                 .members
                 .first()
                 .map_or((0, 0), |member| (member.db_in_use, member.db_in_use));
-            self.etcd.members.push(Member { id, node, ready: true, db_in_use, db_size });
+            let storage = self.cluster_minor();
+            self.etcd.members.push(Member { id, node, ready: true, storage, db_in_use, db_size });
         }
     }
 
@@ -198,6 +211,7 @@ impl World {
             self.schedule.put(self.now.plus(lasts), Due::Election { round });
         }
         self.follow_etcd();
+        self.follow_versions();
     }
 
     /// An election is over.
@@ -213,6 +227,7 @@ impl World {
         let winner = usize::try_from(self.random.below(count)).unwrap_or(0);
         self.etcd.set_leader(alive.get(winner).copied(), self.now);
         self.follow_etcd();
+        self.follow_versions();
         self.register_nodes();
     }
 

@@ -284,11 +284,11 @@ fn rollback_goes_back() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     let rollback = || Request::Rollback(machine::RollbackRequest {});
     assert_eq!(driver.error(0, rollback()).code, Code::Unknown);
-    assert_eq!(pulled_and_installed(&mut driver, 0, &factory("v1.14.1")), 0);
+    assert_eq!(pulled_and_installed(&mut driver, 0, &factory("v1.13.12")), 0);
     let _: machine::RebootResponse = driver.unary(0, REBOOT);
     driver.secs(20);
     driver.until("ready", 200, |driver| driver.is_ready(0));
-    assert_eq!(driver.tag(0), "v1.14.1");
+    assert_eq!(driver.tag(0), "v1.13.12");
     let _: machine::RollbackResponse = driver.unary(0, rollback());
     driver.secs(20);
     driver.until("ready", 200, |driver| driver.is_ready(0));
