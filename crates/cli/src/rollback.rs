@@ -61,9 +61,9 @@ mod tests {
         let plans = [plan];
         let cp: NodeName = "cp-1".into();
         let found = before(&plans, &cp, &Version::new(1, 13, 9)).unwrap();
-        assert_eq!(found.version, Version::new(1, 12, 4));
-        assert!(found.image.unwrap().to_string().ends_with(":v1.12.4"));
-        assert_eq!(before(&plans, &cp, &Version::new(1, 12, 4)), None);
+        assert_eq!(found.version, Version::new(1, 12, 11));
+        assert!(found.image.unwrap().to_string().ends_with(":v1.12.11"));
+        assert_eq!(before(&plans, &cp, &Version::new(1, 12, 11)), None);
         assert_eq!(before(&plans, &"nobody".into(), &Version::new(1, 13, 9)), None);
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn plan() -> Plan {
     let cluster = Cluster {
         control_planes: 3,
         workers: 1,
-        talos: Some(Version::new(1, 12, 4)),
+        talos: Some(Version::new(1, 12, 11)),
         kubernetes: Some(Version::new(1, 35, 2)),
         installer: None,
     };
@@ -106,7 +106,7 @@ pub(crate) fn halted(plan: &Plan) -> Vec<Entry> {
     let step = plan.steps().nth(position).expect("a reboot");
     let mut entries = steps(plan, position);
     let second = next_second(&entries);
-    let failure = Failure::new(FailureKind::BootBack, "it came back on 1.12.4 instead of 1.13.9");
+    let failure = Failure::new(FailureKind::BootBack, "it came back on 1.12.11 instead of 1.13.9");
     entries.push(started(plan, second, &step));
     let outcome = Outcome::Failed { failure: failure.clone() };
     entries.push(finished(plan, second + 80, &step, outcome));

@@ -366,7 +366,7 @@ mod tests {
         let names: Vec<_> =
             rows.iter().map(|row| row.node.as_ref().map_or("*", |node| node.0.as_str())).collect();
         assert_eq!(names, ["cp-2", "cp-3", "cp-1", "worker-1", "*"]);
-        assert_eq!(rows[0].happened, "Talos 1.12.4 → 1.13.9, Kubernetes 1.35.2 → 1.36.3");
+        assert_eq!(rows[0].happened, "Talos 1.12.11 → 1.13.9, Kubernetes 1.35.2 → 1.36.3");
         assert!(rows[0].verified.contains("etcd"), "{rows:?}");
         assert!(!rows[3].verified.contains("etcd"), "{rows:?}");
         assert_eq!(rows[4].verified, "snapshot hash, roll-outs");

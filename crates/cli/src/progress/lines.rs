@@ -140,7 +140,7 @@ mod tests {
         let finished =
             |name: &str, outcome| EventKind::StepFinished { step: step(name), attempt: 1, outcome };
         let started = |name: &str| EventKind::StepStarted { step: step(name), attempt: 1 };
-        let failure = Failure::new(FailureKind::BootBack, "it came back on 1.12.4");
+        let failure = Failure::new(FailureKind::BootBack, "it came back on 1.12.11");
         let why = WaitReason::EtcdUnsafe { node: "cp-3".into(), why: "a learner".to_owned() };
         let until = sample::time(900);
         let events = [

@@ -58,35 +58,38 @@ mod planned {
             --kubernetes-from 1.33.4 --kubernetes-to 1.36.3 --control-planes 3 --workers 5",
         plan_both_talos_first: "plan --offline --talos-from 1.11.6 --talos-to 1.13.9 \
             --kubernetes-from 1.33.4 --kubernetes-to 1.36.3 --workers 1 --prefer talos-first",
-        plan_talos_only: "plan --offline --talos-from v1.12.4 --talos-to v1.13.12 --workers 2",
+        plan_talos_only: "plan --offline --talos-from v1.12.11 --talos-to v1.13.12 --workers 2",
         /// Kubernetes stays, but every pair is checked against it.
-        plan_talos_beside_kubernetes: "plan --offline --talos-from 1.12.4 --talos-to 1.13.12 \
+        plan_talos_beside_kubernetes: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 \
             --kubernetes-from 1.34.2 --workers 2",
         plan_kubernetes_only: "plan --offline --kubernetes-from 1.33.4 --kubernetes-to 1.34.13 --workers 3",
         /// Nodes on 1.13 and newer install ahead; the steps of a node differ.
-        plan_lifecycle_nodes: "plan --offline --talos-from 1.13.4 --talos-to 1.14.4 --workers 1 --soak 1m30s",
+        plan_lifecycle_nodes: "plan --offline --talos-from 1.13.12 --talos-to 1.14.4 --workers 1 --soak 1m30s",
         plan_skip_minors: "plan --offline --talos-from 1.11.6 --talos-to 1.13.12 --skip-minors --workers 2",
-        plan_single_accepted: "plan --offline --talos-from 1.12.4 --talos-to 1.13.12 \
+        plan_newest_patch_first: "plan --offline --talos-from 1.13.4 --talos-to 1.14.4 --workers 1",
+        plan_newest_patch_skipped: "plan --offline --talos-from 1.13.4 --talos-to 1.14.4 --workers 1 --skip-minors",
+        plan_single_accepted: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 \
             --control-planes 1 --accept-outage",
-        plan_two_accepted: "plan --offline --talos-from 1.12.4 --talos-to 1.13.12 \
+        plan_two_accepted: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 \
             --control-planes 2 --accept-outage",
-        plan_four_control_planes: "plan --offline --talos-from 1.12.4 --talos-to 1.13.12 --control-planes 4",
-        plan_percent_of_workers: "plan --offline --talos-from 1.12.4 --talos-to 1.13.12 \
+        plan_four_control_planes: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 --control-planes 4",
+        plan_percent_of_workers: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 \
             --workers 20 --max-unavailable 25%",
-        plan_workers_first: "plan --offline --talos-from 1.12.4 --talos-to 1.13.12 \
+        plan_workers_first: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 \
             --workers 5 --max-unavailable 2 --order workers-first",
         plan_plain_installer_gone: "plan --offline --talos-from 1.13.12 --talos-to 1.14.4 \
             --installer ghcr.io/siderolabs/installer:v1.13.12",
         plan_digest_replaced: "plan --offline --talos-from 1.12.4 --talos-to 1.12.11 \
             --installer ghcr.io/siderolabs/installer:v1.12.4@sha256:0123456789abcdef",
-        plan_new_schematic: "plan --offline --talos-from 1.12.4 --talos-to 1.13.12 --drop-extensions \
+        plan_new_schematic: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 --drop-extensions \
             --schematic ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515",
         plan_rollback: "plan --offline --talos-from 1.13.12 --talos-to 1.12.11 --rollback",
-        plan_broken_release: "plan --offline --talos-from 1.12.4 --talos-to 1.13.3",
+        plan_rollback_over_etcd: "plan --offline --talos-from 1.14.4 --talos-to 1.13.12 --rollback",
+        plan_broken_release: "plan --offline --talos-from 1.12.11 --talos-to 1.13.3",
         plan_prerelease: "plan --offline --talos-from 1.14.4 --talos-to 1.15.0-alpha.1",
         plan_own_data: "plan --offline --talos-from 1.20.1 --talos-to 1.21.2 \
             --matrix matrix.toml --catalogue catalogue.toml",
-        plan_json: "plan --offline --talos-from 1.13.4 --talos-to 1.14.4 \
+        plan_json: "plan --offline --talos-from 1.13.12 --talos-to 1.14.4 \
             --kubernetes-from 1.36.3 --kubernetes-to 1.37.2 \
             --control-planes 1 --workers 1 --accept-outage -o json",
     }
@@ -96,8 +99,9 @@ mod refused {
     use super::transcript;
 
     golden! {
-        refused_single: "plan --offline --talos-from 1.12.4 --talos-to 1.13.12 --control-planes 1",
-        refused_two: "plan --offline --talos-from 1.12.4 --talos-to 1.13.12 --control-planes 2",
+        refused_single: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 --control-planes 1",
+        refused_two: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 --control-planes 2",
+        refused_old_host: "plan --offline --talos-from 1.7.7 --talos-to 1.8.4",
         refused_downgrade: "plan --offline --talos-from 1.13.12 --talos-to 1.12.11 \
             --kubernetes-from 1.34.2 --kubernetes-to 1.33.1",
         refused_kubernetes_rollback: "plan --offline --kubernetes-from 1.34.2 --kubernetes-to 1.33.1 --rollback",

@@ -4,7 +4,7 @@ use crate::bench::{Bench, has_files};
 
 #[test]
 fn a_cluster_is_looked_at() {
-    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     let health = bench.run("health --profile test").code(0);
     let health = health.says(&["test is well", "3 members agree", "worker-1: Ready"]);
     assert_eq!(health.stderr, "");
@@ -16,7 +16,7 @@ fn a_cluster_is_looked_at() {
         "talos-operator 0.1.0",
         "cluster test: Kubernetes 1.34.2",
         "worker-1",
-        "1.13.9",
+        "1.13.12",
     ]);
     let json = bench.run("version --talosconfig talosconfig -o json").code(0);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
@@ -33,7 +33,7 @@ fn a_cluster_is_looked_at() {
     let plan = bench.run("plan --profile test.yaml --talos-to 1.14.4").code(0);
     let plan = plan.says(&[
         "Cluster     test, 3 control planes and 1 worker",
-        "Talos       1.13.9 → 1.14.4",
+        "Talos       1.13.12 → 1.14.4",
         "talos-operator upgrade os --profile test.yaml --talos 1.14.4",
     ]);
     assert_eq!(plan.stderr, "");
@@ -50,7 +50,7 @@ fn a_cluster_is_looked_at() {
         .says(&["Talos 1.99.0 is unknown", "use a newer talos-operator"]);
     bench.run("upgrade os --profile test --talos 1.12.11 --yes").code(1).says(&["is older than"]);
     bench.run("upgrade os --profile test --talos 1.14.4").code(1).says(&[
-        "Talos       1.13.9 → 1.14.4",
+        "Talos       1.13.12 → 1.14.4",
         "no terminal to ask on",
         "--yes",
     ]);
@@ -61,7 +61,7 @@ fn a_cluster_is_looked_at() {
     bench.run("rollback worker-9 --profile test").code(1).says(&["there is no node worker-9"]);
     bench.run("rollback worker-1 --profile test").code(1).says(&["no upgrade of worker-1"]);
     bench.run("rollback --kubernetes --profile test").code(1).says(&["runs the same version"]);
-    assert!(bench.talos().iter().all(|version| version == "1.13.9"));
+    assert!(bench.talos().iter().all(|version| version == "1.13.12"));
 }
 
 #[test]

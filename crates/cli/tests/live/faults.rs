@@ -39,9 +39,9 @@ fn boot_back_halts_and_is_not_repeated() {
 
 #[test]
 fn boot_back_of_the_newer_call() {
-    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     bench.inject("worker-1", "boot-back");
-    halts(&bench, NEWER, &["came back on its old version 1.13.9"]);
+    halts(&bench, NEWER, &["came back on its old version 1.13.12"]);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_node_that_never_returns() {
 
 #[test]
 fn a_reboot_that_is_lost() {
-    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     bench.edit("reboot: 60s", "reboot: 120s");
     bench.inject("worker-1", "lost-reboot");
     halts(&bench, NEWER, &["never went down", "armed:", "the next boot is into the new version"]);
@@ -77,23 +77,23 @@ fn an_image_that_cannot_be_pulled() {
 
 #[test]
 fn an_installer_that_fails() {
-    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     bench.inject("worker-1", "installer-exit=4");
     halts(&bench, NEWER, &["install failed", "exit code 4", "The node is not armed"]);
-    assert_eq!(bench.talos()[3], "1.13.9");
+    assert_eq!(bench.talos()[3], "1.13.12");
 }
 
 #[test]
 fn an_installer_that_fails_late_leaves_the_node_armed_and_alone() {
     // Rule 5: it had made its version the default, and nothing is written again.
-    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     bench.inject("worker-1", "installer-exit-late=7");
     halts(&bench, NEWER, &["exit code 7", "made 1.14.4 the default", "armed: worker-1"]);
     bench.clear("worker-1", "installer-exit-late");
     for again in ["resume --profile test", NEWER] {
         bench.run(again).code(1).says(&["worker-1", "would delete", "talosctl rollback"]);
     }
-    assert_eq!(bench.talos()[3], "1.13.9");
+    assert_eq!(bench.talos()[3], "1.13.12");
 }
 
 #[test]

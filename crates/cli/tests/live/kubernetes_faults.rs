@@ -50,7 +50,7 @@ spec:
 
 #[test]
 fn an_api_that_throttles_fails_and_dawdles_is_asked_again() {
-    let bench = Bench::with(3, 2, "1.13.9", "1.34.2", WEB);
+    let bench = Bench::with(3, 2, "1.13.12", "1.34.2", WEB);
     bench.inject("cp-1", "api-throttles=5");
     bench.inject("cp-2", "api-errors=7");
     bench.inject("cp-3", "api-latency=4s");
@@ -61,7 +61,7 @@ fn an_api_that_throttles_fails_and_dawdles_is_asked_again() {
 
 #[test]
 fn a_stuck_budget_is_named_and_the_node_given_back() {
-    let bench = Bench::with(3, 2, "1.13.9", "1.34.2", WEB);
+    let bench = Bench::with(3, 2, "1.13.12", "1.34.2", WEB);
     bench.edit("drain: {timeout: 60s}", "drain: {timeout: 5s}");
     for worker in ["worker-1", "worker-2"] {
         bench.inject(worker, "stuck-budgets");
@@ -71,7 +71,7 @@ fn a_stuck_budget_is_named_and_the_node_given_back() {
     halted.says(&["halted:", "drain failed", "default/web", "relax their budget"]);
     let health = bench.run("health --profile test");
     assert!(!health.stdout.contains("cordoned"), "rule 7: {health:#?}");
-    assert_eq!(bench.talos(), ["1.13.9"; 5]);
+    assert_eq!(bench.talos(), ["1.13.12"; 5]);
     for worker in ["worker-1", "worker-2"] {
         bench.clear(worker, "stuck-budgets");
     }
@@ -82,7 +82,7 @@ fn a_stuck_budget_is_named_and_the_node_given_back() {
 
 #[test]
 fn a_volume_that_stays_attached_is_named() {
-    let bench = Bench::with(3, 2, "1.13.9", "1.34.2", DATABASE);
+    let bench = Bench::with(3, 2, "1.13.12", "1.34.2", DATABASE);
     bench.edit("drain: {timeout: 60s}", "drain: {timeout: 20s}");
     for worker in ["worker-1", "worker-2"] {
         bench.inject(worker, "stuck-volumes");
@@ -91,12 +91,12 @@ fn a_volume_that_stays_attached_is_named() {
     halted.says(&["halted:", "drain failed", "volume", "pvc-"]);
     let health = bench.run("health --profile test");
     assert!(!health.stdout.contains("cordoned"), "rule 7: {health:#?}");
-    assert_eq!(bench.talos(), ["1.13.9"; 5]);
+    assert_eq!(bench.talos(), ["1.13.12"; 5]);
 }
 
 #[test]
 fn a_kubelet_that_never_returns_halts_and_the_run_goes_on_later() {
-    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     bench.edit("component: 90s", "component: 20s");
     bench.inject("worker-1", "kubelet-never-returns");
     let halted = bench.run(HOP).code(1);
@@ -108,7 +108,7 @@ fn a_kubelet_that_never_returns_halts_and_the_run_goes_on_later() {
 
 #[test]
 fn components_go_back_to_their_images() {
-    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     let boots = bench.boots();
     bench.edit("component: 90s", "component: 20s");
     for node in ["cp-1", "cp-2", "cp-3"] {
@@ -131,7 +131,7 @@ fn components_go_back_to_their_images() {
 
 #[test]
 fn an_image_of_a_pod_that_cannot_be_pulled_is_named() {
-    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     bench.edit("manifests: 90s", "manifests: 20s");
     bench.inject("worker-1", "failing-image=registry.k8s.io/kube-proxy");
     let halted = bench.run(HOP).code(1);

@@ -56,7 +56,7 @@ fn talos_by_the_older_call_and_talosctl_agrees() {
 
 #[test]
 fn talos_by_the_newer_call_workers_first_as_events() {
-    let bench = Bench::start(5, 2, "1.13.9", "1.34.2");
+    let bench = Bench::start(5, 2, "1.13.12", "1.34.2");
     let line = "upgrade --upgrade-type os --profile test --target-talos-version 1.14.4 \
                 --order workers-first --max-unavailable 2 --yes -o json";
     let done = bench.run(line).code(0);
@@ -101,11 +101,11 @@ fn a_single_machine_is_upgraded_with_consent() {
 
 #[test]
 fn kubernetes_alone_reboots_nobody() {
-    let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
+    let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     let line = "upgrade k8s --profile test --target-k8s-version 1.35.10 --yes";
     bench.run(line).code(0).says(&["done: Kubernetes 1.34.2 → 1.35.10", "images, Ready"]);
     bench.run("version --profile test").code(0).says(&["Kubernetes 1.35.10"]);
-    assert_eq!(bench.talos(), ["1.13.9"; 4]);
+    assert_eq!(bench.talos(), ["1.13.12"; 4]);
     assert!(bench.read("test.yaml").contains("'1.35.10'"), "{}", bench.read("test.yaml"));
 }
 

@@ -280,9 +280,9 @@ mod tests {
         );
         let all = Catalogue::builtin();
         let releases = Releases { matrix: &matrix, catalogue: &all };
-        let at = |talos| step(Product::Talos, &seen(talos, "1.29.4"), releases);
-        assert_eq!(at("1.8.1"), Some(Version::new(1, 9, 6)));
-        assert_eq!(at("1.7.6"), None, "its upgrade wipes the node");
+        let of_talos = |talos| step(Product::Talos, &seen(talos, "1.29.4"), releases);
+        assert_eq!(of_talos("1.8.1"), Some(Version::new(1, 9, 6)));
+        assert_eq!(of_talos("1.7.6"), None, "its upgrade wipes the node");
         assert_eq!(at(Product::Kubernetes, "1.11.6", "1.34.1").as_deref(), Some("1.34.9"));
         assert_eq!(at(Product::Kubernetes, "1.12.0", "1.34.1").as_deref(), Some("1.35.9"));
     }

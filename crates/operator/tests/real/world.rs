@@ -125,7 +125,7 @@ pub(crate) fn operator_with(settings: Settings) -> Running {
 fn catalogue() -> Catalogue {
     let versions = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("one")).collect();
     Catalogue {
-        talos: versions(&["1.11.6", "1.12.11", "1.12.12", "1.13.9", "1.14.1"]),
+        talos: versions(&["1.11.6", "1.12.11", "1.13.9", "1.14.1"]),
         kubernetes: versions(&["1.33.4", "1.34.2", "1.34.3", "1.35.0", "1.36.3"]),
         broken: Vec::new(),
     }
