@@ -27,6 +27,8 @@ fn plan() -> Plan {
             schematic: None,
             extensions: None,
             previous: None,
+            etcd: None,
+            force: false,
         })),
         steps: vec![
             Action::Install,
