@@ -328,11 +328,6 @@ mod tests {
         assert_eq!(missing(Some(&wanted), &all), Vec::<String>::new());
         assert_eq!(missing(Some(&Wanted::default()), &OWN[1..]), [OWN[0]]);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     fn next(booted: &str, default: Option<&str>) -> NextBoot {
         let entries =

@@ -19,9 +19,7 @@ use upgrade_core::snapshot::{
     Stage, StaticPod, TalosFacts,
 };
 use upgrade_core::version::{Minor, Version};
-use upgrade_engine::io::talos::{
-    Config, Downgrade, Entries, Rendered, Slots, Store, Wanted,
-};
+use upgrade_engine::io::talos::{Config, Downgrade, Entries, Rendered, Slots, Store, Wanted};
 use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
 
 use super::seat::{Seat, unavailable};

@@ -66,7 +66,8 @@ pub(super) fn owner(kind: &Kind, id: &str) -> &'static str {
         kind::MANIFEST => "k8s.ManifestController",
         kind::KUBERNETES_ACCESS_CONFIG => "kubeaccess.ConfigController",
         KUBELET_CONFIG => "k8s.KubeletConfigController",
-        BOOTSTRAP_MANIFESTS_CONFIG => "k8s.ControlPlaneBootstrapManifestsController",
+        kind::BOOTSTRAP_MANIFESTS_CONFIG => "k8s.ControlPlaneBootstrapManifestsController",
+        kind::EXTRA_MANIFESTS_CONFIG => "k8s.ControlPlaneExtraManifestsController",
         _ => "",
     }
 }
