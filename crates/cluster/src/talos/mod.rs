@@ -70,7 +70,7 @@ impl<C: Clock> Talos for LiveTalos<C> {
     }
 
     async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
-        facts::facts(&self.node(of)?, of).await
+        Box::pin(facts::facts(&self.node(of)?, of)).await
     }
 
     async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, Trouble> {

@@ -61,7 +61,9 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
                 Ok(Look::NotYet(format!("etcd was told to go down to {minor}")))
             }
             (Downgrade::UnderWay, Lowered::Not(why)) => Ok(Look::NotYet(why)),
-            (Downgrade::UnderWay, _) => Ok(Look::Found(Done::Did)),
+            (Downgrade::UnderWay, _) | (Downgrade::NotNext, Lowered::Held) => {
+                Ok(Look::Found(Done::Did))
+            }
             // All data is of the lower minor: a downgrade that is enabled keeps it so.
             (Downgrade::NotNext, Lowered::Data) if step.now().duration_since(since) >= SETTLED => {
                 Ok(Look::Found(Done::Did))
@@ -72,7 +74,6 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
             (Downgrade::NotNext, Lowered::Not(why)) => {
                 Ok(Look::NotYet(format!("etcd has no downgrade to {minor} to offer: {why}")))
             }
-            (Downgrade::NotNext, Lowered::Held) => Ok(Look::Found(Done::Did)),
         }
     })
     .await

@@ -162,8 +162,8 @@ fn what_takes_others_along_is_pruned_with_consent_only() {
         let mut policy = Policy::default();
         policy.manifests.prune = prune;
         let planned = plan_for(&snapshot, &intent(None, Some("1.35.4")), &policy).unwrap();
-        let plan = Plan { prune: vec![object.clone()], ..planned.plan };
-        let findings = check(&plan, &snapshot, &Matrix::builtin());
+        let pruned = Plan { prune: vec![object.clone()], ..planned.plan };
+        let findings = check(&pruned, &snapshot, &Matrix::builtin());
         findings.iter().any(|finding| finding.rule == 10)
     };
     assert!(!pruning(Prune::Safe, &plain));

@@ -88,6 +88,7 @@ pub(super) struct Kubelet {
 
 /// What a node has of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Kubernetes {
     pub(super) pods: Vec<Pod>,
     pub(super) kubelet: Kubelet,

@@ -124,6 +124,8 @@ fn controls(driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
 mod tests {
     use upgrade_core::reason::HaltReason;
 
+    use talos_sim::model::NodeTruth;
+
     use super::super::testing::Bench;
     use super::*;
 
@@ -166,7 +168,7 @@ mod tests {
                 if waits || Some(name) != names.last() {
                     bench.boot(1, name);
                 } else {
-                    bench.boot_until(1, name, |truth| truth.is_ready());
+                    bench.boot_until(1, name, NodeTruth::is_ready);
                 }
                 bench.give_back(1, name);
             }

@@ -30,13 +30,18 @@ fn with_cni() -> Arc<World> {
     world
 }
 
-fn set_extra(world: &World, node: &str, manifest: Option<Option<Value>>) {
+/// The node's configuration names the manifest, and its download failed.
+fn not_downloaded(world: &World, node: &str) {
     world.change(|cluster| {
         let extra = &mut cluster.nodes.get_mut(&node.into()).unwrap().extra;
-        match manifest {
-            Some(manifest) => extra.insert(URL.to_owned(), manifest),
-            None => extra.remove(URL),
-        };
+        extra.insert(URL.to_owned(), None);
+    });
+}
+
+/// The node's configuration no longer names the manifest.
+fn left_out(world: &World, node: &str) {
+    world.change(|cluster| {
+        cluster.nodes.get_mut(&node.into()).unwrap().extra.remove(URL);
     });
 }
 
@@ -51,7 +56,7 @@ async fn upgraded(world: &Arc<World>, planned: Planned) -> Driver {
 }
 
 fn warned(planned: &Planned) -> String {
-    planned.report.warnings.iter().map(|it| format!("{it}\n")).collect()
+    planned.report.warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,7 +64,7 @@ async fn a_manifest_that_was_not_downloaded_has_not_left() {
     for node in ["cp-1", "cp-3"] {
         let world = with_cni();
         for name in ["cp-1", "cp-2", "cp-3"] {
-            set_extra(&world, name, if name == node { Some(None) } else { None });
+            if name == node { not_downloaded(&world, name) } else { left_out(&world, name) }
         }
         let planned = planned_as(&world, "1.35.4", false, policy()).await;
         assert_eq!(planned.plan.prune, []);
@@ -76,7 +81,7 @@ async fn a_download_that_fails_after_the_plan_holds_all_pruning() {
     let planned = planned_as(&world, "1.35.4", false, policy()).await;
     let listed: Vec<String> = planned.plan.prune.iter().map(ToString::to_string).collect();
     assert_eq!(listed, ["ConfigMap kube-system/left-over"]);
-    set_extra(&world, "cp-2", Some(None));
+    not_downloaded(&world, "cp-2");
     let driver = upgraded(&world, planned).await;
     assert_eq!(world.acts("delete "), Vec::<String>::new());
     let why = format!("cp-2 has not rendered or downloaded {URL}");
@@ -90,8 +95,8 @@ async fn a_download_that_fails_after_the_plan_holds_all_pruning() {
 async fn what_one_control_plane_still_renders_stays() {
     let world = with_cni();
     let planned = planned_as(&world, "1.35.4", false, policy()).await;
-    set_extra(&world, "cp-1", None);
-    set_extra(&world, "cp-2", None);
+    left_out(&world, "cp-1");
+    left_out(&world, "cp-2");
     let again = planned_as(&world, "1.35.4", false, policy()).await;
     assert_eq!(again.plan.prune, planned.plan.prune, "cp-3 has it");
     upgraded(&world, again).await;
@@ -102,7 +107,7 @@ async fn what_one_control_plane_still_renders_stays() {
 async fn what_none_renders_is_listed_and_goes() {
     let world = with_cni();
     for name in ["cp-1", "cp-2", "cp-3"] {
-        set_extra(&world, name, None);
+        left_out(&world, name);
     }
     let planned = planned_as(&world, "1.35.4", false, policy()).await;
     let said = warned(&planned);
@@ -117,7 +122,7 @@ async fn what_left_after_the_plan_waits_for_the_next_one() {
     let world = with_cni();
     let planned = planned_as(&world, "1.35.4", false, policy()).await;
     for name in ["cp-1", "cp-2", "cp-3"] {
-        set_extra(&world, name, None);
+        left_out(&world, name);
     }
     upgraded(&world, planned).await;
     assert_eq!(world.acts("delete "), ["ConfigMap kube-system/left-over"]);

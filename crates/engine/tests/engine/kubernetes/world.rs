@@ -29,6 +29,7 @@ pub(crate) enum Fault {
     Unread(String),
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Sim {
     pub(crate) role: Role,
     pub(crate) boot: u64,

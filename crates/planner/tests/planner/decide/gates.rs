@@ -82,7 +82,8 @@ fn etcd_that_gets_well_in_time_lets_the_run_go_on() {
 #[test]
 fn a_control_plane_without_its_api_server_stops_every_other() {
     // Rule 1: Talos and Kubernetes call it ready.
-    let away: [(&str, fn(&mut Snapshot)); 2] = [
+    type TakeAway = fn(&mut Snapshot);
+    let away: [(&str, TakeAway); 2] = [
         ("connection refused", |snapshot| {
             let node = snapshot.nodes.get_mut(&"cp-1".into()).unwrap();
             node.api_server = Fact::Unknown("connection refused".to_owned());

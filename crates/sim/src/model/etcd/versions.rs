@@ -187,9 +187,9 @@ impl World {
         Ok(target)
     }
 
-    fn cluster_downgrade(&self) -> Option<machine::EtcdClusterDowngrade> {
+    fn cluster_downgrade(&self) -> machine::EtcdClusterDowngrade {
         let cluster_version = format!("3.{}", self.cluster_minor());
-        Some(machine::EtcdClusterDowngrade { cluster_version })
+        machine::EtcdClusterDowngrade { cluster_version }
     }
 
     pub(in super::super) fn etcd_downgrade_validate(
@@ -201,7 +201,7 @@ impl World {
         answer(checked.map(|_| machine::EtcdDowngradeValidateResponse {
             messages: vec![machine::EtcdDowngradeValidate {
                 metadata: None,
-                cluster_downgrade: self.cluster_downgrade(),
+                cluster_downgrade: Some(self.cluster_downgrade()),
             }],
         }))
     }
@@ -212,7 +212,7 @@ impl World {
         version: &str,
     ) -> Reply {
         let checked = self.check_downgrade(node, version, "etcd downgrade enable");
-        let cluster_downgrade = self.cluster_downgrade();
+        let cluster_downgrade = Some(self.cluster_downgrade());
         if let Ok(target) = &checked {
             self.etcd.versions.downgrade = Some(*target);
             self.follow_versions();
@@ -232,7 +232,7 @@ impl World {
             self.etcd.versions.downgrade = None;
             self.follow_versions();
         }
-        let cluster_downgrade = self.cluster_downgrade();
+        let cluster_downgrade = Some(self.cluster_downgrade());
         answer(checked.map(|()| machine::EtcdDowngradeCancelResponse {
             messages: vec![machine::EtcdDowngradeCancel { metadata: None, cluster_downgrade }],
         }))
