@@ -124,8 +124,6 @@ fn controls(driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
 mod tests {
     use upgrade_core::reason::HaltReason;
 
-    use talos_sim::model::NodeTruth;
-
     use super::super::testing::Bench;
     use super::*;
 
@@ -168,7 +166,7 @@ mod tests {
                 if waits || Some(name) != names.last() {
                     bench.boot(1, name);
                 } else {
-                    bench.boot_until(1, name, NodeTruth::is_ready);
+                    bench.boot_until_ready(1, name);
                 }
                 bench.give_back(1, name);
             }

@@ -118,7 +118,7 @@ fn does_not_lead(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use talos_sim::model::{Fault, NodeTruth};
+    use talos_sim::model::Fault;
 
     use super::super::testing::{Bench, wanted};
     use crate::seen::Act;
@@ -146,7 +146,7 @@ mod tests {
             if waits {
                 bench.boot(1, &names[0]);
             } else {
-                bench.boot_until(1, &names[0], NodeTruth::is_ready);
+                bench.boot_until_ready(1, &names[0]);
             }
             bench.give_back(1, &names[0]);
             bench.assert_broken(&[]);

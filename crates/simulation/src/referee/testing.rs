@@ -291,13 +291,16 @@ impl Bench {
         });
     }
 
+    /// Upgrades it, and waits until the machine calls itself ready, which is before its
+    /// API server answers.
+    pub(super) fn boot_until_ready(&mut self, runner: Runner, node: &str) {
+        // A path to the method would have one lifetime only.
+        let is_ready = |truth: &NodeTruth<'_>| truth.is_ready();
+        self.boot_until(runner, node, is_ready);
+    }
+
     /// Upgrades it, and waits until it looks like this.
-    pub(super) fn boot_until(
-        &mut self,
-        runner: Runner,
-        node: &str,
-        back: impl Fn(&NodeTruth<'_>) -> bool,
-    ) {
+    fn boot_until(&mut self, runner: Runner, node: &str, back: impl Fn(&NodeTruth<'_>) -> bool) {
         self.wait(1);
         self.look(runner);
         self.begins(runner, &format!("1/{node}/upgrade"));
