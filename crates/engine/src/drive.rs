@@ -21,7 +21,7 @@ use upgrade_core::journal::{Armed, Arming, Entry, Record, State};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::Plan;
 use upgrade_core::reason::{HaltReason, WaitReason};
-use upgrade_core::snapshot::NodeName;
+use upgrade_core::snapshot::{Node, NodeName};
 use upgrade_planner::decide::{Decision, decide};
 
 use crate::control::{Control, Word};
@@ -267,10 +267,11 @@ impl<I: Io, J: Journal> Driver<I, J> {
     /// Whether one of these nodes could not be seen at the last look.
     fn unseen(&self, nodes: &[NodeName]) -> bool {
         let seen = |node: &NodeName| self.picture.snapshot.nodes.get(node);
-        nodes
-            .iter()
-            .filter_map(seen)
-            .any(|node| node.talos.trouble().is_some() || node.kubernetes.trouble().is_some())
+        nodes.iter().filter_map(seen).any(|node| {
+            let Node { talos, kubernetes, api_server, .. } = node;
+            let troubles = [talos.trouble(), kubernetes.trouble(), api_server.trouble()];
+            troubles.iter().any(Option::is_some)
+        })
     }
 
     /// Everything planned is done. The run is over when nothing of an earlier

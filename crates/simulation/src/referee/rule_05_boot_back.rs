@@ -20,6 +20,9 @@ use crate::seen::{Act, Deed, Fate, Runner, Seen, What, Wish};
 /// that looks at it has taken that in.
 const TAKES_IN: SignedDuration = SignedDuration::from_secs(60);
 
+/// What the worlds say of an install for which no installer was started.
+const NOT_RUN: [&str; 2] = ["not found in containerd store", "closed before anything was sent"];
+
 /// A boot that we asked for.
 struct Asked {
     plan: PlanHash,
@@ -163,10 +166,12 @@ impl Rule for BootBack {
                 Record::Finished { step, outcome: Outcome::Failed { failure }, .. } => {
                     let Some(node) = &step.node else { return };
                     // An attempt that called no installer wrote nothing, and neither
-                    // did one whose image was collected before it could run.
-                    let gone = failure.text().contains("not found in containerd store");
+                    // did one whose image was collected before it could run, or whose
+                    // call did not reach the machine.
+                    let text = failure.text();
+                    let not_run = NOT_RUN.iter().any(|words| text.contains(words));
                     let wrote = match step.action {
-                        Action::Install => self.called.contains(node) && !gone,
+                        Action::Install => self.called.contains(node) && !not_run,
                         action => action.boots(),
                     };
                     if wrote {

@@ -35,7 +35,7 @@ impl Inside {
             return Err(unavailable("connection refused"));
         }
         if self.world.drops_connection(node) {
-            return Err(unavailable("the connection broke"));
+            return Err(unavailable("the connection was closed before anything was sent"));
         }
         Ok(node)
     }
