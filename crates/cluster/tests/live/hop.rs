@@ -22,7 +22,7 @@ use upgrade_engine::drive::{End, Run};
 use upgrade_engine::io::kubernetes::{Apply, ObjectName};
 use upgrade_engine::io::{Io as _, Kubernetes as _, Talos as _};
 use upgrade_engine::journal::MemoryJournal;
-use upgrade_engine::{drive, observe};
+use upgrade_engine::{drive, observe, observe_manifests};
 use upgrade_planner::{Request, plan};
 
 use super::{
@@ -82,6 +82,10 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
     let intent = Intent { kubernetes: Some(TO.parse().expect("a version")), ..Intent::default() };
     let policy = Policy { accept_outage: true, ..Policy::default() };
     let (matrix, catalogue) = (Matrix::builtin(), Catalogue::builtin());
+    if talos != TALOS_1_12 {
+        leave_over(&live).await;
+    }
+    let manifests = observe_manifests(&*live).await;
     let request = Request {
         snapshot: &before,
         intent: &intent,
@@ -89,11 +93,8 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
         matrix: &matrix,
         catalogue: &catalogue,
         workloads: &Fact::Unasked,
-        manifests: &Fact::Unasked,
+        manifests: &manifests,
     };
-    if talos != TALOS_1_12 {
-        leave_over(&live).await;
-    }
     let made = plan(&request).unwrap_or_else(|report| panic!("{report:?}"));
     let (events, mut hears) = mpsc::unbounded_channel();
     let control = watch::Sender::new(Word::Go);

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use super::client::{Failure, connect};
 use super::{Machines, Place};
-use crate::model::{Component, NodeIndex};
+use crate::model::NodeIndex;
 
 /// What concerns one connection only, and who comes in.
 const OWN: [HeaderName; 7] = [
@@ -49,11 +49,10 @@ impl Way {
     /// that of any, has its etcd.
     pub(crate) fn has_etcd(&self, node: Option<NodeIndex>) -> bool {
         let machines = self.machines.borrow();
-        let nodes = machines.facts.iter().enumerate();
-        nodes.filter(|(index, _)| node.is_none_or(|node| node.0 == *index)).any(|(_, facts)| {
-            let name = Component::ApiServer.name();
-            facts.static_pods.iter().any(|pod| pod.component == name && pod.ready)
-        })
+        match node {
+            Some(node) => machines.has_etcd.get(node.0).is_some_and(|has| *has),
+            None => machines.has_etcd.contains(&true),
+        }
     }
 
     /// A time of the cluster in real time.

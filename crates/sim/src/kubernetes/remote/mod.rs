@@ -56,6 +56,8 @@ const DRIVER: &str = "sim";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Machines {
     pub(crate) facts: Vec<NodeFacts>,
+    /// Whether each has an API server that has its etcd.
+    has_etcd: Vec<bool>,
     /// Whether each is cordoned.
     cordoned: Vec<bool>,
     /// Those that drain themselves.
@@ -70,11 +72,17 @@ impl Machines {
         let cordoned = |node| world.kubernetes(node).is_some_and(|node| node.unschedulable);
         Self {
             facts: facts::of_all(world),
+            has_etcd: nodes().map(|node| serves_api(world, node)).collect(),
             cordoned: nodes().map(cordoned).collect(),
             draining: world.draining().map(|(node, _)| node).collect(),
             manifests: nodes().map(|node| world.manifests_seen(node)).collect(),
         }
     }
+}
+
+/// The readiness of its pod does not tell: up to Talos 1.13 it has no probes.
+fn serves_api(world: &World, node: NodeIndex) -> bool {
+    world.api_server_runs(node) && world.api_server_has_etcd(node)
 }
 
 /// What it takes to start.
