@@ -115,20 +115,25 @@ async fn installs(fault: Fault) -> usize {
 #[tokio::test(start_paused = true)]
 async fn an_installer_that_failed_runs_again() {
     // Rule 5.
-    for mutant in [Mutant::BlindRetry, Mutant::InstallerRepeated] {
-        let (calm, broken) = both(mutant, || installs(Fault::InstallerFails)).await;
+    for (mutant, fault) in [
+        (Mutant::BlindRetry, Fault::InstallerFails),
+        (Mutant::InstallerRepeated, Fault::InstallerFails),
+        (Mutant::InstallerRepeated, Fault::InstallerFailsLate),
+    ] {
+        let (calm, broken) = both(mutant, || installs(fault)).await;
         assert_eq!(calm, 1, "an exit code is final");
-        assert!(broken > 1, "{mutant:?}: {broken}");
+        assert!(broken > 1, "{mutant:?}, {fault:?}: {broken}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_installer_whose_stream_was_lost_runs_again() {
     // Rule 8.
-    let (calm, broken) =
-        both(Mutant::LostStreamRepeated, || installs(Fault::LosesStreamEarly)).await;
-    assert_eq!(calm, 1);
-    assert!(broken > 1, "{broken}");
+    for fault in [Fault::LosesStream, Fault::LosesStreamEarly] {
+        let (calm, broken) = both(Mutant::LostStreamRepeated, || installs(fault)).await;
+        assert_eq!(calm, 1, "{fault:?}");
+        assert!(broken > 1, "{fault:?}: {broken}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
