@@ -58,12 +58,16 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 fn run(seed: u64, acts: &[Act], store: bool) -> Driver {
     let spec = ClusterSpec::new(3, 2, &Version::new(1, 12, 6), &Version::new(1, 34, 2));
     let mut driver = Driver::with(&spec, seed);
+    let mut upgraded = [false; 5];
     for act in acts {
         match act {
             Act::Wait(seconds) => driver.secs(*seconds),
             Act::Reboot(node) => {
                 let _ = driver.call(*node, Request::Reboot(machine::RebootRequest { mode: 0 }));
             }
+            // A second installer deletes what the node could fall back on (rule 5): one
+            // that does not boot then stays down, as it does in life.
+            Act::Upgrade(node) if std::mem::replace(&mut upgraded[*node], true) => {}
             Act::Upgrade(node) => {
                 let image = format!("factory.talos.dev/installer/{EMPTY_SCHEMATIC}:v1.13.9");
                 let request = machine::UpgradeRequest { image, ..Default::default() };
