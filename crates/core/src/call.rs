@@ -29,7 +29,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// The code of a number; those that nobody defined are unknown.
+    /// The code of a number; undefined ones are unknown.
     pub const fn of(number: i32) -> Self {
         match number {
             0 => Self::Ok,

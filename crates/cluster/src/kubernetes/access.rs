@@ -62,9 +62,9 @@ type Made = (Config, kube::Client);
 enum Source {
     /// A file, which may be written again.
     File(PathBuf),
-    /// A text that somebody else wrote, once.
+    /// A fixed text, which cannot be read again.
     Text,
-    /// A control plane, which makes a new one for whoever asks.
+    /// A control plane, which issues a new one on request.
     Talos(Talos),
 }
 

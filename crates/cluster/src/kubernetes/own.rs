@@ -28,7 +28,7 @@ use crate::trouble::words;
 /// Where an API server of Talos listens unless the machine configuration says otherwise.
 const PORT: u16 = 6443;
 
-/// How long each question may take: whoever asks has others to ask as well.
+/// How long each question may take: the other nodes are waiting for the same observation.
 const LIMIT: Duration = Duration::from_secs(4);
 
 /// The endpoints of the API servers.

@@ -98,7 +98,7 @@ pub(super) async fn is_staged(node: &Node) -> Result<bool, Trouble> {
 pub(super) async fn manifests(node: &Node) -> Result<Rendered, Trouble> {
     let before = wanted(node).await?;
     let manifests = node.list::<Manifest>().await.map_err(|error| trouble::look(&error))?;
-    // One that was wanted anew, or no longer, while the list was read.
+    // A manifest that was added or removed while the list was read.
     let wanted = wanted(node).await?;
     if before != wanted {
         let text = "the manifests that it is configured with changed while they were read";

@@ -1,7 +1,7 @@
-//! Nodes that an installer ran on and that have not booted since. Whoever boots
-//! them changes their version; whoever runs an installer on them deletes the
-//! version that runs (rule 5). It cannot be seen on every boot loader, so it is
-//! remembered, also beyond the run.
+//! Nodes that an installer ran on and that have not booted since. Their next boot
+//! changes the version, and a second installer deletes the version that runs
+//! (rule 5). Not every boot loader shows it, so the journal remembers it, across
+//! runs too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
