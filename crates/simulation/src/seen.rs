@@ -92,6 +92,11 @@ pub enum What {
         /// The node.
         node: NodeName,
     },
+    /// An installer has started on a node, because a call for it was accepted.
+    Installs {
+        /// The node.
+        node: NodeName,
+    },
     /// Somebody else does something to the world.
     Others {
         /// What.

@@ -75,6 +75,7 @@ fn words(what: &What) -> Option<String> {
             format!("process {runner} {}{lost}", act_words(act))
         }
         What::Boots { node } => format!("{node} has booted"),
+        What::Installs { node } => format!("an installer starts on {node}"),
         What::Others { deed } => match deed {
             Deed::Cordon { node, on: true } => format!("somebody cordons {node}"),
             Deed::Cordon { node, on: false } => format!("somebody lifts the cordon of {node}"),

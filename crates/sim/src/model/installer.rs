@@ -165,9 +165,11 @@ impl World {
         let pieces = pieces(&lines);
         let each = total / u32::try_from(pieces.len()).unwrap_or(1).max(1);
         let stream = self.open(node, Stream::Installer);
-        self.nodes[node.0].install =
+        let here = &mut self.nodes[node.0];
+        here.install =
             Some(Install { stream: Some(stream), new, pieces, said: 0, code, switches, each });
-        let boot = self.nodes[node.0].boot;
+        here.installs += 1;
+        let boot = here.boot;
         self.schedule.put(self.now.plus(each), Due::Install { node, boot });
         Ok(stream)
     }

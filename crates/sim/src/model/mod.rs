@@ -442,6 +442,7 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         pulls: Vec::new(),
         gone: false,
         wiped: 0,
+        installs: 0,
         cosi: cosi::Store::default(),
     }
 }

@@ -101,6 +101,9 @@ pub(super) struct Node {
     /// How often an upgrade has wiped its data.
     #[serde(default)]
     pub(super) wiped: u64,
+    /// How many installers the lifecycle API has started.
+    #[serde(default)]
+    pub(super) installs: u64,
     /// Pulls end with the connections of their callers.
     #[serde(skip)]
     pub(super) pulls: Vec<Pull>,

@@ -229,6 +229,11 @@ impl<'a> NodeTruth<'a> {
         self.here.install.is_some()
     }
 
+    /// How many installers the lifecycle API has started on it.
+    pub fn installs(&self) -> u64 {
+        self.here.installs
+    }
+
     /// Whether somebody has it pull an image now.
     pub fn is_pulling(&self) -> bool {
         !self.here.pulls.is_empty()

@@ -223,6 +223,7 @@ impl Bench {
         let now = time(self.at);
         match act {
             Act::Cordon { node, on } => self.cordon(&node.0, on),
+            Act::Install { node, .. } => self.see(What::Installs { node }),
             Act::Reboot { node } => {
                 let node = self.index(&node.0);
                 let request = Request::Reboot(RebootRequest::default());
