@@ -58,7 +58,7 @@ mutants! {
     ContentUnchecked, 4, "content-unchecked", "schematic and extensions are not compared after the boot";
     BootBackAccepted, 5, "boot-back-accepted", "a node that came back on its old version counts as upgraded";
     BlindRetry, 5, "blind-retry", "a failed install or reboot is tried again by itself";
-    InstallerRepeated, 5, "installer-repeated", "an installer that failed is run again at once";
+    InstallerRepeated, 5, "installer-repeated", "an installer that failed counts as one that did not start";
     ArmedForgotten, 5, "armed-forgotten", "an installer is run on a node that is armed already";
     EvictByDelete, 6, "evict-by-delete", "pods are deleted, whatever their budget says";
     WorkerLimit, 6, "worker-limit", "workers go without counting who is away";
@@ -66,7 +66,7 @@ mutants! {
     CordonForgotten, 7, "cordon-forgotten", "our cordon is not lifted";
     FoundCordonLifted, 7, "found-cordon-lifted", "a cordon that somebody else set is lifted";
     ActRepeated, 8, "act-repeated", "a reboot in doubt is asked for again without looking";
-    LostStreamRepeated, 8, "lost-stream-repeated", "an install whose end was not heard is sent again";
+    LostStreamRepeated, 8, "lost-stream-repeated", "an install whose end was not heard counts as one that did not start";
     FenceOff, 9, "fence-off", "a process that lost the run acts on";
     UnknownIsFine, 10, "unknown-is-fine", "what cannot be seen counts as well";
     PruneOneList, 10, "prune-one-list", "what the first control plane does not render is pruned";

@@ -16,7 +16,7 @@ use upgrade_core::snapshot::TalosFacts;
 use super::wait::{Look, Wait, ask};
 use super::{Done, Step};
 use crate::io::talos::{NextBoot, Slots, Store};
-use crate::io::{Clock as _, Happened, Io, Machine, Talos as _, Trouble};
+use crate::io::{Happened, Io, Machine, Talos as _, Trouble};
 
 /// How long no installer has to be seen after its stream was lost: the request
 /// itself may still be on its way.
@@ -24,9 +24,6 @@ const SETTLE: SignedDuration = SignedDuration::from_secs(15);
 
 /// How long the boot loader is asked after an installer has failed.
 const AFTERWARDS: SignedDuration = SignedDuration::from_secs(30);
-
-/// The pause of a mutant.
-const AGAIN: SignedDuration = SignedDuration::from_secs(2);
 
 /// Runs the step.
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
@@ -40,9 +37,12 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     match install(step, machine, &pulled).await? {
         Ok(()) => Ok(Done::Did),
         Err(trouble) => match trouble.happened {
-            Happened::No => Err(trouble.failure.leaving(Effect::None)),
             Happened::Failed => Err(failed(step, machine, &facts, &trouble).await?),
-            Happened::Maybe => lost(step, machine, &facts, &trouble).await,
+            Happened::Maybe if !mutant::is(Mutant::LostStreamRepeated) => {
+                lost(step, machine, &facts, &trouble).await
+            }
+            // No installer was started, so `decide` may have it tried again.
+            Happened::No | Happened::Maybe => Err(trouble.failure.leaving(Effect::None)),
         },
     }
 }
@@ -104,19 +104,7 @@ async fn install<I: Io>(
     let talos = step.io.talos();
     step.say(format!("writing {image}"));
     step.permitted().map_err(|failure| failure.leaving(Effect::None))?;
-    let mut done = talos.install(machine, image, pulled, step).await;
-    while let Err(trouble) = &done
-        && match trouble.happened {
-            Happened::No => false,
-            Happened::Failed => mutant::is(Mutant::InstallerRepeated),
-            Happened::Maybe => mutant::is(Mutant::LostStreamRepeated),
-        }
-        && step.left() > AGAIN
-    {
-        step.io.clock().sleep(AGAIN).await;
-        done = talos.install(machine, image, pulled, step).await;
-    }
-    Ok(done)
+    Ok(talos.install(machine, image, pulled, step).await)
 }
 
 /// Whether an installer may be run.
