@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 use upgrade_core::call::Class;
 use upgrade_core::jiff;
 use upgrade_engine::clock::SystemClock;
+use upgrade_engine::io::refused::Refused;
 use upgrade_engine::io::{Clock, Io, Trouble, trouble};
 
 use super::{Inside, Place};
@@ -112,9 +113,33 @@ pub(super) fn unavailable(text: &str) -> Trouble {
     trouble::look(Class::NotConnected, text)
 }
 
-/// Something of which nobody knows whether it happened.
-fn in_doubt(text: &str) -> Trouble {
-    trouble::act(Class::Deadline, Class::Deadline.outcome(), text)
+/// An error of one of both APIs, for a message that the wires took. What it means is
+/// said by the code that the live cluster has.
+pub(super) trait Taken: Send + 'static {
+    /// There was no connection.
+    fn not_sent(words: &str) -> Self;
+    /// It was sent, and no answer came.
+    fn no_answer(words: &str) -> Self;
+}
+
+impl Taken for Trouble {
+    fn not_sent(words: &str) -> Self {
+        unavailable(words)
+    }
+
+    fn no_answer(words: &str) -> Self {
+        trouble::act(Class::Deadline, Class::Deadline.outcome(), words)
+    }
+}
+
+impl Taken for Refused {
+    fn not_sent(words: &str) -> Self {
+        Self::not_sent(words)
+    }
+
+    fn no_answer(words: &str) -> Self {
+        Self::no_answer(words)
+    }
 }
 
 /// A question that nobody has answered yet.
@@ -137,11 +162,11 @@ impl Drop for Waiting<'_> {
 
 impl Seat {
     /// Asks the world something that changes nothing.
-    pub(super) async fn ask<T: Send>(
+    pub(super) async fn ask<T: Send, E: Taken>(
         &self,
         question: Question,
-        read: impl FnOnce(&mut Inside) -> Result<T, Trouble> + Send,
-    ) -> Result<T, Trouble> {
+        read: impl FnOnce(&mut Inside) -> Result<T, E> + Send,
+    ) -> Result<T, E> {
         self.process.awake().await;
         // Whoever gives up waiting has no answer either.
         let mut waiting = Waiting { seat: self, question: Some(question.clone()) };
@@ -162,7 +187,7 @@ impl Seat {
         let (answer, answered) = self.place.at(|inside| {
             inside.met.passage(passage.fate);
             let answer = match lost {
-                Some(why) => Err(unavailable(why)),
+                Some(why) => Err(E::not_sent(why)),
                 None => read(inside),
             };
             let answered = inside.now();
@@ -186,11 +211,11 @@ impl Seat {
 
     /// Does something to the world. The message is on its way whatever becomes
     /// of its sender.
-    pub(super) async fn act<T: Send + 'static>(
+    pub(super) async fn act<T: Send + 'static, E: Taken>(
         &self,
         act: Act,
-        mut deed: impl FnMut(&mut Inside) -> Result<T, Trouble> + Send + 'static,
-    ) -> Result<T, Trouble> {
+        mut deed: impl FnMut(&mut Inside) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
         self.process.passes(Point::BeforeAct).await;
         let Passage { there, back, fate } = self.place.passage();
         let (place, runner) = (Arc::clone(&self.place), self.process.runner);
@@ -217,14 +242,14 @@ impl Seat {
         self.process.passes(Point::AfterAct).await;
         let answer = sent.await;
         let answer = match fate {
-            Fate::Refused => Err(unavailable("connection refused")),
+            Fate::Refused => Err(E::not_sent("connection refused")),
             Fate::Lost | Fate::Unanswered => {
                 tokio::time::sleep(PATIENCE).await;
-                Err(in_doubt("no answer"))
+                Err(E::no_answer("no answer"))
             }
             Fate::Well | Fate::Late | Fate::Doubled => match answer {
                 Ok(Some(done)) => done,
-                Ok(None) | Err(_) => Err(in_doubt("the connection broke")),
+                Ok(None) | Err(_) => Err(E::no_answer("the connection broke")),
             },
         };
         self.process.awake().await;

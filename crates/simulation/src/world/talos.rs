@@ -454,7 +454,7 @@ impl Talos for Seat {
     }
 
     async fn validate_downgrade(&self, on: &Machine, to: Minor) -> Result<Downgrade, Trouble> {
-        let asked = self.ask(Question::Other("downgrade"), |inside| {
+        let asked = self.ask::<_, Trouble>(Question::Other("downgrade"), |inside| {
             let node = inside.reach(on)?;
             let request = machine::EtcdDowngradeValidateRequest { version: to.to_string() };
             let asked = inside.one::<machine::EtcdDowngradeValidateResponse>(
@@ -490,7 +490,7 @@ impl Talos for Seat {
             })
             .await?;
         // It is off the cluster from here on.
-        self.act(Act::Snapshot { node: from.name.clone() }, |_| Ok(())).await?;
+        self.act::<_, Trouble>(Act::Snapshot { node: from.name.clone() }, |_| Ok(())).await?;
         Ok(Proof::EtcdSnapshot {
             file: "etcd.snapshot".to_owned(),
             sha256: "00".to_owned(),
