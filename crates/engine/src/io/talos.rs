@@ -156,6 +156,13 @@ impl Slots {
     }
 }
 
+impl NextBoot {
+    /// Whether it is another entry, of this version.
+    pub fn is_into(&self, version: &Version) -> bool {
+        matches!(self, Self::Other(entry) if version_of(entry).as_ref() == Some(version))
+    }
+}
+
 /// The version in the name of an entry: `Talos-v1.13.9~1.efi`.
 fn version_of(entry: &str) -> Option<Version> {
     let name = entry.strip_prefix("Talos-")?.strip_suffix(".efi")?;

@@ -33,7 +33,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         _ => facts.boot_id.as_str(),
     };
     if mutant::is(Mutant::ActRepeated) {
-        let answer = ask_once(step, machine).await?;
+        let answer = ask_once(step, machine, step.id.action).await?;
         return came_back(step, machine, before, answer).await.map(|()| Done::Did);
     }
     if facts.boot_id != before {
@@ -48,11 +48,15 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     if step.look_first && has_begun(step, machine, before).await? {
         step.say(format!("{node} is on its way already; not asking again"));
     } else {
-        if step.id.action == Action::Upgrade {
+        let call = match step.id.action {
+            Action::Rollback => install::rollback_call(step, machine, &facts).await?,
+            action => action,
+        };
+        if call == Action::Upgrade {
             install::not_armed(step, machine, &facts).await?;
         }
         follows(step).await?;
-        answer = ask_once(step, machine).await?;
+        answer = ask_once(step, machine, call).await?;
     }
     came_back(step, machine, before, answer).await?;
     Ok(Done::Did)
@@ -108,10 +112,14 @@ async fn follows<I: Io>(step: &Step<I>) -> Result<(), Failure> {
 /// The one request. Whatever is not certain to have failed is waited for, and what
 /// was answered comes back: Talos up to 1.12 refuses by words alone, with a code that
 /// a request which was heard may also get.
-async fn ask_once<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Option<Trouble>, Failure> {
+async fn ask_once<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    call: Action,
+) -> Result<Option<Trouble>, Failure> {
     let talos = step.io.talos();
     step.permitted()?;
-    let asked = match step.id.action {
+    let asked = match call {
         Action::Upgrade => {
             let target = step.talos_target()?;
             step.say(format!("installing {}", target.installer));

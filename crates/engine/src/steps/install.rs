@@ -12,6 +12,7 @@ use upgrade_core::journal::{Armed, Arming, Effect, Evidence, Proof};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::TalosFacts;
+use upgrade_core::step::Action;
 
 use super::wait::{Look, Wait, ask};
 use super::{Done, Step};
@@ -22,7 +23,7 @@ use crate::io::{Happened, Io, Machine, Talos as _, Trouble};
 /// itself may still be on its way.
 const SETTLE: SignedDuration = SignedDuration::from_secs(15);
 
-/// How long the boot loader is asked after an installer has failed.
+/// How long the boot loader is asked where its answer is not needed to go on.
 const AFTERWARDS: SignedDuration = SignedDuration::from_secs(30);
 
 /// Runs the step.
@@ -202,6 +203,51 @@ pub(super) async fn not_armed<I: Io>(
     Err(armed_already(&why, facts))
 }
 
+/// Rule 5 for a rollback, which makes the entry that is not the default the default:
+/// the call that brings the node to the other slot. On an armed node that slot holds
+/// what runs, so nothing older is there to go back to. A default that an earlier request
+/// has changed is only booted; a second rollback would change it back.
+pub(super) async fn rollback_call<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    facts: &TalosFacts,
+) -> Result<Action, Failure> {
+    if mutant::is(Mutant::ArmedForgotten) {
+        return Ok(Action::Rollback);
+    }
+    let (node, to) = (&machine.name, step.hop().change.to());
+    // A boot loader that cannot be asked does not hold a rollback up (rule 12).
+    let next = briefly(step, machine, facts).await;
+    let armed = match (&next, remembered(step, facts)) {
+        (NextBoot::Same, _) | (NextBoot::Unknown, None) => return Ok(Action::Rollback),
+        (NextBoot::Other(_), _) if next.is_into(to) => return Ok(Action::Reboot),
+        (NextBoot::Other(entry), _) => entry.clone(),
+        // Asked for by an earlier attempt of this rollback.
+        (NextBoot::Unknown, Some(known)) if known.image.version().as_ref() == Some(to) => {
+            return Ok(Action::Rollback);
+        }
+        (NextBoot::Unknown, Some(known)) => known.image.to_string(),
+    };
+    let running = &facts.version;
+    let text = format!(
+        "{node} is armed with {armed}: its other slot holds {running}, which runs, and not {to}. \
+         What to do: run `talosctl rollback` on it to disarm it, which reboots it into \
+         {running}; or reboot it to boot what is armed, and roll back then"
+    );
+    Err(Failure::new(FailureKind::Refused, &text).leaving(Effect::None))
+}
+
+/// What the boot loader tells within a while.
+async fn briefly<I: Io>(step: &Step<I>, machine: &Machine, facts: &TalosFacts) -> NextBoot {
+    let until = step.now().saturating_add(AFTERWARDS).unwrap_or(step.deadline);
+    let wait = Wait::new(FailureKind::Unavailable, "its boot loader could not be asked");
+    let seen = wait
+        .until(until)
+        .look(step, || async { Ok(Look::of(step.io.talos().slots(machine).await)) })
+        .await;
+    seen.map_or(NextBoot::Unknown, |slots| slots.next_boot(&facts.version))
+}
+
 async fn look<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Slots, Failure> {
     let what = format!("what {} boots next", machine.name);
     ask(step, &what, || step.io.talos().slots(machine)).await
@@ -246,13 +292,7 @@ async fn failed<I: Io>(
     trouble: &Trouble,
 ) -> Result<Failure, Failure> {
     let (from, to) = (&step.talos_target()?.from, step.hop().change.to());
-    let until = step.now().saturating_add(AFTERWARDS).unwrap_or(step.deadline);
-    let wait = Wait::new(FailureKind::Unavailable, "its boot loader could not be asked");
-    let seen = wait
-        .until(until)
-        .look(step, || async { Ok(Look::of(step.io.talos().slots(machine).await)) })
-        .await;
-    let next = seen.map_or(NextBoot::Unknown, |slots| slots.next_boot(&facts.version));
+    let next = briefly(step, machine, facts).await;
     let say = |words: String| Failure::new(FailureKind::Installer, &format!("{trouble}. {words}"));
     Ok(match next {
         NextBoot::Same => say(format!("The node is not armed: its next boot is into {from}"))

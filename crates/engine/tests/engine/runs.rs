@@ -376,6 +376,45 @@ async fn a_node_goes_back_by_slot_or_by_image() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_armed_node_is_not_rolled_back_to_what_it_runs() {
+    // Rules 5 and 12: its other slot holds what runs, so 1.13.1 is gone.
+    let world = World::new(3, 1, "1.13.9");
+    world.change(|cluster| {
+        let sim = cluster.sim(&"worker-1".into());
+        (sim.other_slot, sim.armed) = (Some("1.13.10".parse().unwrap()), true);
+    });
+    let way = Way::Slot { version: "1.13.1".parse().unwrap(), schematic: None };
+    let mut driver = way_back(&world, "worker-1", way).await;
+    let (end, _) = driver.go().await;
+    let End::Halted { reason: HaltReason::StepFailed { failure, .. }, cordoned, .. } = &end else {
+        panic!("must halt: {end:?}");
+    };
+    assert_eq!(failure.kind, FailureKind::Refused);
+    for part in ["armed with Talos-v1.13.10.efi", "1.13.9, which runs", "talosctl rollback"] {
+        assert!(failure.text().contains(part), "{part}: {failure}");
+    }
+    assert!(boots_of(&world).is_empty() && cordoned.is_empty(), "{}", driver.trace());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_was_heard_is_not_taken_back_by_another() {
+    // Rule 8: the default was changed, and the reboot was lost.
+    let world = World::new(3, 1, "1.13.9");
+    world.change(|cluster| {
+        let sim = cluster.sim(&"worker-1".into());
+        (sim.other_slot, sim.armed) = (Some("1.13.1".parse().unwrap()), true);
+    });
+    let way = Way::Slot {
+        version: "1.13.1".parse().unwrap(),
+        schematic: Some(SCHEMATIC.to_owned()),
+    };
+    let mut driver = way_back(&world, "worker-1", way).await;
+    assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
+    assert!(world.acts_of("rollback").is_empty(), "{}", driver.trace());
+    assert_eq!(world.acts_of("reboot"), ["worker-1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_way_back_does_not_wait_for_kubernetes() {
     // Rule 12: the only control plane is what is broken.
     let world = World::new(1, 1, "1.13.9");

@@ -151,6 +151,16 @@ pub enum Refusal {
         /// Whether that installer failed, so that the next boot is not known.
         failed: bool,
     },
+    /// An installer ran on the node in this boot, so its other slot holds what
+    /// runs: there is nothing older to roll back to (rules 5 and 12).
+    RollbackArmed {
+        /// Which node.
+        node: NodeName,
+        /// What it is armed with.
+        image: ImageRef,
+        /// What it runs.
+        running: Version,
+    },
 }
 
 impl Refusal {
@@ -224,6 +234,10 @@ impl Refusal {
             Self::Armed { .. } => "reboot the node to boot what is armed, or run `talosctl \
                                    rollback` on it to stay on what runs, then plan again"
                 .to_owned(),
+            Self::RollbackArmed { node, running, .. } => format!(
+                "run `talosctl rollback` on {node} to disarm it, which reboots it into {running}; \
+                 or reboot it to boot what is armed, and roll back then"
+            ),
         }
     }
 }
@@ -295,6 +309,11 @@ impl Display for Refusal {
                 f,
                 "the installer {image} failed on {node}, the next boot may be into it, and \
                  another installer would delete what runs"
+            ),
+            Self::RollbackArmed { node, image, running } => write!(
+                f,
+                "{node} is armed with {image} and has not rebooted since: its other slot holds \
+                 {running}, which runs, and nothing older"
             ),
         }
     }

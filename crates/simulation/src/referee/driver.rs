@@ -123,6 +123,10 @@ impl Driver {
         let node = act.node()?;
         let begun = |action: Action| self.begun.get(&(node.clone(), action));
         let own = begun(action_of(act)?);
+        if own.is_none() && matches!(act, Act::Reboot { .. }) {
+            // A default that a rollback has changed is only booted by its next attempt.
+            return begun(Action::Rollback);
+        }
         if own.is_none() && matches!(act, Act::Forfeit { .. }) {
             // Leadership that has come back is given away in the step of the boot.
             return [Action::Upgrade, Action::Reboot, Action::Rollback].into_iter().find_map(begun);

@@ -283,7 +283,8 @@ impl Talos for World {
 
     async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
         let sim = self.act("rollback", &on.name)?;
-        self.asked_to_boot(&on.name, sim.other_slot)
+        // It boots the entry that is not the default: what runs, if it is armed.
+        self.asked_to_boot(&on.name, sim.other_slot.filter(|_| !sim.armed))
     }
 
     async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
