@@ -341,7 +341,7 @@ impl Task {
         if !world.is_reachable(node) {
             return Answer::Down;
         }
-        if forwarded && world.drops_connection(node) {
+        if world.drops_call(node, &request, forwarded) {
             return Answer::Dropped;
         }
         schedule.called(world, now, node, method);

@@ -109,18 +109,10 @@ fn an_installer_that_fails_in_the_older_call() {
 fn what_only_slows_down_passes() {
     let bench = legacy();
     bench.inject("worker-1", "slow-pull=5");
-    bench.inject("cp-3", "apid-drops=12");
-    // A connection that drops may be the one with the call that is never repeated by
-    // itself (rule 8): the run halts then, and looks at the node first when resumed.
-    let mut printed = bench.run(UPGRADE);
-    for _ in 0..3 {
-        if printed.code == Some(0) {
-            break;
-        }
-        assert!(printed.stderr.contains("never went down"), "{printed:?}");
-        printed = bench.run("resume --profile test");
-    }
-    printed.code(0);
+    // A dropped call that changes the node is never repeated by itself (rule 8), so a run
+    // may halt for it; reads are.
+    bench.inject("cp-3", "apid-drops=3:reads");
+    bench.run(UPGRADE).code(0);
     assert_eq!(bench.talos(), ["1.13.12"; 4]);
 }
 

@@ -60,6 +60,10 @@ pub enum Fault {
     ApidDrops {
         /// 1 drops all of them.
         every: u32,
+        /// Whether only calls that read are dropped, each by itself. What changes the
+        /// node arrives then.
+        #[serde(default)]
+        reads: bool,
     },
     /// The node runs but cannot be reached, by callers or by other nodes.
     Partition,

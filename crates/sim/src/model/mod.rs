@@ -229,10 +229,21 @@ impl World {
     /// Whether apid drops this new connection or call; each question counts as
     /// one.
     pub fn drops_connection(&mut self, node: NodeIndex) -> bool {
-        let Some(Fault::ApidDrops { every }) = self.fault(node, Kind::ApidDrops) else {
-            return false;
+        self.drops_next(node, false)
+    }
+
+    /// Whether apid drops this call: one that was forwarded has a connection of its own.
+    pub fn drops_call(&mut self, node: NodeIndex, request: &Request, forwarded: bool) -> bool {
+        forwarded && self.drops_next(node, false)
+            || roles::is_read(request) && self.drops_next(node, true)
+    }
+
+    /// Whether the next of these is dropped: all of them, or those that read.
+    fn drops_next(&mut self, node: NodeIndex, reads: bool) -> bool {
+        let every = match self.fault(node, Kind::ApidDrops) {
+            Some(Fault::ApidDrops { every, reads: only }) if *only == reads => (*every).max(1),
+            _ => return false,
         };
-        let every = (*every).max(1);
         let here = &mut self.nodes[node.0];
         here.connections = here.connections.wrapping_add(1);
         here.connections.is_multiple_of(every)

@@ -65,7 +65,8 @@ pub const FAULTS: &[(FaultKind, &str, &str)] = &[
     (
         FaultKind::ApidDrops,
         "apid-drops",
-        "apid drops every 2nd connection; apid-drops=N: every N-th",
+        "apid drops every 2nd connection; apid-drops=N: every N-th; \
+         apid-drops=N:reads: every N-th call that reads",
     ),
     (FaultKind::Partition, "partition", "it runs, but nobody can reach it"),
     (
@@ -135,6 +136,10 @@ pub fn parse_kind(text: &str) -> Result<FaultKind, FaultError> {
 pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
     let kind = parse_kind(text)?;
     let value = text.split_once('=').map(|(_, value)| value);
+    let (value, reads) = match value.and_then(|value| value.strip_suffix(":reads")) {
+        Some(number) if kind == FaultKind::ApidDrops => (Some(number), true),
+        _ => (value, false),
+    };
     let wrong = |value: &str, wanted| FaultError::Value {
         fault: kind_name(kind),
         value: value.to_owned(),
@@ -167,7 +172,7 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
             },
         },
         FaultKind::EtcdLag => Fault::EtcdLag { entries: number(10_000)? },
-        FaultKind::ApidDrops => Fault::ApidDrops { every: small(2)? },
+        FaultKind::ApidDrops => Fault::ApidDrops { every: small(2)?, reads },
         FaultKind::ApiThrottles => Fault::ApiThrottles { every: small(2)? },
         FaultKind::ApiErrors => Fault::ApiErrors { every: small(2)? },
         FaultKind::ApiLatency => Fault::ApiLatency { by: parse_duration(value.unwrap_or("5s"))? },
@@ -220,7 +225,8 @@ pub fn fault_text(fault: &Fault) -> String {
         Fault::EtcdAlarm { corrupt: true } => format!("{name}=corrupt"),
         Fault::EtcdLag { entries } => format!("{name}={entries}"),
         Fault::FailingManifest { now: true } => format!("{name}=now"),
-        Fault::ApidDrops { every } | Fault::ApiThrottles { every } | Fault::ApiErrors { every } => {
+        Fault::ApidDrops { every, reads: true } => format!("{name}={every}:reads"),
+        Fault::ApidDrops { every, .. } | Fault::ApiThrottles { every } | Fault::ApiErrors { every } => {
             format!("{name}={every}")
         }
         Fault::ApiLatency { by } => format!("{name}={}ms", by.as_millis()),

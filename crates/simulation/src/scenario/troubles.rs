@@ -89,7 +89,7 @@ fn fault(dice: &mut Dice) -> Fault {
         7 => Fault::EtcdLearner,
         8 => Fault::EtcdAlarm { corrupt: dice.chance(500) },
         9 => Fault::EtcdLag { entries: 5_000 },
-        10 => Fault::ApidDrops { every },
+        10 => Fault::ApidDrops { every, reads: false },
         11 => Fault::Partition,
         12 => Fault::ClockSkew { by: Duration::from_hours(1), ahead: dice.chance(500) },
         13 => Fault::ApiThrottles { every },
