@@ -186,31 +186,32 @@ fn stage_config(stage: &Stage, node: usize) {
     });
 }
 
-/// Somebody upgrades a node by hand, to a release that nobody asked us for.
+/// An installer of a release that nobody asked us for: of the node's own line, with what
+/// the node is made of.
+fn others_image(inside: &Inside, node: NodeIndex) -> Option<String> {
+    let truth = inside.world.truth(node)?;
+    let installed = truth.installed();
+    let (schematic, line) = (installed.schematic.unwrap_or_default(), installed.version.minor());
+    Some(format!("factory.talos.dev/metal-installer/{schematic}:v{line}.3"))
+}
+
+/// Somebody upgrades a node by hand.
 fn upgrade(stage: &Stage, node: usize) {
     stage.deed(Deed::Reboot { node: stage.name(node) }, |inside| {
-        let now = inside.world.now();
-        let Some(truth) = inside.world.truth(NodeIndex(node)) else { return };
-        let installed = truth.installed();
-        let schematic = installed.schematic.unwrap_or_default();
-        let line = installed.version.minor();
-        let image = format!("factory.talos.dev/metal-installer/{schematic}:v{line}.3");
-        let request = UpgradeRequest { image, ..UpgradeRequest::default() };
-        let request = Request::Upgrade(request);
-        let _ = inside.world.request(now, NodeIndex(node), &Caller::admin(), request);
+        let (now, node) = (inside.world.now(), NodeIndex(node));
+        let Some(image) = others_image(inside, node) else { return };
+        let request = Request::Upgrade(UpgradeRequest { image, ..UpgradeRequest::default() });
+        let _ = inside.world.request(now, node, &Caller::admin(), request);
     });
 }
 
 /// Somebody runs an installer by hand and leaves it at that.
 fn arm(stage: &Stage, node: usize) {
     stage.deed(Deed::Arms { node: stage.name(node) }, |inside| {
-        let now = inside.world.now();
-        let Some(truth) = inside.world.truth(NodeIndex(node)) else { return };
-        let installed = truth.installed();
-        let schematic = installed.schematic.unwrap_or_default();
-        let line = installed.version.minor();
-        let image = format!("factory.talos.dev/metal-installer/{schematic}:v{line}.3");
-        inside.world.arm(now, NodeIndex(node), &image);
+        let (now, node) = (inside.world.now(), NodeIndex(node));
+        if let Some(image) = others_image(inside, node) {
+            inside.world.arm(now, node, &image);
+        }
     });
 }
 
