@@ -88,6 +88,8 @@ fn status(id: MemberId, answer: Option<&Answer<'_>>) -> Fact<MemberStatus> {
         Err(error) => return Fact::Unknown(words(error)),
     };
     let sees: BTreeSet<MemberId> = match &answer.members {
+        // etcd refuses everything but the status there.
+        Err(_) if status.learner => return Fact::Unknown("it is a learner".to_owned()),
         Ok(members) => members.iter().map(|member| member.id).collect(),
         Err(error) => return Fact::Unknown(words(error)),
     };

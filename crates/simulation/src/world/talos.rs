@@ -94,8 +94,13 @@ impl Inside {
         let members =
             self.one::<machine::EtcdMemberListResponse>(node, Request::EtcdMemberList(local));
         let alarms = self.one::<machine::EtcdAlarmListResponse>(node, Request::EtcdAlarmList);
+        let status = status.messages.into_iter().next()?.member_status?;
+        if status.is_learner {
+            // Nothing else is answered there.
+            return Some(Asked { status, members: Vec::new(), alarms: Vec::new() });
+        }
         Some(Asked {
-            status: status.messages.into_iter().next()?.member_status?,
+            status,
             members: members.ok()?.messages.into_iter().next()?.members,
             alarms: alarms.ok()?.messages.into_iter().next()?.member_alarms,
         })
@@ -120,7 +125,7 @@ struct Asked {
 }
 
 fn etcd(machines: &[Machine], answers: &[Option<Asked>]) -> Fact<EtcdFacts> {
-    let Some(first) = answers.iter().flatten().next() else {
+    let Some(first) = answers.iter().flatten().find(|answer| !answer.members.is_empty()) else {
         return Fact::Unknown("no member answers".to_owned());
     };
     let node_of = |id: u64| {
@@ -131,6 +136,9 @@ fn etcd(machines: &[Machine], answers: &[Option<Asked>]) -> Fact<EtcdFacts> {
     };
     let members = first.members.iter().map(|member| {
         let status = match node_of(member.id) {
+            Some((_, Some(answer))) if answer.status.is_learner => {
+                Fact::Unknown("it is a learner".to_owned())
+            }
             Some((_, Some(answer))) => Fact::Known(MemberStatus {
                 leader: (answer.status.leader != 0).then_some(MemberId(answer.status.leader)),
                 term: answer.status.raft_term,
