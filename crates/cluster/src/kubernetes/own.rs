@@ -161,8 +161,7 @@ struct Address {
 /// Whether the API servers' own list has it.
 async fn is_listed(access: &Access, of: &Machine) -> Result<bool, Trouble> {
     let slices = access.list::<Slice>(ENDPOINTS, OF_API_SERVERS).await;
-    let slices =
-        slices.map_err(|refused| refused.look("the API servers could not be listed"))?;
+    let slices = slices.map_err(|refused| refused.look("the API servers could not be listed"))?;
     let node = Call::get(format!("/api/v1/nodes/{}", segment(&of.name.0)));
     let node: Addressed = access
         .send(&node)

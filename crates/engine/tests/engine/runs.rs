@@ -404,10 +404,8 @@ async fn a_rollback_that_was_heard_is_not_taken_back_by_another() {
         let sim = cluster.sim(&"worker-1".into());
         (sim.other_slot, sim.armed) = (Some("1.13.1".parse().unwrap()), true);
     });
-    let way = Way::Slot {
-        version: "1.13.1".parse().unwrap(),
-        schematic: Some(SCHEMATIC.to_owned()),
-    };
+    let way =
+        Way::Slot { version: "1.13.1".parse().unwrap(), schematic: Some(SCHEMATIC.to_owned()) };
     let mut driver = way_back(&world, "worker-1", way).await;
     assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
     assert!(world.acts_of("rollback").is_empty(), "{}", driver.trace());

@@ -226,7 +226,9 @@ pub fn fault_text(fault: &Fault) -> String {
         Fault::EtcdLag { entries } => format!("{name}={entries}"),
         Fault::FailingManifest { now: true } => format!("{name}=now"),
         Fault::ApidDrops { every, reads: true } => format!("{name}={every}:reads"),
-        Fault::ApidDrops { every, .. } | Fault::ApiThrottles { every } | Fault::ApiErrors { every } => {
+        Fault::ApidDrops { every, .. }
+        | Fault::ApiThrottles { every }
+        | Fault::ApiErrors { every } => {
             format!("{name}={every}")
         }
         Fault::ApiLatency { by } => format!("{name}={}ms", by.as_millis()),

@@ -173,10 +173,7 @@ impl Notes {
                     *booted = true;
                 }
             }
-            What::Act { .. }
-            | What::Installs { .. }
-            | What::Told { .. }
-            | What::Says { .. } => {}
+            What::Act { .. } | What::Installs { .. } | What::Told { .. } | What::Says { .. } => {}
         }
     }
 

@@ -251,7 +251,8 @@ impl Kubernetes for Seat {
         let request = Request::get(&format!("/apis/{group}"));
         self.ask(Question::Other("preferred"), move |inside| {
             let found = unless_missing(inside.request(&request))?;
-            let found = found.as_ref().and_then(|it| it["preferredVersion"]["groupVersion"].as_str());
+            let found =
+                found.as_ref().and_then(|it| it["preferredVersion"]["groupVersion"].as_str());
             Ok(found.map(str::to_owned))
         })
         .await

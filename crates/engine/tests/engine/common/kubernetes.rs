@@ -131,7 +131,8 @@ impl Kubernetes for World {
         self.kubernetes_answers()?;
         if self.cluster().budget_blocks {
             let message = "The disruption budget web needs 1 healthy pods and has 1 currently";
-            let cause = Cause { reason: "DisruptionBudget".to_owned(), message: message.to_owned() };
+            let cause =
+                Cause { reason: "DisruptionBudget".to_owned(), message: message.to_owned() };
             let details = Some(Details { causes: vec![cause] });
             let status = Status { details, ..Status::new(429, "Cannot evict pod") };
             return Refused::from(status).evicted(pod);
