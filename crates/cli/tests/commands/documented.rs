@@ -74,6 +74,7 @@ fn every_code_is_documented() {
             ExtensionsLost,
             NoInstaller,
             Armed,
+            RollbackArmed,
         }),
     );
     assert_listed(
