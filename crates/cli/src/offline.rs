@@ -90,6 +90,7 @@ impl Cluster {
             installer: Some(installer),
             platform: built.platform,
             secure_boot: built.secure_boot,
+            unmet: Vec::new(),
         })
     }
 

@@ -30,6 +30,7 @@ pub mod matrix;
 pub mod mutant;
 pub mod plan;
 pub mod policy;
+pub mod readiness;
 pub mod reason;
 pub mod secret;
 pub mod snapshot;

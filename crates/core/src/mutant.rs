@@ -69,6 +69,7 @@ mutants! {
     LostStreamRepeated, 8, "lost-stream-repeated", "an install whose end was not heard is sent again";
     FenceOff, 9, "fence-off", "a process that lost the run acts on";
     UnknownIsFine, 10, "unknown-is-fine", "what cannot be seen counts as well";
+    LessReady, 10, "less-ready", "a node that is less ready than before its reboot counts as back";
     PruneOneList, 10, "prune-one-list", "what the first control plane does not render is pruned";
     PruneMissing, 10, "prune-missing", "manifests that could not be downloaded count as gone";
     PruneAll, 10, "prune-all", "definitions and namespaces are pruned without consent";
@@ -78,6 +79,8 @@ mutants! {
     PauseIgnored, 12, "pause-ignored", "a pause starts the next node all the same";
     PauseAbandons, 12, "pause-abandons", "a pause leaves the node in flight where it is";
     WindowIgnored, 12, "window-ignored", "nodes are begun outside the windows and in freezes";
+    KexecAlways, 12, "kexec-always", "nodes reboot by kexec where the policy asks for a power cycle";
+    TrialNotAwaited, 12, "trial-not-awaited", "the others of a pool do not wait for the node that is power cycled first";
     WayBackGated, 12, "way-back-gated", "a way back waits for Kubernetes and for its own member of etcd";
     KubeletsFirst, 13, "kubelets-first", "kubelets move before the API servers";
     OldHostTaken, 13, "old-host-taken", "nodes whose upgrade wipes their data are upgraded";

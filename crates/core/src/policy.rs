@@ -152,6 +152,35 @@ impl ManifestPolicy {
     }
 }
 
+/// How nodes are rebooted into another Talos.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RebootChoice {
+    /// As Talos does it: by kexec, which leaves the firmware out.
+    #[default]
+    Default,
+    /// Through the firmware: slower, and right where kexec hangs or leaves devices dead.
+    Powercycle,
+    /// The first node of each pool through the firmware, which shows whether the version
+    /// boots there; the others follow once it is verified, by kexec.
+    PowercycleFirst,
+}
+
+/// Reboots.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RebootPolicy {
+    /// How nodes are rebooted.
+    pub mode: RebootChoice,
+}
+
+impl RebootPolicy {
+    /// Plans of before it existed keep their hash.
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// How often a harmless step that failed is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -241,6 +270,9 @@ pub struct Policy {
     /// The bootstrap manifests.
     #[serde(skip_serializing_if = "ManifestPolicy::is_default")]
     pub manifests: ManifestPolicy,
+    /// Reboots into another Talos.
+    #[serde(skip_serializing_if = "RebootPolicy::is_default")]
+    pub reboot: RebootPolicy,
 }
 
 /// A policy that cannot be followed.
@@ -358,6 +390,18 @@ mod tests {
         assert_eq!(read.manifests.prune, Prune::All);
         let again = serde_json::to_string(&read).unwrap();
         assert_eq!(serde_json::from_str::<Policy>(&again).unwrap(), read);
+    }
+
+    #[test]
+    fn reboots_are_by_kexec_unless_told_otherwise() {
+        let policy = Policy::default();
+        assert_eq!(policy.reboot.mode, RebootChoice::Default);
+        assert!(!serde_json::to_string(&policy).unwrap().contains("reboot\":{"));
+        let text = r#"{"reboot": {"mode": "powercycle-first"}}"#;
+        let read: Policy = serde_json::from_str(text).unwrap();
+        assert_eq!(read.reboot.mode, RebootChoice::PowercycleFirst);
+        let error = serde_json::from_str::<Policy>(r#"{"reboot": {"mode": "warm"}}"#).unwrap_err();
+        assert!(error.to_string().contains("powercycle-first"), "{error}");
     }
 
     #[test]

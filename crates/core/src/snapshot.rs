@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::image::ImageRef;
 use crate::mutant::{self, Mutant};
+use crate::readiness::UnmetCondition;
 use crate::text::serde_as_text;
 use crate::version::{Minor, Version};
 
@@ -153,6 +154,9 @@ pub struct TalosFacts {
     pub platform: String,
     /// Whether the node boots with Secure Boot.
     pub secure_boot: bool,
+    /// The conditions that keep the machine from calling itself ready.
+    #[serde(default)]
+    pub unmet: Vec<UnmetCondition>,
 }
 
 /// The parts of a control plane that run as static pods; the API server first.
@@ -448,6 +452,7 @@ mod tests {
                 installer: None,
                 platform: "metal".to_owned(),
                 secure_boot: false,
+                unmet: vec![],
             }),
             kubernetes: Fact::Known(KubernetesFacts {
                 kubelet: Version::new(1, 34, 2),

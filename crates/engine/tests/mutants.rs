@@ -13,6 +13,7 @@ use upgrade_core::jiff::SignedDuration;
 use upgrade_core::journal::{Entry, Record};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::Target;
+use upgrade_core::policy::RebootChoice;
 use upgrade_core::step::Action;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End};
@@ -253,6 +254,44 @@ async fn whoever_lost_the_run_goes_on() {
     let (calm, broken) = both(Mutant::FenceOff, scene).await;
     assert!(matches!(calm, Err(DriveError::Lost(_))), "{calm:?}");
     assert_eq!(broken.unwrap(), End::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_less_ready_than_before_counts_as_back() {
+    // Rule 10.
+    let scene = || async {
+        let world = World::new(1, 2, "1.13.1");
+        world.set_fault("worker-1", Some(Fault::LessReady));
+        drive(&world).await.1
+    };
+    let (calm, broken) = both(Mutant::LessReady, scene).await;
+    assert!(halted(&calm).contains("time (time is not synced)"), "{calm:?}");
+    assert_eq!(broken, End::Done);
+}
+
+/// The power cycles of a run in which the first worker does not come back from its own,
+/// and how many workers were rebooted in all.
+async fn power_cycles() -> (usize, usize) {
+    let world = World::new(1, 3, "1.13.1");
+    world.set_fault("worker-1", Some(Fault::KexecOnly));
+    let mut policy = policy(2);
+    policy.reboot.mode = RebootChoice::PowercycleFirst;
+    let plan = planned(&world, "1.13.9", &policy).await;
+    let mut driver = Driver::new(&world, &plan);
+    driver.go().await;
+    let cycled = world.acts_of("power cycle").len();
+    (cycled, cycled + world.acts_of("reboot").len() - 1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn power_cycles_are_left_out_or_not_awaited() {
+    // Rule 12: cp-1 and worker-1 are power cycled, and the others wait for worker-1.
+    let (calm, broken) = both(Mutant::KexecAlways, power_cycles).await;
+    assert_eq!(calm, (2, 1));
+    assert_eq!(broken, (0, 3));
+    let (_, broken) = both(Mutant::TrialNotAwaited, power_cycles).await;
+    assert_eq!(broken.0, 2);
+    assert!(broken.1 > 1, "{broken:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,10 @@ pub const ACCEPT_OUTAGE: &str = "upgrade.vitistack.io/accept-outage";
 /// `all`.
 pub const PRUNE: &str = "upgrade.vitistack.io/prune";
 
+/// How nodes are rebooted into another Talos: `default`, `powercycle` or
+/// `powercycle-first`.
+pub const REBOOT_MODE: &str = "upgrade.vitistack.io/reboot-mode";
+
 /// Both products, in the order in which they are upgraded.
 pub const PRODUCTS: [Product; 2] = [Product::Talos, Product::Kubernetes];
 

@@ -6,6 +6,7 @@
 use std::fmt::{self, Display};
 
 use serde::Serialize;
+use upgrade_core::readiness;
 use upgrade_core::snapshot::{Component, Fact, Node, NodeName, Role, Snapshot, Stage};
 use upgrade_core::workload::{Pod, Workloads};
 
@@ -127,8 +128,13 @@ fn talos(name: &NodeName, node: &Node, found: &mut Found) {
         found.bad(Area::Talos, Some(name), format!("{version}, and it is {stage}, not running"));
     } else if facts.ready {
         found.good(Area::Talos, Some(name), format!("{version} runs and is ready"));
-    } else {
+    } else if facts.unmet.is_empty() {
         found.bad(Area::Talos, Some(name), format!("{version} runs and is not ready"));
+    } else {
+        // What Kubernetes, etcd and static pods make of it is judged apart.
+        let unmet = readiness::listed(&facts.unmet);
+        let text = format!("{version} runs and is not ready: {unmet}");
+        found.add(Area::Talos, Some(name), Verdict::Doubtful, text);
     }
 }
 

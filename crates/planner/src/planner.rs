@@ -10,7 +10,7 @@ use upgrade_core::manifests::Manifests;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::{Change, PLAN_FORMAT, Plan, Versions};
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::{Fact, Role, Snapshot};
+use upgrade_core::snapshot::{Fact, Role, Snapshot, Stage};
 use upgrade_core::version::Version;
 use upgrade_core::workload::Workloads;
 
@@ -76,6 +76,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
     }
     if !legs.is_empty() {
         control_planes_fit(snapshot, intent, policy, &legs, &mut report);
+        not_ready(snapshot, &mut report);
     }
     if !report.refusals.is_empty() {
         return Err(report);
@@ -163,6 +164,18 @@ fn running(snapshot: &Snapshot, rollback: bool) -> Versions {
         if rollback { versions.max() } else { versions.min() }
     };
     Versions { talos: end(&mut { talos }), kubernetes: end(&mut { kubernetes }).filter(|_| asked) }
+}
+
+/// Machines that run and do not meet all of their conditions: they are upgraded all the
+/// same, and are back when they are as ready as now.
+fn not_ready(snapshot: &Snapshot, report: &mut Report) {
+    for (name, node) in &snapshot.nodes {
+        let facts = node.talos.known().filter(|facts| facts.stage == Stage::Running);
+        if let Some(facts) = facts.filter(|facts| !facts.unmet.is_empty()) {
+            let unmet = facts.unmet.clone();
+            report.warnings.push(Warning::NotReady { node: name.clone(), unmet });
+        }
+    }
 }
 
 /// Control planes and etcd must be fit before a plan is worth making (rule 1).

@@ -7,9 +7,10 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::matrix::{Matrix, Row};
 use upgrade_core::plan::{
-    Change, Group, Hop, Lane, PLAN_FORMAT, Plan, TalosTarget, Target, UpgradeApi, Versions, Wave,
+    Change, Group, Hop, Lane, PLAN_FORMAT, Plan, RebootMode, TalosTarget, Target, UpgradeApi,
+    Versions, Wave,
 };
-use upgrade_core::policy::Policy;
+use upgrade_core::policy::{Policy, RebootChoice};
 use upgrade_core::snapshot::{NodeName, Role, Snapshot, TalosFacts};
 use upgrade_core::step::Action;
 use upgrade_core::version::{Minor, Version};
@@ -75,6 +76,10 @@ pub fn rollback(request: &WayBack<'_>) -> Result<Planned, Report> {
     let members = snapshot.nodes_with(Role::ControlPlane).count();
     if target.api == UpgradeApi::Legacy && node.role == Role::ControlPlane && members == 2 {
         target.force = matches!(way, Way::Image(_));
+    }
+    // Only an image is booted by a call that knows modes.
+    if policy.reboot.mode == RebootChoice::Powercycle && matches!(way, Way::Image(_)) {
+        target.reboot = RebootMode::Powercycle;
     }
     if !report.refusals.is_empty() {
         return Err(report);
@@ -148,6 +153,7 @@ fn target(
         previous: own.map(|own| own.with_tag(&talos.version.tag())),
         etcd: None,
         force: false,
+        reboot: RebootMode::Default,
     };
     Some((to, target))
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use upgrade_core::event::EventKind;
 use upgrade_core::journal::{Outcome, Record};
+use upgrade_core::plan::RebootMode;
 use upgrade_engine::drive::End;
 
 use crate::scenario::{Scenario, Want};
@@ -132,12 +133,21 @@ fn entry_words(record: &Record) -> String {
     }
 }
 
+fn by(mode: RebootMode) -> &'static str {
+    match mode {
+        RebootMode::Default => "",
+        RebootMode::Powercycle => " by power cycle",
+    }
+}
+
 fn act_words(act: &Act) -> String {
     match act {
         Act::Pull { node, image } => format!("pulls {image} on {node}"),
         Act::Install { node, image } => format!("installs {image} on {node}"),
-        Act::Upgrade { node, image } => format!("upgrades {node} to {image}"),
-        Act::Reboot { node } => format!("reboots {node}"),
+        Act::Upgrade { node, image, mode } => {
+            format!("upgrades {node} to {image}{}", by(*mode))
+        }
+        Act::Reboot { node, mode } => format!("reboots {node}{}", by(*mode)),
         Act::Rollback { node } => format!("rolls {node} back"),
         Act::Downgrade { node, to } => format!("enables etcd's downgrade to {to} at {node}"),
         Act::Forfeit { node } => format!("takes etcd's leadership from {node}"),

@@ -91,6 +91,7 @@ fn every_code_is_documented() {
             EtcdNotWell,
             EvenControlPlanes,
             NodeDown,
+            NotReady,
             ExtensionsDropped,
             SchematicDiffers,
             MirrorUnchecked,

@@ -128,14 +128,47 @@ fn what_only_slows_down_passes() {
 fn a_node_that_does_not_become_well() {
     let bench = legacy();
     bench.edit("verify: 90s", "verify: 15s");
-    // Services wait for the time after a boot.
-    bench.inject("worker-1", "clock-skew=10m");
-    let words = ["verify failed", "did not become well in time", "not ready"];
+    // Rule 10: it was unmet neither before nor at planning.
+    bench.inject("worker-1", "unmet-after-boot=time");
+    let words = ["verify failed", "did not become well in time", "time (time is not synced)"];
     halts(&bench, UPGRADE, &words);
-    bench.clear("worker-1", "clock-skew");
+    bench.clear("worker-1", "unmet-after-boot");
     bench.edit("verify: 15s", "verify: 90s");
     bench.run("resume --profile test").code(0);
     assert_eq!(bench.talos(), ["1.13.12"; 4]);
+}
+
+#[test]
+fn a_node_that_is_never_ready_and_works_is_upgraded() {
+    // No default route, as in an air gap.
+    let bench = legacy();
+    let unmet = "network (waiting on: connectivity)";
+    bench.inject("worker-1", "unmet-condition");
+    bench.run("health --profile test").code(0).says(&[unmet]);
+    let plan = "plan --profile test --talos-to 1.13.12";
+    bench.run(plan).code(0).says(&["worker-1 runs and is not ready", unmet]);
+    bench.run(UPGRADE).code(0);
+    assert_eq!(bench.talos(), ["1.13.12"; 4]);
+    // The same over a kubelet that restarts.
+    bench.run("upgrade k8s --profile test --kubernetes 1.35.2 --yes").code(0);
+}
+
+#[test]
+fn a_version_that_boots_by_kexec_alone_halts_at_the_first_node() {
+    // Rule 12: by kexec all nodes would look fine until the next power cut.
+    let bench = Bench::start(3, 2, "1.13.12", "1.34.2");
+    bench.edit("reboot: 60s", "reboot: 10s");
+    for node in ["worker-1", "worker-2"] {
+        bench.inject(node, "kexec-only");
+    }
+    let line = format!("{NEWER} --reboot-mode powercycle-first");
+    halts(&bench, &line, &["did not come back from its power cycle", "console"]);
+    bench.run("health --profile test").code(1);
+    bench.clear("worker-1", "kexec-only");
+    bench.clear("worker-2", "kexec-only");
+    bench.edit("reboot: 10s", "reboot: 60s");
+    bench.run("resume --profile test").code(0);
+    assert_eq!(bench.talos(), ["1.14.4"; 5]);
 }
 
 #[test]

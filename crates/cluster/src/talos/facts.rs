@@ -9,7 +9,9 @@ use talos_client::resources::{
 };
 use talos_client::{Error, Node};
 use upgrade_core::image::ImageRef;
+use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::reason::FailureKind;
+use upgrade_core::secret::scrub;
 use upgrade_core::snapshot::{Component, Role, Stage, StaticPod, TalosFacts};
 use upgrade_core::version::Version;
 use upgrade_engine::io::{Machine, Trouble};
@@ -93,8 +95,9 @@ pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Troub
         return Err(Trouble::new(FailureKind::Unavailable, text));
     }
     let version = read(&running)?;
-    let (stage, ready) =
-        status.map_or((Stage::Unknown, false), |status| (status.spec.stage, status.spec.ready));
+    let (stage, ready, unmet) = status.map_or((Stage::Unknown, false, Vec::new()), |status| {
+        (status.spec.stage, status.spec.ready, status.spec.unmet)
+    });
     let installer = match config {
         Some(config) => config::installer(config.spec.0.expose())?,
         None => None,
@@ -110,7 +113,13 @@ pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Troub
         installer,
         platform: running.platform,
         secure_boot: security.is_some_and(|security| security.spec.secure_boot),
+        unmet: unmet.into_iter().map(scrubbed).collect(),
     })
+}
+
+/// The reasons are a node's own words, and go into journals (rule 14).
+fn scrubbed(UnmetCondition { name, reason }: UnmetCondition) -> UnmetCondition {
+    UnmetCondition { name, reason: scrub(&reason).into_owned() }
 }
 
 /// The static pods that a control plane renders, and whether each is ready. A worker

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use talos_client::{Client, Node};
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
+use upgrade_core::plan::RebootMode;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, TalosFacts};
 use upgrade_core::version::Minor;
@@ -113,12 +114,18 @@ impl<C: Clock> Talos for LiveTalos<C> {
         acts::install(&self.node(on)?, pulled, tell).await
     }
 
-    async fn upgrade(&self, on: &Machine, image: &ImageRef, force: bool) -> Result<(), Trouble> {
-        acts::upgrade(&self.node(on)?, image, force).await
+    async fn upgrade(
+        &self,
+        on: &Machine,
+        image: &ImageRef,
+        force: bool,
+        mode: RebootMode,
+    ) -> Result<(), Trouble> {
+        acts::upgrade(&self.node(on)?, image, force, mode).await
     }
 
-    async fn reboot(&self, on: &Machine) -> Result<(), Trouble> {
-        acts::reboot(&self.node(on)?).await
+    async fn reboot(&self, on: &Machine, mode: RebootMode) -> Result<(), Trouble> {
+        acts::reboot(&self.node(on)?, mode).await
     }
 
     async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {

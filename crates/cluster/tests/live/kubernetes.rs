@@ -1,6 +1,7 @@
 //! The Kubernetes side of a simulated cluster.
 
 use serde_json::{Value, json};
+use upgrade_core::plan::RebootMode;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::Fact;
 use upgrade_core::workload::Pod;
@@ -185,7 +186,7 @@ async fn changes_outlive_the_api_server() {
     };
     eventually(changes.clone(), "both nodes are ready", all_ready).await;
     let before = world.facts("cp-1").await.boot_id;
-    talos.reboot(&machine).await.unwrap();
+    talos.reboot(&machine, RebootMode::Default).await.unwrap();
     // The only control plane takes its API server along.
     eventually(talos.changes(&machine), "another boot", || async {
         let facts = talos.facts(&machine).await.ok()?;

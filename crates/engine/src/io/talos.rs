@@ -7,6 +7,7 @@ use serde_json::Value;
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
 use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::plan::RebootMode;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, TalosFacts};
 use upgrade_core::version::{Minor, Version};
 
@@ -241,10 +242,15 @@ pub trait Talos: Send + Sync {
         on: &Machine,
         image: &ImageRef,
         force: bool,
+        mode: RebootMode,
     ) -> impl Future<Output = Result<(), Trouble>> + Send;
 
     /// Reboots; comes back when the node has accepted it.
-    fn reboot(&self, on: &Machine) -> impl Future<Output = Result<(), Trouble>> + Send;
+    fn reboot(
+        &self,
+        on: &Machine,
+        mode: RebootMode,
+    ) -> impl Future<Output = Result<(), Trouble>> + Send;
 
     /// Boots the other slot again; comes back when the node has accepted it.
     fn rollback(&self, on: &Machine) -> impl Future<Output = Result<(), Trouble>> + Send;

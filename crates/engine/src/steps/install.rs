@@ -64,8 +64,8 @@ async fn prepare<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Ready, Fail
     if step.is_there(&facts) {
         return Ok(Ready::Done(Done::Skipped(format!("{node} runs {to} already"))));
     }
-    let booted = matches!(&step.evidence,
-        Some(Evidence::BootId(before)) if *before != facts.boot_id);
+    let before = step.evidence.as_ref().and_then(Evidence::boot_id);
+    let booted = before.is_some_and(|before| before != facts.boot_id);
     if booted && step.look_first && !mutant::is(Mutant::BlindRetry) {
         let found = &facts.version;
         let text = format!("{node} has booted since it was written, and runs {found}");

@@ -5,6 +5,7 @@
 use upgrade_core::journal::Evidence;
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::TalosTarget;
+use upgrade_core::readiness::listed;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{EtcdFacts, Fact, NodeName, Role, Stage, TalosFacts};
 use upgrade_core::step::Action;
@@ -21,10 +22,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let node = &machine.name;
     let target = step.talos_target()?;
     let to = step.hop().change.to();
-    let before = match &step.evidence {
-        Some(Evidence::BootId(before)) => Some(before.as_str()),
-        _ => None,
-    };
+    let before = step.evidence.as_ref().and_then(Evidence::boot_id);
     let wait = Wait::new(FailureKind::Deadline, format!("{node} did not become well"))
         .on(step.io.talos().changes(machine))
         .on(step.io.kubernetes().changes());
@@ -43,7 +41,10 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         // Only a settled node shows all its extensions.
         match wrong.or_else(|| dropped(node, &facts, target)) {
             Some(failure) => Err(failure),
-            None => Ok(Look::Found(Done::Did)),
+            None => {
+                still_unmet(step, node, &facts);
+                Ok(Look::Found(Done::Did))
+            }
         }
     });
     match judged.await {
@@ -54,6 +55,14 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
             Err(wrong.unwrap_or_else(|| may_still_boot_back(step, node, &failure)))
         }
         judged => judged,
+    }
+}
+
+/// Says what is unmet on a node that is as ready as it was before.
+pub(crate) fn still_unmet<I: Io>(step: &Step<I>, node: &NodeName, facts: &TalosFacts) {
+    if !facts.unmet.is_empty() {
+        let unmet = listed(&facts.unmet);
+        step.say(format!("{node} is as ready as before; still unmet: {unmet}"));
     }
 }
 
@@ -140,9 +149,10 @@ async fn settled<I: Io>(
 ) -> Result<(), String> {
     let node = &machine.name;
     // Both from one reading: a node is ready for a moment while it goes down.
-    if facts.stage != Stage::Running || !facts.ready {
-        let ready = if facts.ready { "" } else { ", not ready" };
-        return Err(format!("{node} is in stage {:?}{ready}", facts.stage));
+    let less = facts.less_ready_than(step.unmet_before());
+    if facts.stage != Stage::Running || less.is_some() {
+        let less = less.map(|why| format!(", {why}")).unwrap_or_default();
+        return Err(format!("{node} is in stage {:?}{less}", facts.stage));
     }
     if machine.role == Role::ControlPlane {
         match step.io.talos().etcd(&step.control_planes()).await {

@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 use serde::Serialize;
 use upgrade_core::image::ImageRef;
 use upgrade_core::manifests::ObjectKey;
+use upgrade_core::readiness::{self, UnmetCondition};
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 use upgrade_core::workload::PodName;
@@ -86,6 +87,13 @@ pub enum Warning {
     NodeDown {
         /// Which.
         node: NodeName,
+    },
+    /// A machine does not meet all of its conditions, and need not afterwards either.
+    NotReady {
+        /// Which.
+        node: NodeName,
+        /// What it does not meet.
+        unmet: Vec<UnmetCondition>,
     },
     /// Extensions will be gone, with consent.
     ExtensionsDropped {
@@ -307,6 +315,12 @@ impl Display for Warning {
             Self::NodeDown { node } => {
                 write!(f, "{node} is down; it counts against the limit and goes last")
             }
+            Self::NotReady { node, unmet } => write!(
+                f,
+                "{node} runs and is not ready: {}; after its upgrade these may be unmet, and \
+                 nothing else",
+                readiness::listed(unmet)
+            ),
             Self::ExtensionsDropped { node, extensions } => {
                 write!(f, "{node} loses {}, as asked for", extensions.join(", "))
             }

@@ -11,4 +11,5 @@ mod installers;
 mod paths;
 mod plans;
 mod properties;
+mod reboots;
 mod way_back;

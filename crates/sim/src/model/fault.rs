@@ -8,6 +8,7 @@ use super::World;
 use super::api::NodeIndex;
 use super::etcd::Alarm;
 use super::node::Power;
+use super::readiness::Condition;
 use super::schedule::{Due, Part};
 use super::time::Time;
 use super::timing::Span;
@@ -43,6 +44,19 @@ pub enum Fault {
     LostReboot,
     /// The Kubernetes node is not ready.
     NotReady,
+    /// A condition of the machine status is unmet, while the machine does its work.
+    UnmetCondition {
+        /// Which.
+        condition: Condition,
+    },
+    /// The same from the node's next boot on.
+    UnmetAfterBoot {
+        /// Which.
+        condition: Condition,
+    },
+    /// The node boots by kexec, but not through its firmware: after a power cycle it
+    /// stays down.
+    KexecOnly,
     /// The etcd member is a learner.
     EtcdLearner,
     /// The etcd member has raised an alarm.
@@ -119,6 +133,9 @@ pub enum FaultKind {
     BootBack,
     LostReboot,
     NotReady,
+    UnmetCondition,
+    UnmetAfterBoot,
+    KexecOnly,
     EtcdLearner,
     EtcdAlarm,
     EtcdLag,
@@ -147,6 +164,9 @@ impl Fault {
             Self::BootBack => FaultKind::BootBack,
             Self::LostReboot => FaultKind::LostReboot,
             Self::NotReady => FaultKind::NotReady,
+            Self::UnmetCondition { .. } => FaultKind::UnmetCondition,
+            Self::UnmetAfterBoot { .. } => FaultKind::UnmetAfterBoot,
+            Self::KexecOnly => FaultKind::KexecOnly,
             Self::EtcdLearner => FaultKind::EtcdLearner,
             Self::EtcdAlarm { .. } => FaultKind::EtcdAlarm,
             Self::EtcdLag { .. } => FaultKind::EtcdLag,
@@ -242,9 +262,12 @@ impl World {
                     self.etcd.alarms.retain(|alarm| alarm.member != id);
                 }
             }
-            FaultKind::NeverReturns if self.nodes[node.0].power == Power::Down => {
-                self.schedule_power_on(node);
+            FaultKind::NeverReturns | FaultKind::KexecOnly
+                if self.nodes[node.0].power == Power::Down && self.may_return(node) =>
+            {
+                self.power_on_unless_due(node);
             }
+            FaultKind::UnmetAfterBoot => self.nodes[node.0].unmet_since_boot = None,
             FaultKind::KubeletNeverReturns => self.release_kubelet(node),
             FaultKind::FailingManifest => self.download_later(node),
             _ => {}

@@ -52,6 +52,7 @@ mod node;
 mod phases;
 mod pull;
 mod random;
+mod readiness;
 mod registry;
 mod rehearsal;
 mod roles;
@@ -75,6 +76,7 @@ pub use api::{Code, Content, NodeIndex, Output, Reply, Request, Response, Status
 pub use drain::DRAIN_TIMEOUT;
 pub use fault::{ApiTrouble, Fault, FaultKind};
 pub use kubernetes::{Component, KubernetesNode, KubernetesPod};
+pub use readiness::Condition;
 pub use roles::{Caller, Role};
 pub use spec::{
     ClusterSpec, EMPTY_SCHEMATIC, ExtraManifest, NodeRole, NodeSpec, Registry, Schematic, Secrets,
@@ -441,6 +443,8 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         downloads: BTreeMap::new(),
         pulls: Vec::new(),
         gone: false,
+        kexec: false,
+        unmet_since_boot: None,
         wiped: 0,
         cosi: cosi::Store::default(),
     }

@@ -15,6 +15,7 @@ use super::images::StoredImage;
 use super::installer::Install;
 use super::kubernetes::Kubernetes;
 use super::pull::Pull;
+use super::readiness::Condition;
 use super::sequence::Sequence;
 use super::services::{self, Service, State};
 use super::slots::Slots;
@@ -98,6 +99,12 @@ pub(super) struct Node {
     /// Whether it has left the cluster for good.
     #[serde(default)]
     pub(super) gone: bool,
+    /// How it was told to go down last: by kexec, or through its firmware.
+    #[serde(default)]
+    pub(super) kexec: bool,
+    /// A condition that is unmet since its last boot, while a fault lasts.
+    #[serde(default)]
+    pub(super) unmet_since_boot: Option<Condition>,
     /// How often an upgrade has wiped its data.
     #[serde(default)]
     pub(super) wiped: u64,
@@ -158,13 +165,20 @@ impl World {
             return Vec::new();
         }
         let mut unmet = Vec::new();
-        if !here.network || self.fault(node, FaultKind::ClockSkew).is_some() {
+        let kept = |condition| self.is_kept_unmet(node, condition);
+        let skewed = self.fault(node, FaultKind::ClockSkew).is_some();
+        if !here.network || skewed || kept(Condition::Time) {
             unmet.push(("time", "time is not synced".to_owned()));
         }
         if !here.network {
             unmet.push(("network", "waiting on: address, connectivity".to_owned()));
+        } else if kept(Condition::Network) {
+            unmet.push(("network", "waiting on: connectivity".to_owned()));
         }
         let mut problems: Vec<String> = Vec::new();
+        if kept(Condition::Services) {
+            problems.push("ext-hello-world not healthy".to_owned());
+        }
         for service in &here.services {
             if service.state == State::Running && service.healthy == Some(false) {
                 problems.push(format!("{} not healthy", service.id));

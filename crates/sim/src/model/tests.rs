@@ -11,5 +11,6 @@ mod lifecycle;
 mod machine;
 mod manifests;
 mod membership;
+mod readiness;
 mod size;
 mod truth;

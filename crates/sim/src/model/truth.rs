@@ -163,6 +163,16 @@ impl<'a> NodeTruth<'a> {
         self.is_running() && self.world.unmet_conditions(self.index).is_empty()
     }
 
+    /// The conditions that it does not meet, by name and reason.
+    pub fn unmet(&self) -> Vec<(&'static str, String)> {
+        if self.is_running() { self.world.unmet_conditions(self.index) } else { Vec::new() }
+    }
+
+    /// Whether its last boot was by kexec; otherwise it came through the firmware.
+    pub fn booted_by_kexec(&self) -> bool {
+        self.here.kexec
+    }
+
     /// What it has booted last.
     pub fn installed(&self) -> InstalledTruth<'a> {
         let running = self.here.slots.running();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::model::{Fault, FaultKind};
+use crate::model::{Condition, Fault, FaultKind};
 
 /// A fault that is no fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +51,22 @@ pub const FAULTS: &[(FaultKind, &str, &str)] = &[
     (FaultKind::BootBack, "boot-back", "the next boot of a new version falls back to the old one"),
     (FaultKind::LostReboot, "lost-reboot", "reboot requests are accepted, and nothing happens"),
     (FaultKind::NotReady, "not-ready", "the Kubernetes node is not ready"),
+    (
+        FaultKind::UnmetCondition,
+        "unmet-condition",
+        "the machine is not ready for want of a default route, and works all the same; \
+         unmet-condition=time or =services: for another reason",
+    ),
+    (
+        FaultKind::UnmetAfterBoot,
+        "unmet-after-boot",
+        "the same from its next boot on; unmet-after-boot=time or =services",
+    ),
+    (
+        FaultKind::KexecOnly,
+        "kexec-only",
+        "it boots by kexec, but not through its firmware: a power cycle leaves it down",
+    ),
     (FaultKind::EtcdLearner, "etcd-learner", "the etcd member is a learner"),
     (
         FaultKind::EtcdAlarm,
@@ -155,6 +171,11 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
             .filter(|code| (1..256).contains(code))
             .ok_or_else(|| wrong(value.unwrap_or_default(), "exit codes are 1 to 255"))
     };
+    let condition = || {
+        let name = value.unwrap_or("network");
+        let known = Condition::ALL.into_iter().find(|condition| condition.name() == name);
+        known.ok_or_else(|| wrong(name, "conditions are network, time and services"))
+    };
     Ok(match kind {
         FaultKind::SlowPull => Fault::SlowPull { factor: small(10)? },
         FaultKind::InstallerExit => Fault::InstallerExit { code: exit_code(number(7)?)? },
@@ -181,6 +202,8 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
                 Some(other) => return Err(wrong(other, "`now`, or nothing, should stand there")),
             },
         },
+        FaultKind::UnmetCondition => Fault::UnmetCondition { condition: condition()? },
+        FaultKind::UnmetAfterBoot => Fault::UnmetAfterBoot { condition: condition()? },
         FaultKind::ClockSkew => {
             let text = value.unwrap_or("10m");
             let behind = text.strip_prefix('-');
@@ -199,6 +222,7 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
                 FaultKind::BootBack => Fault::BootBack,
                 FaultKind::LostReboot => Fault::LostReboot,
                 FaultKind::NotReady => Fault::NotReady,
+                FaultKind::KexecOnly => Fault::KexecOnly,
                 FaultKind::EtcdLearner => Fault::EtcdLearner,
                 FaultKind::StuckBudgets => Fault::StuckBudgets,
                 FaultKind::StuckVolumes => Fault::StuckVolumes,
@@ -222,6 +246,9 @@ pub fn fault_text(fault: &Fault) -> String {
         Fault::FailingManifest { now: true } => format!("{name}=now"),
         Fault::ApidDrops { every } | Fault::ApiThrottles { every } | Fault::ApiErrors { every } => {
             format!("{name}={every}")
+        }
+        Fault::UnmetCondition { condition } | Fault::UnmetAfterBoot { condition } => {
+            format!("{name}={}", condition.name())
         }
         Fault::ApiLatency { by } => format!("{name}={}ms", by.as_millis()),
         Fault::FailingImage { prefix } if !prefix.is_empty() => format!("{name}={prefix}"),
@@ -288,6 +315,8 @@ mod tests {
             "api-latency=late",
             "stuck-budgets=web",
             "failing-manifest=later",
+            "unmet-condition=weather",
+            "kexec-only=1",
             "",
         ] {
             assert!(parse_fault(wrong).is_err(), "{wrong}");

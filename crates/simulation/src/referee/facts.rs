@@ -230,6 +230,21 @@ pub(super) fn armed(view: &View<'_>, node: &Node) -> Option<Installed> {
     Some((armed.version.clone(), armed.schematic.map(str::to_owned)))
 }
 
+/// What a node does not meet now, such as `network: connectivity`. The reasons of `time` and
+/// `nodeReady` are one sentence; the others list what they lack.
+pub(super) fn unmet(view: &View<'_>, node: &NodeName) -> Vec<String> {
+    let index = view.world.find(&node.0);
+    let Some(truth) = index.and_then(|index| view.world.truth(index)) else { return Vec::new() };
+    let items = |(name, reason): (&'static str, String)| -> Vec<String> {
+        if matches!(name, "time" | "nodeReady") {
+            return vec![name.to_owned()];
+        }
+        let list = reason.trim_start_matches("waiting on: ");
+        list.split(", ").map(|item| format!("{name}: {item}")).collect()
+    };
+    truth.unmet().into_iter().flat_map(items).collect()
+}
+
 /// The schematic that an installer's name carries: a path element of 64
 /// hexadecimal digits, as the Image Factory has it.
 pub(super) fn schematic_in(image: &ImageRef) -> Option<&str> {

@@ -144,7 +144,7 @@ impl Rule for Content {
             }
             What::Act {
                 runner,
-                act: Act::Install { node, image } | Act::Upgrade { node, image },
+                act: Act::Install { node, image } | Act::Upgrade { node, image, .. },
                 fate: Fate::Arrives,
             } => {
                 let notes = scene.notes;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use talos_sim::model::Fault;
+use talos_sim::model::{Condition, Fault};
 
 use super::draw::{u64_of, usize_of};
 use super::{Trouble, TroubleKind};
@@ -68,6 +68,13 @@ pub(super) fn draw(
         let node = usize_of(dice.below(u64_of(control_planes + workers)));
         troubles.push(Trouble { after: 0, kind: TroubleKind::Cordon { node, lasts: None } });
     }
+    // Conditions that stay unmet as long as anything goes on: an air gap, no time server.
+    if dice.chance(60) {
+        let node = usize_of(dice.below(u64_of(control_planes + workers)));
+        let fault = Fault::UnmetCondition { condition: *dice.pick(&Condition::ALL) };
+        let kind = TroubleKind::Fault { node, fault, lasts: 7_200 };
+        troubles.push(Trouble { after: 0, kind });
+    }
     troubles
 }
 
@@ -78,7 +85,7 @@ fn pause(dice: &mut Dice) -> u64 {
 
 fn fault(dice: &mut Dice) -> Fault {
     let every = u32::try_from(dice.between(1, 4)).unwrap_or(1);
-    match dice.below(22) {
+    match dice.below(25) {
         0 => Fault::SlowPull { factor: 5 },
         1 => Fault::FailingPull,
         2 => Fault::InstallerExit { code: *dice.pick(&[1, 2, 4, 6, 7]) },
@@ -100,6 +107,9 @@ fn fault(dice: &mut Dice) -> Fault {
         18 => Fault::KubeletNeverReturns,
         19 => Fault::InstallerExitLate { code: *dice.pick(&[1, 7]) },
         20 => Fault::FailingManifest { now: dice.chance(500) },
+        21 => Fault::UnmetCondition { condition: *dice.pick(&Condition::ALL) },
+        22 => Fault::UnmetAfterBoot { condition: *dice.pick(&Condition::ALL) },
+        23 => Fault::KexecOnly,
         _ => Fault::FailingImage { prefix: String::new() },
     }
 }

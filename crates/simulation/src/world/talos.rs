@@ -14,6 +14,8 @@ use tokio::sync::mpsc;
 use upgrade_core::call::{self, Class, ExitCode, Outcome};
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
+use upgrade_core::plan::RebootMode;
+use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
     Stage, StaticPod, TalosFacts,
@@ -44,7 +46,7 @@ impl Inside {
         let node = self.reach(machine)?;
         let installer = self.world.install_image_of(node).and_then(|image| image.parse().ok());
         let truth = self.world.truth(node).ok_or_else(|| unavailable("no such machine"))?;
-        let (stage, ready) = self.world.machine_status_of(node);
+        let (stage, unmet) = self.world.machine_status_of(node);
         let runs = truth.installed();
         let extension = |name: &String| Extension {
             name: name.rsplit('/').next().unwrap_or(name).to_owned(),
@@ -54,13 +56,14 @@ impl Inside {
             version: runs.version.clone(),
             boot_id: truth.boot_id().to_owned(),
             stage: stage_of(stage),
-            ready,
+            ready: unmet.is_empty(),
             static_pods: self.world.static_pods_of(node).map(static_pod).collect(),
             schematic: runs.schematic.map(str::to_owned),
             extensions: truth.extensions().iter().map(extension).collect(),
             installer,
             platform: "metal".to_owned(),
             secure_boot: false,
+            unmet: unmet.into_iter().map(unmet_condition).collect(),
         })
     }
 
@@ -151,6 +154,10 @@ fn etcd(machines: &[Machine], answers: &[Option<Asked>]) -> Fact<EtcdFacts> {
     });
     let alarms = first.alarms.iter().map(|alarm| format!("alarm on member {:x}", alarm.member_id));
     Fact::Known(EtcdFacts { members: members.collect(), alarms: alarms.collect() })
+}
+
+fn unmet_condition((name, reason): (&'static str, String)) -> UnmetCondition {
+    UnmetCondition { name: name.to_owned(), reason }
 }
 
 fn static_pod((component, ready): (model::Component, bool)) -> StaticPod {
@@ -430,16 +437,35 @@ impl Talos for Seat {
         }
     }
 
-    async fn upgrade(&self, on: &Machine, image: &ImageRef, force: bool) -> Result<(), Trouble> {
-        let act = Act::Upgrade { node: on.name.clone(), image: image.clone() };
+    async fn upgrade(
+        &self,
+        on: &Machine,
+        image: &ImageRef,
+        force: bool,
+        mode: RebootMode,
+    ) -> Result<(), Trouble> {
+        let act = Act::Upgrade { node: on.name.clone(), image: image.clone(), mode };
         let image = image.to_string();
-        let request = machine::UpgradeRequest { image, force, ..Default::default() };
+        let mode = match mode {
+            RebootMode::Default => machine::upgrade_request::RebootMode::Default,
+            RebootMode::Powercycle => machine::upgrade_request::RebootMode::Powercycle,
+        };
+        let request = machine::UpgradeRequest {
+            image,
+            force,
+            reboot_mode: mode.into(),
+            ..Default::default()
+        };
         self.unary(act, on, Request::Upgrade(request)).await
     }
 
-    async fn reboot(&self, on: &Machine) -> Result<(), Trouble> {
-        let act = Act::Reboot { node: on.name.clone() };
-        self.unary(act, on, Request::Reboot(machine::RebootRequest::default())).await
+    async fn reboot(&self, on: &Machine, mode: RebootMode) -> Result<(), Trouble> {
+        let act = Act::Reboot { node: on.name.clone(), mode };
+        let mode = match mode {
+            RebootMode::Default => machine::reboot_request::Mode::Default,
+            RebootMode::Powercycle => machine::reboot_request::Mode::Powercycle,
+        };
+        self.unary(act, on, Request::Reboot(machine::RebootRequest { mode: mode.into() })).await
     }
 
     async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {

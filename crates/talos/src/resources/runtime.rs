@@ -2,6 +2,7 @@
 
 use talos_proto::resource::enums::{BlockVolumePhase, RuntimeMachineStage};
 use talos_proto::resource::{block, extensions, runtime, v1alpha1};
+pub use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::snapshot::{Extension, Stage};
 
 use super::view;
@@ -24,15 +25,6 @@ pub struct MachineStatus {
     pub ready: bool,
     /// What is missing.
     pub unmet: Vec<UnmetCondition>,
-}
-
-/// Something that keeps a machine from being ready.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnmetCondition {
-    /// `time`, `network`, `services`, `staticPods`, `nodeReady`.
-    pub name: String,
-    /// Why.
-    pub reason: String,
 }
 
 view!(MachineStatus of runtime::MachineStatusSpec as MACHINE_STATUS at "machine", |spec| {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use upgrade_core::image::ImageRef;
+use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, NodeName, Role};
 use upgrade_core::version::Version;
@@ -50,6 +51,8 @@ pub(crate) struct Sim {
     /// Extra manifests of its configuration, of one object each; `None` for one
     /// that could not be downloaded.
     pub(crate) extra: BTreeMap<String, Option<Value>>,
+    /// What keeps it from being ready though it works.
+    pub(crate) unmet: Vec<UnmetCondition>,
 }
 
 pub(crate) struct Cluster {
@@ -130,6 +133,7 @@ impl World {
                 api: role == Role::ControlPlane,
                 staged: false,
                 extra: BTreeMap::new(),
+                unmet: vec![],
             };
             (NodeName(name), sim)
         });

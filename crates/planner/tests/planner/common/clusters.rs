@@ -102,6 +102,7 @@ fn node(role: Role, number: usize, talos: &str, kubernetes: &str) -> Node {
             installer: Some(image(&installer)),
             platform: "metal".to_owned(),
             secure_boot: false,
+            unmet: vec![],
         }),
         kubernetes: Fact::Known(KubernetesFacts {
             kubelet: version(kubernetes),
