@@ -90,6 +90,9 @@ impl Cluster {
             installer: Some(installer),
             platform: built.platform,
             secure_boot: built.secure_boot,
+            uki: true,
+            container: false,
+            factory: None,
         })
     }
 

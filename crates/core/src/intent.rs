@@ -41,6 +41,9 @@ pub struct Intent {
     pub installer: Installer,
     /// The user accepts that extensions a new installer lacks disappear.
     pub drop_extensions: bool,
+    /// The user says that the named image brings the nodes' extensions, as one that
+    /// `imager` built does without showing it; they are looked for after the boot.
+    pub keep_extensions: bool,
     /// Two Talos minors at once where the hosts allow it: fewer reboots, but a
     /// path that Talos's makers do not test.
     pub skip_minors: bool,

@@ -55,7 +55,9 @@ mutants! {
     StaleObservation, 2, "stale-observation", "a disruptive act may start on a look from before the last one";
     SnapshotSkipped, 3, "snapshot-skipped", "no etcd snapshot is taken, and none is asked for";
     SchematicDropped, 4, "schematic-dropped", "nodes get the plain installer instead of their own";
-    ContentUnchecked, 4, "content-unchecked", "schematic and extensions are not compared after the boot";
+    PlatformDropped, 4, "platform-dropped", "the installer is for the platform of the machine config, whatever runs";
+    SecureBootDropped, 4, "secure-boot-dropped", "the installer has Secure Boot as the machine config says, whatever runs";
+    ContentUnchecked, 4, "content-unchecked", "platform, Secure Boot, schematic and extensions are not compared after the boot";
     BootBackAccepted, 5, "boot-back-accepted", "a node that came back on its old version counts as upgraded";
     BlindRetry, 5, "blind-retry", "a failed install or reboot is tried again by itself";
     InstallerRepeated, 5, "installer-repeated", "an installer that failed is run again at once";

@@ -136,6 +136,12 @@ pub struct TalosTarget {
     /// refuse one of two members whatever the user accepts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
+    /// The platform expected afterwards, which is the one before (rule 4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
+    /// Whether Secure Boot is on afterwards, as it was before (rule 4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secure_boot: Option<bool>,
 }
 
 /// What a lane leaves its node with.

@@ -153,6 +153,15 @@ pub struct TalosFacts {
     pub platform: String,
     /// Whether the node boots with Secure Boot.
     pub secure_boot: bool,
+    /// Whether it was booted from a unified kernel image, which has the platform in it.
+    #[serde(default)]
+    pub uki: bool,
+    /// Whether Talos runs in a container, where nothing can be installed.
+    #[serde(default)]
+    pub container: bool,
+    /// The URL of the Image Factory that built what runs, where the node tells it.
+    #[serde(default)]
+    pub factory: Option<String>,
 }
 
 /// The parts of a control plane that run as static pods; the API server first.
@@ -448,6 +457,9 @@ mod tests {
                 installer: None,
                 platform: "metal".to_owned(),
                 secure_boot: false,
+                uki: true,
+                container: false,
+                factory: None,
             }),
             kubernetes: Fact::Known(KubernetesFacts {
                 kubelet: Version::new(1, 34, 2),

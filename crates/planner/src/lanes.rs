@@ -114,9 +114,11 @@ impl<'a> Lanes<'a> {
                 installer: image.clone(),
                 schematic: schematic.clone(),
                 extensions: extensions.clone(),
-                previous: previous(talos),
+                previous: installer::previous(name, talos),
                 etcd: None,
                 force: false,
+                platform: Some(talos.platform.clone()),
+                secure_boot: Some(talos.secure_boot),
             };
             // What the next hop starts from; the last one needs no copy.
             if !more {
@@ -397,12 +399,6 @@ impl Images {
 /// is fine as it is; on the way back it has to be the one that was asked for.
 fn is_there(running: &Version, target: &Version, rollback: bool) -> bool {
     if rollback { running == target } else { running >= target }
-}
-
-/// What would bring the node back to where it is.
-fn previous(talos: &TalosFacts) -> Option<ImageRef> {
-    let image = talos.installer.as_ref()?;
-    Some(image.with_tag(&talos.version.tag()))
 }
 
 pub(crate) fn pull(node: &NodeName, images: Vec<ImageRef>) -> Lane {

@@ -17,7 +17,7 @@ use upgrade_core::version::{Minor, Version};
 use crate::downgrade;
 use crate::etcd;
 use crate::hops::OLDEST_HOST;
-use crate::installer::schematic_of;
+use crate::installer::{self, schematic_of};
 use crate::lanes::{lower, number_waves, prepare, pull, wave};
 use crate::planner::Planned;
 use crate::report::{Constraint, Product, Refusal, Report, Warning};
@@ -115,11 +115,15 @@ fn target(
     talos: &TalosFacts,
     report: &mut Report,
 ) -> Option<(Version, TalosTarget)> {
-    let own = talos.installer.as_ref();
+    if talos.container {
+        report.refuse(Refusal::ContainerMode { node: node.clone() });
+        return None;
+    }
+    let own = installer::previous(node, talos);
     let (to, installer, schematic) = match way {
         Way::Slot { version, schematic } => {
             // Nothing is installed; the name is for whoever reads the plan.
-            let image = own.map_or_else(
+            let image = own.as_ref().map_or_else(
                 || ImageRef {
                     registry: Some("ghcr.io".to_owned()),
                     repository: "siderolabs/installer".to_owned(),
@@ -136,6 +140,7 @@ fn target(
                 report.refuse(Refusal::NoInstaller { node: node.clone(), why });
                 return None;
             };
+            installer::refuse_other(node, talos, image, report);
             (version, image.clone(), schematic_of(image).map(ToOwned::to_owned))
         }
     };
@@ -145,9 +150,11 @@ fn target(
         installer,
         schematic,
         extensions: None,
-        previous: own.map(|own| own.with_tag(&talos.version.tag())),
+        previous: own,
         etcd: None,
         force: false,
+        platform: Some(talos.platform.clone()),
+        secure_boot: Some(talos.secure_boot),
     };
     Some((to, target))
 }

@@ -14,9 +14,11 @@ use crate::world::START;
 pub fn scenario(scenario: &Scenario) -> String {
     let Scenario { control_planes, workers, talos, kubernetes, kit, troubles, wants, .. } =
         scenario;
+    let (platform, named) = (scenario.machines.platform.name(), scenario.machines.named.name());
+    let secure = if scenario.machines.secure_boot { " with Secure Boot" } else { "" };
     let mut text = format!(
-        "{control_planes} control planes, {workers} workers, Talos {talos}, Kubernetes \
-         {kubernetes}, workloads {kit:?}\n"
+        "{control_planes} control planes, {workers} workers, {platform}{secure}, {named} in the \
+         configurations, Talos {talos}, Kubernetes {kubernetes}, workloads {kit:?}\n"
     );
     for want in wants {
         let _ = match want {

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use talos_sim::cluster;
 use talos_sim::model::Range;
 use talos_sim::schedule;
+use upgrade_core::image::ImageRef;
 use upgrade_core::version::Version;
 
 use super::parse;
@@ -136,6 +138,9 @@ pub struct StartArgs {
     pub real: RealArgs,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
+    pub machines: MachineArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
     pub network: NetworkArgs,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
@@ -155,6 +160,21 @@ pub struct RealArgs {
     /// A file with the certificates that it is checked against
     #[arg(long, value_name = "FILE", requires = "kubernetes_api")]
     pub kubernetes_ca_file: Option<PathBuf>,
+}
+
+/// What the machines of a new cluster are.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Machines of a new cluster")]
+pub struct MachineArgs {
+    /// The platform, such as nocloud or aws; container for Talos in containers [default: metal]
+    #[arg(long, value_name = "NAME", value_parser = cluster::platform)]
+    pub platform: Option<String>,
+    /// Firmware that boots signed images only
+    #[arg(long)]
+    pub secure_boot: bool,
+    /// The installer that the machine configurations name [default: the one that fits]
+    #[arg(long, value_name = "IMAGE")]
+    pub install_image: Option<ImageRef>,
 }
 
 /// Where a new cluster listens.

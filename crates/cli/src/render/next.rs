@@ -40,7 +40,8 @@ pub fn next_command(args: &PlanArgs, plan: &Plan) -> String {
     flag("kubernetes", kubernetes.map(ToString::to_string));
     // The defaults stand in the arguments; what differs is worth repeating.
     flag("prefer", (args.prefer != PreferArg::KubernetesFirst).then(|| "talos-first".to_owned()));
-    let InstallerArgs { schematic, extensions, image, factory, drop_extensions } = &args.wanted;
+    let InstallerArgs { schematic, extensions, image, factory, .. } = &args.wanted;
+    let InstallerArgs { drop_extensions, keep_extensions, .. } = &args.wanted;
     flag("schematic", schematic.clone());
     flag("extensions", extensions.as_ref().map(|names| names.join(",")));
     flag("image", image.as_ref().map(ToString::to_string));
@@ -70,6 +71,7 @@ pub fn next_command(args: &PlanArgs, plan: &Plan) -> String {
         ("skip-minors", args.skip_minors),
         ("rollback", args.rollback),
         ("drop-extensions", *drop_extensions),
+        ("keep-extensions", *keep_extensions),
         ("accept-outage", *accept_outage),
     ] {
         if set {

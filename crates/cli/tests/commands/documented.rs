@@ -73,6 +73,8 @@ fn every_code_is_documented() {
             NoRoom,
             ExtensionsLost,
             NoInstaller,
+            WrongInstaller,
+            ContainerMode,
             Armed,
         }),
     );
@@ -93,6 +95,7 @@ fn every_code_is_documented() {
             NodeDown,
             ExtensionsDropped,
             SchematicDiffers,
+            PlatformDiffers,
             MirrorUnchecked,
             PatchUnknown,
             Prunes,

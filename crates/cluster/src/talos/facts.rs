@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use talos_client::machine::TalosVersion;
 use talos_client::resources::{
     self, ApiServerConfig, ControllerManagerConfig, KubeletSpec, MachineConfig, MachineStatus,
-    Manifest, SchedulerConfig, SecurityState, StaticPodStatus,
+    Manifest, SchedulerConfig, Schematic, SecurityState, StaticPodStatus,
 };
 use talos_client::{Error, Node};
 use upgrade_core::image::ImageRef;
@@ -19,6 +19,9 @@ use crate::trouble;
 
 /// Under which name Talos keeps the manifest of its own kube-proxy.
 const PROXY_MANIFEST: &str = "10-kube-proxy";
+
+/// The mode of a Talos that runs in a container.
+const CONTAINER: &str = "container";
 
 /// What a machine is asked that nobody wants anything of.
 #[derive(Clone, Debug)]
@@ -105,12 +108,21 @@ pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Troub
         stage,
         ready,
         static_pods: pods,
+        factory: schematic.as_ref().and_then(factory),
         schematic: schematic.map(|schematic| schematic.id),
         extensions,
         installer,
         platform: running.platform,
-        secure_boot: security.is_some_and(|security| security.spec.secure_boot),
+        secure_boot: security.as_ref().is_some_and(|security| security.spec.secure_boot),
+        uki: security.is_some_and(|security| security.spec.booted_with_uki),
+        container: running.mode == CONTAINER,
     })
+}
+
+/// The URL of the factory that built what runs, where the node tells it.
+fn factory(schematic: &Schematic) -> Option<String> {
+    let url = schematic.api_url.trim_end_matches('/');
+    (!url.is_empty()).then(|| url.to_owned())
 }
 
 /// The static pods that a control plane renders, and whether each is ready. A worker

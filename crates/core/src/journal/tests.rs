@@ -29,6 +29,8 @@ fn plan() -> Plan {
             previous: None,
             etcd: None,
             force: false,
+            platform: None,
+            secure_boot: None,
         })),
         steps: vec![
             Action::Install,

@@ -141,6 +141,22 @@ pub enum Refusal {
         /// Why.
         why: String,
     },
+    /// The named installer is for another platform or another kind of boot (rule 4).
+    WrongInstaller {
+        /// Which node.
+        node: NodeName,
+        /// The installer.
+        installer: ImageRef,
+        /// The platform that the node runs on.
+        platform: String,
+        /// Whether it boots with Secure Boot.
+        secure_boot: bool,
+    },
+    /// Talos runs in a container there: nothing can be installed.
+    ContainerMode {
+        /// Which node.
+        node: NodeName,
+    },
     /// An installer ran on the node in this boot: another one would delete what
     /// runs (rule 5).
     Armed {
@@ -218,9 +234,19 @@ impl Refusal {
             }
             Self::NoRoom { .. } => "bring them back first, or raise the limit".to_owned(),
             Self::ExtensionsLost { .. } => {
-                "name the node's schematic, or say --drop-extensions if they may go".to_owned()
+                "name the node's schematic; or say --keep-extensions if the image brings them, \
+                 --drop-extensions if they may go"
+                    .to_owned()
             }
-            Self::NoInstaller { .. } => "name the installer image".to_owned(),
+            Self::NoInstaller { .. } => "name the installer image with --image".to_owned(),
+            Self::WrongInstaller { platform, secure_boot, .. } => {
+                let secure = if *secure_boot { "-secureboot" } else { "" };
+                format!("name the image for it, such as {platform}-installer{secure}")
+            }
+            Self::ContainerMode { .. } => {
+                "start the container from the newer image; Kubernetes can be upgraded here"
+                    .to_owned()
+            }
             Self::Armed { .. } => "reboot the node to boot what is armed, or run `talosctl \
                                    rollback` on it to stay on what runs, then plan again"
                 .to_owned(),
@@ -287,6 +313,17 @@ impl Display for Refusal {
                 write!(f, "{node} would lose {}: {installer} lacks them", extensions.join(", "))
             }
             Self::NoInstaller { node, why } => write!(f, "no installer for {node}: {why}"),
+            Self::WrongInstaller { node, installer, platform, secure_boot } => {
+                let secure = if *secure_boot { "with" } else { "without" };
+                write!(
+                    f,
+                    "{installer} is not for {node}, which runs on {platform} {secure} Secure \
+                     Boot: it would not come back"
+                )
+            }
+            Self::ContainerMode { node } => {
+                write!(f, "{node} runs Talos in a container, where it cannot be upgraded")
+            }
             Self::Armed { node, image, failed: false } => write!(
                 f,
                 "{node} is armed with {image}, and another installer would delete what runs"

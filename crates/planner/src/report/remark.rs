@@ -103,6 +103,18 @@ pub enum Warning {
         /// The schematic that runs, and is kept.
         running: String,
     },
+    /// The installer of the machine config is for another platform or another kind of
+    /// boot than what runs.
+    PlatformDiffers {
+        /// Where.
+        node: NodeName,
+        /// The installer of the machine config.
+        configured: ImageRef,
+        /// The platform that runs, and is kept.
+        platform: String,
+        /// Whether it boots with Secure Boot, which is kept, too.
+        secure_boot: bool,
+    },
     /// A mirror that may lack the image.
     MirrorUnchecked {
         /// The reference.
@@ -315,6 +327,14 @@ impl Display for Warning {
                 "{node} runs schematic {}, its machine config names {configured}; what runs is kept",
                 short(running)
             ),
+            Self::PlatformDiffers { node, configured, platform, secure_boot } => {
+                let secure = if *secure_boot { "with" } else { "without" };
+                write!(
+                    f,
+                    "{node} runs on {platform} {secure} Secure Boot, its machine config names \
+                     {configured}, which is not for that; what runs is kept"
+                )
+            }
             Self::MirrorUnchecked { installer } => {
                 write!(f, "{installer} lies on a mirror: make sure it is there before you begin")
             }

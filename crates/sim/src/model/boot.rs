@@ -71,6 +71,10 @@ impl World {
             self.nodes[node.0].power = Power::Off;
             return;
         }
+        if !self.nodes[node.0].firmware_boots() {
+            self.nodes[node.0].power = Power::Off;
+            return;
+        }
         let boot_id = self.random.uuid();
         let now = self.now;
         let here = &mut self.nodes[node.0];

@@ -141,6 +141,9 @@ impl World {
                 "another installation/upgrade is already in progress",
             ));
         }
+        if self.nodes[node.0].in_container() {
+            return Err(Status::failed_precondition("upgrade is not supported in container mode"));
+        }
         let reference = request
             .source
             .as_ref()
@@ -224,6 +227,9 @@ impl World {
 
     /// The legacy `Upgrade`: the image is pulled and tried before the answer.
     pub(super) fn upgrade(&mut self, node: NodeIndex, request: machine::UpgradeRequest) -> Reply {
+        if self.nodes[node.0].in_container() {
+            return not_in_container();
+        }
         let image = request.image.clone();
         if image.parse::<upgrade_core::image::ImageRef>().is_err() {
             return Status::unknown(format!(
@@ -303,6 +309,11 @@ impl World {
             self.remove_member(member);
         }
     }
+}
+
+/// What a Talos in a container answers to whatever needs a machine.
+pub(super) fn not_in_container() -> Reply {
+    Status::failed_precondition("method is not supported in container mode").into()
 }
 
 /// The first minor of Talos 1 whose upgrade leaves the EPHEMERAL partition alone,

@@ -50,6 +50,7 @@ mod manifests;
 mod membership;
 mod node;
 mod phases;
+pub(crate) mod platform;
 mod pull;
 mod random;
 mod registry;
@@ -77,7 +78,8 @@ pub use fault::{ApiTrouble, Fault, FaultKind};
 pub use kubernetes::{Component, KubernetesNode, KubernetesPod};
 pub use roles::{Caller, Role};
 pub use spec::{
-    ClusterSpec, EMPTY_SCHEMATIC, ExtraManifest, NodeRole, NodeSpec, Registry, Schematic, Secrets,
+    ClusterSpec, EMPTY_SCHEMATIC, ExtraManifest, NodeRole, NodeSpec, OwnInstaller, Registry,
+    Schematic, Secrets,
 };
 pub use time::Time;
 pub use timing::{Range, Span, Timings};
@@ -222,6 +224,7 @@ impl World {
         self.nodes.get(node.0).is_some_and(|here| {
             here.power == Power::On
                 && here.service_runs("apid")
+                && here.finds_network()
                 && self.fault(node, Kind::Partition).is_none()
         })
     }
@@ -410,8 +413,13 @@ impl World {
 
 fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Time) -> Node {
     let control_plane = node.role == NodeRole::ControlPlane;
-    let slots =
-        Slots::new(Installed { version: node.talos.clone(), schematic: node.schematic.clone() });
+    let slots = Slots::new(Installed {
+        version: node.talos.clone(),
+        schematic: node.schematic.clone(),
+        platform: node.platform.clone(),
+        signed: node.secure_boot,
+        extensions: spec.registry.own_extensions(node),
+    });
     let minor = Version::new(1, 0, 0).minor().steps_to(node.talos.minor()).unwrap_or(0);
     let config = Config::new(config::generate(spec, node, &spec.secrets), minor);
     Node {
@@ -421,6 +429,8 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         identity: random.letters(43),
         slots,
         grub: spec.grub,
+        platform: node.platform.clone(),
+        secure_boot: node.secure_boot,
         power: Power::On,
         stage: Stage::Running,
         boot_id: random.uuid(),

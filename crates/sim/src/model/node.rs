@@ -67,6 +67,12 @@ pub(super) struct Node {
     /// systemd-boot.
     #[serde(default)]
     pub(super) grub: bool,
+    /// What the machine is; Talos may take it for something else.
+    #[serde(default = "super::spec::metal")]
+    pub(super) platform: String,
+    /// Whether the firmware boots signed images only.
+    #[serde(default)]
+    pub(super) secure_boot: bool,
     pub(super) power: Power,
     pub(super) stage: Stage,
     /// Changes with every boot, as the kernel's own does.

@@ -155,9 +155,13 @@ impl World {
                     self.set_health(node, id, true);
                 }
             }
+            Effect::Config if !self.nodes[node.0].finds_network() => {}
             Effect::Config => self.network_is_up(node),
             Effect::StartAll => {
-                self.start_everything(node);
+                // Services wait for the network, until the boot has lasted too long.
+                if self.nodes[node.0].network {
+                    self.start_everything(node);
+                }
                 return;
             }
             Effect::Drain => {

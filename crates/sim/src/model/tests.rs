@@ -11,5 +11,6 @@ mod lifecycle;
 mod machine;
 mod manifests;
 mod membership;
+mod platform;
 mod size;
 mod truth;

@@ -171,9 +171,22 @@ impl<'a> NodeTruth<'a> {
 
     /// Names of the system extensions in what it has booted last.
     pub fn extensions(&self) -> &'a [String] {
-        let schematics = &self.world.spec.registry.schematics;
-        let id = self.here.slots.running().schematic.as_ref();
-        id.and_then(|id| schematics.get(id)).map_or(&[], |schematic| &schematic.extensions)
+        self.world.extensions_of(self.index)
+    }
+
+    /// What the machine is, and whether its firmware boots signed images only.
+    pub fn flavour(&self) -> (&'a str, bool) {
+        (&self.here.platform, self.here.secure_boot)
+    }
+
+    /// What Talos takes the machine for.
+    pub fn runs_as(&self) -> &'a str {
+        self.here.runs_as()
+    }
+
+    /// Whether Talos runs in a container.
+    pub fn in_container(&self) -> bool {
+        self.here.in_container()
     }
 
     /// What the next boot takes, if an installer or a rollback has changed that.

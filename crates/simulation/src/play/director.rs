@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 use talos_proto::machine::apply_configuration_request::Mode;
 use talos_proto::machine::{ApplyConfigurationRequest, RebootRequest, UpgradeRequest};
-use talos_sim::model::{Caller, NodeIndex, NodeRole, NodeSpec, Request, Schematic};
+use talos_sim::model::{Caller, NodeIndex, NodeRole, NodeSpec, NodeTruth, Request, Schematic};
 use talos_sim::schedule::{fault_text, kind_name};
 use tokio::sync::watch;
 use upgrade_core::jiff;
@@ -17,7 +17,7 @@ use upgrade_engine::io::Clock as _;
 use super::Stage;
 use super::life::Life;
 use crate::coverage::Sort;
-use crate::scenario::{Trouble, TroubleKind};
+use crate::scenario::{OWN, Trouble, TroubleKind};
 use crate::seen::{Deed, What, Wish};
 use crate::world::seat::Process;
 use crate::world::{EXTENDED, Inside};
@@ -151,6 +151,7 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
         TroubleKind::Rebuilt => stage.place.at(|inside| {
             let schematic = Schematic { yaml: String::new(), extensions: Vec::new() };
             inside.world.add_schematic(EXTENDED.to_owned(), schematic);
+            inside.world.strip_own_installers();
         }),
         TroubleKind::Join => join(stage),
         TroubleKind::Leave { node } => {
@@ -186,15 +187,22 @@ fn stage_config(stage: &Stage, node: usize) {
     });
 }
 
+/// What somebody takes who knows the node: an early patch, and all the rest as it is.
+fn by_hand(truth: &NodeTruth<'_>) -> String {
+    let installed = truth.installed();
+    let line = installed.version.minor();
+    let Some(schematic) = installed.schematic else { return format!("{OWN}:v{line}.3") };
+    let (platform, secure_boot) = truth.flavour();
+    let secure = if secure_boot { "-secureboot" } else { "" };
+    format!("factory.talos.dev/{platform}-installer{secure}/{schematic}:v{line}.3")
+}
+
 /// Somebody upgrades a node by hand, to a release that nobody asked us for.
 fn upgrade(stage: &Stage, node: usize) {
     stage.deed(Deed::Reboot { node: stage.name(node) }, |inside| {
         let now = inside.world.now();
         let Some(truth) = inside.world.truth(NodeIndex(node)) else { return };
-        let installed = truth.installed();
-        let schematic = installed.schematic.unwrap_or_default();
-        let line = installed.version.minor();
-        let image = format!("factory.talos.dev/metal-installer/{schematic}:v{line}.3");
+        let image = by_hand(&truth);
         let request = UpgradeRequest { image, ..UpgradeRequest::default() };
         let request = Request::Upgrade(request);
         let _ = inside.world.request(now, NodeIndex(node), &Caller::admin(), request);
@@ -206,10 +214,7 @@ fn arm(stage: &Stage, node: usize) {
     stage.deed(Deed::Arms { node: stage.name(node) }, |inside| {
         let now = inside.world.now();
         let Some(truth) = inside.world.truth(NodeIndex(node)) else { return };
-        let installed = truth.installed();
-        let schematic = installed.schematic.unwrap_or_default();
-        let line = installed.version.minor();
-        let image = format!("factory.talos.dev/metal-installer/{schematic}:v{line}.3");
+        let image = by_hand(&truth);
         inside.world.arm(now, NodeIndex(node), &image);
     });
 }
@@ -284,6 +289,9 @@ fn join(stage: &Stage) {
             talos: like.talos.clone(),
             kubernetes: like.kubernetes.clone(),
             schematic: like.schematic.clone(),
+            platform: like.platform.clone(),
+            secure_boot: like.secure_boot,
+            install_image: like.install_image.clone(),
         };
         inside.world.join(now, spec);
     });

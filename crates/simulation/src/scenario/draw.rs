@@ -5,7 +5,7 @@ use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Installer, Intent, Preference};
 use upgrade_core::version::Version;
 
-use super::{Extras, Kit, Scenario, Trouble, TroubleKind, Want, policy, troubles};
+use super::{Extras, Kit, Machines, Scenario, Trouble, TroubleKind, Want, policy, troubles};
 use crate::random::Dice;
 use crate::world::EXTENDED;
 
@@ -129,6 +129,13 @@ pub fn draw(seed: u64) -> Scenario {
         let node = usize_of(dice.below(u64_of(nodes)));
         troubles.push(Trouble { after: dice.below(60), kind: TroubleKind::Staged { node } });
     }
+    // From dice of their own: the rest stays what it was.
+    let machines = Machines::draw(&mut Dice::new(seed ^ 0x6d61_6368_696e), grub);
+    for want in &mut wants {
+        if let Want::Versions(intent) = want {
+            machines.name_in(intent);
+        }
+    }
     Scenario {
         seed: dice.roll(),
         control_planes,
@@ -138,6 +145,7 @@ pub fn draw(seed: u64) -> Scenario {
         extended,
         flannel,
         grub,
+        machines,
         extras,
         kit,
         policy,

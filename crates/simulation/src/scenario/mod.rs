@@ -4,6 +4,7 @@
 
 mod draw;
 mod extras;
+mod machines;
 mod policy;
 mod troubles;
 pub mod workloads;
@@ -16,7 +17,10 @@ use upgrade_core::version::Version;
 
 pub use draw::draw;
 pub use extras::Extras;
+pub use machines::{Machines, Named, Platform};
 pub use workloads::Kit;
+
+pub(crate) use machines::OWN;
 
 use crate::crash::Point;
 use crate::wire::Weather;
@@ -42,6 +46,9 @@ pub struct Scenario {
     /// Whether GRUB boots the nodes, which tells nobody what comes next.
     #[serde(default)]
     pub grub: bool,
+    /// What the machines are.
+    #[serde(default)]
+    pub machines: Machines,
     /// Manifests beside Talos's own.
     #[serde(default)]
     pub extras: Extras,

@@ -46,6 +46,7 @@ impl Inside {
         let truth = self.world.truth(node).ok_or_else(|| unavailable("no such machine"))?;
         let (stage, ready) = self.world.machine_status_of(node);
         let runs = truth.installed();
+        let (platform, secure_boot, uki) = self.world.platform_of(node);
         let extension = |name: &String| Extension {
             name: name.rsplit('/').next().unwrap_or(name).to_owned(),
             version: "v1".to_owned(),
@@ -59,8 +60,11 @@ impl Inside {
             schematic: runs.schematic.map(str::to_owned),
             extensions: truth.extensions().iter().map(extension).collect(),
             installer,
-            platform: "metal".to_owned(),
-            secure_boot: false,
+            platform: platform.to_owned(),
+            secure_boot,
+            uki,
+            container: truth.in_container(),
+            factory: runs.schematic.map(|_| self.world.spec().registry.factory.clone()),
         })
     }
 

@@ -148,6 +148,14 @@ view!(Schematic of runtime::ImageFactorySchematicSpec as IMAGE_FACTORY_SCHEMATIC
     })
 });
 
+/// The maker of a schematic's extension: a name, and the factory's URL in parentheses.
+fn read_author(author: &str) -> (String, String) {
+    match author.rsplit_once(" (") {
+        Some((flavor, url)) => (flavor.to_owned(), url.trim_end_matches(')').to_owned()),
+        None => (author.to_owned(), String::new()),
+    }
+}
+
 /// What changes with every boot (Talos 1.14 and newer).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootId(pub String);
@@ -250,10 +258,9 @@ impl Node {
             .into_iter()
             .map(|resource| resource.spec)
             .find(ExtensionStatus::is_schematic)
-            .map(|extension| Schematic {
-                id: extension.version,
-                flavor: String::new(),
-                api_url: String::new(),
+            .map(|extension| {
+                let (flavor, api_url) = read_author(&extension.author);
+                Schematic { id: extension.version, flavor, api_url }
             }))
     }
 

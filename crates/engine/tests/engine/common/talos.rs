@@ -158,6 +158,9 @@ impl Talos for World {
             installer: Some(installer.parse().unwrap()),
             platform: "metal".to_owned(),
             secure_boot: false,
+            uki: true,
+            container: false,
+            factory: None,
         })
     }
 

@@ -98,6 +98,9 @@ impl Talos for World {
             installer: None,
             platform: "metal".to_owned(),
             secure_boot: false,
+            uki: true,
+            container: false,
+            factory: None,
         })
     }
 

@@ -102,6 +102,9 @@ fn node(role: Role, number: usize, talos: &str, kubernetes: &str) -> Node {
             installer: Some(image(&installer)),
             platform: "metal".to_owned(),
             secure_boot: false,
+            uki: true,
+            container: false,
+            factory: None,
         }),
         kubernetes: Fact::Known(KubernetesFacts {
             kubelet: version(kubernetes),

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::kubernetes::Component;
+use super::super::platform;
 use super::super::random::Random;
 use super::super::spec::{ClusterSpec, ExtraManifest, NodeRole, NodeSpec, Secrets};
 use super::default_image;
@@ -65,9 +66,15 @@ fn base64(bytes: &[u8]) -> String {
 pub(in super::super) fn generate(spec: &ClusterSpec, node: &NodeSpec, secrets: &Secrets) -> String {
     let control_plane = node.role == NodeRole::ControlPlane;
     let image = |component| default_image(component, &node.kubernetes);
-    let installer = match &node.schematic {
-        Some(id) => format!("factory.talos.dev/metal-installer/{id}:{}", node.talos.tag()),
-        None => format!("ghcr.io/siderolabs/installer:{}", node.talos.tag()),
+    let installer = match (&node.install_image, &node.schematic) {
+        (Some(image), _) => image.clone(),
+        (None, Some(id)) => {
+            let kind = platform::kind(&node.platform, node.secure_boot);
+            let url = &spec.registry.factory;
+            let factory = url.split_once("://").map_or(url.as_str(), |(_, place)| place);
+            format!("{factory}/{kind}/{id}:{}", node.talos.tag())
+        }
+        (None, None) => format!("ghcr.io/siderolabs/installer:{}", node.talos.tag()),
     };
     let role = if control_plane { "controlplane" } else { "worker" };
     let machine_key = if control_plane { &secrets.machine_ca_key } else { "" };

@@ -13,6 +13,9 @@ fn worker(name: &str, last: u8) -> NodeSpec {
         addresses: vec![std::net::Ipv4Addr::new(10, 5, 1, last).into()],
         talos: Version::new(1, 13, 9),
         kubernetes: Version::new(1, 36, 1),
+        platform: "metal".to_owned(),
+        secure_boot: false,
+        install_image: None,
         schematic: Some(EMPTY_SCHEMATIC.to_owned()),
     }
 }
