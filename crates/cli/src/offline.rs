@@ -50,6 +50,7 @@ impl Cluster {
             nodes: nodes.collect(),
             etcd: Fact::Known(etcd),
             kubernetes: self.kubernetes.clone().map_or(Fact::Unasked, Fact::Known),
+            unmatched: BTreeMap::new(),
         }
     }
 
@@ -95,7 +96,12 @@ impl Cluster {
 
     fn kubernetes_facts(&self) -> Fact<KubernetesFacts> {
         self.kubernetes.clone().map_or(Fact::Unasked, |kubelet| {
-            Fact::Known(KubernetesFacts { kubelet, ready: true, unschedulable: false })
+            Fact::Known(KubernetesFacts {
+                kubelet,
+                ready: true,
+                unschedulable: false,
+                addresses: Vec::new(),
+            })
         })
     }
 

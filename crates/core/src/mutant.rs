@@ -69,6 +69,7 @@ mutants! {
     LostStreamRepeated, 8, "lost-stream-repeated", "an install whose end was not heard is sent again";
     FenceOff, 9, "fence-off", "a process that lost the run acts on";
     UnknownIsFine, 10, "unknown-is-fine", "what cannot be seen counts as well";
+    InvisibleNodes, 10, "invisible-nodes", "nodes of Kubernetes without a known machine are passed over";
     PruneOneList, 10, "prune-one-list", "what the first control plane does not render is pruned";
     PruneMissing, 10, "prune-missing", "manifests that could not be downloaded count as gone";
     PruneAll, 10, "prune-all", "definitions and namespaces are pruned without consent";

@@ -3,13 +3,14 @@
 //! The shape is that of the `policy` section of a cluster profile; every field
 //! has a default that argues for itself below.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::amount::Amount;
+use crate::snapshot::NodeName;
 use crate::window::{Freeze, Window, WindowError};
 
 /// Which role goes first in an operating system hop.
@@ -241,6 +242,10 @@ pub struct Policy {
     /// The bootstrap manifests.
     #[serde(skip_serializing_if = "ManifestPolicy::is_default")]
     pub manifests: ManifestPolicy,
+    /// Nodes of Kubernetes that are not Talos machines of this cluster, by name. They
+    /// are neither waited for nor upgraded (rule 10).
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub foreign_nodes: BTreeSet<NodeName>,
 }
 
 /// A policy that cannot be followed.
@@ -356,6 +361,16 @@ mod tests {
         assert!(!serde_json::to_string(&policy).unwrap().contains("manifests\":{"));
         let read: Policy = serde_json::from_str(r#"{"manifests": {"prune": "all"}}"#).unwrap();
         assert_eq!(read.manifests.prune, Prune::All);
+        let again = serde_json::to_string(&read).unwrap();
+        assert_eq!(serde_json::from_str::<Policy>(&again).unwrap(), read);
+    }
+
+    #[test]
+    fn foreign_nodes_are_listed_and_leave_older_plans_their_hash() {
+        // Rule 10: no node is foreign unless the user says so.
+        assert!(!serde_json::to_string(&Policy::default()).unwrap().contains("foreign"));
+        let read: Policy = serde_json::from_str(r#"{"foreign_nodes": ["edge-1"]}"#).unwrap();
+        assert!(read.foreign_nodes.contains(&"edge-1".into()));
         let again = serde_json::to_string(&read).unwrap();
         assert_eq!(serde_json::from_str::<Policy>(&again).unwrap(), read);
     }

@@ -10,6 +10,7 @@
 //! and looks again when [`Changes`] says that it may be worth it.
 
 pub mod kubernetes;
+pub mod roster;
 pub mod talos;
 pub mod trouble;
 

@@ -183,6 +183,11 @@ fn advice(refusal: &Refusal) -> String {
         Refusal::Downgrade { .. } => {
             format!("choose a newer target, or set {}=true to go back", annotation::ROLLBACK)
         }
+        Refusal::NoMachine { .. } => format!(
+            "if it is a Talos node, check that apid answers at its address; if it is not, list \
+             it in the annotation {}",
+            names::FOREIGN_NODES
+        ),
         Refusal::NoWayBack { .. } => format!("remove the annotation {}", annotation::ROLLBACK),
         other => other.advice(),
     }

@@ -36,6 +36,8 @@ pub struct Wish {
     pub max_unavailable: Option<String>,
     /// What is pruned, as it was written.
     pub prune: Option<String>,
+    /// Nodes that are no machines of the cluster.
+    pub foreign_nodes: Vec<String>,
 }
 
 impl Wish {
@@ -59,6 +61,10 @@ impl Wish {
             order: some(annotation::ORDER),
             max_unavailable: some(annotation::MAX_UNAVAILABLE),
             prune: some(names::PRUNE),
+            foreign_nodes: some(names::FOREIGN_NODES)
+                .iter()
+                .flat_map(|text| listed(text))
+                .collect(),
         }
     }
 
@@ -105,8 +111,13 @@ impl Wish {
             }
         }
         policy.accept_outage |= self.accept_outage;
+        policy.foreign_nodes.extend(self.foreign_nodes.iter().map(|name| name.as_str().into()));
         Ok(policy)
     }
+}
+
+fn listed(text: &str) -> impl Iterator<Item = String> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ToOwned::to_owned)
 }
 
 fn is_yes(text: &str) -> bool {
@@ -153,9 +164,12 @@ mod tests {
             ("upgrade.vitistack.io/order", "control-planes-first"),
             ("upgrade.vitistack.io/max-unavailable", "25%"),
             ("upgrade.vitistack.io/prune", "all"),
+            ("upgrade.vitistack.io/foreign-nodes", "edge-1, edge-2,"),
         ]);
         let policy = policy.policy(&base).unwrap();
         assert_eq!(policy.manifests.prune, Prune::All);
+        let foreign: Vec<_> = policy.foreign_nodes.iter().map(|name| name.0.as_str()).collect();
+        assert_eq!(foreign, ["edge-1", "edge-2"]);
         assert_eq!(policy.order, Order::ControlPlanesFirst);
         assert_eq!(policy.workers.max_unavailable, Amount::Percent(25));
         let wrong = wish(&[("upgrade.vitistack.io/order", "random")]).policy(&base);

@@ -16,7 +16,7 @@ use upgrade_core::journal::{Arming, Effect, Phase, State, StepState};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::{Group, Plan};
 use upgrade_core::reason::{HaltReason, WaitReason};
-use upgrade_core::snapshot::{NodeName, Snapshot};
+use upgrade_core::snapshot::{Node, NodeName, Snapshot};
 use upgrade_core::step::{Action, StepId};
 use upgrade_core::window::{Gate, gate};
 
@@ -364,7 +364,12 @@ impl<'a> Run<'a> {
             }
             Phase::Running { .. } | Phase::Done => false,
         };
-        let up = self.snapshot.nodes.get(node).is_some_and(upgrade_core::snapshot::Node::is_up);
+        let serves = |seen: &Node| {
+            // A node that we did not boot serves if Kubernetes says so, even if its
+            // machine cannot be seen: another one may hold up the whole look.
+            seen.is_up() || (!lane.has_booted() && seen.is_ready_unseen())
+        };
+        let up = self.snapshot.nodes.get(node).is_some_and(serves);
         (ours && may_try && up).then(|| start(lane, Action::Uncordon, step))
     }
 

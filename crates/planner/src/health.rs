@@ -88,6 +88,10 @@ pub fn health(snapshot: &Snapshot, workloads: &Fact<Workloads>) -> Vec<Check> {
     for (name, node) in &snapshot.nodes {
         kubernetes(name, node, &mut found);
     }
+    for (name, why) in &snapshot.unmatched {
+        let text = format!("no machine is known for it: {why}");
+        found.bad(Area::Talos, Some(name), text);
+    }
     match workloads {
         Fact::Known(workloads) => {
             control_plane_pods(snapshot, workloads, &mut found);

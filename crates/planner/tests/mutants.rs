@@ -45,9 +45,18 @@ fn plans_and_decisions_differ() {
     windows();
     ways_back();
     versions();
+    invisible();
     let (calm, broken) =
         both(Mutant::DeadlineRemoved, || Action::Reboot.timeout(&Policy::default()));
     assert!(calm < SignedDuration::from_hours(24) && broken > SignedDuration::from_hours(24));
+}
+
+/// Rule 10.
+fn invisible() {
+    let mut snapshot = cluster(3, 1, "1.13.1", "1.33.4");
+    snapshot.unmatched.insert("worker-2".into(), "no answer".to_owned());
+    let ask = || plan_for(&snapshot, &intent(Some("1.13.9"), None), &Policy::default()).is_ok();
+    assert_eq!(both(Mutant::InvisibleNodes, ask), (false, true));
 }
 
 /// Rule 1.

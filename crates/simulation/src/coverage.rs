@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use talos_sim::model::Discovery;
 use talos_sim::schedule::FAULTS;
 use upgrade_core::event::EventKind;
 use upgrade_core::journal::{Outcome, Record};
@@ -43,11 +44,13 @@ pub enum Sort {
     End,
     /// A kit of workloads.
     Kit,
+    /// How nodes find each other.
+    Discovery,
 }
 
 impl Sort {
     /// All of them, as they are printed.
-    pub const ALL: [(Self, &'static str); 13] = [
+    pub const ALL: [(Self, &'static str); 14] = [
         (Self::Step, "steps done"),
         (Self::StepSkipped, "steps skipped"),
         (Self::StepFailed, "steps failed"),
@@ -61,6 +64,7 @@ impl Sort {
         (Self::Crash, "kills"),
         (Self::End, "ends"),
         (Self::Kit, "workloads"),
+        (Self::Discovery, "discovery"),
     ];
 }
 
@@ -110,6 +114,7 @@ impl Met {
             Kit::Stateful => "stateful",
         };
         self.count(Sort::Kit, kit);
+        self.count(Sort::Discovery, discovery(scenario.discovery));
         if scenario.wants.iter().any(|want| matches!(want, Want::Back(_))) {
             self.count(Sort::Kit, "a way back");
         }
@@ -188,6 +193,9 @@ impl Met {
         );
         wanted
             .extend(["bare", "web", "guarded", "loose", "stateful"].map(|name| (Sort::Kit, name)));
+        wanted.extend(
+            ["service", "air gap", "kubernetes", "off"].map(|name| (Sort::Discovery, name)),
+        );
         wanted.retain(|(sort, name)| !NEVER.iter().any(|(s, n, _)| s == sort && n == name));
         wanted
     }
@@ -210,6 +218,15 @@ impl Met {
         let missing = self.missing().into_iter().filter(|(of, _)| *of == sort);
         met.extend(missing.map(|(_, name)| (name, 0)));
         met
+    }
+}
+
+const fn discovery(how: Discovery) -> &'static str {
+    match how {
+        Discovery::Service => "service",
+        Discovery::AirGap => "air gap",
+        Discovery::Kubernetes => "kubernetes",
+        Discovery::Off => "off",
     }
 }
 

@@ -38,6 +38,7 @@ impl Templates {
         });
         let (mut world, kubernetes) = (*template).clone();
         world.reseed(scenario.seed);
+        world.discover_by(scenario.discovery);
         for trouble in &scenario.troubles {
             // It was so before anybody looked.
             if let Trouble { after: 0, kind: TroubleKind::Fault { node, fault, .. } } = trouble

@@ -70,12 +70,24 @@ pub struct PaceArgs {
     /// is upgraded [default: safe]
     #[arg(long, value_name = "WHAT", value_enum)]
     pub prune: Option<PruneArg>,
+    /// A node of Kubernetes that is no Talos machine of this cluster: it is neither
+    /// waited for nor upgraded; may be repeated
+    #[arg(long = "foreign-node", value_name = "NODE")]
+    pub foreign_nodes: Vec<String>,
 }
 
 impl PaceArgs {
     /// The policy with what the flags say in place of its own.
     pub fn over(&self, mut policy: Policy) -> Policy {
-        let Self { max_unavailable, order, soak, drain_timeout, accept_outage, prune } = self;
+        let Self {
+            max_unavailable,
+            order,
+            soak,
+            drain_timeout,
+            accept_outage,
+            prune,
+            foreign_nodes,
+        } = self;
         if let Some(amount) = max_unavailable {
             policy.workers.max_unavailable = *amount;
         }
@@ -92,6 +104,7 @@ impl PaceArgs {
         if let Some(prune) = prune {
             policy.manifests.prune = (*prune).into();
         }
+        policy.foreign_nodes.extend(foreign_nodes.iter().map(|name| name.as_str().into()));
         policy
     }
 }
@@ -110,6 +123,7 @@ mod tests {
             drain_timeout: Some(SignedDuration::from_secs(9)),
             accept_outage: true,
             prune: Some(PruneArg::All),
+            foreign_nodes: vec!["edge-1".to_owned()],
             ..PaceArgs::default()
         };
         let policy = flags.over(profile);
@@ -119,5 +133,6 @@ mod tests {
         assert_eq!(policy.drain.timeout, SignedDuration::from_secs(9));
         assert!(policy.accept_outage);
         assert_eq!(policy.manifests.prune, Prune::All);
+        assert!(policy.foreign_nodes.contains(&"edge-1".into()));
     }
 }

@@ -4,8 +4,8 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
-use talos_sim::model::Range;
+use clap::{Args, Subcommand, ValueEnum};
+use talos_sim::model::{Discovery, Range};
 use talos_sim::schedule;
 use upgrade_core::version::Version;
 
@@ -128,6 +128,9 @@ pub struct StartArgs {
     /// Faults to come: a YAML list of node, fault, after or on, and for
     #[arg(long, value_name = "FILE")]
     pub faults: Option<PathBuf>,
+    /// How the nodes of a new cluster find each other [default: service]
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub discovery: Option<DiscoveryArg>,
     /// Workloads to run: a YAML file of Kubernetes objects
     #[arg(long, value_name = "FILE")]
     pub workloads: Option<PathBuf>,
@@ -140,6 +143,30 @@ pub struct StartArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
     pub timings: TimingArgs,
+}
+
+/// How nodes find each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DiscoveryArg {
+    /// Through the discovery service
+    Service,
+    /// The same in an air gap: each node knows itself alone
+    AirGap,
+    /// Through Kubernetes: control planes know control planes
+    Kubernetes,
+    /// Not at all
+    Off,
+}
+
+impl From<DiscoveryArg> for Discovery {
+    fn from(discovery: DiscoveryArg) -> Self {
+        match discovery {
+            DiscoveryArg::Service => Self::Service,
+            DiscoveryArg::AirGap => Self::AirGap,
+            DiscoveryArg::Kubernetes => Self::Kubernetes,
+            DiscoveryArg::Off => Self::Off,
+        }
+    }
 }
 
 /// A real Kubernetes API.

@@ -87,6 +87,7 @@ fn options(args: &StartArgs) -> Result<Options, Usage> {
             None => Vec::new(),
         },
         real_api: real_api(&args.real),
+        discovery: args.discovery.map(Into::into).unwrap_or_default(),
     })
 }
 

@@ -45,7 +45,15 @@ pub fn next_command(args: &PlanArgs, plan: &Plan) -> String {
     flag("extensions", extensions.as_ref().map(|names| names.join(",")));
     flag("image", image.as_ref().map(ToString::to_string));
     flag("factory", factory.clone());
-    let PaceArgs { max_unavailable, order, soak, drain_timeout, accept_outage, prune } = &args.pace;
+    let PaceArgs {
+        max_unavailable,
+        order,
+        soak,
+        drain_timeout,
+        accept_outage,
+        prune,
+        foreign_nodes,
+    } = &args.pace;
     flag("max-unavailable", max_unavailable.as_ref().map(ToString::to_string));
     flag(
         "order",
@@ -64,6 +72,9 @@ pub fn next_command(args: &PlanArgs, plan: &Plan) -> String {
             PruneArg::All => "all".to_owned(),
         }),
     );
+    for node in foreign_nodes {
+        flag("foreign-node", Some(node.clone()));
+    }
     flag("matrix", args.data.matrix.as_ref().map(path));
     flag("catalogue", args.data.catalogue.as_ref().map(path));
     for (name, set) in [

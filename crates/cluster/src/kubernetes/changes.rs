@@ -167,6 +167,6 @@ async fn watch_from(
 fn after(version: String, refused: Refused) -> (Option<String>, Option<Refused>) {
     match refused {
         Refused::Status(status) => (None, Some(Refused::Status(status))),
-        away @ Refused::Away(_) => (Some(version), Some(away)),
+        away @ (Refused::Away(_) | Refused::Closed(_)) => (Some(version), Some(away)),
     }
 }

@@ -105,7 +105,7 @@ async fn ask(access: &Access, of: &Machine, port: u16) -> Result<(), NoAnswer> {
 }
 
 /// Whether nothing listens there, though the machine can be reached.
-fn is_refused(error: &(dyn StdError + 'static)) -> bool {
+pub(super) fn is_refused(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<io::Error>()

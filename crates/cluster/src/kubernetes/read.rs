@@ -47,6 +47,7 @@ struct Spec {
 struct Status {
     node_info: Option<NodeInfo>,
     conditions: Vec<Condition>,
+    addresses: Vec<Address>,
 }
 
 #[derive(Deserialize)]
@@ -62,6 +63,13 @@ struct Condition {
     status: String,
 }
 
+#[derive(Deserialize)]
+struct Address {
+    #[serde(rename = "type")]
+    kind: String,
+    address: String,
+}
+
 /// Every node. One whose kubelet has not reported yet is left out: nothing is
 /// known of it.
 pub(super) async fn nodes(access: &Access) -> Result<BTreeMap<NodeName, KubernetesFacts>, Trouble> {
@@ -73,7 +81,9 @@ fn facts(node: Reported) -> Option<(NodeName, KubernetesFacts)> {
     let kubelet = status.node_info?.kubelet_version.parse().ok()?;
     let ready = status.conditions.iter().any(|it| it.kind == "Ready" && it.status == "True");
     let unschedulable = spec.unschedulable;
-    Some((NodeName(metadata.name), KubernetesFacts { kubelet, ready, unschedulable }))
+    let internal = status.addresses.into_iter().filter(|it| it.kind == "InternalIP");
+    let addresses = internal.map(|it| it.address).collect();
+    Some((NodeName(metadata.name), KubernetesFacts { kubelet, ready, unschedulable, addresses }))
 }
 
 /// What every node has for pods.

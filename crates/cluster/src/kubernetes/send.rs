@@ -18,6 +18,7 @@ use upgrade_core::reason::FailureKind;
 use upgrade_engine::io::Trouble;
 
 use super::access::Access;
+use super::own::is_refused;
 use crate::trouble::words;
 
 /// One try: the API server answers from memory, or waits for etcd.
@@ -25,6 +26,10 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 
 /// All tries. Whoever needs longer looks again.
 const TOTAL: Duration = Duration::from_secs(25);
+
+/// All tries of a look while nothing listens: that is an answer, and whoever looks does
+/// so again.
+const REFUSED: Duration = Duration::from_secs(2);
 
 /// The pauses between them.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -41,13 +46,20 @@ pub(super) struct Call {
     pub(super) path: String,
     accept: &'static str,
     content: Option<(&'static str, Vec<u8>)>,
+    /// Whether it is a look, which is not tried for long where nothing listens.
+    look: bool,
 }
 
 pub(super) const JSON: &str = "application/json";
 
 impl Call {
     pub(super) fn get(path: String) -> Self {
-        Self { method: Method::GET, path, accept: JSON, content: None }
+        Self { method: Method::GET, path, accept: JSON, content: None, look: false }
+    }
+
+    /// A look.
+    pub(super) fn look(path: String) -> Self {
+        Self { look: true, ..Self::get(path) }
     }
 
     pub(super) fn post(path: String, body: &Value) -> Self {
@@ -64,7 +76,7 @@ impl Call {
 
     fn with(method: Method, path: String, content_type: &'static str, body: &Value) -> Self {
         let body = serde_json::to_vec(body).expect("a value is JSON");
-        Self { method, path, accept: JSON, content: Some((content_type, body)) }
+        Self { method, path, accept: JSON, content: Some((content_type, body)), look: false }
     }
 
     /// In another form.
@@ -107,6 +119,8 @@ pub(super) enum Refused {
     Status(Box<Status>),
     /// It could not be asked.
     Away(Trouble),
+    /// Nothing listens there.
+    Closed(Trouble),
 }
 
 impl Refused {
@@ -121,10 +135,15 @@ impl Refused {
         matches!(self, Self::Status(status) if status.code == 401)
     }
 
+    /// Whether nothing listens there.
+    const fn is_refused(&self) -> bool {
+        matches!(self, Self::Closed(_))
+    }
+
     /// What it means to the engine.
     pub(super) fn trouble(self, what: &str) -> Trouble {
         match self {
-            Self::Away(trouble) => {
+            Self::Away(trouble) | Self::Closed(trouble) => {
                 Trouble::new(trouble.failure.kind, &format!("{what}: {}", trouble.failure))
             }
             Self::Status(status) => {
@@ -174,7 +193,8 @@ impl Access {
 
     /// Sends it, and gives the answer as it is.
     pub(super) async fn text(&self, call: &Call) -> Result<String, Refused> {
-        let until = Instant::now() + TOTAL;
+        let began = Instant::now();
+        let until = began + TOTAL;
         let mut pause = FIRST_PAUSE;
         let mut renewed = false;
         loop {
@@ -189,9 +209,11 @@ impl Access {
             let again = match &refused {
                 Refused::Status(status) => passes(status),
                 Refused::Away(trouble) => trouble.failure.kind == FailureKind::Unavailable,
+                Refused::Closed(_) => true,
             };
             tracing::debug!(path = %call.path, again, ?refused, "a call failed");
-            if !again || Instant::now() + pause >= until {
+            let given_up = call.look && refused.is_refused() && began.elapsed() >= REFUSED;
+            if !again || given_up || Instant::now() + pause >= until {
                 return Err(refused);
             }
             sleep(pause).await;
@@ -232,7 +254,7 @@ impl Access {
                 full.push_str("&continue=");
                 full.push_str(&segment(&next));
             }
-            match self.send::<List<T>>(&Call::get(full)).await {
+            match self.send::<List<T>>(&Call::look(full)).await {
                 Ok(list) => {
                     items.extend(list.items);
                     match list.metadata.next.filter(|next| !next.is_empty()) {
@@ -261,6 +283,10 @@ pub(super) fn refused(error: &kube::Error) -> Refused {
         kube::Error::Auth(_) | kube::Error::RustlsTls(_) => FailureKind::Refused,
         _ => FailureKind::Unavailable,
     };
+    if is_refused(error) {
+        let text = format!("the Kubernetes API refuses connections: {}", words(error));
+        return Refused::Closed(Trouble::new(FailureKind::Unavailable, &text));
+    }
     let text = format!("the Kubernetes API cannot be reached: {}", words(error));
     Refused::Away(Trouble::new(kind, &text))
 }

@@ -217,6 +217,26 @@ async fn a_halt_while_nobody_answers_looks_again_before_it_leaves_a_cordon() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_is_given_back_by_kubernetes_word_while_a_control_plane_hangs() {
+    // Rule 7: the machines cannot be listed any more, and the node serves as before.
+    let world = World::new(3, 2, "1.13.1");
+    world.cluster().budget_blocks = true;
+    let plan = planned(&world, "1.13.9", &policy(1)).await;
+    let driver = Driver::new(&world, &plan);
+    let watched = Arc::clone(&world);
+    tokio::spawn(async move {
+        while watched.cluster().cordoned().is_empty() {
+            seconds(1).await;
+        }
+        watched.change(|cluster| cluster.unlisted = true);
+    });
+    let (run, _events) = driver.run(driver.journal.clone(), None);
+    let (end, _) = drive(run).await.unwrap();
+    assert!(matches!(end, End::Halted { .. }), "{end:?}");
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_uncordon_in_vain_is_tried_again_by_whoever_comes_later() {
     // Rule 7: nobody answers from the uncordon on, and the run halts for it.
     let world = World::new(3, 2, "1.13.1");

@@ -1,6 +1,7 @@
 //! The engine drives a cluster in memory from end to end: both upgrade calls,
 //! everything that may go wrong, and what the user may say meanwhile.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -409,6 +410,19 @@ async fn an_observation_says_what_it_could_not_see() {
     assert_eq!(node("worker-2").pool.as_deref(), Some("gpu"));
     assert!(node("worker-2").is_up());
     assert_eq!(snapshot.kubernetes.known(), Some(&"1.33.4".parse().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_discovery_does_not_show_is_found_or_unknown() {
+    // Rule 10, with one control plane: etcd has nothing to say of it.
+    let world = World::new(1, 2, "1.13.1");
+    world.cluster().hidden =
+        BTreeMap::from([("worker-1".into(), true), ("worker-2".into(), false)]);
+    let snapshot = upgrade_engine::observe(&*world).await.unwrap();
+    let names: Vec<_> = snapshot.nodes.keys().map(|name| name.0.as_str()).collect();
+    assert_eq!(names, ["cp-1", "worker-1"]);
+    assert!(snapshot.nodes[&"worker-1".into()].is_up());
+    assert_eq!(snapshot.unmatched, BTreeMap::from([("worker-2".into(), "no answer".to_owned())]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -94,6 +94,18 @@ pub enum Refusal {
         /// What is missing.
         why: String,
     },
+    /// No known machine stands for a node of Kubernetes (rule 10).
+    NoMachine {
+        /// Which node.
+        node: NodeName,
+        /// Why not.
+        why: String,
+    },
+    /// Kubernetes tells of no node at all (rule 10). The machines may be well.
+    KubernetesAway {
+        /// Why not.
+        why: String,
+    },
     /// The version of Kubernetes could not be seen (rule 10).
     KubernetesUnknown {
         /// Why not.
@@ -208,6 +220,12 @@ impl Refusal {
             Self::NodeUnknown { .. } | Self::KubernetesUnknown { .. } => {
                 "mend the connection and plan again; nothing is disrupted unseen".to_owned()
             }
+            Self::KubernetesAway { .. } => "check that an API server runs and that its address \
+                 can be reached from here; the machines are asked through Talos, not through it"
+                .to_owned(),
+            Self::NoMachine { node, .. } => format!(
+                "if it is a Talos node, check that apid answers at its address, or list the                  machine under `nodes` in the talosconfig; if it is not, list it as foreign                  (--foreign-node {node})"
+            ),
             Self::ControlPlaneDown { .. } => "bring it back first".to_owned(),
             Self::EtcdUnsafe { .. } => "mend etcd first".to_owned(),
             Self::Outage { control_planes: 1 } => {
@@ -261,6 +279,10 @@ impl Display for Refusal {
                 write!(f, "no supported path leads there: {constraint}")
             }
             Self::NodeUnknown { node, why } => write!(f, "{node} cannot be seen: {why}"),
+            Self::KubernetesAway { why } => write!(f, "the Kubernetes API is away: {why}"),
+            Self::NoMachine { node, why } => {
+                write!(f, "Kubernetes has a node {node}, and no machine is known for it: {why}")
+            }
             Self::KubernetesUnknown { why } => {
                 write!(f, "the Kubernetes version cannot be seen: {why}")
             }

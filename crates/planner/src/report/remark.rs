@@ -87,6 +87,18 @@ pub enum Warning {
         /// Which.
         node: NodeName,
     },
+    /// No known machine stands for a node of Kubernetes; a way back goes on without it.
+    NoMachine {
+        /// Which node.
+        node: NodeName,
+        /// Why not.
+        why: String,
+    },
+    /// Nodes of Kubernetes that the user lists as foreign.
+    Foreign {
+        /// Which.
+        nodes: Vec<NodeName>,
+    },
     /// Extensions will be gone, with consent.
     ExtensionsDropped {
         /// Where.
@@ -306,6 +318,18 @@ impl Display for Warning {
             ),
             Self::NodeDown { node } => {
                 write!(f, "{node} is down; it counts against the limit and goes last")
+            }
+            Self::NoMachine { node, why } => {
+                write!(f, "node {node} is left out: no machine is known for it: {why}")
+            }
+            Self::Foreign { nodes } => {
+                let names: Vec<_> = nodes.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "foreign nodes are not upgraded: {}; keep their kubelets within three minors \
+                     of the API server",
+                    names.join(", ")
+                )
             }
             Self::ExtensionsDropped { node, extensions } => {
                 write!(f, "{node} loses {}, as asked for", extensions.join(", "))

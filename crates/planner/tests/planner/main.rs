@@ -8,6 +8,7 @@ mod decide;
 mod drains;
 mod etcd_minors;
 mod installers;
+mod invisible;
 mod paths;
 mod plans;
 mod properties;

@@ -10,7 +10,7 @@ use upgrade_core::version::Version;
 
 use crate::address::Layout;
 use crate::kubernetes::remote::RealApi;
-use crate::model::Timings;
+use crate::model::{Discovery, Timings};
 use crate::schedule::Planned;
 
 /// What a cluster is made of. A folder remembers it.
@@ -85,6 +85,8 @@ pub struct Options {
     /// The real Kubernetes API that the nodes register with, instead of one of
     /// their own. A folder remembers it.
     pub real_api: Option<RealApi>,
+    /// How the nodes of a new cluster find each other.
+    pub discovery: Discovery,
 }
 
 impl Default for Options {
@@ -100,6 +102,7 @@ impl Default for Options {
             faults: Vec::new(),
             workloads: Vec::new(),
             real_api: None,
+            discovery: Discovery::default(),
         }
     }
 }

@@ -198,6 +198,7 @@ fn spec(
         ClusterSpec::new(shape.control_planes, shape.workers, &shape.talos, &shape.kubernetes);
     spec.name.clone_from(&shape.name);
     spec.timings = options.timings.clone();
+    spec.discovery = options.discovery;
     spec.own_times = options.own_times.then_some(shape.seed);
     for (node, address) in spec.nodes.iter_mut().zip(&places.nodes) {
         node.addresses = vec![*address];

@@ -104,6 +104,16 @@ pub enum Fault {
         /// Whether it is gone at once, as after a boot.
         now: bool,
     },
+    /// The node takes connections and requests and answers none, as one that hangs or
+    /// has lost its power; otherwise as [`Fault::Partition`]. Streams that were open
+    /// break.
+    Silent,
+    /// The node does not reach the discovery service, though all else is well: after half
+    /// an hour no other node knows it, and after a boot it knows itself alone.
+    DiscoveryCut {
+        /// Whether both are so at once, as if it had been so for long.
+        now: bool,
+    },
 }
 
 /// The name of a fault, by which it is cleared and listed.
@@ -133,6 +143,8 @@ pub enum FaultKind {
     KubeletNeverReturns,
     FailingImage,
     FailingManifest,
+    Silent,
+    DiscoveryCut,
 }
 
 impl Fault {
@@ -161,6 +173,8 @@ impl Fault {
             Self::KubeletNeverReturns => FaultKind::KubeletNeverReturns,
             Self::FailingImage { .. } => FaultKind::FailingImage,
             Self::FailingManifest { .. } => FaultKind::FailingManifest,
+            Self::Silent => FaultKind::Silent,
+            Self::DiscoveryCut { .. } => FaultKind::DiscoveryCut,
         }
     }
 }
@@ -218,7 +232,7 @@ impl World {
 
     fn begin_fault(&mut self, node: NodeIndex, fault: &Fault) {
         match fault {
-            Fault::Partition => self.drop_streams(node),
+            Fault::Partition | Fault::Silent => self.drop_streams(node),
             Fault::EtcdAlarm { corrupt } => {
                 if let Some(member) = self.etcd.member_of(node) {
                     let alarm = Alarm { member: member.id, corrupt: *corrupt };

@@ -77,7 +77,8 @@ pub use fault::{ApiTrouble, Fault, FaultKind};
 pub use kubernetes::{Component, KubernetesNode, KubernetesPod};
 pub use roles::{Caller, Role};
 pub use spec::{
-    ClusterSpec, EMPTY_SCHEMATIC, ExtraManifest, NodeRole, NodeSpec, Registry, Schematic, Secrets,
+    ClusterSpec, Discovery, EMPTY_SCHEMATIC, ExtraManifest, NodeRole, NodeSpec, Registry,
+    Schematic, Secrets,
 };
 pub use time::Time;
 pub use timing::{Range, Span, Timings};
@@ -220,10 +221,19 @@ impl World {
     /// cut off.
     pub fn is_reachable(&self, node: NodeIndex) -> bool {
         self.nodes.get(node.0).is_some_and(|here| {
-            here.power == Power::On
-                && here.service_runs("apid")
-                && self.fault(node, Kind::Partition).is_none()
+            here.power == Power::On && here.service_runs("apid") && !self.is_cut_off(node)
         })
+    }
+
+    /// Whether no message reaches the node, or comes from it.
+    pub fn is_cut_off(&self, node: NodeIndex) -> bool {
+        self.fault(node, Kind::Partition).is_some() || self.is_silent(node)
+    }
+
+    /// Whether the node takes messages and never answers: it hangs, or lost its power.
+    /// One that is merely down refuses.
+    pub fn is_silent(&self, node: NodeIndex) -> bool {
+        self.fault(node, Kind::Silent).is_some()
     }
 
     /// Whether apid drops this new connection or call; each question counts as
@@ -363,6 +373,7 @@ impl World {
         self.touched += 1;
         self.touched_all += 1;
         for index in 0..self.nodes.len() {
+            self.note_heard(NodeIndex(index));
             self.publish_status(NodeIndex(index));
         }
         self.refresh_watched(None);
@@ -373,6 +384,7 @@ impl World {
         self.touched += 1;
         self.touched_alone.resize(self.nodes.len(), 0);
         self.touched_alone[node.0] += 1;
+        self.note_heard(node);
         self.publish_status(node);
         self.refresh_watched(Some(node));
     }
@@ -441,6 +453,7 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         downloads: BTreeMap::new(),
         pulls: Vec::new(),
         gone: false,
+        unheard: None,
         wiped: 0,
         cosi: cosi::Store::default(),
     }

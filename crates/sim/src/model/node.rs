@@ -98,6 +98,9 @@ pub(super) struct Node {
     /// Whether it has left the cluster for good.
     #[serde(default)]
     pub(super) gone: bool,
+    /// Since when discovery has not heard of it.
+    #[serde(default)]
+    pub(super) unheard: Option<Time>,
     /// How often an upgrade has wiped its data.
     #[serde(default)]
     pub(super) wiped: u64,

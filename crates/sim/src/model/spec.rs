@@ -49,6 +49,26 @@ pub struct ClusterSpec {
     /// own.
     #[serde(default)]
     pub extra_manifests: Vec<ExtraManifest>,
+    /// How the nodes find each other.
+    #[serde(default)]
+    pub discovery: Discovery,
+}
+
+/// How nodes find each other. A node is on its own list whenever a registry is
+/// configured, reachable or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Discovery {
+    /// Through the discovery service, as Talos is configured unless told otherwise.
+    #[default]
+    Service,
+    /// The same in an air gap: each node knows itself alone.
+    AirGap,
+    /// Through Kubernetes (`registries.kubernetes`). Since Kubernetes 1.32 control
+    /// planes know control planes, and a worker itself.
+    Kubernetes,
+    /// Not at all (`discovery.enabled: false`): no node has a list.
+    Off,
 }
 
 /// A manifest that a machine configuration names.
@@ -215,6 +235,7 @@ impl ClusterSpec {
             grub: false,
             files: BTreeMap::new(),
             extra_manifests: Vec::new(),
+            discovery: Discovery::default(),
         }
     }
 }

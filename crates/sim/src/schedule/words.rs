@@ -109,6 +109,13 @@ pub const FAULTS: &[(FaultKind, &str, &str)] = &[
         "failing-manifest",
         "extra manifests are not downloaded after its next boot; failing-manifest=now: at once",
     ),
+    (FaultKind::Silent, "silent", "it takes connections and requests, and answers none"),
+    (
+        FaultKind::DiscoveryCut,
+        "discovery-cut",
+        "it does not reach the discovery service: the others forget it after 30 minutes, and \
+         after a boot it knows itself alone; discovery-cut=now: at once",
+    ),
 ];
 
 fn names() -> String {
@@ -155,6 +162,11 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
             .filter(|code| (1..256).contains(code))
             .ok_or_else(|| wrong(value.unwrap_or_default(), "exit codes are 1 to 255"))
     };
+    let at_once = || match value {
+        None => Ok(false),
+        Some("now") => Ok(true),
+        Some(other) => Err(wrong(other, "`now`, or nothing, should stand there")),
+    };
     Ok(match kind {
         FaultKind::SlowPull => Fault::SlowPull { factor: small(10)? },
         FaultKind::InstallerExit => Fault::InstallerExit { code: exit_code(number(7)?)? },
@@ -174,13 +186,8 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
         FaultKind::FailingImage => {
             Fault::FailingImage { prefix: value.unwrap_or_default().to_owned() }
         }
-        FaultKind::FailingManifest => Fault::FailingManifest {
-            now: match value {
-                None => false,
-                Some("now") => true,
-                Some(other) => return Err(wrong(other, "`now`, or nothing, should stand there")),
-            },
-        },
+        FaultKind::FailingManifest => Fault::FailingManifest { now: at_once()? },
+        FaultKind::DiscoveryCut => Fault::DiscoveryCut { now: at_once()? },
         FaultKind::ClockSkew => {
             let text = value.unwrap_or("10m");
             let behind = text.strip_prefix('-');
@@ -203,6 +210,7 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
                 FaultKind::StuckBudgets => Fault::StuckBudgets,
                 FaultKind::StuckVolumes => Fault::StuckVolumes,
                 FaultKind::KubeletNeverReturns => Fault::KubeletNeverReturns,
+                FaultKind::Silent => Fault::Silent,
                 _ => Fault::Partition,
             }
         }
@@ -219,7 +227,9 @@ pub fn fault_text(fault: &Fault) -> String {
         }
         Fault::EtcdAlarm { corrupt: true } => format!("{name}=corrupt"),
         Fault::EtcdLag { entries } => format!("{name}={entries}"),
-        Fault::FailingManifest { now: true } => format!("{name}=now"),
+        Fault::FailingManifest { now: true } | Fault::DiscoveryCut { now: true } => {
+            format!("{name}=now")
+        }
         Fault::ApidDrops { every } | Fault::ApiThrottles { every } | Fault::ApiErrors { every } => {
             format!("{name}={every}")
         }
@@ -288,6 +298,8 @@ mod tests {
             "api-latency=late",
             "stuck-budgets=web",
             "failing-manifest=later",
+            "silent=1",
+            "discovery-cut=later",
             "",
         ] {
             assert!(parse_fault(wrong).is_err(), "{wrong}");

@@ -5,6 +5,7 @@
 //! early, which is the side on which nobody is accused wrongly.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use kube_sim::names::{NODES, PODS};
 use kube_sim::object;
@@ -99,6 +100,18 @@ pub(super) struct Node {
     pub(super) member: Since<Member>,
     pub(super) leads: Since<bool>,
     pub(super) boot_id: Since<String>,
+}
+
+/// The nodes that Kubernetes has had since before this moment.
+pub(super) fn nodes_before(view: &View<'_>, asked: Option<Timestamp>) -> Vec<NodeName> {
+    let store = view.kubernetes.api().store();
+    let old = |node: &&Arc<Value>| {
+        let made = object::text(node, &["metadata", "creationTimestamp"]);
+        let made = made.parse::<Timestamp>().ok();
+        made.is_none_or(|made| asked.is_some_and(|asked| made < asked))
+    };
+    let name = |node: &Arc<Value>| NodeName(object::name(node).to_owned());
+    store.list(&NODES, None).filter(old).map(name).collect()
 }
 
 /// The world as it was when last looked at.

@@ -1,6 +1,6 @@
 //! From a seed to a scenario.
 
-use talos_sim::model::Fault;
+use talos_sim::model::{Discovery, Fault};
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Installer, Intent, Preference};
 use upgrade_core::version::Version;
@@ -129,6 +129,7 @@ pub fn draw(seed: u64) -> Scenario {
         let node = usize_of(dice.below(u64_of(nodes)));
         troubles.push(Trouble { after: dice.below(60), kind: TroubleKind::Staged { node } });
     }
+    let discovery = discovery(&mut dice);
     Scenario {
         seed: dice.roll(),
         control_planes,
@@ -139,10 +140,21 @@ pub fn draw(seed: u64) -> Scenario {
         flannel,
         grub,
         extras,
+        discovery,
         kit,
         policy,
         wants,
         troubles,
+    }
+}
+
+/// One cluster in four has no discovery service that works.
+fn discovery(dice: &mut Dice) -> Discovery {
+    match dice.below(100) {
+        0..10 => Discovery::AirGap,
+        10..18 => Discovery::Kubernetes,
+        18..25 => Discovery::Off,
+        _ => Discovery::Service,
     }
 }
 

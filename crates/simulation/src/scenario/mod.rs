@@ -9,7 +9,7 @@ mod troubles;
 pub mod workloads;
 
 use serde::{Deserialize, Serialize};
-use talos_sim::model::Fault;
+use talos_sim::model::{Discovery, Fault};
 use upgrade_core::intent::Intent;
 use upgrade_core::policy::Policy;
 use upgrade_core::version::Version;
@@ -45,6 +45,9 @@ pub struct Scenario {
     /// Manifests beside Talos's own.
     #[serde(default)]
     pub extras: Extras,
+    /// How the nodes find each other.
+    #[serde(default)]
+    pub discovery: Discovery,
     /// What runs on the cluster.
     pub kit: Kit,
     /// How the user wants it done.

@@ -78,7 +78,7 @@ fn pause(dice: &mut Dice) -> u64 {
 
 fn fault(dice: &mut Dice) -> Fault {
     let every = u32::try_from(dice.between(1, 4)).unwrap_or(1);
-    match dice.below(22) {
+    match dice.below(24) {
         0 => Fault::SlowPull { factor: 5 },
         1 => Fault::FailingPull,
         2 => Fault::InstallerExit { code: *dice.pick(&[1, 2, 4, 6, 7]) },
@@ -100,6 +100,8 @@ fn fault(dice: &mut Dice) -> Fault {
         18 => Fault::KubeletNeverReturns,
         19 => Fault::InstallerExitLate { code: *dice.pick(&[1, 7]) },
         20 => Fault::FailingManifest { now: dice.chance(500) },
+        21 => Fault::Silent,
+        22 => Fault::DiscoveryCut { now: dice.chance(700) },
         _ => Fault::FailingImage { prefix: String::new() },
     }
 }

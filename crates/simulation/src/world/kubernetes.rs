@@ -124,6 +124,7 @@ impl Kubernetes for Seat {
     async fn api_server(&self, of: &Machine) -> Result<(), Trouble> {
         self.ask(Question::ApiServer(of.name.clone()), |inside| {
             let node = inside.find(&of.name).ok_or_else(|| unavailable("no such machine"))?;
+            inside.hangs |= inside.world.is_silent(node);
             if !inside.world.api_server_runs(node) {
                 return Err(unavailable("connection refused"));
             }

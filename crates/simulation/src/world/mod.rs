@@ -73,6 +73,8 @@ pub struct Inside {
     pub met: crate::coverage::Met,
     /// Chances of the API servers.
     pub(crate) dice: Dice,
+    /// Whether whoever was asked just now takes questions and answers none.
+    pub(crate) hangs: bool,
     streams: HashMap<StreamId, mpsc::UnboundedSender<Content>>,
     /// How often each node has booted, as far as it was seen.
     boots: Vec<u64>,
@@ -223,6 +225,7 @@ impl Place {
             log: log.then(Vec::new),
             met: crate::coverage::Met::default(),
             dice: dice.split(),
+            hangs: false,
             streams: HashMap::new(),
             boots: Vec::new(),
             now: start,

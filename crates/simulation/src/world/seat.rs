@@ -2,14 +2,16 @@
 //! wires that may fail, and ends with the process.
 
 use std::future::{Future, pending};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
 use upgrade_core::call::Class;
 use upgrade_core::jiff;
 use upgrade_engine::clock::SystemClock;
+use upgrade_engine::io::roster::Roster;
 use upgrade_engine::io::{Clock, Io, Trouble, trouble};
 
 use super::{Inside, Place};
@@ -76,7 +78,12 @@ pub struct Seat {
     pub place: Arc<Place>,
     /// Whose seat it is.
     pub process: Arc<Process>,
+    /// The machines that it knows of.
+    pub roster: Mutex<Roster>,
 }
+
+/// How long an answer that does not come is waited for.
+const SILENCE: Duration = Duration::from_secs(30);
 
 impl Io for Seat {
     type Talos = Self;
@@ -159,7 +166,7 @@ impl Seat {
         if passage.fate != Fate::Refused && lost.is_some() {
             tokio::time::sleep(PATIENCE).await;
         }
-        let (answer, answered) = self.place.at(|inside| {
+        let (answer, answered, hangs) = self.place.at(|inside| {
             inside.met.passage(passage.fate);
             let answer = match lost {
                 Some(why) => Err(unavailable(why)),
@@ -167,11 +174,19 @@ impl Seat {
             };
             let answered = inside.now();
             let known = answer.is_ok();
-            if !late {
+            let hangs = std::mem::take(&mut inside.hangs);
+            if !late && !hangs {
                 inside.show(What::Asked { runner, question: question.clone(), answered, known });
             }
-            (answer, answered)
+            (answer, answered, hangs)
         });
+        if hangs {
+            // Whoever gives up earlier takes note of it, too.
+            tokio::time::sleep(SILENCE).await;
+            drop(waiting);
+            self.process.awake().await;
+            return Err(unavailable("no answer"));
+        }
         if late {
             tokio::time::sleep(passage.back).await;
             let known = answer.is_ok();
@@ -209,7 +224,7 @@ impl Seat {
                 if fate == Fate::Doubled && !disrupts {
                     let _ = deed(inside);
                 }
-                Some(done)
+                Some((done, std::mem::take(&mut inside.hangs)))
             });
             tokio::time::sleep(back).await;
             done
@@ -223,7 +238,11 @@ impl Seat {
                 Err(in_doubt("no answer"))
             }
             Fate::Well | Fate::Late | Fate::Doubled => match answer {
-                Ok(Some(done)) => done,
+                Ok(Some((_, true))) => {
+                    tokio::time::sleep(SILENCE).await;
+                    Err(in_doubt("no answer"))
+                }
+                Ok(Some((done, false))) => done,
                 Ok(None) | Err(_) => Err(in_doubt("the connection broke")),
             },
         };

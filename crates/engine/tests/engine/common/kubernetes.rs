@@ -57,6 +57,7 @@ impl Kubernetes for World {
             kubelet: cluster.kubernetes.clone(),
             ready: sim.node_ready,
             unschedulable: sim.unschedulable,
+            addresses: Vec::new(),
         };
         Ok(cluster.nodes.iter().map(|(name, sim)| (name.clone(), facts(sim))).collect())
     }

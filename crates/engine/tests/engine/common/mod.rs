@@ -123,6 +123,10 @@ pub(crate) struct Cluster {
     pub(crate) budget_blocks: bool,
     /// Nobody answers at all.
     pub(crate) dark: bool,
+    /// The machines cannot be listed: a control plane hangs.
+    pub(crate) unlisted: bool,
+    /// Nodes that discovery does not show, and whether they say who they are.
+    pub(crate) hidden: BTreeMap<NodeName, bool>,
     /// Acts in order: `reboot cp-1`.
     pub(crate) acts: Vec<String>,
     pub(crate) kubernetes: Version,
@@ -197,6 +201,8 @@ impl World {
             pods,
             budget_blocks: false,
             dark: false,
+            unlisted: false,
+            hidden: BTreeMap::new(),
             acts: vec![],
             kubernetes: "1.33.4".parse().unwrap(),
             etcd: "3.6".parse().unwrap(),

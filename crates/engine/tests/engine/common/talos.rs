@@ -115,6 +115,11 @@ impl Cluster {
     }
 }
 
+fn machine(name: &NodeName, sim: &Sim) -> Machine {
+    let address = format!("10.0.0.{}", name.0.len());
+    Machine { name: name.clone(), address, role: sim.role }
+}
+
 fn id(node: &NodeName) -> MemberId {
     MemberId(node.0.trim_start_matches("cp-").parse().unwrap())
 }
@@ -122,17 +127,33 @@ fn id(node: &NodeName) -> MemberId {
 impl Talos for World {
     async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
         let now = self.now();
-        let mut cluster = self.cluster();
-        cluster.looks.push(now);
+        let hangs = {
+            let mut cluster = self.cluster();
+            cluster.looks.push(now);
+            cluster.unlisted
+        };
+        if hangs {
+            return std::future::pending().await;
+        }
+        let cluster = self.cluster();
         if cluster.dark {
             return Err(unavailable("nobody answers"));
         }
-        let machines = cluster.nodes.iter().map(|(name, sim)| Machine {
-            name: name.clone(),
-            address: format!("10.0.0.{}", name.0.len()),
-            role: sim.role,
-        });
-        Ok(("prod".to_owned(), machines.collect()))
+        let shown = cluster.nodes.iter().filter(|(name, _)| !cluster.hidden.contains_key(*name));
+        Ok(("prod".to_owned(), shown.map(|(name, sim)| machine(name, sim)).collect()))
+    }
+
+    async fn identify(
+        &self,
+        nodes: &BTreeMap<NodeName, Vec<String>>,
+    ) -> Vec<(NodeName, Result<Machine, Trouble>)> {
+        let cluster = self.cluster();
+        let hidden = cluster.hidden.iter().filter(|(name, _)| nodes.contains_key(*name));
+        let answer = |(name, answers): (&NodeName, &bool)| {
+            let found = answers.then(|| machine(name, &cluster.nodes[name]));
+            (name.clone(), found.ok_or_else(|| unavailable("no answer")))
+        };
+        hidden.map(answer).collect()
     }
 
     async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {

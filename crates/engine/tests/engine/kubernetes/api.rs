@@ -99,7 +99,8 @@ impl Kubernetes for World {
         let cluster = self.cluster();
         let facts = cluster.nodes.iter().map(|(name, sim)| {
             let (kubelet, ready) = (sim.kubelet.clone(), sim.node_ready);
-            (name.clone(), KubernetesFacts { kubelet, ready, unschedulable: false })
+            let (unschedulable, addresses) = (false, Vec::new());
+            (name.clone(), KubernetesFacts { kubelet, ready, unschedulable, addresses })
         });
         Ok(facts.collect())
     }

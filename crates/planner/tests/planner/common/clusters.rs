@@ -64,6 +64,7 @@ pub(crate) fn cluster(
         nodes,
         etcd: Fact::Known(EtcdFacts { members, alarms: vec![] }),
         kubernetes: Fact::Known(version(kubernetes)),
+        unmatched: BTreeMap::new(),
     }
 }
 
@@ -107,6 +108,7 @@ fn node(role: Role, number: usize, talos: &str, kubernetes: &str) -> Node {
             kubelet: version(kubernetes),
             ready: true,
             unschedulable: false,
+            addresses: vec![],
         }),
         images: Fact::Known(images),
         api_server: match role {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::super::kubernetes::Component;
 use super::super::random::Random;
-use super::super::spec::{ClusterSpec, ExtraManifest, NodeRole, NodeSpec, Secrets};
+use super::super::spec::{ClusterSpec, Discovery, ExtraManifest, NodeRole, NodeSpec, Secrets};
 use super::default_image;
 
 /// Makes up the secrets that are not given: they look right and open nothing.
@@ -117,8 +117,9 @@ cluster:
         crt: {cluster_ca_crt}
         key: {cluster_key:?}
     discovery:
-        enabled: true
+        enabled: {discovery}
 ",
+        discovery = discovery(spec),
         machine_token = secrets.machine_token,
         machine_ca_crt = secrets.machine_ca_crt,
         kubelet = image(Component::Kubelet),
@@ -200,6 +201,18 @@ fn extra_manifests(spec: &ClusterSpec, node: &NodeSpec) -> String {
         }
     }
     text
+}
+
+/// Whether there is discovery, and by which registries if not by the usual one.
+fn discovery(spec: &ClusterSpec) -> &'static str {
+    match spec.discovery {
+        Discovery::Off => "false",
+        Discovery::Service | Discovery::AirGap => "true",
+        Discovery::Kubernetes => {
+            "true\n        registries:\n            kubernetes:\n                disabled: false\n\
+             \x20           service:\n                disabled: true"
+        }
+    }
 }
 
 #[cfg(test)]

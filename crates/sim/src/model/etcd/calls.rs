@@ -45,7 +45,7 @@ impl World {
 
     /// What needs a quorum, asked at all control planes that can be reached.
     pub(super) fn check_quorum(&self, node: NodeIndex) -> Result<(), Status> {
-        let cut_off = self.fault(node, super::super::FaultKind::Partition).is_some();
+        let cut_off = self.is_cut_off(node);
         if self.etcd.leader.is_some() && !cut_off {
             Ok(())
         } else {
