@@ -16,8 +16,11 @@ use crate::tools::host;
 const LIMIT: Duration = Duration::from_mins(45);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Builds the binary that is tested.
-pub(super) fn build_binary() -> Result<PathBuf> {
+/// The binary that is tested: the named one, or one that is built now.
+pub(super) fn binary(named: Option<PathBuf>) -> Result<PathBuf> {
+    if let Some(path) = named {
+        return path.canonicalize().with_context(|| format!("reading {}", path.display()));
+    }
     host::note("real-talos: building talos-operator");
     cargo::run(&["build", "--quiet", "--package", "talos-operator"])?;
     let path = cargo::target_folder()?.join("debug/talos-operator");

@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 use semver::Version;
 
+use super::cleanup::{self, End};
 use super::cluster::{Cluster, NODES, refused};
 use super::observer::{self, Allowed, Observer};
 use super::parts::{INSTALLER_EXIT, Parts, succeed};
@@ -44,6 +45,13 @@ const FIRST: [Scenario; 8] = [
 const SECOND: [Scenario; 2] = [
     Scenario { name: "learner", run: learner },
     Scenario { name: "upgrade-both", run: upgrade_both },
+];
+
+/// Ways to end the command that started a cluster; each starts one of its own.
+const ENDS: [(&str, End); 3] = [
+    ("cleanup-interrupted", End::Interrupt),
+    ("cleanup-killed", End::Kill),
+    ("cleanup-killed-with-keeper", End::KillBoth),
 ];
 
 /// What a scenario works with.
@@ -111,9 +119,14 @@ pub(super) fn all(
 ) -> Result<()> {
     let mut failed = Vec::new();
     let mut report = Report::default();
+    for (name, end) in ENDS {
+        if is_chosen(name, only) && !interrupt.load(Ordering::Relaxed) {
+            judge(name, report.stage(name, || cleanup::run(folder, end)), &mut failed);
+        }
+    }
     for group in [&FIRST[..], &SECOND[..]] {
         let chosen: Vec<&Scenario> =
-            group.iter().filter(|scenario| is_chosen(scenario, only)).collect();
+            group.iter().filter(|scenario| is_chosen(scenario.name, only)).collect();
         if chosen.is_empty() {
             continue;
         }
@@ -129,13 +142,13 @@ pub(super) fn on(cluster: &Cluster, binary: &Path, only: Option<&str>) -> Result
     let mut failed = Vec::new();
     let mut report = Report::default();
     let chosen: Vec<&Scenario> =
-        FIRST.iter().chain(&SECOND).filter(|scenario| is_chosen(scenario, only)).collect();
+        FIRST.iter().chain(&SECOND).filter(|scenario| is_chosen(scenario.name, only)).collect();
     some(&Bench { cluster, binary }, &chosen, &mut report, &mut failed)?;
     finish(&report, &failed)
 }
 
-fn is_chosen(scenario: &Scenario, only: Option<&str>) -> bool {
-    only.is_none_or(|only| scenario.name.contains(only))
+fn is_chosen(name: &str, only: Option<&str>) -> bool {
+    only.is_none_or(|only| name.contains(only))
 }
 
 fn some(
@@ -149,15 +162,19 @@ fn some(
         let done = report.stage(scenario.name, || (scenario.run)(bench));
         // A cluster that is gone fails everything after it, too.
         bench.cluster.check()?;
-        match done {
-            Ok(()) => note(&format!("real-talos: {} passed", scenario.name)),
-            Err(error) => {
-                note(&format!("real-talos: {} FAILED: {error:#}", scenario.name));
-                failed.push(format!("{}: {error:#}", scenario.name));
-            }
-        }
+        judge(scenario.name, done, failed);
     }
     Ok(())
+}
+
+fn judge(name: &str, done: Result<()>, failed: &mut Vec<String>) {
+    match done {
+        Ok(()) => note(&format!("real-talos: {name} passed")),
+        Err(error) => {
+            note(&format!("real-talos: {name} FAILED: {error:#}"));
+            failed.push(format!("{name}: {error:#}"));
+        }
+    }
 }
 
 fn finish(report: &Report, failed: &[String]) -> Result<()> {
