@@ -31,11 +31,12 @@ const PROGRAMS: [(&str, &str); 7] = [
 ];
 
 /// Settings of the whole machine that a kubelet changes.
-const SETTINGS: [&str; 5] = [
+const SETTINGS: [&str; 6] = [
     "vm/overcommit_memory",
     "vm/panic_on_oom",
     "kernel/panic",
     "kernel/panic_on_oops",
+    "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
 ];
 

@@ -93,6 +93,9 @@ pub(super) fn start(
     let mut command: Command = cluster.inside(binary)?;
     command.args(arguments).arg("--talosconfig").arg(cluster.talosconfig());
     command.arg("--state").arg(cluster.folder.join("state"));
+    if ["plan", "upgrade", "rollback"].contains(&arguments[0]) {
+        command.arg("--catalogue").arg(cluster.catalogue());
+    }
     let child = command
         .stdout(File::create(&out)?)
         .stderr(File::create(&err)?)
