@@ -93,7 +93,7 @@ const KUBERNETES_NODE_PART: Tool =
     Tool { folder: "real-talos/kubelet", on_request: true, ..KUBERNETES_COMPONENT };
 
 /// All tools, in the order they are built: the quick feedback first.
-static TOOLS: [Tool; 21] = [
+static TOOLS: [Tool; 20] = [
     Tool { name: "talosctl-1.14", folder: "talosctl-1.14", ..TALOSCTL },
     Tool { name: "talosctl-1.13", folder: "talosctl-1.13", ..TALOSCTL },
     Tool { name: "talosctl-1.12", folder: "talosctl-1.12", ..TALOSCTL },
@@ -194,7 +194,6 @@ static TOOLS: [Tool; 21] = [
         version_arguments: &["--version"],
         ..NODE_PART
     },
-    Tool { name: "machined-1.12", folder: "real-talos/machined-1.12", ..MACHINED },
     Tool { name: "machined-1.13", folder: "real-talos/machined-1.13", ..MACHINED },
     Tool { name: "machined-1.14", folder: "real-talos/machined-1.14", ..MACHINED },
 ];
