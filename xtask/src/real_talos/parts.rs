@@ -2,7 +2,7 @@
 //! once from the built programs and a few Debian packages.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -101,7 +101,12 @@ impl Parts {
             kubernetes: [oldest, newest],
         };
         if !place.is_dir() {
-            parts.put_together(&place)?;
+            // Another command may be at it.
+            let lock = File::create(place.with_extension("lock")).context("creating a lock")?;
+            lock.lock().context("waiting for another command")?;
+            if !place.is_dir() {
+                parts.put_together(&place)?;
+            }
         }
         Ok(parts)
     }
