@@ -38,7 +38,7 @@ pub(super) fn run(folder: &Path, end: End) -> Result<()> {
         folder.file_name().unwrap_or_default().to_string_lossy()
     ));
     fs::create_dir_all(&folder)?;
-    let before = host::read_settings();
+    let before = host::all_settings();
     let mut command = start(&folder)?;
     let watched = watch(&folder, &mut command);
     let ended = watched.and_then(|spaces| {
@@ -126,8 +126,12 @@ fn nothing_left(
 ) -> Result<()> {
     let groups = host::control_groups(&cgroup(folder));
     ensure!(groups.is_empty(), "control groups are left: {groups:?}");
-    let after = host::read_settings();
-    ensure!(after == *before, "settings of the machine changed: {before:?}, now {after:?}");
+    let changed: Vec<String> = host::all_settings()
+        .into_iter()
+        .filter(|(name, value)| before.get(name).is_some_and(|before| before != value))
+        .map(|(name, value)| format!("{name} is {value}, was {}", before[&name]))
+        .collect();
+    ensure!(changed.is_empty(), "settings of the machine changed: {}", changed.join("; "));
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let place = folder.display().to_string();
     let left: Vec<&str> = mounts.lines().filter(|line| line.contains(&place)).collect();
