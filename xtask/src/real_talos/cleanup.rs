@@ -139,6 +139,10 @@ fn nothing_left(
     let left: Vec<String> = all_processes()
         .into_iter()
         .filter(|process| namespaces(process).iter().any(|space| spaces.contains(space)))
+        .map(|process| {
+            let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+            format!("{process} {}", name.trim())
+        })
         .collect();
     ensure!(left.is_empty(), "processes are left in the namespaces of the nodes: {left:?}");
     for name in ["hub.pid", "keeper.pid", "control.sock", "noted.json"] {

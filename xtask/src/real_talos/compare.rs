@@ -250,7 +250,8 @@ fn is_number(word: &str) -> bool {
 /// Long words with digits in them, and tokens of a cluster.
 fn is_hash(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
-    let letters_and_digits = word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let letters_and_digits =
+        word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
     (word.len() >= 16 && letters_and_digits && digits > 2)
         || (word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) && digits > 1)
 }

@@ -95,13 +95,14 @@ pub(super) fn read_settings() -> BTreeMap<String, String> {
 }
 
 /// Settings that change by themselves.
-const COUNTERS: [&str; 10] = [
+const COUNTERS: [&str; 11] = [
     "fs/aio-nr",
     "fs/dentry-state",
     "fs/file-nr",
     "fs/inode-nr",
     "fs/inode-state",
     "fs/negative-dentry",
+    "fs/quota",
     "kernel/ns_last_pid",
     "kernel/pty/nr",
     "kernel/random",
