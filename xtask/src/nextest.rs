@@ -16,8 +16,8 @@ use crate::tools::version::{fits, probe};
 /// The version that is installed if there is none that fits.
 const PINNED: Version = Version::new(0, 9, 151);
 
-/// Where nextest leaves its report, below the target folder.
-const REPORT: &str = "nextest/default/junit.xml";
+/// Where nextest leaves its report: below the checkout, whatever the target folder is.
+const REPORT: &str = "target/nextest/default/junit.xml";
 
 /// A test runner that is there.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl Nextest {
 
     /// Runs tests; the report is read whether they pass or not.
     pub(crate) fn run(&self, run: &Run) -> Result<(bool, Vec<Ran>)> {
-        let report = cargo::target_folder()?.join(REPORT);
+        let report = cargo::checkout().join(REPORT);
         // An earlier one must not be taken for this run's.
         let _ = fs::remove_file(&report);
         let mut command = self.command(&["run", "--locked", "--workspace"]);

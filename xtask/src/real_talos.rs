@@ -6,6 +6,7 @@
 //! all inside outer ones without a route out. What is not real: kernel, disks, boot
 //! loader and installer (a stand-in decides what the next boot runs).
 
+mod cleanup;
 mod cluster;
 mod compare;
 mod host;
@@ -67,12 +68,20 @@ enum Command {
         /// Use the cluster that runs already, and leave it running
         #[arg(long)]
         running: bool,
+
+        /// Test this talos-operator instead of building one
+        #[arg(long, value_name = "FILE")]
+        binary: Option<PathBuf>,
     },
     /// Read the same resources from real and simulated nodes, and list where they differ
     Compare {
         /// Use the cluster that runs already, and leave it running
         #[arg(long)]
         running: bool,
+
+        /// Take the simulator of this talos-operator instead of building one
+        #[arg(long, value_name = "FILE")]
+        binary: Option<PathBuf>,
     },
     /// Who ends the nodes when the command is killed; not for use by hand
     #[command(hide = true)]
@@ -87,8 +96,8 @@ pub(crate) fn run(Args { command, dir }: Args) -> Result<()> {
         Command::Build => Parts::ensure().map(|_| ()),
         Command::Up { detach } => up(&folder, detach),
         Command::Down => down(&folder),
-        Command::Test { only, running } => test(&folder, only.as_deref(), running),
-        Command::Compare { running } => compare(&folder, running),
+        Command::Test { only, running, binary } => test(&folder, only.as_deref(), running, binary),
+        Command::Compare { running, binary } => compare(&folder, running, binary),
         Command::Keep => {
             keeper::keep(&folder, Parts::ensure()?.tool("node-kit")?, &cluster::cgroup(&folder))
         }
@@ -98,7 +107,7 @@ pub(crate) fn run(Args { command, dir }: Args) -> Result<()> {
 /// The tests alone, for `cargo xtask nightly`.
 pub(crate) fn nightly() -> Result<()> {
     host::check()?;
-    test(&checkout().join("target/real-talos"), None, false)
+    test(&checkout().join("target/real-talos"), None, false, None)
 }
 
 fn up(folder: &Path, detach: bool) -> Result<()> {
@@ -128,10 +137,10 @@ fn down(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn test(folder: &Path, only: Option<&str>, running: bool) -> Result<()> {
+fn test(folder: &Path, only: Option<&str>, running: bool, binary: Option<PathBuf>) -> Result<()> {
     let interrupt = interrupted()?;
     let parts = Parts::ensure()?;
-    let binary = run::build_binary()?;
+    let binary = run::binary(binary)?;
     if running {
         let cluster = Cluster::attach(folder, parts, interrupt)?;
         return scenarios::on(&cluster, &binary, only);
@@ -139,10 +148,10 @@ fn test(folder: &Path, only: Option<&str>, running: bool) -> Result<()> {
     scenarios::all(folder, &parts, &interrupt, &binary, only)
 }
 
-fn compare(folder: &Path, running: bool) -> Result<()> {
+fn compare(folder: &Path, running: bool, binary: Option<PathBuf>) -> Result<()> {
     let interrupt = interrupted()?;
     let parts = Parts::ensure()?;
-    let binary = run::build_binary()?;
+    let binary = run::binary(binary)?;
     let cluster = if running {
         Cluster::attach(folder, parts, interrupt)?
     } else {

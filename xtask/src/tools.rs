@@ -219,8 +219,13 @@ mod tests {
     /// module we ask for by name; the two drift apart if a dependency lifts it.
     #[test]
     fn the_talos_tag_comes_from_the_pinned_version() {
-        for name in ["talosctl-1.12", "talosctl-1.13", "talosctl-1.14", "real-talos/machined-1.13"]
-        {
+        for name in [
+            "talosctl-1.12",
+            "talosctl-1.13",
+            "talosctl-1.14",
+            "real-talos/machined-1.13",
+            "real-talos/machined-1.14",
+        ] {
             let folder = Folder::read(name).expect("a readable folder");
             assert_eq!(
                 folder.version_of("github.com/siderolabs/talos").expect("the client"),

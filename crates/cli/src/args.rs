@@ -28,8 +28,8 @@ pub(crate) use parse::schematic;
 pub use plan::{PlanArgs, PreferArg};
 pub use run::RunArgs;
 pub use sim::{
-    DirArgs, ExistingArgs, FaultArgs, FaultsArgs, NetworkArgs, RealArgs, SimArgs, SimCommand,
-    StartArgs, TalosconfigArgs, TimingArgs,
+    DirArgs, ExistingArgs, FaultArgs, FaultsArgs, MachineArgs, NetworkArgs, RealArgs, SimArgs,
+    SimCommand, StartArgs, TalosconfigArgs, TimingArgs,
 };
 pub use small::{
     DemoArgs, HealthArgs, PauseArgs, ResumeArgs, RollbackArgs, SnapshotArgs, StatusArgs,

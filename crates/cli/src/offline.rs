@@ -50,6 +50,7 @@ impl Cluster {
             nodes: nodes.collect(),
             etcd: Fact::Known(etcd),
             kubernetes: self.kubernetes.clone().map_or(Fact::Unasked, Fact::Known),
+            unmatched: BTreeMap::new(),
         }
     }
 
@@ -90,12 +91,21 @@ impl Cluster {
             installer: Some(installer),
             platform: built.platform,
             secure_boot: built.secure_boot,
+            unmet: Vec::new(),
+            uki: true,
+            container: false,
+            factory: None,
         })
     }
 
     fn kubernetes_facts(&self) -> Fact<KubernetesFacts> {
         self.kubernetes.clone().map_or(Fact::Unasked, |kubelet| {
-            Fact::Known(KubernetesFacts { kubelet, ready: true, unschedulable: false })
+            Fact::Known(KubernetesFacts {
+                kubelet,
+                ready: true,
+                unschedulable: false,
+                addresses: Vec::new(),
+            })
         })
     }
 

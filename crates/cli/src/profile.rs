@@ -9,6 +9,8 @@
 //!   version: "1.12.11"
 //!   kubernetes_version: "1.34.2"
 //!   factory: {url: "https://factory.talos.dev", schematic_id: "3765..."}
+//!   image: registry.lan/talos/installer   # optional; one's own, instead of a factory's
+//!   keep_extensions: true                 # it brings the nodes' extensions
 //! policy: {order: control-planes-first, workers: {max_unavailable: 2}}
 //! ```
 //!
@@ -23,6 +25,7 @@ mod write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use upgrade_core::image::ImageRef;
 use upgrade_core::policy::Policy;
 use upgrade_core::version::Version;
 
@@ -51,6 +54,10 @@ pub struct Profile {
     pub factory_url: Option<String>,
     /// The schematic that runs.
     pub schematic: Option<String>,
+    /// The installer that the nodes get, if it is one's own.
+    pub image: Option<ImageRef>,
+    /// Whether that image brings the extensions that the nodes have.
+    pub keep_extensions: bool,
     /// How upgrades are done.
     pub policy: Policy,
 }
@@ -66,6 +73,8 @@ impl Profile {
             kubernetes: None,
             factory_url: None,
             schematic: None,
+            image: None,
+            keep_extensions: false,
             policy: Policy::default(),
         }
     }

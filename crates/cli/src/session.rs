@@ -36,10 +36,22 @@ pub struct Seen {
 /// How often a cluster is looked at before what is unknown is taken for it.
 const LOOKS: u32 = 5;
 
+/// How often, if all that is missing is a Kubernetes API that does not answer: each call
+/// to it was repeated already.
+const LOOKS_WITHOUT_API: u32 = 2;
+
 /// The time between two looks.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 impl Seen {
+    /// Whether every machine was seen, and Kubernetes told nothing.
+    fn lacks_api(&self) -> bool {
+        self.snapshot
+            .nodes
+            .values()
+            .all(|node| node.talos.trouble().is_none() && node.kubernetes.trouble().is_some())
+    }
+
     /// Whether something could not be seen.
     fn has_gaps(&self) -> bool {
         let Self { snapshot, workloads, manifests } = self;
@@ -53,7 +65,8 @@ impl Seen {
             Fact::Unknown(_) => true,
             Fact::Unasked => false,
         };
-        nodes || etcd || workloads.trouble().is_some() || manifests.trouble().is_some()
+        let unmatched = !snapshot.unmatched.is_empty();
+        nodes || unmatched || etcd || workloads.trouble().is_some() || manifests.trouble().is_some()
     }
 }
 
@@ -101,7 +114,8 @@ impl Session {
                 Box::pin(upgrade_engine::observe_manifests(&*self.live)),
             );
             let seen = Seen { snapshot: snapshot?, workloads, manifests };
-            if looks == LOOKS || !seen.has_gaps() {
+            let enough = if seen.lacks_api() { LOOKS_WITHOUT_API } else { LOOKS };
+            if looks >= enough || !seen.has_gaps() {
                 return Ok(seen);
             }
             looks += 1;

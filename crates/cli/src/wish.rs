@@ -98,10 +98,19 @@ impl Wish<'_> {
             kubernetes: targets.kubernetes.clone(),
             installer,
             drop_extensions: self.installer.drop_extensions,
+            keep_extensions: self.keeps_extensions(profile),
             skip_minors: self.skip_minors,
             rollback: self.rollback,
             prefer: self.prefer.into(),
         })
+    }
+
+    /// Whether the image brings the nodes' extensions; the profile says it of its own.
+    fn keeps_extensions(&self, profile: Option<&Profile>) -> bool {
+        let InstallerArgs { schematic, extensions, drop_extensions, keep_extensions, .. } =
+            self.installer;
+        let other = schematic.is_some() || extensions.is_some() || *drop_extensions;
+        *keep_extensions || !other && profile.is_some_and(|profile| profile.keep_extensions)
     }
 
     async fn installer(
@@ -110,8 +119,7 @@ impl Wish<'_> {
         profile: Option<&Profile>,
         snapshot: &Snapshot,
     ) -> Result<Installer, Failed> {
-        let InstallerArgs { schematic, extensions, image, factory, drop_extensions: _ } =
-            self.installer;
+        let InstallerArgs { schematic, extensions, image, factory, .. } = self.installer;
         if (schematic.is_some() || extensions.is_some() || image.is_some())
             && targets.talos.is_none()
         {
@@ -128,9 +136,11 @@ impl Wish<'_> {
             return Ok(Installer::Image(image.clone()));
         }
         let (Some(extensions), Some(target)) = (extensions, &targets.talos) else {
-            return Ok(Installer::Keep);
+            let own = profile.and_then(|profile| profile.image.clone());
+            return Ok(own.map_or(Installer::Keep, Installer::Image));
         };
         let url = factory.clone().or_else(|| profile?.factory_url.clone());
+        let url = url.or_else(|| one_factory(snapshot));
         let url = url.unwrap_or_else(factory::usual);
         let base = one_schematic(snapshot)?;
         let made = factory::with_extensions(&url, base.as_deref(), extensions, target).await;
@@ -139,6 +149,15 @@ impl Wish<'_> {
             Err(error) => Err(Failed::refused(error.to_string(), error.advice())),
         }
     }
+}
+
+/// The Image Factory that built what all nodes run, if they tell one.
+fn one_factory(snapshot: &Snapshot) -> Option<String> {
+    let facts = snapshot.nodes.values().filter_map(|node| node.talos.known());
+    let mut factories = facts.map(|facts| facts.factory.as_ref());
+    let first = factories.next()??;
+    let url = factories.all(|other| other == Some(first)).then_some(first)?;
+    factory::check_url(url).ok()
 }
 
 /// The schematic of all nodes. Where they differ, one list of extensions would

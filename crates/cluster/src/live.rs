@@ -106,11 +106,8 @@ impl<C: Clock + 'static> Live<C> {
         clock: C,
     ) -> Self {
         let clock = Arc::new(clock);
-        let known = Known {
-            called: context.cluster.clone().unwrap_or_else(|| context.name.clone()),
-            named: context.nodes.iter().map(ToString::to_string).collect(),
-            listed,
-        };
+        let known =
+            Known { named: context.nodes.iter().map(ToString::to_string).collect(), listed };
         let talos = LiveTalos::new(client.clone(), known, snapshots, Arc::clone(&clock));
         Self { talos, kubernetes, clock, client, context: context.name.clone() }
     }

@@ -32,6 +32,7 @@ pub enum Installer {
 /// What should be true when the work is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a permission of its own")]
 pub struct Intent {
     /// The Talos version wanted; `None` leaves Talos alone.
     pub talos: Option<Version>,
@@ -41,6 +42,9 @@ pub struct Intent {
     pub installer: Installer,
     /// The user accepts that extensions a new installer lacks disappear.
     pub drop_extensions: bool,
+    /// The user says that the named image brings the nodes' extensions, as one that
+    /// `imager` built does without showing it; they are looked for after the boot.
+    pub keep_extensions: bool,
     /// Two Talos minors at once where the hosts allow it: fewer reboots, but a
     /// path that Talos's makers do not test.
     pub skip_minors: bool,

@@ -15,8 +15,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::PlanHash;
+use crate::readiness::UnmetCondition;
 use crate::reason::{Failure, HaltReason};
-use crate::snapshot::NodeName;
+use crate::snapshot::{NodeName, TalosFacts};
 use crate::step::StepId;
 
 pub use armed::{Armed, Arming, Effect};
@@ -30,6 +31,39 @@ pub enum Evidence {
     BootId(String),
     /// Whether the node was cordoned before we came (rule 7).
     WasCordoned(bool),
+    /// The boot ID before a reboot of a machine that was not ready, and why it was not.
+    NotReady {
+        /// The boot ID.
+        boot_id: String,
+        /// The conditions that were unmet.
+        unmet: Vec<UnmetCondition>,
+    },
+    /// The conditions that were unmet before a change without a reboot.
+    Unmet(Vec<UnmetCondition>),
+}
+
+impl Evidence {
+    /// What was true of a machine before its reboot.
+    pub fn before_boot(facts: TalosFacts) -> Self {
+        let TalosFacts { boot_id, unmet, .. } = facts;
+        if unmet.is_empty() { Self::BootId(boot_id) } else { Self::NotReady { boot_id, unmet } }
+    }
+
+    /// The boot ID, where it was noted.
+    pub fn boot_id(&self) -> Option<&str> {
+        match self {
+            Self::BootId(boot_id) | Self::NotReady { boot_id, .. } => Some(boot_id),
+            Self::WasCordoned(_) | Self::Unmet(_) => None,
+        }
+    }
+
+    /// The conditions that were unmet; none in journals of before they were noted.
+    pub fn unmet(&self) -> &[UnmetCondition] {
+        match self {
+            Self::NotReady { unmet, .. } | Self::Unmet(unmet) => unmet,
+            Self::BootId(_) | Self::WasCordoned(_) => &[],
+        }
+    }
 }
 
 /// What a finished step leaves behind that cannot be observed later.

@@ -4,7 +4,7 @@
 //! files, no clock. The rooms, in the order in which an upgrade passes them:
 //!
 //! - [`version`], [`matrix`], [`catalogue`], [`image`]: what there is to run.
-//! - [`snapshot`]: what was observed of a cluster.
+//! - [`snapshot`]: what was observed of a cluster; [`extension`]: names that changed.
 //! - [`intent`], [`policy`] ([`amount`], [`window`]): what the user wants, and how.
 //! - [`plan`], [`step`]: what will be done.
 //! - [`journal`]: what was done.
@@ -22,6 +22,7 @@ pub mod amount;
 pub mod call;
 pub mod catalogue;
 pub mod event;
+pub mod extension;
 pub mod image;
 pub mod intent;
 pub mod journal;
@@ -30,6 +31,7 @@ pub mod matrix;
 pub mod mutant;
 pub mod plan;
 pub mod policy;
+pub mod readiness;
 pub mod reason;
 pub mod secret;
 pub mod snapshot;

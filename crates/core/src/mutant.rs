@@ -55,10 +55,12 @@ mutants! {
     StaleObservation, 2, "stale-observation", "a disruptive act may start on a look from before the last one";
     SnapshotSkipped, 3, "snapshot-skipped", "no etcd snapshot is taken, and none is asked for";
     SchematicDropped, 4, "schematic-dropped", "nodes get the plain installer instead of their own";
-    ContentUnchecked, 4, "content-unchecked", "schematic and extensions are not compared after the boot";
+    PlatformDropped, 4, "platform-dropped", "the installer is for the platform of the machine config, whatever runs";
+    SecureBootDropped, 4, "secure-boot-dropped", "the installer has Secure Boot as the machine config says, whatever runs";
+    ContentUnchecked, 4, "content-unchecked", "platform, Secure Boot, schematic and extensions are not compared after the boot";
     BootBackAccepted, 5, "boot-back-accepted", "a node that came back on its old version counts as upgraded";
     BlindRetry, 5, "blind-retry", "a failed install or reboot is tried again by itself";
-    InstallerRepeated, 5, "installer-repeated", "an installer that failed is run again at once";
+    InstallerRepeated, 5, "installer-repeated", "an installer that failed counts as one that did not start";
     ArmedForgotten, 5, "armed-forgotten", "an installer is run on a node that is armed already";
     EvictByDelete, 6, "evict-by-delete", "pods are deleted, whatever their budget says";
     WorkerLimit, 6, "worker-limit", "workers go without counting who is away";
@@ -66,9 +68,11 @@ mutants! {
     CordonForgotten, 7, "cordon-forgotten", "our cordon is not lifted";
     FoundCordonLifted, 7, "found-cordon-lifted", "a cordon that somebody else set is lifted";
     ActRepeated, 8, "act-repeated", "a reboot in doubt is asked for again without looking";
-    LostStreamRepeated, 8, "lost-stream-repeated", "an install whose end was not heard is sent again";
+    LostStreamRepeated, 8, "lost-stream-repeated", "an install whose end was not heard counts as one that did not start";
     FenceOff, 9, "fence-off", "a process that lost the run acts on";
     UnknownIsFine, 10, "unknown-is-fine", "what cannot be seen counts as well";
+    LessReady, 10, "less-ready", "a node that is less ready than before its reboot counts as back";
+    InvisibleNodes, 10, "invisible-nodes", "nodes of Kubernetes without a known machine are passed over";
     PruneOneList, 10, "prune-one-list", "what the first control plane does not render is pruned";
     PruneMissing, 10, "prune-missing", "manifests that could not be downloaded count as gone";
     PruneAll, 10, "prune-all", "definitions and namespaces are pruned without consent";
@@ -78,6 +82,8 @@ mutants! {
     PauseIgnored, 12, "pause-ignored", "a pause starts the next node all the same";
     PauseAbandons, 12, "pause-abandons", "a pause leaves the node in flight where it is";
     WindowIgnored, 12, "window-ignored", "nodes are begun outside the windows and in freezes";
+    KexecAlways, 12, "kexec-always", "nodes reboot by kexec where the policy asks for a power cycle";
+    TrialNotAwaited, 12, "trial-not-awaited", "the others of a pool do not wait for the node that is power cycled first";
     WayBackGated, 12, "way-back-gated", "a way back waits for Kubernetes and for its own member of etcd";
     KubeletsFirst, 13, "kubelets-first", "kubelets move before the API servers";
     OldHostTaken, 13, "old-host-taken", "nodes whose upgrade wipes their data are upgraded";

@@ -112,6 +112,25 @@ impl UpgradeApi {
     }
 }
 
+/// How a node is rebooted into what was installed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RebootMode {
+    /// By kexec, where the node can.
+    #[default]
+    Default,
+    /// Through its firmware.
+    Powercycle,
+}
+
+impl RebootMode {
+    /// Plans of before there was a choice keep their hash.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::Default
+    }
+}
+
 /// What an operating system lane leaves its node with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TalosTarget {
@@ -136,6 +155,15 @@ pub struct TalosTarget {
     /// refuse one of two members whatever the user accepts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
+    /// How it is rebooted.
+    #[serde(default, skip_serializing_if = "RebootMode::is_default")]
+    pub reboot: RebootMode,
+    /// The platform expected afterwards, which is the one before (rule 4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
+    /// Whether Secure Boot is on afterwards, as it was before (rule 4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secure_boot: Option<bool>,
 }
 
 /// What a lane leaves its node with.

@@ -3,13 +3,14 @@
 //! The shape is that of the `policy` section of a cluster profile; every field
 //! has a default that argues for itself below.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::amount::Amount;
+use crate::snapshot::NodeName;
 use crate::window::{Freeze, Window, WindowError};
 
 /// Which role goes first in an operating system hop.
@@ -152,6 +153,35 @@ impl ManifestPolicy {
     }
 }
 
+/// How nodes are rebooted into another Talos.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RebootChoice {
+    /// As Talos does it: by kexec, which leaves the firmware out.
+    #[default]
+    Default,
+    /// Through the firmware: slower, and right where kexec hangs or leaves devices dead.
+    Powercycle,
+    /// The first node of each pool through the firmware, which shows whether the version
+    /// boots there; the others follow once it is verified, by kexec.
+    PowercycleFirst,
+}
+
+/// Reboots.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RebootPolicy {
+    /// How nodes are rebooted.
+    pub mode: RebootChoice,
+}
+
+impl RebootPolicy {
+    /// Plans of before it existed keep their hash.
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// How often a harmless step that failed is tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -241,6 +271,13 @@ pub struct Policy {
     /// The bootstrap manifests.
     #[serde(skip_serializing_if = "ManifestPolicy::is_default")]
     pub manifests: ManifestPolicy,
+    /// Reboots into another Talos.
+    #[serde(skip_serializing_if = "RebootPolicy::is_default")]
+    pub reboot: RebootPolicy,
+    /// Nodes of Kubernetes that are not Talos machines of this cluster, by name. They
+    /// are neither waited for nor upgraded (rule 10).
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub foreign_nodes: BTreeSet<NodeName>,
 }
 
 /// A policy that cannot be followed.
@@ -356,6 +393,28 @@ mod tests {
         assert!(!serde_json::to_string(&policy).unwrap().contains("manifests\":{"));
         let read: Policy = serde_json::from_str(r#"{"manifests": {"prune": "all"}}"#).unwrap();
         assert_eq!(read.manifests.prune, Prune::All);
+        let again = serde_json::to_string(&read).unwrap();
+        assert_eq!(serde_json::from_str::<Policy>(&again).unwrap(), read);
+    }
+
+    #[test]
+    fn reboots_are_by_kexec_unless_told_otherwise() {
+        let policy = Policy::default();
+        assert_eq!(policy.reboot.mode, RebootChoice::Default);
+        assert!(!serde_json::to_string(&policy).unwrap().contains("reboot\":{"));
+        let text = r#"{"reboot": {"mode": "powercycle-first"}}"#;
+        let read: Policy = serde_json::from_str(text).unwrap();
+        assert_eq!(read.reboot.mode, RebootChoice::PowercycleFirst);
+        let error = serde_json::from_str::<Policy>(r#"{"reboot": {"mode": "warm"}}"#).unwrap_err();
+        assert!(error.to_string().contains("powercycle-first"), "{error}");
+    }
+
+    #[test]
+    fn foreign_nodes_are_listed_and_leave_older_plans_their_hash() {
+        // Rule 10: no node is foreign unless the user says so.
+        assert!(!serde_json::to_string(&Policy::default()).unwrap().contains("foreign"));
+        let read: Policy = serde_json::from_str(r#"{"foreign_nodes": ["edge-1"]}"#).unwrap();
+        assert!(read.foreign_nodes.contains(&"edge-1".into()));
         let again = serde_json::to_string(&read).unwrap();
         assert_eq!(serde_json::from_str::<Policy>(&again).unwrap(), read);
     }

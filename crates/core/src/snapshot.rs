@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::image::ImageRef;
 use crate::mutant::{self, Mutant};
+use crate::readiness::UnmetCondition;
 use crate::text::serde_as_text;
 use crate::version::{Minor, Version};
 
@@ -130,6 +131,7 @@ pub struct StaticPod {
 
 /// What a node's Talos API told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct TalosFacts {
     /// The running version.
     pub version: Version,
@@ -153,6 +155,18 @@ pub struct TalosFacts {
     pub platform: String,
     /// Whether the node boots with Secure Boot.
     pub secure_boot: bool,
+    /// The conditions that keep the machine from calling itself ready.
+    #[serde(default)]
+    pub unmet: Vec<UnmetCondition>,
+    /// Whether it was booted from a unified kernel image, which has the platform in it.
+    #[serde(default)]
+    pub uki: bool,
+    /// Whether Talos runs in a container, where nothing can be installed.
+    #[serde(default)]
+    pub container: bool,
+    /// The URL of the Image Factory that built what runs, where the node tells it.
+    #[serde(default)]
+    pub factory: Option<String>,
 }
 
 /// The parts of a control plane that run as static pods; the API server first.
@@ -193,6 +207,9 @@ pub struct KubernetesFacts {
     pub ready: bool,
     /// Whether the node is cordoned.
     pub unschedulable: bool,
+    /// Its internal addresses, as the kubelet reports them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<String>,
 }
 
 /// A part of Kubernetes that runs from its own image.
@@ -267,6 +284,12 @@ impl Node {
             Fact::Unasked => true,
         };
         running && ready && self.control_plane_down().is_none()
+    }
+
+    /// Whether Kubernetes calls the node Ready while its machine cannot be seen.
+    pub fn is_ready_unseen(&self) -> bool {
+        let unseen = matches!(self.talos, Fact::Unknown(_));
+        unseen && self.kubernetes.known().is_some_and(|facts| facts.ready)
     }
 
     /// Why the node is not up, in words.
@@ -387,12 +410,29 @@ pub struct Snapshot {
     pub etcd: Fact<EtcdFacts>,
     /// The Kubernetes version of the control plane (its lowest component).
     pub kubernetes: Fact<Version>,
+    /// Nodes of Kubernetes that no known machine stands for, and why: discovery does
+    /// not show them, and no machine answers at their addresses. They are unknown, not
+    /// absent (rule 10).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unmatched: BTreeMap<NodeName, String>,
 }
 
 impl Snapshot {
     /// The nodes of one role.
     pub fn nodes_with(&self, role: Role) -> impl Iterator<Item = (&NodeName, &Node)> {
         self.nodes.iter().filter(move |(_, node)| node.role == role)
+    }
+
+    /// Nodes of Kubernetes without a known machine, and why (rule 10). Those that the
+    /// user lists as foreign are left out.
+    pub fn unknown_nodes<'a>(
+        &'a self,
+        foreign: &'a BTreeSet<NodeName>,
+    ) -> impl Iterator<Item = (&'a NodeName, &'a str)> {
+        let unmatched = self.unmatched.iter().filter(|_| !mutant::is(Mutant::InvisibleNodes));
+        unmatched
+            .filter(|(name, _)| !foreign.contains(name))
+            .map(|(name, why)| (name, why.as_str()))
     }
 }
 
@@ -448,11 +488,16 @@ mod tests {
                 installer: None,
                 platform: "metal".to_owned(),
                 secure_boot: false,
+                unmet: vec![],
+                uki: true,
+                container: false,
+                factory: None,
             }),
             kubernetes: Fact::Known(KubernetesFacts {
                 kubelet: Version::new(1, 34, 2),
                 ready: true,
                 unschedulable: false,
+                addresses: vec![],
             }),
             images: Fact::Unasked,
             api_server,

@@ -10,6 +10,8 @@
 //! and looks again when [`Changes`] says that it may be worth it.
 
 pub mod kubernetes;
+pub mod refused;
+pub mod roster;
 pub mod talos;
 pub mod trouble;
 

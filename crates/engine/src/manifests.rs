@@ -10,7 +10,7 @@ use upgrade_core::snapshot::{Fact, Role};
 use crate::inventory;
 use crate::io::talos::Rendered;
 use crate::io::{Io, Kubernetes as _, Machine, Talos as _, Trouble};
-use crate::observe::limited;
+use crate::observe::{limited, missing};
 
 /// Looks at the manifests of every control plane and at Talos's inventory, for a
 /// plan that lists what it deletes.
@@ -19,7 +19,10 @@ pub async fn observe_manifests<I: Io>(io: &I) -> Fact<Manifests> {
 }
 
 async fn look<I: Io>(io: &I) -> Result<Manifests, Trouble> {
-    let (_, machines) = limited(io, io.talos().machines()).await?;
+    let (_, mut machines) = limited(io, io.talos().machines()).await?;
+    let nodes = limited(io, io.kubernetes().nodes()).await?;
+    let (found, _) = missing(io, &machines, &nodes).await;
+    machines.extend(found);
     let control_planes: Vec<Machine> =
         machines.into_iter().filter(|machine| machine.role == Role::ControlPlane).collect();
     let asked = all_of(&control_planes);

@@ -1,14 +1,17 @@
 //! Looks at the whole cluster once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use futures_util::{StreamExt as _, stream};
 use jiff::SignedDuration;
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff;
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::FailureKind;
-use upgrade_core::snapshot::{Component, Fact, Node, NodeName, Role, Snapshot, TalosFacts};
+use upgrade_core::snapshot::{
+    Component, EtcdFacts, Fact, KubernetesFacts, Node, NodeName, Role, Snapshot, TalosFacts,
+};
 use upgrade_core::version::Version;
 
 use crate::io::{Clock as _, Io, Kubernetes as _, Machine, Talos as _, Trouble};
@@ -31,22 +34,26 @@ pub async fn observe<I: Io>(io: &I) -> Result<Snapshot, Trouble> {
     // Every fact is newer than this (rule 2).
     let taken_at = io.clock().now();
     let (cluster, machines) = limited(io, io.talos().machines()).await?;
-    let control_planes: Vec<Machine> =
-        machines.iter().filter(|machine| machine.role == Role::ControlPlane).cloned().collect();
-    let each: Vec<_> = machines.iter().map(|machine| look(io, machine)).collect();
-    let each = stream::iter(each).buffered(WIDTH).collect::<Vec<_>>();
     let kubernetes = io.kubernetes();
     let (each, etcd, kubernetes, labels) = tokio::join!(
-        each,
-        limited(io, async { Ok(io.talos().etcd(&control_planes).await) }),
+        look_at(io, &machines),
+        etcd(io, &machines),
         limited(io, kubernetes.nodes()),
         limited(io, kubernetes.capacity()),
     );
+    let mut seen = All { machines: machines.into_iter().zip(each).collect(), etcd };
+    let unmatched = match &kubernetes {
+        Ok(nodes) if !mutant::is(Mutant::InvisibleNodes) => seen.complete(io, nodes).await,
+        _ => BTreeMap::new(),
+    };
+    if seen.machines.is_empty() {
+        return Err(nothing_known(kubernetes.err()));
+    }
     // Without its labels the pool of a node is unknown, and with it the limit
     // that counts for it (rule 6).
     let kubernetes = labels.and_then(|labels| Ok((kubernetes?, labels)));
     let mut nodes = BTreeMap::new();
-    for (machine, (talos, images, api_server)) in machines.into_iter().zip(each) {
+    for (machine, (talos, images, api_server)) in seen.machines {
         let Machine { name, address, role } = machine;
         let (facts, pool) = match &kubernetes {
             Ok((nodes, labels)) => {
@@ -55,14 +62,111 @@ pub async fn observe<I: Io>(io: &I) -> Result<Snapshot, Trouble> {
                 let absent = || Fact::Unknown("Kubernetes has no node of this name".to_owned());
                 (nodes.get(&name).cloned().map_or_else(absent, Fact::Known), pool)
             }
-            Err(trouble) => (Fact::Unknown(trouble.to_string()), None),
+            Err(trouble) => (Fact::Unknown(of_kubernetes(trouble)), None),
         };
         let kubernetes = facts;
         nodes.insert(name, Node { address, role, pool, talos, kubernetes, images, api_server });
     }
-    let etcd = etcd.unwrap_or_else(|trouble| Fact::Unknown(trouble.to_string()));
     let kubernetes = control_plane_version(&nodes);
-    Ok(Snapshot { cluster, taken_at, nodes, etcd, kubernetes })
+    let etcd = seen.etcd;
+    Ok(Snapshot { cluster, taken_at, nodes, etcd, kubernetes, unmatched })
+}
+
+/// Which of both did not answer: a machine is seen through Talos, and its node through
+/// Kubernetes.
+fn of_kubernetes(trouble: &Trouble) -> String {
+    format!("Kubernetes does not tell of its node: {trouble}")
+}
+
+fn nothing_known(kubernetes: Option<Trouble>) -> Trouble {
+    let why = kubernetes.map_or_else(
+        || "no machine answers at the addresses of Kubernetes' nodes".to_owned(),
+        |trouble| format!("Kubernetes' nodes could not be asked either: {trouble}"),
+    );
+    let text = format!(
+        "the machines do not know each other (discovery is off), and {why}; list all of them \
+         under `nodes` in the talosconfig"
+    );
+    Trouble::new(FailureKind::Mismatch, &text)
+}
+
+/// What was seen of the machines so far.
+struct All {
+    machines: Vec<(Machine, Seen)>,
+    etcd: Fact<EtcdFacts>,
+}
+
+impl All {
+    /// Looks for the machines of nodes that discovery does not show, at the addresses
+    /// that Kubernetes has. Comes back with the nodes that stay without one (rule 10).
+    async fn complete<I: Io>(
+        &mut self,
+        io: &I,
+        nodes: &BTreeMap<NodeName, KubernetesFacts>,
+    ) -> BTreeMap<NodeName, String> {
+        let machines: Vec<Machine> = self.machines.iter().map(|(it, _)| it.clone()).collect();
+        let (found, mut why) = missing(io, &machines, nodes).await;
+        self.add(io, found).await;
+        let known: BTreeSet<&NodeName> = self.machines.iter().map(|(it, _)| &it.name).collect();
+        let unmatched = nodes.keys().filter(|name| !known.contains(name));
+        let unseen = || "discovery does not show it".to_owned();
+        unmatched.map(|name| (name.clone(), why.remove(name).unwrap_or_else(unseen))).collect()
+    }
+
+    /// Looks at machines that were found later. One that was listed under another name
+    /// is the same machine.
+    async fn add<I: Io>(&mut self, io: &I, found: Vec<Machine>) {
+        if found.is_empty() {
+            return;
+        }
+        let same = |listed: &Machine| found.iter().any(|it| it.address == listed.address);
+        self.machines.retain(|(machine, _)| !same(machine));
+        let each = look_at(io, &found).await;
+        let etcd_too = found.iter().any(|machine| machine.role == Role::ControlPlane);
+        self.machines.extend(found.into_iter().zip(each));
+        if etcd_too {
+            let all: Vec<Machine> = self.machines.iter().map(|(it, _)| it.clone()).collect();
+            self.etcd = etcd(io, &all).await;
+        }
+    }
+}
+
+/// The machines of Kubernetes' nodes that are not among these, and why others were not
+/// found.
+pub(crate) async fn missing<I: Io>(
+    io: &I,
+    machines: &[Machine],
+    nodes: &BTreeMap<NodeName, KubernetesFacts>,
+) -> (Vec<Machine>, BTreeMap<NodeName, String>) {
+    let addresses =
+        nodes.iter().map(|(name, facts)| (name.clone(), facts.addresses.clone())).collect();
+    let answers = limited(io, async { Ok(io.talos().identify(&addresses).await) }).await;
+    let (mut found, mut why) = (Vec::new(), BTreeMap::new());
+    match answers {
+        Ok(answers) => {
+            for (name, answer) in answers {
+                match answer {
+                    Ok(machine) => found.push(machine),
+                    Err(trouble) => drop(why.insert(name, trouble.to_string())),
+                }
+            }
+        }
+        Err(trouble) => why.extend(nodes.keys().map(|it| (it.clone(), trouble.to_string()))),
+    }
+    found.retain(|machine| machines.iter().all(|known| known.name != machine.name));
+    (found, why)
+}
+
+async fn look_at<I: Io>(io: &I, machines: &[Machine]) -> Vec<Seen> {
+    let each: Vec<_> = machines.iter().map(|machine| look(io, machine)).collect();
+    stream::iter(each).buffered(WIDTH).collect().await
+}
+
+async fn etcd<I: Io>(io: &I, machines: &[Machine]) -> Fact<EtcdFacts> {
+    let control_planes = machines.iter().filter(|machine| machine.role == Role::ControlPlane);
+    let control_planes: Vec<Machine> = control_planes.cloned().collect();
+    let etcd = limited(io, async { Ok(io.talos().etcd(&control_planes).await) }).await;
+    etcd.unwrap_or_else(|trouble| Fact::Unknown(trouble.to_string()))
 }
 
 type Seen = (Fact<TalosFacts>, Fact<BTreeMap<Component, ImageRef>>, Fact<()>);

@@ -22,6 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
 use upgrade_core::journal::{Armed, Evidence, Outcome, Proof};
 use upgrade_core::plan::{Hop, Lane, Plan, TalosTarget, Target};
+use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{KubernetesFacts, NodeName, Role, TalosFacts};
 use upgrade_core::step::{Action, StepId};
@@ -55,8 +56,8 @@ pub(crate) struct Step<I> {
     pub(crate) id: StepId,
     /// An earlier attempt may have acted (rule 8).
     pub(crate) look_first: bool,
-    /// What was true before its first attempt; for [`Action::Verify`] what was
-    /// true before the reboot that it verifies.
+    /// What was true before its first attempt; for [`Action::Verify`] and
+    /// [`Action::Soak`] what was true before the reboot that they follow.
     pub(crate) evidence: Option<Evidence>,
     /// What an installer left on the node before, in this run or an earlier one
     /// (rule 5).
@@ -106,6 +107,12 @@ impl<I: Io> Step<I> {
         let stays = |target: &&TalosTarget| target.from == *to;
         facts.version == *to
             && self.talos_target().ok().filter(stays).is_none_or(|target| !lacks(target, facts))
+    }
+
+    /// The conditions that the node did not meet before, for a step that asks whether
+    /// it is as ready as it was.
+    pub(crate) fn unmet_before(&self) -> &[UnmetCondition] {
+        self.evidence.as_ref().map_or(&[], Evidence::unmet)
     }
 
     /// The node's name.

@@ -13,6 +13,7 @@ use upgrade_core::jiff::SignedDuration;
 use upgrade_core::journal::{Entry, Record};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::Target;
+use upgrade_core::policy::RebootChoice;
 use upgrade_core::step::Action;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End};
@@ -104,10 +105,11 @@ async fn a_boot_back_is_passed_over() {
 }
 
 /// How often worker-1 was installed on, with an installer that goes wrong so. The
-/// world's errors are those of the live cluster.
-async fn installs(fault: Fault) -> usize {
+/// world's errors are those of the live cluster. GRUB does not tell what boots next.
+async fn installs(fault: Fault, grub: bool) -> usize {
     let world = World::new(1, 1, "1.13.1");
     world.set_fault("worker-1", Some(fault));
+    world.change(|cluster| cluster.sim(&"worker-1".into()).grub = grub);
     let (driver, _) = drive(&world).await;
     driver.world.acts_of("install").into_iter().filter(|it| it == "worker-1").count()
 }
@@ -115,12 +117,13 @@ async fn installs(fault: Fault) -> usize {
 #[tokio::test(start_paused = true)]
 async fn an_installer_that_failed_runs_again() {
     // Rule 5.
-    for (mutant, fault) in [
-        (Mutant::BlindRetry, Fault::InstallerFails),
-        (Mutant::InstallerRepeated, Fault::InstallerFails),
-        (Mutant::InstallerRepeated, Fault::InstallerFailsLate),
+    for (mutant, fault, grub) in [
+        (Mutant::BlindRetry, Fault::InstallerFails, false),
+        (Mutant::InstallerRepeated, Fault::InstallerFails, false),
+        (Mutant::InstallerRepeated, Fault::InstallerFails, true),
+        (Mutant::InstallerRepeated, Fault::InstallerFailsLate, true),
     ] {
-        let (calm, broken) = both(mutant, || installs(fault)).await;
+        let (calm, broken) = both(mutant, || installs(fault, grub)).await;
         assert_eq!(calm, 1, "an exit code is final");
         assert!(broken > 1, "{mutant:?}, {fault:?}: {broken}");
     }
@@ -130,7 +133,7 @@ async fn an_installer_that_failed_runs_again() {
 async fn an_installer_whose_stream_was_lost_runs_again() {
     // Rule 8.
     for fault in [Fault::LosesStream, Fault::LosesStreamEarly] {
-        let (calm, broken) = both(Mutant::LostStreamRepeated, || installs(fault)).await;
+        let (calm, broken) = both(Mutant::LostStreamRepeated, || installs(fault, true)).await;
         assert_eq!(calm, 1, "{fault:?}");
         assert!(broken > 1, "{fault:?}: {broken}");
     }
@@ -253,6 +256,44 @@ async fn whoever_lost_the_run_goes_on() {
     let (calm, broken) = both(Mutant::FenceOff, scene).await;
     assert!(matches!(calm, Err(DriveError::Lost(_))), "{calm:?}");
     assert_eq!(broken.unwrap(), End::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_less_ready_than_before_counts_as_back() {
+    // Rule 10.
+    let scene = || async {
+        let world = World::new(1, 2, "1.13.1");
+        world.set_fault("worker-1", Some(Fault::LessReady));
+        drive(&world).await.1
+    };
+    let (calm, broken) = both(Mutant::LessReady, scene).await;
+    assert!(halted(&calm).contains("time (time is not synced)"), "{calm:?}");
+    assert_eq!(broken, End::Done);
+}
+
+/// The power cycles of a run in which the first worker does not come back from its own,
+/// and how many workers were rebooted in all.
+async fn power_cycles() -> (usize, usize) {
+    let world = World::new(1, 3, "1.13.1");
+    world.set_fault("worker-1", Some(Fault::KexecOnly));
+    let mut policy = policy(2);
+    policy.reboot.mode = RebootChoice::PowercycleFirst;
+    let plan = planned(&world, "1.13.9", &policy).await;
+    let mut driver = Driver::new(&world, &plan);
+    driver.go().await;
+    let cycled = world.acts_of("power cycle").len();
+    (cycled, cycled + world.acts_of("reboot").len() - 1)
+}
+
+#[tokio::test(start_paused = true)]
+async fn power_cycles_are_left_out_or_not_awaited() {
+    // Rule 12: cp-1 and worker-1 are power cycled, and the others wait for worker-1.
+    let (calm, broken) = both(Mutant::KexecAlways, power_cycles).await;
+    assert_eq!(calm, (2, 1));
+    assert_eq!(broken, (0, 3));
+    let (_, broken) = both(Mutant::TrialNotAwaited, power_cycles).await;
+    assert_eq!(broken.0, 2);
+    assert!(broken.1 > 1, "{broken:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,7 +36,17 @@ pub async fn glance(live: &Paced) -> Result<Seen, String> {
 
 async fn ask(live: &Live<SystemClock>) -> Result<Seen, String> {
     let talos = live.talos();
-    let (_, machines) = talos.machines().await.map_err(|trouble| trouble.to_string())?;
+    let (machines, nodes) = tokio::join!(talos.machines(), live.kubernetes().nodes());
+    let (_, mut machines) = machines.map_err(|trouble| trouble.to_string())?;
+    if let Ok(nodes) = &nodes {
+        let addresses =
+            nodes.iter().map(|(name, facts)| (name.clone(), facts.addresses.clone())).collect();
+        let found = talos.identify(&addresses).await.into_iter().filter_map(|(_, it)| it.ok());
+        let missing = found
+            .filter(|it| machines.iter().all(|known| known.name != it.name))
+            .collect::<Vec<_>>();
+        machines.extend(missing);
+    }
     let first = machines.iter().position(|it| it.role == Role::ControlPlane);
     let each = machines.into_iter().enumerate().map(|(index, machine)| async move {
         let parts = match machine.role {
@@ -47,8 +57,7 @@ async fn ask(live: &Live<SystemClock>) -> Result<Seen, String> {
         let glance = talos.glance(&machine, parts).await;
         (machine, glance)
     });
-    let each = stream::iter(each).buffered(WIDTH).collect::<Vec<_>>();
-    let (each, nodes) = tokio::join!(each, live.kubernetes().nodes());
+    let each = stream::iter(each).buffered(WIDTH).collect::<Vec<_>>().await;
     seen(each, nodes)
 }
 
@@ -110,7 +119,8 @@ mod tests {
 
     fn nodes() -> Nodes {
         let kubelet = Version::new(1, 34, 2);
-        let facts = KubernetesFacts { kubelet, ready: true, unschedulable: false };
+        let facts =
+            KubernetesFacts { kubelet, ready: true, unschedulable: false, addresses: vec![] };
         BTreeMap::from([(NodeName("w".to_owned()), facts)])
     }
 

@@ -1,16 +1,18 @@
 //! Looks at a cluster, and plans on what was seen.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use upgrade_cluster::workloads;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Intent, Preference};
+use upgrade_core::journal::Armed;
 use upgrade_core::manifests::Manifests;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::{Fact, Snapshot};
+use upgrade_core::snapshot::{Fact, NodeName, Snapshot};
 use upgrade_core::version::Version;
 use upgrade_core::workload::Workloads;
 use upgrade_engine::io::Io as _;
@@ -135,11 +137,22 @@ pub struct Order<'a> {
     pub matrix: &'a Matrix,
     /// What was released.
     pub catalogue: &'a Catalogue,
+    /// Nodes that an earlier run left armed, or may have (rule 5).
+    pub armed: &'a BTreeMap<NodeName, Armed>,
+}
+
+/// A plan, and what its user should know.
+#[derive(Debug)]
+pub struct Planned {
+    /// The plan.
+    pub plan: Plan,
+    /// What speaks against it without refusing it.
+    pub warnings: Vec<String>,
 }
 
 /// Plans, or says why not, and what to do about it.
-pub fn plan(looked: &Looked, order: &Order<'_>) -> Result<Plan, String> {
-    let Order { product, target, rollback, policy, matrix, catalogue } = *order;
+pub fn plan(looked: &Looked, order: &Order<'_>) -> Result<Planned, String> {
+    let Order { product, target, rollback, policy, matrix, catalogue, armed } = *order;
     let mut intent = Intent { rollback, prefer: Preference::TalosFirst, ..Intent::default() };
     match product {
         Product::Talos => intent.talos = Some(target.clone()),
@@ -148,7 +161,11 @@ pub fn plan(looked: &Looked, order: &Order<'_>) -> Result<Plan, String> {
     let Looked { snapshot, workloads, manifests } = looked;
     let request =
         Request { snapshot, intent: &intent, policy, matrix, catalogue, workloads, manifests };
-    let planned = upgrade_planner::plan(&request).map_err(|report| refused(&report))?;
+    let mut planned = upgrade_planner::plan(&request).map_err(|report| refused(&report))?;
+    upgrade_planner::armed(&planned.plan, snapshot, armed, &mut planned.report);
+    if !planned.report.refusals.is_empty() {
+        return Err(refused(&planned.report));
+    }
     let findings = upgrade_planner::check(&planned.plan, snapshot, matrix);
     if let Some(fatal) = findings.iter().find(|finding| finding.severity == Severity::Fatal) {
         return Err(format!("the plan did not pass its check: {}", fatal.text));
@@ -158,7 +175,8 @@ pub fn plan(looked: &Looked, order: &Order<'_>) -> Result<Plan, String> {
             "{product} {target} runs on every node already; there is nothing to do"
         ));
     }
-    Ok(planned.plan)
+    let warnings = planned.report.warnings.iter().map(ToString::to_string).collect();
+    Ok(Planned { plan: planned.plan, warnings })
 }
 
 fn refused(report: &Report) -> String {
@@ -183,6 +201,11 @@ fn advice(refusal: &Refusal) -> String {
         Refusal::Downgrade { .. } => {
             format!("choose a newer target, or set {}=true to go back", annotation::ROLLBACK)
         }
+        Refusal::NoMachine { .. } => format!(
+            "if it is a Talos node, check that apid answers at its address; if it is not, list \
+             it in the annotation {}",
+            names::FOREIGN_NODES
+        ),
         Refusal::NoWayBack { .. } => format!("remove the annotation {}", annotation::ROLLBACK),
         other => other.advice(),
     }

@@ -11,6 +11,14 @@ pub const ACCEPT_OUTAGE: &str = "upgrade.vitistack.io/accept-outage";
 /// `all`.
 pub const PRUNE: &str = "upgrade.vitistack.io/prune";
 
+/// How nodes are rebooted into another Talos: `default`, `powercycle` or
+/// `powercycle-first`.
+pub const REBOOT_MODE: &str = "upgrade.vitistack.io/reboot-mode";
+
+/// Nodes of Kubernetes that are no Talos machines of the cluster, by name, with commas
+/// between them: they are neither waited for nor upgraded (rule 10).
+pub const FOREIGN_NODES: &str = "upgrade.vitistack.io/foreign-nodes";
+
 /// Both products, in the order in which they are upgraded.
 pub const PRODUCTS: [Product; 2] = [Product::Talos, Product::Kubernetes];
 

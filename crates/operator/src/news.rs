@@ -42,6 +42,12 @@ impl Item {
         };
         Self { reason: format!("{product}Upgrade{word}"), note: message.to_owned(), warning }
     }
+
+    /// What a plan's user should know before it is driven.
+    pub fn warning(product: Product, text: &str) -> Self {
+        let reason = format!("{product}UpgradePlanWarning");
+        Self { reason, note: text.to_owned(), warning: true }
+    }
 }
 
 impl News {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use upgrade_core::amount::Amount;
-use upgrade_core::policy::{Order, Policy, Prune};
+use upgrade_core::policy::{Order, Policy, Prune, RebootChoice};
 use upgrade_core::version::Version;
 
 use vitistack_api::annotation;
@@ -36,6 +36,10 @@ pub struct Wish {
     pub max_unavailable: Option<String>,
     /// What is pruned, as it was written.
     pub prune: Option<String>,
+    /// How nodes are rebooted, as it was written.
+    pub reboot_mode: Option<String>,
+    /// Nodes that are no machines of the cluster.
+    pub foreign_nodes: Vec<String>,
 }
 
 impl Wish {
@@ -59,6 +63,11 @@ impl Wish {
             order: some(annotation::ORDER),
             max_unavailable: some(annotation::MAX_UNAVAILABLE),
             prune: some(names::PRUNE),
+            reboot_mode: some(names::REBOOT_MODE),
+            foreign_nodes: some(names::FOREIGN_NODES)
+                .iter()
+                .flat_map(|text| listed(text))
+                .collect(),
         }
     }
 
@@ -104,9 +113,27 @@ impl Wish {
                 return Err(format!("the annotation {name} is `{other}`: write none, safe or all"));
             }
         }
+        match self.reboot_mode.as_deref() {
+            None => {}
+            Some("default") => policy.reboot.mode = RebootChoice::Default,
+            Some("powercycle") => policy.reboot.mode = RebootChoice::Powercycle,
+            Some("powercycle-first") => policy.reboot.mode = RebootChoice::PowercycleFirst,
+            Some(other) => {
+                return Err(format!(
+                    "the annotation {} is `{other}`: write default, powercycle or \
+                     powercycle-first",
+                    names::REBOOT_MODE
+                ));
+            }
+        }
         policy.accept_outage |= self.accept_outage;
+        policy.foreign_nodes.extend(self.foreign_nodes.iter().map(|name| name.as_str().into()));
         Ok(policy)
     }
+}
+
+fn listed(text: &str) -> impl Iterator<Item = String> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ToOwned::to_owned)
 }
 
 fn is_yes(text: &str) -> bool {
@@ -153,15 +180,22 @@ mod tests {
             ("upgrade.vitistack.io/order", "control-planes-first"),
             ("upgrade.vitistack.io/max-unavailable", "25%"),
             ("upgrade.vitistack.io/prune", "all"),
+            ("upgrade.vitistack.io/reboot-mode", "powercycle-first"),
+            ("upgrade.vitistack.io/foreign-nodes", "edge-1, edge-2,"),
         ]);
         let policy = policy.policy(&base).unwrap();
         assert_eq!(policy.manifests.prune, Prune::All);
+        assert_eq!(policy.reboot.mode, RebootChoice::PowercycleFirst);
+        let foreign: Vec<_> = policy.foreign_nodes.iter().map(|name| name.0.as_str()).collect();
+        assert_eq!(foreign, ["edge-1", "edge-2"]);
         assert_eq!(policy.order, Order::ControlPlanesFirst);
         assert_eq!(policy.workers.max_unavailable, Amount::Percent(25));
         let wrong = wish(&[("upgrade.vitistack.io/order", "random")]).policy(&base);
         assert!(wrong.unwrap_err().contains("write workers-first or control-planes-first"));
         let wrong = wish(&[("upgrade.vitistack.io/prune", "everything")]).policy(&base);
         assert!(wrong.unwrap_err().contains("write none, safe or all"));
+        let wrong = wish(&[("upgrade.vitistack.io/reboot-mode", "cold")]).policy(&base);
+        assert!(wrong.unwrap_err().contains("write default, powercycle or powercycle-first"));
         let wrong = wish(&[("upgrade.vitistack.io/max-unavailable", "0")]).policy(&base);
         assert!(wrong.unwrap_err().contains("write a number from 1"));
     }

@@ -10,9 +10,10 @@ use upgrade_core::step::Action;
 use crate::report::{Refusal, Report};
 
 /// Refuses a plan that would run an installer on a node which is armed with
-/// something else, or on which one failed (rule 5). What an earlier run armed with
-/// the same image is fine: the installer is skipped. An installer that nobody heard
-/// the end of is judged when its node is reached.
+/// something else, or on which one failed (rule 5), and a rollback by the other slot
+/// on a node that is armed. What an earlier run armed with the same image is fine: the
+/// installer is skipped. An installer that nobody heard the end of is judged when its
+/// node is reached.
 pub fn armed(
     plan: &Plan,
     snapshot: &Snapshot,
@@ -21,14 +22,15 @@ pub fn armed(
 ) {
     let mut seen = BTreeSet::new();
     let lanes = plan.hops.iter().flat_map(|hop| hop.waves.iter().flat_map(|wave| &wave.lanes));
-    for lane in lanes.filter(|lane| lane.steps.contains(&Action::Install)) {
+    for lane in lanes {
         let (Some(node), Target::Talos(target)) = (&lane.node, &lane.target) else { continue };
-        let Some(known) = armed.get(node).filter(|_| seen.insert(node)) else { continue };
-        let boot = snapshot.nodes.get(node).and_then(|node| node.talos.known());
-        let booted = |id: &String| boot.is_none_or(|facts| facts.boot_id != *id);
-        if known.boot_id.as_ref().is_some_and(booted) {
+        if lane.steps.contains(&Action::Rollback) {
+            report.refusals.extend(no_slot(node, snapshot, armed));
+        }
+        if !lane.steps.contains(&Action::Install) || !seen.insert(node) {
             continue;
         }
+        let Some(known) = in_this_boot(node, snapshot, armed) else { continue };
         let failed = match known.state {
             Arming::Armed if known.image != target.installer => false,
             Arming::Failed | Arming::FailedArmed => true,
@@ -37,4 +39,28 @@ pub fn armed(
         let (node, image) = (node.clone(), known.image.clone());
         report.refuse(Refusal::Armed { node, image, failed });
     }
+}
+
+/// Why a node cannot be rolled back by its other slot: it is armed, and the slot holds
+/// what runs.
+pub fn no_slot(
+    node: &NodeName,
+    snapshot: &Snapshot,
+    armed: &BTreeMap<NodeName, Armed>,
+) -> Option<Refusal> {
+    let known = in_this_boot(node, snapshot, armed).filter(|known| known.state.is_certain())?;
+    let running = snapshot.nodes.get(node)?.talos.known()?.version.clone();
+    Some(Refusal::RollbackArmed { node: node.clone(), image: known.image.clone(), running })
+}
+
+/// What is remembered of a node that has not booted since.
+fn in_this_boot<'a>(
+    node: &NodeName,
+    snapshot: &Snapshot,
+    armed: &'a BTreeMap<NodeName, Armed>,
+) -> Option<&'a Armed> {
+    let known = armed.get(node)?;
+    let boot = snapshot.nodes.get(node).and_then(|node| node.talos.known());
+    let booted = |id: &String| boot.is_none_or(|facts| facts.boot_id != *id);
+    (!known.boot_id.as_ref().is_some_and(booted)).then_some(known)
 }

@@ -11,8 +11,10 @@ use serde::Serialize;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::mutant::{self, Mutant};
-use upgrade_core::plan::{Change, Group, Hop, Lane, PLAN_FORMAT, Plan, TalosTarget, Target, Wave};
-use upgrade_core::policy::Prune;
+use upgrade_core::plan::{
+    Change, Group, Hop, Lane, PLAN_FORMAT, Plan, RebootMode, TalosTarget, Target, Wave,
+};
+use upgrade_core::policy::{Prune, RebootChoice};
 use upgrade_core::snapshot::{NodeName, Role, Snapshot};
 use upgrade_core::step::Action;
 use upgrade_core::version::Version;
@@ -56,6 +58,7 @@ pub fn check(plan: &Plan, snapshot: &Snapshot, matrix: &Matrix) -> Vec<Finding> 
         checker.snapshot_first(hop);
         checker.leader_last(hop);
         checker.etcd_lowered(hop);
+        checker.reboots(hop);
         for wave in &hop.waves {
             checker.width(hop, wave);
             for lane in &wave.lanes {
@@ -298,6 +301,42 @@ impl<'a> Checker<'a> {
         }
         let names: Vec<&str> = talos.extensions.iter().map(|it| it.name.as_str()).collect();
         self.nothing_dropped(&at, hop, target, &names);
+    }
+
+    /// Rule 12: nodes reboot as the policy says. Of each pool one has come back through its
+    /// firmware before the others follow by kexec, where that is wanted.
+    fn reboots(&mut self, hop: &Hop) {
+        let mode = self.plan.policy.reboot.mode;
+        let first = mode == RebootChoice::PowercycleFirst && !self.plan.rollback;
+        let mut tried: BTreeSet<(Role, Option<&str>)> = BTreeSet::new();
+        for wave in &hop.waves {
+            let mut here = BTreeSet::new();
+            for lane in &wave.lanes {
+                let (Some(node), Target::Talos(target)) = (&lane.node, &lane.target) else {
+                    continue;
+                };
+                let Some(seen) = self.snapshot.nodes.get(node) else { continue };
+                let pool = (seen.role, seen.pool.as_deref());
+                let cycles = target.reboot == RebootMode::Powercycle;
+                let knows = !lane.steps.contains(&Action::Rollback);
+                let wrong = match mode {
+                    _ if first => !cycles && !tried.contains(&pool),
+                    RebootChoice::Powercycle => knows && !cycles,
+                    RebootChoice::Default | RebootChoice::PowercycleFirst => cycles,
+                };
+                if wrong {
+                    let number = hop.number;
+                    self.fatal(
+                        12,
+                        format!("hop {number} reboots {node} as the policy does not say"),
+                    );
+                }
+                if cycles {
+                    here.insert(pool);
+                }
+            }
+            tried.extend(here);
+        }
     }
 
     /// Rules 5, 6 and 7: the order of one node's steps.

@@ -14,9 +14,10 @@ use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
 use upgrade_core::journal::{Arming, Effect, Phase, State, StepState};
 use upgrade_core::mutant::{self, Mutant};
-use upgrade_core::plan::{Group, Plan};
+use upgrade_core::plan::{Group, Plan, RebootMode, Target};
+use upgrade_core::policy::RebootChoice;
 use upgrade_core::reason::{HaltReason, WaitReason};
-use upgrade_core::snapshot::{NodeName, Snapshot};
+use upgrade_core::snapshot::{Node, NodeName, Snapshot};
 use upgrade_core::step::{Action, StepId};
 use upgrade_core::window::{Gate, gate};
 
@@ -237,6 +238,9 @@ impl<'a> Run<'a> {
             Some(Group::ControlPlane) => mutant::is(Mutant::TwoControlPlanes),
             here => here == Some(Group::Workers),
         };
+        if self.is_trial(current) && !mutant::is(Mutant::TrialNotAwaited) {
+            return lanes;
+        }
         let may_disrupt = rolls && group(next) == here;
         let may_arm = match group(next) {
             Some(Group::Workers) => matches!(here, Some(Group::Workers | Group::ControlPlane)),
@@ -247,6 +251,17 @@ impl<'a> Run<'a> {
             lanes.extend(self.hop.wave(next).map(|lane| (lane, may_disrupt)));
         }
         lanes
+    }
+
+    /// Whether a wave shows first whether its nodes boot through their firmware: what
+    /// comes after it waits, and is not even armed.
+    fn is_trial(&self, wave: usize) -> bool {
+        let cycles = |lane: LaneView<'_>| match &lane.lane.target {
+            Target::Talos(target) => target.reboot == RebootMode::Powercycle,
+            _ => false,
+        };
+        self.plan.policy.reboot.mode == RebootChoice::PowercycleFirst
+            && self.hop.wave(wave).any(cycles)
     }
 
     /// The wait, if nothing new may begin by the user's word or by the clock.
@@ -364,7 +379,12 @@ impl<'a> Run<'a> {
             }
             Phase::Running { .. } | Phase::Done => false,
         };
-        let up = self.snapshot.nodes.get(node).is_some_and(upgrade_core::snapshot::Node::is_up);
+        let serves = |seen: &Node| {
+            // A node that we did not boot serves if Kubernetes says so, even if its
+            // machine cannot be seen: another one may hold up the whole look.
+            seen.is_up() || (!lane.has_booted() && seen.is_ready_unseen())
+        };
+        let up = self.snapshot.nodes.get(node).is_some_and(serves);
         (ours && may_try && up).then(|| start(lane, Action::Uncordon, step))
     }
 

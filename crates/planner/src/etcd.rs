@@ -37,7 +37,8 @@ pub fn problems(snapshot: &Snapshot, node: Option<&NodeName>, rollback: bool) ->
         if member.learner {
             problems.push(format!("{} is a learner", member.node));
         }
-        if rollback && node == Some(&member.node) {
+        // A learner answers no more than that.
+        if member.learner || rollback && node == Some(&member.node) {
             continue;
         }
         let status = match member.status.as_result() {

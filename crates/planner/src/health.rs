@@ -6,6 +6,7 @@
 use std::fmt::{self, Display};
 
 use serde::Serialize;
+use upgrade_core::readiness;
 use upgrade_core::snapshot::{Component, Fact, Node, NodeName, Role, Snapshot, Stage};
 use upgrade_core::workload::{Pod, Workloads};
 
@@ -88,6 +89,10 @@ pub fn health(snapshot: &Snapshot, workloads: &Fact<Workloads>) -> Vec<Check> {
     for (name, node) in &snapshot.nodes {
         kubernetes(name, node, &mut found);
     }
+    for (name, why) in &snapshot.unmatched {
+        let text = format!("no machine is known for it: {why}");
+        found.bad(Area::Talos, Some(name), text);
+    }
     match workloads {
         Fact::Known(workloads) => {
             control_plane_pods(snapshot, workloads, &mut found);
@@ -127,8 +132,13 @@ fn talos(name: &NodeName, node: &Node, found: &mut Found) {
         found.bad(Area::Talos, Some(name), format!("{version}, and it is {stage}, not running"));
     } else if facts.ready {
         found.good(Area::Talos, Some(name), format!("{version} runs and is ready"));
-    } else {
+    } else if facts.unmet.is_empty() {
         found.bad(Area::Talos, Some(name), format!("{version} runs and is not ready"));
+    } else {
+        // What Kubernetes, etcd and static pods make of it is judged apart.
+        let unmet = readiness::listed(&facts.unmet);
+        let text = format!("{version} runs and is not ready: {unmet}");
+        found.add(Area::Talos, Some(name), Verdict::Doubtful, text);
     }
 }
 

@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::mutant::{self, Mutant};
-use upgrade_core::plan::{Change, Group, Hop, Lane, TalosTarget, Target, UpgradeApi, Wave};
-use upgrade_core::policy::Order;
+use upgrade_core::plan::{
+    Change, Group, Hop, Lane, RebootMode, TalosTarget, Target, UpgradeApi, Wave,
+};
+use upgrade_core::policy::{Order, RebootChoice};
 use upgrade_core::snapshot::{Component, NodeName, Role, TalosFacts};
 use upgrade_core::step::Action;
 use upgrade_core::version::{Minor, Version};
@@ -114,9 +116,12 @@ impl<'a> Lanes<'a> {
                 installer: image.clone(),
                 schematic: schematic.clone(),
                 extensions: extensions.clone(),
-                previous: previous(talos),
+                previous: installer::previous(name, talos),
                 etcd: None,
                 force: false,
+                reboot: RebootMode::Default,
+                platform: Some(talos.platform.clone()),
+                secure_boot: Some(talos.secure_boot),
             };
             // What the next hop starts from; the last one needs no copy.
             if !more {
@@ -140,7 +145,8 @@ impl<'a> Lanes<'a> {
         let workers: Vec<_> = self.workers.iter().filter(moving).copied().collect();
         let mut lowered = self.lower_etcd(&control_planes, to, &mut targets);
         self.forced(&control_planes, &mut targets);
-        let worker_waves = match waves::workers(self.request.snapshot, &self.limits, &workers) {
+        let firsts = self.reboots(&control_planes, &workers, &mut targets);
+        let worker_waves = match self.worker_waves(&workers, &firsts) {
             Ok(waves) => waves,
             Err(refusals) => {
                 for refusal in refusals {
@@ -223,6 +229,51 @@ impl<'a> Lanes<'a> {
                 self.report.warn(Warning::ChecksSkipped { node: (*name).clone() });
             }
         }
+    }
+
+    /// Chooses how each node reboots. Comes back with the workers that are power cycled
+    /// ahead of the others of their pool.
+    fn reboots(
+        &self,
+        control_planes: &[&'a NodeName],
+        workers: &[&'a NodeName],
+        targets: &mut BTreeMap<NodeName, Box<TalosTarget>>,
+    ) -> Vec<&'a NodeName> {
+        let Request { snapshot, intent, policy, .. } = *self.request;
+        let mut firsts = Vec::new();
+        let cycled: Vec<&NodeName> = match policy.reboot.mode {
+            RebootChoice::Default => return firsts,
+            RebootChoice::Powercycle => [control_planes, workers].concat(),
+            // What runs afterwards has booted through the firmware before.
+            RebootChoice::PowercycleFirst if intent.rollback => return firsts,
+            RebootChoice::PowercycleFirst => {
+                firsts = waves::firsts(snapshot, workers);
+                let pool = |name: &NodeName| snapshot.nodes[name].pool.as_deref();
+                // Where none is up to go first, all of them go through the firmware.
+                let lone = |name: &&&NodeName| !firsts.iter().any(|it| pool(it) == pool(name));
+                let first = control_planes.iter().take(1).chain(&firsts);
+                first.chain(workers.iter().filter(lone)).copied().collect()
+            }
+        };
+        for name in cycled {
+            if let Some(target) = targets.get_mut(name) {
+                target.reboot = RebootMode::Powercycle;
+            }
+        }
+        firsts
+    }
+
+    /// The waves of the workers, those that go ahead of their pool first.
+    fn worker_waves(
+        &self,
+        workers: &[&'a NodeName],
+        firsts: &[&'a NodeName],
+    ) -> Result<Vec<Vec<NodeName>>, Vec<Refusal>> {
+        let (first, rest): (Vec<_>, Vec<_>) =
+            workers.iter().copied().partition(|name| firsts.contains(name));
+        let waves =
+            |names: &[&NodeName]| waves::workers(self.request.snapshot, &self.limits, names);
+        Ok([waves(&first)?, waves(&rest)?].concat())
     }
 
     fn talos_lane(&mut self, target: Box<TalosTarget>, node: NodeName, group: Group) -> Lane {
@@ -397,12 +448,6 @@ impl Images {
 /// is fine as it is; on the way back it has to be the one that was asked for.
 fn is_there(running: &Version, target: &Version, rollback: bool) -> bool {
     if rollback { running == target } else { running >= target }
-}
-
-/// What would bring the node back to where it is.
-fn previous(talos: &TalosFacts) -> Option<ImageRef> {
-    let image = talos.installer.as_ref()?;
-    Some(image.with_tag(&talos.version.tag()))
 }
 
 pub(crate) fn pull(node: &NodeName, images: Vec<ImageRef>) -> Lane {

@@ -37,7 +37,7 @@ pub mod report;
 pub mod rollback;
 pub mod waves;
 
-pub use armed::armed;
+pub use armed::{armed, no_slot};
 pub use check::check;
 pub use decide::decide;
 pub use estimate::estimate;

@@ -10,7 +10,7 @@ use upgrade_core::manifests::Manifests;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::{Change, PLAN_FORMAT, Plan, Versions};
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::{Fact, Role, Snapshot};
+use upgrade_core::snapshot::{Fact, Role, Snapshot, Stage};
 use upgrade_core::version::Version;
 use upgrade_core::workload::Workloads;
 
@@ -62,6 +62,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
         report.refuse(Refusal::NoTarget);
     }
     unknowns(snapshot, intent.rollback, &mut report);
+    invisible(snapshot, policy, intent.rollback, &mut report);
     let behind = running(snapshot, false).kubernetes;
     let running = running(snapshot, intent.rollback);
     let legs = hops::find(&running, behind.as_ref(), intent, matrix, catalogue, &mut report);
@@ -76,6 +77,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
     }
     if !legs.is_empty() {
         control_planes_fit(snapshot, intent, policy, &legs, &mut report);
+        not_ready(snapshot, &mut report);
     }
     if !report.refusals.is_empty() {
         return Err(report);
@@ -127,8 +129,12 @@ fn other_content(
 /// Whatever could not be seen stops the plan (rule 10). A way back needs the
 /// machines only: that Kubernetes does not answer may be what it mends (rule 12).
 fn unknowns(snapshot: &Snapshot, rollback: bool, report: &mut Report) {
+    let away = away(snapshot).filter(|_| !rollback);
+    if let Some(why) = &away {
+        report.refuse(Refusal::KubernetesAway { why: why.clone() });
+    }
     for (name, node) in &snapshot.nodes {
-        let kubernetes = node.kubernetes.trouble().filter(|_| !rollback);
+        let kubernetes = node.kubernetes.trouble().filter(|_| !rollback && away.is_none());
         let facts = [node.talos.trouble(), kubernetes];
         for why in facts.into_iter().flatten() {
             report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why: why.to_owned() });
@@ -143,6 +149,33 @@ fn unknowns(snapshot: &Snapshot, rollback: bool, report: &mut Report) {
     }
     if snapshot.nodes_with(Role::ControlPlane).next().is_none() {
         report.refuse(Refusal::NoControlPlane);
+    }
+}
+
+/// Why Kubernetes tells of no node at all: that is one reason, and none of the machines'.
+fn away(snapshot: &Snapshot) -> Option<String> {
+    let mut reasons = snapshot.nodes.values().map(|node| node.kubernetes.trouble());
+    let first = reasons.next()??;
+    (snapshot.nodes.len() > 1 && reasons.all(|why| why == Some(first))).then(|| first.to_owned())
+}
+
+/// A node of Kubernetes without a known machine would be left out: kubelets could fall
+/// too far behind, and the run would be done without it (rules 10 and 13). A way back
+/// leaves out what it cannot see, and says so (rule 12).
+fn invisible(snapshot: &Snapshot, policy: &Policy, rollback: bool, report: &mut Report) {
+    for (node, why) in snapshot.unknown_nodes(&policy.foreign_nodes) {
+        let (node, why) = (node.clone(), why.to_owned());
+        if rollback {
+            report.warn(Warning::NoMachine { node, why });
+        } else {
+            report.refuse(Refusal::NoMachine { node, why });
+        }
+    }
+    let unmatched = snapshot.unmatched.keys();
+    let foreign: Vec<_> =
+        unmatched.filter(|name| policy.foreign_nodes.contains(*name)).cloned().collect();
+    if !foreign.is_empty() {
+        report.warn(Warning::Foreign { nodes: foreign });
     }
 }
 
@@ -163,6 +196,18 @@ fn running(snapshot: &Snapshot, rollback: bool) -> Versions {
         if rollback { versions.max() } else { versions.min() }
     };
     Versions { talos: end(&mut { talos }), kubernetes: end(&mut { kubernetes }).filter(|_| asked) }
+}
+
+/// Machines that run and do not meet all of their conditions: they are upgraded all the
+/// same, and are back when they are as ready as now.
+fn not_ready(snapshot: &Snapshot, report: &mut Report) {
+    for (name, node) in &snapshot.nodes {
+        let facts = node.talos.known().filter(|facts| facts.stage == Stage::Running);
+        if let Some(facts) = facts.filter(|facts| !facts.unmet.is_empty()) {
+            let unmet = facts.unmet.clone();
+            report.warnings.push(Warning::NotReady { node: name.clone(), unmet });
+        }
+    }
 }
 
 /// Control planes and etcd must be fit before a plan is worth making (rule 1).

@@ -7,9 +7,10 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::matrix::{Matrix, Row};
 use upgrade_core::plan::{
-    Change, Group, Hop, Lane, PLAN_FORMAT, Plan, TalosTarget, Target, UpgradeApi, Versions, Wave,
+    Change, Group, Hop, Lane, PLAN_FORMAT, Plan, RebootMode, TalosTarget, Target, UpgradeApi,
+    Versions, Wave,
 };
-use upgrade_core::policy::Policy;
+use upgrade_core::policy::{Policy, RebootChoice};
 use upgrade_core::snapshot::{NodeName, Role, Snapshot, TalosFacts};
 use upgrade_core::step::Action;
 use upgrade_core::version::{Minor, Version};
@@ -17,7 +18,7 @@ use upgrade_core::version::{Minor, Version};
 use crate::downgrade;
 use crate::etcd;
 use crate::hops::OLDEST_HOST;
-use crate::installer::schematic_of;
+use crate::installer::{self, schematic_of};
 use crate::lanes::{lower, number_waves, prepare, pull, wave};
 use crate::planner::Planned;
 use crate::report::{Constraint, Product, Refusal, Report, Warning};
@@ -76,6 +77,10 @@ pub fn rollback(request: &WayBack<'_>) -> Result<Planned, Report> {
     if target.api == UpgradeApi::Legacy && node.role == Role::ControlPlane && members == 2 {
         target.force = matches!(way, Way::Image(_));
     }
+    // Only an image is booted by a call that knows modes.
+    if policy.reboot.mode == RebootChoice::Powercycle && matches!(way, Way::Image(_)) {
+        target.reboot = RebootMode::Powercycle;
+    }
     if !report.refusals.is_empty() {
         return Err(report);
     }
@@ -115,11 +120,15 @@ fn target(
     talos: &TalosFacts,
     report: &mut Report,
 ) -> Option<(Version, TalosTarget)> {
-    let own = talos.installer.as_ref();
+    if talos.container {
+        report.refuse(Refusal::ContainerMode { node: node.clone() });
+        return None;
+    }
+    let own = installer::previous(node, talos);
     let (to, installer, schematic) = match way {
         Way::Slot { version, schematic } => {
             // Nothing is installed; the name is for whoever reads the plan.
-            let image = own.map_or_else(
+            let image = own.as_ref().map_or_else(
                 || ImageRef {
                     registry: Some("ghcr.io".to_owned()),
                     repository: "siderolabs/installer".to_owned(),
@@ -136,6 +145,7 @@ fn target(
                 report.refuse(Refusal::NoInstaller { node: node.clone(), why });
                 return None;
             };
+            installer::refuse_other(node, talos, image, report);
             (version, image.clone(), schematic_of(image).map(ToOwned::to_owned))
         }
     };
@@ -145,9 +155,12 @@ fn target(
         installer,
         schematic,
         extensions: None,
-        previous: own.map(|own| own.with_tag(&talos.version.tag())),
+        previous: own,
         etcd: None,
         force: false,
+        reboot: RebootMode::Default,
+        platform: Some(talos.platform.clone()),
+        secure_boot: Some(talos.secure_boot),
     };
     Some((to, target))
 }

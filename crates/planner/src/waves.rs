@@ -107,6 +107,20 @@ pub fn workers(
     if refusals.is_empty() { Ok(waves) } else { Err(refusals) }
 }
 
+/// The workers that reboot ahead of the others of their pool: of those that have to move,
+/// the first that is up. Workers without a pool are one.
+pub fn firsts<'a>(snapshot: &Snapshot, moving: &[&'a NodeName]) -> Vec<&'a NodeName> {
+    let mut firsts: BTreeMap<Option<&str>, &NodeName> = BTreeMap::new();
+    for name in moving {
+        let Some(node) = snapshot.nodes.get(*name).filter(|node| node.is_up()) else { continue };
+        let first = firsts.entry(node.pool.as_deref()).or_insert(name);
+        if natural(&name.0, &first.0) == Ordering::Less {
+            *first = name;
+        }
+    }
+    firsts.into_values().collect()
+}
+
 /// Waves for kubelets of workers: nothing leaves its node, so only the number
 /// that restarts at once is limited. Workers that are down go last.
 pub fn kubelets(snapshot: &Snapshot, width: Amount, moving: &[&NodeName]) -> Vec<Vec<NodeName>> {

@@ -20,6 +20,8 @@ use upgrade_core::step::Action;
 use upgrade_core::window::Freeze;
 use upgrade_planner::check::check;
 use upgrade_planner::decide::{Decision, decide};
+use upgrade_planner::installer::choose;
+use upgrade_planner::report::Report;
 use upgrade_planner::rollback::{Way, WayBack, rollback};
 
 /// What the same question is answered without the mutant and with it.
@@ -42,12 +44,22 @@ fn runs(decision: &Decision) -> bool {
 #[test]
 fn plans_and_decisions_differ() {
     quorum();
+    installers();
     windows();
     ways_back();
     versions();
+    invisible();
     let (calm, broken) =
         both(Mutant::DeadlineRemoved, || Action::Reboot.timeout(&Policy::default()));
     assert!(calm < SignedDuration::from_hours(24) && broken > SignedDuration::from_hours(24));
+}
+
+/// Rule 10.
+fn invisible() {
+    let mut snapshot = cluster(3, 1, "1.13.1", "1.33.4");
+    snapshot.unmatched.insert("worker-2".into(), "no answer".to_owned());
+    let ask = || plan_for(&snapshot, &intent(Some("1.13.9"), None), &Policy::default()).is_ok();
+    assert_eq!(both(Mutant::InvisibleNodes, ask), (false, true));
 }
 
 /// Rule 1.
@@ -56,6 +68,26 @@ fn quorum() {
     known(&mut snapshot.etcd).alarms.push("NOSPACE".to_owned());
     let ask = || plan_for(&snapshot, &intent(Some("1.13.9"), None), &Policy::default()).is_ok();
     assert_eq!(both(Mutant::QuorumGate, ask), (false, true));
+}
+
+/// Rule 4: what runs, whatever the machine config names.
+fn installers() {
+    let mut snapshot = cluster(1, 0, "1.13.1", "1.33.4");
+    let facts = known(&mut snapshot.nodes.get_mut(&"cp-1".into()).unwrap().talos);
+    (facts.platform, facts.secure_boot) = ("nocloud".to_owned(), true);
+    let (facts, to) = (facts.clone(), version("1.13.9"));
+    let ask = || {
+        let mut report = Report::default();
+        let choice = choose(&"cp-1".into(), &facts, &to, &Intent::default(), &mut report);
+        choice.unwrap().image.repository.split('/').next().unwrap_or_default().to_owned()
+    };
+    let calm = "nocloud-installer-secureboot".to_owned();
+    for (breakage, broken) in [
+        (Mutant::PlatformDropped, "metal-installer-secureboot"),
+        (Mutant::SecureBootDropped, "nocloud-installer"),
+    ] {
+        assert_eq!(both(breakage, ask), (calm.clone(), broken.to_owned()));
+    }
 }
 
 /// Rule 12: the user's windows.

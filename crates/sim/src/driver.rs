@@ -50,6 +50,19 @@ pub enum Answer {
     Down,
     /// The node dropped the connection that the call came by.
     Dropped,
+    /// The node has taken the call, and never answers.
+    Silent,
+}
+
+/// What becomes of a new connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Welcome {
+    /// It is served.
+    Taken,
+    /// It is closed at once.
+    Dropped,
+    /// It stays open, and is never answered.
+    Silent,
 }
 
 /// An open stream. Dropping it tells the node that the caller has gone.
@@ -81,6 +94,8 @@ pub struct Call {
     pub request: Request,
     /// Whether another node's apid forwards it, over a connection of its own.
     pub forwarded: bool,
+    /// The node that was asked, which may have forwarded it.
+    pub through: NodeIndex,
 }
 
 type Visit = Box<dyn FnOnce(&mut Inside) + Send>;
@@ -88,7 +103,7 @@ type Visit = Box<dyn FnOnce(&mut Inside) + Send>;
 enum Command {
     Call(Box<Call>, oneshot::Sender<Answer>),
     Api(Box<ApiCall>, oneshot::Sender<ApiAnswer>),
-    Connect(NodeIndex, oneshot::Sender<bool>),
+    Connect(NodeIndex, oneshot::Sender<Welcome>),
     Close(StreamId),
     Visit(Visit),
     Stop(oneshot::Sender<()>),
@@ -167,11 +182,11 @@ impl Driver {
         answer.await.unwrap_or(ApiAnswer::Gone)
     }
 
-    /// Whether a new connection to a node is accepted, or dropped by a fault.
-    pub async fn accepts(&self, node: NodeIndex) -> bool {
+    /// What becomes of a new connection to a node.
+    pub async fn accepts(&self, node: NodeIndex) -> Welcome {
         let (reply, accepted) = oneshot::channel();
         let _ = self.commands.send(Command::Connect(node, reply));
-        accepted.await.unwrap_or(false)
+        accepted.await.unwrap_or(Welcome::Dropped)
     }
 
     /// Who can be reached, and changes of that.
@@ -316,7 +331,13 @@ impl Task {
                 self.changed();
             }
             Command::Connect(node, reply) => {
-                let _ = reply.send(!self.inside.world.drops_connection(node));
+                let world = &mut self.inside.world;
+                let door = match (world.is_silent(node), world.drops_connection(node)) {
+                    (true, _) => Welcome::Silent,
+                    (false, true) => Welcome::Dropped,
+                    (false, false) => Welcome::Taken,
+                };
+                let _ = reply.send(door);
             }
             Command::Close(stream) => {
                 self.streams.remove(&stream);
@@ -336,12 +357,15 @@ impl Task {
     }
 
     fn call(&mut self, now: Time, call: Call) -> Answer {
-        let Call { node, caller, method, request, forwarded } = call;
+        let Call { node, caller, method, request, forwarded, through } = call;
         let Inside { world, schedule, .. } = &mut self.inside;
+        if world.is_silent(node) || world.is_silent(through) {
+            return Answer::Silent;
+        }
         if !world.is_reachable(node) {
             return Answer::Down;
         }
-        if forwarded && world.drops_connection(node) {
+        if world.drops_call(node, &request, forwarded) {
             return Answer::Dropped;
         }
         schedule.called(world, now, node, method);
@@ -393,7 +417,9 @@ impl Task {
         self.presence.resize_with(world.len(), || Presence { reachable: true, epoch: 0 });
         let mut changed = false;
         for (index, presence) in self.presence.iter_mut().enumerate() {
-            let reachable = world.is_reachable(NodeIndex(index));
+            let node = NodeIndex(index);
+            // Who hangs takes connections, and keeps those that there are.
+            let reachable = world.is_reachable(node) || world.is_silent(node);
             if presence.reachable != reachable {
                 presence.reachable = reachable;
                 presence.epoch += u64::from(!reachable);

@@ -213,8 +213,7 @@ pub fn has_image(registry: &Registry, name: &str, reference: &str) -> bool {
     if let Some((kind, schematic)) = name.rsplit_once('/')
         && schematic.len() == 64
     {
-        let kind = kind.strip_suffix("-secureboot").unwrap_or(kind);
-        return (kind == "installer" || kind.ends_with("-installer"))
+        return model::platform::of_kind(kind).is_some()
             && registry.schematics.contains_key(schematic)
             && registry.has_talos(&version);
     }

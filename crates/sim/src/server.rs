@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use crate::driver::Presence;
+use crate::driver::{Presence, Welcome};
 use crate::grpc::Door;
 use crate::pings::Watched;
 use crate::tls;
@@ -75,8 +75,10 @@ impl Server {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.tls));
         let mut door = self.door.clone();
         async move {
-            if !door.driver.accepts(door.node).await {
-                return;
+            match door.driver.accepts(door.node).await {
+                Welcome::Taken => {}
+                Welcome::Dropped => return,
+                Welcome::Silent => return std::future::pending().await,
             }
             let _ = stream.set_nodelay(true);
             let accepting = acceptor.accept(stream).into_fallible();

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use talos_sim::model::Discovery;
 use talos_sim::schedule::FAULTS;
 use upgrade_core::event::EventKind;
 use upgrade_core::journal::{Outcome, Record};
@@ -10,7 +11,7 @@ use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
 use upgrade_core::step::Action;
 
 use crate::crash::Point;
-use crate::scenario::{Kit, Scenario, TroubleKind, Want};
+use crate::scenario::{Kit, Named, Platform, Scenario, TroubleKind, Want};
 use crate::seen::{Seen, What};
 use crate::wire::Fate;
 
@@ -43,11 +44,15 @@ pub enum Sort {
     End,
     /// A kit of workloads.
     Kit,
+    /// What the machines are.
+    Machine,
+    /// How nodes find each other.
+    Discovery,
 }
 
 impl Sort {
     /// All of them, as they are printed.
-    pub const ALL: [(Self, &'static str); 13] = [
+    pub const ALL: [(Self, &'static str); 15] = [
         (Self::Step, "steps done"),
         (Self::StepSkipped, "steps skipped"),
         (Self::StepFailed, "steps failed"),
@@ -61,8 +66,13 @@ impl Sort {
         (Self::Crash, "kills"),
         (Self::End, "ends"),
         (Self::Kit, "workloads"),
+        (Self::Machine, "machines"),
+        (Self::Discovery, "discovery"),
     ];
 }
+
+/// Machines whose firmware boots signed images only.
+const SECURE_BOOT: &str = "secure boot";
 
 /// What was met.
 #[derive(Clone, Debug, Default)]
@@ -110,6 +120,12 @@ impl Met {
             Kit::Stateful => "stateful",
         };
         self.count(Sort::Kit, kit);
+        self.count(Sort::Machine, scenario.machines.platform.name());
+        self.count(Sort::Machine, scenario.machines.named.name());
+        if scenario.machines.secure_boot {
+            self.count(Sort::Machine, SECURE_BOOT);
+        }
+        self.count(Sort::Discovery, discovery(scenario.discovery));
         if scenario.wants.iter().any(|want| matches!(want, Want::Back(_))) {
             self.count(Sort::Kit, "a way back");
         }
@@ -188,6 +204,14 @@ impl Met {
         );
         wanted
             .extend(["bare", "web", "guarded", "loose", "stateful"].map(|name| (Sort::Kit, name)));
+        let platforms = [Platform::Metal, Platform::Nocloud, Platform::Hcloud, Platform::Container];
+        wanted.extend(platforms.map(|platform| (Sort::Machine, platform.name())));
+        let named = [Named::Fitting, Named::Plain, Named::Metal, Named::Own];
+        wanted.extend(named.map(|named| (Sort::Machine, named.name())));
+        wanted.push((Sort::Machine, SECURE_BOOT));
+        wanted.extend(
+            ["service", "air gap", "kubernetes", "off"].map(|name| (Sort::Discovery, name)),
+        );
         wanted.retain(|(sort, name)| !NEVER.iter().any(|(s, n, _)| s == sort && n == name));
         wanted
     }
@@ -210,6 +234,15 @@ impl Met {
         let missing = self.missing().into_iter().filter(|(of, _)| *of == sort);
         met.extend(missing.map(|(_, name)| (name, 0)));
         met
+    }
+}
+
+const fn discovery(how: Discovery) -> &'static str {
+    match how {
+        Discovery::Service => "service",
+        Discovery::AirGap => "air gap",
+        Discovery::Kubernetes => "kubernetes",
+        Discovery::Off => "off",
     }
 }
 

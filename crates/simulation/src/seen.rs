@@ -8,7 +8,7 @@ use upgrade_core::event::Event;
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::Entry;
-use upgrade_core::plan::Plan;
+use upgrade_core::plan::{Plan, RebootMode};
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Minor;
 use upgrade_core::workload::PodName;
@@ -92,6 +92,11 @@ pub enum What {
         /// The node.
         node: NodeName,
     },
+    /// An installer has started on a node, because a call for it was accepted.
+    Installs {
+        /// The node.
+        node: NodeName,
+    },
     /// Somebody else does something to the world.
     Others {
         /// What.
@@ -140,9 +145,11 @@ pub enum Act {
     Upgrade {
         node: NodeName,
         image: ImageRef,
+        mode: RebootMode,
     },
     Reboot {
         node: NodeName,
+        mode: RebootMode,
     },
     Rollback {
         node: NodeName,
@@ -199,7 +206,7 @@ impl Act {
             Self::Pull { node, .. }
             | Self::Install { node, .. }
             | Self::Upgrade { node, .. }
-            | Self::Reboot { node }
+            | Self::Reboot { node, .. }
             | Self::Rollback { node }
             | Self::Forfeit { node }
             | Self::Downgrade { node, .. }

@@ -2,7 +2,7 @@
 //! one after the other, as long as the same rule is still broken.
 
 use crate::play::play;
-use crate::scenario::{Kit, Scenario, TroubleKind};
+use crate::scenario::{Kit, Machines, Scenario, TroubleKind};
 use crate::template::Templates;
 
 /// The smallest scenario found that breaks the same rule.
@@ -56,6 +56,9 @@ fn smaller(of: &Scenario) -> Vec<Scenario> {
     }
     if of.flannel {
         candidates.push(Scenario { flannel: false, ..of.clone() });
+    }
+    if of.machines != Machines::default() {
+        candidates.push(Scenario { machines: Machines::default(), ..of.clone() });
     }
     if of.extended {
         candidates.push(Scenario { extended: false, ..of.clone() });

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use upgrade_core::event::EventKind;
 use upgrade_core::journal::{Outcome, Record};
+use upgrade_core::plan::RebootMode;
 use upgrade_engine::drive::End;
 
 use crate::scenario::{Scenario, Want};
@@ -14,9 +15,11 @@ use crate::world::START;
 pub fn scenario(scenario: &Scenario) -> String {
     let Scenario { control_planes, workers, talos, kubernetes, kit, troubles, wants, .. } =
         scenario;
+    let (platform, named) = (scenario.machines.platform.name(), scenario.machines.named.name());
+    let secure = if scenario.machines.secure_boot { " with Secure Boot" } else { "" };
     let mut text = format!(
-        "{control_planes} control planes, {workers} workers, Talos {talos}, Kubernetes \
-         {kubernetes}, workloads {kit:?}\n"
+        "{control_planes} control planes, {workers} workers, {platform}{secure}, {named} in the \
+         configurations, Talos {talos}, Kubernetes {kubernetes}, workloads {kit:?}\n"
     );
     for want in wants {
         let _ = match want {
@@ -75,6 +78,7 @@ fn words(what: &What) -> Option<String> {
             format!("process {runner} {}{lost}", act_words(act))
         }
         What::Boots { node } => format!("{node} has booted"),
+        What::Installs { node } => format!("an installer starts on {node}"),
         What::Others { deed } => match deed {
             Deed::Cordon { node, on: true } => format!("somebody cordons {node}"),
             Deed::Cordon { node, on: false } => format!("somebody lifts the cordon of {node}"),
@@ -132,12 +136,21 @@ fn entry_words(record: &Record) -> String {
     }
 }
 
+fn by(mode: RebootMode) -> &'static str {
+    match mode {
+        RebootMode::Default => "",
+        RebootMode::Powercycle => " by power cycle",
+    }
+}
+
 fn act_words(act: &Act) -> String {
     match act {
         Act::Pull { node, image } => format!("pulls {image} on {node}"),
         Act::Install { node, image } => format!("installs {image} on {node}"),
-        Act::Upgrade { node, image } => format!("upgrades {node} to {image}"),
-        Act::Reboot { node } => format!("reboots {node}"),
+        Act::Upgrade { node, image, mode } => {
+            format!("upgrades {node} to {image}{}", by(*mode))
+        }
+        Act::Reboot { node, mode } => format!("reboots {node}{}", by(*mode)),
         Act::Rollback { node } => format!("rolls {node} back"),
         Act::Downgrade { node, to } => format!("enables etcd's downgrade to {to} at {node}"),
         Act::Forfeit { node } => format!("takes etcd's leadership from {node}"),

@@ -8,11 +8,11 @@ use serde_json::json;
 use talos_sim::kubernetes::Kubernetes;
 use talos_sim::model::{ClusterSpec, FaultKind, NodeIndex, Schematic, World};
 
-use crate::scenario::{Extras, Scenario, Trouble, TroubleKind};
+use crate::scenario::{Extras, Machines, Scenario, Trouble, TroubleKind};
 use crate::world::{EXTENDED, EXTENSION, START, time};
 
 /// What makes worlds the same at first.
-type Shape = (usize, usize, String, String, [bool; 3], Extras, crate::scenario::Kit);
+type Shape = (usize, usize, String, String, [bool; 3], Machines, Extras, crate::scenario::Kit);
 
 /// Those that were made, by shape.
 type Made = HashMap<Shape, Arc<(World, Kubernetes)>>;
@@ -24,11 +24,11 @@ pub struct Templates(Arc<Mutex<Made>>);
 impl Templates {
     /// The world that a scenario begins in.
     pub fn world(&self, scenario: &Scenario) -> (World, Kubernetes) {
-        let Scenario { control_planes, workers, extended, flannel, grub, extras, kit, .. } =
-            scenario;
+        let Scenario { control_planes, workers, extended, flannel, grub, machines, .. } = scenario;
+        let Scenario { extras, kit, .. } = scenario;
         let (talos, kubernetes) = (scenario.talos.to_string(), scenario.kubernetes.to_string());
         let flags = [*extended, *flannel, *grub];
-        let shape = (*control_planes, *workers, talos, kubernetes, flags, *extras, *kit);
+        let shape = (*control_planes, *workers, talos, kubernetes, flags, *machines, *extras, *kit);
         let known = self.lock().get(&shape).cloned();
         let template = known.unwrap_or_else(|| {
             // Without the lock: others need not wait for it. Made twice, it is the same.
@@ -38,6 +38,7 @@ impl Templates {
         });
         let (mut world, kubernetes) = (*template).clone();
         world.reseed(scenario.seed);
+        world.discover_by(scenario.discovery);
         for trouble in &scenario.troubles {
             // It was so before anybody looked.
             if let Trouble { after: 0, kind: TroubleKind::Fault { node, fault, .. } } = trouble
@@ -68,11 +69,7 @@ fn make(scenario: &Scenario) -> (World, Kubernetes) {
     };
     spec.registry.schematics.insert(EXTENDED.to_owned(), schematic);
     spec.registry.others.push("registry.example/app:1".to_owned());
-    if *extended {
-        for node in &mut spec.nodes {
-            node.schematic = Some(EXTENDED.to_owned());
-        }
-    }
+    scenario.machines.make(&mut spec, *extended);
     let world = World::new(&spec, 1, time(START));
     let mut kubernetes =
         Kubernetes::brief(&world, 1, &kit.objects()).expect("the kits are made of good objects");

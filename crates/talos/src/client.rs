@@ -33,6 +33,9 @@ use crate::tls;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// An endpoint that was given up on after this long has failed.
+const SILENT: Duration = Duration::from_secs(2);
+
 /// A cluster that can be talked to. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct Client {
@@ -162,6 +165,22 @@ impl Line {
     }
 }
 
+/// An endpoint that has taken a call and not answered yet. If the caller gives up, the
+/// next call begins elsewhere: a machine that hangs refuses nothing.
+struct Waiting<'a> {
+    endpoint: Option<&'a Arc<Endpoint>>,
+    began: Instant,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let waited = self.began.elapsed();
+        if let Some(endpoint) = self.endpoint.filter(|_| waited >= SILENT) {
+            endpoint.failed(&Failure::Deadline(waited), Instant::now());
+        }
+    }
+}
+
 /// An answer, and the endpoint it came through.
 pub(crate) struct Answer<T> {
     pub(crate) value: T,
@@ -287,7 +306,11 @@ impl Node {
         let endpoints = &self.client.inner.endpoints;
         let began = Instant::now();
         let until = until.min(began + attempt);
-        match timeout_at(until, call(self.line(endpoint))).await {
+        // What is asked of a node through it says nothing of the endpoint.
+        let mut waiting = Waiting { endpoint: self.address.is_none().then_some(endpoint), began };
+        let answer = timeout_at(until, call(self.line(endpoint))).await;
+        waiting.endpoint = None;
+        match answer {
             Ok(Ok(response)) => {
                 endpoints.worked(endpoint);
                 Ok(response.into_inner())

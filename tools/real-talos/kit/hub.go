@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -274,9 +275,67 @@ func (m *machine) once() error {
 	if err != nil {
 		return err
 	}
+	ended := make(chan struct{})
+	go m.configureNetwork(ended)
 	err = command.Wait()
+	close(ended)
 	m.lock.Lock()
 	m.child = nil
 	m.lock.Unlock()
 	return err
+}
+
+// configureNetwork writes the configuration of the pods' network wherever a boot came
+// up without it, as the pods of a network plugin do: Talos 1.14 has nothing but memory
+// there.
+func (m *machine) configureNetwork(ended chan struct{}) {
+	for tick := time.NewTicker(time.Second); ; {
+		select {
+		case <-ended:
+			tick.Stop()
+			return
+		case <-tick.C:
+		}
+		root, err := m.root()
+		if err != nil {
+			continue
+		}
+		file := filepath.Join(root, networkFile)
+		if _, err := os.Stat(filepath.Dir(file)); err != nil {
+			continue
+		}
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			err := os.WriteFile(file, []byte(m.node.networkConfig()), 0o644)
+			// Its memory goes first when a node shuts down.
+			if err != nil && !errors.Is(err, syscall.EROFS) {
+				log.Printf("%s: %v", m.node.Name, err)
+			}
+		}
+	}
+}
+
+// root is where the files of a running node are.
+func (m *machine) root() (string, error) {
+	m.lock.Lock()
+	child := m.child
+	m.lock.Unlock()
+	if child == nil {
+		return "", fmt.Errorf("%s is off", m.node.Name)
+	}
+	// Children belong to the thread that started them.
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", child.Pid))
+	if err != nil {
+		return "", err
+	}
+	for _, thread := range threads {
+		children, _ := os.ReadFile(thread)
+		for _, process := range strings.Fields(string(children)) {
+			root := filepath.Join("/proc", process, "root")
+			// Before it has changed its root, it has the machine's.
+			if _, err := os.Stat(filepath.Join(root, "usr/etc/in-container")); err == nil {
+				return root, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%s has not begun to boot", m.node.Name)
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -52,17 +51,11 @@ func (m *machine) learner(action string) error {
 
 // etcdClient has the keys that the node made for itself; they are in its memory.
 func (m *machine) etcdClient() (*http.Client, error) {
-	m.lock.Lock()
-	child := m.child
-	m.lock.Unlock()
-	if child == nil {
-		return nil, fmt.Errorf("%s is off", m.node.Name)
-	}
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", child.Pid, child.Pid))
+	root, err := m.root()
 	if err != nil {
 		return nil, err
 	}
-	folder := filepath.Join("/proc", strings.TrimSpace(string(children)), "root/system/secrets/etcd")
+	folder := filepath.Join(root, "system/secrets/etcd")
 	pair, err := tls.LoadX509KeyPair(filepath.Join(folder, "admin.crt"), filepath.Join(folder, "admin.key"))
 	if err != nil {
 		return nil, err

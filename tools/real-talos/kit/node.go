@@ -31,10 +31,16 @@ func prepare(spec *spec, node nodeSpec) error {
 			return err
 		}
 	}
-	plugin := `{"cniVersion":"0.4.0","name":"pods","plugins":[` +
+	return os.WriteFile(spec.place(node.Name, networkFile), []byte(node.networkConfig()), 0o644)
+}
+
+// networkFile is the configuration of the pods' network, on the disk of a node and in its root.
+const networkFile = "etc/cni/net.d/10-pods.conflist"
+
+func (n nodeSpec) networkConfig() string {
+	return `{"cniVersion":"0.4.0","name":"pods","plugins":[` +
 		`{"type":"bridge","bridge":"cni0","isGateway":true,"ipMasq":false,"hairpinMode":true,` +
-		`"ipam":{"type":"host-local","ranges":[[{"subnet":"` + node.podNetwork() + `"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`
-	return os.WriteFile(spec.place(node.Name, "etc/cni/net.d/10-pods.conflist"), []byte(plugin), 0o644)
+		`"ipam":{"type":"host-local","ranges":[[{"subnet":"` + n.podNetwork() + `"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}`
 }
 
 // boot is one boot of a node. It runs in the network namespace of the node, and

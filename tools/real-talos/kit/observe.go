@@ -22,7 +22,8 @@ import (
 // The addresses are those of the control planes. Each API server is asked for
 // /readyz and each etcd member for /health, again and again, all beside each other;
 // a sample is what was known last. So one that refuses is down in the next sample,
-// and one that is merely slow is up until it has not answered for `patience`.
+// and one that is merely slow is up until it has not answered for `patience`. An API
+// server whose only complaint is that etcd did not answer it in time is slow as well.
 func observe(arguments []string) error {
 	if len(arguments) < 2 {
 		return fmt.Errorf("usage: kit observe KUBECONFIG NAME=ADDRESS...")
@@ -37,8 +38,9 @@ func observe(arguments []string) error {
 		name, address, _ := strings.Cut(node, "=")
 		addresses = append(addresses, address)
 		known.sample.API[name], known.sample.Etcd[name] = unasked, unasked
+		slow := &slowness{}
 		go known.follow(func() func(*sample) {
-			problem := ask(client, "https://"+address+":6443/readyz", "ok")
+			problem := slow.judge(ask(client, "https://"+address+":6443/readyz", "ok"), time.Now())
 			return func(sample *sample) { sample.API[name] = problem }
 		})
 		go known.follow(func() func(*sample) {
@@ -107,9 +109,27 @@ func ask(client *http.Client, address, wanted string) string {
 		return err.Error()
 	}
 	if answer.StatusCode != http.StatusOK || !strings.Contains(string(body), wanted) {
-		return fmt.Sprintf("%s: %.200s", answer.Status, body)
+		return fmt.Sprintf("%s: %.2000s", answer.Status, body)
 	}
 	return ""
+}
+
+// slowness remembers since when an API server waits for etcd.
+type slowness struct{ since time.Time }
+
+// judge takes a complaint about etcd alone seriously once it is `patience` old.
+func (s *slowness) judge(problem string, now time.Time) string {
+	if strings.Count(problem, "[-]") != 1 || !strings.Contains(problem, "[-]etcd-readiness failed") {
+		s.since = time.Time{}
+		return problem
+	}
+	if s.since.IsZero() {
+		s.since = now
+	}
+	if now.Sub(s.since) < patience {
+		return ""
+	}
+	return problem
 }
 
 // pods are read from the first API server that has them.

@@ -57,7 +57,14 @@ func installer(arguments []string) error {
 		fmt.Println("this image ends with code", code, "and writes nothing")
 		os.Exit(code)
 	}
-	if err := os.WriteFile(filepath.Join(bootChoice, "next"), version, 0o644); err != nil {
+	// What boots now stays in the other slot, for a rollback.
+	next := filepath.Join(bootChoice, "next")
+	if current, err := os.ReadFile(next); err == nil && string(current) != string(version) {
+		if err := os.WriteFile(filepath.Join(bootChoice, "previous"), current, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(next, version, 0o644); err != nil {
 		return err
 	}
 	fmt.Printf("installation of %s complete\n", version)

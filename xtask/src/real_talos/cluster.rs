@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use semver::Version;
 use serde_json::json;
 
 use super::keeper::{Keeper, Place};
@@ -114,6 +115,7 @@ impl Cluster {
             command.arg(format!("{kind}:{name}={address}"));
         }
         succeed(&mut command)?;
+        fs::write(self.catalogue(), self.releases())?;
         let nodes = NODES.iter().enumerate().map(|(index, node)| {
             json!({
                 "name": node.name,
@@ -159,6 +161,19 @@ impl Cluster {
         self.until("all pods are ready", || Ok(self.unready_workloads()))?;
         note(&format!("real-talos: the cluster is up after {:.0?}", began.elapsed()));
         Ok(())
+    }
+
+    /// The releases that there are here: newer patches than these have no images.
+    fn releases(&self) -> String {
+        let list = |versions: &[Version]| {
+            versions.iter().map(|version| format!("{:?}", version.to_string())).collect::<Vec<_>>()
+        };
+        let (talos, kubernetes) = (list(&self.parts.talos), list(&self.parts.kubernetes));
+        format!("talos = [{}]\nkubernetes = [{}]\n", talos.join(", "), kubernetes.join(", "))
+    }
+
+    pub(super) fn catalogue(&self) -> PathBuf {
+        self.folder.join("cfg/catalogue.toml")
     }
 
     pub(super) fn talosconfig(&self) -> PathBuf {

@@ -18,7 +18,7 @@ use crate::tools::host::{self, note};
 const ACCEPTED: &str = include_str!("accepted.txt");
 
 /// What our client reads, by the names that talosctl has for them.
-const KINDS: [&str; 23] = [
+const KINDS: [&str; 29] = [
     "machinestatus",
     "extensions",
     "version",
@@ -42,7 +42,33 @@ const KINDS: [&str; 23] = [
     "hostnamestatus",
     "nodeaddress",
     "bootedentry",
+    "bootids",
+    "imagefactoryschematics",
+    "diagnostics",
+    "servicepids",
+    "bootstrapmanifestsconfigs",
+    "extramanifestsconfigs",
 ];
+
+/// The calls that our client makes beside reading resources, as far as they change
+/// nothing.
+const CALLS: [&[&str]; 9] = [
+    &["version"],
+    &["service"],
+    &["memory"],
+    &["time"],
+    &["etcd", "members"],
+    &["etcd", "status"],
+    &["etcd", "alarm", "list"],
+    &["image", "list", "--namespace", "system"],
+    &["kubeconfig", "-"],
+];
+
+/// Manifests that only simulated nodes have: the pods of the real ones have a bridge.
+const OTHER_NETWORK: &str = "05-flannel";
+
+/// Values are cut here: whole manifests are values.
+const VALUE: usize = 160;
 
 /// Machine configs hold keys, and are the users' own in any case.
 const WITHOUT_CONTENT: [&str; 1] = ["machineconfig"];
@@ -68,7 +94,6 @@ pub(super) fn run(cluster: &Cluster, binary: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(&folder).context("removing an earlier simulated cluster")?;
     }
-    fs::create_dir_all(&folder)?;
     let _simulated = start(cluster, binary, &folder)?;
     let talosctl = cluster.parts.tool("talosctl-1.14")?;
     let simulated = |node: &str, arguments: &[&str]| -> Result<Output> {
@@ -89,6 +114,12 @@ pub(super) fn run(cluster: &Cluster, binary: &Path) -> Result<()> {
             let role = real.trim_end_matches('1');
             found.extend(differences(&format!("{role} {kind}"), &left, &right));
         }
+        for call in CALLS {
+            let left = lines(&cluster.talosctl(real, call)?, real);
+            let right = lines(&simulated(address, call)?, other);
+            let role = real.trim_end_matches('1');
+            found.extend(differences(&format!("{role} `{}`", call.join(" ")), &left, &right));
+        }
     }
     judge(&found, &accepted(ACCEPTED)?)
 }
@@ -96,7 +127,8 @@ pub(super) fn run(cluster: &Cluster, binary: &Path) -> Result<()> {
 fn start(cluster: &Cluster, binary: &Path, folder: &Path) -> Result<Simulated> {
     let [talos, _] = &cluster.parts.talos;
     let [kubernetes, _] = &cluster.parts.kubernetes;
-    let log = File::create(folder.join("log"))?;
+    let path = cluster.folder.join("log/simulated.log");
+    let log = File::create(&path)?;
     let child = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "--"])
         .arg(binary)
@@ -108,19 +140,27 @@ fn start(cluster: &Cluster, binary: &Path, folder: &Path) -> Result<Simulated> {
         .stderr(log)
         .spawn()
         .context("starting the simulator")?;
-    let simulated = Simulated { child };
+    let mut simulated = Simulated { child };
     let began = host::now();
     while !folder.join("talosconfig").exists() {
+        cluster.check()?;
+        if let Some(status) = simulated.child.try_wait()? {
+            let said = fs::read_to_string(&path).unwrap_or_default();
+            bail!("the simulator ended with {status}: {}", said.trim());
+        }
         ensure!(began.elapsed() < PATIENCE, "the simulator wrote no talosconfig");
         thread::sleep(Duration::from_millis(200));
     }
     Ok(simulated)
 }
 
+/// Values by path.
+type Shape = BTreeMap<String, BTreeSet<String>>;
+
 /// What a kind of resource looks like on a node: every path in it, and the values that
 /// mean something.
-fn shape(kind: &str, output: &Output, node: &str) -> Result<BTreeMap<String, BTreeSet<String>>> {
-    let mut paths = BTreeMap::new();
+fn shape(kind: &str, output: &Output, node: &str) -> Result<Shape> {
+    let mut paths = Shape::new();
     if let Some(reason) = refused(output) {
         let reason = reason.lines().next().unwrap_or_default().to_owned();
         paths.insert("refused".to_owned(), BTreeSet::from([neutral(&reason, node)]));
@@ -130,6 +170,9 @@ fn shape(kind: &str, output: &Output, node: &str) -> Result<BTreeMap<String, BTr
     for document in documents {
         let document = document.with_context(|| format!("what talosctl says of {kind}"))?;
         let Some(object) = document.as_object() else { bail!("{kind}: no object") };
+        if document["metadata"]["id"] == OTHER_NETWORK {
+            continue;
+        }
         for (name, value) in object {
             match name.as_str() {
                 "node" => {}
@@ -141,7 +184,18 @@ fn shape(kind: &str, output: &Output, node: &str) -> Result<BTreeMap<String, BTr
     Ok(paths)
 }
 
-fn walk(path: &str, value: &Value, node: &str, paths: &mut BTreeMap<String, BTreeSet<String>>) {
+/// What a call answers: its lines, without their spacing.
+fn lines(output: &Output, node: &str) -> Shape {
+    if let Some(reason) = refused(output) {
+        let reason = reason.lines().next().unwrap_or_default().to_owned();
+        return Shape::from([(format!("refused: {}", neutral(&reason, node)), BTreeSet::new())]);
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.lines().map(|line| (neutral(&words(line), node), BTreeSet::new())).collect()
+}
+
+fn walk(path: &str, value: &Value, node: &str, paths: &mut Shape) {
     match value {
         Value::Object(object) => {
             for (name, value) in object {
@@ -163,47 +217,68 @@ fn walk(path: &str, value: &Value, node: &str, paths: &mut BTreeMap<String, BTre
 /// A value without what differs from cluster to cluster: names, addresses, times,
 /// numbers and hashes.
 fn neutral(text: &str, node: &str) -> String {
-    let text = text.replace(node, "NODE");
+    let mut text = text.replace(node, "NODE");
+    for (name, place) in [("cp-", "cp"), ("worker-", "worker"), ("real-talos", "CLUSTER")] {
+        text = text.replace(name, place);
+    }
     let mut out = String::new();
-    for word in text.split_inclusive([' ', '/', '=', ',', ':', '"', '[', ']']) {
-        let bare = word.trim_end_matches([' ', '/', '=', ',', ':', '"', '[', ']']);
-        let digits = bare.chars().filter(char::is_ascii_digit).count();
-        let is_number =
-            digits > 0 && bare.chars().all(|c| c.is_ascii_digit() || ".-+TZ".contains(c));
-        let is_hash =
-            bare.len() >= 16 && bare.chars().all(|c| c.is_ascii_alphanumeric()) && digits > 2;
-        if is_number || is_hash {
+    for word in text.split_inclusive(BETWEEN) {
+        let bare = word.trim_end_matches(BETWEEN);
+        let end = &word[bare.len()..];
+        if bare == "sim" || bare == "@sim" {
+            out.push_str("CLUSTER");
+        } else if is_number(bare) || is_hash(bare) {
             out.push('#');
-            out.push_str(&word[bare.len()..]);
         } else {
-            out.push_str(word);
+            out.push_str(bare);
         }
+        // Some hashes end like this, and some do not.
+        out.push_str(if is_hash(bare) { end.trim_matches('=') } else { end });
     }
     out
 }
 
-fn differences(
-    title: &str,
-    real: &BTreeMap<String, BTreeSet<String>>,
-    simulated: &BTreeMap<String, BTreeSet<String>>,
-) -> Vec<String> {
+/// What ends a word.
+const BETWEEN: [char; 12] = [' ', '/', '=', ',', ':', '"', '[', ']', '(', ')', '@', '>'];
+
+/// Numbers, versions, dates, spans of time, shares.
+fn is_number(word: &str) -> bool {
+    word.bytes().any(|byte| byte.is_ascii_digit())
+        && word.chars().all(|c| c.is_ascii_digit() || ".-+TZhms%".contains(c))
+}
+
+/// Long words with digits in them, and tokens of a cluster.
+fn is_hash(word: &str) -> bool {
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    let letters_and_digits =
+        word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    (word.len() >= 16 && letters_and_digits && digits > 2)
+        || (word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) && digits > 1)
+}
+
+fn differences(title: &str, real: &Shape, simulated: &Shape) -> Vec<String> {
+    match (real.is_empty(), simulated.is_empty()) {
+        (false, true) => return vec![format!("{title}: only real")],
+        (true, false) => return vec![format!("{title}: only simulated")],
+        _ => {}
+    }
     let paths: BTreeSet<&String> = real.keys().chain(simulated.keys()).collect();
     let mut found = Vec::new();
     for path in paths {
         match (real.get(path), simulated.get(path)) {
             (Some(_), None) => found.push(format!("{title}: {path}: only real")),
             (None, Some(_)) => found.push(format!("{title}: {path}: only simulated")),
-            (Some(left), Some(right)) if left != right => {
-                let list = |of: &BTreeSet<String>, other: &BTreeSet<String>| {
-                    of.difference(other).take(3).cloned().collect::<Vec<_>>().join(" | ")
+            (Some(left), Some(right)) => {
+                let mut list = |of: &BTreeSet<String>, other: &BTreeSet<String>, side: &str| {
+                    for value in of.difference(other) {
+                        let value: String = value.chars().take(VALUE).collect();
+                        found.push(format!("{title}: {path}: {value:?} only {side}"));
+                    }
                 };
-                found.push(format!(
-                    "{title}: {path}: real {:?}, simulated {:?}",
-                    list(left, right),
-                    list(right, left)
-                ));
+                list(left, right, "real");
+                list(right, left, "simulated");
             }
-            _ => {}
+            (None, None) => {}
         }
     }
     found

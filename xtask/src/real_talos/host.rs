@@ -30,13 +30,16 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("dpkg-deb", "dpkg"),
 ];
 
-/// Settings of the whole machine that a kubelet changes.
-const SETTINGS: [&str; 5] = [
+/// Settings of the whole machine that a kubelet changes, and Talos 1.14 itself.
+const SETTINGS: [&str; 8] = [
     "vm/overcommit_memory",
     "vm/panic_on_oom",
     "kernel/panic",
     "kernel/panic_on_oops",
+    "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes",
+    "fs/aio-max-nr",
+    "fs/inotify/max_user_instances",
 ];
 
 /// Says what is missing here, all of it at once.
@@ -89,6 +92,44 @@ pub(super) fn read_settings() -> BTreeMap<String, String> {
             Some(((*name).to_owned(), value.trim().to_owned()))
         })
         .collect()
+}
+
+/// Settings that change by themselves.
+const COUNTERS: [&str; 11] = [
+    "fs/aio-nr",
+    "fs/dentry-state",
+    "fs/file-nr",
+    "fs/inode-nr",
+    "fs/inode-state",
+    "fs/negative-dentry",
+    "fs/quota",
+    "kernel/ns_last_pid",
+    "kernel/pty/nr",
+    "kernel/random",
+    "kernel/tainted",
+];
+
+/// Every setting of the machine outside of its networks, which the nodes have their own of.
+pub(super) fn all_settings() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for part in ["fs", "kernel", "vm", "user"] {
+        collect(Path::new("/proc/sys"), Path::new(part), &mut found);
+    }
+    found
+}
+
+fn collect(root: &Path, place: &Path, found: &mut BTreeMap<String, String>) {
+    if COUNTERS.iter().any(|name| place == Path::new(name)) {
+        return;
+    }
+    let path = root.join(place);
+    if path.is_dir() {
+        for entry in fs::read_dir(&path).into_iter().flatten().flatten() {
+            collect(root, &place.join(entry.file_name()), found);
+        }
+    } else if let Ok(value) = fs::read_to_string(&path) {
+        found.insert(place.display().to_string(), value.trim().to_owned());
+    }
 }
 
 /// Puts settings back that differ from what was read.

@@ -96,12 +96,28 @@ impl Place {
         }
         let noted: Noted = serde_json::from_slice(&fs::read(&path)?)
             .with_context(|| format!("{} is not ours", path.display()))?;
+        self.wait_for_hub()?;
         host::remove_control_groups(&noted.cgroup, CLEANING)?;
         host::restore_settings(&noted.settings)?;
         for name in ["hub.pid", "keeper.pid", "control.sock", "noted.json"] {
             fs::remove_file(self.file(name)).ok();
         }
         Ok(true)
+    }
+
+    /// Waits for the last process of the namespaces, which ends after all others.
+    fn wait_for_hub(&self) -> Result<()> {
+        let Ok(hub) = self.hub() else { return Ok(()) };
+        let mut waited = Duration::ZERO;
+        // Another program may have its number by now.
+        while fs::read_to_string(format!("/proc/{hub}/comm")).is_ok_and(|name| name == "kit\n") {
+            if waited > CLEANING {
+                bail!("the hub (process {hub}) has not ended within {CLEANING:?}");
+            }
+            thread::sleep(POLL);
+            waited += POLL;
+        }
+        Ok(())
     }
 
     /// Ends the nodes, whoever started them; says whether there was anything to end.

@@ -2,7 +2,7 @@
 //! once from the built programs and a few Debian packages.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,11 +14,11 @@ use sha2::{Digest, Sha256};
 use super::root;
 use crate::tools::{self, host};
 
-/// The tool that holds the Talos of the nodes.
-const TALOS: &str = "machined-1.13";
+/// The tools that hold the Talos of the nodes, oldest first.
+const TALOS: [&str; 2] = ["machined-1.13", "machined-1.14"];
 
 /// Everything else that is built.
-const TOOLS: [&str; 16] = [
+const TOOLS: [&str; 17] = [
     "node-kit",
     "node-config",
     "discovery-service",
@@ -31,6 +31,7 @@ const TOOLS: [&str; 16] = [
     "kube-controller-manager",
     "kube-scheduler",
     "etcd",
+    "etcd-3.7",
     "etcdutl",
     "kubectl",
     "talosctl-1.13",
@@ -38,7 +39,7 @@ const TOOLS: [&str; 16] = [
 ];
 
 /// A part of the recipe below changed: what was put together before is not it.
-const RECIPE: &str = "2";
+const RECIPE: &str = "3";
 
 /// Packages for the nodes' own root, and for the image of kube-proxy.
 const RUNC: [&str; 5] =
@@ -59,8 +60,8 @@ const NFTABLES: [&str; 12] = [
 ];
 
 /// The tags that each Talos release asks for by itself. The programs behind them
-/// are those that `tools/` pins, whatever the tag says.
-const ETCD_TAGS: &str = "v3.6.12,3.7.1,v3.7.1";
+/// are those of the same minor that `tools/` pins.
+const ETCD_TAGS: [(&str, &str); 2] = [("etcd", "v3.6.12"), ("etcd-3.7", "3.7.1,v3.7.1")];
 const PAUSE_TAGS: &str = "3.10.1,3.10.2";
 
 /// What the installer does when it is told to fail.
@@ -74,21 +75,20 @@ pub(super) struct Parts {
     pub(super) roots: BTreeMap<String, PathBuf>,
     /// What the registry serves.
     pub(super) images: PathBuf,
-    /// The Talos and Kubernetes releases, oldest first. The older one of each is the
-    /// newer one with another number in it.
+    /// The Talos releases, oldest first.
     pub(super) talos: [Version; 2],
+    /// The Kubernetes releases. The older one is the newer one with another number in it.
     pub(super) kubernetes: [Version; 2],
 }
 
 impl Parts {
     /// Builds what is missing.
     pub(super) fn ensure() -> Result<Self> {
-        let names: Vec<&str> = TOOLS.iter().copied().chain([TALOS]).collect();
+        let names: Vec<&str> = TOOLS.iter().copied().chain(TALOS).collect();
         let tools = tools::ensure(&names)?;
         let newest = tools::pinned("kubelet")?;
         let oldest = Version { minor: newest.minor - 1, ..newest.clone() };
-        let built = tools::pinned(TALOS)?;
-        let talos = [Version { patch: built.patch - 1, ..built.clone() }, built];
+        let talos = [tools::pinned(TALOS[0])?, tools::pinned(TALOS[1])?];
         let place = place(&tools)?;
         let parts = Self {
             roots: talos
@@ -101,7 +101,12 @@ impl Parts {
             kubernetes: [oldest, newest],
         };
         if !place.is_dir() {
-            parts.put_together(&place)?;
+            // Another command may be at it.
+            let lock = File::create(place.with_extension("lock")).context("creating a lock")?;
+            lock.lock().context("waiting for another command")?;
+            if !place.is_dir() {
+                parts.put_together(&place)?;
+            }
         }
         Ok(parts)
     }
@@ -122,9 +127,9 @@ impl Parts {
         let packages = partial.join("packages");
         unpack(&packages.join("runc"), &RUNC)?;
         unpack(&packages.join("nftables"), &NFTABLES)?;
-        for version in &self.talos {
+        for (tool, version) in TALOS.iter().zip(&self.talos) {
             let target = partial.join("roots").join(version.to_string());
-            self.build_root(version, &packages.join("runc"), &target)
+            root::build(self, tool, &packages.join("runc"), &target)
                 .with_context(|| format!("the root filesystem of Talos {version}"))?;
         }
         self.write_images(&partial.join("images"), &packages, &partial.join("stamped"))?;
@@ -134,18 +139,6 @@ impl Parts {
         }
         fs::rename(&partial, place).context("moving the parts into place")?;
         host::note(&format!("real-talos: put together in {:.0?}", began.elapsed()));
-        Ok(())
-    }
-
-    fn build_root(&self, version: &Version, packages: &Path, target: &Path) -> Result<()> {
-        root::build(self, TALOS, packages, target)?;
-        let [_, built] = &self.talos;
-        if version != built {
-            for file in ["usr/bin/init", "etc/os-release"] {
-                let path = target.join(file);
-                restamp(&path, built, version, &path)?;
-            }
-        }
         Ok(())
     }
 
@@ -159,21 +152,15 @@ impl Parts {
         let file = |source: &Path, place: &str| format!("file:{}={place}", source.display());
         let text = |item: &str| item.to_owned();
 
-        write(
-            "etcd",
-            ETCD_TAGS,
-            &[
-                file(self.tool("etcd")?, "usr/local/bin/etcd"),
-                text("dir:var/lib/etcd"),
-                text("dir:tmp"),
-            ],
-        )?;
+        for (tool, tags) in ETCD_TAGS {
+            let program = file(self.tool(tool)?, "usr/local/bin/etcd");
+            write("etcd", tags, &[program, text("dir:var/lib/etcd"), text("dir:tmp")])?;
+        }
         write("pause", PAUSE_TAGS, &[file(kit, "pause"), text("entrypoint:/pause")])?;
-        write(
-            "coredns/coredns",
-            &constant(TALOS, "DefaultCoreDNSVersion")?,
-            &[file(self.tool("coredns")?, "coredns"), text("entrypoint:/coredns")],
-        )?;
+        let tags = TALOS.map(|tool| constant(tool, "DefaultCoreDNSVersion"));
+        let tags = tags.into_iter().collect::<Result<Vec<_>>>()?.join(",");
+        let items = [file(self.tool("coredns")?, "coredns"), text("entrypoint:/coredns")];
+        write("coredns/coredns", &tags, &items)?;
         for version in &self.talos {
             self.write_installers(&write, version)?;
         }

@@ -16,8 +16,11 @@ use crate::tools::host;
 const LIMIT: Duration = Duration::from_mins(45);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Builds the binary that is tested.
-pub(super) fn build_binary() -> Result<PathBuf> {
+/// The binary that is tested: the named one, or one that is built now.
+pub(super) fn binary(named: Option<PathBuf>) -> Result<PathBuf> {
+    if let Some(path) = named {
+        return path.canonicalize().with_context(|| format!("reading {}", path.display()));
+    }
     host::note("real-talos: building talos-operator");
     cargo::run(&["build", "--quiet", "--package", "talos-operator"])?;
     let path = cargo::target_folder()?.join("debug/talos-operator");
@@ -90,6 +93,9 @@ pub(super) fn start(
     let mut command: Command = cluster.inside(binary)?;
     command.args(arguments).arg("--talosconfig").arg(cluster.talosconfig());
     command.arg("--state").arg(cluster.folder.join("state"));
+    if ["plan", "upgrade", "rollback"].contains(&arguments[0]) {
+        command.arg("--catalogue").arg(cluster.catalogue());
+    }
     let child = command
         .stdout(File::create(&out)?)
         .stderr(File::create(&err)?)

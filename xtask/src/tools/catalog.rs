@@ -93,7 +93,7 @@ const KUBERNETES_NODE_PART: Tool =
     Tool { folder: "real-talos/kubelet", on_request: true, ..KUBERNETES_COMPONENT };
 
 /// All tools, in the order they are built: the quick feedback first.
-static TOOLS: [Tool; 18] = [
+static TOOLS: [Tool; 20] = [
     Tool { name: "talosctl-1.14", folder: "talosctl-1.14", ..TALOSCTL },
     Tool { name: "talosctl-1.13", folder: "talosctl-1.13", ..TALOSCTL },
     Tool { name: "talosctl-1.12", folder: "talosctl-1.12", ..TALOSCTL },
@@ -185,7 +185,17 @@ static TOOLS: [Tool; 18] = [
         binary: "coredns",
         ..NODE_PART
     },
+    Tool {
+        name: "etcd-3.7",
+        folder: "real-talos/etcd-3.7",
+        module: "go.etcd.io/etcd/server/v3",
+        package: "go.etcd.io/etcd/server/v3",
+        binary: "etcd",
+        version_arguments: &["--version"],
+        ..NODE_PART
+    },
     Tool { name: "machined-1.13", folder: "real-talos/machined-1.13", ..MACHINED },
+    Tool { name: "machined-1.14", folder: "real-talos/machined-1.14", ..MACHINED },
 ];
 
 impl Tool {

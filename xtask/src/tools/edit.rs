@@ -162,8 +162,10 @@ mod tests {
 
     #[test]
     fn the_edits_of_this_repository_can_be_read() {
-        let folder = Folder::read("real-talos/machined-1.13").expect("a folder");
-        let text = folder.file("edits.txt").expect("edits");
-        assert!(parse(&text).expect("readable").len() > 3);
+        for name in ["real-talos/machined-1.13", "real-talos/machined-1.14"] {
+            let folder = Folder::read(name).expect("a folder");
+            let text = folder.file("edits.txt").expect("edits");
+            assert!(parse(&text).expect("readable").len() > 3, "{name}");
+        }
     }
 }

@@ -27,4 +27,8 @@ pub struct InstallerArgs {
     /// Let extensions go that the new installer lacks
     #[arg(long)]
     pub drop_extensions: bool,
+    /// Expect the nodes' extensions in an image without a schematic, such as one that `imager`
+    /// built: they must be there after the boot [default: as the profile says]
+    #[arg(long, conflicts_with_all = ["drop_extensions", "schematic", "extensions"])]
+    pub keep_extensions: bool,
 }

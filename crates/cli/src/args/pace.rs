@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use upgrade_core::amount::Amount;
 use upgrade_core::jiff::SignedDuration;
-use upgrade_core::policy::{Order, Policy, Prune};
+use upgrade_core::policy::{Order, Policy, Prune, RebootChoice};
 
 use super::parse;
 
@@ -46,6 +46,38 @@ impl From<PruneArg> for Prune {
     }
 }
 
+/// How nodes are rebooted into another Talos.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RebootArg {
+    /// By kexec, which leaves the firmware out
+    Default,
+    /// Through the firmware: where kexec hangs or leaves devices dead
+    Powercycle,
+    /// The first node of each pool through the firmware; the others by kexec, once it is verified
+    PowercycleFirst,
+}
+
+impl RebootArg {
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Powercycle => "powercycle",
+            Self::PowercycleFirst => "powercycle-first",
+        }
+    }
+}
+
+impl From<RebootArg> for RebootChoice {
+    fn from(mode: RebootArg) -> Self {
+        match mode {
+            RebootArg::Default => Self::Default,
+            RebootArg::Powercycle => Self::Powercycle,
+            RebootArg::PowercycleFirst => Self::PowercycleFirst,
+        }
+    }
+}
+
 /// How the work is done.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Pace")]
@@ -70,12 +102,28 @@ pub struct PaceArgs {
     /// is upgraded [default: safe]
     #[arg(long, value_name = "WHAT", value_enum)]
     pub prune: Option<PruneArg>,
+    /// How nodes are rebooted into another Talos [default: default]
+    #[arg(long, value_name = "MODE", value_enum)]
+    pub reboot_mode: Option<RebootArg>,
+    /// A node of Kubernetes that is no Talos machine of this cluster: it is neither
+    /// waited for nor upgraded; may be repeated
+    #[arg(long = "foreign-node", value_name = "NODE")]
+    pub foreign_nodes: Vec<String>,
 }
 
 impl PaceArgs {
     /// The policy with what the flags say in place of its own.
     pub fn over(&self, mut policy: Policy) -> Policy {
-        let Self { max_unavailable, order, soak, drain_timeout, accept_outage, prune } = self;
+        let Self {
+            max_unavailable,
+            order,
+            soak,
+            drain_timeout,
+            accept_outage,
+            prune,
+            reboot_mode,
+            foreign_nodes,
+        } = self;
         if let Some(amount) = max_unavailable {
             policy.workers.max_unavailable = *amount;
         }
@@ -92,6 +140,10 @@ impl PaceArgs {
         if let Some(prune) = prune {
             policy.manifests.prune = (*prune).into();
         }
+        if let Some(mode) = reboot_mode {
+            policy.reboot.mode = (*mode).into();
+        }
+        policy.foreign_nodes.extend(foreign_nodes.iter().map(|name| name.as_str().into()));
         policy
     }
 }
@@ -110,6 +162,8 @@ mod tests {
             drain_timeout: Some(SignedDuration::from_secs(9)),
             accept_outage: true,
             prune: Some(PruneArg::All),
+            reboot_mode: Some(RebootArg::PowercycleFirst),
+            foreign_nodes: vec!["edge-1".to_owned()],
             ..PaceArgs::default()
         };
         let policy = flags.over(profile);
@@ -119,5 +173,7 @@ mod tests {
         assert_eq!(policy.drain.timeout, SignedDuration::from_secs(9));
         assert!(policy.accept_outage);
         assert_eq!(policy.manifests.prune, Prune::All);
+        assert_eq!(policy.reboot.mode, RebootChoice::PowercycleFirst);
+        assert!(policy.foreign_nodes.contains(&"edge-1".into()));
     }
 }

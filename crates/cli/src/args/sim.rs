@@ -4,9 +4,11 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
-use talos_sim::model::Range;
+use clap::{Args, Subcommand, ValueEnum};
+use talos_sim::cluster;
+use talos_sim::model::{Discovery, Range};
 use talos_sim::schedule;
+use upgrade_core::image::ImageRef;
 use upgrade_core::version::Version;
 
 use super::parse;
@@ -128,6 +130,9 @@ pub struct StartArgs {
     /// Faults to come: a YAML list of node, fault, after or on, and for
     #[arg(long, value_name = "FILE")]
     pub faults: Option<PathBuf>,
+    /// How the nodes of a new cluster find each other [default: service]
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub discovery: Option<DiscoveryArg>,
     /// Workloads to run: a YAML file of Kubernetes objects
     #[arg(long, value_name = "FILE")]
     pub workloads: Option<PathBuf>,
@@ -136,10 +141,37 @@ pub struct StartArgs {
     pub real: RealArgs,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
+    pub machines: MachineArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
     pub network: NetworkArgs,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
     pub timings: TimingArgs,
+}
+
+/// How nodes find each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DiscoveryArg {
+    /// Through the discovery service
+    Service,
+    /// The same in an air gap: each node knows itself alone
+    AirGap,
+    /// Through Kubernetes: control planes know control planes
+    Kubernetes,
+    /// Not at all
+    Off,
+}
+
+impl From<DiscoveryArg> for Discovery {
+    fn from(discovery: DiscoveryArg) -> Self {
+        match discovery {
+            DiscoveryArg::Service => Self::Service,
+            DiscoveryArg::AirGap => Self::AirGap,
+            DiscoveryArg::Kubernetes => Self::Kubernetes,
+            DiscoveryArg::Off => Self::Off,
+        }
+    }
 }
 
 /// A real Kubernetes API.
@@ -155,6 +187,21 @@ pub struct RealArgs {
     /// A file with the certificates that it is checked against
     #[arg(long, value_name = "FILE", requires = "kubernetes_api")]
     pub kubernetes_ca_file: Option<PathBuf>,
+}
+
+/// What the machines of a new cluster are.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Machines of a new cluster")]
+pub struct MachineArgs {
+    /// The platform, such as nocloud or aws; container for Talos in containers [default: metal]
+    #[arg(long, value_name = "NAME", value_parser = cluster::platform)]
+    pub platform: Option<String>,
+    /// Firmware that boots signed images only
+    #[arg(long)]
+    pub secure_boot: bool,
+    /// The installer that the machine configurations name [default: the one that fits]
+    #[arg(long, value_name = "IMAGE")]
+    pub install_image: Option<ImageRef>,
 }
 
 /// Where a new cluster listens.

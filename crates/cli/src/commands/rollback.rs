@@ -55,6 +55,12 @@ async fn one_node(
             "mend the connection; nothing is done to a node that cannot be seen",
         )
     })?;
+    let armed = session.place.armed_left()?;
+    if args.image.is_none()
+        && let Some(refusal) = upgrade_planner::no_slot(node, &snapshot, &armed)
+    {
+        return Err(Failed::refused(refusal.to_string(), refusal.advice()));
+    }
     let remembered = rollback::before(&plans(&session)?, node, &running.version);
     let way = wanted(args, node, remembered)?;
     let planned = upgrade_planner::rollback(&WayBack {
@@ -71,7 +77,7 @@ async fn one_node(
             planning::checked(plan, planned.report, &snapshot, data, |_| None)
         }
     };
-    let answer = planning::unless_armed(answer, &snapshot, &session.place.armed_left()?);
+    let answer = planning::unless_armed(answer, &snapshot, &armed);
     confirmed(&session, answer, &snapshot, replace, args.yes, &args.run, printer).await
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use talos_sim::address::Layout;
 use talos_sim::clock::wall_time;
-use talos_sim::cluster::{self, Cluster, Options, Shape, StartError};
+use talos_sim::cluster::{self, Cluster, Machines, Options, Shape, StartError};
 use talos_sim::control::{self, Ask};
 use talos_sim::kubernetes::{self, remote::RealApi};
 use talos_sim::model::Timings;
@@ -16,7 +16,7 @@ use talos_sim::store;
 
 use crate::Exit;
 use crate::args::{
-    FaultArgs, FaultsArgs, RealArgs, SimArgs, SimCommand, StartArgs, TalosconfigArgs,
+    FaultArgs, FaultsArgs, MachineArgs, RealArgs, SimArgs, SimCommand, StartArgs, TalosconfigArgs,
 };
 use crate::failed::chain;
 use crate::printer::Printer;
@@ -76,6 +76,7 @@ fn options(args: &StartArgs) -> Result<Options, Usage> {
             ..usual
         },
         own_times: false,
+        machines: machines(&args.machines),
         layout: if args.network.ports { Layout::Ports } else { Layout::Auto },
         subnet: args.network.subnet,
         faults: match &args.faults {
@@ -87,7 +88,18 @@ fn options(args: &StartArgs) -> Result<Options, Usage> {
             None => Vec::new(),
         },
         real_api: real_api(&args.real),
+        discovery: args.discovery.map(Into::into).unwrap_or_default(),
     })
+}
+
+fn machines(args: &MachineArgs) -> Machines {
+    let MachineArgs { platform, secure_boot, install_image } = args;
+    let usual = Machines::default();
+    Machines {
+        platform: platform.clone().unwrap_or(usual.platform),
+        secure_boot: *secure_boot,
+        install_image: install_image.as_ref().map(ToString::to_string),
+    }
 }
 
 fn real_api(args: &RealArgs) -> Option<RealApi> {

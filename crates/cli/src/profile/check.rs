@@ -5,6 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use serde_json::{Map, Value as Json};
+use upgrade_core::image::ImageRef;
 use upgrade_core::policy::Policy;
 use upgrade_core::version::Version;
 
@@ -14,7 +15,7 @@ use super::tree::{Field, Node, Value};
 
 /// The fields of a profile, for messages.
 const FIELDS: &str = "name, talosconfig, kubeconfig, talos and policy";
-const TALOS_FIELDS: &str = "version, kubernetes_version and factory";
+const TALOS_FIELDS: &str = "version, kubernetes_version, factory, image and keep_extensions";
 const FACTORY_FIELDS: &str = "url and schematic_id";
 
 /// Collects what is wrong on the way.
@@ -129,6 +130,11 @@ impl Check {
                     profile.kubernetes = self.parsed::<Version>("talos.kubernetes_version", field);
                 }
                 "factory" => self.factory(field, profile),
+                "image" => profile.image = self.parsed::<ImageRef>("talos.image", field),
+                "keep_extensions" => {
+                    let told = self.parsed::<bool>("talos.keep_extensions", field);
+                    profile.keep_extensions = told.unwrap_or_default();
+                }
                 _ => self.unknown("talos.", field, TALOS_FIELDS),
             }
         }

@@ -52,6 +52,17 @@ fn a_whole_profile_is_read() {
 }
 
 #[test]
+fn an_installer_of_ones_own() {
+    let text =
+        "name: dev\ntalos:\n  image: registry.lan/talos/installer\n  keep_extensions: true\n";
+    let profile = parse(text).unwrap();
+    assert_eq!(profile.image.unwrap().to_string(), "registry.lan/talos/installer");
+    assert!(profile.keep_extensions);
+    let found = problems("name: dev\ntalos: {keep_extensions: perhaps}\n");
+    assert!(found[0].starts_with("2: talos.keep_extensions:"), "{found:?}");
+}
+
+#[test]
 fn every_problem_is_named_with_its_line() {
     let found = problems(
         "name: [a]\ncolour: red\ntalos:\n  version: 1.x\n  kubernetes: 1.34.2\n  factory:\n    \

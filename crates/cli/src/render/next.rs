@@ -40,12 +40,22 @@ pub fn next_command(args: &PlanArgs, plan: &Plan) -> String {
     flag("kubernetes", kubernetes.map(ToString::to_string));
     // The defaults stand in the arguments; what differs is worth repeating.
     flag("prefer", (args.prefer != PreferArg::KubernetesFirst).then(|| "talos-first".to_owned()));
-    let InstallerArgs { schematic, extensions, image, factory, drop_extensions } = &args.wanted;
+    let InstallerArgs { schematic, extensions, image, factory, .. } = &args.wanted;
+    let InstallerArgs { drop_extensions, keep_extensions, .. } = &args.wanted;
     flag("schematic", schematic.clone());
     flag("extensions", extensions.as_ref().map(|names| names.join(",")));
     flag("image", image.as_ref().map(ToString::to_string));
     flag("factory", factory.clone());
-    let PaceArgs { max_unavailable, order, soak, drain_timeout, accept_outage, prune } = &args.pace;
+    let PaceArgs {
+        max_unavailable,
+        order,
+        soak,
+        drain_timeout,
+        accept_outage,
+        prune,
+        reboot_mode,
+        foreign_nodes,
+    } = &args.pace;
     flag("max-unavailable", max_unavailable.as_ref().map(ToString::to_string));
     flag(
         "order",
@@ -64,12 +74,17 @@ pub fn next_command(args: &PlanArgs, plan: &Plan) -> String {
             PruneArg::All => "all".to_owned(),
         }),
     );
+    flag("reboot-mode", reboot_mode.map(|mode| mode.name().to_owned()));
+    for node in foreign_nodes {
+        flag("foreign-node", Some(node.clone()));
+    }
     flag("matrix", args.data.matrix.as_ref().map(path));
     flag("catalogue", args.data.catalogue.as_ref().map(path));
     for (name, set) in [
         ("skip-minors", args.skip_minors),
         ("rollback", args.rollback),
         ("drop-extensions", *drop_extensions),
+        ("keep-extensions", *keep_extensions),
         ("accept-outage", *accept_outage),
     ] {
         if set {

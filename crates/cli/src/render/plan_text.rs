@@ -1,11 +1,12 @@
 //! The plan for people: first what changes, then how, then what to look at,
 //! and at the end what to type.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use upgrade_core::image::ImageRef;
-use upgrade_core::plan::{Change, Hop, Plan, PlanHash, Target};
+use upgrade_core::plan::{Change, Hop, Plan, PlanHash, RebootMode, Target};
+use upgrade_core::policy::RebootChoice;
 use upgrade_core::snapshot::{Component, NodeName, Role, Snapshot};
 use upgrade_core::version::Version;
 use upgrade_planner::check::Finding;
@@ -95,7 +96,34 @@ fn headline(plan: &Plan, hash: &PlanHash, estimate: &Estimate, snapshot: &Snapsh
             reboots(plan, snapshot),
         ),
     );
+    if let Some(cycled) = power_cycled(plan) {
+        line("Power cycle", &cycled);
+    }
     out
+}
+
+/// The nodes that reboot through their firmware.
+fn power_cycled(plan: &Plan) -> Option<String> {
+    let lanes = plan.hops.iter().flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes);
+    let mut cycled = BTreeSet::new();
+    let mut by_kexec = false;
+    for lane in lanes {
+        let (Some(node), Target::Talos(target)) = (&lane.node, &lane.target) else { continue };
+        match target.reboot {
+            RebootMode::Powercycle => drop(cycled.insert(node.0.as_str())),
+            RebootMode::Default => by_kexec = true,
+        }
+    }
+    if cycled.is_empty() {
+        return None;
+    }
+    let names = cycled.into_iter().collect::<Vec<_>>().join(", ");
+    let then = if plan.policy.reboot.mode == RebootChoice::PowercycleFirst && by_kexec {
+        "; the others follow by kexec once these are verified"
+    } else {
+        ""
+    };
+    Some(format!("{names}{then}"))
 }
 
 /// How often nodes reboot.

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use talos_sim::cluster::{Cluster, Options, Shape};
+use talos_sim::cluster::{Cluster, Machines, Options, Shape};
 use talos_sim::model::{Range, Timings};
 use tempfile::TempDir;
 use testkit::{PATIENCE, Printed, now};
@@ -66,6 +66,11 @@ impl Bench {
         Self::with(control_planes, workers, talos, kubernetes, "")
     }
 
+    /// A cluster of other machines than usual.
+    pub(crate) fn of_machines(machines: Machines, talos: &str) -> Self {
+        Self::build((3, 1), talos, "1.34.2", "", machines)
+    }
+
     /// A cluster with workloads of its own.
     pub(crate) fn with(
         control_planes: usize,
@@ -73,6 +78,17 @@ impl Bench {
         talos: &str,
         kubernetes: &str,
         workloads: &str,
+    ) -> Self {
+        let size = (control_planes, workers);
+        Self::build(size, talos, kubernetes, workloads, Machines::default())
+    }
+
+    fn build(
+        (control_planes, workers): (usize, usize),
+        talos: &str,
+        kubernetes: &str,
+        workloads: &str,
+        machines: Machines,
     ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -83,6 +99,7 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a folder");
         let options = Options {
             timings: timings(),
+            machines,
             workloads: talos_sim::kubernetes::read_workloads(workloads).expect("workloads"),
             ..testkit::cluster::options(shape.clone())
         };

@@ -1,4 +1,6 @@
-//! Another schematic on the way to another version.
+//! Another schematic on the way to another version; installers that fit the machines.
+
+use talos_sim::cluster::Machines;
 
 use crate::bench::Bench;
 
@@ -53,4 +55,33 @@ fn another_schematic_that_does_not_boot_is_a_boot_back() {
     let halted = bench.run(&format!("{line} --order workers-first")).code(1);
     // Rule 5.
     halted.says(&["halted:", "worker-1 came back on its old schematic"]);
+}
+
+#[test]
+fn what_runs_is_kept_whatever_the_machine_config_names() {
+    // Rule 4: with the installer of the machine config no node would come back.
+    let machines = Machines {
+        platform: "nocloud".to_owned(),
+        secure_boot: true,
+        install_image: Some("ghcr.io/siderolabs/installer:v1.13.9".to_owned()),
+    };
+    let bench = Bench::of_machines(machines, "1.13.9");
+    let other = format!(
+        "upgrade os --profile test --talos 1.13.12 --yes --image factory.talos.dev/installer/{}",
+        talos_sim::model::EMPTY_SCHEMATIC
+    );
+    let refused = bench.run(&other).code(1);
+    refused.says(&["is not for cp-1", "nocloud with Secure Boot", "nocloud-installer-secureboot"]);
+    let done = bench.run("upgrade os --profile test --talos 1.14.4 --yes").code(0);
+    done.says(&["nocloud-installer-secureboot", "its machine config names ghcr.io"]);
+    assert_eq!(bench.talos(), ["1.14.4"; 4]);
+}
+
+#[test]
+fn containers_are_refused_before_anything_is_done() {
+    let machines = Machines { platform: "container".to_owned(), ..Machines::default() };
+    let bench = Bench::of_machines(machines, "1.13.9");
+    let refused = bench.run("upgrade os --profile test --talos 1.13.12 --yes").code(1);
+    refused.says(&["cp-1 runs Talos in a container", "cannot be upgraded"]);
+    bench.run("upgrade k8s --profile test --kubernetes 1.34.13 --yes").code(0);
 }

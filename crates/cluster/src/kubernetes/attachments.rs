@@ -16,7 +16,7 @@ use super::send::{Call, segment};
 pub(super) async fn attachments(access: &Access, node: &NodeName) -> Result<Vec<String>, Trouble> {
     let what = format!("the volumes attached to {node} could not be listed");
     let listed = access.list("/apis/storage.k8s.io/v1/volumeattachments", "").await;
-    let listed: Vec<VolumeAttachment> = listed.map_err(|refused| refused.trouble(&what))?;
+    let listed: Vec<VolumeAttachment> = listed.map_err(|refused| refused.look(&what))?;
     let mut attached: Vec<String> = listed
         .into_iter()
         .filter(|attachment| attachment.spec.node_name == node.0)
@@ -47,7 +47,7 @@ async fn staying(access: &Access, node: &NodeName) -> Result<BTreeSet<String>, T
                 Err(refused) if refused.is_not_found() => {}
                 Err(refused) => {
                     let what = format!("the volume claims of {} could not be read", pod.name);
-                    return Err(refused.trouble(&what));
+                    return Err(refused.look(&what));
                 }
             }
         }

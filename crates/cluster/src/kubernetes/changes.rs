@@ -13,9 +13,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use upgrade_engine::io::Changes;
+use upgrade_engine::io::refused::Refused;
 
 use super::access::Access;
-use super::send::{Call, List, Refused, refused};
+use super::send::{Call, List, refused, status};
 
 /// What is watched.
 const PATHS: [&str; 6] = [
@@ -149,7 +150,7 @@ async fn watch_from(
                         changed();
                     }
                     WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
-                    WatchEvent::Error(status) => return after(version, Refused::Status(status)),
+                    WatchEvent::Error(error) => return after(version, status(&error).into()),
                 }
             }
             Ok(Some(Err(error))) => return after(version, refused(&error)),

@@ -16,7 +16,7 @@ pub(super) async fn deprecated(access: &Access) -> Result<Vec<(String, String)>,
         Ok(text) => Ok(parse(&text)),
         // One that shows no metrics has counted nothing to tell of.
         Err(refused) if refused.is_not_found() => Ok(Vec::new()),
-        Err(refused) => Err(refused.trouble("the API server's metrics could not be read")),
+        Err(refused) => Err(refused.look("the API server's metrics could not be read")),
     }
 }
 

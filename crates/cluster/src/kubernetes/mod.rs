@@ -88,7 +88,7 @@ impl Kubernetes for LiveKubernetes {
             &json!({"spec": {"unschedulable": value}}),
         );
         let done = self.access.send::<Value>(&call).await;
-        done.map(|_| ()).map_err(|refused| refused.trouble(&format!("{what} {node}")))
+        done.map(|_| ()).map_err(|refused| refused.act(&format!("{what} {node}")))
     }
 
     async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, Trouble> {

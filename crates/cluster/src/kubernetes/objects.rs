@@ -47,7 +47,7 @@ impl Kinds {
         match access.send::<Value>(&Call::get(path)).await {
             Ok(object) => Ok(Some(object)),
             Err(refused) if refused.is_not_found() => Ok(None),
-            Err(refused) => Err(refused.trouble(&format!("{name} could not be read"))),
+            Err(refused) => Err(refused.look(&format!("{name} could not be read"))),
         }
     }
 
@@ -72,7 +72,7 @@ impl Kinds {
         // JSON is YAML, and this is the type that every version knows.
         let call = Call::patch(path, "application/apply-patch+yaml", object);
         let applied = access.send(&call).await;
-        applied.map_err(|refused| refused.trouble(&format!("{name} could not be applied")))
+        applied.map_err(|refused| refused.act(&format!("{name} could not be applied")))
     }
 
     /// Deletes an object. What belongs to it goes after it.
@@ -84,7 +84,7 @@ impl Kinds {
         match access.send::<Value>(&call).await {
             Ok(_) => Ok(()),
             Err(refused) if refused.is_not_found() => Ok(()),
-            Err(refused) => Err(refused.trouble(&format!("{name} could not be deleted"))),
+            Err(refused) => Err(refused.act(&format!("{name} could not be deleted"))),
         }
     }
 
@@ -123,7 +123,7 @@ impl Kinds {
             Err(refused) if refused.is_not_found() => Vec::new(),
             Err(refused) => {
                 let what = format!("the kinds of {} could not be listed", name.api_version);
-                return Err(refused.trouble(&what));
+                return Err(refused.look(&what));
             }
         };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +151,7 @@ pub(super) async fn count(
         Ok(objects) => Ok(objects.len()),
         Err(refused) if refused.is_not_found() => Ok(0),
         Err(refused) => {
-            Err(refused.trouble(&format!("{resource} of {api_version} could not be counted")))
+            Err(refused.look(&format!("{resource} of {api_version} could not be counted")))
         }
     }
 }
@@ -174,7 +174,7 @@ pub(super) async fn preferred(access: &Access, group: &str) -> Result<Option<Str
     match access.send::<Group>(&Call::get(format!("/apis/{}", segment(group)))).await {
         Ok(group) => Ok(Some(group.preferred_version.group_version)),
         Err(refused) if refused.is_not_found() => Ok(None),
-        Err(refused) => Err(refused.trouble(&format!("the versions of {group}"))),
+        Err(refused) => Err(refused.look(&format!("the versions of {group}"))),
     }
 }
 

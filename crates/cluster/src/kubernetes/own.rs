@@ -105,7 +105,7 @@ async fn ask(access: &Access, of: &Machine, port: u16) -> Result<(), NoAnswer> {
 }
 
 /// Whether nothing listens there, though the machine can be reached.
-fn is_refused(error: &(dyn StdError + 'static)) -> bool {
+pub(super) fn is_refused(error: &(dyn StdError + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<io::Error>()
@@ -161,13 +161,12 @@ struct Address {
 /// Whether the API servers' own list has it.
 async fn is_listed(access: &Access, of: &Machine) -> Result<bool, Trouble> {
     let slices = access.list::<Slice>(ENDPOINTS, OF_API_SERVERS).await;
-    let slices =
-        slices.map_err(|refused| refused.trouble("the API servers could not be listed"))?;
+    let slices = slices.map_err(|refused| refused.look("the API servers could not be listed"))?;
     let node = Call::get(format!("/api/v1/nodes/{}", segment(&of.name.0)));
     let node: Addressed = access
         .send(&node)
         .await
-        .map_err(|refused| refused.trouble(&format!("the node {} could not be read", of.name)))?;
+        .map_err(|refused| refused.look(&format!("the node {} could not be read", of.name)))?;
     let internal = node.status.addresses.into_iter().filter(|it| it.kind == "InternalIP");
     let own: BTreeSet<String> = internal.map(|it| it.address).chain([of.address.clone()]).collect();
     Ok(is_among(&slices, &own))

@@ -17,7 +17,7 @@ use super::send::segment;
 
 async fn all_nodes<T: DeserializeOwned>(access: &Access) -> Result<Vec<T>, Trouble> {
     let nodes = access.list("/api/v1/nodes", "").await;
-    nodes.map_err(|refused| refused.trouble("the nodes could not be listed"))
+    nodes.map_err(|refused| refused.look("the nodes could not be listed"))
 }
 
 /// What is read of a node. The rest of it is large (its images, who manages which
@@ -47,6 +47,7 @@ struct Spec {
 struct Status {
     node_info: Option<NodeInfo>,
     conditions: Vec<Condition>,
+    addresses: Vec<Address>,
 }
 
 #[derive(Deserialize)]
@@ -62,6 +63,13 @@ struct Condition {
     status: String,
 }
 
+#[derive(Deserialize)]
+struct Address {
+    #[serde(rename = "type")]
+    kind: String,
+    address: String,
+}
+
 /// Every node. One whose kubelet has not reported yet is left out: nothing is
 /// known of it.
 pub(super) async fn nodes(access: &Access) -> Result<BTreeMap<NodeName, KubernetesFacts>, Trouble> {
@@ -73,7 +81,9 @@ fn facts(node: Reported) -> Option<(NodeName, KubernetesFacts)> {
     let kubelet = status.node_info?.kubelet_version.parse().ok()?;
     let ready = status.conditions.iter().any(|it| it.kind == "Ready" && it.status == "True");
     let unschedulable = spec.unschedulable;
-    Some((NodeName(metadata.name), KubernetesFacts { kubelet, ready, unschedulable }))
+    let internal = status.addresses.into_iter().filter(|it| it.kind == "InternalIP");
+    let addresses = internal.map(|it| it.address).collect();
+    Some((NodeName(metadata.name), KubernetesFacts { kubelet, ready, unschedulable, addresses }))
 }
 
 /// What every node has for pods.
@@ -86,8 +96,8 @@ pub(super) async fn pods(access: &Access, on: Option<&NodeName>) -> Result<Vec<P
     let query = on.map(|node| format!("fieldSelector=spec.nodeName%3D{}", segment(&node.0)));
     let listed = access.list::<api::Pod>("/api/v1/pods", &query.unwrap_or_default()).await;
     let listed = listed.map_err(|refused| match on {
-        Some(node) => refused.trouble(&format!("the pods of {node} could not be listed")),
-        None => refused.trouble("the pods could not be listed"),
+        Some(node) => refused.look(&format!("the pods of {node} could not be listed")),
+        None => refused.look("the pods could not be listed"),
     })?;
     Ok(listed.into_iter().filter_map(pods::pod).collect())
 }
@@ -96,7 +106,7 @@ pub(super) async fn pods(access: &Access, on: Option<&NodeName>) -> Result<Vec<P
 pub(super) async fn budgets(access: &Access) -> Result<Vec<Budget>, Trouble> {
     let listed = access.list("/apis/policy/v1/poddisruptionbudgets", "").await;
     let listed: Vec<PodDisruptionBudget> =
-        listed.map_err(|refused| refused.trouble("the disruption budgets could not be listed"))?;
+        listed.map_err(|refused| refused.look("the disruption budgets could not be listed"))?;
     Ok(listed.into_iter().filter_map(budget).collect())
 }
 

@@ -9,15 +9,16 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use http::{Method, Request};
-use kube::core::Status;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 use upgrade_core::reason::FailureKind;
-use upgrade_engine::io::Trouble;
+use upgrade_engine::io::refused::{Cause, Details, Refused, Status};
+use upgrade_engine::io::{Happened, Trouble};
 
 use super::access::Access;
+use super::own::is_refused;
 use crate::trouble::words;
 
 /// One try: the API server answers from memory, or waits for etcd.
@@ -25,6 +26,10 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 
 /// All tries. Whoever needs longer looks again.
 const TOTAL: Duration = Duration::from_secs(25);
+
+/// All tries of a look while nothing listens: that is an answer, and whoever looks does
+/// so again.
+const REFUSED: Duration = Duration::from_secs(2);
 
 /// The pauses between them.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -41,13 +46,20 @@ pub(super) struct Call {
     pub(super) path: String,
     accept: &'static str,
     content: Option<(&'static str, Vec<u8>)>,
+    /// Whether it is a look, which is not tried for long where nothing listens.
+    look: bool,
 }
 
 pub(super) const JSON: &str = "application/json";
 
 impl Call {
     pub(super) fn get(path: String) -> Self {
-        Self { method: Method::GET, path, accept: JSON, content: None }
+        Self { method: Method::GET, path, accept: JSON, content: None, look: false }
+    }
+
+    /// A look.
+    pub(super) fn look(path: String) -> Self {
+        Self { look: true, ..Self::get(path) }
     }
 
     pub(super) fn post(path: String, body: &Value) -> Self {
@@ -64,7 +76,7 @@ impl Call {
 
     fn with(method: Method, path: String, content_type: &'static str, body: &Value) -> Self {
         let body = serde_json::to_vec(body).expect("a value is JSON");
-        Self { method, path, accept: JSON, content: Some((content_type, body)) }
+        Self { method, path, accept: JSON, content: Some((content_type, body)), look: false }
     }
 
     /// In another form.
@@ -100,48 +112,6 @@ pub(super) fn segment(name: &str) -> String {
     text
 }
 
-/// Why a call did not do what it should.
-#[derive(Debug)]
-pub(super) enum Refused {
-    /// The API server said no.
-    Status(Box<Status>),
-    /// It could not be asked.
-    Away(Trouble),
-}
-
-impl Refused {
-    /// Whether it said that there is no such thing.
-    pub(super) fn is_not_found(&self) -> bool {
-        matches!(self, Self::Status(status) if status.code == 404)
-    }
-
-    /// Whether it said that it does not know who asks: a certificate that has
-    /// expired, for one.
-    pub(super) fn is_unauthorized(&self) -> bool {
-        matches!(self, Self::Status(status) if status.code == 401)
-    }
-
-    /// What it means to the engine.
-    pub(super) fn trouble(self, what: &str) -> Trouble {
-        match self {
-            Self::Away(trouble) => {
-                Trouble::new(trouble.failure.kind, &format!("{what}: {}", trouble.failure))
-            }
-            Self::Status(status) => {
-                let kind = if passes(&status) || status.code == 500 {
-                    FailureKind::Unavailable
-                } else {
-                    FailureKind::Refused
-                };
-                Trouble::new(
-                    kind,
-                    &format!("{what}: Kubernetes answered {}: {}", status.code, status.message),
-                )
-            }
-        }
-    }
-}
-
 /// The parts of a list.
 #[derive(Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
@@ -167,31 +137,33 @@ impl Access {
         let text = self.text(call).await?;
         serde_json::from_str(&text).map_err(|error| {
             // The position, and not the text: it may be a Secret.
-            let text = format!("the answer makes no sense at line {}", error.line());
-            Refused::Away(Trouble::new(FailureKind::Unavailable, &text))
+            Refused::no_answer(&format!("the answer makes no sense at line {}", error.line()))
         })
     }
 
     /// Sends it, and gives the answer as it is.
     pub(super) async fn text(&self, call: &Call) -> Result<String, Refused> {
-        let until = Instant::now() + TOTAL;
+        let began = Instant::now();
+        let until = began + TOTAL;
         let mut pause = FIRST_PAUSE;
-        let mut renewed = false;
+        let (mut renewed, mut in_doubt) = (false, false);
         loop {
-            let refused = match self.attempt(call, until).await {
+            let mut refused = match self.attempt(call, until).await {
                 Ok(text) => return Ok(text),
                 Err(refused) => refused,
             };
+            if in_doubt {
+                refused = refused.after_a_try();
+            }
+            in_doubt = refused.happened() == Happened::Maybe;
             if refused.is_unauthorized() && !renewed && self.forget().await {
                 renewed = true;
                 continue;
             }
-            let again = match &refused {
-                Refused::Status(status) => passes(status),
-                Refused::Away(trouble) => trouble.failure.kind == FailureKind::Unavailable,
-            };
+            let again = refused.may_pass();
             tracing::debug!(path = %call.path, again, ?refused, "a call failed");
-            if !again || Instant::now() + pause >= until {
+            let given_up = call.look && refused.is_not_sent() && began.elapsed() >= REFUSED;
+            if !again || given_up || Instant::now() + pause >= until {
                 return Err(refused);
             }
             sleep(pause).await;
@@ -207,10 +179,7 @@ impl Access {
         };
         match timeout_at(until, asking).await {
             Ok(answer) => answer,
-            Err(_) => Err(Refused::Away(Trouble::new(
-                FailureKind::Unavailable,
-                "the Kubernetes API did not answer in time",
-            ))),
+            Err(_) => Err(Refused::no_answer("the Kubernetes API did not answer in time")),
         }
     }
 
@@ -232,7 +201,7 @@ impl Access {
                 full.push_str("&continue=");
                 full.push_str(&segment(&next));
             }
-            match self.send::<List<T>>(&Call::get(full)).await {
+            match self.send::<List<T>>(&Call::look(full)).await {
                 Ok(list) => {
                     items.extend(list.items);
                     match list.metadata.next.filter(|next| !next.is_empty()) {
@@ -253,33 +222,34 @@ impl Access {
 
 /// What a client's error means.
 pub(super) fn refused(error: &kube::Error) -> Refused {
-    if let kube::Error::Api(status) = error {
-        return Refused::Status(status.clone());
-    }
-    let kind = match error {
+    let text = || format!("the Kubernetes API cannot be reached: {}", words(error));
+    match error {
+        kube::Error::Api(answer) => status(answer).into(),
         // A login that failed and a certificate that is wrong stay so.
-        kube::Error::Auth(_) | kube::Error::RustlsTls(_) => FailureKind::Refused,
-        _ => FailureKind::Unavailable,
-    };
-    let text = format!("the Kubernetes API cannot be reached: {}", words(error));
-    Refused::Away(Trouble::new(kind, &text))
-}
-
-/// Whether an answer may be another one in a moment: the server is starting,
-/// stopping or has too much to do. A budget's no is an answer.
-fn passes(status: &Status) -> bool {
-    match status.code {
-        429 => !status.details.iter().flat_map(|details| &details.causes).any(is_budget),
-        502..=504 => true,
-        // etcd lost its leader, a webhook its pod.
-        500 => status.message.contains("etcdserver") || status.message.contains("webhook"),
-        _ => false,
+        kube::Error::Auth(_) | kube::Error::RustlsTls(_) => {
+            Refused::Away(Trouble::new(FailureKind::Refused, &text()))
+        }
+        _ if is_refused(error) => {
+            let text = format!("the Kubernetes API refuses connections: {}", words(error));
+            Refused::not_sent(&text)
+        }
+        // Whether it was sent before the connection broke is not told.
+        _ => Refused::no_answer(&text()),
     }
 }
 
-/// Whether a disruption budget is the cause.
-pub(super) fn is_budget(cause: &kube::core::response::StatusCause) -> bool {
-    cause.reason == "DisruptionBudget"
+/// An API server's error as plain data.
+pub(super) fn status(answer: &kube::core::Status) -> Status {
+    let cause = |cause: &kube::core::response::StatusCause| Cause {
+        reason: cause.reason.clone(),
+        message: cause.message.clone(),
+    };
+    let details = answer.details.as_ref();
+    let causes = details.map(|details| details.causes.iter().map(cause).collect());
+    Status {
+        details: causes.map(|causes| Details { causes }),
+        ..Status::new(answer.code, &answer.message)
+    }
 }
 
 #[cfg(test)]

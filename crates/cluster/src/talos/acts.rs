@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use talos_client::boot::BootEntries;
 use talos_client::image::{ImageStore, LayerState};
-use talos_client::machine::RebootMode;
+use talos_client::machine::RebootMode as CallMode;
 use talos_client::upgrade::LegacyUpgrade;
 use talos_client::{Error, Failure, Node};
 use upgrade_core::image::ImageRef;
+use upgrade_core::plan::RebootMode;
 use upgrade_core::version::Minor;
 use upgrade_engine::io::talos::{Downgrade, Entries, Slots, Store};
 use upgrade_engine::io::{Tell, Trouble};
@@ -88,22 +89,34 @@ pub(super) async fn slots(node: &Node) -> Result<Slots, Trouble> {
 /// The call of Talos up to 1.12. Never `preserve`, and `force` only where the plan
 /// says so: both make nodes skip their own checks of etcd, which are worth having
 /// beside ours, except that they refuse one of two members whatever the user accepts.
-pub(super) async fn upgrade(node: &Node, image: &ImageRef, force: bool) -> Result<(), Trouble> {
+pub(super) async fn upgrade(
+    node: &Node,
+    image: &ImageRef,
+    force: bool,
+    mode: RebootMode,
+) -> Result<(), Trouble> {
     let upgrade = LegacyUpgrade {
         image: image.to_string(),
         stage: false,
         force,
         preserve: false,
-        reboot: RebootMode::Default,
+        reboot: call_mode(mode),
     };
     let accepted = node.legacy_upgrade(&upgrade).await;
     accepted.map(|_| ()).map_err(|error| trouble::act(&error))
 }
 
 /// Restarts into what was installed last.
-pub(super) async fn reboot(node: &Node) -> Result<(), Trouble> {
-    let accepted = node.reboot(RebootMode::Default).await;
+pub(super) async fn reboot(node: &Node, mode: RebootMode) -> Result<(), Trouble> {
+    let accepted = node.reboot(call_mode(mode)).await;
     accepted.map(|_| ()).map_err(|error| trouble::act(&error))
+}
+
+const fn call_mode(mode: RebootMode) -> CallMode {
+    match mode {
+        RebootMode::Default => CallMode::Default,
+        RebootMode::Powercycle => CallMode::PowerCycle,
+    }
 }
 
 /// Restarts into the other slot.

@@ -1,6 +1,8 @@
 //! etcd, with every member asked itself: what one says of another is hearsay.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use talos_client::etcd::{EtcdMember as Seen, EtcdStatus, MemberAlarm, MemberView};
@@ -8,29 +10,39 @@ use talos_client::{Error, Node};
 use upgrade_core::snapshot::{EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName};
 use upgrade_core::version::{Minor, Version};
 use upgrade_engine::io::Machine;
+use upgrade_engine::io::talos::MEMBER_LIMIT;
 
 use crate::trouble::words;
 
 /// What one control plane answered.
 struct Answer<'a> {
     machine: &'a Machine,
-    status: Result<EtcdStatus, Error>,
-    members: Result<Vec<Seen>, Error>,
-    alarms: Result<Vec<MemberAlarm>, Error>,
+    status: Result<EtcdStatus, String>,
+    members: Result<Vec<Seen>, String>,
+    alarms: Result<Vec<MemberAlarm>, String>,
 }
 
 /// Asks all of them at once.
 pub(super) async fn facts(nodes: &[(&Machine, Node)]) -> Fact<EtcdFacts> {
     let answers = join_all(nodes.iter().map(|(machine, node)| async move {
         let (status, members, alarms) = tokio::join!(
-            node.etcd_status(),
-            node.etcd_members(MemberView::Local),
-            node.etcd_alarms(),
+            within(node.etcd_status()),
+            within(node.etcd_members(MemberView::Local)),
+            within(node.etcd_alarms()),
         );
         Answer { machine, status, members, alarms }
     }))
     .await;
     put_together(&answers)
+}
+
+/// One member that hangs is unknown alone.
+async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, String> {
+    let limit = Duration::try_from(MEMBER_LIMIT).unwrap_or_default();
+    match tokio::time::timeout(limit, answer).await {
+        Ok(answer) => answer.map_err(|error| words(&error)),
+        Err(_) => Err(format!("no answer within {MEMBER_LIMIT:#}")),
+    }
 }
 
 fn put_together(answers: &[Answer<'_>]) -> Fact<EtcdFacts> {
@@ -85,11 +97,13 @@ fn status(id: MemberId, answer: Option<&Answer<'_>>) -> Fact<MemberStatus> {
         Ok(status) => {
             return Fact::Unknown(format!("it says that it is member {}", status.member));
         }
-        Err(error) => return Fact::Unknown(words(error)),
+        Err(why) => return Fact::Unknown(why.clone()),
     };
     let sees: BTreeSet<MemberId> = match &answer.members {
+        // etcd refuses everything but the status there.
+        Err(_) if status.learner => return Fact::Unknown("it is a learner".to_owned()),
         Ok(members) => members.iter().map(|member| member.id).collect(),
-        Err(error) => return Fact::Unknown(words(error)),
+        Err(why) => return Fact::Unknown(why.clone()),
     };
     Fact::Known(MemberStatus {
         leader: status.leader,
@@ -109,13 +123,13 @@ fn minor(version: &str) -> Option<Minor> {
 
 fn nobody<'a>(
     answers: &'a [Answer<'_>],
-    error: impl Fn(&'a Answer<'_>) -> Option<&'a Error>,
+    error: impl Fn(&'a Answer<'_>) -> Option<&'a String>,
 ) -> String {
     if answers.is_empty() {
         return "there is no control plane to ask".to_owned();
     }
     let told = answers
         .iter()
-        .filter_map(|answer| Some(format!("{}: {}", answer.machine.name, words(error(answer)?))));
+        .filter_map(|answer| Some(format!("{}: {}", answer.machine.name, error(answer)?)));
     format!("no member answers: {}", told.collect::<Vec<_>>().join("; "))
 }

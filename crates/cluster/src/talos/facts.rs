@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use talos_client::machine::TalosVersion;
 use talos_client::resources::{
     self, ApiServerConfig, ControllerManagerConfig, KubeletSpec, MachineConfig, MachineStatus,
-    Manifest, SchedulerConfig, SecurityState, StaticPodStatus,
+    Manifest, SchedulerConfig, Schematic, SecurityState, StaticPodStatus,
 };
 use talos_client::{Error, Node};
 use upgrade_core::image::ImageRef;
+use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::reason::FailureKind;
+use upgrade_core::secret::scrub;
 use upgrade_core::snapshot::{Component, Role, Stage, StaticPod, TalosFacts};
 use upgrade_core::version::Version;
 use upgrade_engine::io::{Machine, Trouble};
@@ -19,6 +21,9 @@ use crate::trouble;
 
 /// Under which name Talos keeps the manifest of its own kube-proxy.
 const PROXY_MANIFEST: &str = "10-kube-proxy";
+
+/// The mode of a Talos that runs in a container.
+const CONTAINER: &str = "container";
 
 /// What a machine is asked that nobody wants anything of.
 #[derive(Clone, Debug)]
@@ -93,8 +98,9 @@ pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Troub
         return Err(Trouble::new(FailureKind::Unavailable, text));
     }
     let version = read(&running)?;
-    let (stage, ready) =
-        status.map_or((Stage::Unknown, false), |status| (status.spec.stage, status.spec.ready));
+    let (stage, ready, unmet) = status.map_or((Stage::Unknown, false, Vec::new()), |status| {
+        (status.spec.stage, status.spec.ready, status.spec.unmet)
+    });
     let installer = match config {
         Some(config) => config::installer(config.spec.0.expose())?,
         None => None,
@@ -105,12 +111,27 @@ pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Troub
         stage,
         ready,
         static_pods: pods,
+        factory: schematic.as_ref().and_then(factory),
         schematic: schematic.map(|schematic| schematic.id),
         extensions,
         installer,
         platform: running.platform,
-        secure_boot: security.is_some_and(|security| security.spec.secure_boot),
+        secure_boot: security.as_ref().is_some_and(|security| security.spec.secure_boot),
+        unmet: unmet.into_iter().map(scrubbed).collect(),
+        uki: security.is_some_and(|security| security.spec.booted_with_uki),
+        container: running.mode == CONTAINER,
     })
+}
+
+/// The reasons are a node's own words, and go into journals (rule 14).
+fn scrubbed(UnmetCondition { name, reason }: UnmetCondition) -> UnmetCondition {
+    UnmetCondition { name, reason: scrub(&reason).into_owned() }
+}
+
+/// The URL of the factory that built what runs, where the node tells it.
+fn factory(schematic: &Schematic) -> Option<String> {
+    let url = schematic.api_url.trim_end_matches('/');
+    (!url.is_empty()).then(|| url.to_owned())
 }
 
 /// The static pods that a control plane renders, and whether each is ready. A worker

@@ -15,19 +15,19 @@ use std::sync::Arc;
 use talos_client::{Client, Node};
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
+use upgrade_core::plan::RebootMode;
 use upgrade_core::reason::FailureKind;
-use upgrade_core::snapshot::{Component, EtcdFacts, Fact, TalosFacts};
+use upgrade_core::snapshot::{Component, EtcdFacts, Fact, NodeName, TalosFacts};
 use upgrade_core::version::Minor;
 use upgrade_engine::io::talos::{Config, Downgrade, Rendered, Slots, Store, Talos};
 use upgrade_engine::io::{Changes, Clock, Machine, Tell, Trouble};
 
 use changes::Watches;
+use discover::Memory;
 pub use facts::{Glance, Parts};
 
 /// What is known of the machines before they are asked.
 pub(crate) struct Known {
-    /// What the talosconfig calls the cluster, should it not say so itself.
-    pub(crate) called: String,
     /// Machines that the talosconfig names, should they not know each other.
     pub(crate) named: Vec<String>,
     /// Machines that somebody keeps a list of.
@@ -42,11 +42,13 @@ pub struct LiveTalos<C> {
     folder: PathBuf,
     clock: Arc<C>,
     watches: Watches,
+    memory: Memory,
 }
 
 impl<C: Clock> LiveTalos<C> {
     pub(crate) fn new(client: Client, known: Known, folder: PathBuf, clock: Arc<C>) -> Self {
-        Self { client, known, folder, clock, watches: Watches::default() }
+        let (watches, memory) = (Watches::default(), Memory::default());
+        Self { client, known, folder, clock, watches, memory }
     }
 
     /// The least that tells which versions run on a machine.
@@ -64,13 +66,53 @@ impl<C: Clock> LiveTalos<C> {
     }
 }
 
+/// A machine that is asked, so that an address that does not answer is remembered, also
+/// if the caller gives up.
+struct Asking<'a> {
+    memory: &'a Memory,
+    of: &'a Machine,
+    answered: Option<bool>,
+}
+
+impl<'a> Asking<'a> {
+    const fn new(memory: &'a Memory, of: &'a Machine) -> Self {
+        Self { memory, of, answered: Some(false) }
+    }
+
+    fn ended<T>(mut self, answer: &Result<T, Trouble>) {
+        self.answered = match answer {
+            Ok(_) => Some(true),
+            Err(trouble) if trouble.failure.kind == FailureKind::Unavailable => Some(false),
+            Err(_) => None,
+        };
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let Some(answered) = self.answered {
+            self.memory.roster().tried(&self.of.name, &self.of.address, answered);
+        }
+    }
+}
+
 impl<C: Clock> Talos for LiveTalos<C> {
     async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
-        discover::machines(&self.client, &self.known).await
+        discover::machines(&self.client, &self.known, &self.memory).await
+    }
+
+    async fn identify(
+        &self,
+        nodes: &BTreeMap<NodeName, Vec<String>>,
+    ) -> Vec<(NodeName, Result<Machine, Trouble>)> {
+        discover::identify(&self.client, &self.memory, nodes).await
     }
 
     async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
-        Box::pin(facts::facts(&self.node(of)?, of)).await
+        let asking = Asking::new(&self.memory, of);
+        let facts = Box::pin(facts::facts(&self.node(of)?, of)).await;
+        asking.ended(&facts);
+        facts
     }
 
     async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
@@ -113,12 +155,18 @@ impl<C: Clock> Talos for LiveTalos<C> {
         acts::install(&self.node(on)?, pulled, tell).await
     }
 
-    async fn upgrade(&self, on: &Machine, image: &ImageRef, force: bool) -> Result<(), Trouble> {
-        acts::upgrade(&self.node(on)?, image, force).await
+    async fn upgrade(
+        &self,
+        on: &Machine,
+        image: &ImageRef,
+        force: bool,
+        mode: RebootMode,
+    ) -> Result<(), Trouble> {
+        acts::upgrade(&self.node(on)?, image, force, mode).await
     }
 
-    async fn reboot(&self, on: &Machine) -> Result<(), Trouble> {
-        acts::reboot(&self.node(on)?).await
+    async fn reboot(&self, on: &Machine, mode: RebootMode) -> Result<(), Trouble> {
+        acts::reboot(&self.node(on)?, mode).await
     }
 
     async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
@@ -144,7 +192,7 @@ impl<C: Clock> Talos for LiveTalos<C> {
         tell: &dyn Tell,
     ) -> Result<Proof, Trouble> {
         let node = self.node(from)?;
-        let cluster = discover::cluster_name(&node, &self.known.called).await;
+        let cluster = discover::own_cluster(&node).await?;
         let place = snapshot::Place { folder: &self.folder, cluster: &cluster, keep };
         snapshot::take(&node, &place, self.clock.now(), tell).await
     }

@@ -1,11 +1,12 @@
 //! The Kubernetes side of a simulated cluster.
 
 use serde_json::{Value, json};
+use upgrade_core::plan::RebootMode;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::Fact;
 use upgrade_core::workload::Pod;
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
-use upgrade_engine::io::{Io as _, Kubernetes as _, Talos as _};
+use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Talos as _};
 
 use super::{TALOS_1_13, World, eventually};
 
@@ -185,7 +186,7 @@ async fn changes_outlive_the_api_server() {
     };
     eventually(changes.clone(), "both nodes are ready", all_ready).await;
     let before = world.facts("cp-1").await.boot_id;
-    talos.reboot(&machine).await.unwrap();
+    talos.reboot(&machine, RebootMode::Default).await.unwrap();
     // The only control plane takes its API server along.
     eventually(talos.changes(&machine), "another boot", || async {
         let facts = talos.facts(&machine).await.ok()?;
@@ -206,6 +207,37 @@ async fn changes_outlive_the_api_server() {
         }
     };
     tokio::time::timeout(super::SOON, telling).await.expect("the watches came back");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_server_out_of_reach_is_looked_up_among_the_endpoints() {
+    // Rule 1: its own address cannot be reached from here, so the endpoints of the
+    // Service `kubernetes` tell.
+    let world = World::start(TALOS_1_13, 3, 0).await;
+    let (talos, kubernetes) = (world.live.talos(), world.live.kubernetes());
+    let machine = world.machine("cp-2").await;
+    // The broadcast address: no system connects there, and nothing is sent.
+    let far = |name: &str| Machine {
+        name: name.into(),
+        address: "255.255.255.255".to_owned(),
+        ..machine.clone()
+    };
+    let (here, away) = (far("cp-3"), far("cp-2"));
+    assert_eq!(kubernetes.api_server(&away).await, Ok(()));
+    world.cluster.inject("cp-2", "never-returns").await.expect("a fault");
+    talos.reboot(&machine, RebootMode::Default).await.unwrap();
+    let trouble = eventually(kubernetes.changes(), "it is taken out", || async {
+        kubernetes.api_server(&away).await.err()
+    })
+    .await;
+    assert_eq!(trouble.failure.kind, FailureKind::Unavailable);
+    assert!(trouble.to_string().contains("not among the endpoints"), "{trouble}");
+    assert_eq!(kubernetes.api_server(&here).await, Ok(()), "the others are there");
+    world.cluster.clear("cp-2", "never-returns").await.expect("no fault");
+    eventually(kubernetes.changes(), "it is listed again", || async {
+        kubernetes.api_server(&away).await.ok()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use upgrade_cluster::talos::Parts;
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
+use upgrade_core::plan::RebootMode;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, Fact, Role, Stage};
 use upgrade_engine::io::talos::{Config, NextBoot, Store};
@@ -109,7 +110,7 @@ async fn a_node_goes_through_install_and_reboot() {
     assert!(told.all().contains(&"updating META".to_owned()), "in lines: {:?}", told.all());
     assert_eq!(next().await, NextBoot::Other("Talos-v1.14.1.efi".to_owned()), "rule 5: armed");
     assert_eq!(talos.facts(&machine).await.unwrap().boot_id, before.boot_id);
-    talos.reboot(&machine).await.unwrap();
+    talos.reboot(&machine, RebootMode::Default).await.unwrap();
     let after = eventually(changes.clone(), "another boot", || async {
         let facts = talos.facts(&machine).await.ok()?;
         let up = facts.stage == Stage::Running && facts.ready;
@@ -141,7 +142,7 @@ async fn the_legacy_call_and_pull() {
     assert_eq!(refused.failure.kind, FailureKind::Refused, "{refused}");
     assert_eq!(refused.happened, Happened::No);
     let changes = talos.changes(&machine);
-    talos.upgrade(&machine, &image, false).await.unwrap();
+    talos.upgrade(&machine, &image, false, RebootMode::Default).await.unwrap();
     let after = eventually(changes, "the new version", || async {
         let facts = talos.facts(&machine).await.ok()?;
         let up = facts.stage == Stage::Running && facts.ready;
@@ -164,7 +165,7 @@ async fn failures_say_what_and_whether() {
     let failed = talos.facts(&nobody).await.unwrap_err();
     assert_eq!(failed.happened, Happened::No);
     let nonsense = Machine { address: "not an address".to_owned(), ..machine.clone() };
-    let failed = talos.reboot(&nonsense).await.unwrap_err();
+    let failed = talos.reboot(&nonsense, RebootMode::Default).await.unwrap_err();
     assert_eq!(failed.failure.kind, FailureKind::Mismatch, "{failed}");
 }
 

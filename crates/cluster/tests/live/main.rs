@@ -1,6 +1,7 @@
 //! The adapters of the engine over real sockets: against the simulator, and against a
 //! real API server.
 
+mod discovery;
 mod drains;
 mod hop;
 mod kubernetes;

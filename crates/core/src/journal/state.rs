@@ -219,10 +219,7 @@ impl State {
         if step.evidence.is_none() {
             step.evidence = evidence.cloned();
         }
-        let boot_id = match &step.evidence {
-            Some(Evidence::BootId(boot_id)) => Some(boot_id.clone()),
-            _ => None,
-        };
+        let boot_id = step.evidence.as_ref().and_then(Evidence::boot_id).map(str::to_owned);
         self.waiting.clear();
         self.armed.started(id, boot_id.as_deref());
         if let (Some(node), Action::Cordon, Some(Evidence::WasCordoned(found))) =

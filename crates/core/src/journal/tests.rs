@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::image::ImageRef;
 use crate::plan::{
-    Change, Group, Hop, Lane, PLAN_FORMAT, Plan, TalosTarget, Target, UpgradeApi, Versions, Wave,
+    Change, Group, Hop, Lane, PLAN_FORMAT, Plan, RebootMode, TalosTarget, Target, UpgradeApi,
+    Versions, Wave,
 };
 use crate::policy::Policy;
 use crate::reason::FailureKind;
@@ -29,6 +30,9 @@ fn plan() -> Plan {
             previous: None,
             etcd: None,
             force: false,
+            reboot: RebootMode::Default,
+            platform: None,
+            secure_boot: None,
         })),
         steps: vec![
             Action::Install,
@@ -335,4 +339,24 @@ fn cordons_that_nobody_wrote_down_are_left_by_a_run_that_died_too_early() {
     journal.write(Record::Inherited { cordons: told.clone(), armed }).unwrap();
     journal.write(Record::Lifted { node: "w-2".into() }).unwrap();
     assert_eq!(journal.state.cordons_left(&told), ["w-1".into()].into(), "w-2 was given back");
+}
+
+#[test]
+fn what_was_unmet_before_is_remembered_and_older_journals_are_read() {
+    // Rule 10: the first look counts, across restarts.
+    let mut journal = Writer::new();
+    let unmet = vec![UnmetCondition { name: "time".into(), reason: "not synced".into() }];
+    let before = Evidence::NotReady { boot_id: "a".to_owned(), unmet: unmet.clone() };
+    journal.start(Action::Reboot, Some(before.clone()));
+    journal.write(Record::Began).unwrap();
+    journal.start(Action::Reboot, Some(Evidence::BootId("b".to_owned())));
+    let evidence = journal.state.step(&step(Action::Reboot)).unwrap().evidence.clone().unwrap();
+    assert_eq!(evidence, before);
+    assert_eq!((evidence.boot_id(), evidence.unmet()), (Some("a"), unmet.as_slice()));
+    for evidence in [before, Evidence::Unmet(unmet), Evidence::BootId("a".to_owned())] {
+        let json = serde_json::to_string(&evidence).unwrap();
+        assert_eq!(serde_json::from_str::<Evidence>(&json).unwrap(), evidence, "{json}");
+    }
+    let older: Evidence = serde_json::from_str(r#"{"boot-id": "a"}"#).unwrap();
+    assert_eq!((older.boot_id(), older.unmet().len()), (Some("a"), 0));
 }

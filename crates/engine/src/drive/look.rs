@@ -10,13 +10,13 @@ use upgrade_core::jiff;
 use upgrade_core::journal::{Entry, Record};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::{Group, Plan};
-use upgrade_core::snapshot::{Fact, Node, NodeName, Role, Snapshot};
+use upgrade_core::snapshot::{Fact, KubernetesFacts, Node, NodeName, Role, Snapshot};
 use upgrade_core::step::Action;
 
 use super::{DriveError, Driver, Woke};
 use crate::io::{Changes, Clock as _, Io, Kubernetes as _, Machine, Talos as _};
 use crate::journal::Journal;
-use crate::observe::observe;
+use crate::observe::{limited, observe};
 
 /// Nothing is disrupted on a picture older than this, even if we ourselves
 /// changed nothing since: others may have.
@@ -45,6 +45,7 @@ impl Picture {
                 nodes: BTreeMap::new(),
                 etcd: Fact::Unknown("it was not looked at yet".to_owned()),
                 kubernetes: Fact::Unknown("it was not looked at yet".to_owned()),
+                unmatched: BTreeMap::new(),
             },
             machines: Arc::new([]),
             arrived: Timestamp::MIN,
@@ -112,10 +113,17 @@ impl Picture {
         }
     }
 
-    fn take(&mut self, snapshot: Snapshot) {
+    fn take(&mut self, mut snapshot: Snapshot, plan: &Plan) {
+        if snapshot.nodes.values().all(|node| node.kubernetes.trouble().is_some()) {
+            // Discovery may not show them, and Kubernetes cannot: unknown, not gone.
+            let why = "discovery does not show it, and Kubernetes does not answer";
+            add_missing(&mut snapshot.nodes, &self.snapshot.nodes, plan, why);
+        }
         let machines: Arc<[Machine]> = snapshot
             .nodes
             .iter()
+            // Of some only the plan knows.
+            .filter(|(_, node)| !node.address.is_empty())
             .map(|(name, node)| Machine {
                 name: name.clone(),
                 address: node.address.clone(),
@@ -131,38 +139,61 @@ impl Picture {
 
     /// A look that failed as a whole: every node is there and unknown (rule 10).
     fn blind(&mut self, plan: &Plan, why: &str, taken_at: Timestamp) {
-        let unknown = |address: String, role: Role, pool: Option<String>| Node {
-            address,
-            role,
-            pool,
-            talos: Fact::Unknown(why.to_owned()),
-            kubernetes: Fact::Unknown(why.to_owned()),
-            images: Fact::Unknown(why.to_owned()),
-            api_server: match role {
-                Role::ControlPlane => Fact::Unknown(why.to_owned()),
-                Role::Worker => Fact::Unasked,
-            },
-        };
-        let seen = std::mem::take(&mut self.snapshot.nodes).into_iter();
-        let mut nodes: BTreeMap<NodeName, Node> =
-            seen.map(|(name, node)| (name, unknown(node.address, node.role, node.pool))).collect();
-        for wave in plan.hops.iter().flat_map(|hop| &hop.waves) {
-            let role = match wave.group {
-                Group::ControlPlane => Role::ControlPlane,
-                Group::Workers => Role::Worker,
-                Group::Prepare | Group::Cluster => continue,
-            };
-            for name in wave.lanes.iter().filter_map(|lane| lane.node.clone()) {
-                nodes.entry(name).or_insert_with(|| unknown(String::new(), role, None));
-            }
-        }
+        let mut nodes = BTreeMap::new();
+        add_missing(&mut nodes, &self.snapshot.nodes, plan, why);
         self.snapshot = Snapshot {
             cluster: plan.cluster.clone(),
             taken_at,
             nodes,
             etcd: Fact::Unknown(why.to_owned()),
             kubernetes: Fact::Unknown(why.to_owned()),
+            unmatched: BTreeMap::new(),
         };
+    }
+
+    /// What Kubernetes tells although the machines could not be listed: enough to give a
+    /// node back (rule 7).
+    fn hear(&mut self, nodes: &BTreeMap<NodeName, KubernetesFacts>) {
+        for (name, node) in &mut self.snapshot.nodes {
+            if let Some(facts) = nodes.get(name) {
+                node.kubernetes = Fact::Known(facts.clone());
+            }
+        }
+    }
+}
+
+/// Adds the nodes that were there before, and those of the plan, as unknown.
+fn add_missing(
+    nodes: &mut BTreeMap<NodeName, Node>,
+    before: &BTreeMap<NodeName, Node>,
+    plan: &Plan,
+    why: &str,
+) {
+    let unknown = |address: String, role: Role, pool: Option<String>| Node {
+        address,
+        role,
+        pool,
+        talos: Fact::Unknown(why.to_owned()),
+        kubernetes: Fact::Unknown(why.to_owned()),
+        images: Fact::Unknown(why.to_owned()),
+        api_server: match role {
+            Role::ControlPlane => Fact::Unknown(why.to_owned()),
+            Role::Worker => Fact::Unasked,
+        },
+    };
+    for (name, node) in before {
+        let seen = || unknown(node.address.clone(), node.role, node.pool.clone());
+        nodes.entry(name.clone()).or_insert_with(seen);
+    }
+    for wave in plan.hops.iter().flat_map(|hop| &hop.waves) {
+        let role = match wave.group {
+            Group::ControlPlane => Role::ControlPlane,
+            Group::Workers => Role::Worker,
+            Group::Prepare | Group::Cluster => continue,
+        };
+        for name in wave.lanes.iter().filter_map(|lane| lane.node.clone()) {
+            nodes.entry(name).or_insert_with(|| unknown(String::new(), role, None));
+        }
     }
 }
 
@@ -181,7 +212,12 @@ impl<I: Io, J: Journal> Driver<I, J> {
         let began = self.now();
         // A task of its own: a look goes on while the loop takes steps in.
         let mut looking = JoinSet::new();
-        looking.spawn(async move { observe(&*io).await });
+        looking.spawn(async move {
+            match observe(&*io).await {
+                Ok(snapshot) => Ok(snapshot),
+                Err(trouble) => Err((trouble, limited(&*io, io.kubernetes().nodes()).await.ok())),
+            }
+        });
         let seen = loop {
             tokio::select! {
                 biased;
@@ -204,11 +240,12 @@ impl<I: Io, J: Journal> Driver<I, J> {
             Some(Ok(Ok(mut snapshot))) => {
                 let taken_at = snapshot.taken_at.saturating_add(self.ahead);
                 snapshot.taken_at = taken_at.unwrap_or(Timestamp::MAX);
-                self.picture.take(snapshot);
+                self.picture.take(snapshot, &self.plan);
             }
-            Some(Ok(Err(trouble))) => {
+            Some(Ok(Err((trouble, nodes)))) => {
                 let why = format!("the machines could not be listed: {trouble}");
                 self.picture.blind(&self.plan, &why, began);
+                self.picture.hear(&nodes.unwrap_or_default());
             }
             Some(Err(_)) | None => {
                 let why = "this program failed while it looked at the cluster";

@@ -156,11 +156,15 @@ impl<I: Io, J: Journal> Driver<I, J> {
             let text = format!("{node} was not there at the last look");
             Trouble::new(FailureKind::Unavailable, &text)
         };
-        if action.boots() || action == Action::Install {
+        if action.boots() || matches!(action, Action::Install | Action::SetKubelet) {
             let machine = self.picture.machines.iter().find(|machine| machine.name == *node);
             let machine = machine.ok_or_else(unknown)?;
             let facts = limited(&*self.io, self.io.talos().facts(machine)).await?;
-            return Ok(Some(Evidence::BootId(facts.boot_id)));
+            return Ok(Some(match action {
+                Action::Install => Evidence::BootId(facts.boot_id),
+                Action::SetKubelet => Evidence::Unmet(facts.unmet),
+                _ => Evidence::before_boot(facts),
+            }));
         }
         if action == Action::Cordon {
             let nodes = match limited(&*self.io, self.io.kubernetes().nodes()).await {
@@ -224,14 +228,14 @@ impl<I: Io, J: Journal> Driver<I, J> {
     }
 
     /// What was true before a step; before the reboot that it verifies, for a
-    /// verification.
+    /// verification and for the soak after it.
     fn remembered(&self, id: &StepId) -> Option<Evidence> {
         let of = |action| {
             let id = StepId { action, ..id.clone() };
             self.state.step(&id).and_then(|step| step.evidence.clone())
         };
         match id.action {
-            Action::Verify => {
+            Action::Verify | Action::Soak => {
                 [Action::Reboot, Action::Upgrade, Action::Rollback].into_iter().find_map(of)
             }
             action => of(action),

@@ -5,12 +5,22 @@ use std::future::Future;
 
 use serde_json::Value;
 use upgrade_core::image::ImageRef;
+use upgrade_core::jiff::SignedDuration;
 use upgrade_core::journal::Proof;
 use upgrade_core::mutant::{self, Mutant};
-use upgrade_core::snapshot::{Component, EtcdFacts, Fact, TalosFacts};
+use upgrade_core::plan::RebootMode;
+use upgrade_core::snapshot::{Component, EtcdFacts, Fact, NodeName, TalosFacts};
 use upgrade_core::version::{Minor, Version};
 
 use super::{Changes, Machine, Tell, Trouble};
+
+/// How long one machine may take to say which others it knows, or who it is: one that
+/// hangs must not hold up what the others say.
+pub const PEER_LIMIT: SignedDuration = SignedDuration::from_secs(3);
+
+/// How long one member of etcd may take; the whole of it has to be within the limit of
+/// an observation.
+pub const MEMBER_LIMIT: SignedDuration = SignedDuration::from_secs(5);
 
 /// A machine's configuration. Its text holds keys: it has no `Debug`, and never
 /// reaches a log, an event or a journal (rule 14).
@@ -156,6 +166,13 @@ impl Slots {
     }
 }
 
+impl NextBoot {
+    /// Whether it is another entry, of this version.
+    pub fn is_into(&self, version: &Version) -> bool {
+        matches!(self, Self::Other(entry) if version_of(entry).as_ref() == Some(version))
+    }
+}
+
 /// The version in the name of an entry: `Talos-v1.13.9~1.efi`.
 fn version_of(entry: &str) -> Option<Version> {
     let name = entry.strip_prefix("Talos-")?.strip_suffix(".efi")?;
@@ -190,8 +207,20 @@ impl Downgrade {
 
 /// The machines of a cluster, over their Talos API.
 pub trait Talos: Send + Sync {
-    /// The cluster's name and its machines, as they know each other.
+    /// The cluster's name and its machines, as they know each other. One that does not
+    /// answer within [`PEER_LIMIT`] adds nothing; what was known before stays then.
     fn machines(&self) -> impl Future<Output = Result<(String, Vec<Machine>), Trouble>> + Send;
+
+    /// The machines of Kubernetes' nodes, given their addresses: those that
+    /// [`machines`](Self::machines) does not show are asked there who they are. An error
+    /// says why no machine was found. Nodes that are left out are not known here.
+    fn identify(
+        &self,
+        nodes: &BTreeMap<NodeName, Vec<String>>,
+    ) -> impl Future<Output = Vec<(NodeName, Result<Machine, Trouble>)>> + Send {
+        let _ = nodes;
+        std::future::ready(Vec::new())
+    }
 
     /// Everything that Talos tells of one machine.
     fn facts(&self, of: &Machine) -> impl Future<Output = Result<TalosFacts, Trouble>> + Send;
@@ -241,10 +270,15 @@ pub trait Talos: Send + Sync {
         on: &Machine,
         image: &ImageRef,
         force: bool,
+        mode: RebootMode,
     ) -> impl Future<Output = Result<(), Trouble>> + Send;
 
     /// Reboots; comes back when the node has accepted it.
-    fn reboot(&self, on: &Machine) -> impl Future<Output = Result<(), Trouble>> + Send;
+    fn reboot(
+        &self,
+        on: &Machine,
+        mode: RebootMode,
+    ) -> impl Future<Output = Result<(), Trouble>> + Send;
 
     /// Boots the other slot again; comes back when the node has accepted it.
     fn rollback(&self, on: &Machine) -> impl Future<Output = Result<(), Trouble>> + Send;

@@ -3,6 +3,7 @@
 //! here; they differ only in how they learn the [`Class`].
 
 use upgrade_core::call::{Class, ExitCode, Outcome};
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::FailureKind;
 
 use super::{Happened, Trouble};
@@ -59,6 +60,9 @@ pub fn exit(code: ExitCode, last: &[String]) -> Trouble {
         text.push_str(&last.join(" | "));
     }
     let text = format!("{text}. What to do: {}", code.advice());
+    if mutant::is(Mutant::InstallerRepeated) {
+        return look(Class::NotConnected, &text);
+    }
     let mut trouble = Trouble::new(FailureKind::Installer, &text);
     trouble.happened = Happened::Failed;
     trouble

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
 use upgrade_core::journal::{Effect, Evidence};
 use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::plan::RebootMode;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{Stage, TalosFacts};
 use upgrade_core::step::Action;
@@ -28,12 +29,9 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let machine = step.machine()?;
     let node = &machine.name;
     let facts = first_look(step, machine).await?;
-    let before = match &step.evidence {
-        Some(Evidence::BootId(before)) => before.as_str(),
-        _ => facts.boot_id.as_str(),
-    };
+    let before = step.evidence.as_ref().and_then(Evidence::boot_id).unwrap_or(&facts.boot_id);
     if mutant::is(Mutant::ActRepeated) {
-        let answer = ask_once(step, machine).await?;
+        let answer = ask_once(step, machine, step.id.action).await?;
         return came_back(step, machine, before, answer).await.map(|()| Done::Did);
     }
     if facts.boot_id != before {
@@ -48,11 +46,15 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     if step.look_first && has_begun(step, machine, before).await? {
         step.say(format!("{node} is on its way already; not asking again"));
     } else {
-        if step.id.action == Action::Upgrade {
+        let call = match step.id.action {
+            Action::Rollback => install::rollback_call(step, machine, &facts).await?,
+            action => action,
+        };
+        if call == Action::Upgrade {
             install::not_armed(step, machine, &facts).await?;
         }
         follows(step).await?;
-        answer = ask_once(step, machine).await?;
+        answer = ask_once(step, machine, call).await?;
     }
     came_back(step, machine, before, answer).await?;
     Ok(Done::Did)
@@ -108,22 +110,30 @@ async fn follows<I: Io>(step: &Step<I>) -> Result<(), Failure> {
 /// The one request. Whatever is not certain to have failed is waited for, and what
 /// was answered comes back: Talos up to 1.12 refuses by words alone, with a code that
 /// a request which was heard may also get.
-async fn ask_once<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Option<Trouble>, Failure> {
+async fn ask_once<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    call: Action,
+) -> Result<Option<Trouble>, Failure> {
     let talos = step.io.talos();
     step.permitted()?;
-    let asked = match step.id.action {
+    let asked = match call {
         Action::Upgrade => {
-            let target = step.talos_target()?;
+            let (target, mode) = (step.talos_target()?, mode(step)?);
             step.say(format!("installing {}", target.installer));
-            talos.upgrade(machine, &target.installer, target.force).await
+            talos.upgrade(machine, &target.installer, target.force, mode).await
         }
         Action::Rollback => {
             step.say("going back to the other slot");
             talos.rollback(machine).await
         }
         _ => {
-            step.say("rebooting");
-            talos.reboot(machine).await
+            let mode = mode(step)?;
+            step.say(match mode {
+                RebootMode::Default => "rebooting",
+                RebootMode::Powercycle => "rebooting through its firmware (power cycle)",
+            });
+            talos.reboot(machine, mode).await
         }
     };
     match asked {
@@ -134,6 +144,29 @@ async fn ask_once<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Option<Tro
         }
         Err(trouble) => Err(trouble.failure.leaving(Effect::None)),
     }
+}
+
+/// How the plan has the node rebooted. The call for the other slot knows no modes.
+fn mode<I: Io>(step: &Step<I>) -> Result<RebootMode, Failure> {
+    if mutant::is(Mutant::KexecAlways) {
+        return Ok(RebootMode::Default);
+    }
+    step.talos_target().map(|target| target.reboot)
+}
+
+/// What to say of a node that stays away. After a power cycle the version may be one
+/// that boots by kexec alone: the others of its kind would stay away after their next one.
+fn stays_away<I: Io>(step: &Step<I>, machine: &Machine) -> String {
+    let node = &machine.name;
+    let cycled = step.id.action != Action::Rollback && mode(step) == Ok(RebootMode::Powercycle);
+    if cycled {
+        return format!(
+            "{node} did not come back from its power cycle: {} may not boot through its firmware. \
+             Look at its console, and choose the old version in its boot menu",
+            step.hop().change.to()
+        );
+    }
+    format!("{node} did not come back")
 }
 
 /// Waits for another boot ID, and for nothing else: what runs then is for
@@ -147,7 +180,7 @@ async fn came_back<I: Io>(
     let node = &machine.name;
     // Since when it has looked as if nobody had asked for anything.
     let idle: Mutex<Option<Timestamp>> = Mutex::new(None);
-    let wait = Wait::new(FailureKind::NeverReturned, format!("{node} did not come back"))
+    let wait = Wait::new(FailureKind::NeverReturned, stays_away(step, machine))
         .on(step.io.talos().changes(machine));
     wait.look(step, || async {
         let facts = step.io.talos().facts(machine).await;

@@ -12,21 +12,19 @@ use upgrade_core::journal::{Armed, Arming, Effect, Evidence, Proof};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::TalosFacts;
+use upgrade_core::step::Action;
 
 use super::wait::{Look, Wait, ask};
 use super::{Done, Step};
 use crate::io::talos::{NextBoot, Slots, Store};
-use crate::io::{Clock as _, Happened, Io, Machine, Talos as _, Trouble};
+use crate::io::{Happened, Io, Machine, Talos as _, Trouble};
 
 /// How long no installer has to be seen after its stream was lost: the request
 /// itself may still be on its way.
 const SETTLE: SignedDuration = SignedDuration::from_secs(15);
 
-/// How long the boot loader is asked after an installer has failed.
+/// How long the boot loader is asked where its answer is not needed to go on.
 const AFTERWARDS: SignedDuration = SignedDuration::from_secs(30);
-
-/// The pause of a mutant.
-const AGAIN: SignedDuration = SignedDuration::from_secs(2);
 
 /// Runs the step.
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
@@ -40,9 +38,12 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     match install(step, machine, &pulled).await? {
         Ok(()) => Ok(Done::Did),
         Err(trouble) => match trouble.happened {
-            Happened::No => Err(trouble.failure.leaving(Effect::None)),
             Happened::Failed => Err(failed(step, machine, &facts, &trouble).await?),
-            Happened::Maybe => lost(step, machine, &facts, &trouble).await,
+            Happened::Maybe if !mutant::is(Mutant::LostStreamRepeated) => {
+                lost(step, machine, &facts, &trouble).await
+            }
+            // No installer was started, so `decide` may have it tried again.
+            Happened::No | Happened::Maybe => Err(trouble.failure.leaving(Effect::None)),
         },
     }
 }
@@ -64,8 +65,8 @@ async fn prepare<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Ready, Fail
     if step.is_there(&facts) {
         return Ok(Ready::Done(Done::Skipped(format!("{node} runs {to} already"))));
     }
-    let booted = matches!(&step.evidence,
-        Some(Evidence::BootId(before)) if *before != facts.boot_id);
+    let before = step.evidence.as_ref().and_then(Evidence::boot_id);
+    let booted = before.is_some_and(|before| before != facts.boot_id);
     if booted && step.look_first && !mutant::is(Mutant::BlindRetry) {
         let found = &facts.version;
         let text = format!("{node} has booted since it was written, and runs {found}");
@@ -104,19 +105,7 @@ async fn install<I: Io>(
     let talos = step.io.talos();
     step.say(format!("writing {image}"));
     step.permitted().map_err(|failure| failure.leaving(Effect::None))?;
-    let mut done = talos.install(machine, image, pulled, step).await;
-    while let Err(trouble) = &done
-        && match trouble.happened {
-            Happened::No => false,
-            Happened::Failed => mutant::is(Mutant::InstallerRepeated),
-            Happened::Maybe => mutant::is(Mutant::LostStreamRepeated),
-        }
-        && step.left() > AGAIN
-    {
-        step.io.clock().sleep(AGAIN).await;
-        done = talos.install(machine, image, pulled, step).await;
-    }
-    Ok(done)
+    Ok(talos.install(machine, image, pulled, step).await)
 }
 
 /// Whether an installer may be run.
@@ -214,6 +203,51 @@ pub(super) async fn not_armed<I: Io>(
     Err(armed_already(&why, facts))
 }
 
+/// Rule 5 for a rollback, which makes the entry that is not the default the default:
+/// the call that brings the node to the other slot. On an armed node that slot holds
+/// what runs, so nothing older is there to go back to. A default that an earlier request
+/// has changed is only booted; a second rollback would change it back.
+pub(super) async fn rollback_call<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+    facts: &TalosFacts,
+) -> Result<Action, Failure> {
+    if mutant::is(Mutant::ArmedForgotten) {
+        return Ok(Action::Rollback);
+    }
+    let (node, to) = (&machine.name, step.hop().change.to());
+    // A boot loader that cannot be asked does not hold a rollback up (rule 12).
+    let next = briefly(step, machine, facts).await;
+    let armed = match (&next, remembered(step, facts)) {
+        (NextBoot::Same, _) | (NextBoot::Unknown, None) => return Ok(Action::Rollback),
+        (NextBoot::Other(_), _) if next.is_into(to) => return Ok(Action::Reboot),
+        (NextBoot::Other(entry), _) => entry.clone(),
+        // Asked for by an earlier attempt of this rollback.
+        (NextBoot::Unknown, Some(known)) if known.image.version().as_ref() == Some(to) => {
+            return Ok(Action::Rollback);
+        }
+        (NextBoot::Unknown, Some(known)) => known.image.to_string(),
+    };
+    let running = &facts.version;
+    let text = format!(
+        "{node} is armed with {armed}: its other slot holds {running}, which runs, and not {to}. \
+         What to do: run `talosctl rollback` on it to disarm it, which reboots it into \
+         {running}; or reboot it to boot what is armed, and roll back then"
+    );
+    Err(Failure::new(FailureKind::Refused, &text).leaving(Effect::None))
+}
+
+/// What the boot loader tells within a while.
+async fn briefly<I: Io>(step: &Step<I>, machine: &Machine, facts: &TalosFacts) -> NextBoot {
+    let until = step.now().saturating_add(AFTERWARDS).unwrap_or(step.deadline);
+    let wait = Wait::new(FailureKind::Unavailable, "its boot loader could not be asked");
+    let seen = wait
+        .until(until)
+        .look(step, || async { Ok(Look::of(step.io.talos().slots(machine).await)) })
+        .await;
+    seen.map_or(NextBoot::Unknown, |slots| slots.next_boot(&facts.version))
+}
+
 async fn look<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Slots, Failure> {
     let what = format!("what {} boots next", machine.name);
     ask(step, &what, || step.io.talos().slots(machine)).await
@@ -258,13 +292,7 @@ async fn failed<I: Io>(
     trouble: &Trouble,
 ) -> Result<Failure, Failure> {
     let (from, to) = (&step.talos_target()?.from, step.hop().change.to());
-    let until = step.now().saturating_add(AFTERWARDS).unwrap_or(step.deadline);
-    let wait = Wait::new(FailureKind::Unavailable, "its boot loader could not be asked");
-    let seen = wait
-        .until(until)
-        .look(step, || async { Ok(Look::of(step.io.talos().slots(machine).await)) })
-        .await;
-    let next = seen.map_or(NextBoot::Unknown, |slots| slots.next_boot(&facts.version));
+    let next = briefly(step, machine, facts).await;
     let say = |words: String| Failure::new(FailureKind::Installer, &format!("{trouble}. {words}"));
     Ok(match next {
         NextBoot::Same => say(format!("The node is not armed: its next boot is into {from}"))

@@ -1,10 +1,12 @@
-//! After the boot: is everything as planned? Version, schematic, extensions
-//! (rule 4), stage and readiness, etcd, static pods and API server, Node Ready. By
+//! After the boot: is everything as planned? Version, platform, Secure Boot,
+//! schematic, extensions (rule 4), stage and readiness, etcd, static pods and API server, Node Ready. By
 //! level, not by events: each look judges the whole.
 
+use upgrade_core::extension;
 use upgrade_core::journal::Evidence;
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::TalosTarget;
+use upgrade_core::readiness::listed;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{EtcdFacts, Fact, NodeName, Role, Stage, TalosFacts};
 use upgrade_core::step::Action;
@@ -21,10 +23,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let node = &machine.name;
     let target = step.talos_target()?;
     let to = step.hop().change.to();
-    let before = match &step.evidence {
-        Some(Evidence::BootId(before)) => Some(before.as_str()),
-        _ => None,
-    };
+    let before = step.evidence.as_ref().and_then(Evidence::boot_id);
     let wait = Wait::new(FailureKind::Deadline, format!("{node} did not become well"))
         .on(step.io.talos().changes(machine))
         .on(step.io.kubernetes().changes());
@@ -41,10 +40,11 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
             return Ok(Look::NotYet(why));
         }
         // Only a settled node shows all its extensions.
-        match wrong.or_else(|| dropped(node, &facts, target)) {
-            Some(failure) => Err(failure),
-            None => Ok(Look::Found(Done::Did)),
+        if let Some(failure) = wrong.or_else(|| dropped(node, &facts, target)) {
+            return Err(failure);
         }
+        still_unmet(step, node, &facts);
+        Ok(Look::Found(Done::Did))
     });
     match judged.await {
         // The old version is the cause, whatever else is not well.
@@ -54,6 +54,14 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
             Err(wrong.unwrap_or_else(|| may_still_boot_back(step, node, &failure)))
         }
         judged => judged,
+    }
+}
+
+/// Says what is unmet on a node that is as ready as it was before.
+pub(crate) fn still_unmet<I: Io>(step: &Step<I>, node: &NodeName, facts: &TalosFacts) {
+    if !facts.unmet.is_empty() {
+        let unmet = listed(&facts.unmet);
+        step.say(format!("{node} is as ready as before; still unmet: {unmet}"));
     }
 }
 
@@ -111,6 +119,18 @@ fn dropped(node: &NodeName, facts: &TalosFacts, target: &TalosTarget) -> Option<
     if mutant::is(Mutant::ContentUnchecked) {
         return None;
     }
+    if let Some(expected) = &target.platform
+        && facts.platform != *expected
+    {
+        let found = &facts.platform;
+        let text = format!("{node} runs on platform {found}, not {expected}");
+        return Some(Failure::new(FailureKind::Mismatch, &text));
+    }
+    if target.secure_boot.is_some_and(|expected| facts.secure_boot != expected) {
+        let now = if facts.secure_boot { "on" } else { "off" };
+        let text = format!("Secure Boot of {node} is {now} after the boot, and was not before");
+        return Some(Failure::new(FailureKind::Mismatch, &text));
+    }
     if let Some(expected) = &target.schematic
         && facts.schematic.as_ref() != Some(expected)
     {
@@ -118,7 +138,8 @@ fn dropped(node: &NodeName, facts: &TalosFacts, target: &TalosTarget) -> Option<
         let text = format!("{node} runs schematic {found}, not {expected}");
         return Some(Failure::new(FailureKind::Mismatch, &text));
     }
-    let has = |name: &String| facts.extensions.iter().any(|found| found.name == *name);
+    let has =
+        |name: &String| facts.extensions.iter().any(|found| extension::is_same(name, &found.name));
     let missing: Vec<&str> =
         target.extensions.iter().flatten().filter(|name| !has(name)).map(String::as_str).collect();
     (!missing.is_empty()).then(|| {
@@ -140,9 +161,10 @@ async fn settled<I: Io>(
 ) -> Result<(), String> {
     let node = &machine.name;
     // Both from one reading: a node is ready for a moment while it goes down.
-    if facts.stage != Stage::Running || !facts.ready {
-        let ready = if facts.ready { "" } else { ", not ready" };
-        return Err(format!("{node} is in stage {:?}{ready}", facts.stage));
+    let less = facts.less_ready_than(step.unmet_before());
+    if facts.stage != Stage::Running || less.is_some() {
+        let less = less.map(|why| format!(", {why}")).unwrap_or_default();
+        return Err(format!("{node} is in stage {:?}{less}", facts.stage));
     }
     if machine.role == Role::ControlPlane {
         match step.io.talos().etcd(&step.control_planes()).await {
@@ -199,5 +221,71 @@ fn caught_up(node: &NodeName, etcd: &EtcdFacts) -> Result<(), String> {
     match ahead.saturating_sub(status.applied_index) {
         lag if lag > MAX_APPLIED_LAG => Err(format!("etcd on {node} is {lag} entries behind")),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use upgrade_core::plan::{RebootMode, UpgradeApi};
+    use upgrade_core::snapshot::Extension;
+
+    use super::*;
+
+    fn facts(extension: &str) -> TalosFacts {
+        TalosFacts {
+            version: Version::new(1, 14, 1),
+            boot_id: "2".to_owned(),
+            stage: Stage::Running,
+            ready: true,
+            static_pods: vec![],
+            schematic: Some("abc".to_owned()),
+            extensions: vec![Extension { name: extension.to_owned(), version: "v1".to_owned() }],
+            installer: None,
+            platform: "nocloud".to_owned(),
+            secure_boot: true,
+            unmet: vec![],
+            uki: true,
+            container: false,
+            factory: None,
+        }
+    }
+
+    fn target() -> TalosTarget {
+        TalosTarget {
+            from: Version::new(1, 13, 1),
+            api: UpgradeApi::Lifecycle,
+            installer: "factory.lan/nocloud-installer-secureboot/abc:v1.14.1".parse().unwrap(),
+            schematic: Some("abc".to_owned()),
+            extensions: Some(vec!["i915-ucode".to_owned()]),
+            previous: None,
+            etcd: None,
+            force: false,
+            reboot: RebootMode::Default,
+            platform: Some("nocloud".to_owned()),
+            secure_boot: Some(true),
+        }
+    }
+
+    #[test]
+    fn what_stays_is_compared_after_the_boot() {
+        // Rule 4.
+        let judge = |facts: &TalosFacts, target: &TalosTarget| {
+            dropped(&"cp-1".into(), facts, target).map(|failure| failure.to_string())
+        };
+        let says = |facts: &TalosFacts, words: &str| {
+            let said = judge(facts, &target()).expect("a failure");
+            assert!(said.contains(words), "{said}");
+        };
+        assert_eq!(judge(&facts("i915-ucode"), &target()), None);
+        // It goes by another name in newer releases.
+        assert_eq!(judge(&facts("i915"), &target()), None);
+        says(&facts("amdgpu"), "lacks its extensions i915-ucode");
+        says(&TalosFacts { platform: "metal".to_owned(), ..facts("i915") }, "platform metal");
+        says(&TalosFacts { secure_boot: false, ..facts("i915") }, "Secure Boot of cp-1 is off");
+        says(&TalosFacts { schematic: None, ..facts("i915") }, "schematic none");
+        // A plan of an older version of this program does not tell.
+        let older = TalosTarget { platform: None, secure_boot: None, ..target() };
+        let metal = TalosFacts { platform: "metal".to_owned(), ..facts("i915") };
+        assert_eq!(judge(&metal, &older), None);
     }
 }

@@ -14,7 +14,7 @@ use upgrade_engine::drive;
 use upgrade_engine::drive::End;
 use upgrade_engine::journal::{Fence, Journal, JournalError, MemoryJournal};
 
-use crate::common::{Driver, Fault, Fragile, World, planned, policy, seconds};
+use crate::common::{Cluster, Driver, Fault, Fragile, World, planned, policy, seconds};
 
 /// A cluster whose worker-1 was upgraded by an earlier run and still has its
 /// cordon, and a plan in which it has no lane.
@@ -168,24 +168,29 @@ async fn an_inherited_cordon_that_cannot_be_lifted_is_waited_for_and_named() {
     assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
 }
 
-/// A journal at one of whose entries the world goes dark, for a moment or for good.
+/// A journal at one of whose entries something stops answering, for a moment or for good.
 struct Darkening {
     journal: MemoryJournal,
     world: Arc<World>,
+    what: fn(&mut Cluster, dark: bool),
     at: fn(&Record) -> bool,
     back_after: Option<u64>,
+}
+
+fn everything(cluster: &mut Cluster, dark: bool) {
+    cluster.dark = dark;
 }
 
 impl Journal for Darkening {
     async fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
         self.journal.append(entry).await?;
         if (self.at)(&entry.record) {
-            let world = Arc::clone(&self.world);
-            world.change(|cluster| cluster.dark = true);
+            let (world, what) = (Arc::clone(&self.world), self.what);
+            world.change(|cluster| what(cluster, true));
             if let Some(back_after) = self.back_after {
                 tokio::spawn(async move {
                     seconds(back_after).await;
-                    world.change(|cluster| cluster.dark = false);
+                    world.change(|cluster| what(cluster, false));
                 });
             }
         }
@@ -207,10 +212,52 @@ async fn a_halt_while_nobody_answers_looks_again_before_it_leaves_a_cordon() {
     let journal = Darkening {
         journal: driver.journal.clone(),
         world: Arc::clone(&world),
+        what: everything,
         at: |record| matches!(record, Record::Halted { .. }),
         back_after: Some(2),
     };
     let (run, _events) = driver.run(journal, None);
+    let (end, _) = drive(run).await.unwrap();
+    assert!(matches!(end, End::Halted { .. }), "{end:?}");
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_halt_asks_again_for_an_api_server_that_could_not_be_asked() {
+    // Rule 7: a control plane boots back, and only its own API server does not
+    // answer when the run halts.
+    let world = World::new(3, 0, "1.13.1");
+    world.set_fault("cp-2", Some(Fault::BootsBack));
+    let plan = planned(&world, "1.13.9", &policy(1)).await;
+    let driver = Driver::new(&world, &plan);
+    let journal = Darkening {
+        journal: driver.journal.clone(),
+        world: Arc::clone(&world),
+        what: |cluster, dark| cluster.sim(&"cp-2".into()).api = !dark,
+        at: |record| matches!(record, Record::Halted { .. }),
+        back_after: Some(2),
+    };
+    let (run, _events) = driver.run(journal, None);
+    let (end, _) = drive(run).await.unwrap();
+    assert!(matches!(&end, End::Halted { cordoned, .. } if cordoned.is_empty()), "{end:?}");
+    assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_given_back_by_kubernetes_word_while_a_control_plane_hangs() {
+    // Rule 7: the machines cannot be listed any more, and the node serves as before.
+    let world = World::new(3, 2, "1.13.1");
+    world.cluster().budget_blocks = true;
+    let plan = planned(&world, "1.13.9", &policy(1)).await;
+    let driver = Driver::new(&world, &plan);
+    let watched = Arc::clone(&world);
+    tokio::spawn(async move {
+        while watched.cluster().cordoned().is_empty() {
+            seconds(1).await;
+        }
+        watched.change(|cluster| cluster.unlisted = true);
+    });
+    let (run, _events) = driver.run(driver.journal.clone(), None);
     let (end, _) = drive(run).await.unwrap();
     assert!(matches!(end, End::Halted { .. }), "{end:?}");
     assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
@@ -227,6 +274,7 @@ async fn an_uncordon_in_vain_is_tried_again_by_whoever_comes_later() {
     let journal = Darkening {
         journal: driver.journal.clone(),
         world: Arc::clone(&world),
+        what: everything,
         at: |record| matches!(record, Record::Started { step, .. } if step.to_string() == "1/worker-1/uncordon"),
         back_after: None,
     };

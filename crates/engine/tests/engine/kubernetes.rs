@@ -17,10 +17,11 @@ use tokio::time::{sleep, timeout};
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::intent::Intent;
-use upgrade_core::journal::Record;
+use upgrade_core::journal::{Evidence, Record};
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
+use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::reason::{FailureKind, HaltReason};
 use upgrade_core::snapshot::{Component, Fact, Role};
 use upgrade_core::step::Action;
@@ -385,4 +386,43 @@ async fn a_reboot_that_nobody_asked_for_is_not_passed_over() {
     assert!(text.contains("rebooted"), "{text}");
     let halted = |record: &Record| matches!(record, Record::Halted { .. });
     assert!(driver.journal.entries().iter().any(|entry| halted(&entry.record)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_is_back_when_its_node_is_as_ready_as_before() {
+    // Rule 10.
+    let world = World::new(1, 1, "1.13.9");
+    let unmet = |name: &str| UnmetCondition { name: name.to_owned(), reason: String::new() };
+    let node = "worker-1".into();
+    world.change(|cluster| cluster.nodes.get_mut(&node).unwrap().unmet = vec![unmet("time")]);
+    let plan = planned(&world, "1.35.4", false).await;
+    let mut driver = Driver::new(&world, &plan);
+    assert_eq!(driver.go().await, End::Done, "{}", driver.trace());
+    let noted = driver.journal.entries().iter().any(|entry| {
+        matches!(&entry.record, Record::Started { evidence: Some(Evidence::Unmet(noted)), .. }
+            if *noted == [unmet("time")])
+    });
+    assert!(noted, "{}", driver.trace());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_less_ready_with_its_new_kubelet_is_named() {
+    // Rule 10.
+    let world = World::new(1, 1, "1.13.9");
+    let plan = planned(&world, "1.35.4", false).await;
+    let mut driver = Driver::new(&world, &plan);
+    let changed = Arc::clone(&world);
+    tokio::spawn(async move {
+        while changed.acts("set worker-1").is_empty() {
+            sleep(Duration::from_millis(20)).await;
+        }
+        let reason = "ext-tailscale not healthy".to_owned();
+        let unmet = UnmetCondition { name: "services".to_owned(), reason };
+        let node = "worker-1".into();
+        changed.change(|cluster| cluster.nodes.get_mut(&node).unwrap().unmet = vec![unmet]);
+    });
+    let end = driver.go().await;
+    let (action, kind, text) = driver.failure(&end);
+    assert_eq!((action, kind), (Action::SetKubelet, FailureKind::Deadline), "{text}");
+    assert!(text.contains("services (ext-tailscale not healthy)"), "{text}");
 }

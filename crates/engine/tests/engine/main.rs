@@ -9,5 +9,6 @@ mod given_back;
 mod installs;
 mod journals;
 mod kubernetes;
+mod readiness;
 mod runs;
 mod upgraded;

@@ -1,6 +1,7 @@
 //! The engine drives a cluster in memory from end to end: both upgrade calls,
 //! everything that may go wrong, and what the user may say meanwhile.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -376,6 +377,43 @@ async fn a_node_goes_back_by_slot_or_by_image() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_armed_node_is_not_rolled_back_to_what_it_runs() {
+    // Rules 5 and 12: its other slot holds what runs, so 1.13.1 is gone.
+    let world = World::new(3, 1, "1.13.9");
+    world.change(|cluster| {
+        let sim = cluster.sim(&"worker-1".into());
+        (sim.other_slot, sim.armed) = (Some("1.13.10".parse().unwrap()), true);
+    });
+    let way = Way::Slot { version: "1.13.1".parse().unwrap(), schematic: None };
+    let mut driver = way_back(&world, "worker-1", way).await;
+    let (end, _) = driver.go().await;
+    let End::Halted { reason: HaltReason::StepFailed { failure, .. }, cordoned, .. } = &end else {
+        panic!("must halt: {end:?}");
+    };
+    assert_eq!(failure.kind, FailureKind::Refused);
+    for part in ["armed with Talos-v1.13.10.efi", "1.13.9, which runs", "talosctl rollback"] {
+        assert!(failure.text().contains(part), "{part}: {failure}");
+    }
+    assert!(boots_of(&world).is_empty() && cordoned.is_empty(), "{}", driver.trace());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_was_heard_is_not_taken_back_by_another() {
+    // Rule 8: the default was changed, and the reboot was lost.
+    let world = World::new(3, 1, "1.13.9");
+    world.change(|cluster| {
+        let sim = cluster.sim(&"worker-1".into());
+        (sim.other_slot, sim.armed) = (Some("1.13.1".parse().unwrap()), true);
+    });
+    let way =
+        Way::Slot { version: "1.13.1".parse().unwrap(), schematic: Some(SCHEMATIC.to_owned()) };
+    let mut driver = way_back(&world, "worker-1", way).await;
+    assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
+    assert!(world.acts_of("rollback").is_empty(), "{}", driver.trace());
+    assert_eq!(world.acts_of("reboot"), ["worker-1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_way_back_does_not_wait_for_kubernetes() {
     // Rule 12: the only control plane is what is broken.
     let world = World::new(1, 1, "1.13.9");
@@ -409,6 +447,19 @@ async fn an_observation_says_what_it_could_not_see() {
     assert_eq!(node("worker-2").pool.as_deref(), Some("gpu"));
     assert!(node("worker-2").is_up());
     assert_eq!(snapshot.kubernetes.known(), Some(&"1.33.4".parse().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_discovery_does_not_show_is_found_or_unknown() {
+    // Rule 10, with one control plane: etcd has nothing to say of it.
+    let world = World::new(1, 2, "1.13.1");
+    world.cluster().hidden =
+        BTreeMap::from([("worker-1".into(), true), ("worker-2".into(), false)]);
+    let snapshot = upgrade_engine::observe(&*world).await.unwrap();
+    let names: Vec<_> = snapshot.nodes.keys().map(|name| name.0.as_str()).collect();
+    assert_eq!(names, ["cp-1", "worker-1"]);
+    assert!(snapshot.nodes[&"worker-1".into()].is_up());
+    assert_eq!(snapshot.unmatched, BTreeMap::from([("worker-2".into(), "no answer".to_owned())]));
 }
 
 #[tokio::test(start_paused = true)]

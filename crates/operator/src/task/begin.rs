@@ -13,7 +13,8 @@ use vitistack_api::run::{Product, RunPhase, UpgradeRun};
 use super::known::{Reached, remember};
 use super::{Next, SOON, Task};
 use crate::hub::answer;
-use crate::look::{self, Looked, Order};
+use crate::look::{self, Looked, Order, Planned};
+use crate::news::Item;
 use crate::run::{KEEP, NewRun, RunStore, cast};
 use crate::seen::Seen;
 use crate::wish::Wish;
@@ -64,6 +65,15 @@ impl Task {
             return Ok(Next::Now);
         }
         let catalogue = Arc::clone(&shared.catalogue.borrow());
+        // Refused runs have no plan, so they replace none.
+        let parent = match &looked {
+            Ok(_) => self.parent(&store).await?,
+            Err(_) => None,
+        };
+        let armed = match &self.hold {
+            Some(hold) => self.inherited(&store, parent.clone(), &hold.fence()).await.1,
+            None => BTreeMap::new(),
+        };
         let planned = match (&looked, wish.policy(&shared.policy)) {
             (Err(why), _) => Err(why.clone()),
             (_, Err(why)) => Err(why),
@@ -75,13 +85,14 @@ impl Task {
                     policy: &policy,
                     matrix: &shared.matrix,
                     catalogue: &catalogue,
+                    armed: &armed,
                 };
                 look::plan(looked, &order)
             }
         };
-        let plan = match planned {
-            Ok(plan) => Ok(Plan { parent: self.parent(&store).await?, ..plan }),
-            Err(why) => Err(why),
+        let (plan, warnings) = match planned {
+            Ok(Planned { plan, warnings }) => (Ok(Plan { parent, ..plan }), warnings),
+            Err(why) => (Err(why), Vec::new()),
         };
         let nodes = looked.as_ref().map_or_else(|_| BTreeMap::new(), |it| cast(&it.snapshot));
         let from = looked.as_ref().ok().and_then(|it| Seen::of(&it.snapshot).ok());
@@ -106,6 +117,9 @@ impl Task {
                 return Err(format!("the run cannot be made: {why}"));
             }
         };
+        for warning in warnings {
+            shared.news.tell(object, Item::warning(product, &warning));
+        }
         if let Ok(Looked { snapshot, .. }) = &looked {
             self.seen = Some(Seen::of(snapshot));
             self.look_at = Instant::now() + self.shared.look_every;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use tokio::time::Instant;
 use upgrade_core::journal::{Armed, Arming};
+use upgrade_core::plan::PlanHash;
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End};
@@ -177,7 +178,8 @@ impl Task {
         self.stuck = None;
         let fence = hold.fence();
         let drives = Drives::begin(Arc::clone(&self.shared.metrics), last.view.product);
-        let (inherited_cordons, inherited_armed) = self.inherited(&store, &record, &fence).await;
+        let parent = record.plan().parent.clone();
+        let (inherited_cordons, inherited_armed) = self.inherited(&store, parent, &fence).await;
         self.drive = Some(Drive::start(Start {
             record,
             live,
@@ -197,15 +199,15 @@ impl Task {
         Ok(Next::Now)
     }
 
-    /// Cordons (rule 7) and armed nodes (rule 5) that the run before this one left.
-    async fn inherited(
+    /// Cordons (rule 7) and armed nodes (rule 5) that the run of this plan left, and
+    /// those before it.
+    pub(super) async fn inherited(
         &self,
         store: &RunStore,
-        record: &Record,
+        mut parent: Option<PlanHash>,
         fence: &Arc<dyn upgrade_engine::journal::Fence>,
     ) -> (BTreeSet<NodeName>, BTreeMap<NodeName, Armed>) {
         let (mut left, mut armed) = (BTreeSet::new(), BTreeMap::new());
-        let mut parent = record.plan().parent.clone();
         // One that died before it wrote down what it took over left that of the one
         // before it.
         for _ in 0..EARLIER {

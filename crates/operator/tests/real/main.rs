@@ -4,6 +4,7 @@
 
 #![cfg(unix)]
 
+mod armed;
 mod blocked;
 mod failure;
 mod fleet;

@@ -37,6 +37,9 @@ impl Run<'_> {
         if action == Action::SnapshotEtcd {
             return self.somebody_to_ask();
         }
+        if action == Action::Verify {
+            return self.listed(lane);
+        }
         // What writes a slot needs to know what it overwrites, and on a control
         // plane that no other is away; what disrupts nothing needs nothing.
         let guarded = action.is_disruptive() || action == Action::Install;
@@ -46,6 +49,7 @@ impl Run<'_> {
         if action.is_disruptive() {
             self.fresh()?;
             self.given_back(lane, name)?;
+            self.all_known()?;
         }
         let node = self.seen(name, action)?;
         as_expected(lane, name, node)?;
@@ -77,6 +81,21 @@ impl Run<'_> {
         let Some((node, why)) = unseen else { return Ok(()) };
         let (node, why) = (node.clone(), why.to_owned());
         Err(Closed::Now(WaitReason::NodeUnknown { node, why }))
+    }
+
+    /// Rule 10: a node is verified once somebody knows its machine. One that reboots where
+    /// discovery does not show it is found when it is back.
+    fn listed(&self, lane: &LaneView<'_>) -> Result<(), Closed> {
+        match &lane.lane.node {
+            Some(node) if !self.snapshot.nodes.contains_key(node) => {
+                let why = match self.snapshot.unmatched.get(node) {
+                    Some(why) => format!("no machine is known for it: {why}"),
+                    None => "it is not in the cluster any more".to_owned(),
+                };
+                Err(Closed::Now(WaitReason::NodeUnknown { node: node.clone(), why }))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Rule 2: an observation newer than the last disruption.
@@ -123,6 +142,19 @@ impl Run<'_> {
             node.kubernetes.as_result().map_err(unknown)?;
         }
         Ok(node)
+    }
+
+    /// Rule 10: every node of Kubernetes has a known machine. One that is not seen may be
+    /// away already, and counts in no limit.
+    fn all_known(&self) -> Result<(), Closed> {
+        let mut unknown = self.snapshot.unknown_nodes(&self.plan.policy.foreign_nodes);
+        match unknown.next().filter(|_| !self.is_way_back()) {
+            Some((node, why)) => {
+                let why = format!("no machine is known for it: {why}");
+                Err(Closed::Now(WaitReason::NodeUnknown { node: node.clone(), why }))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Rule 12: a way back passes gates that others wait at.

@@ -97,6 +97,12 @@ impl<'a> LaneView<'a> {
         begun && !self.is_done()
     }
 
+    /// Whether a boot of its node was asked for.
+    pub(super) fn has_booted(&self) -> bool {
+        let mut steps = self.steps();
+        steps.any(|(action, step)| action.boots() && step.phase != Phase::Pending)
+    }
+
     pub(super) fn id(&self, action: Action) -> StepId {
         StepId { hop: self.hop.number, node: self.lane.node.clone(), action }
     }

@@ -13,7 +13,6 @@ use super::{Constraint, Product};
 /// Why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
-#[expect(clippy::large_enum_variant, reason = "a report holds a handful, for a moment")]
 pub enum Refusal {
     /// The policy cannot be followed.
     BadPolicy {
@@ -94,6 +93,18 @@ pub enum Refusal {
         /// What is missing.
         why: String,
     },
+    /// No known machine stands for a node of Kubernetes (rule 10).
+    NoMachine {
+        /// Which node.
+        node: NodeName,
+        /// Why not.
+        why: String,
+    },
+    /// Kubernetes tells of no node at all (rule 10). The machines may be well.
+    KubernetesAway {
+        /// Why not.
+        why: String,
+    },
     /// The version of Kubernetes could not be seen (rule 10).
     KubernetesUnknown {
         /// Why not.
@@ -141,6 +152,22 @@ pub enum Refusal {
         /// Why.
         why: String,
     },
+    /// The named installer is for another platform or another kind of boot (rule 4).
+    WrongInstaller {
+        /// Which node.
+        node: NodeName,
+        /// The installer.
+        installer: ImageRef,
+        /// The platform that the node runs on.
+        platform: String,
+        /// Whether it boots with Secure Boot.
+        secure_boot: bool,
+    },
+    /// Talos runs in a container there: nothing can be installed.
+    ContainerMode {
+        /// Which node.
+        node: NodeName,
+    },
     /// An installer ran on the node in this boot: another one would delete what
     /// runs (rule 5).
     Armed {
@@ -150,6 +177,16 @@ pub enum Refusal {
         image: ImageRef,
         /// Whether that installer failed, so that the next boot is not known.
         failed: bool,
+    },
+    /// An installer ran on the node in this boot, so its other slot holds what
+    /// runs: there is nothing older to roll back to (rules 5 and 12).
+    RollbackArmed {
+        /// Which node.
+        node: NodeName,
+        /// What it is armed with.
+        image: ImageRef,
+        /// What it runs.
+        running: Version,
     },
 }
 
@@ -208,6 +245,12 @@ impl Refusal {
             Self::NodeUnknown { .. } | Self::KubernetesUnknown { .. } => {
                 "mend the connection and plan again; nothing is disrupted unseen".to_owned()
             }
+            Self::KubernetesAway { .. } => "check that an API server runs and that its address \
+                 can be reached from here; the machines are asked through Talos, not through it"
+                .to_owned(),
+            Self::NoMachine { node, .. } => format!(
+                "if it is a Talos node, check that apid answers at its address, or list the                  machine under `nodes` in the talosconfig; if it is not, list it as foreign                  (--foreign-node {node})"
+            ),
             Self::ControlPlaneDown { .. } => "bring it back first".to_owned(),
             Self::EtcdUnsafe { .. } => "mend etcd first".to_owned(),
             Self::Outage { control_planes: 1 } => {
@@ -218,12 +261,26 @@ impl Refusal {
             }
             Self::NoRoom { .. } => "bring them back first, or raise the limit".to_owned(),
             Self::ExtensionsLost { .. } => {
-                "name the node's schematic, or say --drop-extensions if they may go".to_owned()
+                "name the node's schematic; or say --keep-extensions if the image brings them, \
+                 --drop-extensions if they may go"
+                    .to_owned()
             }
-            Self::NoInstaller { .. } => "name the installer image".to_owned(),
+            Self::NoInstaller { .. } => "name the installer image with --image".to_owned(),
+            Self::WrongInstaller { platform, secure_boot, .. } => {
+                let secure = if *secure_boot { "-secureboot" } else { "" };
+                format!("name the image for it, such as {platform}-installer{secure}")
+            }
+            Self::ContainerMode { .. } => {
+                "start the container from the newer image; Kubernetes can be upgraded here"
+                    .to_owned()
+            }
             Self::Armed { .. } => "reboot the node to boot what is armed, or run `talosctl \
                                    rollback` on it to stay on what runs, then plan again"
                 .to_owned(),
+            Self::RollbackArmed { node, running, .. } => format!(
+                "run `talosctl rollback` on {node} to disarm it, which reboots it into {running}; \
+                 or reboot it to boot what is armed, and roll back then"
+            ),
         }
     }
 }
@@ -261,6 +318,10 @@ impl Display for Refusal {
                 write!(f, "no supported path leads there: {constraint}")
             }
             Self::NodeUnknown { node, why } => write!(f, "{node} cannot be seen: {why}"),
+            Self::KubernetesAway { why } => write!(f, "the Kubernetes API is away: {why}"),
+            Self::NoMachine { node, why } => {
+                write!(f, "Kubernetes has a node {node}, and no machine is known for it: {why}")
+            }
             Self::KubernetesUnknown { why } => {
                 write!(f, "the Kubernetes version cannot be seen: {why}")
             }
@@ -287,6 +348,17 @@ impl Display for Refusal {
                 write!(f, "{node} would lose {}: {installer} lacks them", extensions.join(", "))
             }
             Self::NoInstaller { node, why } => write!(f, "no installer for {node}: {why}"),
+            Self::WrongInstaller { node, installer, platform, secure_boot } => {
+                let secure = if *secure_boot { "with" } else { "without" };
+                write!(
+                    f,
+                    "{installer} is not for {node}, which runs on {platform} {secure} Secure \
+                     Boot: it would not come back"
+                )
+            }
+            Self::ContainerMode { node } => {
+                write!(f, "{node} runs Talos in a container, where it cannot be upgraded")
+            }
             Self::Armed { node, image, failed: false } => write!(
                 f,
                 "{node} is armed with {image}, and another installer would delete what runs"
@@ -295,6 +367,11 @@ impl Display for Refusal {
                 f,
                 "the installer {image} failed on {node}, the next boot may be into it, and \
                  another installer would delete what runs"
+            ),
+            Self::RollbackArmed { node, image, running } => write!(
+                f,
+                "{node} is armed with {image} and has not rebooted since: its other slot holds \
+                 {running}, which runs, and nothing older"
             ),
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 use serde::Serialize;
 use upgrade_core::image::ImageRef;
 use upgrade_core::manifests::ObjectKey;
+use upgrade_core::readiness::{self, UnmetCondition};
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 use upgrade_core::workload::PodName;
@@ -87,6 +88,25 @@ pub enum Warning {
         /// Which.
         node: NodeName,
     },
+    /// A machine does not meet all of its conditions, and need not afterwards either.
+    NotReady {
+        /// Which.
+        node: NodeName,
+        /// What it does not meet.
+        unmet: Vec<UnmetCondition>,
+    },
+    /// No known machine stands for a node of Kubernetes; a way back goes on without it.
+    NoMachine {
+        /// Which node.
+        node: NodeName,
+        /// Why not.
+        why: String,
+    },
+    /// Nodes of Kubernetes that the user lists as foreign.
+    Foreign {
+        /// Which.
+        nodes: Vec<NodeName>,
+    },
     /// Extensions will be gone, with consent.
     ExtensionsDropped {
         /// Where.
@@ -102,6 +122,18 @@ pub enum Warning {
         configured: ImageRef,
         /// The schematic that runs, and is kept.
         running: String,
+    },
+    /// The installer of the machine config is for another platform or another kind of
+    /// boot than what runs.
+    PlatformDiffers {
+        /// Where.
+        node: NodeName,
+        /// The installer of the machine config.
+        configured: ImageRef,
+        /// The platform that runs, and is kept.
+        platform: String,
+        /// Whether it boots with Secure Boot, which is kept, too.
+        secure_boot: bool,
     },
     /// A mirror that may lack the image.
     MirrorUnchecked {
@@ -259,6 +291,49 @@ impl Warning {
             _ => Ok(()),
         }
     }
+
+    fn about_nodes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NodeDown { node } => {
+                write!(f, "{node} is down; it counts against the limit and goes last")
+            }
+            Self::NotReady { node, unmet } => write!(
+                f,
+                "{node} runs and is not ready: {}; after its upgrade these may be unmet, and \
+                 nothing else",
+                readiness::listed(unmet)
+            ),
+            Self::NoMachine { node, why } => {
+                write!(f, "node {node} is left out: no machine is known for it: {why}")
+            }
+            Self::Foreign { nodes } => {
+                let names: Vec<_> = nodes.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "foreign nodes are not upgraded: {}; keep their kubelets within three minors \
+                     of the API server",
+                    names.join(", ")
+                )
+            }
+            Self::ExtensionsDropped { node, extensions } => {
+                write!(f, "{node} loses {}, as asked for", extensions.join(", "))
+            }
+            Self::SchematicDiffers { node, configured, running } => write!(
+                f,
+                "{node} runs schematic {}, its machine config names {configured}; what runs is kept",
+                short(running)
+            ),
+            Self::PlatformDiffers { node, configured, platform, secure_boot } => {
+                let secure = if *secure_boot { "with" } else { "without" };
+                write!(
+                    f,
+                    "{node} runs on {platform} {secure} Secure Boot, its machine config names \
+                     {configured}, which is not for that; what runs is kept"
+                )
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Display for Warning {
@@ -304,17 +379,13 @@ impl Display for Warning {
                 "{control_planes} control planes bear no more failures than {}",
                 control_planes.saturating_sub(1)
             ),
-            Self::NodeDown { node } => {
-                write!(f, "{node} is down; it counts against the limit and goes last")
-            }
-            Self::ExtensionsDropped { node, extensions } => {
-                write!(f, "{node} loses {}, as asked for", extensions.join(", "))
-            }
-            Self::SchematicDiffers { node, configured, running } => write!(
-                f,
-                "{node} runs schematic {}, its machine config names {configured}; what runs is kept",
-                short(running)
-            ),
+            Self::NodeDown { .. }
+            | Self::NotReady { .. }
+            | Self::NoMachine { .. }
+            | Self::Foreign { .. }
+            | Self::ExtensionsDropped { .. }
+            | Self::SchematicDiffers { .. }
+            | Self::PlatformDiffers { .. } => self.about_nodes(f),
             Self::MirrorUnchecked { installer } => {
                 write!(f, "{installer} lies on a mirror: make sure it is there before you begin")
             }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use upgrade_core::journal::{Armed, Arming};
+use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::NodeName;
 use upgrade_planner::armed;
 use upgrade_planner::report::{Refusal, Report};
+use upgrade_planner::rollback::{Way, WayBack, rollback};
 
 use crate::common::{cluster, intent, plan_for, talos, told};
 
@@ -46,4 +48,35 @@ fn the_same_image_is_fine_and_another_is_not() {
             [Refusal::Armed { failed: true, .. }]
         ));
     }
+}
+
+#[test]
+fn an_armed_node_has_no_slot_to_roll_back_to() {
+    // Rules 5 and 12: the installer overwrote what ran before.
+    let mut snapshot = cluster(3, 2, "1.13.9", "1.33.4");
+    "this boot".clone_into(&mut talos(&mut snapshot, "worker-1").boot_id);
+    let node = NodeName::from("worker-1");
+    let way = Way::Slot { version: "1.13.1".parse().unwrap(), schematic: None };
+    let (policy, matrix) = (Policy::default(), Matrix::builtin());
+    let request =
+        WayBack { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
+    let plan = rollback(&request).unwrap_or_else(|report| panic!("{}", told(&report))).plan;
+    let refused = |boot_id: &str, state: Arming| {
+        let image = "factory.talos.dev/metal-installer/abc:v1.14.1".parse().unwrap();
+        let known = Armed { image, boot_id: Some(boot_id.to_owned()), state };
+        let mut report = Report::default();
+        armed(&plan, &snapshot, &BTreeMap::from([(node.clone(), known)]), &mut report);
+        report.refusals
+    };
+    for state in [Arming::Armed, Arming::FailedArmed] {
+        let refusals = refused("this boot", state);
+        let [refusal @ Refusal::RollbackArmed { .. }] = refusals.as_slice() else {
+            panic!("{refusals:?}");
+        };
+        let text = refusal.to_string();
+        assert!(text.contains("v1.14.1") && text.contains("holds 1.13.9"), "{text}");
+        assert!(refusal.advice().contains("talosctl rollback"));
+    }
+    assert_eq!(refused("an earlier boot", Arming::Armed), []);
+    assert_eq!(refused("this boot", Arming::Unheard), [], "judged when it is reached");
 }

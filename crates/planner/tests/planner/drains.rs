@@ -76,7 +76,7 @@ fn said(snapshot: &Snapshot, policy: &Policy, workloads: &Fact<Workloads>) -> St
 }
 
 fn warnings(policy: &Policy, workloads: Workloads) -> String {
-    said(&cluster(3, 2, "1.13.1", "1.34.2"), policy, &Fact::Known(workloads))
+    said(&cluster(3, 2, "1.13.2", "1.34.2"), policy, &Fact::Known(workloads))
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn room_and_taints_are_looked_at() {
 
 #[test]
 fn what_is_not_known_is_said_and_what_was_not_asked_is_not() {
-    let snapshot = cluster(3, 2, "1.13.1", "1.34.2");
+    let snapshot = cluster(3, 2, "1.13.2", "1.34.2");
     let unknown = said(&snapshot, &Policy::default(), &Fact::Unknown("no answer".to_owned()));
     assert!(unknown.contains("no drain was simulated: no answer"), "{unknown}");
     assert_eq!(said(&snapshot, &Policy::default(), &Fact::Unasked), "");
@@ -184,7 +184,7 @@ fn what_is_not_known_is_said_and_what_was_not_asked_is_not() {
 
 #[test]
 fn health_names_what_is_wrong() {
-    let mut snapshot = cluster(3, 2, "1.13.1", "1.34.2");
+    let mut snapshot = cluster(3, 2, "1.13.2", "1.34.2");
     let good = health(&snapshot, &Fact::Unasked);
     assert!(good.iter().all(|check| check.verdict == Verdict::Good), "{good:?}");
     talos(&mut snapshot, "cp-2").ready = false;
@@ -215,7 +215,7 @@ fn health_names_what_is_wrong() {
     assert_eq!(
         bad,
         [
-            "Bad Talos: cp-2: 1.13.1 runs and is not ready",
+            "Bad Talos: cp-2: 1.13.2 runs and is not ready",
             "Bad etcd: the alarm NOSPACE on cp-1 is raised",
             "Doubtful Kubernetes: worker-1: cordoned: it takes no new pods",
             "Bad Kubernetes: cp-1: kube-apiserver is not ready",

@@ -1,10 +1,10 @@
-//! Rule 4: the node's registry, platform, schematic and extensions stay.
+//! Rule 4: the node's registry, platform, Secure Boot, schematic and extensions stay.
 
 use upgrade_core::intent::{Installer, Intent};
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{Extension, TalosFacts};
 use upgrade_core::step::Action;
-use upgrade_planner::installer::{Choice, EMPTY_SCHEMATIC, choose};
+use upgrade_planner::installer::{Choice, EMPTY_SCHEMATIC, choose, previous};
 use upgrade_planner::report::{Note, Refusal, Report, Warning};
 
 use crate::common::{SCHEMATIC, cluster, image, intent, plan_for, talos, told, version};
@@ -94,7 +94,10 @@ fn what_the_node_has_stays_and_the_tag_changes() {
             format!("factory.talos.dev/metal-installer/{other}:v1.13.9"),
         ),
     ] {
-        let facts = node(Some(&configured), running.map(String::as_str), &[]);
+        let mut facts = node(Some(&configured), running.map(String::as_str), &[]);
+        if configured.contains("nocloud") {
+            (facts.platform, facts.secure_boot) = ("nocloud".to_owned(), true);
+        }
         let (choice, report) = chosen(&facts, target, &keep());
         let choice = choice.unwrap_or_else(|| panic!("{}", told(&report)));
         assert_eq!(choice.image.to_string(), expected, "{configured}");
@@ -149,21 +152,179 @@ fn extensions_are_not_lost_without_consent() {
 #[test]
 fn the_user_may_name_another() {
     let other = "b".repeat(64);
-    let facts = node(
+    let mut facts = node(
         Some(&format!("factory.lan/nocloud-installer/{SCHEMATIC}:v1.13.1")),
         Some(SCHEMATIC),
         &["gvisor"],
     );
+    facts.platform = "nocloud".to_owned();
     let schematic = Intent { installer: Installer::Schematic(other.clone()), ..keep() };
     let choice = chosen(&facts, "1.13.9", &schematic).0.unwrap();
     assert_eq!(choice.image.to_string(), format!("factory.lan/nocloud-installer/{other}:v1.13.9"));
     assert_eq!((choice.schematic, choice.extensions), (Some(other.clone()), None));
 
-    let own = image(&format!("mirror.lan/metal-installer/{other}:whatever"));
+    let own = image(&format!("mirror.lan/nocloud-installer/{other}:whatever"));
     let named = Intent { installer: Installer::Image(own), ..keep() };
     let choice = chosen(&facts, "1.13.9", &named).0.unwrap();
-    assert_eq!(choice.image.to_string(), format!("mirror.lan/metal-installer/{other}:v1.13.9"));
+    assert_eq!(choice.image.to_string(), format!("mirror.lan/nocloud-installer/{other}:v1.13.9"));
     assert_eq!(choice.schematic, Some(other));
+}
+
+#[test]
+fn what_runs_beats_the_platform_of_the_machine_config() {
+    let plain = "ghcr.io/siderolabs/installer:v1.13.1".to_owned();
+    let built = |kind: &str| format!("factory.lan/t/{kind}/{SCHEMATIC}:v1.13.1");
+    for (configured, schematic, platform, secure_boot, expected) in [
+        (built("installer"), SCHEMATIC, "nocloud", false, "factory.lan/t/nocloud-installer"),
+        (built("metal-installer"), SCHEMATIC, "aws", false, "factory.lan/t/aws-installer"),
+        (built("installer"), SCHEMATIC, "metal", true, "factory.lan/t/metal-installer-secureboot"),
+        (
+            built("metal-installer-secureboot"),
+            SCHEMATIC,
+            "metal",
+            false,
+            "factory.lan/t/metal-installer",
+        ),
+        (plain.clone(), EMPTY_SCHEMATIC, "hcloud", false, "factory.talos.dev/hcloud-installer"),
+        (
+            plain.clone(),
+            EMPTY_SCHEMATIC,
+            "metal",
+            true,
+            "factory.talos.dev/metal-installer-secureboot",
+        ),
+        (
+            plain.clone(),
+            SCHEMATIC,
+            "digital-ocean",
+            false,
+            "factory.talos.dev/digital-ocean-installer",
+        ),
+    ] {
+        let mut facts = node(Some(&configured), Some(schematic), &[]);
+        facts.platform = platform.to_owned();
+        facts.secure_boot = secure_boot;
+        for target in ["1.13.9", "1.14.1"] {
+            let (choice, report) = chosen(&facts, target, &keep());
+            let choice = choice.unwrap_or_else(|| panic!("{configured}: {}", told(&report)));
+            assert_eq!(choice.image.to_string(), format!("{expected}/{schematic}:v{target}"));
+            assert_eq!(choice.schematic.as_deref(), Some(schematic));
+            let warned = |it: &Warning| matches!(it, Warning::PlatformDiffers { .. });
+            assert!(report.warnings.iter().any(warned), "{configured}: {report:?}");
+        }
+        // The way back is of what runs, too.
+        let back = previous(&"cp-1".into(), &facts).unwrap();
+        assert_eq!(back.to_string(), format!("{expected}/{schematic}:v1.13.1"));
+    }
+    // The official images of clouds have no schematic; the factory's empty one is the same.
+    let mut cloud = node(Some(&plain), None, &[]);
+    cloud.platform = "nocloud".to_owned();
+    let choice = chosen(&cloud, "1.13.9", &keep()).0.unwrap();
+    let expected = format!("factory.talos.dev/nocloud-installer/{EMPTY_SCHEMATIC}:v1.13.9");
+    assert_eq!(choice.image.to_string(), expected);
+}
+
+#[test]
+fn what_nobody_can_know_is_refused() {
+    let mirror = "mirror.lan/siderolabs/installer:v1.13.1";
+    let plain = "ghcr.io/siderolabs/installer:v1.13.1";
+    for (configured, platform, secure_boot) in [
+        (mirror, "nocloud", false),
+        (mirror, "metal", true),
+        ("mirror.lan/metal-installer:v1.13.1", "nocloud", false),
+        // Whose keys the firmware trusts is not known.
+        (plain, "metal", true),
+        (plain, "equinixMetal", false),
+        (plain, "", false),
+    ] {
+        let mut facts = node(Some(configured), None, &[]);
+        facts.platform = platform.to_owned();
+        facts.secure_boot = secure_boot;
+        let (choice, report) = chosen(&facts, "1.13.9", &keep());
+        assert_eq!(choice, None, "{configured} on {platform}");
+        assert!(matches!(report.refusals[..], [Refusal::NoInstaller { .. }]), "{report:?}");
+        // Named by the user, it is taken.
+        let own = Intent { installer: Installer::Image(image("mirror.lan/ours:v1")), ..keep() };
+        assert!(chosen(&facts, "1.13.9", &own).0.is_some());
+    }
+    // Its name tells that it fits.
+    let mut facts = node(Some("mirror.lan/nocloud-installer:v1.13.1"), None, &[]);
+    facts.platform = "nocloud".to_owned();
+    let choice = chosen(&facts, "1.13.9", &keep()).0.unwrap();
+    assert_eq!(choice.image.to_string(), "mirror.lan/nocloud-installer:v1.13.9");
+    // Without a unified kernel image the installer writes the running platform.
+    facts.installer = Some(image(&format!("factory.talos.dev/installer/{SCHEMATIC}:v1.13.1")));
+    facts.schematic = Some(SCHEMATIC.to_owned());
+    facts.platform = "equinixMetal".to_owned();
+    assert!(chosen(&facts, "1.13.9", &keep()).0.is_none());
+    facts.uki = false;
+    let choice = chosen(&facts, "1.13.9", &keep()).0.unwrap();
+    assert!(choice.image.to_string().starts_with("factory.talos.dev/installer/"));
+}
+
+#[test]
+fn a_named_installer_for_something_else_is_refused() {
+    let mut facts = node(None, Some(SCHEMATIC), &[]);
+    facts.platform = "nocloud".to_owned();
+    let built = |kind: &str| format!("factory.lan/{kind}/{SCHEMATIC}:v1.13.9");
+    for (named, fits) in [
+        (built("nocloud-installer"), true),
+        (built("installer"), false),
+        (built("nocloud-installer-secureboot"), false),
+        ("ghcr.io/siderolabs/installer:v1.13.9".to_owned(), false),
+        ("mirror.lan/ours:v1.13.9".to_owned(), true),
+    ] {
+        let intent = Intent { installer: Installer::Image(image(&named)), ..keep() };
+        let (choice, report) = chosen(&facts, "1.13.9", &intent);
+        assert_eq!(choice.is_some(), fits, "{named}: {report:?}");
+        let refused = matches!(report.refusals[..], [Refusal::WrongInstaller { .. }]);
+        assert_eq!(refused, !fits, "{named}: {report:?}");
+    }
+}
+
+#[test]
+fn a_private_factory_is_the_one_that_built_what_runs() {
+    let plain = Some("ghcr.io/siderolabs/installer:v1.13.1");
+    for (configured, url, expected) in [
+        (None, "https://factory.lan:8443", "factory.lan:8443/metal-installer"),
+        (plain, "https://registry.lan/factory/", "registry.lan/factory/metal-installer"),
+    ] {
+        let mut facts = node(configured, Some(SCHEMATIC), &[]);
+        facts.factory = Some(url.to_owned());
+        let choice = chosen(&facts, "1.14.1", &keep()).0.unwrap();
+        assert_eq!(choice.image.to_string(), format!("{expected}/{SCHEMATIC}:v1.14.1"));
+    }
+}
+
+#[test]
+fn an_own_image_may_be_said_to_bring_the_extensions() {
+    let own = "mirror.lan/ours:v1.13.1";
+    let facts = node(Some(own), None, &["iscsi-tools"]);
+    let expected = Some(vec!["iscsi-tools".to_owned()]);
+    for installer in [Installer::Image(image(own)), Installer::Keep] {
+        let intent = Intent { installer, keep_extensions: true, ..keep() };
+        let (choice, report) = chosen(&facts, "1.13.9", &intent);
+        let choice = choice.unwrap_or_else(|| panic!("{}", told(&report)));
+        assert_eq!(choice.image.to_string(), "mirror.lan/ours:v1.13.9");
+        assert_eq!((choice.schematic, choice.extensions), (None, expected.clone()));
+    }
+    // What is in the plain one is known.
+    let plain = image("ghcr.io/siderolabs/installer:v1.13.1");
+    let intent = Intent { installer: Installer::Image(plain), keep_extensions: true, ..keep() };
+    let (choice, report) = chosen(&facts, "1.13.9", &intent);
+    assert_eq!(choice, None);
+    assert!(matches!(report.refusals[..], [Refusal::ExtensionsLost { .. }]), "{report:?}");
+}
+
+#[test]
+fn containers_are_refused_at_planning() {
+    let mut snapshot = cluster(3, 1, "1.13.1", "1.33.4");
+    talos(&mut snapshot, "worker-1").container = true;
+    let policy = Policy::default();
+    let report = plan_for(&snapshot, &intent(Some("1.14.4"), None), &policy).unwrap_err();
+    assert_eq!(report.refusals, [Refusal::ContainerMode { node: "worker-1".into() }]);
+    // Kubernetes is not Talos.
+    assert!(plan_for(&snapshot, &intent(None, Some("1.33.13")), &policy).is_ok());
 }
 
 #[test]

@@ -313,7 +313,7 @@ fn versions_do_not_fall_by_themselves() {
 
 #[test]
 fn unknown_lines_are_refused_and_risky_ones_remarked() {
-    let from = running(Some("1.13.1"), Some("1.35.2"));
+    let from = running(Some("1.13.2"), Some("1.35.2"));
     let (_, report) = path(&from, &common::intent(Some("1.20.0"), None));
     assert!(report.refusals[0].to_string().contains("goes from 1.2 to 1.15"), "{report:?}");
     let (_, report) = path(&from, &common::intent(Some("2.0.0"), None));

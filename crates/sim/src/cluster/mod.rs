@@ -35,7 +35,7 @@ use prepare::Prepared;
 
 pub use error::StartError;
 pub use marker::{mint_talosconfig, stored_shape};
-pub use options::{Options, Shape, newest_kubernetes};
+pub use options::{Machines, Options, Shape, newest_kubernetes, platform};
 
 /// A node of a running cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

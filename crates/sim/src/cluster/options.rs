@@ -10,7 +10,8 @@ use upgrade_core::version::Version;
 
 use crate::address::Layout;
 use crate::kubernetes::remote::RealApi;
-use crate::model::Timings;
+use crate::model::platform::{CONTAINER, EQUINIX, PLATFORMS};
+use crate::model::{Discovery, Timings};
 use crate::schedule::Planned;
 
 /// What a cluster is made of. A folder remembers it.
@@ -57,6 +58,32 @@ pub fn newest_kubernetes(talos: &Version) -> Option<Version> {
     newest(&supported)
 }
 
+/// What the machines of a cluster are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machines {
+    /// The platform, such as `metal` or `nocloud`.
+    pub platform: String,
+    /// Whether the firmware boots signed images only.
+    pub secure_boot: bool,
+    /// The installer of the machine configurations, if it is not the one that fits.
+    pub install_image: Option<String>,
+}
+
+/// Reads the name of a platform.
+pub fn platform(text: &str) -> Result<String, String> {
+    if PLATFORMS.contains(&text) || [CONTAINER, EQUINIX].contains(&text) {
+        return Ok(text.to_owned());
+    }
+    let known = PLATFORMS.join(", ");
+    Err(format!("`{text}` is no platform of Talos: write one of {known}, {EQUINIX}, {CONTAINER}"))
+}
+
+impl Default for Machines {
+    fn default() -> Self {
+        Self { platform: "metal".to_owned(), secure_boot: false, install_image: None }
+    }
+}
+
 /// How a cluster is started.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -73,6 +100,8 @@ pub struct Options {
     /// then two who upgrade the same cluster meet the same nodes, in whatever
     /// order they go.
     pub own_times: bool,
+    /// What the machines of a new cluster are.
+    pub machines: Machines,
     /// How nodes are told apart, in a new cluster.
     pub layout: Layout,
     /// The block of addresses of a new cluster, if it is to be a certain one.
@@ -85,6 +114,8 @@ pub struct Options {
     /// The real Kubernetes API that the nodes register with, instead of one of
     /// their own. A folder remembers it.
     pub real_api: Option<RealApi>,
+    /// How the nodes of a new cluster find each other.
+    pub discovery: Discovery,
 }
 
 impl Default for Options {
@@ -95,11 +126,13 @@ impl Default for Options {
             speed: 1.0,
             timings: Timings::default(),
             own_times: false,
+            machines: Machines::default(),
             layout: Layout::Auto,
             subnet: None,
             faults: Vec::new(),
             workloads: Vec::new(),
             real_api: None,
+            discovery: Discovery::default(),
         }
     }
 }

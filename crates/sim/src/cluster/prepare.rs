@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::marker::{Marker, compare, mint};
-use super::{Options, Shape, StartError};
+use super::{Machines, Options, Shape, StartError};
 use crate::address::{Places, Sockets};
 use crate::clock::{self, Clock};
 use crate::driver::Inside;
@@ -198,9 +198,14 @@ fn spec(
         ClusterSpec::new(shape.control_planes, shape.workers, &shape.talos, &shape.kubernetes);
     spec.name.clone_from(&shape.name);
     spec.timings = options.timings.clone();
+    spec.discovery = options.discovery;
     spec.own_times = options.own_times.then_some(shape.seed);
+    let Machines { platform, secure_boot, install_image } = &options.machines;
     for (node, address) in spec.nodes.iter_mut().zip(&places.nodes) {
         node.addresses = vec![*address];
+        node.platform.clone_from(platform);
+        node.secure_boot = *secure_boot;
+        node.install_image.clone_from(install_image);
     }
     spec.endpoint = format!("https://{}", places.endpoint);
     spec.secrets = Secrets {

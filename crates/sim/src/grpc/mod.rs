@@ -205,7 +205,14 @@ impl Door {
         })?;
         let answer = self
             .driver
-            .call(Call { node, caller, method: method.name(), request, forwarded })
+            .call(Call {
+                node,
+                caller,
+                method: method.name(),
+                request,
+                forwarded,
+                through: self.node,
+            })
             .await;
         match answer {
             Answer::Items(items) => {
@@ -213,6 +220,7 @@ impl Door {
                 Ok(Box::pin(tokio_stream::iter(frames)))
             }
             Answer::Failed(failure) => Err(encode::status(failure)),
+            Answer::Silent => std::future::pending().await,
             Answer::Down if target.is_empty() => Err(apid::broken()),
             Answer::Down => Err(Unreachable::Down.status(target)),
             Answer::Dropped => Err(Unreachable::Dropped.status(target)),

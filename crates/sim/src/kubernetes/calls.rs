@@ -37,6 +37,8 @@ pub enum ApiAnswer {
     Watch(&'static str, OpenWatch),
     /// Nobody is there any more.
     Gone,
+    /// It is there, and never answers.
+    Silent,
 }
 
 /// An open watch. Dropping it tells the API server that the caller has gone.
@@ -76,6 +78,9 @@ impl Watches {
         node: Option<NodeIndex>,
         call: &ApiCall,
     ) -> ApiAnswer {
+        if node.is_some_and(|node| world.is_silent(node)) {
+            return ApiAnswer::Silent;
+        }
         let Some(node) = node.filter(|node| world.api_server_runs(*node)) else {
             return ApiAnswer::Gone;
         };

@@ -176,6 +176,7 @@ async fn answer(
             set_headers(response.headers_mut(), content_type);
             return Ok(response);
         }
+        ApiAnswer::Silent => std::future::pending().await,
         ApiAnswer::Gone | ApiAnswer::Late(..) => return Err(Gone),
     };
     Ok(whole(reply, only_head))

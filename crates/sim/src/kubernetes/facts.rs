@@ -119,6 +119,7 @@ mod tests {
         assert_eq!(told.news(&world), Some((Vec::new(), Vec::new())));
         for fault in [
             Fault::Partition,
+            Fault::Silent,
             Fault::NotReady,
             Fault::StuckBudgets,
             Fault::StuckVolumes,

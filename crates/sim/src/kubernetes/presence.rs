@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 use super::running;
 use crate::driver::Presence;
-use crate::model::{NodeIndex, World};
+use crate::model::{NodeIndex, NodeRole, World};
 
 /// The address that the control planes share.
 pub(crate) const SHARED: usize = 0;
@@ -50,7 +50,9 @@ impl Presences {
         for index in 0..world.len() {
             let node = NodeIndex(index);
             let here = &mut self.current[index_of(node)];
-            let reachable = world.api_server_runs(node);
+            let is_silent =
+                world.is_silent(node) && world.spec().nodes[index].role == NodeRole::ControlPlane;
+            let reachable = world.api_server_runs(node) || is_silent;
             here.epoch += u64::from(here.reachable && !reachable);
             here.reachable = reachable;
         }

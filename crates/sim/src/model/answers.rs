@@ -15,10 +15,11 @@ impl World {
     }
 
     /// The stage that the machine status names, with the number of the API, and
-    /// whether it says that the machine is ready. Both from one reading.
-    pub fn machine_status_of(&self, node: NodeIndex) -> (i32, bool) {
+    /// the conditions that keep it from calling the machine ready, by name and reason. Both
+    /// from one reading.
+    pub fn machine_status_of(&self, node: NodeIndex) -> (i32, Vec<(&'static str, String)>) {
         let here = &self.nodes[node.0];
-        (here.stage as i32, self.unmet_conditions(node).is_empty())
+        (here.stage as i32, self.unmet_conditions(node))
     }
 
     /// The static pods that the machine renders, and whether a status of each says that

@@ -22,6 +22,7 @@ impl World {
     pub(super) fn go_down(&mut self, node: NodeIndex) {
         self.drop_streams(node);
         let here = &mut self.nodes[node.0];
+        here.kexec = here.sequence.as_ref().is_some_and(|sequence| sequence.kind.kexec());
         here.power = Power::Down;
         here.sequence = None;
         here.boot += 1;
@@ -36,7 +37,21 @@ impl World {
         // One of the two containerds keeps its images in memory.
         here.images.retain(|image| image.place != Place::InMemory);
         self.etcd_changed();
-        if self.fault(node, FaultKind::NeverReturns).is_none() {
+        if self.may_return(node) {
+            self.schedule_power_on(node);
+        }
+    }
+
+    /// Whether nothing keeps a machine down that went down.
+    pub(super) fn may_return(&self, node: NodeIndex) -> bool {
+        let boots = self.nodes[node.0].kexec || self.fault(node, FaultKind::KexecOnly).is_none();
+        boots && self.fault(node, FaultKind::NeverReturns).is_none()
+    }
+
+    /// A machine that a fault kept down comes back, unless it is on its way.
+    pub(super) fn power_on_unless_due(&mut self, node: NodeIndex) {
+        let due = |due: &Due| matches!(due, Due::PowerOn { node: other, .. } if *other == node);
+        if !self.schedule.any(due) {
             self.schedule_power_on(node);
         }
     }
@@ -71,6 +86,10 @@ impl World {
             self.nodes[node.0].power = Power::Off;
             return;
         }
+        if !self.nodes[node.0].firmware_boots() {
+            self.nodes[node.0].power = Power::Off;
+            return;
+        }
         let boot_id = self.random.uuid();
         let now = self.now;
         let here = &mut self.nodes[node.0];
@@ -87,6 +106,7 @@ impl World {
         let config = here.config.components.clone();
         here.kubernetes.boot(&config);
         let boot = here.boot;
+        self.unmet_from_boot(node);
         let due = Due::BootTimeout { node, boot };
         self.schedule.put(now.plus(BOOT_TIMEOUT), due);
         self.start_sequence(node, Kind::Initialize, "", true);

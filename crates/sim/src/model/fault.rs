@@ -8,6 +8,7 @@ use super::World;
 use super::api::NodeIndex;
 use super::etcd::Alarm;
 use super::node::Power;
+use super::readiness::Condition;
 use super::schedule::{Due, Part};
 use super::time::Time;
 use super::timing::Span;
@@ -43,6 +44,19 @@ pub enum Fault {
     LostReboot,
     /// The Kubernetes node is not ready.
     NotReady,
+    /// A condition of the machine status is unmet, while the machine does its work.
+    UnmetCondition {
+        /// Which.
+        condition: Condition,
+    },
+    /// The same from the node's next boot on.
+    UnmetAfterBoot {
+        /// Which.
+        condition: Condition,
+    },
+    /// The node boots by kexec, but not through its firmware: after a power cycle it
+    /// stays down.
+    KexecOnly,
     /// The etcd member is a learner.
     EtcdLearner,
     /// The etcd member has raised an alarm.
@@ -60,6 +74,10 @@ pub enum Fault {
     ApidDrops {
         /// 1 drops all of them.
         every: u32,
+        /// Whether only calls that read are dropped, each by itself. What changes the
+        /// node arrives then.
+        #[serde(default)]
+        reads: bool,
     },
     /// The node runs but cannot be reached, by callers or by other nodes.
     Partition,
@@ -104,6 +122,16 @@ pub enum Fault {
         /// Whether it is gone at once, as after a boot.
         now: bool,
     },
+    /// The node takes connections and requests and answers none, as one that hangs or
+    /// has lost its power; otherwise as [`Fault::Partition`]. Streams that were open
+    /// break.
+    Silent,
+    /// The node does not reach the discovery service, though all else is well: after half
+    /// an hour no other node knows it, and after a boot it knows itself alone.
+    DiscoveryCut {
+        /// Whether both are so at once, as if it had been so for long.
+        now: bool,
+    },
 }
 
 /// The name of a fault, by which it is cleared and listed.
@@ -119,6 +147,9 @@ pub enum FaultKind {
     BootBack,
     LostReboot,
     NotReady,
+    UnmetCondition,
+    UnmetAfterBoot,
+    KexecOnly,
     EtcdLearner,
     EtcdAlarm,
     EtcdLag,
@@ -133,6 +164,8 @@ pub enum FaultKind {
     KubeletNeverReturns,
     FailingImage,
     FailingManifest,
+    Silent,
+    DiscoveryCut,
 }
 
 impl Fault {
@@ -147,6 +180,9 @@ impl Fault {
             Self::BootBack => FaultKind::BootBack,
             Self::LostReboot => FaultKind::LostReboot,
             Self::NotReady => FaultKind::NotReady,
+            Self::UnmetCondition { .. } => FaultKind::UnmetCondition,
+            Self::UnmetAfterBoot { .. } => FaultKind::UnmetAfterBoot,
+            Self::KexecOnly => FaultKind::KexecOnly,
             Self::EtcdLearner => FaultKind::EtcdLearner,
             Self::EtcdAlarm { .. } => FaultKind::EtcdAlarm,
             Self::EtcdLag { .. } => FaultKind::EtcdLag,
@@ -161,6 +197,8 @@ impl Fault {
             Self::KubeletNeverReturns => FaultKind::KubeletNeverReturns,
             Self::FailingImage { .. } => FaultKind::FailingImage,
             Self::FailingManifest { .. } => FaultKind::FailingManifest,
+            Self::Silent => FaultKind::Silent,
+            Self::DiscoveryCut { .. } => FaultKind::DiscoveryCut,
         }
     }
 }
@@ -218,7 +256,7 @@ impl World {
 
     fn begin_fault(&mut self, node: NodeIndex, fault: &Fault) {
         match fault {
-            Fault::Partition => self.drop_streams(node),
+            Fault::Partition | Fault::Silent => self.drop_streams(node),
             Fault::EtcdAlarm { corrupt } => {
                 if let Some(member) = self.etcd.member_of(node) {
                     let alarm = Alarm { member: member.id, corrupt: *corrupt };
@@ -242,9 +280,12 @@ impl World {
                     self.etcd.alarms.retain(|alarm| alarm.member != id);
                 }
             }
-            FaultKind::NeverReturns if self.nodes[node.0].power == Power::Down => {
-                self.schedule_power_on(node);
+            FaultKind::NeverReturns | FaultKind::KexecOnly
+                if self.nodes[node.0].power == Power::Down && self.may_return(node) =>
+            {
+                self.power_on_unless_due(node);
             }
+            FaultKind::UnmetAfterBoot => self.nodes[node.0].unmet_since_boot = None,
             FaultKind::KubeletNeverReturns => self.release_kubelet(node),
             FaultKind::FailingManifest => self.download_later(node),
             _ => {}

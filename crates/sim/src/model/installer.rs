@@ -141,6 +141,9 @@ impl World {
                 "another installation/upgrade is already in progress",
             ));
         }
+        if self.nodes[node.0].in_container() {
+            return Err(Status::failed_precondition("upgrade is not supported in container mode"));
+        }
         let reference = request
             .source
             .as_ref()
@@ -165,9 +168,11 @@ impl World {
         let pieces = pieces(&lines);
         let each = total / u32::try_from(pieces.len()).unwrap_or(1).max(1);
         let stream = self.open(node, Stream::Installer);
-        self.nodes[node.0].install =
+        let here = &mut self.nodes[node.0];
+        here.install =
             Some(Install { stream: Some(stream), new, pieces, said: 0, code, switches, each });
-        let boot = self.nodes[node.0].boot;
+        here.installs += 1;
+        let boot = here.boot;
         self.schedule.put(self.now.plus(each), Due::Install { node, boot });
         Ok(stream)
     }
@@ -224,6 +229,9 @@ impl World {
 
     /// The legacy `Upgrade`: the image is pulled and tried before the answer.
     pub(super) fn upgrade(&mut self, node: NodeIndex, request: machine::UpgradeRequest) -> Reply {
+        if self.nodes[node.0].in_container() {
+            return not_in_container();
+        }
         let image = request.image.clone();
         if image.parse::<upgrade_core::image::ImageRef>().is_err() {
             return Status::unknown(format!(
@@ -303,6 +311,11 @@ impl World {
             self.remove_member(member);
         }
     }
+}
+
+/// What a Talos in a container answers to whatever needs a machine.
+pub(super) fn not_in_container() -> Reply {
+    Status::failed_precondition("method is not supported in container mode").into()
 }
 
 /// The first minor of Talos 1 whose upgrade leaves the EPHEMERAL partition alone,

@@ -278,7 +278,7 @@ impl World {
             boot_id: here.boot_id.clone(),
             kubelet_up: here.power == Power::On
                 && here.kubernetes.kubelet.up
-                && self.fault(node, FaultKind::Partition).is_none(),
+                && !self.is_cut_off(node),
             kubelet_ready: here.kubernetes.comes_up
                 && self.fault(node, FaultKind::NotReady).is_none(),
             unpullable: self.unpullable(node),
@@ -307,7 +307,7 @@ impl World {
     pub fn kubernetes_is(&self, node: NodeIndex, known: &KubernetesNode) -> bool {
         let Some(here) = self.nodes.get(node.0).filter(|here| !here.gone) else { return false };
         let kubernetes = &here.kubernetes;
-        let reached = self.fault(node, FaultKind::Partition).is_none();
+        let reached = !self.is_cut_off(node);
         let ready = self.fault(node, FaultKind::NotReady).is_none();
         let mut pods = kubernetes.pods.iter().filter(|pod| pod.state != PodState::Absent);
         known.boot_id == here.boot_id
@@ -345,7 +345,7 @@ impl World {
     pub fn api_server_runs(&self, node: NodeIndex) -> bool {
         self.nodes.get(node.0).is_some_and(|here| {
             here.power == Power::On
-                && self.fault(node, FaultKind::Partition).is_none()
+                && !self.is_cut_off(node)
                 && here.kubernetes.pods.iter().any(|pod| {
                     pod.component == Component::ApiServer
                         && pod.state == PodState::Running

@@ -9,6 +9,7 @@ use talos_proto::{common, machine};
 use super::World;
 use super::api::{NodeIndex, Reply, Response, Status};
 use super::fault::FaultKind;
+use super::installer::not_in_container;
 use super::schedule::Due;
 use super::sequence::Kind;
 use super::streams::Stream;
@@ -46,8 +47,8 @@ impl World {
                     arch: "amd64".to_owned(),
                 }),
                 platform: Some(machine::PlatformInfo {
-                    name: "metal".to_owned(),
-                    mode: "metal".to_owned(),
+                    name: here.runs_as().to_owned(),
+                    mode: here.mode().to_owned(),
                 }),
                 features: Some(machine::FeaturesInfo { rbac: true }),
             }],
@@ -150,7 +151,7 @@ impl World {
             ),
             "/etc/hostname" | "/proc/sys/kernel/hostname" => format!("{}\n", here.hostname),
             "/proc/version" => "Linux version 6.18.0-talos (simulated)\n".to_owned(),
-            "/proc/cmdline" => "talos.platform=metal console=tty0\n".to_owned(),
+            "/proc/cmdline" => format!("talos.platform={} console=tty0\n", here.runs_as()),
             DEFAULT_ENTRY if !here.grub => {
                 return Reply::Items(vec![variable(here.slots.default_entry())]);
             }
@@ -273,6 +274,9 @@ impl World {
     }
 
     pub(super) fn reboot(&mut self, node: NodeIndex, request: machine::RebootRequest) -> Reply {
+        if self.nodes[node.0].in_container() {
+            return not_in_container();
+        }
         let actor_id = self.random.uuid();
         if self.fault(node, FaultKind::LostReboot).is_none() {
             let kind = Kind::Reboot {
@@ -292,6 +296,9 @@ impl World {
     /// `Rollback`: the other slot becomes the default, and the machine reboots.
     /// Nothing is checked (rule 12: a revert is never blocked).
     pub(super) fn rollback(&mut self, node: NodeIndex) -> Reply {
+        if self.nodes[node.0].in_container() {
+            return not_in_container();
+        }
         if !self.nodes[node.0].slots.revert() {
             return Status::unknown("cannot rollback to \"\", label does not exist").into();
         }
@@ -305,6 +312,9 @@ impl World {
     }
 
     pub(super) fn shutdown(&mut self, node: NodeIndex, request: machine::ShutdownRequest) -> Reply {
+        if self.nodes[node.0].in_container() {
+            return not_in_container();
+        }
         let actor_id = self.random.uuid();
         let kind = Kind::Shutdown { force: request.force };
         self.start_sequence(node, kind, &actor_id, false);

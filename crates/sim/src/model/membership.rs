@@ -1,13 +1,19 @@
 //! Machines that come and go while the cluster runs. Workers only: a control
 //! plane is a member of etcd too, and no upgrade meets one that comes or goes.
 
+use std::time::Duration;
+
 use super::World;
 use super::api::NodeIndex;
+use super::fault::{Fault, FaultKind};
 use super::new_node;
 use super::node::Power;
 use super::schedule::Due;
-use super::spec::{NodeRole, NodeSpec};
+use super::spec::{Discovery, NodeRole, NodeSpec};
 use super::time::Time;
+
+/// How long the discovery service keeps a node that it does not hear of.
+const FORGOTTEN_AFTER: Duration = Duration::from_mins(30);
 
 impl World {
     /// A new worker is switched on. It boots, joins discovery at once, and its
@@ -51,6 +57,61 @@ impl World {
         here.gone = true;
         self.settle();
         true
+    }
+
+    /// Lets the nodes find each other in another way from here on. What their
+    /// configurations say of it stays.
+    pub fn discover_by(&mut self, discovery: Discovery) {
+        self.spec.discovery = discovery;
+    }
+
+    /// The machines that a node knows of, by whatever discovery there is.
+    pub fn members_of(&self, node: NodeIndex) -> Vec<NodeIndex> {
+        let is_control_plane = |node: &NodeIndex| self.nodes[node.0].is_control_plane();
+        match self.spec.discovery {
+            Discovery::Off => Vec::new(),
+            Discovery::Kubernetes if is_control_plane(&node) => {
+                self.present().filter(is_control_plane).collect()
+            }
+            Discovery::AirGap | Discovery::Kubernetes => vec![node],
+            Discovery::Service => {
+                let shown = |other: &NodeIndex| {
+                    *other == node || (!self.is_alone(node) && self.is_heard(*other))
+                };
+                self.present().filter(shown).collect()
+            }
+        }
+    }
+
+    /// Whether a node has lost the discovery service, and what it knew with it: the
+    /// lists are in memory.
+    fn is_alone(&self, node: NodeIndex) -> bool {
+        let here = &self.nodes[node.0];
+        match self.fault(node, FaultKind::DiscoveryCut) {
+            Some(Fault::DiscoveryCut { now: true }) => true,
+            Some(_) => here.unheard.is_some_and(|since| here.booted > since),
+            None => false,
+        }
+    }
+
+    /// Whether the discovery service still has a node: it forgets what it has not heard
+    /// of for a while.
+    fn is_heard(&self, node: NodeIndex) -> bool {
+        if let Some(Fault::DiscoveryCut { now: true }) = self.fault(node, FaultKind::DiscoveryCut) {
+            return false;
+        }
+        self.nodes[node.0].unheard.is_none_or(|since| self.now.since(since) < FORGOTTEN_AFTER)
+    }
+
+    /// Takes note of whether the discovery service hears of a node.
+    pub(super) fn note_heard(&mut self, node: NodeIndex) {
+        let here = &self.nodes[node.0];
+        let heard = here.power == Power::On
+            && !self.is_cut_off(node)
+            && self.fault(node, FaultKind::DiscoveryCut).is_none();
+        let now = self.now;
+        let here = &mut self.nodes[node.0];
+        here.unheard = if heard { None } else { here.unheard.or(Some(now)) };
     }
 
     /// Whether there is such a machine, and it has not left.

@@ -50,8 +50,10 @@ mod manifests;
 mod membership;
 mod node;
 mod phases;
+pub(crate) mod platform;
 mod pull;
 mod random;
+mod readiness;
 mod registry;
 mod rehearsal;
 mod roles;
@@ -75,9 +77,11 @@ pub use api::{Code, Content, NodeIndex, Output, Reply, Request, Response, Status
 pub use drain::DRAIN_TIMEOUT;
 pub use fault::{ApiTrouble, Fault, FaultKind};
 pub use kubernetes::{Component, KubernetesNode, KubernetesPod};
+pub use readiness::Condition;
 pub use roles::{Caller, Role};
 pub use spec::{
-    ClusterSpec, EMPTY_SCHEMATIC, ExtraManifest, NodeRole, NodeSpec, Registry, Schematic, Secrets,
+    ClusterSpec, Discovery, EMPTY_SCHEMATIC, ExtraManifest, NodeRole, NodeSpec, OwnInstaller,
+    Registry, Schematic, Secrets,
 };
 pub use time::Time;
 pub use timing::{Range, Span, Timings};
@@ -222,17 +226,40 @@ impl World {
         self.nodes.get(node.0).is_some_and(|here| {
             here.power == Power::On
                 && here.service_runs("apid")
-                && self.fault(node, Kind::Partition).is_none()
+                && here.finds_network()
+                && !self.is_cut_off(node)
         })
+    }
+
+    /// Whether no message reaches the node, or comes from it.
+    pub fn is_cut_off(&self, node: NodeIndex) -> bool {
+        self.fault(node, Kind::Partition).is_some() || self.is_silent(node)
+    }
+
+    /// Whether the node takes messages and never answers: it hangs, or lost its power.
+    /// One that is merely down refuses.
+    pub fn is_silent(&self, node: NodeIndex) -> bool {
+        self.fault(node, Kind::Silent).is_some()
     }
 
     /// Whether apid drops this new connection or call; each question counts as
     /// one.
     pub fn drops_connection(&mut self, node: NodeIndex) -> bool {
-        let Some(Fault::ApidDrops { every }) = self.fault(node, Kind::ApidDrops) else {
-            return false;
+        self.drops_next(node, false)
+    }
+
+    /// Whether apid drops this call: one that was forwarded has a connection of its own.
+    pub fn drops_call(&mut self, node: NodeIndex, request: &Request, forwarded: bool) -> bool {
+        forwarded && self.drops_next(node, false)
+            || roles::is_read(request) && self.drops_next(node, true)
+    }
+
+    /// Whether the next of these is dropped: all of them, or those that read.
+    fn drops_next(&mut self, node: NodeIndex, reads: bool) -> bool {
+        let every = match self.fault(node, Kind::ApidDrops) {
+            Some(Fault::ApidDrops { every, reads: only }) if *only == reads => (*every).max(1),
+            _ => return false,
         };
-        let every = (*every).max(1);
         let here = &mut self.nodes[node.0];
         here.connections = here.connections.wrapping_add(1);
         here.connections.is_multiple_of(every)
@@ -363,6 +390,7 @@ impl World {
         self.touched += 1;
         self.touched_all += 1;
         for index in 0..self.nodes.len() {
+            self.note_heard(NodeIndex(index));
             self.publish_status(NodeIndex(index));
         }
         self.refresh_watched(None);
@@ -373,6 +401,7 @@ impl World {
         self.touched += 1;
         self.touched_alone.resize(self.nodes.len(), 0);
         self.touched_alone[node.0] += 1;
+        self.note_heard(node);
         self.publish_status(node);
         self.refresh_watched(Some(node));
     }
@@ -410,8 +439,13 @@ impl World {
 
 fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Time) -> Node {
     let control_plane = node.role == NodeRole::ControlPlane;
-    let slots =
-        Slots::new(Installed { version: node.talos.clone(), schematic: node.schematic.clone() });
+    let slots = Slots::new(Installed {
+        version: node.talos.clone(),
+        schematic: node.schematic.clone(),
+        platform: node.platform.clone(),
+        signed: node.secure_boot,
+        extensions: spec.registry.own_extensions(node),
+    });
     let minor = Version::new(1, 0, 0).minor().steps_to(node.talos.minor()).unwrap_or(0);
     let config = Config::new(config::generate(spec, node, &spec.secrets), minor);
     Node {
@@ -421,6 +455,8 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         identity: random.letters(43),
         slots,
         grub: spec.grub,
+        platform: node.platform.clone(),
+        secure_boot: node.secure_boot,
         power: Power::On,
         stage: Stage::Running,
         boot_id: random.uuid(),
@@ -441,7 +477,11 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         downloads: BTreeMap::new(),
         pulls: Vec::new(),
         gone: false,
+        kexec: false,
+        unmet_since_boot: None,
+        unheard: None,
         wiped: 0,
+        installs: 0,
         cosi: cosi::Store::default(),
     }
 }

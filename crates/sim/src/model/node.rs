@@ -15,6 +15,7 @@ use super::images::StoredImage;
 use super::installer::Install;
 use super::kubernetes::Kubernetes;
 use super::pull::Pull;
+use super::readiness::Condition;
 use super::sequence::Sequence;
 use super::services::{self, Service, State};
 use super::slots::Slots;
@@ -56,6 +57,7 @@ pub(super) enum Power {
 
 /// A node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(super) struct Node {
     pub(super) hostname: String,
     pub(super) role: NodeRole,
@@ -67,6 +69,12 @@ pub(super) struct Node {
     /// systemd-boot.
     #[serde(default)]
     pub(super) grub: bool,
+    /// What the machine is; Talos may take it for something else.
+    #[serde(default = "super::spec::metal")]
+    pub(super) platform: String,
+    /// Whether the firmware boots signed images only.
+    #[serde(default)]
+    pub(super) secure_boot: bool,
     pub(super) power: Power,
     pub(super) stage: Stage,
     /// Changes with every boot, as the kernel's own does.
@@ -98,9 +106,21 @@ pub(super) struct Node {
     /// Whether it has left the cluster for good.
     #[serde(default)]
     pub(super) gone: bool,
+    /// How it was told to go down last: by kexec, or through its firmware.
+    #[serde(default)]
+    pub(super) kexec: bool,
+    /// A condition that is unmet since its last boot, while a fault lasts.
+    #[serde(default)]
+    pub(super) unmet_since_boot: Option<Condition>,
+    /// Since when discovery has not heard of it.
+    #[serde(default)]
+    pub(super) unheard: Option<Time>,
     /// How often an upgrade has wiped its data.
     #[serde(default)]
     pub(super) wiped: u64,
+    /// How many installers the lifecycle API has started.
+    #[serde(default)]
+    pub(super) installs: u64,
     /// Pulls end with the connections of their callers.
     #[serde(skip)]
     pub(super) pulls: Vec<Pull>,
@@ -158,13 +178,20 @@ impl World {
             return Vec::new();
         }
         let mut unmet = Vec::new();
-        if !here.network || self.fault(node, FaultKind::ClockSkew).is_some() {
+        let kept = |condition| self.is_kept_unmet(node, condition);
+        let skewed = self.fault(node, FaultKind::ClockSkew).is_some();
+        if !here.network || skewed || kept(Condition::Time) {
             unmet.push(("time", "time is not synced".to_owned()));
         }
         if !here.network {
             unmet.push(("network", "waiting on: address, connectivity".to_owned()));
+        } else if kept(Condition::Network) {
+            unmet.push(("network", "waiting on: connectivity".to_owned()));
         }
         let mut problems: Vec<String> = Vec::new();
+        if kept(Condition::Services) {
+            problems.push("ext-hello-world not healthy".to_owned());
+        }
         for service in &here.services {
             if service.state == State::Running && service.healthy == Some(false) {
                 problems.push(format!("{} not healthy", service.id));

@@ -6,11 +6,15 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::version::Version;
 
+use super::platform;
 use super::slots::Installed;
-use super::spec::Registry;
+use super::spec::{NodeSpec, Registry};
 
 /// The rules that installers and nodes judge by, read once for all worlds.
 pub(super) static MATRIX: LazyLock<Matrix> = LazyLock::new(Matrix::builtin);
+
+/// The repository of the plain installer.
+const PLAIN: &str = "siderolabs/installer";
 
 /// What an image is.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,21 +55,47 @@ impl Registry {
         if !self.has_talos(&version) {
             return None;
         }
-        let (name, schematic) = match image.repository.rsplit_once('/')? {
-            // The plain installer is not published any more from 1.14 on.
-            (_, "installer") if image.repository == "siderolabs/installer" => {
-                let published = version.minor() < Version::new(1, 14, 0).minor();
-                return published.then_some(Installed { version, schematic: None });
-            }
-            (path, schematic) => (path.rsplit('/').next()?, schematic),
-        };
-        let name = name.strip_suffix("-secureboot").unwrap_or(name);
-        let is_installer = name == "installer" || name.ends_with("-installer");
-        if !is_installer || !self.schematics.contains_key(schematic) {
-            return None;
+        let (platform, signed) = self.flavour(image)?;
+        let (platform, extensions) = (platform.to_owned(), Vec::new());
+        let installed = Installed { version, schematic: None, platform, signed, extensions };
+        if let Some(own) = self.own.get(&repository(image)) {
+            return Some(Installed { extensions: own.extensions.clone(), ..installed });
         }
-        Some(Installed { version, schematic: Some(schematic.to_owned()) })
+        // The plain installer is not published any more from 1.14 on.
+        if image.repository == PLAIN {
+            let published = installed.version.minor() < Version::new(1, 14, 0).minor();
+            return published.then_some(installed);
+        }
+        let (_, schematic) = image.repository.rsplit_once('/')?;
+        let known = self.schematics.contains_key(schematic);
+        known.then(|| Installed { schematic: Some(schematic.to_owned()), ..installed })
     }
+
+    /// The platform that an installer is for, and whether it is signed, whatever its tag.
+    pub(super) fn flavour<'a>(&'a self, image: &'a ImageRef) -> Option<(&'a str, bool)> {
+        if let Some(own) = self.own.get(&repository(image)) {
+            return Some((&own.platform, own.secure_boot));
+        }
+        if image.repository == PLAIN {
+            return Some((platform::METAL, false));
+        }
+        let (path, _) = image.repository.rsplit_once('/')?;
+        platform::of_kind(path.rsplit('/').next()?)
+    }
+
+    /// The extensions of a node that runs what no Image Factory built.
+    pub(super) fn own_extensions(&self, node: &NodeSpec) -> Vec<String> {
+        let image = node.install_image.as_ref().and_then(|image| image.parse::<ImageRef>().ok());
+        let own = image.and_then(|image| self.own.get(&repository(&image)));
+        own.filter(|_| node.schematic.is_none())
+            .map(|own| own.extensions.clone())
+            .unwrap_or_default()
+    }
+}
+
+/// Registry and repository of a reference.
+fn repository(image: &ImageRef) -> String {
+    ImageRef { tag: None, digest: None, ..image.clone() }.to_string()
 }
 
 #[cfg(test)]
@@ -88,7 +118,11 @@ mod tests {
             let built = installer(&reference).unwrap();
             assert_eq!(built.schematic.as_deref(), Some(EMPTY_SCHEMATIC));
             assert_eq!(built.version, Version::new(1, 14, 1));
+            let told = ["nocloud", "metal"][usize::from(!name.starts_with("nocloud"))];
+            assert_eq!((built.platform.as_str(), built.signed), (told, told == "nocloud"));
         }
+        let equinix = format!("factory.talos.dev/equinixMetal-installer/{EMPTY_SCHEMATIC}:v1.14.1");
+        assert_eq!(installer(&equinix), None);
         let mirror = format!("127.0.0.1:5000/metal-installer/{EMPTY_SCHEMATIC}:v1.13.1");
         assert!(installer(&mirror).is_some());
         assert_eq!(installer("factory.talos.dev/metal-installer/beef:v1.14.1"), None);

@@ -70,6 +70,11 @@ impl Caller {
     }
 }
 
+/// Whether a request only reads: readers may send it.
+pub(super) fn is_read(request: &Request) -> bool {
+    allowed(request).contains(&Role::Reader)
+}
+
 /// Who may send a request. What is not listed needs the highest role.
 /// Resources are open to readers; the sensitive ones are checked where they are
 /// served.

@@ -85,6 +85,10 @@ impl Schedule {
         (at <= now).then(|| (at, entry.remove()))
     }
 
+    pub(super) fn any(&self, is_it: impl Fn(&Due) -> bool) -> bool {
+        self.entries.values().any(is_it)
+    }
+
     pub(super) fn retain(&mut self, keep: impl Fn(&Due) -> bool) {
         self.entries.retain(|_, due| keep(due));
     }

@@ -77,6 +77,15 @@ impl Kind {
         }
     }
 
+    /// Whether it ends in a boot that leaves the firmware out.
+    pub(super) fn kexec(&self) -> bool {
+        match self {
+            Self::Reboot { force, kexec } => *kexec && !force,
+            Self::Upgrade { kexec, .. } | Self::StageUpgrade { kexec } => *kexec,
+            Self::Initialize | Self::Boot | Self::Shutdown { .. } => false,
+        }
+    }
+
     fn stage(&self) -> Stage {
         match self {
             Self::Initialize | Self::Boot => Stage::Booting,
@@ -155,9 +164,13 @@ impl World {
                     self.set_health(node, id, true);
                 }
             }
+            Effect::Config if !self.nodes[node.0].finds_network() => {}
             Effect::Config => self.network_is_up(node),
             Effect::StartAll => {
-                self.start_everything(node);
+                // Services wait for the network, until the boot has lasted too long.
+                if self.nodes[node.0].network {
+                    self.start_everything(node);
+                }
                 return;
             }
             Effect::Drain => {
@@ -267,6 +280,8 @@ impl World {
         self.publish(node, &sequence.actor, Note::SequenceStop(Cow::Borrowed(name)));
         self.publish(node, &sequence.actor, error);
         self.set_stage(node, Stage::Rebooting);
+        // No kexec is prepared by then.
+        self.nodes[node.0].sequence = None;
         self.go_down(node);
     }
 

@@ -15,6 +15,15 @@ pub(super) struct Installed {
     pub(super) version: Version,
     /// `None` if no Image Factory built it.
     pub(super) schematic: Option<String>,
+    /// What it is for.
+    #[serde(default = "super::spec::metal")]
+    pub(super) platform: String,
+    /// Whether firmware with Secure Boot boots it.
+    #[serde(default)]
+    pub(super) signed: bool,
+    /// Its system extensions, if it has no schematic that tells them.
+    #[serde(default)]
+    pub(super) extensions: Vec<String>,
 }
 
 /// An entry of the boot loader.
@@ -47,6 +56,11 @@ impl Slots {
 
     pub(super) fn running(&self) -> &Installed {
         &self.running.installed
+    }
+
+    /// What the next boot takes.
+    pub(super) fn next(&self) -> &Installed {
+        &self.default.installed
     }
 
     /// What the next boot takes, if that is not what runs.
@@ -118,7 +132,13 @@ mod tests {
     use super::*;
 
     fn image(minor: u64) -> Installed {
-        Installed { version: Version::new(1, minor, 0), schematic: None }
+        Installed {
+            version: Version::new(1, minor, 0),
+            schematic: None,
+            platform: "metal".to_owned(),
+            signed: false,
+            extensions: Vec::new(),
+        }
     }
 
     #[test]

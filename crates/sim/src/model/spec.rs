@@ -49,6 +49,26 @@ pub struct ClusterSpec {
     /// own.
     #[serde(default)]
     pub extra_manifests: Vec<ExtraManifest>,
+    /// How the nodes find each other.
+    #[serde(default)]
+    pub discovery: Discovery,
+}
+
+/// How nodes find each other. A node is on its own list whenever a registry is
+/// configured, reachable or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Discovery {
+    /// Through the discovery service, as Talos is configured unless told otherwise.
+    #[default]
+    Service,
+    /// The same in an air gap: each node knows itself alone.
+    AirGap,
+    /// Through Kubernetes (`registries.kubernetes`). Since Kubernetes 1.32 control
+    /// planes know control planes, and a worker itself.
+    Kubernetes,
+    /// Not at all (`discovery.enabled: false`): no node has a list.
+    Off,
 }
 
 /// A manifest that a machine configuration names.
@@ -67,6 +87,10 @@ fn usual() -> bool {
     true
 }
 
+pub(super) fn metal() -> String {
+    super::platform::METAL.to_owned()
+}
+
 /// One node of a cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeSpec {
@@ -83,6 +107,17 @@ pub struct NodeSpec {
     /// The schematic of the running image; `None` for an image that was not
     /// built by an Image Factory.
     pub schematic: Option<String>,
+    /// What the machine is, such as `metal` or `nocloud`; `container` for Talos in a
+    /// container.
+    #[serde(default = "metal")]
+    pub platform: String,
+    /// Whether its firmware boots signed images only.
+    #[serde(default)]
+    pub secure_boot: bool,
+    /// The installer of its machine configuration, if it is not the one that fits what
+    /// runs.
+    #[serde(default)]
+    pub install_image: Option<String>,
 }
 
 /// What a node is for.
@@ -128,6 +163,28 @@ pub struct Registry {
     /// References beyond those, such as those of a mirror: pulled as they are,
     /// and no installers.
     pub others: Vec<String>,
+    /// Installers that no Image Factory built, by registry and repository: there is one
+    /// of every release of Talos.
+    #[serde(default)]
+    pub own: BTreeMap<String, OwnInstaller>,
+    /// The Image Factory's address.
+    #[serde(default = "factory")]
+    pub factory: String,
+}
+
+fn factory() -> String {
+    "https://factory.talos.dev".to_owned()
+}
+
+/// An installer that somebody built with `imager`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnInstaller {
+    /// What it is for.
+    pub platform: String,
+    /// Whether it is signed for Secure Boot.
+    pub secure_boot: bool,
+    /// Names of its system extensions.
+    pub extensions: Vec<String>,
 }
 
 /// What an Image Factory builds into an image.
@@ -149,6 +206,8 @@ impl Default for Registry {
             kubernetes,
             schematics: BTreeMap::from([(EMPTY_SCHEMATIC.to_owned(), empty)]),
             others: Vec::new(),
+            own: BTreeMap::new(),
+            factory: factory(),
         }
     }
 }
@@ -188,6 +247,9 @@ impl ClusterSpec {
             talos: talos.clone(),
             kubernetes: kubernetes.clone(),
             schematic: Some(EMPTY_SCHEMATIC.to_owned()),
+            platform: metal(),
+            secure_boot: false,
+            install_image: None,
         };
         let nodes = (1..=control_planes)
             .map(|n| node(format!("cp-{n}"), NodeRole::ControlPlane, n))
@@ -215,6 +277,7 @@ impl ClusterSpec {
             grub: false,
             files: BTreeMap::new(),
             extra_manifests: Vec::new(),
+            discovery: Discovery::default(),
         }
     }
 }

@@ -11,5 +11,7 @@ mod lifecycle;
 mod machine;
 mod manifests;
 mod membership;
+mod platform;
+mod readiness;
 mod size;
 mod truth;

@@ -163,6 +163,16 @@ impl<'a> NodeTruth<'a> {
         self.is_running() && self.world.unmet_conditions(self.index).is_empty()
     }
 
+    /// The conditions that it does not meet, by name and reason.
+    pub fn unmet(&self) -> Vec<(&'static str, String)> {
+        if self.is_running() { self.world.unmet_conditions(self.index) } else { Vec::new() }
+    }
+
+    /// Whether its last boot was by kexec; otherwise it came through the firmware.
+    pub fn booted_by_kexec(&self) -> bool {
+        self.here.kexec
+    }
+
     /// What it has booted last.
     pub fn installed(&self) -> InstalledTruth<'a> {
         let running = self.here.slots.running();
@@ -171,9 +181,22 @@ impl<'a> NodeTruth<'a> {
 
     /// Names of the system extensions in what it has booted last.
     pub fn extensions(&self) -> &'a [String] {
-        let schematics = &self.world.spec.registry.schematics;
-        let id = self.here.slots.running().schematic.as_ref();
-        id.and_then(|id| schematics.get(id)).map_or(&[], |schematic| &schematic.extensions)
+        self.world.extensions_of(self.index)
+    }
+
+    /// What the machine is, and whether its firmware boots signed images only.
+    pub fn flavour(&self) -> (&'a str, bool) {
+        (&self.here.platform, self.here.secure_boot)
+    }
+
+    /// What Talos takes the machine for.
+    pub fn runs_as(&self) -> &'a str {
+        self.here.runs_as()
+    }
+
+    /// Whether Talos runs in a container.
+    pub fn in_container(&self) -> bool {
+        self.here.in_container()
     }
 
     /// What the next boot takes, if an installer or a rollback has changed that.
@@ -227,6 +250,11 @@ impl<'a> NodeTruth<'a> {
     /// it.
     pub fn has_installer_process(&self) -> bool {
         self.here.install.is_some()
+    }
+
+    /// How many installers the lifecycle API has started on it.
+    pub fn installs(&self) -> u64 {
+        self.here.installs
     }
 
     /// Whether somebody has it pull an image now.

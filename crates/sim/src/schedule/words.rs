@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::model::{Fault, FaultKind};
+use crate::model::{Condition, Fault, FaultKind};
 
 /// A fault that is no fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,6 +51,22 @@ pub const FAULTS: &[(FaultKind, &str, &str)] = &[
     (FaultKind::BootBack, "boot-back", "the next boot of a new version falls back to the old one"),
     (FaultKind::LostReboot, "lost-reboot", "reboot requests are accepted, and nothing happens"),
     (FaultKind::NotReady, "not-ready", "the Kubernetes node is not ready"),
+    (
+        FaultKind::UnmetCondition,
+        "unmet-condition",
+        "the machine is not ready for want of a default route, and works all the same; \
+         unmet-condition=time or =services: for another reason",
+    ),
+    (
+        FaultKind::UnmetAfterBoot,
+        "unmet-after-boot",
+        "the same from its next boot on; unmet-after-boot=time or =services",
+    ),
+    (
+        FaultKind::KexecOnly,
+        "kexec-only",
+        "it boots by kexec, but not through its firmware: a power cycle leaves it down",
+    ),
     (FaultKind::EtcdLearner, "etcd-learner", "the etcd member is a learner"),
     (
         FaultKind::EtcdAlarm,
@@ -65,7 +81,8 @@ pub const FAULTS: &[(FaultKind, &str, &str)] = &[
     (
         FaultKind::ApidDrops,
         "apid-drops",
-        "apid drops every 2nd connection; apid-drops=N: every N-th",
+        "apid drops every 2nd connection; apid-drops=N: every N-th; \
+         apid-drops=N:reads: every N-th call that reads",
     ),
     (FaultKind::Partition, "partition", "it runs, but nobody can reach it"),
     (
@@ -109,6 +126,13 @@ pub const FAULTS: &[(FaultKind, &str, &str)] = &[
         "failing-manifest",
         "extra manifests are not downloaded after its next boot; failing-manifest=now: at once",
     ),
+    (FaultKind::Silent, "silent", "it takes connections and requests, and answers none"),
+    (
+        FaultKind::DiscoveryCut,
+        "discovery-cut",
+        "it does not reach the discovery service: the others forget it after 30 minutes, and \
+         after a boot it knows itself alone; discovery-cut=now: at once",
+    ),
 ];
 
 fn names() -> String {
@@ -135,6 +159,10 @@ pub fn parse_kind(text: &str) -> Result<FaultKind, FaultError> {
 pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
     let kind = parse_kind(text)?;
     let value = text.split_once('=').map(|(_, value)| value);
+    let (value, reads) = match value.and_then(|value| value.strip_suffix(":reads")) {
+        Some(number) if kind == FaultKind::ApidDrops => (Some(number), true),
+        _ => (value, false),
+    };
     let wrong = |value: &str, wanted| FaultError::Value {
         fault: kind_name(kind),
         value: value.to_owned(),
@@ -155,6 +183,16 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
             .filter(|code| (1..256).contains(code))
             .ok_or_else(|| wrong(value.unwrap_or_default(), "exit codes are 1 to 255"))
     };
+    let condition = || {
+        let name = value.unwrap_or("network");
+        let known = Condition::ALL.into_iter().find(|condition| condition.name() == name);
+        known.ok_or_else(|| wrong(name, "conditions are network, time and services"))
+    };
+    let at_once = || match value {
+        None => Ok(false),
+        Some("now") => Ok(true),
+        Some(other) => Err(wrong(other, "`now`, or nothing, should stand there")),
+    };
     Ok(match kind {
         FaultKind::SlowPull => Fault::SlowPull { factor: small(10)? },
         FaultKind::InstallerExit => Fault::InstallerExit { code: exit_code(number(7)?)? },
@@ -167,20 +205,17 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
             },
         },
         FaultKind::EtcdLag => Fault::EtcdLag { entries: number(10_000)? },
-        FaultKind::ApidDrops => Fault::ApidDrops { every: small(2)? },
+        FaultKind::ApidDrops => Fault::ApidDrops { every: small(2)?, reads },
         FaultKind::ApiThrottles => Fault::ApiThrottles { every: small(2)? },
         FaultKind::ApiErrors => Fault::ApiErrors { every: small(2)? },
         FaultKind::ApiLatency => Fault::ApiLatency { by: parse_duration(value.unwrap_or("5s"))? },
         FaultKind::FailingImage => {
             Fault::FailingImage { prefix: value.unwrap_or_default().to_owned() }
         }
-        FaultKind::FailingManifest => Fault::FailingManifest {
-            now: match value {
-                None => false,
-                Some("now") => true,
-                Some(other) => return Err(wrong(other, "`now`, or nothing, should stand there")),
-            },
-        },
+        FaultKind::FailingManifest => Fault::FailingManifest { now: at_once()? },
+        FaultKind::DiscoveryCut => Fault::DiscoveryCut { now: at_once()? },
+        FaultKind::UnmetCondition => Fault::UnmetCondition { condition: condition()? },
+        FaultKind::UnmetAfterBoot => Fault::UnmetAfterBoot { condition: condition()? },
         FaultKind::ClockSkew => {
             let text = value.unwrap_or("10m");
             let behind = text.strip_prefix('-');
@@ -199,10 +234,12 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
                 FaultKind::BootBack => Fault::BootBack,
                 FaultKind::LostReboot => Fault::LostReboot,
                 FaultKind::NotReady => Fault::NotReady,
+                FaultKind::KexecOnly => Fault::KexecOnly,
                 FaultKind::EtcdLearner => Fault::EtcdLearner,
                 FaultKind::StuckBudgets => Fault::StuckBudgets,
                 FaultKind::StuckVolumes => Fault::StuckVolumes,
                 FaultKind::KubeletNeverReturns => Fault::KubeletNeverReturns,
+                FaultKind::Silent => Fault::Silent,
                 _ => Fault::Partition,
             }
         }
@@ -219,9 +256,17 @@ pub fn fault_text(fault: &Fault) -> String {
         }
         Fault::EtcdAlarm { corrupt: true } => format!("{name}=corrupt"),
         Fault::EtcdLag { entries } => format!("{name}={entries}"),
-        Fault::FailingManifest { now: true } => format!("{name}=now"),
-        Fault::ApidDrops { every } | Fault::ApiThrottles { every } | Fault::ApiErrors { every } => {
+        Fault::FailingManifest { now: true } | Fault::DiscoveryCut { now: true } => {
+            format!("{name}=now")
+        }
+        Fault::ApidDrops { every, reads: true } => format!("{name}={every}:reads"),
+        Fault::ApidDrops { every, .. }
+        | Fault::ApiThrottles { every }
+        | Fault::ApiErrors { every } => {
             format!("{name}={every}")
+        }
+        Fault::UnmetCondition { condition } | Fault::UnmetAfterBoot { condition } => {
+            format!("{name}={}", condition.name())
         }
         Fault::ApiLatency { by } => format!("{name}={}ms", by.as_millis()),
         Fault::FailingImage { prefix } if !prefix.is_empty() => format!("{name}={prefix}"),
@@ -288,6 +333,10 @@ mod tests {
             "api-latency=late",
             "stuck-budgets=web",
             "failing-manifest=later",
+            "unmet-condition=weather",
+            "kexec-only=1",
+            "silent=1",
+            "discovery-cut=later",
             "",
         ] {
             assert!(parse_fault(wrong).is_err(), "{wrong}");

@@ -17,7 +17,7 @@ use upgrade_engine::io::Clock as _;
 use super::Stage;
 use super::life::Life;
 use crate::coverage::Sort;
-use crate::scenario::{Trouble, TroubleKind};
+use crate::scenario::{OWN, Trouble, TroubleKind};
 use crate::seen::{Deed, What, Wish};
 use crate::world::seat::Process;
 use crate::world::{EXTENDED, Inside};
@@ -151,6 +151,7 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
         TroubleKind::Rebuilt => stage.place.at(|inside| {
             let schematic = Schematic { yaml: String::new(), extensions: Vec::new() };
             inside.world.add_schematic(EXTENDED.to_owned(), schematic);
+            inside.world.strip_own_installers();
         }),
         TroubleKind::Join => join(stage),
         TroubleKind::Leave { node } => {
@@ -186,31 +187,35 @@ fn stage_config(stage: &Stage, node: usize) {
     });
 }
 
-/// Somebody upgrades a node by hand, to a release that nobody asked us for.
+/// An installer of a release that nobody asked us for: an early patch of the node's own
+/// line, and all the rest as it is.
+fn others_image(inside: &Inside, node: NodeIndex) -> Option<String> {
+    let truth = inside.world.truth(node)?;
+    let installed = truth.installed();
+    let line = installed.version.minor();
+    let Some(schematic) = installed.schematic else { return Some(format!("{OWN}:v{line}.3")) };
+    let (platform, secure_boot) = truth.flavour();
+    let secure = if secure_boot { "-secureboot" } else { "" };
+    Some(format!("factory.talos.dev/{platform}-installer{secure}/{schematic}:v{line}.3"))
+}
+
+/// Somebody upgrades a node by hand.
 fn upgrade(stage: &Stage, node: usize) {
     stage.deed(Deed::Reboot { node: stage.name(node) }, |inside| {
-        let now = inside.world.now();
-        let Some(truth) = inside.world.truth(NodeIndex(node)) else { return };
-        let installed = truth.installed();
-        let schematic = installed.schematic.unwrap_or_default();
-        let line = installed.version.minor();
-        let image = format!("factory.talos.dev/metal-installer/{schematic}:v{line}.3");
-        let request = UpgradeRequest { image, ..UpgradeRequest::default() };
-        let request = Request::Upgrade(request);
-        let _ = inside.world.request(now, NodeIndex(node), &Caller::admin(), request);
+        let (now, node) = (inside.world.now(), NodeIndex(node));
+        let Some(image) = others_image(inside, node) else { return };
+        let request = Request::Upgrade(UpgradeRequest { image, ..UpgradeRequest::default() });
+        let _ = inside.world.request(now, node, &Caller::admin(), request);
     });
 }
 
 /// Somebody runs an installer by hand and leaves it at that.
 fn arm(stage: &Stage, node: usize) {
     stage.deed(Deed::Arms { node: stage.name(node) }, |inside| {
-        let now = inside.world.now();
-        let Some(truth) = inside.world.truth(NodeIndex(node)) else { return };
-        let installed = truth.installed();
-        let schematic = installed.schematic.unwrap_or_default();
-        let line = installed.version.minor();
-        let image = format!("factory.talos.dev/metal-installer/{schematic}:v{line}.3");
-        inside.world.arm(now, NodeIndex(node), &image);
+        let (now, node) = (inside.world.now(), NodeIndex(node));
+        if let Some(image) = others_image(inside, node) {
+            inside.world.arm(now, node, &image);
+        }
     });
 }
 
@@ -284,6 +289,9 @@ fn join(stage: &Stage) {
             talos: like.talos.clone(),
             kubernetes: like.kubernetes.clone(),
             schematic: like.schematic.clone(),
+            platform: like.platform.clone(),
+            secure_boot: like.secure_boot,
+            install_image: like.install_image.clone(),
         };
         inside.world.join(now, spec);
     });

@@ -1,7 +1,7 @@
 //! The life of one process: it takes the lease, plans or finds a run, and
 //! drives it until it ends, is killed, or loses the lease.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use upgrade_engine::drive;
@@ -45,7 +45,11 @@ impl Stage {
         let ears = director::first_word(&self.user.borrow());
         let control = ears.subscribe();
         self.cast().alive.push((Arc::clone(&process), ears));
-        let seat = Arc::new(Seat { place: Arc::clone(&self.place), process: Arc::clone(&process) });
+        let seat = Arc::new(Seat {
+            place: Arc::clone(&self.place),
+            process: Arc::clone(&process),
+            roster: Mutex::default(),
+        });
         let renewing = async {
             loop {
                 seat.sleep(RENEWED_EVERY).await;

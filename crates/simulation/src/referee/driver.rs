@@ -1,7 +1,7 @@
 //! A process, as the referee knows it: what it asked, what it could know when it
 //! began a step, and which step an act belongs to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use upgrade_core::jiff::Timestamp;
@@ -22,11 +22,14 @@ pub(super) struct Answers {
     pub(super) any: Option<Timestamp>,
     /// In which look the last good one came.
     pub(super) look: u64,
+    /// In which look it was last asked.
+    asked: u64,
 }
 
 impl Answers {
     fn take(&mut self, answered: Timestamp, known: bool, look: u64) {
         self.any = self.any.max(Some(answered));
+        self.asked = look;
         if known {
             self.good = self.good.max(Some(answered));
             self.look = look;
@@ -48,6 +51,8 @@ pub(super) struct Basis {
     pub(super) facts: Answers,
     pub(super) etcd: Answers,
     pub(super) nodes: Answers,
+    /// The machines that were asked in that look, whether they answered or not.
+    pub(super) asked: BTreeSet<NodeName>,
     /// The end of the last disruption before, as it was written down; the start
     /// of the process if there was none.
     pub(super) calm_since: Timestamp,
@@ -118,11 +123,20 @@ impl Driver {
         self.machines && self.etcd.look == self.look
     }
 
+    fn asked_in(&self, look: u64) -> BTreeSet<NodeName> {
+        let asked = self.facts.iter().filter(|(_, answers)| answers.asked == look);
+        asked.map(|(name, _)| name.clone()).collect()
+    }
+
     /// What it could know when it began the step that this act belongs to.
     pub(super) fn basis(&self, act: &Act) -> Option<&Basis> {
         let node = act.node()?;
         let begun = |action: Action| self.begun.get(&(node.clone(), action));
         let own = begun(action_of(act)?);
+        if own.is_none() && matches!(act, Act::Reboot { .. }) {
+            // A default that a rollback has changed is only booted by its next attempt.
+            return begun(Action::Rollback);
+        }
         if own.is_none() && matches!(act, Act::Forfeit { .. }) {
             // Leadership that has come back is given away in the step of the boot.
             return [Action::Upgrade, Action::Reboot, Action::Rollback].into_iter().find_map(begun);
@@ -172,6 +186,7 @@ impl Driver {
                     facts: self.facts(node),
                     etcd: self.etcd,
                     nodes: self.nodes,
+                    asked: self.asked_in(self.look),
                     calm_since: self.calm_since,
                 };
                 self.begun.insert((node.clone(), *action), basis);

@@ -5,6 +5,7 @@
 //! early, which is the side on which nobody is accused wrongly.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use kube_sim::names::{NODES, PODS};
 use kube_sim::object;
@@ -99,6 +100,18 @@ pub(super) struct Node {
     pub(super) member: Since<Member>,
     pub(super) leads: Since<bool>,
     pub(super) boot_id: Since<String>,
+}
+
+/// The nodes that Kubernetes has had since before this moment.
+pub(super) fn nodes_before(view: &View<'_>, asked: Option<Timestamp>) -> Vec<NodeName> {
+    let store = view.kubernetes.api().store();
+    let old = |node: &&Arc<Value>| {
+        let made = object::text(node, &["metadata", "creationTimestamp"]);
+        let made = made.parse::<Timestamp>().ok();
+        made.is_none_or(|made| asked.is_some_and(|asked| made < asked))
+    };
+    let name = |node: &Arc<Value>| NodeName(object::name(node).to_owned());
+    store.list(&NODES, None).filter(old).map(name).collect()
 }
 
 /// The world as it was when last looked at.
@@ -228,6 +241,21 @@ pub(super) fn installed(view: &View<'_>, node: &Node) -> Option<Installed> {
 pub(super) fn armed(view: &View<'_>, node: &Node) -> Option<Installed> {
     let armed = view.world.truth(node.index)?.armed()?;
     Some((armed.version.clone(), armed.schematic.map(str::to_owned)))
+}
+
+/// What a node does not meet now, such as `network: connectivity`. The reasons of `time` and
+/// `nodeReady` are one sentence; the others list what they lack.
+pub(super) fn unmet(view: &View<'_>, node: &NodeName) -> Vec<String> {
+    let index = view.world.find(&node.0);
+    let Some(truth) = index.and_then(|index| view.world.truth(index)) else { return Vec::new() };
+    let items = |(name, reason): (&'static str, String)| -> Vec<String> {
+        if matches!(name, "time" | "nodeReady") {
+            return vec![name.to_owned()];
+        }
+        let list = reason.trim_start_matches("waiting on: ");
+        list.split(", ").map(|item| format!("{name}: {item}")).collect()
+    };
+    truth.unmet().into_iter().flat_map(items).collect()
 }
 
 /// The schematic that an installer's name carries: a path element of 64

@@ -25,8 +25,10 @@ mod rule_07_cordons;
 mod rule_08_once;
 mod rule_09_driver;
 mod rule_10_incomplete;
+mod rule_10_readiness;
 mod rule_10_unknown;
 mod rule_11_deadline;
+mod rule_12_reboots;
 mod rule_12_way_back;
 mod rule_12_window;
 mod rule_12_word;
@@ -118,9 +120,11 @@ impl Referee {
             Box::new(rule_09_driver::OneDriver),
             Box::new(rule_10_unknown::Unknown),
             Box::new(rule_10_incomplete::Incomplete::default()),
+            Box::new(rule_10_readiness::Readiness::default()),
             Box::new(rule_11_deadline::Deadline::default()),
             Box::new(rule_12_word::Word::default()),
             Box::new(rule_12_way_back::WayBack),
+            Box::new(rule_12_reboots::Reboots::default()),
             Box::new(rule_13_versions::Versions),
             Box::new(rule_14_secrets::Secrets::default()),
         ];

@@ -89,7 +89,7 @@ impl Notes {
     /// Looks at the world before something is judged.
     pub(super) fn look(&mut self, seen: &Seen, view: &View<'_>) {
         let haste = match &seen.what {
-            What::Asked { .. } | What::Told { .. } => false,
+            What::Asked { .. } | What::Told { .. } | What::Installs { .. } => false,
             What::Act { act, .. } => action_of(act).is_some_and(|it| it != Action::Drain),
             What::Wrote { entry, .. } => match &entry.record {
                 Record::Started { step, .. } | Record::Finished { step, .. } => {
@@ -173,7 +173,7 @@ impl Notes {
                     *booted = true;
                 }
             }
-            What::Act { .. } | What::Told { .. } | What::Says { .. } => {}
+            What::Act { .. } | What::Installs { .. } | What::Told { .. } | What::Says { .. } => {}
         }
     }
 

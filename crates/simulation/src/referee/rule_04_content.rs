@@ -57,7 +57,8 @@ impl Content {
 
     /// What boots has to have what it had, unless something else is wanted.
     fn boots(&mut self, node: &Node, wanted: &Wanted, view: &View<'_>) {
-        if wanted.intent.installer != Installer::Keep || !self.written.contains(&node.name) {
+        let kept = wanted.intent.installer == Installer::Keep || wanted.intent.keep_extensions;
+        if !kept || !self.written.contains(&node.name) {
             return;
         }
         let has = extensions(view, node);
@@ -78,6 +79,9 @@ impl Content {
         self.written.insert(node.name.clone());
         let named = schematic_in(image).map(str::to_owned);
         let name = &node.name;
+        if let Some(other) = other_flavour(view, node, image) {
+            return Some(format!("{name} is {other}, and is given {image}"));
+        }
         if rollback {
             let known = self.ever.get(name).is_some_and(|ever| ever.contains(&named));
             return (!known).then(|| format!("{name} never was made of what {image} names"));
@@ -115,6 +119,10 @@ impl Content {
             if self.lacking.contains(&node.name) {
                 found.push(format!("done, and {} came up without its extensions", node.name));
             }
+            let truth = scene.view.world.truth(node.index);
+            if truth.is_some_and(|truth| truth.runs_as() != truth.flavour().0) {
+                found.push(format!("done, and {} takes its machine for another", node.name));
+            }
             let has = schematic(scene.view, node);
             if has != expected {
                 let name = &node.name;
@@ -122,6 +130,14 @@ impl Content {
             }
         }
     }
+}
+
+/// What a node is that an installer is not for.
+fn other_flavour(view: &View<'_>, node: &Node, image: &ImageRef) -> Option<String> {
+    let (platform, secure_boot) = view.world.truth(node.index)?.flavour();
+    let given = view.world.flavour_of(image)?;
+    let secure = if secure_boot { "with" } else { "without" };
+    (given != (platform, secure_boot)).then(|| format!("{platform} {secure} Secure Boot"))
 }
 
 fn extensions(view: &View<'_>, node: &Node) -> Vec<String> {
@@ -144,7 +160,7 @@ impl Rule for Content {
             }
             What::Act {
                 runner,
-                act: Act::Install { node, image } | Act::Upgrade { node, image },
+                act: Act::Install { node, image } | Act::Upgrade { node, image, .. },
                 fate: Fate::Arrives,
             } => {
                 let notes = scene.notes;
@@ -176,6 +192,7 @@ fn schematic(view: &View<'_>, node: &Node) -> Schematic {
 mod tests {
     use upgrade_core::intent::Installer;
 
+    use super::super::facts::schematic_in;
     use super::super::testing::{Bench, NONE, installer, wanted};
     use crate::seen::Act;
 
@@ -195,6 +212,12 @@ mod tests {
         let plain = "ghcr.io/siderolabs/installer:v1.13.12";
         let factory = format!("factory.talos.dev/metal-installer/{other}:v1.13.12");
         assert_eq!(given(&installer().to_string(), Installer::Keep), NONE);
+        let empty = schematic_in(&installer()).unwrap().to_owned();
+        for kind in ["nocloud-installer", "metal-installer-secureboot", "installer-secureboot"] {
+            let other = format!("factory.talos.dev/{kind}/{empty}:v1.13.12");
+            assert_eq!(given(&other, Installer::Keep), [4], "{kind}");
+            assert_eq!(given(&other, Installer::Image(other.parse().unwrap())), [4], "{kind}");
+        }
         assert_eq!(given(plain, Installer::Keep), [4]);
         assert_eq!(given(&factory, Installer::Keep), [4]);
         assert_eq!(given(&factory, Installer::Schematic(other.clone())), NONE);

@@ -20,9 +20,6 @@ use crate::seen::{Act, Deed, Fate, Runner, Seen, What, Wish};
 /// that looks at it has taken that in.
 const TAKES_IN: SignedDuration = SignedDuration::from_secs(60);
 
-/// What the worlds say of an install for which no installer was started.
-const NOT_RUN: [&str; 2] = ["not found in containerd store", "closed before anything was sent"];
-
 /// A boot that we asked for.
 struct Asked {
     plan: PlanHash,
@@ -52,6 +49,8 @@ pub(super) struct BootBack {
     theirs: BTreeMap<NodeName, Timestamp>,
     /// Nodes whose installer was called by the attempt at hand.
     called: BTreeSet<NodeName>,
+    /// Nodes on which an installer has started since that attempt began.
+    ran: BTreeSet<NodeName>,
     /// Whether the last process ended by itself: who starts another one then is
     /// a person.
     ended: bool,
@@ -163,15 +162,12 @@ impl Rule for BootBack {
                 self.failed.clear();
             }
             What::Wrote { entry, .. } => match &entry.record {
-                Record::Finished { step, outcome: Outcome::Failed { failure }, .. } => {
+                Record::Finished { step, outcome: Outcome::Failed { .. }, .. } => {
                     let Some(node) = &step.node else { return };
-                    // An attempt that called no installer wrote nothing, and neither
-                    // did one whose image was collected before it could run, or whose
-                    // call did not reach the machine.
-                    let text = failure.text();
-                    let not_run = NOT_RUN.iter().any(|words| text.contains(words));
+                    // An attempt wrote nothing if no installer started: none was called,
+                    // the call did not reach the machine, or the image had been collected.
                     let wrote = match step.action {
-                        Action::Install => self.called.contains(node) && !not_run,
+                        Action::Install => self.ran.contains(node),
                         action => action.boots(),
                     };
                     if wrote {
@@ -181,10 +177,14 @@ impl Rule for BootBack {
                 Record::Started { step, .. } if step.action == Action::Install => {
                     if let Some(node) = &step.node {
                         self.called.remove(node);
+                        self.ran.remove(node);
                     }
                 }
                 _ => {}
             },
+            What::Installs { node } => {
+                self.ran.insert(node.clone());
+            }
             What::Others { deed: Deed::Arms { node } } => {
                 self.theirs.insert(node.clone(), seen.at);
             }
@@ -282,6 +282,27 @@ mod tests {
             }
             bench.step(1, "1/worker-1/install", act());
             bench.assert_broken(if resumed { &[] } else { &[5] });
+        }
+    }
+
+    #[test]
+    fn what_never_started_may_be_tried_again() {
+        // A call that arrived, and whose image was collected: nothing was written.
+        for started in [false, true] {
+            let mut bench = Bench::new(1, 2);
+            bench.ready(1);
+            bench.begins(1, "1/worker-1/install");
+            let act = Act::Install { node: "worker-1".into(), image: installer() };
+            bench.see(What::Act { runner: 1, act, fate: Fate::Arrives });
+            if started {
+                bench.see(What::Installs { node: "worker-1".into() });
+            }
+            let failure = Failure::new(FailureKind::Pull, "no such image");
+            let step = "1/worker-1/install".parse().unwrap();
+            let outcome = Outcome::Failed { failure };
+            bench.wrote(1, Record::Finished { step, attempt: 1, outcome });
+            install(&mut bench, 1);
+            bench.assert_broken(if started { &[5] } else { &[] });
         }
     }
 

@@ -44,7 +44,7 @@ impl Once {
 
     /// A node that booted what it was given is not given it again.
     fn writes(&self, driver: &Driver, act: &Act, scene: &Scene<'_>) -> Option<String> {
-        let (Act::Install { node, image } | Act::Upgrade { node, image }) = act else {
+        let (Act::Install { node, image } | Act::Upgrade { node, image, .. }) = act else {
             return None;
         };
         let (hash, basis) = (driver.hash.as_ref()?, driver.basis(act)?);
@@ -113,7 +113,8 @@ mod tests {
         bench.wait(1);
         bench.look(runner);
         bench.begins(runner, "1/worker-1/reboot");
-        bench.act(runner, Act::Reboot { node: "worker-1".into() });
+        let mode = upgrade_core::plan::RebootMode::Default;
+        bench.act(runner, Act::Reboot { node: "worker-1".into(), mode });
     }
 
     fn first() -> Bench {

@@ -20,7 +20,7 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::intent::Intent;
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::{Entry, Outcome, Record};
-use upgrade_core::plan::{Change, Group, Hop, Lane, Plan, Target, Versions, Wave};
+use upgrade_core::plan::{Change, Group, Hop, Lane, Plan, RebootMode, Target, Versions, Wave};
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::{Action, StepId};
@@ -223,12 +223,13 @@ impl Bench {
         let now = time(self.at);
         match act {
             Act::Cordon { node, on } => self.cordon(&node.0, on),
-            Act::Reboot { node } => {
+            Act::Install { node, .. } => self.see(What::Installs { node }),
+            Act::Reboot { node, .. } => {
                 let node = self.index(&node.0);
                 let request = Request::Reboot(RebootRequest::default());
                 let _ = self.world.request(now, node, &Caller::admin(), request);
             }
-            Act::Upgrade { node, image } => {
+            Act::Upgrade { node, image, .. } => {
                 let node = self.index(&node.0);
                 let request =
                     UpgradeRequest { image: image.to_string(), ..UpgradeRequest::default() };
@@ -285,7 +286,12 @@ impl Bench {
 
     /// Upgrades it, and waits until it serves.
     pub(super) fn boot(&mut self, runner: Runner, node: &str) {
-        self.boot_until(runner, node, |truth| {
+        self.boot_by(runner, node, RebootMode::Default);
+    }
+
+    /// The same, rebooted so.
+    pub(super) fn boot_by(&mut self, runner: Runner, node: &str, mode: RebootMode) {
+        self.boot_until(runner, node, mode, |truth| {
             let controls = truth.role() == NodeRole::Worker || truth.api_server_answers();
             truth.is_ready() && controls
         });
@@ -296,15 +302,28 @@ impl Bench {
     pub(super) fn boot_until_ready(&mut self, runner: Runner, node: &str) {
         // A path to the method would have one lifetime only.
         let is_ready = |truth: &NodeTruth<'_>| truth.is_ready();
-        self.boot_until(runner, node, is_ready);
+        self.boot_until(runner, node, RebootMode::Default, is_ready);
+    }
+
+    /// Upgrades it, and waits until it runs and Kubernetes calls it ready, whatever the
+    /// machine itself says.
+    pub(super) fn boot_until_up(&mut self, runner: Runner, node: &str) {
+        let is_up = |truth: &NodeTruth<'_>| truth.is_running() && truth.kubelet().ready;
+        self.boot_until(runner, node, RebootMode::Default, is_up);
     }
 
     /// Upgrades it, and waits until it looks like this.
-    fn boot_until(&mut self, runner: Runner, node: &str, back: impl Fn(&NodeTruth<'_>) -> bool) {
+    fn boot_until(
+        &mut self,
+        runner: Runner,
+        node: &str,
+        mode: RebootMode,
+        back: impl Fn(&NodeTruth<'_>) -> bool,
+    ) {
         self.wait(1);
         self.look(runner);
         self.begins(runner, &format!("1/{node}/upgrade"));
-        self.act(runner, Act::Upgrade { node: node.into(), image: installer() });
+        self.act(runner, Act::Upgrade { node: node.into(), image: installer(), mode });
         let before = self.boots.clone();
         let index = self.index(node);
         for _ in 0..600 {

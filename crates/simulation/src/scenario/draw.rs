@@ -1,11 +1,11 @@
 //! From a seed to a scenario.
 
-use talos_sim::model::Fault;
+use talos_sim::model::{Discovery, Fault};
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Installer, Intent, Preference};
 use upgrade_core::version::Version;
 
-use super::{Extras, Kit, Scenario, Trouble, TroubleKind, Want, policy, troubles};
+use super::{Extras, Kit, Machines, Scenario, Trouble, TroubleKind, Want, policy, troubles};
 use crate::random::Dice;
 use crate::world::EXTENDED;
 
@@ -41,22 +41,7 @@ const PATHS: &[Path] = &[
 /// Draws a scenario. The same seed gives the same one, always.
 pub fn draw(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed ^ 0x7461_6c6f_7300);
-    // What goes wrong among many nodes mostly goes wrong among few, and sooner.
-    let control_planes = match dice.below(100) {
-        0..60 => 1,
-        60..63 => 2,
-        63..96 => 3,
-        _ => 5,
-    };
-    let workers = match dice.below(2000) {
-        0..680 => 0,
-        680..1460 => 1,
-        1460..1860 => 2,
-        1860..1960 => 3,
-        1960..1990 => 5,
-        1990..1999 => 10,
-        _ => 50,
-    };
+    let (control_planes, workers) = size(&mut dice);
     let drawn = *path(&mut dice);
     // Many nodes over many hops teach nothing that few do not.
     let (_, talos, kubernetes, wanted_talos, wanted_kubernetes) =
@@ -129,6 +114,14 @@ pub fn draw(seed: u64) -> Scenario {
         let node = usize_of(dice.below(u64_of(nodes)));
         troubles.push(Trouble { after: dice.below(60), kind: TroubleKind::Staged { node } });
     }
+    // From dice of their own: the rest stays what it was.
+    let machines = Machines::draw(&mut Dice::new(seed ^ 0x6d61_6368_696e), grub);
+    for want in &mut wants {
+        if let Want::Versions(intent) = want {
+            machines.name_in(intent);
+        }
+    }
+    let discovery = discovery(&mut dice);
     Scenario {
         seed: dice.roll(),
         control_planes,
@@ -138,11 +131,44 @@ pub fn draw(seed: u64) -> Scenario {
         extended,
         flannel,
         grub,
+        machines,
         extras,
+        discovery,
         kit,
         policy,
         wants,
         troubles,
+    }
+}
+
+/// Control planes and workers. What goes wrong among many nodes mostly goes wrong among
+/// few, and sooner.
+fn size(dice: &mut Dice) -> (usize, usize) {
+    let control_planes = match dice.below(100) {
+        0..60 => 1,
+        60..63 => 2,
+        63..96 => 3,
+        _ => 5,
+    };
+    let workers = match dice.below(2000) {
+        0..680 => 0,
+        680..1460 => 1,
+        1460..1860 => 2,
+        1860..1960 => 3,
+        1960..1990 => 5,
+        1990..1999 => 10,
+        _ => 50,
+    };
+    (control_planes, workers)
+}
+
+/// One cluster in four has no discovery service that works.
+fn discovery(dice: &mut Dice) -> Discovery {
+    match dice.below(100) {
+        0..10 => Discovery::AirGap,
+        10..18 => Discovery::Kubernetes,
+        18..25 => Discovery::Off,
+        _ => Discovery::Service,
     }
 }
 

@@ -4,19 +4,23 @@
 
 mod draw;
 mod extras;
+mod machines;
 mod policy;
 mod troubles;
 pub mod workloads;
 
 use serde::{Deserialize, Serialize};
-use talos_sim::model::Fault;
+use talos_sim::model::{Discovery, Fault};
 use upgrade_core::intent::Intent;
 use upgrade_core::policy::Policy;
 use upgrade_core::version::Version;
 
 pub use draw::draw;
 pub use extras::Extras;
+pub use machines::{Machines, Named, Platform};
 pub use workloads::Kit;
+
+pub(crate) use machines::OWN;
 
 use crate::crash::Point;
 use crate::wire::Weather;
@@ -42,9 +46,15 @@ pub struct Scenario {
     /// Whether GRUB boots the nodes, which tells nobody what comes next.
     #[serde(default)]
     pub grub: bool,
+    /// What the machines are.
+    #[serde(default)]
+    pub machines: Machines,
     /// Manifests beside Talos's own.
     #[serde(default)]
     pub extras: Extras,
+    /// How the nodes find each other.
+    #[serde(default)]
+    pub discovery: Discovery,
     /// What runs on the cluster.
     pub kit: Kit,
     /// How the user wants it done.

@@ -3,7 +3,7 @@
 use upgrade_core::amount::Amount;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::jiff::civil::time;
-use upgrade_core::policy::{AtStake, OnDrainTimeout, Order, Policy, Prune};
+use upgrade_core::policy::{AtStake, OnDrainTimeout, Order, Policy, Prune, RebootChoice};
 use upgrade_core::window::{Freeze, Window};
 
 use crate::random::Dice;
@@ -45,6 +45,11 @@ pub(super) fn draw(dice: &mut Dice, control_planes: usize) -> Policy {
         0 => Prune::None,
         1 => Prune::All,
         _ => Prune::Safe,
+    };
+    policy.reboot.mode = match dice.below(10) {
+        0 => RebootChoice::Powercycle,
+        1 | 2 => RebootChoice::PowercycleFirst,
+        _ => RebootChoice::Default,
     };
     if dice.chance(60) {
         // It is midnight at first: the window opens in a while, and closes soon.

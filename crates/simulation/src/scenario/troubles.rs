@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use talos_sim::model::Fault;
+use talos_sim::model::{Condition, Fault};
 
 use super::draw::{u64_of, usize_of};
 use super::{Trouble, TroubleKind};
@@ -68,6 +68,13 @@ pub(super) fn draw(
         let node = usize_of(dice.below(u64_of(control_planes + workers)));
         troubles.push(Trouble { after: 0, kind: TroubleKind::Cordon { node, lasts: None } });
     }
+    // Conditions that stay unmet as long as anything goes on: an air gap, no time server.
+    if dice.chance(60) {
+        let node = usize_of(dice.below(u64_of(control_planes + workers)));
+        let fault = Fault::UnmetCondition { condition: *dice.pick(&Condition::ALL) };
+        let kind = TroubleKind::Fault { node, fault, lasts: 7_200 };
+        troubles.push(Trouble { after: 0, kind });
+    }
     troubles
 }
 
@@ -78,7 +85,7 @@ fn pause(dice: &mut Dice) -> u64 {
 
 fn fault(dice: &mut Dice) -> Fault {
     let every = u32::try_from(dice.between(1, 4)).unwrap_or(1);
-    match dice.below(22) {
+    match dice.below(27) {
         0 => Fault::SlowPull { factor: 5 },
         1 => Fault::FailingPull,
         2 => Fault::InstallerExit { code: *dice.pick(&[1, 2, 4, 6, 7]) },
@@ -89,7 +96,7 @@ fn fault(dice: &mut Dice) -> Fault {
         7 => Fault::EtcdLearner,
         8 => Fault::EtcdAlarm { corrupt: dice.chance(500) },
         9 => Fault::EtcdLag { entries: 5_000 },
-        10 => Fault::ApidDrops { every },
+        10 => Fault::ApidDrops { every, reads: false },
         11 => Fault::Partition,
         12 => Fault::ClockSkew { by: Duration::from_hours(1), ahead: dice.chance(500) },
         13 => Fault::ApiThrottles { every },
@@ -100,6 +107,11 @@ fn fault(dice: &mut Dice) -> Fault {
         18 => Fault::KubeletNeverReturns,
         19 => Fault::InstallerExitLate { code: *dice.pick(&[1, 7]) },
         20 => Fault::FailingManifest { now: dice.chance(500) },
+        21 => Fault::UnmetCondition { condition: *dice.pick(&Condition::ALL) },
+        22 => Fault::UnmetAfterBoot { condition: *dice.pick(&Condition::ALL) },
+        23 => Fault::KexecOnly,
+        24 => Fault::Silent,
+        25 => Fault::DiscoveryCut { now: dice.chance(700) },
         _ => Fault::FailingImage { prefix: String::new() },
     }
 }

@@ -12,80 +12,65 @@ use kube_sim::types::ResourceType;
 use kube_sim::{Caller, Method, Reply, Request, Store};
 use serde_json::{Value, json};
 use talos_sim::model::NodeIndex;
-use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{KubernetesFacts, NodeName};
 use upgrade_core::workload::{Budget, Capacity, Pod, PodName};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
+use upgrade_engine::io::refused::{Refused, Status};
 use upgrade_engine::io::{Changes, Kubernetes, Machine, Trouble};
 
-use super::seat::{Seat, unavailable};
+use super::seat::Seat;
 use super::{Inside, objects};
 use crate::seen::{Act, Question};
 
-/// What the API server said.
-pub(super) struct Said {
-    code: u16,
-    body: Value,
-}
-
-impl Said {
-    fn trouble(&self) -> Trouble {
-        let kind = match self.code {
-            429 | 500 | 503 | 504 => FailureKind::Unavailable,
-            _ => FailureKind::Refused,
-        };
-        let message = self.body["message"].as_str().unwrap_or("no reason given");
-        Trouble::new(kind, &format!("Kubernetes answered {}: {message}", self.code))
-    }
-
-    fn ok(self) -> Result<Value, Trouble> {
-        if self.code < 300 { Ok(self.body) } else { Err(self.trouble()) }
-    }
-}
+/// What an API server without etcd says.
+const NO_ETCD: &str = "etcdserver: request timed out";
 
 impl Inside {
     /// An API server that answers this request.
-    fn door(&mut self) -> Result<NodeIndex, Trouble> {
+    fn door(&mut self) -> Result<NodeIndex, Refused> {
         let world = &self.world;
         let serves = |node: &NodeIndex| world.api_server_runs(*node);
         let doors: Vec<NodeIndex> = world.present().filter(serves).collect();
         if doors.is_empty() {
-            return Err(unavailable("connection refused"));
+            return Err(Refused::not_sent("connection refused"));
         }
         let door = *self.dice.pick(&doors);
         if !self.world.api_server_has_etcd(door) {
-            return Err(unavailable("etcdserver: request timed out"));
+            return Err(Status::new(500, NO_ETCD).into());
         }
         match self.world.api_trouble(door).refusal {
-            Some(code) => Err(unavailable(&format!("Kubernetes answered {code}"))),
+            Some(code) => Err(Status::new(code, "a simulated fault").into()),
             None => Ok(door),
         }
     }
 
-    fn store(&mut self) -> Result<&Store, Trouble> {
+    fn store(&mut self) -> Result<&Store, Refused> {
         self.door()?;
         Ok(self.kubernetes.api().store())
     }
 
-    fn request(&mut self, request: &Request) -> Result<Said, Trouble> {
+    fn request(&mut self, request: &Request) -> Result<Value, Refused> {
         self.door()?;
         let now = self.world.now();
         match self.kubernetes.api_mut().request(now, &Caller::admin(), request) {
-            Reply::Response { status, body, .. } => {
-                let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-                Ok(Said { code: status, body })
+            Reply::Response { status, body, .. } if status < 300 => {
+                Ok(serde_json::from_slice(&body).unwrap_or(Value::Null))
             }
-            Reply::Watch { .. } => Err(unavailable("a watch")),
+            Reply::Response { status, body, .. } => {
+                let said = serde_json::from_slice(&body).unwrap_or_default();
+                Err(Status { code: status, ..said }.into())
+            }
+            Reply::Watch { .. } => Err(Refused::not_sent("a watch")),
         }
     }
 
     /// What kind of object it is; `None` if the API server has no such kind.
-    fn kind(&mut self, name: &ObjectName) -> Result<Option<Arc<ResourceType>>, Trouble> {
+    fn kind(&mut self, name: &ObjectName) -> Result<Option<Arc<ResourceType>>, Refused> {
         Ok(self.store()?.types().find_kind(&name.api_version, &name.kind).cloned())
     }
 
     /// Where an object is; `None` if the API server has no such kind.
-    fn path(&mut self, name: &ObjectName) -> Result<Option<String>, Trouble> {
+    fn path(&mut self, name: &ObjectName) -> Result<Option<String>, Refused> {
         let base = base(&name.api_version);
         Ok(self.kind(name)?.map(|kind| {
             let (plural, object) = (&kind.name.plural, &name.name);
@@ -95,6 +80,15 @@ impl Inside {
                 (true, namespace) => format!("{base}/namespaces/{namespace}/{plural}/{object}"),
             }
         }))
+    }
+}
+
+/// What there is if the API server says that there is no such thing.
+fn unless_missing<T>(answer: Result<T, Refused>) -> Result<Option<T>, Refused> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(refused) if refused.is_not_found() => Ok(None),
+        Err(refused) => Err(refused),
     }
 }
 
@@ -119,20 +113,24 @@ impl Kubernetes for Seat {
             Ok(store.list(&NODES, None).filter_map(|node| objects::node(node)).collect())
         })
         .await
+        .map_err(|refused: Refused| refused.look("the nodes could not be listed"))
     }
 
     async fn api_server(&self, of: &Machine) -> Result<(), Trouble> {
         self.ask(Question::ApiServer(of.name.clone()), |inside| {
-            let node = inside.find(&of.name).ok_or_else(|| unavailable("no such machine"))?;
+            let missing = || Refused::not_sent("no such machine");
+            let node = inside.find(&of.name).ok_or_else(missing)?;
+            inside.hangs |= inside.world.is_silent(node);
             if !inside.world.api_server_runs(node) {
-                return Err(unavailable("connection refused"));
+                return Err(Refused::not_sent("connection refused"));
             }
             if !inside.world.api_server_has_etcd(node) {
-                return Err(unavailable("/readyz: etcd failed"));
+                return Err(Status::new(500, "/readyz: etcd failed").into());
             }
             Ok(())
         })
         .await
+        .map_err(|refused| refused.look("its own API server"))
     }
 
     async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, Trouble> {
@@ -141,6 +139,7 @@ impl Kubernetes for Seat {
             Ok(store.list(&NODES, None).map(|node| objects::capacity(node)).collect())
         })
         .await
+        .map_err(|refused: Refused| refused.look("the nodes could not be listed"))
     }
 
     async fn set_unschedulable(&self, node: &NodeName, unschedulable: bool) -> Result<(), Trouble> {
@@ -149,7 +148,8 @@ impl Kubernetes for Seat {
         let request = Request::new(Method::Patch, &format!("/api/v1/nodes/{node}"))
             .with_json(&json!({"spec": {"unschedulable": flag}}))
             .with_content_type("application/merge-patch+json");
-        self.act(act, move |inside| inside.request(&request)?.ok().map(|_| ())).await
+        let done = self.act(act, move |inside| inside.request(&request)).await;
+        done.map(|_| ()).map_err(|refused| refused.act(&format!("cordoning {node}")))
     }
 
     async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, Trouble> {
@@ -161,6 +161,7 @@ impl Kubernetes for Seat {
             Ok(store.list(&PODS, None).filter(here).map(|pod| objects::pod(pod)).collect())
         })
         .await
+        .map_err(|refused: Refused| refused.look("the pods could not be listed"))
     }
 
     async fn budgets(&self) -> Result<Vec<Budget>, Trouble> {
@@ -169,6 +170,7 @@ impl Kubernetes for Seat {
             Ok(store.list(&POD_DISRUPTION_BUDGETS, None).map(|it| objects::budget(it)).collect())
         })
         .await
+        .map_err(|refused: Refused| refused.look("the budgets could not be listed"))
     }
 
     async fn evict(&self, pod: &PodName, uid: &str) -> Result<Evicted, Trouble> {
@@ -188,16 +190,9 @@ impl Kubernetes for Seat {
             Some(NodeName(text(pod, &["spec", "nodeName"]).to_owned()))
         });
         let act = Act::Evict { pod: pod.clone(), node };
-        let said = self.act(act, move |inside| inside.request(&request)).await?;
-        let causes = said.body["details"]["causes"].as_array();
-        let budget = causes.into_iter().flatten().find(|it| it["reason"] == "DisruptionBudget");
-        match said.code {
-            404 | 409 => Ok(Evicted::Gone),
-            429 if budget.is_some() => {
-                let why = budget.and_then(|it| it["message"].as_str()).unwrap_or_default();
-                Ok(Evicted::Blocked { budget: None, why: why.to_owned() })
-            }
-            _ => said.ok().map(|_| Evicted::Accepted),
+        match self.act(act, move |inside| inside.request(&request)).await {
+            Ok(_) => Ok(Evicted::Accepted),
+            Err(refused) => refused.evicted(pod),
         }
     }
 
@@ -227,6 +222,7 @@ impl Kubernetes for Seat {
             Ok(volumes)
         })
         .await
+        .map_err(|refused: Refused| refused.look("the volumes could not be listed"))
     }
 
     fn changes(&self) -> Changes {
@@ -234,19 +230,19 @@ impl Kubernetes for Seat {
     }
 
     async fn deprecated(&self) -> Result<Vec<(String, String)>, Trouble> {
-        self.ask(Question::Other("deprecated"), |inside| inside.store().map(|_| Vec::new())).await
+        let asked = self.ask(Question::Other("deprecated"), |inside| inside.store().map(|_| ()));
+        let asked = asked.await.map_err(|refused| refused.look("the metrics could not be read"));
+        asked.map(|()| Vec::new())
     }
 
     async fn count(&self, api_version: &str, resource: &str) -> Result<usize, Trouble> {
         let request = Request::get(&format!("{}/{resource}", base(api_version)));
         self.ask(Question::Other("count"), move |inside| {
-            let said = inside.request(&request)?;
-            if said.code == 404 {
-                return Ok(0);
-            }
-            Ok(said.ok()?["items"].as_array().map_or(0, Vec::len))
+            let listed = unless_missing(inside.request(&request))?;
+            Ok(listed.as_ref().and_then(|it| it["items"].as_array()).map_or(0, Vec::len))
         })
         .await
+        .map_err(|refused: Refused| refused.look(&format!("{resource} could not be counted")))
     }
 
     async fn preferred(&self, group: &str) -> Result<Option<String>, Trouble> {
@@ -255,14 +251,13 @@ impl Kubernetes for Seat {
         }
         let request = Request::get(&format!("/apis/{group}"));
         self.ask(Question::Other("preferred"), move |inside| {
-            let said = inside.request(&request)?;
-            if said.code == 404 {
-                return Ok(None);
-            }
-            let body = said.ok()?;
-            Ok(body["preferredVersion"]["groupVersion"].as_str().map(str::to_owned))
+            let found = unless_missing(inside.request(&request))?;
+            let found =
+                found.as_ref().and_then(|it| it["preferredVersion"]["groupVersion"].as_str());
+            Ok(found.map(str::to_owned))
         })
         .await
+        .map_err(|refused: Refused| refused.look(&format!("the versions of {group}")))
     }
 
     async fn object(&self, name: &ObjectName) -> Result<Option<Value>, Trouble> {
@@ -276,6 +271,7 @@ impl Kubernetes for Seat {
             Ok(found.map(|object| object.as_ref().clone()))
         })
         .await
+        .map_err(|refused: Refused| refused.look(&format!("{name} could not be read")))
     }
 
     async fn apply(&self, object: &Value, manager: &str, how: Apply) -> Result<Value, Trouble> {
@@ -288,18 +284,18 @@ impl Kubernetes for Seat {
         let Apply { force, dry_run } = how;
         let dry = if dry_run { "&dryRun=All" } else { "" };
         let query = format!("fieldManager={manager}&force={force}{dry}");
-        let object = object.clone();
+        let (object, what) = (object.clone(), format!("{name} could not be applied"));
         self.act(act, move |inside| {
             let Some(path) = inside.path(&name)? else {
-                let text = format!("{name} cannot be applied: there is no such kind");
-                return Err(Trouble::new(FailureKind::Refused, &text));
+                return Err(Status::new(404, "there is no such kind").into());
             };
             let request = Request::new(Method::Patch, &format!("{path}?{query}"))
                 .with_json(&object)
                 .with_content_type("application/apply-patch+yaml");
-            inside.request(&request)?.ok()
+            inside.request(&request)
         })
         .await
+        .map_err(|refused| refused.act(&what))
     }
 
     async fn delete(&self, name: &ObjectName) -> Result<(), Trouble> {
@@ -308,14 +304,14 @@ impl Kubernetes for Seat {
             namespace: name.namespace.clone(),
             name: name.name.clone(),
         };
-        let name = name.clone();
+        let (name, what) = (name.clone(), format!("{name} could not be deleted"));
         self.act(act, move |inside| {
             let Some(path) = inside.path(&name)? else { return Ok(()) };
             let request = Request::new(Method::Delete, &path)
                 .with_json(&json!({"propagationPolicy": "Background"}));
-            let said = inside.request(&request)?;
-            if said.code == 404 { Ok(()) } else { said.ok().map(|_| ()) }
+            unless_missing(inside.request(&request)).map(|_| ())
         })
         .await
+        .map_err(|refused| refused.act(&what))
     }
 }

@@ -73,9 +73,13 @@ pub struct Inside {
     pub met: crate::coverage::Met,
     /// Chances of the API servers.
     pub(crate) dice: Dice,
+    /// Whether whoever was asked just now takes questions and answers none.
+    pub(crate) hangs: bool,
     streams: HashMap<StreamId, mpsc::UnboundedSender<Content>>,
     /// How often each node has booted, as far as it was seen.
     boots: Vec<u64>,
+    /// How many installers each node has started, as far as it was seen.
+    installs: Vec<u64>,
     touched: u64,
     revision: u64,
     now: Timestamp,
@@ -136,17 +140,17 @@ impl Inside {
         while let Some(at) = next(&self.world, &self.kubernetes).filter(|at| *at <= now) {
             self.world.advance(at);
             self.kubernetes.follow(&mut self.world, at);
-            self.look_for_boots();
+            self.look_around();
             if next(&self.world, &self.kubernetes).is_some_and(|again| again <= at) {
                 break;
             }
         }
         self.world.advance(now);
         self.kubernetes.follow(&mut self.world, now);
-        self.look_for_boots();
+        self.look_around();
     }
 
-    fn look_for_boots(&mut self) {
+    fn look_around(&mut self) {
         for index in 0..self.world.len() {
             let node = NodeIndex(index);
             let Some(truth) = self.world.truth(node) else { continue };
@@ -163,6 +167,19 @@ impl Inside {
                 let name = NodeName(truth.hostname().to_owned());
                 self.show(What::Boots { node: name });
             }
+            self.look_for_installers(node);
+        }
+    }
+
+    fn look_for_installers(&mut self, node: NodeIndex) {
+        let Some(truth) = self.world.truth(node) else { return };
+        let installs = truth.installs();
+        if node.0 >= self.installs.len() {
+            self.installs.resize(node.0 + 1, 0);
+        }
+        if std::mem::replace(&mut self.installs[node.0], installs) != installs {
+            let node = NodeName(truth.hostname().to_owned());
+            self.show(What::Installs { node });
         }
     }
 
@@ -223,12 +240,14 @@ impl Place {
             log: log.then(Vec::new),
             met: crate::coverage::Met::default(),
             dice: dice.split(),
+            hangs: false,
             streams: HashMap::new(),
             boots: Vec::new(),
+            installs: Vec::new(),
             now: start,
             compacted: start,
         };
-        inner.look_for_boots();
+        inner.look_around();
         Arc::new(Self {
             inner: Mutex::new(inner),
             wires: Mutex::new((Weather::default(), dice)),
@@ -271,7 +290,7 @@ impl Place {
         let now = inside.world.now();
         let Inside { world, kubernetes, .. } = &mut *inside;
         kubernetes.follow(world, now);
-        inside.look_for_boots();
+        inside.look_around();
         inside.deliver();
         self.announce(&mut inside);
         if !inside.referee.breaches().is_empty() {

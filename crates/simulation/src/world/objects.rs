@@ -26,8 +26,15 @@ pub(super) fn node(object: &Value) -> Option<(NodeName, KubernetesFacts)> {
         kubelet,
         ready: condition(object, "Ready"),
         unschedulable: flag(object, &["spec", "unschedulable"]),
+        addresses: internal(object),
     };
     Some((NodeName(name(object).to_owned()), facts))
+}
+
+fn internal(object: &Value) -> Vec<String> {
+    let addresses = list(object, &["status", "addresses"]).iter();
+    let internal = addresses.filter(|it| text(it, &["type"]) == "InternalIP");
+    internal.map(|it| text(it, &["address"]).to_owned()).collect()
 }
 
 /// What a node has for pods.

@@ -2,14 +2,17 @@
 //! wires that may fail, and ends with the process.
 
 use std::future::{Future, pending};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
 use upgrade_core::call::Class;
 use upgrade_core::jiff;
 use upgrade_engine::clock::SystemClock;
+use upgrade_engine::io::refused::Refused;
+use upgrade_engine::io::roster::Roster;
 use upgrade_engine::io::{Clock, Io, Trouble, trouble};
 
 use super::{Inside, Place};
@@ -76,7 +79,12 @@ pub struct Seat {
     pub place: Arc<Place>,
     /// Whose seat it is.
     pub process: Arc<Process>,
+    /// The machines that it knows of.
+    pub roster: Mutex<Roster>,
 }
+
+/// How long an answer that does not come is waited for.
+const SILENCE: Duration = Duration::from_secs(30);
 
 impl Io for Seat {
     type Talos = Self;
@@ -112,9 +120,33 @@ pub(super) fn unavailable(text: &str) -> Trouble {
     trouble::look(Class::NotConnected, text)
 }
 
-/// Something of which nobody knows whether it happened.
-fn in_doubt(text: &str) -> Trouble {
-    trouble::act(Class::Deadline, Class::Deadline.outcome(), text)
+/// An error of one of both APIs, for a message that the wires took. What it means is
+/// said by the code that the live cluster has.
+pub(super) trait Taken: Send + 'static {
+    /// There was no connection.
+    fn not_sent(words: &str) -> Self;
+    /// It was sent, and no answer came.
+    fn no_answer(words: &str) -> Self;
+}
+
+impl Taken for Trouble {
+    fn not_sent(words: &str) -> Self {
+        unavailable(words)
+    }
+
+    fn no_answer(words: &str) -> Self {
+        trouble::act(Class::Deadline, Class::Deadline.outcome(), words)
+    }
+}
+
+impl Taken for Refused {
+    fn not_sent(words: &str) -> Self {
+        Self::not_sent(words)
+    }
+
+    fn no_answer(words: &str) -> Self {
+        Self::no_answer(words)
+    }
 }
 
 /// A question that nobody has answered yet.
@@ -137,11 +169,11 @@ impl Drop for Waiting<'_> {
 
 impl Seat {
     /// Asks the world something that changes nothing.
-    pub(super) async fn ask<T: Send>(
+    pub(super) async fn ask<T: Send, E: Taken>(
         &self,
         question: Question,
-        read: impl FnOnce(&mut Inside) -> Result<T, Trouble> + Send,
-    ) -> Result<T, Trouble> {
+        read: impl FnOnce(&mut Inside) -> Result<T, E> + Send,
+    ) -> Result<T, E> {
         self.process.awake().await;
         // Whoever gives up waiting has no answer either.
         let mut waiting = Waiting { seat: self, question: Some(question.clone()) };
@@ -159,19 +191,27 @@ impl Seat {
         if passage.fate != Fate::Refused && lost.is_some() {
             tokio::time::sleep(PATIENCE).await;
         }
-        let (answer, answered) = self.place.at(|inside| {
+        let (answer, answered, hangs) = self.place.at(|inside| {
             inside.met.passage(passage.fate);
             let answer = match lost {
-                Some(why) => Err(unavailable(why)),
+                Some(why) => Err(E::not_sent(why)),
                 None => read(inside),
             };
             let answered = inside.now();
             let known = answer.is_ok();
-            if !late {
+            let hangs = std::mem::take(&mut inside.hangs);
+            if !late && !hangs {
                 inside.show(What::Asked { runner, question: question.clone(), answered, known });
             }
-            (answer, answered)
+            (answer, answered, hangs)
         });
+        if hangs {
+            // Whoever gives up earlier takes note of it, too.
+            tokio::time::sleep(SILENCE).await;
+            drop(waiting);
+            self.process.awake().await;
+            return Err(E::not_sent("no answer"));
+        }
         if late {
             tokio::time::sleep(passage.back).await;
             let known = answer.is_ok();
@@ -186,11 +226,11 @@ impl Seat {
 
     /// Does something to the world. The message is on its way whatever becomes
     /// of its sender.
-    pub(super) async fn act<T: Send + 'static>(
+    pub(super) async fn act<T: Send + 'static, E: Taken>(
         &self,
         act: Act,
-        mut deed: impl FnMut(&mut Inside) -> Result<T, Trouble> + Send + 'static,
-    ) -> Result<T, Trouble> {
+        mut deed: impl FnMut(&mut Inside) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
         self.process.passes(Point::BeforeAct).await;
         let Passage { there, back, fate } = self.place.passage();
         let (place, runner) = (Arc::clone(&self.place), self.process.runner);
@@ -209,7 +249,7 @@ impl Seat {
                 if fate == Fate::Doubled && !disrupts {
                     let _ = deed(inside);
                 }
-                Some(done)
+                Some((done, std::mem::take(&mut inside.hangs)))
             });
             tokio::time::sleep(back).await;
             done
@@ -217,14 +257,18 @@ impl Seat {
         self.process.passes(Point::AfterAct).await;
         let answer = sent.await;
         let answer = match fate {
-            Fate::Refused => Err(unavailable("connection refused")),
+            Fate::Refused => Err(E::not_sent("connection refused")),
             Fate::Lost | Fate::Unanswered => {
                 tokio::time::sleep(PATIENCE).await;
-                Err(in_doubt("no answer"))
+                Err(E::no_answer("no answer"))
             }
             Fate::Well | Fate::Late | Fate::Doubled => match answer {
-                Ok(Some(done)) => done,
-                Ok(None) | Err(_) => Err(in_doubt("the connection broke")),
+                Ok(Some((_, true))) => {
+                    tokio::time::sleep(SILENCE).await;
+                    Err(E::no_answer("no answer"))
+                }
+                Ok(Some((done, false))) => done,
+                Ok(None) | Err(_) => Err(E::no_answer("the connection broke")),
             },
         };
         self.process.awake().await;

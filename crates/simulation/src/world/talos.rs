@@ -1,8 +1,9 @@
 //! The machines, as the engine asks for them. Acts go to the model as the calls
 //! of its API; facts are read as the node would answer.
 
-use std::collections::BTreeMap;
-use std::sync::PoisonError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
 
 use talos_proto::machine::image_service_pull_response::Response as Pulled;
 use talos_proto::machine::lifecycle_service_install_progress::Response as Progress;
@@ -13,14 +14,20 @@ use talos_sim::model::{
 use tokio::sync::mpsc;
 use upgrade_core::call::{self, Class, ExitCode, Outcome};
 use upgrade_core::image::ImageRef;
+use upgrade_core::jiff::SignedDuration;
 use upgrade_core::journal::Proof;
+use upgrade_core::plan::RebootMode;
+use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
     Stage, StaticPod, TalosFacts,
 };
 use upgrade_core::version::{Minor, Version};
-use upgrade_engine::io::talos::{Config, Downgrade, Entries, Rendered, Slots, Store, Wanted};
-use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
+use upgrade_engine::io::roster::{Member, Roster};
+use upgrade_engine::io::talos::{
+    Config, Downgrade, Entries, MEMBER_LIMIT, PEER_LIMIT, Rendered, Slots, Store, Wanted,
+};
+use upgrade_engine::io::{Changes, Clock, Machine, Talos, Tell, Trouble, trouble};
 
 use super::seat::{Seat, unavailable};
 use super::{Answer, Inside};
@@ -31,6 +38,7 @@ impl Inside {
     /// The node, if it answers at all.
     fn reach(&mut self, machine: &Machine) -> Result<NodeIndex, Trouble> {
         let node = self.find(&machine.name).ok_or_else(|| unavailable("no such machine"))?;
+        self.hangs |= self.world.is_silent(node);
         if !self.world.is_reachable(node) {
             return Err(unavailable("connection refused"));
         }
@@ -44,8 +52,9 @@ impl Inside {
         let node = self.reach(machine)?;
         let installer = self.world.install_image_of(node).and_then(|image| image.parse().ok());
         let truth = self.world.truth(node).ok_or_else(|| unavailable("no such machine"))?;
-        let (stage, ready) = self.world.machine_status_of(node);
+        let (stage, unmet) = self.world.machine_status_of(node);
         let runs = truth.installed();
+        let (platform, secure_boot, uki) = self.world.platform_of(node);
         let extension = |name: &String| Extension {
             name: name.rsplit('/').next().unwrap_or(name).to_owned(),
             version: "v1".to_owned(),
@@ -54,13 +63,17 @@ impl Inside {
             version: runs.version.clone(),
             boot_id: truth.boot_id().to_owned(),
             stage: stage_of(stage),
-            ready,
+            ready: unmet.is_empty(),
             static_pods: self.world.static_pods_of(node).map(static_pod).collect(),
             schematic: runs.schematic.map(str::to_owned),
             extensions: truth.extensions().iter().map(extension).collect(),
             installer,
-            platform: "metal".to_owned(),
-            secure_boot: false,
+            platform: platform.to_owned(),
+            secure_boot,
+            unmet: unmet.into_iter().map(unmet_condition).collect(),
+            uki,
+            container: truth.in_container(),
+            factory: runs.schematic.map(|_| self.world.spec().registry.factory.clone()),
         })
     }
 
@@ -94,8 +107,13 @@ impl Inside {
         let members =
             self.one::<machine::EtcdMemberListResponse>(node, Request::EtcdMemberList(local));
         let alarms = self.one::<machine::EtcdAlarmListResponse>(node, Request::EtcdAlarmList);
+        let status = status.messages.into_iter().next()?.member_status?;
+        if status.is_learner {
+            // Nothing else is answered there.
+            return Some(Asked { status, members: Vec::new(), alarms: Vec::new() });
+        }
         Some(Asked {
-            status: status.messages.into_iter().next()?.member_status?,
+            status,
             members: members.ok()?.messages.into_iter().next()?.members,
             alarms: alarms.ok()?.messages.into_iter().next()?.member_alarms,
         })
@@ -120,7 +138,7 @@ struct Asked {
 }
 
 fn etcd(machines: &[Machine], answers: &[Option<Asked>]) -> Fact<EtcdFacts> {
-    let Some(first) = answers.iter().flatten().next() else {
+    let Some(first) = answers.iter().flatten().find(|answer| !answer.members.is_empty()) else {
         return Fact::Unknown("no member answers".to_owned());
     };
     let node_of = |id: u64| {
@@ -131,6 +149,9 @@ fn etcd(machines: &[Machine], answers: &[Option<Asked>]) -> Fact<EtcdFacts> {
     };
     let members = first.members.iter().map(|member| {
         let status = match node_of(member.id) {
+            Some((_, Some(answer))) if answer.status.is_learner => {
+                Fact::Unknown("it is a learner".to_owned())
+            }
             Some((_, Some(answer))) => Fact::Known(MemberStatus {
                 leader: (answer.status.leader != 0).then_some(MemberId(answer.status.leader)),
                 term: answer.status.raft_term,
@@ -151,6 +172,10 @@ fn etcd(machines: &[Machine], answers: &[Option<Asked>]) -> Fact<EtcdFacts> {
     });
     let alarms = first.alarms.iter().map(|alarm| format!("alarm on member {:x}", alarm.member_id));
     Fact::Known(EtcdFacts { members: members.collect(), alarms: alarms.collect() })
+}
+
+fn unmet_condition((name, reason): (&'static str, String)) -> UnmetCondition {
+    UnmetCondition { name: name.to_owned(), reason }
 }
 
 fn static_pod((component, ready): (model::Component, bool)) -> StaticPod {
@@ -253,7 +278,72 @@ impl Drop for Reading<'_> {
     }
 }
 
+/// What control planes know of the others.
+struct Lists {
+    lists: Vec<Vec<Member>>,
+    all_came: bool,
+}
+
+impl Inside {
+    /// The lists of all control planes that anybody knows, or has known.
+    fn lists(&self, known: &[Machine]) -> Result<Lists, Trouble> {
+        let world = &self.world;
+        let is_control_plane =
+            |node: &NodeIndex| world.spec().nodes[node.0].role == NodeRole::ControlPlane;
+        let mut endpoints = world.present().filter(is_control_plane);
+        let endpoint = endpoints.find(|node| world.is_reachable(*node));
+        let endpoint = endpoint.ok_or_else(|| unavailable("no control plane answers"))?;
+        let own = world.members_of(endpoint).into_iter().filter(is_control_plane);
+        let known = known.iter().filter_map(|machine| self.find(&machine.name));
+        let peers: BTreeSet<NodeIndex> = own.chain(known).chain([endpoint]).collect();
+        let answering = || peers.iter().filter(|node| world.is_reachable(**node));
+        // Each list once: they are mostly the same.
+        let shown: BTreeSet<NodeIndex> =
+            answering().flat_map(|node| world.members_of(*node)).collect();
+        Ok(Lists {
+            lists: vec![shown.into_iter().map(|node| self.member_at(node)).collect()],
+            all_came: answering().count() == peers.len(),
+        })
+    }
+
+    fn member_at(&self, node: NodeIndex) -> Member {
+        let spec = &self.world.spec().nodes[node.0];
+        Member {
+            name: NodeName(spec.hostname.clone()),
+            role: Some(match spec.role {
+                NodeRole::ControlPlane => Role::ControlPlane,
+                NodeRole::Worker => Role::Worker,
+            }),
+            addresses: spec.addresses.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// The machine at one of these addresses.
+    fn at(&self, addresses: &[String]) -> Result<Machine, Trouble> {
+        let mut found = addresses.iter().filter_map(|it| Some((it, self.world.find(it)?)));
+        let (address, node) = found.next().ok_or_else(|| unavailable("no route to host"))?;
+        let Member { name, role, .. } = self.member_at(node);
+        let role = role.unwrap_or(Role::Worker);
+        Ok(Machine { name, address: address.clone(), role })
+    }
+}
+
 impl Seat {
+    pub(super) fn roster(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits as long as one of these is waited for, if one of them hangs.
+    async fn wait_for_silent(&self, machines: &[Machine], limit: SignedDuration) {
+        let silent = self.place.at(|inside| {
+            let mut found = machines.iter().filter_map(|machine| inside.find(&machine.name));
+            found.any(|node| inside.world.is_silent(node))
+        });
+        if silent {
+            Clock::sleep(self, limit).await;
+        }
+    }
+
     /// A call that answers with a stream, read to its end.
     async fn stream(
         &self,
@@ -288,29 +378,47 @@ impl Seat {
 
 impl Talos for Seat {
     async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
+        let known: Vec<Machine> = {
+            let known = self.roster().machines().into_iter();
+            known.filter(|machine| machine.role == Role::ControlPlane).collect()
+        };
+        self.wait_for_silent(&known, PEER_LIMIT).await;
         self.ask(Question::Machines, |inside| {
-            let world = &inside.world;
-            let answers = |node: &NodeIndex| {
-                world.spec().nodes[node.0].role == NodeRole::ControlPlane
-                    && world.is_reachable(*node)
-            };
-            if !world.present().any(|node| answers(&node)) {
-                return Err(unavailable("no control plane answers"));
-            }
-            let machine = |node: NodeIndex| {
-                let spec = &world.spec().nodes[node.0];
-                Machine {
-                    name: NodeName(spec.hostname.clone()),
-                    address: spec.addresses[0].to_string(),
-                    role: match spec.role {
-                        NodeRole::ControlPlane => Role::ControlPlane,
-                        NodeRole::Worker => Role::Worker,
-                    },
-                }
-            };
-            Ok((world.spec().name.clone(), world.present().map(machine).collect()))
+            let Lists { lists, all_came } = inside.lists(&known)?;
+            let mut roster = self.roster();
+            roster.take(&lists, all_came);
+            Ok((inside.world.spec().name.clone(), roster.machines()))
         })
         .await
+    }
+
+    async fn identify(
+        &self,
+        nodes: &BTreeMap<NodeName, Vec<String>>,
+    ) -> Vec<(NodeName, Result<Machine, Trouble>)> {
+        let unmatched: Vec<(NodeName, Vec<String>)> = {
+            let mut roster = self.roster();
+            roster.prefer(nodes);
+            let unmatched = roster.unmatched(nodes).into_iter();
+            unmatched.map(|(name, addresses)| (name.clone(), addresses.to_vec())).collect()
+        };
+        let mut all: Vec<_> =
+            self.roster().machines().into_iter().map(|it| (it.name.clone(), Ok(it))).collect();
+        let limit = Duration::try_from(PEER_LIMIT).unwrap_or_default();
+        for (name, addresses) in unmatched {
+            let asked = self.ask(Question::Other("identify"), |inside| {
+                let machine = inside.at(&addresses)?;
+                inside.reach(&machine)?;
+                Ok(machine)
+            });
+            let found = tokio::time::timeout(limit, asked).await;
+            let found = found.unwrap_or_else(|_| Err(unavailable("no answer")));
+            if let Ok(machine) = &found {
+                self.roster().introduce(machine);
+            }
+            all.push((name, found));
+        }
+        all
     }
 
     async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
@@ -322,6 +430,7 @@ impl Talos for Seat {
     }
 
     async fn etcd(&self, members: &[Machine]) -> Fact<EtcdFacts> {
+        self.wait_for_silent(members, MEMBER_LIMIT).await;
         let mut seen = None;
         let asked = self.ask(Question::Etcd, |inside| {
             let answers: Vec<Option<Asked>> = members
@@ -333,6 +442,8 @@ impl Talos for Seat {
                 })
                 .collect();
             seen = Some(etcd(members, &answers));
+            // Waited for already.
+            inside.hangs = false;
             // Seen in part, which is not known.
             let all = answers.iter().all(Option::is_some);
             if all { Ok(()) } else { Err(unavailable("a member did not answer")) }
@@ -430,16 +541,35 @@ impl Talos for Seat {
         }
     }
 
-    async fn upgrade(&self, on: &Machine, image: &ImageRef, force: bool) -> Result<(), Trouble> {
-        let act = Act::Upgrade { node: on.name.clone(), image: image.clone() };
+    async fn upgrade(
+        &self,
+        on: &Machine,
+        image: &ImageRef,
+        force: bool,
+        mode: RebootMode,
+    ) -> Result<(), Trouble> {
+        let act = Act::Upgrade { node: on.name.clone(), image: image.clone(), mode };
         let image = image.to_string();
-        let request = machine::UpgradeRequest { image, force, ..Default::default() };
+        let mode = match mode {
+            RebootMode::Default => machine::upgrade_request::RebootMode::Default,
+            RebootMode::Powercycle => machine::upgrade_request::RebootMode::Powercycle,
+        };
+        let request = machine::UpgradeRequest {
+            image,
+            force,
+            reboot_mode: mode.into(),
+            ..Default::default()
+        };
         self.unary(act, on, Request::Upgrade(request)).await
     }
 
-    async fn reboot(&self, on: &Machine) -> Result<(), Trouble> {
-        let act = Act::Reboot { node: on.name.clone() };
-        self.unary(act, on, Request::Reboot(machine::RebootRequest::default())).await
+    async fn reboot(&self, on: &Machine, mode: RebootMode) -> Result<(), Trouble> {
+        let act = Act::Reboot { node: on.name.clone(), mode };
+        let mode = match mode {
+            RebootMode::Default => machine::reboot_request::Mode::Default,
+            RebootMode::Powercycle => machine::reboot_request::Mode::Powercycle,
+        };
+        self.unary(act, on, Request::Reboot(machine::RebootRequest { mode: mode.into() })).await
     }
 
     async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
@@ -454,7 +584,7 @@ impl Talos for Seat {
     }
 
     async fn validate_downgrade(&self, on: &Machine, to: Minor) -> Result<Downgrade, Trouble> {
-        let asked = self.ask(Question::Other("downgrade"), |inside| {
+        let asked = self.ask::<_, Trouble>(Question::Other("downgrade"), |inside| {
             let node = inside.reach(on)?;
             let request = machine::EtcdDowngradeValidateRequest { version: to.to_string() };
             let asked = inside.one::<machine::EtcdDowngradeValidateResponse>(
@@ -490,7 +620,7 @@ impl Talos for Seat {
             })
             .await?;
         // It is off the cluster from here on.
-        self.act(Act::Snapshot { node: from.name.clone() }, |_| Ok(())).await?;
+        self.act::<_, Trouble>(Act::Snapshot { node: from.name.clone() }, |_| Ok(())).await?;
         Ok(Proof::EtcdSnapshot {
             file: "etcd.snapshot".to_owned(),
             sha256: "00".to_owned(),

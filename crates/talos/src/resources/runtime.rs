@@ -2,6 +2,7 @@
 
 use talos_proto::resource::enums::{BlockVolumePhase, RuntimeMachineStage};
 use talos_proto::resource::{block, extensions, runtime, v1alpha1};
+pub use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::snapshot::{Extension, Stage};
 
 use super::view;
@@ -24,15 +25,6 @@ pub struct MachineStatus {
     pub ready: bool,
     /// What is missing.
     pub unmet: Vec<UnmetCondition>,
-}
-
-/// Something that keeps a machine from being ready.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnmetCondition {
-    /// `time`, `network`, `services`, `staticPods`, `nodeReady`.
-    pub name: String,
-    /// Why.
-    pub reason: String,
 }
 
 view!(MachineStatus of runtime::MachineStatusSpec as MACHINE_STATUS at "machine", |spec| {
@@ -148,6 +140,14 @@ view!(Schematic of runtime::ImageFactorySchematicSpec as IMAGE_FACTORY_SCHEMATIC
     })
 });
 
+/// The maker of a schematic's extension: a name, and the factory's URL in parentheses.
+fn read_author(author: &str) -> (String, String) {
+    match author.rsplit_once(" (") {
+        Some((flavor, url)) => (flavor.to_owned(), url.trim_end_matches(')').to_owned()),
+        None => (author.to_owned(), String::new()),
+    }
+}
+
 /// What changes with every boot (Talos 1.14 and newer).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootId(pub String);
@@ -250,10 +250,9 @@ impl Node {
             .into_iter()
             .map(|resource| resource.spec)
             .find(ExtensionStatus::is_schematic)
-            .map(|extension| Schematic {
-                id: extension.version,
-                flavor: String::new(),
-                api_url: String::new(),
+            .map(|extension| {
+                let (flavor, api_url) = read_author(&extension.author);
+                Schematic { id: extension.version, flavor, api_url }
             }))
     }
 

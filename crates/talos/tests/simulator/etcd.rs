@@ -178,6 +178,10 @@ async fn learners_and_laggards_show() {
     let learners: Vec<_> = members.iter().filter(|member| member.learner).collect();
     assert_eq!(learners.len(), 1);
     assert_eq!(learners[0].hostname, "cp-3");
+    // A learner itself answers no more than its status, as a real one.
+    let refused = world.node("cp-3").etcd_members(MemberView::Local).await.unwrap_err();
+    assert_eq!(code(refused.failure()), Some(tonic::Code::Unknown), "{refused:?}");
+    assert!(format!("{refused:?}").contains("rpc not supported for learner"), "{refused:?}");
     let status = world.node("cp-2").etcd_status().await.unwrap();
     assert!(status.index - status.applied_index >= 5000, "{status:?}");
 }

@@ -99,6 +99,7 @@ async fn what_is_not_there(talos: &'static str) {
     assert!(all::<Manifest>(&worker).await.is_empty());
     assert_eq!(worker.get::<EtcdMemberId>().await.unwrap(), None);
     assert_eq!(worker.get::<ApiServerConfig>().await.unwrap(), None);
+    assert_eq!(worker.get::<KubernetesAccess>().await.unwrap(), None);
 }
 
 async fn kubernetes(talos: &'static str) {

@@ -1,6 +1,8 @@
 //! The kubelet: Talos restarts it with its new image; pods keep running, and the
 //! node does not reboot.
 
+use upgrade_core::journal::Evidence;
+use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Stage, TalosFacts};
 use upgrade_core::version::Version;
@@ -18,7 +20,10 @@ pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let image = target(step, Component::Kubelet)?;
     let to = image.version().unwrap_or_else(|| step.hop().change.to().clone());
     let what = format!("the state of {node}");
-    let before = ask(step, &what, || step.io.talos().facts(machine)).await?.boot_id;
+    let facts = ask(step, &what, || step.io.talos().facts(machine)).await?;
+    let before = facts.boot_id;
+    // As it was before the first attempt; in a journal that does not say, as it is.
+    let unmet = step.evidence.as_ref().map_or(facts.unmet.as_slice(), Evidence::unmet);
     let changed = configure(step, machine, Component::Kubelet, image).await?;
     let wait = Wait::new(FailureKind::Deadline, format!("the kubelet of {node} did not come back"))
         .on(step.io.talos().changes(machine))
@@ -38,7 +43,7 @@ pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
             Ok(facts) => facts,
             Err(trouble) => return Ok(Look::NotYet(format!("waiting for {node}: {trouble}"))),
         };
-        Ok(judge(node, &to, &talos, &kubernetes))
+        Ok(judge(node, &to, &talos, unmet, &kubernetes))
     })
     .await?;
     if changed {
@@ -51,6 +56,7 @@ fn judge(
     node: &NodeName,
     to: &Version,
     talos: &TalosFacts,
+    unmet_before: &[UnmetCondition],
     kubernetes: &KubernetesFacts,
 ) -> Look<()> {
     let KubernetesFacts { kubelet, ready, .. } = kubernetes;
@@ -58,8 +64,11 @@ fn judge(
         return Look::NotYet(format!("the kubelet of {node} is still {kubelet}"));
     }
     // Talos's own word covers the health of the kubelet's service.
-    if talos.stage != Stage::Running || !talos.ready {
-        return Look::NotYet(format!("Talos does not call {node} ready yet"));
+    if talos.stage != Stage::Running {
+        return Look::NotYet(format!("{node} is in stage {:?}", talos.stage));
+    }
+    if let Some(why) = talos.less_ready_than(unmet_before) {
+        return Look::NotYet(format!("Talos calls {node} {why}"));
     }
     if !ready {
         return Look::NotYet(format!("Kubernetes does not call {node} Ready yet"));

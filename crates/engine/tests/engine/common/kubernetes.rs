@@ -6,9 +6,10 @@ use serde_json::Value;
 use upgrade_core::snapshot::{KubernetesFacts, NodeName, Role};
 use upgrade_core::workload::{Budget, Capacity, Pod, PodName, Resources};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
+use upgrade_engine::io::refused::{Cause, Details, Refused, Status};
 use upgrade_engine::io::{Changes, Kubernetes, Machine, Trouble};
 
-use super::{Cluster, Fault, World, unavailable};
+use super::{Cluster, Fault, World};
 
 pub(super) fn pod(name: &str, node: &NodeName) -> Pod {
     Pod {
@@ -44,7 +45,7 @@ impl World {
         if self.cluster().kubernetes_answers() {
             Ok(())
         } else {
-            Err(unavailable("no API server answers"))
+            Err(Refused::not_sent("no API server answers").look("Kubernetes"))
         }
     }
 }
@@ -57,6 +58,7 @@ impl Kubernetes for World {
             kubelet: cluster.kubernetes.clone(),
             ready: sim.node_ready,
             unschedulable: sim.unschedulable,
+            addresses: Vec::new(),
         };
         Ok(cluster.nodes.iter().map(|(name, sim)| (name.clone(), facts(sim))).collect())
     }
@@ -65,7 +67,7 @@ impl Kubernetes for World {
         let cluster = self.cluster();
         match cluster.nodes.get(&of.name).filter(|sim| sim.answers && sim.api && !cluster.dark) {
             Some(_) => Ok(()),
-            None => Err(unavailable("connection refused")),
+            None => Err(Refused::not_sent("connection refused").look("its own API server")),
         }
     }
 
@@ -96,7 +98,12 @@ impl Kubernetes for World {
                 cluster.leader = node.clone();
             }
         });
-        self.cluster().nodes[node].fault.map_or(Ok(()), Fault::answer)
+        match self.cluster().nodes[node].fault {
+            Some(Fault::LosesAnswer) => {
+                Err(Refused::no_answer("the connection broke").act(&format!("cordoning {node}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, Trouble> {
@@ -124,8 +131,12 @@ impl Kubernetes for World {
     async fn evict(&self, pod: &PodName, uid: &str) -> Result<Evicted, Trouble> {
         self.kubernetes_answers()?;
         if self.cluster().budget_blocks {
-            let (budget, why) = (Some("default/web".to_owned()), "would violate it".to_owned());
-            return Ok(Evicted::Blocked { budget, why });
+            let message = "The disruption budget web needs 1 healthy pods and has 1 currently";
+            let cause =
+                Cause { reason: "DisruptionBudget".to_owned(), message: message.to_owned() };
+            let details = Some(Details { causes: vec![cause] });
+            let status = Status { details, ..Status::new(429, "Cannot evict pod") };
+            return Refused::from(status).evicted(pod);
         }
         Ok(self.change(|cluster| {
             let Some(at) = cluster.pods.iter().position(|it| it.name == *pod && it.uid == uid)
@@ -169,7 +180,7 @@ impl Kubernetes for World {
     }
 
     async fn apply(&self, _: &Value, _: &str, _: Apply) -> Result<Value, Trouble> {
-        Err(unavailable("not in this world"))
+        Err(Refused::not_sent("not in this world").act("applying"))
     }
 
     async fn delete(&self, name: &ObjectName) -> Result<(), Trouble> {

@@ -19,6 +19,7 @@ use upgrade_core::journal::{Entry, State};
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
+use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::snapshot::{Fact, NodeName, Role, Stage};
 use upgrade_core::version::{Minor, Version};
 use upgrade_core::workload::Pod;
@@ -65,6 +66,10 @@ pub(crate) enum Fault {
     Panics,
     /// Wins the leadership of etcd again, once, while it is being cordoned.
     LeadsAgain,
+    /// Boots by kexec, and not through its firmware.
+    KexecOnly,
+    /// Does not meet a condition from its next boot on.
+    LessReady,
 }
 
 impl Fault {
@@ -112,6 +117,8 @@ pub(crate) struct Sim {
     pub(crate) pool: Option<String>,
     pub(crate) fault: Option<Fault>,
     pub(crate) pulls: u32,
+    /// What keeps it from being ready though it works.
+    pub(crate) unmet: Vec<UnmetCondition>,
 }
 
 #[derive(Debug)]
@@ -123,6 +130,10 @@ pub(crate) struct Cluster {
     pub(crate) budget_blocks: bool,
     /// Nobody answers at all.
     pub(crate) dark: bool,
+    /// The machines cannot be listed: a control plane hangs.
+    pub(crate) unlisted: bool,
+    /// Nodes that discovery does not show, and whether they say who they are.
+    pub(crate) hidden: BTreeMap<NodeName, bool>,
     /// Acts in order: `reboot cp-1`.
     pub(crate) acts: Vec<String>,
     pub(crate) kubernetes: Version,
@@ -183,6 +194,7 @@ impl World {
                 pool: None,
                 fault: None,
                 pulls: 0,
+                unmet: vec![],
             };
             nodes.insert(NodeName(name), sim);
         }
@@ -197,6 +209,8 @@ impl World {
             pods,
             budget_blocks: false,
             dark: false,
+            unlisted: false,
+            hidden: BTreeMap::new(),
             acts: vec![],
             kubernetes: "1.33.4".parse().unwrap(),
             etcd: "3.6".parse().unwrap(),
@@ -252,6 +266,11 @@ impl Cluster {
     pub(crate) fn cordoned(&self) -> Vec<&NodeName> {
         self.nodes.iter().filter(|(_, sim)| sim.unschedulable).map(|(name, _)| name).collect()
     }
+}
+
+/// A condition that is not met.
+pub(crate) fn unmet(name: &str, reason: &str) -> UnmetCondition {
+    UnmetCondition { name: name.to_owned(), reason: reason.to_owned() }
 }
 
 pub(crate) fn unavailable(text: &str) -> Trouble {

@@ -7,6 +7,7 @@ use upgrade_core::call::{Class, Code, ExitCode};
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
 use upgrade_core::matrix::Matrix;
+use upgrade_core::plan::RebootMode;
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
     Stage, TalosFacts,
@@ -15,7 +16,7 @@ use upgrade_core::version::{Minor, Version};
 use upgrade_engine::io::talos::{Config, Downgrade, Entries, Rendered, Slots, Store};
 use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
 
-use super::{Cluster, Fault, SCHEMATIC, Sim, World, seconds, unavailable};
+use super::{Cluster, Fault, SCHEMATIC, Sim, World, seconds, unavailable, unmet};
 
 impl World {
     fn answering(&self, node: &NodeName) -> Result<Sim, Trouble> {
@@ -70,6 +71,9 @@ impl World {
                 if fault == Some(Fault::DropsExtension) {
                     sim.extensions.clear();
                 }
+                if fault == Some(Fault::LessReady) {
+                    sim.unmet.push(unmet("time", "time is not synced"));
+                }
             });
             seconds(10).await;
             world.change(|cluster| {
@@ -115,6 +119,19 @@ impl Cluster {
     }
 }
 
+/// What an act is called, by how the node reboots.
+fn named(kexec: &'static str, cycle: &'static str, mode: RebootMode) -> &'static str {
+    match mode {
+        RebootMode::Default => kexec,
+        RebootMode::Powercycle => cycle,
+    }
+}
+
+fn machine(name: &NodeName, sim: &Sim) -> Machine {
+    let address = format!("10.0.0.{}", name.0.len());
+    Machine { name: name.clone(), address, role: sim.role }
+}
+
 fn id(node: &NodeName) -> MemberId {
     MemberId(node.0.trim_start_matches("cp-").parse().unwrap())
 }
@@ -122,17 +139,33 @@ fn id(node: &NodeName) -> MemberId {
 impl Talos for World {
     async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
         let now = self.now();
-        let mut cluster = self.cluster();
-        cluster.looks.push(now);
+        let hangs = {
+            let mut cluster = self.cluster();
+            cluster.looks.push(now);
+            cluster.unlisted
+        };
+        if hangs {
+            return std::future::pending().await;
+        }
+        let cluster = self.cluster();
         if cluster.dark {
             return Err(unavailable("nobody answers"));
         }
-        let machines = cluster.nodes.iter().map(|(name, sim)| Machine {
-            name: name.clone(),
-            address: format!("10.0.0.{}", name.0.len()),
-            role: sim.role,
-        });
-        Ok(("prod".to_owned(), machines.collect()))
+        let shown = cluster.nodes.iter().filter(|(name, _)| !cluster.hidden.contains_key(*name));
+        Ok(("prod".to_owned(), shown.map(|(name, sim)| machine(name, sim)).collect()))
+    }
+
+    async fn identify(
+        &self,
+        nodes: &BTreeMap<NodeName, Vec<String>>,
+    ) -> Vec<(NodeName, Result<Machine, Trouble>)> {
+        let cluster = self.cluster();
+        let hidden = cluster.hidden.iter().filter(|(name, _)| nodes.contains_key(*name));
+        let answer = |(name, answers): (&NodeName, &bool)| {
+            let found = answers.then(|| machine(name, &cluster.nodes[name]));
+            (name.clone(), found.ok_or_else(|| unavailable("no answer")))
+        };
+        hidden.map(answer).collect()
     }
 
     async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
@@ -148,7 +181,7 @@ impl Talos for World {
             version: sim.version,
             boot_id: format!("boot-{}", sim.boot),
             stage: sim.stage,
-            ready: sim.ready,
+            ready: sim.ready && sim.unmet.is_empty(),
             static_pods: match sim.role {
                 Role::ControlPlane => TalosFacts::control_plane_pods(sim.pods == Some(true)),
                 Role::Worker => vec![],
@@ -158,6 +191,10 @@ impl Talos for World {
             installer: Some(installer.parse().unwrap()),
             platform: "metal".to_owned(),
             secure_boot: false,
+            unmet: sim.unmet.clone(),
+            uki: true,
+            container: false,
+            factory: None,
         })
     }
 
@@ -271,19 +308,30 @@ impl Talos for World {
         }
     }
 
-    async fn upgrade(&self, on: &Machine, image: &ImageRef, _: bool) -> Result<(), Trouble> {
-        self.act("upgrade", &on.name)?;
+    async fn upgrade(
+        &self,
+        on: &Machine,
+        image: &ImageRef,
+        _: bool,
+        mode: RebootMode,
+    ) -> Result<(), Trouble> {
+        self.act(named("upgrade", "power cycle and upgrade", mode), &on.name)?;
         self.asked_to_boot(&on.name, image.version())
     }
 
-    async fn reboot(&self, on: &Machine) -> Result<(), Trouble> {
-        let sim = self.act("reboot", &on.name)?;
+    async fn reboot(&self, on: &Machine, mode: RebootMode) -> Result<(), Trouble> {
+        let sim = self.act(named("reboot", "power cycle", mode), &on.name)?;
+        if mode == RebootMode::Powercycle && sim.fault == Some(Fault::KexecOnly) {
+            self.change(|cluster| cluster.sim(&on.name).answers = false);
+            return Ok(());
+        }
         self.asked_to_boot(&on.name, sim.other_slot.filter(|_| sim.armed))
     }
 
     async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
         let sim = self.act("rollback", &on.name)?;
-        self.asked_to_boot(&on.name, sim.other_slot)
+        // It boots the entry that is not the default: what runs, if it is armed.
+        self.asked_to_boot(&on.name, sim.other_slot.filter(|_| !sim.armed))
     }
 
     async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {

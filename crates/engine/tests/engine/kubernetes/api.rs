@@ -9,9 +9,10 @@ use tokio::time::sleep;
 use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role};
 use upgrade_core::workload::{Budget, Capacity, Container, Pod, PodName, Resources};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
+use upgrade_engine::io::refused::Refused;
 use upgrade_engine::io::{Changes, Kubernetes, Machine, Trouble};
 
-use super::world::{Cluster, STATIC, World, unavailable};
+use super::world::{Cluster, STATIC, World};
 
 fn key(object: &Value) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -30,7 +31,7 @@ impl World {
         let mut servers = cluster.nodes.values().filter(|sim| sim.role == Role::ControlPlane);
         match servers.any(|sim| sim.api) {
             true => Ok(()),
-            false => Err(unavailable("no API server answers")),
+            false => Err(Refused::not_sent("no API server answers").look("Kubernetes")),
         }
     }
 
@@ -99,7 +100,8 @@ impl Kubernetes for World {
         let cluster = self.cluster();
         let facts = cluster.nodes.iter().map(|(name, sim)| {
             let (kubelet, ready) = (sim.kubelet.clone(), sim.node_ready);
-            (name.clone(), KubernetesFacts { kubelet, ready, unschedulable: false })
+            let (unschedulable, addresses) = (false, Vec::new());
+            (name.clone(), KubernetesFacts { kubelet, ready, unschedulable, addresses })
         });
         Ok(facts.collect())
     }
@@ -107,7 +109,7 @@ impl Kubernetes for World {
     async fn api_server(&self, of: &Machine) -> Result<(), Trouble> {
         match self.cluster().nodes[&of.name].api {
             true => Ok(()),
-            false => Err(unavailable("connection refused")),
+            false => Err(Refused::not_sent("connection refused").look("its own API server")),
         }
     }
 

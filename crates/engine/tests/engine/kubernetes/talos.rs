@@ -8,6 +8,7 @@ use tokio::time::sleep;
 use upgrade_core::call::Class;
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
+use upgrade_core::plan::RebootMode;
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName, Role, Stage,
     TalosFacts,
@@ -86,7 +87,7 @@ impl Talos for World {
             version: cluster.talos.clone(),
             boot_id: format!("boot-{}", sim.boot),
             stage: Stage::Running,
-            ready: sim.well,
+            ready: sim.well && sim.unmet.is_empty(),
             static_pods: match sim.role {
                 Role::ControlPlane => {
                     TalosFacts::control_plane_pods(sim.ready.values().all(|it| *it))
@@ -98,6 +99,10 @@ impl Talos for World {
             installer: None,
             platform: "metal".to_owned(),
             secure_boot: false,
+            unmet: sim.unmet.clone(),
+            uki: true,
+            container: false,
+            factory: None,
         })
     }
 
@@ -157,16 +162,22 @@ impl Talos for World {
         Err(unavailable("not in this world"))
     }
 
-    async fn upgrade(&self, _: &Machine, _: &ImageRef, _: bool) -> Result<(), Trouble> {
+    async fn upgrade(
+        &self,
+        _: &Machine,
+        _: &ImageRef,
+        _: bool,
+        _: RebootMode,
+    ) -> Result<(), Trouble> {
         Err(unavailable("not in this world"))
     }
 
-    async fn reboot(&self, on: &Machine) -> Result<(), Trouble> {
+    async fn reboot(&self, on: &Machine, _: RebootMode) -> Result<(), Trouble> {
         panic!("a Kubernetes upgrade reboots nobody, and {} least of all", on.name);
     }
 
     async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
-        self.reboot(on).await
+        self.reboot(on, RebootMode::Default).await
     }
 
     async fn forfeit(&self, _: &Machine) -> Result<(), Trouble> {

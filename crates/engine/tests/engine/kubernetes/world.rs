@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use upgrade_core::call::Class;
 use upgrade_core::image::ImageRef;
-use upgrade_core::reason::FailureKind;
+use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::snapshot::{Component, NodeName, Role};
 use upgrade_core::version::Version;
 use upgrade_engine::clock::SystemClock;
-use upgrade_engine::io::{Io, Trouble};
+use upgrade_engine::io::{Io, Trouble, trouble};
 
 pub(crate) const STATIC: [Component; 3] =
     [Component::KubeApiserver, Component::KubeControllerManager, Component::KubeScheduler];
@@ -50,6 +51,8 @@ pub(crate) struct Sim {
     /// Extra manifests of its configuration, of one object each; `None` for one
     /// that could not be downloaded.
     pub(crate) extra: BTreeMap<String, Option<Value>>,
+    /// What keeps it from being ready though it works.
+    pub(crate) unmet: Vec<UnmetCondition>,
 }
 
 pub(crate) struct Cluster {
@@ -89,8 +92,9 @@ impl Io for World {
     }
 }
 
+/// A machine that cannot be asked.
 pub(crate) fn unavailable(text: &str) -> Trouble {
-    Trouble::new(FailureKind::Unavailable, text)
+    trouble::look(Class::NotConnected, text)
 }
 
 /// As a person would write it.
@@ -130,6 +134,7 @@ impl World {
                 api: role == Role::ControlPlane,
                 staged: false,
                 extra: BTreeMap::new(),
+                unmet: vec![],
             };
             (NodeName(name), sim)
         });

@@ -64,6 +64,7 @@ pub(crate) fn cluster(
         nodes,
         etcd: Fact::Known(EtcdFacts { members, alarms: vec![] }),
         kubernetes: Fact::Known(version(kubernetes)),
+        unmatched: BTreeMap::new(),
     }
 }
 
@@ -102,11 +103,16 @@ fn node(role: Role, number: usize, talos: &str, kubernetes: &str) -> Node {
             installer: Some(image(&installer)),
             platform: "metal".to_owned(),
             secure_boot: false,
+            unmet: vec![],
+            uki: true,
+            container: false,
+            factory: None,
         }),
         kubernetes: Fact::Known(KubernetesFacts {
             kubelet: version(kubernetes),
             ready: true,
             unschedulable: false,
+            addresses: vec![],
         }),
         images: Fact::Known(images),
         api_server: match role {

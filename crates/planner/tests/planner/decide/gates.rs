@@ -3,7 +3,7 @@
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::journal::{Record, State};
 use upgrade_core::reason::{HaltReason, WaitReason};
-use upgrade_core::snapshot::{Fact, Snapshot, TalosFacts};
+use upgrade_core::snapshot::{Fact, NodeName, Snapshot, TalosFacts};
 use upgrade_core::step::Action;
 use upgrade_planner::decide::{Decision, decide};
 
@@ -77,6 +77,24 @@ fn etcd_that_gets_well_in_time_lets_the_run_go_on() {
     assert_eq!(world.run(), End::Done, "{}", world.trace());
     assert!(world.waits.contains("etcd-unsafe/cp-2"), "{:?}", world.waits);
     assert!(world.entries.last().unwrap().at > well_at);
+}
+
+#[test]
+fn a_node_without_a_machine_closes_every_gate_unless_it_is_foreign() {
+    // Rule 10: unknown, not absent.
+    let meddle = |snapshot: &mut Snapshot, _| {
+        snapshot.unmatched.insert("edge-1".into(), "no answer".to_owned());
+    };
+    let mut run = world(cluster(3, 1, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
+    run.meddle = Some(Box::new(meddle));
+    let End::Halted(reason) = run.run() else { panic!("must halt") };
+    assert!(reason.to_string().contains("edge-1"), "{reason}");
+    assert!(run.reboots.is_empty() && run.cordoned().is_empty());
+    let foreign_nodes = [NodeName::from("edge-1")].into();
+    let policy = upgrade_core::policy::Policy { foreign_nodes, ..policy(1) };
+    let mut run = world(cluster(3, 1, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy);
+    run.meddle = Some(Box::new(meddle));
+    assert_eq!(run.run(), End::Done, "{}", run.trace());
 }
 
 #[test]

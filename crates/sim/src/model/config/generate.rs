@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use super::super::kubernetes::Component;
+use super::super::platform;
 use super::super::random::Random;
-use super::super::spec::{ClusterSpec, ExtraManifest, NodeRole, NodeSpec, Secrets};
+use super::super::spec::{ClusterSpec, Discovery, ExtraManifest, NodeRole, NodeSpec, Secrets};
 use super::default_image;
 
 /// Makes up the secrets that are not given: they look right and open nothing.
@@ -65,9 +66,15 @@ fn base64(bytes: &[u8]) -> String {
 pub(in super::super) fn generate(spec: &ClusterSpec, node: &NodeSpec, secrets: &Secrets) -> String {
     let control_plane = node.role == NodeRole::ControlPlane;
     let image = |component| default_image(component, &node.kubernetes);
-    let installer = match &node.schematic {
-        Some(id) => format!("factory.talos.dev/metal-installer/{id}:{}", node.talos.tag()),
-        None => format!("ghcr.io/siderolabs/installer:{}", node.talos.tag()),
+    let installer = match (&node.install_image, &node.schematic) {
+        (Some(image), _) => image.clone(),
+        (None, Some(id)) => {
+            let kind = platform::kind(&node.platform, node.secure_boot);
+            let url = &spec.registry.factory;
+            let factory = url.split_once("://").map_or(url.as_str(), |(_, place)| place);
+            format!("{factory}/{kind}/{id}:{}", node.talos.tag())
+        }
+        (None, None) => format!("ghcr.io/siderolabs/installer:{}", node.talos.tag()),
     };
     let role = if control_plane { "controlplane" } else { "worker" };
     let machine_key = if control_plane { &secrets.machine_ca_key } else { "" };
@@ -117,8 +124,9 @@ cluster:
         crt: {cluster_ca_crt}
         key: {cluster_key:?}
     discovery:
-        enabled: true
+        enabled: {discovery}
 ",
+        discovery = discovery(spec),
         machine_token = secrets.machine_token,
         machine_ca_crt = secrets.machine_ca_crt,
         kubelet = image(Component::Kubelet),
@@ -200,6 +208,18 @@ fn extra_manifests(spec: &ClusterSpec, node: &NodeSpec) -> String {
         }
     }
     text
+}
+
+/// Whether there is discovery, and by which registries if not by the usual one.
+fn discovery(spec: &ClusterSpec) -> &'static str {
+    match spec.discovery {
+        Discovery::Off => "false",
+        Discovery::Service | Discovery::AirGap => "true",
+        Discovery::Kubernetes => {
+            "true\n        registries:\n            kubernetes:\n                disabled: false\n\
+             \x20           service:\n                disabled: true"
+        }
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::network_views::octets;
 impl World {
     pub(super) fn cluster_views(&self, node: NodeIndex, kind: &Kind) -> Option<Vec<View>> {
         let views = match *kind {
-            kind::MEMBER => self.present().map(|node| self.member(node)).collect(),
+            kind::MEMBER => self.members_of(node).into_iter().map(|it| self.member(it)).collect(),
             kind::CLUSTER_INFO => {
                 let message = cluster::InfoSpec {
                     cluster_id: format!("{:016x}", self.etcd.cluster_id),
@@ -40,8 +40,7 @@ impl World {
         Some(views)
     }
 
-    /// A member as discovery knows it. A node that is down stays known for half
-    /// an hour; here it stays known until it leaves.
+    /// A member as discovery knows it.
     fn member(&self, node: NodeIndex) -> View {
         let here = &self.nodes[node.0];
         let (number, name) = if here.is_control_plane() {

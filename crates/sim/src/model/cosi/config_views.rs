@@ -40,6 +40,8 @@ impl World {
                 let message = config::MachineTypeSpec { machine_type: number.into() };
                 vec![View::new("machine-type", &message, &name.into())]
             }
+            // Only control planes let pods reach the Talos API.
+            kind::KUBERNETES_ACCESS_CONFIG if !here.is_control_plane() => Vec::new(),
             kind::KUBERNETES_ACCESS_CONFIG => {
                 let message = kubeaccess::ConfigSpec::default();
                 let yaml = map([

@@ -10,9 +10,6 @@ use super::super::spec::EMPTY_SCHEMATIC;
 use super::super::tree::{Tree, map};
 use super::View;
 
-/// The address of the factory that schematics are from.
-const FACTORY: &str = "https://factory.talos.dev";
-
 /// Size of the volume that holds what a node may lose.
 const EPHEMERAL_SIZE: u64 = 20 << 30;
 
@@ -22,6 +19,7 @@ const INSTALLER_PID: i32 = 4711;
 impl World {
     pub(super) fn machine_views(&self, node: NodeIndex, kind: &Kind) -> Option<Vec<View>> {
         let here = &self.nodes[node.0];
+        let factory = &self.spec.registry.factory;
         let views = match *kind {
             kind::MACHINE_STATUS => vec![self.machine_status(node)],
             kind::EXTENSION_STATUS => self.extension_statuses(node),
@@ -34,12 +32,12 @@ impl World {
                     let message = runtime::ImageFactorySchematicSpec {
                         schematic_id: id.clone(),
                         flavor: String::new(),
-                        apiurl: FACTORY.to_owned(),
+                        apiurl: factory.clone(),
                     };
                     let yaml = map([
                         ("schematicId", id.clone().into()),
                         ("flavor", "".into()),
-                        ("apiUrl", FACTORY.into()),
+                        ("apiUrl", factory.clone().into()),
                     ]);
                     View::new("image-factory-schematic", &message, &yaml)
                 })
@@ -65,10 +63,13 @@ impl World {
             // Healthy nodes complain about nothing.
             kind::DIAGNOSTIC => Vec::new(),
             kind::SECURITY_STATE => {
-                let uki = !here.grub;
-                let message =
-                    runtime::SecurityStateSpec { booted_with_uki: uki, ..Default::default() };
-                let yaml = map([("secureBoot", false.into()), ("bootedWithUKI", uki.into())]);
+                let (_, secure_boot, uki) = self.platform_of(node);
+                let message = runtime::SecurityStateSpec {
+                    secure_boot,
+                    booted_with_uki: uki,
+                    ..Default::default()
+                };
+                let yaml = map([("secureBoot", secure_boot.into()), ("bootedWithUKI", uki.into())]);
                 vec![View::new("securitystate", &message, &yaml)]
             }
             kind::BOOTED_ENTRY if here.grub => Vec::new(),
@@ -121,23 +122,24 @@ impl World {
     /// Extensions of the running image (rule 4), the schematic among them.
     fn extension_statuses(&self, node: NodeIndex) -> Vec<View> {
         let here = &self.nodes[node.0];
-        let Some(id) = &here.slots.running().schematic else {
-            return Vec::new();
-        };
-        let schematic = self.spec.registry.schematics.get(id).cloned().unwrap_or_default();
+        let id = here.slots.running().schematic.as_ref();
+        let extensions = self.extensions_of(node);
         let version = here.version().tag();
-        let mut layers: Vec<(String, String, String, String)> = schematic
-            .extensions
+        let mut layers: Vec<(String, String, String, String)> = extensions
             .iter()
             .map(|name| {
                 let short = name.rsplit('/').next().unwrap_or(name).to_owned();
                 (short, version.clone(), "Sidero Labs".to_owned(), String::new())
             })
             .collect();
-        let author = format!("Image Factory ({FACTORY}/)");
-        layers.push(("schematic".to_owned(), id.clone(), author, schematic.yaml));
+        if let Some(id) = id {
+            let author = format!("Image Factory ({}/)", self.spec.registry.factory);
+            let schematic = self.spec.registry.schematics.get(id);
+            let yaml = schematic.map(|it| it.yaml.clone()).unwrap_or_default();
+            layers.push(("schematic".to_owned(), id.clone(), author, yaml));
+        }
         // The kernel's modules follow whatever extensions bring some.
-        if !schematic.extensions.is_empty() && id != EMPTY_SCHEMATIC {
+        if !extensions.is_empty() && id.is_none_or(|id| id != EMPTY_SCHEMATIC) {
             layers.push((
                 "modules.dep".to_owned(),
                 "6.18.0-talos".to_owned(),
@@ -175,6 +177,15 @@ impl World {
                 View::new(number.to_string(), &message, &yaml)
             })
             .collect()
+    }
+
+    /// Names of the extensions in what runs.
+    pub(in super::super) fn extensions_of(&self, node: NodeIndex) -> &[String] {
+        let running = self.nodes[node.0].slots.running();
+        match &running.schematic {
+            Some(id) => self.spec.registry.schematics.get(id).map_or(&[], |it| &it.extensions),
+            None => &running.extensions,
+        }
     }
 
     /// Only services that run are resources.

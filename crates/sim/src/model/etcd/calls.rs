@@ -45,12 +45,22 @@ impl World {
 
     /// What needs a quorum, asked at all control planes that can be reached.
     pub(super) fn check_quorum(&self, node: NodeIndex) -> Result<(), Status> {
-        let cut_off = self.fault(node, super::super::FaultKind::Partition).is_some();
+        let cut_off = self.is_cut_off(node);
         if self.etcd.leader.is_some() && !cut_off {
             Ok(())
         } else {
             Err(Status::unavailable("etcdserver: no leader"))
         }
+    }
+
+    /// A learner answers its status and a snapshot, and nothing else. Talos passes on the
+    /// words of etcd without its code.
+    fn check_votes(&self, member: &Member, what: &str) -> Result<(), Status> {
+        if self.is_learner(member) {
+            let words = format!("{what}etcdserver: rpc not supported for learner");
+            return Err(Status::unknown(words));
+        }
+        Ok(())
     }
 
     pub(in super::super) fn etcd_member_list(
@@ -60,7 +70,8 @@ impl World {
     ) -> Reply {
         let members = self.check_control_plane(node, "member list").and_then(|()| {
             if request.query_local {
-                self.local_member(node)?;
+                let local = self.local_member(node)?;
+                self.check_votes(local, "")?;
             }
             self.check_quorum(node)?;
             Ok(self.members())
@@ -144,7 +155,8 @@ impl World {
         let alarms = self
             .check_control_plane(node, "etcd alarm list")
             .and_then(|()| self.local_member(node))
-            .and_then(|_| self.check_quorum(node))
+            .and_then(|local| self.check_votes(local, "failed to list etcd alarms: "))
+            .and_then(|()| self.check_quorum(node))
             .map(|()| self.alarms());
         reply(alarms.map(|member_alarms| machine::EtcdAlarmListResponse {
             messages: vec![machine::EtcdAlarm { metadata: None, member_alarms }],

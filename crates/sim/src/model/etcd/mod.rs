@@ -126,7 +126,7 @@ impl World {
         member.ready
             && node.power == Power::On
             && node.service_runs("etcd")
-            && self.fault(member.node, FaultKind::Partition).is_none()
+            && !self.is_cut_off(member.node)
     }
 
     pub(super) fn is_learner(&self, member: &Member) -> bool {

@@ -62,7 +62,7 @@ pub(super) fn objects(minor: u64) -> Vec<Value> {
         role(name, &default_access(), &rules),
         binding(name, &auto_updated(), name, &account_subject("coredns")),
         config_map("coredns", &Value::Null, &json!({"Corefile": CONFIG})),
-        deployment(image(minor)),
+        deployment(minor),
     ]
 }
 
@@ -87,7 +87,7 @@ pub(super) fn service() -> Value {
     service
 }
 
-fn deployment(image: &str) -> Value {
+fn deployment(minor: u64) -> Value {
     let labels = json!({"k8s-app": "kube-dns", "kubernetes.io/name": "CoreDNS"});
     let app = json!({"k8s-app": "kube-dns"});
     let mut deployment = object("apps/v1", "Deployment", "coredns", &labels);
@@ -95,13 +95,12 @@ fn deployment(image: &str) -> Value {
         "replicas": 2,
         "selector": {"matchLabels": app},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
-        "template": {"metadata": {"labels": app}, "spec": pod(image)},
+        "template": {"metadata": {"labels": app}, "spec": pod(minor)},
     });
-    deployment["status"] = json!({});
     deployment
 }
 
-fn pod(image: &str) -> Value {
+fn pod(minor: u64) -> Value {
     let tolerated = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoSchedule"});
     let elsewhere = json!({
         "labelSelector": {
@@ -109,14 +108,17 @@ fn pod(image: &str) -> Value {
         },
         "topologyKey": "kubernetes.io/hostname",
     });
-    let mut affinity = super::network::affinity(&["amd64", "arm64"]);
+    let mut affinity = json!({});
+    if minor >= super::network::CHOOSY {
+        affinity = super::network::affinity(&["amd64", "arm64"]);
+    }
     affinity["podAntiAffinity"] = json!({
         "preferredDuringSchedulingIgnoredDuringExecution":
             [{"weight": 100, "podAffinityTerm": elsewhere}],
     });
     json!({
         "affinity": affinity,
-        "containers": [container(image)],
+        "containers": [container(image(minor))],
         "dnsPolicy": "Default",
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "priorityClassName": "system-cluster-critical",

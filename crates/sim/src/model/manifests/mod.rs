@@ -70,7 +70,8 @@ impl World {
             ),
         ];
         let image = &here.config.components.proxy;
-        let proxy = here.config.has_proxy().then(|| ("10-kube-proxy", network::proxy(image)));
+        let proxy =
+            here.config.has_proxy().then(|| ("10-kube-proxy", network::proxy(image, minor)));
         let dns = here.config.has_dns().then(|| {
             [("11-core-dns", dns::objects(minor)), ("11-core-dns-svc", vec![dns::service()])]
         });

@@ -19,6 +19,9 @@ const NETWORK: &str = r#"{
   "Backend": {"Type": "vxlan", "Port": 4789}
 }"#;
 
+/// From this line on, pods of manifests say which machines they run on.
+pub(super) const CHOOSY: u64 = 14;
+
 /// The image that each line of Talos brings along.
 fn image(minor: u64) -> &'static str {
     match minor {
@@ -49,17 +52,17 @@ pub(super) fn flannel(minor: u64) -> Vec<Value> {
     ]
 }
 
-pub(super) fn proxy(image: &str) -> Vec<Value> {
+pub(super) fn proxy(image: &str, minor: u64) -> Vec<Value> {
     let labels = json!({"k8s-app": "kube-proxy", "tier": "node"});
     let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}});
     vec![
-        everywhere("kube-proxy", &labels, &strategy, &proxy_pod(image)),
+        everywhere("kube-proxy", &labels, &strategy, &proxy_pod(image, minor)),
         object("v1", "ServiceAccount", "kube-proxy", &Value::Null),
         binding("kube-proxy", &json!({}), "system:node-proxier", &account_subject("kube-proxy")),
     ]
 }
 
-/// A daemon set. Its status is there as an empty one, as Go writes it.
+/// A daemon set.
 fn everywhere(name: &str, labels: &Value, strategy: &Value, pod: &Value) -> Value {
     let mut pod = pod.clone();
     pod["hostNetwork"] = json!(true);
@@ -72,10 +75,6 @@ fn everywhere(name: &str, labels: &Value, strategy: &Value, pod: &Value) -> Valu
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": pod},
         "updateStrategy": strategy,
-    });
-    set["status"] = json!({
-        "currentNumberScheduled": 0, "desiredNumberScheduled": 0,
-        "numberMisscheduled": 0, "numberReady": 0,
     });
     set
 }
@@ -150,10 +149,9 @@ fn flannel_pod(image: &str) -> Value {
     })
 }
 
-fn proxy_pod(image: &str) -> Value {
+fn proxy_pod(image: &str, minor: u64) -> Value {
     let mount = |name: &str, path: &str| json!({"name": name, "mountPath": path, "readOnly": true});
-    json!({
-        "affinity": affinity(&["amd64", "arm64"]),
+    let mut pod = json!({
         "containers": [{
             "name": "kube-proxy",
             "image": image,
@@ -166,7 +164,7 @@ fn proxy_pod(image: &str) -> Value {
                 "--proxy-mode=nftables",
             ],
             "env": [field("NODE_NAME", "spec.nodeName"), field("POD_IP", "status.podIP")],
-            "resources": requests(),
+            "resources": {},
             "securityContext": {"privileged": true},
             "volumeMounts": [
                 mount("lib-modules", "/lib/modules"),
@@ -181,5 +179,10 @@ fn proxy_pod(image: &str) -> Value {
             {"name": "ssl-certs-host", "hostPath": {"path": "/etc/ssl/certs"}},
             {"name": "kubeconfig", "configMap": {"name": "kubeconfig-in-cluster"}},
         ],
-    })
+    });
+    if minor >= CHOOSY {
+        pod["affinity"] = affinity(&["amd64", "arm64"]);
+        pod["containers"][0]["resources"] = requests();
+    }
+    pod
 }

@@ -109,7 +109,8 @@ fn a_single_control_plane_comes_back_alone() {
 #[test]
 fn faults_of_members_show() {
     let mut driver = Driver::new(3, 0, "1.13.9", "1.36.1");
-    let follower = (leader(&mut driver) + 1) % 3;
+    let leader = leader(&mut driver);
+    let follower = (leader + 1) % 3;
     let at = Some(NodeIndex(follower));
     driver.world.inject(driver.now, at, &Fault::EtcdLag { entries: 5000 });
     driver.world.inject(driver.now, at, &Fault::EtcdLearner);
@@ -117,10 +118,10 @@ fn faults_of_members_show() {
     let shown = status(&mut driver, follower);
     assert!(shown.is_learner);
     assert_eq!(shown.raft_index - shown.raft_applied_index, 5000);
-    let alarms: machine::EtcdAlarmListResponse = driver.unary(0, Request::EtcdAlarmList);
+    let alarms: machine::EtcdAlarmListResponse = driver.unary(leader, Request::EtcdAlarmList);
     assert_eq!(alarms.messages[0].member_alarms[0].member_id, shown.member_id);
-    let _: machine::EtcdAlarmDisarmResponse = driver.unary(0, Request::EtcdAlarmDisarm);
-    let alarms: machine::EtcdAlarmListResponse = driver.unary(0, Request::EtcdAlarmList);
+    let _: machine::EtcdAlarmDisarmResponse = driver.unary(leader, Request::EtcdAlarmDisarm);
+    let alarms: machine::EtcdAlarmListResponse = driver.unary(leader, Request::EtcdAlarmList);
     assert!(alarms.messages[0].member_alarms.is_empty());
 }
 

@@ -86,7 +86,8 @@ fn a_control_plane_is_ready_before_its_api_server_answers() {
         let mut seen = Vec::new();
         for _ in 0..700 {
             driver.wait(std::time::Duration::from_millis(100));
-            let (stage, ready) = driver.world.machine_status_of(node);
+            let (stage, unmet) = driver.world.machine_status_of(node);
+            let ready = unmet.is_empty();
             let unmet = driver.world.unmet_conditions(node);
             let pods: Vec<&str> = unmet.iter().map(|(name, _)| *name).collect();
             let statuses = driver.world.nodes[0].kubernetes.known_pods().count();

@@ -106,3 +106,17 @@ fn a_staged_configuration_shows_beside_the_active_one() {
     apply(&mut driver, &other, Mode::Try);
     assert_eq!(on_disk(&mut driver), Some(text), "the trial is not on disk");
 }
+
+/// As real nodes of both lines show them.
+#[test]
+fn pods_of_manifests_name_their_machines_from_talos_1_14_on() {
+    for (talos, kubernetes, expected) in [("1.13.9", "1.35.4", false), ("1.14.1", "1.36.4", true)] {
+        let mut driver = Driver::new(1, 0, talos, kubernetes);
+        for id in ["10-kube-proxy", "11-core-dns"] {
+            let found = driver.get(0, "Manifests.kubernetes.talos.dev", "controlplane", id);
+            let yaml = found.unwrap().spec.unwrap().yaml_spec;
+            assert_eq!(yaml.contains("nodeAffinity"), expected, "{talos} {id}");
+            assert!(!yaml.contains("numberReady"), "{talos} {id}: a manifest has no status");
+        }
+    }
+}

@@ -13,6 +13,9 @@ fn worker(name: &str, last: u8) -> NodeSpec {
         addresses: vec![std::net::Ipv4Addr::new(10, 5, 1, last).into()],
         talos: Version::new(1, 13, 9),
         kubernetes: Version::new(1, 36, 1),
+        platform: "metal".to_owned(),
+        secure_boot: false,
+        install_image: None,
         schematic: Some(EMPTY_SCHEMATIC.to_owned()),
     }
 }
@@ -94,4 +97,50 @@ fn a_worker_that_leaves_is_forgotten_by_all_but_its_index() {
     // Its name is free again.
     let now = driver.now;
     assert_eq!(driver.world.join(now, worker("worker-2", 1)), Some(NodeIndex(4)));
+}
+
+/// The names that each node's discovery knows, in the order of the nodes.
+fn known(driver: &Driver) -> Vec<Vec<usize>> {
+    let of = |node| driver.world.members_of(NodeIndex(node)).into_iter().map(|it| it.0).collect();
+    (0..driver.world.len()).map(of).collect()
+}
+
+#[test]
+fn what_a_node_knows_depends_on_how_nodes_find_each_other() {
+    // Two control planes and a worker.
+    for (discovery, expected) in [
+        (Discovery::Service, [vec![0, 1, 2], vec![0, 1, 2], vec![0, 1, 2]]),
+        (Discovery::AirGap, [vec![0], vec![1], vec![2]]),
+        (Discovery::Kubernetes, [vec![0, 1], vec![0, 1], vec![2]]),
+        (Discovery::Off, [vec![], vec![], vec![]]),
+    ] {
+        let mut driver = Driver::new(2, 1, "1.13.9", "1.36.1");
+        let spec = ClusterSpec { discovery, ..driver.world.spec().clone() };
+        driver.world = World::new(&spec, 1, driver.now);
+        assert_eq!(known(&driver), expected, "{discovery:?}");
+        let off =
+            driver.world.config_of(NodeIndex(0)).contains("discovery:\n        enabled: false");
+        assert_eq!(off, discovery == Discovery::Off);
+    }
+}
+
+#[test]
+fn discovery_forgets_what_it_does_not_hear_of_for_half_an_hour() {
+    let mut driver = Driver::new(1, 2, "1.13.9", "1.36.1");
+    let now = driver.now;
+    driver.world.inject(now, Some(NodeIndex(1)), &Fault::DiscoveryCut { now: false });
+    driver.world.inject(now, Some(NodeIndex(2)), &Fault::Silent);
+    driver.secs(29 * 60);
+    assert_eq!(known(&driver)[0], [0, 1, 2]);
+    driver.secs(2 * 60);
+    assert_eq!(known(&driver)[0], [0]);
+    // It serves all the same, and knows who was there before.
+    assert!(driver.is_ready(1));
+    assert_eq!(known(&driver)[1], [0, 1]);
+    let now = driver.now;
+    driver.world.clear(now, None, FaultKind::DiscoveryCut);
+    driver.world.clear(now, None, FaultKind::Silent);
+    assert_eq!(known(&driver)[0], [0, 1, 2]);
+    driver.world.inject(now, Some(NodeIndex(1)), &Fault::DiscoveryCut { now: true });
+    assert_eq!(known(&driver), [vec![0, 2], vec![1], vec![0, 2]]);
 }

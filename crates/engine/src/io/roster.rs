@@ -1,0 +1,298 @@
+//! Which machines there are, put together from what several of them tell, and
+//! remembered from one look to the next.
+//!
+//! Discovery is incomplete on healthy clusters: in an air gap each node shows itself
+//! alone, the Kubernetes registry shows control planes only, and a member that was not
+//! heard for 30 minutes is gone from every list while it serves. So what was known stays
+//! while somebody did not answer, and the nodes of Kubernetes lead to the rest (rule 10).
+//!
+//! Nothing is asked here: the live cluster and the simulated one put their answers into
+//! the same roster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use upgrade_core::snapshot::{NodeName, Role};
+
+use super::Machine;
+
+/// A machine as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name in Kubernetes.
+    pub name: NodeName,
+    /// What it is for; `None` if the list does not tell.
+    pub role: Option<Role>,
+    /// Where it may answer, the most likely first.
+    pub addresses: Vec<String>,
+}
+
+/// What is known of one machine.
+#[derive(Clone, Debug)]
+struct Entry {
+    role: Role,
+    addresses: Vec<String>,
+    /// The address that it answered at.
+    works: Option<String>,
+    /// Whether it did not answer there when it was last asked.
+    doubtful: bool,
+    /// Whether it told this itself, and no list shows it.
+    introduced: bool,
+}
+
+impl Entry {
+    fn address(&self) -> String {
+        self.works.clone().or_else(|| self.addresses.first().cloned()).unwrap_or_default()
+    }
+
+    fn has(&self, address: &str) -> bool {
+        self.addresses.iter().any(|own| own == address)
+    }
+}
+
+/// The machines that are known.
+#[derive(Clone, Debug, Default)]
+pub struct Roster {
+    known: BTreeMap<NodeName, Entry>,
+}
+
+impl Roster {
+    /// Takes in the lists of one look. If all of them came, what none of them shows is
+    /// gone, unless it introduced itself; otherwise it stays, and is unknown.
+    pub fn take(&mut self, lists: &[Vec<Member>], all_came: bool) {
+        let mut shown = BTreeSet::new();
+        for member in lists.iter().flatten() {
+            // What is odd in one list may be whole in another, or in Kubernetes.
+            let (Some(role), false) = (member.role, member.addresses.is_empty()) else {
+                continue;
+            };
+            let first = shown.insert(member.name.clone());
+            self.learn(member, role, first);
+        }
+        if all_came {
+            self.known.retain(|name, entry| entry.introduced || shown.contains(name));
+        }
+    }
+
+    /// A machine that was asked at this address, and told its name and role.
+    pub fn introduce(&mut self, machine: &Machine) {
+        let Machine { name, address, role } = machine;
+        let addresses = vec![address.clone()];
+        let member = Member { name: name.clone(), role: Some(*role), addresses };
+        let known = self.known.contains_key(name);
+        self.learn(&member, *role, false);
+        if let Some(entry) = self.known.get_mut(name) {
+            entry.works = Some(address.clone());
+            entry.doubtful = false;
+            entry.introduced |= !known;
+        }
+    }
+
+    fn learn(&mut self, member: &Member, role: Role, anew: bool) {
+        let Member { name, addresses, .. } = member;
+        let entry = self.known.entry(name.clone()).or_insert_with(|| Entry {
+            role,
+            addresses: Vec::new(),
+            works: None,
+            doubtful: false,
+            introduced: false,
+        });
+        if anew {
+            // A machine that was made again under the same name has other addresses.
+            let still = |own: &String| addresses.contains(own) || entry.works.as_ref() == Some(own);
+            let kept: Vec<String> =
+                entry.addresses.iter().filter(|own| still(own)).cloned().collect();
+            entry.addresses = kept;
+            entry.role = role;
+        }
+        for address in addresses {
+            if !entry.addresses.contains(address) {
+                entry.addresses.push(address.clone());
+            }
+        }
+    }
+
+    /// Kubernetes' nodes and their addresses: those are tried first. Who introduced
+    /// itself and is no node any more is forgotten.
+    pub fn prefer(&mut self, nodes: &BTreeMap<NodeName, Vec<String>>) {
+        self.known.retain(|name, entry| !entry.introduced || nodes.contains_key(name));
+        for (name, entry) in &mut self.known {
+            let internal = nodes.get(name).map_or(&[][..], Vec::as_slice);
+            entry.addresses.sort_by_key(|address| !internal.contains(address));
+        }
+    }
+
+    /// The same for a list that somebody keeps; a machine that it shows alone is known
+    /// by it.
+    pub fn list(&mut self, listed: &[Machine]) {
+        for machine in listed {
+            let own = self
+                .known
+                .iter()
+                .find(|(name, entry)| **name == machine.name || entry.has(&machine.address));
+            if let Some(name) = own.map(|(name, _)| name.clone()) {
+                let Some(entry) = self.known.get_mut(&name) else { continue };
+                entry.addresses.retain(|address| *address != machine.address);
+                entry.addresses.insert(0, machine.address.clone());
+            } else {
+                let Machine { name, address, role } = machine.clone();
+                let member = Member { name, role: Some(role), addresses: vec![address] };
+                self.learn(&member, role, false);
+            }
+        }
+    }
+
+    /// The nodes of Kubernetes that no machine here stands for.
+    pub fn unmatched<'a>(
+        &self,
+        nodes: &'a BTreeMap<NodeName, Vec<String>>,
+    ) -> Vec<(&'a NodeName, &'a [String])> {
+        let unmatched = nodes.iter().filter(|(name, _)| !self.known.contains_key(*name));
+        unmatched.map(|(name, addresses)| (name, addresses.as_slice())).collect()
+    }
+
+    /// Machines with several addresses of which none is known to work, and where each
+    /// may answer, the most likely first.
+    pub fn to_probe(&self) -> Vec<(NodeName, Vec<String>)> {
+        let several = self.known.iter().filter(|(_, entry)| {
+            entry.addresses.len() > 1 && (entry.works.is_none() || entry.doubtful)
+        });
+        several.map(|(name, entry)| (name.clone(), entry.addresses.clone())).collect()
+    }
+
+    /// The machine answered at this address, or did not.
+    pub fn tried(&mut self, name: &NodeName, address: &str, answered: bool) {
+        let Some(entry) = self.known.get_mut(name) else { return };
+        if answered {
+            entry.works = Some(address.to_owned());
+            entry.doubtful = false;
+        } else if entry.works.as_deref().is_none_or(|works| works == address) {
+            entry.doubtful = true;
+        }
+    }
+
+    /// What is known of the machine at this address, if it has answered there before.
+    pub fn at(&self, address: &str) -> Option<Machine> {
+        let mut all = self.known.iter();
+        let (name, entry) = all.find(|(_, entry)| entry.has(address))?;
+        Some(machine(name, entry))
+    }
+
+    /// All of them.
+    pub fn machines(&self) -> Vec<Machine> {
+        self.known.iter().map(|(name, entry)| machine(name, entry)).collect()
+    }
+}
+
+fn machine(name: &NodeName, entry: &Entry) -> Machine {
+    Machine { name: name.clone(), address: entry.address(), role: entry.role }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(name: &str, role: Role, addresses: &[&str]) -> Member {
+        let addresses = addresses.iter().map(ToString::to_string).collect();
+        Member { name: name.into(), role: Some(role), addresses }
+    }
+
+    fn worker(name: &str, address: &str) -> Machine {
+        Machine { name: name.into(), address: address.to_owned(), role: Role::Worker }
+    }
+
+    fn shown(roster: &Roster) -> Vec<String> {
+        let machines = roster.machines();
+        machines.iter().map(|it| format!("{}@{}", it.name, it.address)).collect()
+    }
+
+    fn nodes(nodes: &[(&str, &str)]) -> BTreeMap<NodeName, Vec<String>> {
+        nodes.iter().map(|(name, at)| ((*name).into(), vec![(*at).to_owned()])).collect()
+    }
+
+    #[test]
+    fn what_was_known_stays_while_somebody_does_not_answer() {
+        // Rule 10: unknown, not gone.
+        let mut roster = Roster::default();
+        let first = member("cp-1", Role::ControlPlane, &["10.0.0.1"]);
+        let second = member("w-1", Role::Worker, &["10.0.0.2"]);
+        roster.take(&[vec![first.clone()], vec![second]], true);
+        assert_eq!(shown(&roster), ["cp-1@10.0.0.1", "w-1@10.0.0.2"]);
+        roster.take(&[vec![first.clone()]], false);
+        assert_eq!(shown(&roster), ["cp-1@10.0.0.1", "w-1@10.0.0.2"]);
+        roster.take(&[vec![first]], true);
+        assert_eq!(shown(&roster), ["cp-1@10.0.0.1"]);
+    }
+
+    #[test]
+    fn who_introduced_itself_stays_as_long_as_kubernetes_knows_it() {
+        // Rule 10: in an air gap no list shows it, and it reboots like any other.
+        let mut roster = Roster::default();
+        let own = vec![member("cp-1", Role::ControlPlane, &["10.0.0.1"])];
+        roster.take(std::slice::from_ref(&own), true);
+        let all = nodes(&[("cp-1", "10.0.0.1"), ("w-1", "10.0.0.2")]);
+        let unmatched = roster.unmatched(&all);
+        assert_eq!(unmatched.len(), 1);
+        assert_eq!(unmatched[0].0.0, "w-1");
+        roster.introduce(&worker("w-1", "10.0.0.2"));
+        roster.take(&[own], true);
+        roster.prefer(&all);
+        assert_eq!(shown(&roster), ["cp-1@10.0.0.1", "w-1@10.0.0.2"]);
+        assert!(roster.unmatched(&all).is_empty());
+        roster.prefer(&nodes(&[("cp-1", "10.0.0.1")]));
+        assert_eq!(shown(&roster), ["cp-1@10.0.0.1"]);
+    }
+
+    #[test]
+    fn the_address_that_works_is_remembered() {
+        let mut roster = Roster::default();
+        let both = vec![member("w-1", Role::Worker, &["192.168.0.2", "10.0.0.2"])];
+        roster.take(std::slice::from_ref(&both), true);
+        assert_eq!(roster.to_probe().len(), 1);
+        // Kubernetes' own comes first, until another one is known to work.
+        roster.prefer(&nodes(&[("w-1", "10.0.0.2")]));
+        assert_eq!(shown(&roster), ["w-1@10.0.0.2"]);
+        roster.tried(&"w-1".into(), "192.168.0.2", true);
+        roster.take(std::slice::from_ref(&both), true);
+        assert_eq!(shown(&roster), ["w-1@192.168.0.2"]);
+        assert!(roster.to_probe().is_empty());
+        roster.tried(&"w-1".into(), "192.168.0.2", false);
+        assert_eq!(
+            roster.to_probe(),
+            [("w-1".into(), both[0].addresses.clone().into_iter().rev().collect::<Vec<_>>())]
+        );
+    }
+
+    #[test]
+    fn a_machine_is_one_machine_whichever_address_names_it() {
+        // Rule 10: what is listed is never left out, and never counted twice.
+        let mut roster = Roster::default();
+        let known = [
+            member("a", Role::Worker, &["10.0.0.1"]),
+            member("b", Role::Worker, &["192.168.0.2", "10.0.0.2"]),
+        ];
+        roster.take(&[known.to_vec()], true);
+        roster.list(&[
+            worker("a", "10.0.0.9"),
+            worker("platform-b", "10.0.0.2"),
+            worker("down", "10.0.0.3"),
+        ]);
+        assert_eq!(shown(&roster), ["a@10.0.0.9", "b@10.0.0.2", "down@10.0.0.3"]);
+    }
+
+    #[test]
+    fn one_odd_member_hides_no_other() {
+        let mut roster = Roster::default();
+        let odd = Member { role: None, ..member("odd", Role::Worker, &["10.0.0.7"]) };
+        let nowhere = member("nowhere", Role::Worker, &[]);
+        roster.take(&[vec![odd, nowhere, member("a", Role::Worker, &["10.0.0.1"])]], true);
+        assert_eq!(shown(&roster), ["a@10.0.0.1"]);
+    }
+
+    #[test]
+    fn a_machine_that_was_made_again_is_found_at_its_new_address() {
+        let mut roster = Roster::default();
+        roster.take(&[vec![member("a", Role::Worker, &["10.0.0.1"])]], true);
+        roster.take(&[vec![member("a", Role::Worker, &["10.0.0.8"])]], true);
+        assert_eq!(shown(&roster), ["a@10.0.0.8"]);
+    }
+}

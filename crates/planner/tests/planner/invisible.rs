@@ -1,0 +1,67 @@
+//! Nodes of Kubernetes that no known machine stands for (rules 10 and 13).
+
+use upgrade_core::policy::Policy;
+use upgrade_core::snapshot::{Fact, Snapshot};
+use upgrade_planner::health::{Verdict, health};
+use upgrade_planner::report::{Refusal, Warning};
+
+use crate::common::{cluster, intent, plan_for};
+
+/// One control plane, whose discovery shows nobody else: etcd has nothing to say.
+fn air_gap() -> Snapshot {
+    let mut snapshot = cluster(1, 0, "1.13.1", "1.33.4");
+    snapshot.unmatched.insert("worker-1".into(), "it is not found at 10.0.1.1".to_owned());
+    snapshot
+}
+
+fn policy(foreign: &[&str]) -> Policy {
+    let foreign_nodes = foreign.iter().map(|name| (*name).into()).collect();
+    Policy { accept_outage: true, foreign_nodes, ..Policy::default() }
+}
+
+#[test]
+fn a_node_without_a_machine_is_refused() {
+    // Rule 13: kubelets that nobody sees would fall behind.
+    for intent in [intent(Some("1.13.9"), None), intent(None, Some("1.35.1"))] {
+        let refused = plan_for(&air_gap(), &intent, &policy(&[])).unwrap_err();
+        let [refusal @ Refusal::NoMachine { node, why }] = refused.refusals.as_slice() else {
+            panic!("{refused:?}");
+        };
+        assert_eq!((node.0.as_str(), why.as_str()), ("worker-1", "it is not found at 10.0.1.1"));
+        assert!(refusal.advice().contains("--foreign-node worker-1"), "{}", refusal.advice());
+    }
+}
+
+#[test]
+fn a_foreign_node_is_left_out_and_named() {
+    let planned =
+        plan_for(&air_gap(), &intent(Some("1.13.9"), None), &policy(&["worker-1"])).unwrap();
+    let foreign = Warning::Foreign { nodes: vec!["worker-1".into()] };
+    assert!(planned.report.warnings.contains(&foreign), "{:?}", planned.report);
+    // One that has a machine all the same is upgraded like any other.
+    let snapshot = cluster(1, 1, "1.13.1", "1.33.4");
+    let policy = policy(&["worker-1"]);
+    let planned = plan_for(&snapshot, &intent(Some("1.13.9"), None), &policy).unwrap();
+    assert!(planned.plan.steps().any(|step| step.node == Some("worker-1".into())));
+}
+
+#[test]
+fn health_names_it() {
+    let checks = health(&air_gap(), &Fact::Unasked);
+    let mut bad = checks.iter().filter(|check| check.verdict == Verdict::Bad);
+    assert!(bad.any(|check| check.node == Some("worker-1".into())));
+}
+
+#[test]
+fn a_kubernetes_api_that_is_away_is_one_reason() {
+    // Rule 10, and the machines are not accused of it.
+    let mut snapshot = cluster(3, 1, "1.13.1", "1.33.4");
+    for node in snapshot.nodes.values_mut() {
+        node.kubernetes = Fact::Unknown("it refuses connections".to_owned());
+    }
+    let refused = plan_for(&snapshot, &intent(Some("1.13.9"), None), &policy(&[])).unwrap_err();
+    let away = Refusal::KubernetesAway { why: "it refuses connections".to_owned() };
+    assert!(refused.refusals.contains(&away), "{refused:?}");
+    let unknown = |refusal: &Refusal| matches!(refusal, Refusal::NodeUnknown { .. });
+    assert!(!refused.refusals.iter().any(unknown), "{refused:?}");
+}

@@ -1,0 +1,155 @@
+//! Rule 10, readiness: a node counts as back when it is as ready as it was before its
+//! reboot. A condition that is new keeps it from that, whatever else it says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::journal::{Outcome, Record};
+use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::{Action, StepId};
+
+use super::{Rule, Scene, facts};
+use crate::seen::{Question, Runner, Seen, What};
+
+/// What was unmet so long before a reboot may have been noted as evidence.
+const NOTED: SignedDuration = SignedDuration::from_secs(30);
+
+/// One thing that a machine does not meet, such as `network: connectivity`.
+type Item = String;
+
+/// A verification under way.
+struct Judging {
+    runner: Runner,
+    /// Whether an answer of the node may have shown nothing new.
+    excused: bool,
+    /// What was new in the last answer.
+    new: Vec<Item>,
+}
+
+#[derive(Default)]
+pub(super) struct Readiness {
+    /// What each node did not meet, and when that was last told.
+    told: BTreeMap<NodeName, BTreeMap<Item, Timestamp>>,
+    /// What may have been unmet before the reboot at hand, by hop and node.
+    before: BTreeMap<(u32, NodeName), BTreeSet<Item>>,
+    judging: BTreeMap<(u32, NodeName), Judging>,
+}
+
+impl Rule for Readiness {
+    fn number(&self) -> u8 {
+        10
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        match &seen.what {
+            // Another plan has evidence of its own.
+            What::Starts { fresh: true, .. } => {
+                self.before.clear();
+                self.judging.clear();
+            }
+            What::Asked { runner, question: Question::Facts(node), answered, known: true } => {
+                self.answers(*runner, node, seen.at, *answered, scene);
+            }
+            What::Wrote { runner, entry } => match &entry.record {
+                Record::Started {
+                    step: StepId { hop, node: Some(node), action },
+                    evidence,
+                    ..
+                } => {
+                    let key = (*hop, node.clone());
+                    // What could be read first is what counts.
+                    let first = evidence.is_some() || !self.before.contains_key(&key);
+                    if action.boots() && first {
+                        let before = self.noted(node, seen.at, scene);
+                        self.before.insert(key, before);
+                    } else if *action == Action::Verify {
+                        let judging = Judging { runner: *runner, excused: false, new: Vec::new() };
+                        self.judging.insert(key, judging);
+                    }
+                }
+                Record::Finished {
+                    step: StepId { hop, node: Some(node), action: Action::Verify },
+                    outcome,
+                    ..
+                } => {
+                    let judged = self.judging.remove(&(*hop, node.clone()));
+                    let done = matches!(outcome, Outcome::Done { .. });
+                    if let Some(judged) = judged.filter(|it| done && !it.excused)
+                        && !judged.new.is_empty()
+                    {
+                        let new = judged.new.join(", ");
+                        found.push(format!("{node} counts as back, and has newly unmet: {new}"));
+                    }
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+impl Readiness {
+    /// A node answers. An answer that was late on its way may have shown anything.
+    fn answers(
+        &mut self,
+        runner: Runner,
+        node: &NodeName,
+        at: Timestamp,
+        answered: Timestamp,
+        scene: &Scene<'_>,
+    ) {
+        let unmet = facts::unmet(scene.view, node);
+        if !unmet.is_empty() {
+            let told = self.told.entry(node.clone()).or_default();
+            told.extend(unmet.iter().map(|item| (item.clone(), at)));
+        }
+        for ((hop, name), judging) in &mut self.judging {
+            if name != node || judging.runner != runner {
+                continue;
+            }
+            let Some(before) = self.before.get(&(*hop, name.clone())) else { continue };
+            let new: Vec<Item> = unmet.iter().filter(|it| !before.contains(*it)).cloned().collect();
+            judging.excused |= new.is_empty() || answered < at;
+            judging.new = new;
+        }
+    }
+
+    /// What may have been noted before a reboot that begins now.
+    fn noted(&self, node: &NodeName, at: Timestamp, scene: &Scene<'_>) -> BTreeSet<Item> {
+        let lately = self.told.get(node).into_iter().flatten();
+        let lately = lately.filter(|(_, told)| at.duration_since(**told) <= NOTED);
+        lately.map(|(item, _)| item.clone()).chain(facts::unmet(scene.view, node)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use talos_sim::model::{Condition, Fault};
+
+    use super::super::testing::{Bench, NONE};
+
+    /// Upgrades a worker with a fault from the start, or from its boot on, and calls it
+    /// verified.
+    fn verified_with(fault: &Fault) -> Vec<u8> {
+        let mut bench = Bench::new(3, 1);
+        bench.ready(1);
+        bench.inject("worker-1", fault);
+        bench.take(1, "worker-1");
+        bench.drain(1, "worker-1");
+        bench.boot_until_up(1, "worker-1");
+        bench.wait(1);
+        bench.begins(1, "1/worker-1/verify");
+        bench.wait(1);
+        bench.look(1);
+        bench.ends(1, "1/worker-1/verify");
+        bench.broken()
+    }
+
+    #[test]
+    fn what_is_newly_unmet_keeps_a_node_from_being_back() {
+        for condition in Condition::ALL {
+            assert_eq!(verified_with(&Fault::UnmetAfterBoot { condition }), [10], "{condition:?}");
+            assert_eq!(verified_with(&Fault::UnmetCondition { condition }), NONE, "{condition:?}");
+        }
+    }
+}

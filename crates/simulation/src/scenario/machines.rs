@@ -1,0 +1,126 @@
+//! What the machines are, what runs on them, and which installer their configurations
+//! name.
+
+use serde::{Deserialize, Serialize};
+use talos_sim::model::{ClusterSpec, EMPTY_SCHEMATIC, OwnInstaller};
+use upgrade_core::image::ImageRef;
+use upgrade_core::intent::{Installer, Intent};
+
+use crate::random::Dice;
+use crate::world::{EXTENDED, EXTENSION};
+
+/// What the machines of a cluster are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machines {
+    /// The platform.
+    pub platform: Platform,
+    /// Whether the firmware boots signed images only.
+    pub secure_boot: bool,
+    /// What the configurations name.
+    pub named: Named,
+}
+
+/// A platform.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names are Talos's own")]
+pub enum Platform {
+    #[default]
+    Metal,
+    Nocloud,
+    Hcloud,
+    Container,
+}
+
+/// Which installer the machine configurations name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Named {
+    /// The one that fits what runs.
+    #[default]
+    Fitting,
+    /// The plain one, as a generated configuration does.
+    Plain,
+    /// The Image Factory's for bare metal.
+    Metal,
+    /// One that no factory built; no factory built what runs either.
+    Own,
+}
+
+/// Where installers are that no factory built.
+pub(crate) const OWN: &str = "registry.example/talos/installer";
+
+impl Platform {
+    /// Talos's name for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Metal => "metal",
+            Self::Nocloud => "nocloud",
+            Self::Hcloud => "hcloud",
+            Self::Container => "container",
+        }
+    }
+}
+
+impl Named {
+    /// A name for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fitting => "fitting installer",
+            Self::Plain => "plain installer",
+            Self::Metal => "installer for metal",
+            Self::Own => "own installer",
+        }
+    }
+}
+
+impl Machines {
+    pub(super) fn draw(dice: &mut Dice, grub: bool) -> Self {
+        let platform = match dice.below(100) {
+            0..55 => Platform::Metal,
+            55..80 => Platform::Nocloud,
+            80..99 => Platform::Hcloud,
+            _ => Platform::Container,
+        };
+        let signed = matches!(platform, Platform::Metal | Platform::Nocloud);
+        let secure_boot = dice.chance(250) && signed && !grub;
+        let named = match dice.below(100) {
+            0..50 => Named::Fitting,
+            50..70 => Named::Plain,
+            70..90 => Named::Metal,
+            _ => Named::Own,
+        };
+        Self { platform, secure_boot, named }
+    }
+
+    /// Whoever builds the installers names them, and says what is in them.
+    pub(super) fn name_in(self, intent: &mut Intent) {
+        if self.named == Named::Own && intent.talos.is_some() {
+            let image: ImageRef = OWN.parse().expect("a reference");
+            intent.installer = Installer::Image(image);
+            intent.keep_extensions = true;
+        }
+    }
+
+    /// Makes the machines of a world.
+    pub(crate) fn make(self, spec: &mut ClusterSpec, extended: bool) {
+        let Self { platform, secure_boot, named } = self;
+        let extensions = if extended { vec![EXTENSION.to_owned()] } else { Vec::new() };
+        let own = OwnInstaller { platform: platform.name().to_owned(), secure_boot, extensions };
+        spec.registry.own.insert(OWN.to_owned(), own);
+        let schematic = if extended { EXTENDED } else { EMPTY_SCHEMATIC };
+        for node in &mut spec.nodes {
+            platform.name().clone_into(&mut node.platform);
+            node.secure_boot = secure_boot;
+            node.schematic = (named != Named::Own).then(|| schematic.to_owned());
+            let tag = node.talos.tag();
+            node.install_image = match named {
+                Named::Fitting => None,
+                Named::Plain => Some(format!("ghcr.io/siderolabs/installer:{tag}")),
+                Named::Metal => Some(format!("factory.talos.dev/installer/{schematic}:{tag}")),
+                Named::Own => Some(format!("{OWN}:{tag}")),
+            };
+        }
+    }
+}
