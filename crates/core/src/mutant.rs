@@ -68,7 +68,7 @@ mutants! {
     CordonForgotten, 7, "cordon-forgotten", "our cordon is not lifted";
     FoundCordonLifted, 7, "found-cordon-lifted", "a cordon that somebody else set is lifted";
     ActRepeated, 8, "act-repeated", "a reboot in doubt is asked for again without looking";
-    LostStreamRepeated, 8, "lost-stream-repeated", "an install whose end was not heard counts as one that did not start";
+    LostStreamRepeated, 8, "lost-stream-repeated", "an install whose end was not heard is sent again, whatever the boot loader says";
     FenceOff, 9, "fence-off", "a process that lost the run acts on";
     UnknownIsFine, 10, "unknown-is-fine", "what cannot be seen counts as well";
     LessReady, 10, "less-ready", "a node that is less ready than before its reboot counts as back";

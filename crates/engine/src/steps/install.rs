@@ -131,7 +131,8 @@ async fn stands<I: Io>(
     facts: &TalosFacts,
     image: &ImageRef,
 ) -> Result<Stands, Failure> {
-    if mutant::is(Mutant::ArmedForgotten) {
+    let repeats = step.look_first && mutant::is(Mutant::LostStreamRepeated);
+    if repeats || mutant::is(Mutant::ArmedForgotten) {
         return Ok(Stands::Free);
     }
     let node = &machine.name;
