@@ -15,7 +15,7 @@ pub const PRUNE: &str = "upgrade.vitistack.io/prune";
 /// `powercycle-first`.
 pub const REBOOT_MODE: &str = "upgrade.vitistack.io/reboot-mode";
 
-/// Nodes of Kubernetes that are no Talos machines of the cluster, by name, with commas
+/// Kubernetes nodes that are not Talos machines of the cluster, by name, with commas
 /// between them: they are neither waited for nor upgraded (rule 10).
 pub const FOREIGN_NODES: &str = "upgrade.vitistack.io/foreign-nodes";
 

@@ -236,7 +236,7 @@ impl Choosing<'_> {
             }
             if flavour.secure_boot {
                 let why = "it boots with Secure Boot, and no Image Factory built what runs: its \
-                           firmware trusts the keys of whoever did";
+                           firmware trusts only the keys that signed that";
                 return self.none(why, report);
             }
             let image = self.built(EMPTY_SCHEMATIC, report)?;

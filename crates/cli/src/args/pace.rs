@@ -105,7 +105,7 @@ pub struct PaceArgs {
     /// How nodes are rebooted into another Talos [default: default]
     #[arg(long, value_name = "MODE", value_enum)]
     pub reboot_mode: Option<RebootArg>,
-    /// A node of Kubernetes that is no Talos machine of this cluster: it is neither
+    /// A Kubernetes node that is not a Talos machine of this cluster: it is neither
     /// waited for nor upgraded; may be repeated
     #[arg(long = "foreign-node", value_name = "NODE")]
     pub foreign_nodes: Vec<String>,

@@ -93,7 +93,7 @@ pub enum Refusal {
         /// What is missing.
         why: String,
     },
-    /// No known machine stands for a node of Kubernetes (rule 10).
+    /// No machine is known for a Kubernetes node (rule 10).
     NoMachine {
         /// Which node.
         node: NodeName,

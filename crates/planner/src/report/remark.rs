@@ -95,7 +95,7 @@ pub enum Warning {
         /// What it does not meet.
         unmet: Vec<UnmetCondition>,
     },
-    /// No known machine stands for a node of Kubernetes; a way back goes on without it.
+    /// No machine is known for a Kubernetes node; a rollback continues without it.
     NoMachine {
         /// Which node.
         node: NodeName,
