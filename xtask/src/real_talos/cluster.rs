@@ -30,6 +30,10 @@ const OFF_SECONDS: u32 = 5;
 /// All waits for the cluster as a whole: two minutes on an idle machine.
 pub(super) const PATIENCE: Duration = Duration::from_mins(15);
 const STEP: Duration = Duration::from_secs(2);
+
+/// How many looks in a row have to find everything ready: right after a boot, leader
+/// election restarts controllers that were ready a moment ago.
+const STEADY: u32 = 8;
 const SHOW: Duration = Duration::from_secs(15);
 
 /// Pods to evict, with budgets that allow one at a time.
@@ -161,6 +165,17 @@ impl Cluster {
         self.until("all pods are ready", || Ok(self.unready_workloads()))?;
         note(&format!("real-talos: the cluster is up after {:.0?}", began.elapsed()));
         Ok(())
+    }
+
+    /// Waits until all nodes and control planes are ready, and stay so for a while. Every
+    /// scenario begins with it: a plan is refused while one of them is not.
+    pub(super) fn settle(&self) -> Result<()> {
+        let mut ready = 0;
+        self.until("everything is ready and stays so", || {
+            let missing = self.unready_nodes().or_else(|| self.unready_control_planes());
+            ready = if missing.is_none() { ready + 1 } else { 0 };
+            Ok(missing.or_else(|| (ready < STEADY).then(|| "ready just now".to_owned())))
+        })
     }
 
     /// The releases that there are here: newer patches than these have no images.

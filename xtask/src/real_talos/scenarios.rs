@@ -163,7 +163,10 @@ fn some(
 ) -> Result<()> {
     for scenario in scenarios {
         note(&format!("real-talos: {}", scenario.name));
-        let done = report.stage(scenario.name, || (scenario.run)(bench));
+        let done = report.stage(scenario.name, || {
+            bench.cluster.settle()?;
+            (scenario.run)(bench)
+        });
         // A cluster that is gone fails everything after it, too.
         bench.cluster.check()?;
         judge(scenario.name, done, failed);
