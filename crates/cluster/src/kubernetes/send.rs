@@ -27,8 +27,8 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 /// All tries. Whoever needs longer looks again.
 const TOTAL: Duration = Duration::from_secs(25);
 
-/// All tries of a look while nothing listens: that is an answer, and whoever looks does
-/// so again.
+/// How long a read is retried while the port refuses connections: that is an answer, and
+/// the next observation asks again.
 const REFUSED: Duration = Duration::from_secs(2);
 
 /// The pauses between them.

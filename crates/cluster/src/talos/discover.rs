@@ -62,7 +62,7 @@ pub(super) async fn machines(
     Ok((cluster, machines))
 }
 
-/// The control planes that somebody knows, or has known.
+/// The control planes that are known now, or were known before.
 fn peers(client: &Client, own: &[Member], memory: &Memory) -> Vec<Node> {
     let control_plane = |member: &&Member| member.role == Some(Role::ControlPlane);
     let shown = own.iter().filter(control_plane).filter_map(|it| address(it, memory));
@@ -144,7 +144,8 @@ async fn introduce(client: &Client, named: &[String], memory: &Memory) -> Result
 fn silent_all(named: &[String]) -> Trouble {
     let text = format!(
         "the machines do not know each other (discovery is off), and none of those that the \
-         talosconfig names says who it is: {}",
+         talosconfig names says who it is: {}; check that they are on and reachable, or list \
+         others under `nodes`",
         named.join(", ")
     );
     Trouble::new(FailureKind::Unavailable, &text)
@@ -165,8 +166,8 @@ async fn who(client: &Client, address: &str) -> Result<Machine, Trouble> {
     Ok(Machine { name, address: address.to_owned(), role: kind.spec.0 })
 }
 
-/// Finds the address that a machine with several answers at: the first may be of a
-/// network that nobody here reaches.
+/// Finds the address at which a machine with several addresses answers: the first may be
+/// in a network that cannot be reached from here.
 async fn probe(client: &Client, memory: &Memory) {
     let each = memory.roster().to_probe();
     let each = each.into_iter().map(|(name, addresses)| async move {

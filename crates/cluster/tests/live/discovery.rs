@@ -61,7 +61,7 @@ async fn a_machine_that_nobody_finds_is_unknown_and_not_absent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_control_plane_that_hangs_hides_no_other_machine() {
-    // Rule 7: the others are seen, and can be given back. cp-1 is the first endpoint.
+    // Rule 7: the others are observed, and can be uncordoned. cp-1 is the first endpoint.
     for silent in ["cp-1", "cp-3"] {
         let world = start(Discovery::Service, 3, 1).await;
         seen(&world).await;

@@ -175,7 +175,7 @@ impl Refused {
         matches!(self, Self::Status(status) if status.code == 401)
     }
 
-    /// What it means to whoever asked something.
+    /// What it means for a read.
     pub fn look(&self, what: &str) -> Trouble {
         match self {
             Self::Away(trouble) => {
@@ -193,12 +193,12 @@ impl Refused {
         }
     }
 
-    /// What it means to whoever wanted something changed.
+    /// What it means for a change.
     pub fn act(&self, what: &str) -> Trouble {
         Trouble { happened: self.happened(), ..self.look(what) }
     }
 
-    /// What it means to whoever wanted a pod evicted.
+    /// What it means for an eviction.
     pub fn evicted(&self, pod: &PodName) -> Result<Evicted, Trouble> {
         let answer = match self {
             Self::Status(status) => status.evicted(pod),

@@ -4,7 +4,7 @@
 //! Discovery is incomplete on healthy clusters: in an air gap each node shows itself
 //! alone, the Kubernetes registry shows control planes only, and a member that was not
 //! heard for 30 minutes is gone from every list while it serves. So what was known stays
-//! while somebody did not answer, and the nodes of Kubernetes lead to the rest (rule 10).
+//! while a machine does not answer, and Kubernetes nodes lead to the rest (rule 10).
 //!
 //! Nothing is asked here: the live cluster and the simulated one put their answers into
 //! the same roster.
@@ -87,7 +87,7 @@ impl Roster {
         }
     }
 
-    fn learn(&mut self, member: &Member, role: Role, anew: bool) {
+    fn learn(&mut self, member: &Member, role: Role, replace: bool) {
         let Member { name, addresses, .. } = member;
         let entry = self.known.entry(name.clone()).or_insert_with(|| Entry {
             role,
@@ -96,7 +96,7 @@ impl Roster {
             doubtful: false,
             introduced: false,
         });
-        if anew {
+        if replace {
             // A machine that was made again under the same name has other addresses.
             let still = |own: &String| addresses.contains(own) || entry.works.as_ref() == Some(own);
             let kept: Vec<String> =
