@@ -38,11 +38,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         build: ["--features", "upgrade-simulation/mutants", "--tests"].map(str::to_owned).to_vec(),
         ..Run::default()
     };
+    keep("benchmarks", report.stage("benchmarks", bench::quick));
+    keep("real Talos", report.stage("real Talos", real_talos::nightly));
     keep("tests of mutants", tests(&mut report, "tests of mutants", &nextest, mutants));
     keep("seeds", report.stage("seeds", || simulate::many_seeds(args.seeds)));
     keep("mutants", report.stage("mutants", simulate::all_mutants));
-    keep("real Talos", report.stage("real Talos", real_talos::nightly));
-    keep("benchmarks", report.stage("benchmarks", bench::quick));
     report.print();
     if failed.is_empty() {
         return Ok(());
