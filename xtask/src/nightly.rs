@@ -8,8 +8,9 @@ use crate::real_talos;
 use crate::report::Report;
 use crate::simulate;
 use crate::test::{self, tests, with_hub};
+use crate::tools::host::note;
 
-/// What takes longer: 200 clusters, 100,000 seeds, every mutant, the quick benchmarks.
+/// What takes longer: 200 clusters, benchmarks, real nodes, 100,000 seeds, every mutant.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How many simulated upgrades
@@ -20,29 +21,75 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 200,
           value_parser = clap::value_parser!(u32).range(40..=1000))]
     clusters: u32,
+
+    /// Leave this check out; repeat it for several
+    #[arg(long, value_name = "CHECK")]
+    skip: Vec<Check>,
 }
 
-/// Runs everything, also after a failure, and then says what failed.
+/// The checks, in the order in which they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Check {
+    /// One operator with many clusters at once
+    Fleet,
+    /// The quick cases of the benchmarks
+    Benchmarks,
+    /// Our binary against real Talos nodes; needs root on Linux
+    RealTalos,
+    /// The tests that break a guard and expect a failure
+    MutantTests,
+    /// Simulated upgrades
+    Seeds,
+    /// Every mutant has to be caught by the simulation
+    Mutants,
+}
+
+impl Check {
+    const ALL: [Self; 6] = [
+        Self::Fleet,
+        Self::Benchmarks,
+        Self::RealTalos,
+        Self::MutantTests,
+        Self::Seeds,
+        Self::Mutants,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Fleet => "fleet",
+            Self::Benchmarks => "benchmarks",
+            Self::RealTalos => "real-talos",
+            Self::MutantTests => "mutant-tests",
+            Self::Seeds => "seeds",
+            Self::Mutants => "mutants",
+        }
+    }
+
+    fn run(self, args: &Args, report: &mut Report, nextest: &Nextest) -> Result<()> {
+        let name = self.name();
+        match self {
+            Self::Fleet => fleet(report, nextest, args.clusters),
+            Self::Benchmarks => report.stage(name, bench::quick),
+            Self::RealTalos => report.stage(name, real_talos::nightly),
+            Self::MutantTests => mutant_tests(report, nextest),
+            Self::Seeds => report.stage(name, || simulate::many_seeds(args.seeds)),
+            Self::Mutants => report.stage(name, simulate::all_mutants),
+        }
+    }
+}
+
+/// Runs every check, also after a failure, and then says which ones failed.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut report = Report::default();
     let mut failed = Vec::new();
-    let mut keep = |name: &str, done: Result<()>| {
-        if let Err(error) = done {
-            failed.push(format!("{name}: {error:#}"));
-        }
-    };
     let nextest = Nextest::ensure()?;
-    keep("fleet", fleet(&mut report, &nextest, args.clusters));
-    let mutants = Run {
-        filter: Some("test(mutant)".to_owned()),
-        build: ["--features", "upgrade-simulation/mutants", "--tests"].map(str::to_owned).to_vec(),
-        ..Run::default()
-    };
-    keep("benchmarks", report.stage("benchmarks", bench::quick));
-    keep("real Talos", report.stage("real Talos", real_talos::nightly));
-    keep("tests of mutants", tests(&mut report, "tests of mutants", &nextest, mutants));
-    keep("seeds", report.stage("seeds", || simulate::many_seeds(args.seeds)));
-    keep("mutants", report.stage("mutants", simulate::all_mutants));
+    for check in Check::ALL {
+        if args.skip.contains(&check) {
+            note(&format!("\n== {}: skipped", check.name()));
+        } else if let Err(error) = check.run(args, &mut report, &nextest) {
+            failed.push(format!("{}: {error:#}", check.name()));
+        }
+    }
     report.print();
     if failed.is_empty() {
         return Ok(());
@@ -54,5 +101,14 @@ fn fleet(report: &mut Report, nextest: &Nextest, clusters: u32) -> Result<()> {
     let mut variables = test::tool_variables()?;
     variables.push(("TALOS_OPERATOR_TEST_FLEET".into(), clusters.to_string().into()));
     let filter = Some("test(a_fleet_at_once)".to_owned());
-    with_hub(report, "fleet", nextest, Run { filter, variables, ..Run::default() })
+    with_hub(report, Check::Fleet.name(), nextest, Run { filter, variables, ..Run::default() })
+}
+
+fn mutant_tests(report: &mut Report, nextest: &Nextest) -> Result<()> {
+    let run = Run {
+        filter: Some("test(mutant)".to_owned()),
+        build: ["--features", "upgrade-simulation/mutants", "--tests"].map(str::to_owned).to_vec(),
+        ..Run::default()
+    };
+    tests(report, Check::MutantTests.name(), nextest, run)
 }

@@ -52,7 +52,8 @@ impl Report {
             host::note(&format!("{:>8}  {name}{failed}", clock(*took)));
         }
         let failed = self.stages.iter().any(|(_, _, passed)| !passed);
-        let end = if failed { "in all, up to the failure" } else { "in all, everything passed" };
+        let end =
+            if failed { "in all, not everything passed" } else { "in all, everything passed" };
         host::note(&format!("{:>8}  {end}", clock(total)));
     }
 }
