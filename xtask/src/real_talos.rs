@@ -13,6 +13,7 @@ mod host;
 mod keeper;
 mod observer;
 mod parts;
+mod read;
 mod root;
 mod run;
 mod scenarios;

@@ -109,26 +109,48 @@ func ask(client *http.Client, address, wanted string) string {
 		return err.Error()
 	}
 	if answer.StatusCode != http.StatusOK || !strings.Contains(string(body), wanted) {
-		return fmt.Sprintf("%s: %.2000s", answer.Status, body)
+		return fmt.Sprintf("%s: %.400s", answer.Status, complaints(string(body)))
 	}
 	return ""
 }
 
-// slowness remembers since when an API server waits for etcd.
-type slowness struct{ since time.Time }
+// complaints are the lines of /readyz that say what is not ready; any other answer is
+// returned as it is.
+func complaints(body string) string {
+	var found []string
+	for _, line := range strings.Split(body, "\n") {
+		if strings.HasPrefix(line, "[-]") {
+			found = append(found, line)
+		}
+	}
+	if len(found) == 0 {
+		return strings.TrimSpace(body)
+	}
+	return strings.Join(found, "; ")
+}
 
-// judge takes a complaint about etcd alone seriously once it is `patience` old.
+// slowness remembers since when an API server that was up waits for etcd.
+type slowness struct {
+	down  bool
+	since time.Time
+}
+
+// judge takes a complaint about etcd alone seriously once it is `patience` old, or if the
+// server was down before. An API server asks etcd twice, for being healthy and for being
+// ready, within two seconds each.
 func (s *slowness) judge(problem string, now time.Time) string {
-	if strings.Count(problem, "[-]") != 1 || !strings.Contains(problem, "[-]etcd-readiness failed") {
-		s.since = time.Time{}
+	etcd := strings.Count(problem, "[-]etcd failed") + strings.Count(problem, "[-]etcd-readiness failed")
+	if etcd == 0 || strings.Count(problem, "[-]") != etcd {
+		s.down, s.since = problem != "", time.Time{}
 		return problem
 	}
 	if s.since.IsZero() {
 		s.since = now
 	}
-	if now.Sub(s.since) < patience {
+	if !s.down && now.Sub(s.since) < patience {
 		return ""
 	}
+	s.down = true
 	return problem
 }
 

@@ -167,12 +167,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until all nodes and control planes are ready, and stay so for a while. Every
-    /// scenario begins with it: a plan is refused while one of them is not.
+    /// Waits until all nodes, control planes and pods are ready, and stay so for a while.
+    /// Every scenario begins with it: a plan is refused while a node is not, and a budget
+    /// that an earlier scenario used up is not this one's fault.
     pub(super) fn settle(&self) -> Result<()> {
         let mut ready = 0;
         self.until("everything is ready and stays so", || {
             let missing = self.unready_nodes().or_else(|| self.unready_control_planes());
+            let missing = missing.or_else(|| self.unready_workloads());
             ready = if missing.is_none() { ready + 1 } else { 0 };
             Ok(missing.or_else(|| (ready < STEADY).then(|| "ready just now".to_owned())))
         })

@@ -12,12 +12,13 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::cluster::{Cluster, PATIENCE, refused};
+use super::read;
 use crate::tools::host::{self, note};
 
 /// Differences that are known, with the reason for each.
 const ACCEPTED: &str = include_str!("accepted.txt");
 
-/// What our client reads, by the names that talosctl has for them.
+/// What our client knows, by the names that talosctl has for them.
 const KINDS: [&str; 29] = [
     "machinestatus",
     "extensions",
@@ -103,7 +104,7 @@ pub(super) fn run(cluster: &Cluster, binary: &Path) -> Result<()> {
         command.output().context("running talosctl")
     };
 
-    let mut found = BTreeSet::new();
+    let (mut found, mut missing) = (BTreeSet::new(), BTreeSet::new());
     for (real, other, address) in
         [("cp1", "cp-1", "127.77.13.2"), ("worker1", "worker-1", "127.77.13.5")]
     {
@@ -113,6 +114,9 @@ pub(super) fn run(cluster: &Cluster, binary: &Path) -> Result<()> {
             let right = shape(kind, &simulated(address, &arguments)?, other)?;
             let role = real.trim_end_matches('1');
             found.extend(differences(&format!("{role} {kind}"), &left, &right));
+            if role == "cp" {
+                missing.extend(read::missing(kind, &left, &right));
+            }
         }
         for call in CALLS {
             let left = lines(&cluster.talosctl(real, call)?, real);
@@ -121,7 +125,9 @@ pub(super) fn run(cluster: &Cluster, binary: &Path) -> Result<()> {
             found.extend(differences(&format!("{role} `{}`", call.join(" ")), &left, &right));
         }
     }
-    judge(&found, &accepted(ACCEPTED)?)
+    let judged = judge(&found, &accepted(ACCEPTED)?);
+    ensure!(missing.is_empty(), "{}", Vec::from_iter(missing).join("\n    "));
+    judged
 }
 
 fn start(cluster: &Cluster, binary: &Path, folder: &Path) -> Result<Simulated> {
@@ -155,7 +161,7 @@ fn start(cluster: &Cluster, binary: &Path, folder: &Path) -> Result<Simulated> {
 }
 
 /// Values by path.
-type Shape = BTreeMap<String, BTreeSet<String>>;
+pub(super) type Shape = BTreeMap<String, BTreeSet<String>>;
 
 /// What a kind of resource looks like on a node: every path in it, and the values that
 /// mean something.
