@@ -411,8 +411,9 @@ pub struct Snapshot {
     /// The Kubernetes version of the control plane (its lowest component).
     pub kubernetes: Fact<Version>,
     /// Nodes of Kubernetes that no known machine stands for, and why: discovery does
-    /// not show them, and no machine answers at their addresses. They are unknown, not
-    /// absent (rule 10).
+    /// not show them, and no machine answers at their addresses. Also machines that
+    /// somebody names and that never said what they are, by address. They are unknown,
+    /// not absent (rule 10).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unmatched: BTreeMap<NodeName, String>,
 }
@@ -423,8 +424,8 @@ impl Snapshot {
         self.nodes.iter().filter(move |(_, node)| node.role == role)
     }
 
-    /// Nodes of Kubernetes without a known machine, and why (rule 10). Those that the
-    /// user lists as foreign are left out.
+    /// Nodes without a known machine, and why (rule 10). Those that the user lists as
+    /// foreign are left out.
     pub fn unknown_nodes<'a>(
         &'a self,
         foreign: &'a BTreeSet<NodeName>,

@@ -98,7 +98,8 @@ struct All {
 
 impl All {
     /// Looks for the machines of nodes that discovery does not show, at the addresses
-    /// that Kubernetes has. Comes back with the nodes that stay without one (rule 10).
+    /// that Kubernetes has. Comes back with the nodes that stay without one, and with
+    /// machines that never said what they are (rule 10).
     async fn complete<I: Io>(
         &mut self,
         io: &I,
@@ -110,7 +111,12 @@ impl All {
         let known: BTreeSet<&NodeName> = self.machines.iter().map(|(it, _)| &it.name).collect();
         let unmatched = nodes.keys().filter(|name| !known.contains(name));
         let unseen = || "discovery does not show it".to_owned();
-        unmatched.map(|name| (name.clone(), why.remove(name).unwrap_or_else(unseen))).collect()
+        let mut unmatched: BTreeMap<NodeName, String> =
+            unmatched.map(|name| (name.clone(), why.remove(name).unwrap_or_else(unseen))).collect();
+        // Machines of which nothing is known, and that are no nodes either.
+        why.retain(|name, _| !nodes.contains_key(name) && !known.contains(name));
+        unmatched.append(&mut why);
+        unmatched
     }
 
     /// Looks at machines that were found later. One that was listed under another name

@@ -2,7 +2,7 @@
 //! rests most of the time, so this is most of what it costs; a look that a plan is
 //! made on asks six times as much.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
@@ -15,7 +15,7 @@ use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Talos as _, Trouble};
 
 use crate::pace::Paced;
-use crate::seen::{Seen, Spread};
+use crate::seen::{Seen, Spread, no_machine};
 
 /// How many machines are asked at once.
 const WIDTH: usize = 64;
@@ -26,26 +26,23 @@ const LIMIT: Duration = Duration::from_mins(1);
 type Nodes = BTreeMap<NodeName, KubernetesFacts>;
 
 /// Asks once.
-pub async fn glance(live: &Paced) -> Result<Seen, String> {
+pub async fn glance(live: &Paced, foreign: &BTreeSet<NodeName>) -> Result<Seen, String> {
     let _turn = live.turn().await;
-    match tokio::time::timeout(LIMIT, Box::pin(ask(live.at_once()))).await {
+    match tokio::time::timeout(LIMIT, Box::pin(ask(live.at_once(), foreign))).await {
         Ok(seen) => seen,
         Err(_) => Err(format!("no answer within {} s", LIMIT.as_secs())),
     }
 }
 
-async fn ask(live: &Live<SystemClock>) -> Result<Seen, String> {
+async fn ask(live: &Live<SystemClock>, foreign: &BTreeSet<NodeName>) -> Result<Seen, String> {
     let talos = live.talos();
     let (machines, nodes) = tokio::join!(talos.machines(), live.kubernetes().nodes());
     let (_, mut machines) = machines.map_err(|trouble| trouble.to_string())?;
     if let Ok(nodes) = &nodes {
         let addresses =
             nodes.iter().map(|(name, facts)| (name.clone(), facts.addresses.clone())).collect();
-        let found = talos.identify(&addresses).await.into_iter().filter_map(|(_, it)| it.ok());
-        let missing = found
-            .filter(|it| machines.iter().all(|known| known.name != it.name))
-            .collect::<Vec<_>>();
-        machines.extend(missing);
+        let identified = talos.identify(&addresses).await;
+        machines = complete(machines, identified, nodes, foreign)?;
     }
     let first = machines.iter().position(|it| it.role == Role::ControlPlane);
     let each = machines.into_iter().enumerate().map(|(index, machine)| async move {
@@ -59,6 +56,35 @@ async fn ask(live: &Live<SystemClock>) -> Result<Seen, String> {
     });
     let each = stream::iter(each).buffered(WIDTH).collect::<Vec<_>>().await;
     seen(each, nodes)
+}
+
+/// The machines, with those that only Kubernetes leads to. A node without one runs nobody
+/// knows what, unless it is foreign (rule 10).
+fn complete(
+    mut machines: Vec<Machine>,
+    identified: Vec<(NodeName, Result<Machine, Trouble>)>,
+    nodes: &Nodes,
+    foreign: &BTreeSet<NodeName>,
+) -> Result<Vec<Machine>, String> {
+    let mut unknown = BTreeMap::new();
+    for (name, found) in identified {
+        match found {
+            Ok(it) if machines.iter().any(|known| known.name == it.name) => {}
+            Ok(it) => machines.push(it),
+            Err(why) => drop(unknown.insert(name, why.to_string())),
+        }
+    }
+    for name in nodes.keys() {
+        let unseen = || "discovery does not show it".to_owned();
+        unknown.entry(name.clone()).or_insert_with(unseen);
+    }
+    unknown.retain(|name, _| {
+        !foreign.contains(name) && machines.iter().all(|known| known.name != *name)
+    });
+    match unknown.first_key_value() {
+        Some((name, why)) => Err(no_machine(name, why)),
+        None => Ok(machines),
+    }
 }
 
 /// What it comes to; says what could not be seen (rule 10). Kubernetes alone tells the
@@ -130,6 +156,24 @@ mod tests {
         assert_eq!((seen.talos.lowest, seen.nodes), (Version::new(1, 13, 9), 2));
         assert_eq!(seen.kubernetes.lowest, Version::new(1, 34, 2));
         assert_eq!(seen.kubernetes.newest, Version::new(1, 35, 0));
+    }
+
+    #[test]
+    fn a_node_without_a_machine_is_not_left_out() {
+        // Rule 10.
+        let (cp, _) = machine("cp", Role::ControlPlane, None);
+        let (w, _) = machine("w", Role::Worker, None);
+        let nobody = BTreeSet::new();
+        let found = vec![("w".into(), Ok(w.clone()))];
+        let all = complete(vec![cp.clone()], found, &nodes(), &nobody).unwrap();
+        assert_eq!(all.len(), 2);
+        let away = Trouble::new(FailureKind::Unavailable, "connection refused");
+        for found in [vec![("w".into(), Err(away))], Vec::new()] {
+            let why = complete(vec![cp.clone()], found, &nodes(), &nobody).unwrap_err();
+            assert!(why.contains("no machine is known for node w: "), "{why}");
+        }
+        let foreign = BTreeSet::from([NodeName::from("w")]);
+        assert_eq!(complete(vec![cp], Vec::new(), &nodes(), &foreign).unwrap().len(), 1);
     }
 
     #[test]

@@ -24,6 +24,7 @@ use vitistack_api::run::Product;
 
 use crate::names;
 use crate::pace::Paced;
+use crate::seen::if_foreign;
 
 /// How often a cluster is looked at before what is unknown is taken for it.
 const LOOKS: u32 = 5;
@@ -119,7 +120,8 @@ fn has_gaps(snapshot: &Snapshot, workloads: &Fact<Workloads>) -> bool {
         Fact::Unknown(_) => true,
         Fact::Unasked => false,
     };
-    nodes || etcd || workloads.trouble().is_some()
+    let unmatched = !snapshot.unmatched.is_empty();
+    nodes || unmatched || etcd || workloads.trouble().is_some()
 }
 
 /// What is wanted, and under which rules.
@@ -201,11 +203,7 @@ fn advice(refusal: &Refusal) -> String {
         Refusal::Downgrade { .. } => {
             format!("choose a newer target, or set {}=true to go back", annotation::ROLLBACK)
         }
-        Refusal::NoMachine { .. } => format!(
-            "if it is a Talos node, check that apid answers at its address; if it is not, list \
-             it in the annotation {}",
-            names::FOREIGN_NODES
-        ),
+        Refusal::NoMachine { .. } => if_foreign(),
         Refusal::NoWayBack { .. } => format!("remove the annotation {}", annotation::ROLLBACK),
         other => other.advice(),
     }

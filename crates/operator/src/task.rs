@@ -13,6 +13,8 @@ mod driving;
 mod known;
 mod shared;
 mod tell;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,11 @@
 //! What the user wrote: annotations as types, each mistake with what to write
 //! instead.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use upgrade_core::amount::Amount;
 use upgrade_core::policy::{Order, Policy, Prune, RebootChoice};
+use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 
 use vitistack_api::annotation;
@@ -79,9 +80,21 @@ impl Wish {
         }
     }
 
+    /// Whether anything is wanted.
+    pub fn wants(&self) -> bool {
+        self.talos.is_some() || self.kubernetes.is_some()
+    }
+
     /// Whether a target means this version.
     pub fn means(&self, product: Product, version: &Version) -> bool {
         self.target(product).and_then(|text| text.parse::<Version>().ok()).as_ref() == Some(version)
+    }
+
+    /// Nodes that are no machines of the cluster, those of the operator's own policy
+    /// included.
+    pub fn foreign(&self, base: &Policy) -> BTreeSet<NodeName> {
+        let own = self.foreign_nodes.iter().map(|name| name.as_str().into());
+        base.foreign_nodes.iter().cloned().chain(own).collect()
     }
 
     /// How the work is to be done, or what is wrong with what was written.
@@ -127,7 +140,7 @@ impl Wish {
             }
         }
         policy.accept_outage |= self.accept_outage;
-        policy.foreign_nodes.extend(self.foreign_nodes.iter().map(|name| name.as_str().into()));
+        policy.foreign_nodes = self.foreign(base);
         Ok(policy)
     }
 }

@@ -214,6 +214,10 @@ pub struct NetworkArgs {
     /// Give each node a port of 127.0.0.1 instead of an address of its own
     #[arg(long, conflicts_with = "subnet")]
     pub ports: bool,
+    /// Give each node an address in a storage network as well, which is listed first and which
+    /// nobody else reaches
+    #[arg(long)]
+    pub storage_network: bool,
 }
 
 /// How long things take in a new cluster.

@@ -89,6 +89,7 @@ fn options(args: &StartArgs) -> Result<Options, Usage> {
         },
         real_api: real_api(&args.real),
         discovery: args.discovery.map(Into::into).unwrap_or_default(),
+        storage_network: args.network.storage_network,
     })
 }
 

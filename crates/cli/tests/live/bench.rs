@@ -68,7 +68,12 @@ impl Bench {
 
     /// A cluster of other machines than usual.
     pub(crate) fn of_machines(machines: Machines, talos: &str) -> Self {
-        Self::build((3, 1), talos, "1.34.2", "", machines)
+        Self::build((3, 1), talos, "1.34.2", "", |options| options.machines = machines)
+    }
+
+    /// A cluster whose nodes have addresses in a storage network as well.
+    pub(crate) fn in_storage_network(talos: &str) -> Self {
+        Self::build((3, 1), talos, "1.34.2", "", |options| options.storage_network = true)
     }
 
     /// A cluster with workloads of its own.
@@ -80,7 +85,7 @@ impl Bench {
         workloads: &str,
     ) -> Self {
         let size = (control_planes, workers);
-        Self::build(size, talos, kubernetes, workloads, Machines::default())
+        Self::build(size, talos, kubernetes, workloads, |_| ())
     }
 
     fn build(
@@ -88,7 +93,7 @@ impl Bench {
         talos: &str,
         kubernetes: &str,
         workloads: &str,
-        machines: Machines,
+        adapt: impl FnOnce(&mut Options),
     ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -97,12 +102,12 @@ impl Bench {
             .expect("a runtime");
         let shape = testkit::cluster::shape("test", control_planes, workers, talos, kubernetes);
         let folder = tempfile::tempdir().expect("a folder");
-        let options = Options {
+        let mut options = Options {
             timings: timings(),
-            machines,
             workloads: talos_sim::kubernetes::read_workloads(workloads).expect("workloads"),
             ..testkit::cluster::options(shape.clone())
         };
+        adapt(&mut options);
         let cluster = runtime.block_on(testkit::cluster::start(options));
         let bench = Self { runtime, cluster: Some(cluster), folder, shape };
         fs::write(bench.path("talosconfig"), bench.cluster().talosconfig()).expect("written");

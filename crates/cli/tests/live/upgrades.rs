@@ -122,3 +122,13 @@ fn both_over_several_minors() {
     let expected = PROFILE.replace("TALOS", "1.13.12").replace("KUBERNETES", "1.36.6");
     assert_eq!(bench.read("test.yaml"), expected);
 }
+
+#[test]
+fn nodes_with_a_network_that_leads_nowhere() {
+    // Finding 14: every member lists its address in the storage network first. Each control
+    // plane reaches only its own there, and each is the endpoint for a while.
+    let bench = Bench::in_storage_network("1.13.9");
+    bench.run("upgrade os --profile test --talos 1.13.12 --yes").code(0);
+    assert_eq!(bench.talos(), ["1.13.12"; 4]);
+    bench.run("health --profile test").code(0);
+}

@@ -7,14 +7,15 @@
 //! and what was known before stays then.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use talos_client::cosi::Resource;
 use talos_client::resources::{self, ClusterInfo, MachineKind, Nodename};
-use talos_client::{Client, Error, Node};
+use talos_client::{Client, Node};
+use upgrade_core::jiff::SignedDuration;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_engine::io::roster::{Member, Roster};
@@ -22,19 +23,38 @@ use upgrade_engine::io::talos::PEER_LIMIT;
 use upgrade_engine::io::{Machine, Trouble};
 
 use super::Known;
-use crate::trouble;
+use super::within::{NoAnswer, within};
 
 /// How often the endpoints are asked: one that hangs is followed by the next, and the
 /// next look begins there.
 const TRIES: usize = 2;
 
+/// How much later each further address of a machine is asked: the better one wins where
+/// both answer, and one that leads nowhere holds up nobody.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// What an address may mean that nothing answers at, and that only discovery has.
+pub(super) const STALE: &str = "discovery alone shows it there, and shows a machine that left, \
+     or that was made again under its name, at its old address for up to 30 minutes";
+
+/// How long such a machine is asked: less than whoever asks waits for.
+pub(super) const STALE_LIMIT: SignedDuration = SignedDuration::from_secs(8);
+
 /// What is known of the machines from one look to the next.
 #[derive(Default)]
-pub(super) struct Memory(Mutex<Roster>);
+pub(super) struct Memory {
+    roster: Mutex<Roster>,
+    /// Machines that the talosconfig names and that never said who they are, by address.
+    silent: Mutex<BTreeMap<String, String>>,
+}
 
 impl Memory {
     pub(super) fn roster(&self) -> MutexGuard<'_, Roster> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn silent(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -45,69 +65,54 @@ pub(super) async fn machines(
     memory: &Memory,
 ) -> Result<(String, Vec<Machine>), Trouble> {
     let own = first_list(client).await?;
-    let peers = peers(client, &own, memory);
-    let answers = join_all(peers.iter().map(members)).await;
-    let all_came = answers.iter().all(Result::is_ok);
+    {
+        let mut roster = memory.roster();
+        roster.take(std::slice::from_ref(&own), false);
+        roster.list(&known.listed);
+    }
+    // First: whoever has several addresses is asked for its list at one that works.
+    let mut probed = BTreeMap::new();
+    probe(client, memory, &mut probed).await;
+    let peers = peers(client, memory);
+    let silent = |name: &NodeName| probed.get(name) == Some(&false);
+    let asked = peers.iter().filter(|(name, _)| !silent(name)).map(|(_, node)| members(node));
+    let answers = join_all(asked).await;
+    let all_came = answers.len() == peers.len() && answers.iter().all(Result::is_ok);
     let mut lists = vec![own];
     lists.extend(answers.into_iter().flatten());
     let is_off = lists.iter().all(Vec::is_empty);
     memory.roster().take(&lists, all_came);
-    if is_off {
-        introduce(client, &known.named, memory).await?;
-    }
+    let unnamed =
+        if is_off { introduce(client, &known.named, memory).await? } else { BTreeMap::new() };
+    // In one go: others may look at the same time.
+    *memory.silent() = unnamed;
     memory.roster().list(&known.listed);
-    probe(client, memory).await;
+    probe(client, memory, &mut probed).await;
     let machines = memory.roster().machines();
     let cluster = cluster_name(client, &peers).await?;
     Ok((cluster, machines))
 }
 
 /// The control planes that are known now, or were known before.
-fn peers(client: &Client, own: &[Member], memory: &Memory) -> Vec<Node> {
-    let control_plane = |member: &&Member| member.role == Some(Role::ControlPlane);
-    let shown = own.iter().filter(control_plane).filter_map(|it| address(it, memory));
+fn peers(client: &Client, memory: &Memory) -> Vec<(NodeName, Node)> {
     let known = memory.roster().machines().into_iter();
     let known = known.filter(|machine| machine.role == Role::ControlPlane);
-    let all: BTreeSet<String> = shown.chain(known.map(|machine| machine.address)).collect();
-    all.iter().filter_map(|address| Some(client.node(address.parse().ok()?))).collect()
-}
-
-/// Where a member answers, as far as is known.
-fn address(member: &Member, memory: &Memory) -> Option<String> {
-    let roster = memory.roster();
-    let known = member.addresses.iter().find_map(|address| roster.at(address));
-    let known = known.filter(|machine| machine.name == member.name);
-    known.map(|machine| machine.address).or_else(|| member.addresses.first().cloned())
+    known.filter_map(|it| Some((it.name, client.node(it.address.parse().ok()?)))).collect()
 }
 
 /// What an endpoint knows; the next one if it hangs.
 async fn first_list(client: &Client) -> Result<Vec<Member>, Trouble> {
-    let mut last = Err(silent());
-    for _ in 0..TRIES {
-        last = members(&client.endpoint()).await;
-        if last.as_ref().err() != Some(&silent()) {
-            break;
+    let mut tries = 1;
+    loop {
+        match members(&client.endpoint()).await {
+            Err(NoAnswer::Silent(_)) if tries < TRIES => tries += 1,
+            answer => return answer.map_err(Trouble::from),
         }
     }
-    last
 }
 
-fn silent() -> Trouble {
-    let text = format!("no answer within {PEER_LIMIT:#}");
-    Trouble::new(FailureKind::Unavailable, &text)
-}
-
-/// An answer within the limit of one machine.
-async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
-    let limit = Duration::try_from(PEER_LIMIT).unwrap_or_default();
-    match tokio::time::timeout(limit, answer).await {
-        Ok(answer) => answer.map_err(|error| trouble::look(&error)),
-        Err(_) => Err(silent()),
-    }
-}
-
-async fn members(node: &Node) -> Result<Vec<Member>, Trouble> {
-    let members = within(node.list::<resources::Member>()).await?;
+async fn members(node: &Node) -> Result<Vec<Member>, NoAnswer> {
+    let members = within(PEER_LIMIT, node.list::<resources::Member>()).await?;
     let member = |it: Resource<resources::Member>| Member {
         // The ID is the node's name in Kubernetes; the host name may differ.
         name: NodeName(it.metadata.id),
@@ -119,8 +124,14 @@ async fn members(node: &Node) -> Result<Vec<Member>, Trouble> {
 
 /// Asks the machines that the talosconfig names who they are: where discovery is
 /// switched off, they do not know each other. One that does not answer is who it was
-/// before, and unknown if it never answered.
-async fn introduce(client: &Client, named: &[String], memory: &Memory) -> Result<(), Trouble> {
+/// before. If it never answered, not even its role is known (rule 10): it is no machine
+/// until it says what it is, and [`identify`] tells of it.
+async fn introduce(
+    client: &Client,
+    named: &[String],
+    memory: &Memory,
+) -> Result<BTreeMap<String, String>, Trouble> {
+    let mut silent = BTreeMap::new();
     let each = named.iter().map(|address| async move { (address, who(client, address).await) });
     let mut answered = named.is_empty();
     for (address, who) in join_all(each).await {
@@ -132,13 +143,11 @@ async fn introduce(client: &Client, named: &[String], memory: &Memory) -> Result
             Err(_) if memory.roster().at(address).is_some() => answered = true,
             Err(trouble) => {
                 tracing::debug!(%address, %trouble, "a machine does not say who it is");
-                let name = NodeName(address.clone());
-                let role = Role::Worker;
-                memory.roster().list(&[Machine { name, address: address.clone(), role }]);
+                silent.insert(address.clone(), trouble.to_string());
             }
         }
     }
-    if answered { Ok(()) } else { Err(silent_all(named)) }
+    if answered { Ok(silent) } else { Err(silent_all(named)) }
 }
 
 fn silent_all(named: &[String]) -> Trouble {
@@ -158,7 +167,7 @@ async fn who(client: &Client, address: &str) -> Result<Machine, Trouble> {
     })?;
     let node = client.node(parsed);
     let both = async { tokio::try_join!(node.get::<Nodename>(), node.get::<MachineKind>()) };
-    let (Some(name), Some(kind)) = within(both).await? else {
+    let (Some(name), Some(kind)) = within(PEER_LIMIT, both).await? else {
         let text = format!("{address} does not know its own name or role yet");
         return Err(Trouble::new(FailureKind::Unavailable, &text));
     };
@@ -167,18 +176,42 @@ async fn who(client: &Client, address: &str) -> Result<Machine, Trouble> {
 }
 
 /// Finds the address at which a machine with several addresses answers: the first may be
-/// in a network that cannot be reached from here.
-async fn probe(client: &Client, memory: &Memory) {
-    let each = memory.roster().to_probe();
+/// in a network that cannot be reached from here. Nobody is asked twice in one look;
+/// `probed` says who answered.
+async fn probe(client: &Client, memory: &Memory, probed: &mut BTreeMap<NodeName, bool>) {
+    let mut each = memory.roster().to_probe();
+    each.retain(|(name, _)| !probed.contains_key(name));
     let each = each.into_iter().map(|(name, addresses)| async move {
-        let answers = addresses.iter().map(|address| who(client, address));
-        let answers = join_all(answers).await;
-        let works = answers.into_iter().flatten().find(|machine| machine.name == name);
-        works.map(|machine| machine.address).map(|address| (name, address))
+        let address = first_answer(client, &name, &addresses).await;
+        (name, address)
     });
-    for (name, address) in join_all(each).await.into_iter().flatten() {
-        memory.roster().tried(&name, &address, true);
+    for (name, address) in join_all(each).await {
+        probed.insert(name.clone(), address.is_some());
+        if let Some(address) = address {
+            memory.roster().tried(&name, &address, true);
+        }
     }
+}
+
+/// The address at which the machine of this name answers; the better one if several do.
+async fn first_answer(client: &Client, name: &NodeName, addresses: &[String]) -> Option<String> {
+    let ask = |(address, after): (&String, Duration)| {
+        let address = address.clone();
+        async move {
+            tokio::time::sleep(after).await;
+            who(client, &address).await
+        }
+    };
+    let after = (0u32..).map(|place| STAGGER * place);
+    let mut answers: FuturesUnordered<_> = addresses.iter().zip(after).map(ask).collect();
+    while let Some(answer) = answers.next().await {
+        match answer {
+            Ok(machine) if machine.name == *name => return Some(machine.address),
+            Ok(other) => tracing::debug!(%name, found = %other.name, "another machine answers"),
+            Err(trouble) => tracing::debug!(%name, %trouble, "no answer at an address"),
+        }
+    }
+    None
 }
 
 /// The machines of Kubernetes' nodes; those that are not known yet are asked at the
@@ -206,7 +239,29 @@ pub(super) async fn identify(
             all.push((machine.name.clone(), Ok(machine)));
         }
     }
+    all.extend(silent(memory, nodes));
     all
+}
+
+/// Machines that the talosconfig names, that never said who they are, and that no node of
+/// Kubernetes stands for either: their role is unknown, so nothing is safe (rule 10).
+fn silent(
+    memory: &Memory,
+    nodes: &BTreeMap<NodeName, Vec<String>>,
+) -> Vec<(NodeName, Result<Machine, Trouble>)> {
+    let claimed: BTreeSet<&String> = nodes.values().flatten().collect();
+    let silent = memory.silent().clone();
+    let unclaimed = silent
+        .into_iter()
+        .filter(|(address, _)| !claimed.contains(address) && memory.roster().at(address).is_none());
+    let unknown = |(address, why): (String, String)| {
+        let text = format!(
+            "the talosconfig names {address}, and it never said who it is, so that its role is \
+             unknown: {why}"
+        );
+        (NodeName(address), Err(Trouble::new(FailureKind::Unavailable, &text)))
+    };
+    unclaimed.map(unknown).collect()
 }
 
 /// The machine of this name at one of these addresses.
@@ -230,21 +285,20 @@ async fn named(client: &Client, name: &NodeName, addresses: &[String]) -> Result
 
 /// The cluster's name, as a machine tells it. It is never guessed: another name is
 /// another cluster (rule 9).
-async fn cluster_name(client: &Client, peers: &[Node]) -> Result<String, Trouble> {
-    let first = client.endpoint();
-    let mut last = None;
-    for node in std::iter::once(&first).chain(peers).take(TRIES) {
-        match own_cluster(node).await {
-            Ok(name) => return Ok(name),
-            Err(trouble) => last = Some(trouble),
+async fn cluster_name(client: &Client, peers: &[(NodeName, Node)]) -> Result<String, Trouble> {
+    let mut answer = own_cluster(&client.endpoint()).await;
+    for (_, node) in peers.iter().take(TRIES - 1) {
+        if answer.is_ok() {
+            break;
         }
+        answer = own_cluster(node).await;
     }
-    Err(last.unwrap_or_else(silent))
+    answer
 }
 
 /// The name of the cluster that a machine belongs to.
 pub(super) async fn own_cluster(node: &Node) -> Result<String, Trouble> {
-    match within(node.get::<ClusterInfo>()).await? {
+    match within(PEER_LIMIT, node.get::<ClusterInfo>()).await? {
         Some(info) if !info.spec.name.is_empty() => Ok(info.spec.name),
         _ => {
             let text = "the machine does not tell the name of its cluster yet";

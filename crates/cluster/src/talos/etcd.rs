@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use talos_client::etcd::{EtcdMember as Seen, EtcdStatus, MemberAlarm, MemberView};
@@ -12,7 +11,7 @@ use upgrade_core::version::{Minor, Version};
 use upgrade_engine::io::Machine;
 use upgrade_engine::io::talos::MEMBER_LIMIT;
 
-use crate::trouble::words;
+use super::within::within;
 
 /// What one control plane answered.
 struct Answer<'a> {
@@ -26,9 +25,9 @@ struct Answer<'a> {
 pub(super) async fn facts(nodes: &[(&Machine, Node)]) -> Fact<EtcdFacts> {
     let answers = join_all(nodes.iter().map(|(machine, node)| async move {
         let (status, members, alarms) = tokio::join!(
-            within(node.etcd_status()),
-            within(node.etcd_members(MemberView::Local)),
-            within(node.etcd_alarms()),
+            told(node.etcd_status()),
+            told(node.etcd_members(MemberView::Local)),
+            told(node.etcd_alarms()),
         );
         Answer { machine, status, members, alarms }
     }))
@@ -37,12 +36,8 @@ pub(super) async fn facts(nodes: &[(&Machine, Node)]) -> Fact<EtcdFacts> {
 }
 
 /// One member that hangs is unknown alone.
-async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, String> {
-    let limit = Duration::try_from(MEMBER_LIMIT).unwrap_or_default();
-    match tokio::time::timeout(limit, answer).await {
-        Ok(answer) => answer.map_err(|error| words(&error)),
-        Err(_) => Err(format!("no answer within {MEMBER_LIMIT:#}")),
-    }
+async fn told<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, String> {
+    within(MEMBER_LIMIT, answer).await.map_err(|why| why.to_string())
 }
 
 fn put_together(answers: &[Answer<'_>]) -> Fact<EtcdFacts> {

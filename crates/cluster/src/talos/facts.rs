@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use talos_client::machine::TalosVersion;
 use talos_client::resources::{
     self, ApiServerConfig, ControllerManagerConfig, KubeletSpec, MachineConfig, MachineStatus,
-    Manifest, SchedulerConfig, Schematic, SecurityState, StaticPodStatus,
+    Manifest, Nodename, SchedulerConfig, Schematic, SecurityState, StaticPodStatus,
 };
 use talos_client::{Error, Node};
 use upgrade_core::image::ImageRef;
@@ -78,12 +78,14 @@ fn read(running: &TalosVersion) -> Result<Version, Trouble> {
 }
 
 /// Everything that Talos tells, all of it of the same boot: a machine that
-/// restarts while it is asked would mix old and new.
+/// restarts while it is asked would mix old and new. It must be the one that is meant:
+/// discovery may show it at an address that another machine has by now (rule 10).
 pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Trouble> {
     let look = |error: Error| trouble::look(&error);
     let before = node.boot_id().await.map_err(look)?;
-    let (running, status, schematic, extensions, config, security, pods) = tokio::try_join!(
+    let (running, name, status, schematic, extensions, config, security, pods) = tokio::try_join!(
         node.version(),
+        node.get::<Nodename>(),
         node.get::<MachineStatus>(),
         node.schematic(),
         node.extensions(),
@@ -96,6 +98,10 @@ pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Troub
     if before != after {
         let text = "it restarted while it was asked; look again";
         return Err(Trouble::new(FailureKind::Unavailable, text));
+    }
+    if let Some(name) = name.filter(|name| name.spec.name != of.name.0) {
+        let text = format!("the machine at {} is {}", of.address, name.spec.name);
+        return Err(Trouble::new(FailureKind::Mismatch, &text));
     }
     let version = read(&running)?;
     let (stage, ready, unmet) = status.map_or((Stage::Unknown, false, Vec::new()), |status| {

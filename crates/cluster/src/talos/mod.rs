@@ -7,10 +7,12 @@ mod discover;
 mod etcd;
 mod facts;
 mod snapshot;
+mod within;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use talos_client::{Client, Node};
 use upgrade_core::image::ImageRef;
@@ -25,6 +27,7 @@ use upgrade_engine::io::{Changes, Clock, Machine, Tell, Trouble};
 use changes::Watches;
 use discover::Memory;
 pub use facts::{Glance, Parts};
+use within::NoAnswer;
 
 /// What is known of the machines before they are asked.
 pub(crate) struct Known {
@@ -56,6 +59,17 @@ impl<C: Clock> LiveTalos<C> {
         facts::glance(&self.node(of)?, parts).await
     }
 
+    /// What else may be behind a machine that does not answer.
+    fn explained(&self, of: &Machine, mut trouble: Trouble) -> Trouble {
+        let kind = trouble.failure.kind;
+        let absent = matches!(kind, FailureKind::Unavailable | FailureKind::Mismatch);
+        if absent && self.memory.roster().may_be_stale(&of.name) {
+            let text = format!("{trouble}; {}", discover::STALE);
+            trouble = Trouble::new(kind, &text);
+        }
+        trouble
+    }
+
     /// The machine's own client.
     fn node(&self, machine: &Machine) -> Result<Node, Trouble> {
         let address = machine.address.parse().map_err(|error| {
@@ -83,6 +97,8 @@ impl<'a> Asking<'a> {
         self.answered = match answer {
             Ok(_) => Some(true),
             Err(trouble) if trouble.failure.kind == FailureKind::Unavailable => Some(false),
+            // Another machine has its address now.
+            Err(trouble) if trouble.failure.kind == FailureKind::Mismatch => Some(false),
             Err(_) => None,
         };
     }
@@ -110,9 +126,19 @@ impl<C: Clock> Talos for LiveTalos<C> {
 
     async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
         let asking = Asking::new(&self.memory, of);
-        let facts = Box::pin(facts::facts(&self.node(of)?, of)).await;
+        let node = self.node(of)?;
+        let facts = Box::pin(facts::facts(&node, of));
+        let facts = if self.memory.roster().may_be_stale(&of.name) {
+            // In time to say what may be behind it.
+            let limit = discover::STALE_LIMIT;
+            let late = || Trouble::from(NoAnswer::Silent(limit));
+            let time = Duration::try_from(limit).unwrap_or_default();
+            tokio::time::timeout(time, facts).await.unwrap_or_else(|_| Err(late()))
+        } else {
+            facts.await
+        };
         asking.ended(&facts);
-        facts
+        facts.map_err(|trouble| self.explained(of, trouble))
     }
 
     async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, Trouble> {

@@ -30,7 +30,13 @@ pub struct Member {
 #[derive(Clone, Debug)]
 struct Entry {
     role: Role,
+    /// As lists show it, or as it was found.
     addresses: Vec<String>,
+    /// Where somebody's own list has it.
+    listed: Option<String>,
+    /// Where Kubernetes has its node. Discovery may not show this: for 30 minutes it has
+    /// the old address of a machine that was made again.
+    internal: Vec<String>,
     /// The address that it answered at.
     works: Option<String>,
     /// Whether it did not answer there when it was last asked.
@@ -41,11 +47,33 @@ struct Entry {
 
 impl Entry {
     fn address(&self) -> String {
-        self.works.clone().or_else(|| self.addresses.first().cloned()).unwrap_or_default()
+        self.works.as_ref().or_else(|| self.candidates().next()).cloned().unwrap_or_default()
     }
 
     fn has(&self, address: &str) -> bool {
-        self.addresses.iter().any(|own| own == address)
+        self.candidates().any(|own| own == address)
+    }
+
+    /// Where it may answer, the most likely first; some may come twice.
+    fn candidates(&self) -> impl Iterator<Item = &String> {
+        self.listed.iter().chain(&self.internal).chain(&self.addresses)
+    }
+
+    fn distinct(&self) -> Vec<String> {
+        let mut all: Vec<String> = Vec::new();
+        for address in self.candidates() {
+            if !all.contains(address) {
+                all.push(address.clone());
+            }
+        }
+        all
+    }
+
+    /// Whether discovery alone says where it is, and may say what is long past.
+    fn may_be_stale(&self) -> bool {
+        let confirmed = |address: &String| self.addresses.contains(address);
+        let named = self.introduced || self.listed.is_some();
+        !named && self.works.is_none() && !self.internal.iter().any(confirmed)
     }
 }
 
@@ -53,6 +81,8 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Roster {
     known: BTreeMap<NodeName, Entry>,
+    /// Whether Kubernetes told of its nodes.
+    heard: bool,
 }
 
 impl Roster {
@@ -92,6 +122,8 @@ impl Roster {
         let entry = self.known.entry(name.clone()).or_insert_with(|| Entry {
             role,
             addresses: Vec::new(),
+            listed: None,
+            internal: Vec::new(),
             works: None,
             doubtful: false,
             introduced: false,
@@ -111,19 +143,30 @@ impl Roster {
         }
     }
 
-    /// Kubernetes' nodes and their addresses: those are tried first. Who introduced
-    /// itself and is no node any more is forgotten.
+    /// Kubernetes' nodes and their addresses: those are tried first, also where another
+    /// one answered before they were known. Who introduced itself and is no node any more
+    /// is forgotten.
     pub fn prefer(&mut self, nodes: &BTreeMap<NodeName, Vec<String>>) {
+        self.heard = true;
         self.known.retain(|name, entry| !entry.introduced || nodes.contains_key(name));
         for (name, entry) in &mut self.known {
-            let internal = nodes.get(name).map_or(&[][..], Vec::as_slice);
-            entry.addresses.sort_by_key(|address| !internal.contains(address));
+            let internal = nodes.get(name).cloned().unwrap_or_default();
+            if entry.internal == internal {
+                continue;
+            }
+            // An endpoint reaches itself in networks that lead nowhere from the others.
+            let elsewhere = entry.works.as_ref().is_some_and(|works| !internal.contains(works));
+            entry.doubtful |= elsewhere && !internal.is_empty();
+            entry.internal = internal;
         }
     }
 
     /// The same for a list that somebody keeps; a machine that it shows alone is known
     /// by it.
     pub fn list(&mut self, listed: &[Machine]) {
+        for entry in self.known.values_mut() {
+            entry.listed = None;
+        }
         for machine in listed {
             let own = self
                 .known
@@ -131,8 +174,7 @@ impl Roster {
                 .find(|(name, entry)| **name == machine.name || entry.has(&machine.address));
             if let Some(name) = own.map(|(name, _)| name.clone()) {
                 let Some(entry) = self.known.get_mut(&name) else { continue };
-                entry.addresses.retain(|address| *address != machine.address);
-                entry.addresses.insert(0, machine.address.clone());
+                entry.listed = Some(machine.address.clone());
             } else {
                 let Machine { name, address, role } = machine.clone();
                 let member = Member { name, role: Some(role), addresses: vec![address] };
@@ -153,10 +195,15 @@ impl Roster {
     /// Machines with several addresses of which none is known to work, and where each
     /// may answer, the most likely first.
     pub fn to_probe(&self) -> Vec<(NodeName, Vec<String>)> {
-        let several = self.known.iter().filter(|(_, entry)| {
-            entry.addresses.len() > 1 && (entry.works.is_none() || entry.doubtful)
-        });
-        several.map(|(name, entry)| (name.clone(), entry.addresses.clone())).collect()
+        let unsure = self.known.iter().filter(|(_, it)| it.works.is_none() || it.doubtful);
+        let each = unsure.map(|(name, entry)| (name.clone(), entry.distinct()));
+        each.filter(|(_, addresses)| addresses.len() > 1).collect()
+    }
+
+    /// Whether discovery may show a machine that left, or the old address of one that was
+    /// made again: it never answered, and Kubernetes does not have it there.
+    pub fn may_be_stale(&self, name: &NodeName) -> bool {
+        self.heard && self.known.get(name).is_some_and(Entry::may_be_stale)
     }
 
     /// The machine answered at this address, or did not.
@@ -260,6 +307,43 @@ mod tests {
             roster.to_probe(),
             [("w-1".into(), both[0].addresses.clone().into_iter().rev().collect::<Vec<_>>())]
         );
+    }
+
+    #[test]
+    fn kubernetes_own_address_is_tried_once_more_where_another_answered() {
+        // A control plane reaches itself in a storage network; the others do not.
+        let mut roster = Roster::default();
+        let both = vec![member("cp-1", Role::ControlPlane, &["192.168.0.1", "10.0.0.1"])];
+        roster.take(std::slice::from_ref(&both), true);
+        roster.tried(&"cp-1".into(), "192.168.0.1", true);
+        assert!(roster.to_probe().is_empty());
+        let all = nodes(&[("cp-1", "10.0.0.1")]);
+        roster.prefer(&all);
+        assert_eq!(roster.to_probe()[0].1, ["10.0.0.1", "192.168.0.1"]);
+        // It does not answer there: this is not asked at every look.
+        roster.tried(&"cp-1".into(), "192.168.0.1", true);
+        roster.prefer(&all);
+        assert!(roster.to_probe().is_empty());
+    }
+
+    #[test]
+    fn a_machine_made_again_is_looked_for_where_kubernetes_has_it() {
+        // Finding 19: discovery shows the old address for 30 minutes.
+        let mut roster = Roster::default();
+        let old = [vec![member("w-1", Role::Worker, &["10.0.0.1"])]];
+        roster.take(&old, true);
+        assert!(!roster.may_be_stale(&"w-1".into()), "Kubernetes was not asked yet");
+        roster.prefer(&nodes(&[]));
+        assert!(roster.may_be_stale(&"w-1".into()), "it may have left");
+        roster.prefer(&nodes(&[("w-1", "10.0.0.1")]));
+        assert!(!roster.may_be_stale(&"w-1".into()), "Kubernetes has it there, too");
+        roster.prefer(&nodes(&[("w-1", "10.0.0.8")]));
+        roster.take(&old, true);
+        assert!(roster.may_be_stale(&"w-1".into()));
+        assert_eq!(roster.to_probe(), [("w-1".into(), vec!["10.0.0.8".into(), "10.0.0.1".into()])]);
+        roster.tried(&"w-1".into(), "10.0.0.8", true);
+        assert_eq!(shown(&roster), ["w-1@10.0.0.8"]);
+        assert!(!roster.may_be_stale(&"w-1".into()));
     }
 
     #[test]

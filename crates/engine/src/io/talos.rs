@@ -213,7 +213,8 @@ pub trait Talos: Send + Sync {
 
     /// The machines of Kubernetes' nodes, given their addresses: those that
     /// [`machines`](Self::machines) does not show are asked there who they are. An error
-    /// says why no machine was found. Nodes that are left out are not known here.
+    /// says why no machine was found; one under another name than a node's is a machine
+    /// that never said what it is. Nodes that are left out are not known here.
     fn identify(
         &self,
         nodes: &BTreeMap<NodeName, Vec<String>>,

@@ -463,6 +463,23 @@ async fn a_node_that_discovery_does_not_show_is_found_or_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_machine_that_never_said_what_it_is_closes_every_gate() {
+    // Rule 10: it may be a control plane.
+    let world = World::new(3, 2, "1.13.1");
+    let mut driver = driver(&world, "1.13.9", &policy(1)).await;
+    world.cluster().strangers = BTreeMap::from([("10.0.9.9".into(), "silent".to_owned())]);
+    let (end, _) = driver.go().await;
+    let End::Halted { reason: HaltReason::WaitedTooLong { waiting_for, .. }, .. } = end else {
+        panic!("must halt: {end:?}\n{}", driver.trace());
+    };
+    assert!(waiting_for.to_string().contains("10.0.9.9"), "{waiting_for}");
+    assert!(boots_of(&world).is_empty());
+    world.cluster().strangers.clear();
+    assert_eq!(driver.go_on(Some("eva")).await.unwrap().0, End::Done, "{}", driver.trace());
+    driver.assert_upgraded("1.13.9");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_hangs_is_waited_for_until_the_gates_deadline() {
     // Rules 10 and 11.
     let world = World::new(3, 2, "1.13.1");

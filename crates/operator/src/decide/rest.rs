@@ -12,7 +12,7 @@ use crate::names;
 /// No run: the targets are looked at.
 pub(super) fn at_rest(facts: &Facts<'_>) -> Verdict {
     let wish = facts.wish;
-    let wanted = wish.talos.is_some() || wish.kubernetes.is_some();
+    let wanted = wish.wants();
     let seen = match facts.seen {
         None => return Verdict { write: None, act: Act::Look },
         Some(Err(why)) => return unseen(facts, why, wanted),

@@ -10,10 +10,12 @@ use upgrade_core::version::Version;
 use vitistack_api::KubernetesCluster;
 use vitistack_api::run::{Product, RunPhase, UpgradeRun};
 
+use super::driving::{Unread, inherited};
 use super::known::{Reached, remember};
 use super::{Next, SOON, Task};
 use crate::hub::answer;
-use crate::look::{self, Looked, Order, Planned};
+use crate::lease::Hold;
+use crate::look::{self, Order, Planned};
 use crate::news::Item;
 use crate::run::{KEEP, NewRun, RunStore, cast};
 use crate::seen::Seen;
@@ -44,6 +46,11 @@ impl Task {
         product: Product,
         target: &Version,
     ) -> Result<Next, String> {
+        // Who has no lease plans nothing: somebody else may drive the cluster (rule 9), and
+        // what earlier runs left armed is read under it (rule 5).
+        let Some(fence) = self.hold.as_ref().filter(|hold| !hold.is_lost()).map(Hold::fence) else {
+            return Ok(Next::Now);
+        };
         let shared = Arc::clone(&self.shared);
         let store = self.store(object);
         let fresh = self.saw_just_now();
@@ -70,14 +77,15 @@ impl Task {
             Ok(_) => self.parent(&store).await?,
             Err(_) => None,
         };
-        let armed = match &self.hold {
-            Some(hold) => self.inherited(&store, parent.clone(), &hold.fence()).await.1,
-            None => BTreeMap::new(),
+        let armed = match inherited(&shared.client, &store, parent.clone(), &fence).await {
+            Ok(left) => Ok(left.armed),
+            Err(Unread::Broken(why)) => Err(why),
+            Err(Unread::Away(why)) => return Err(why),
         };
-        let planned = match (&looked, wish.policy(&shared.policy)) {
-            (Err(why), _) => Err(why.clone()),
-            (_, Err(why)) => Err(why),
-            (Ok(looked), Ok(policy)) => {
+        let planned = match (&looked, wish.policy(&shared.policy), &armed) {
+            (Err(why), ..) | (_, _, Err(why)) => Err(why.clone()),
+            (_, Err(why), _) => Err(why),
+            (Ok(looked), Ok(policy), Ok(armed)) => {
                 let order = Order {
                     product,
                     target,
@@ -85,7 +93,7 @@ impl Task {
                     policy: &policy,
                     matrix: &shared.matrix,
                     catalogue: &catalogue,
-                    armed: &armed,
+                    armed,
                 };
                 look::plan(looked, &order)
             }
@@ -95,17 +103,19 @@ impl Task {
             Err(why) => (Err(why), Vec::new()),
         };
         let nodes = looked.as_ref().map_or_else(|_| BTreeMap::new(), |it| cast(&it.snapshot));
-        let from = looked.as_ref().ok().and_then(|it| Seen::of(&it.snapshot).ok());
+        let foreign = wish.foreign(&shared.policy);
+        let seen = looked.as_ref().ok().map(|it| Seen::of(&it.snapshot, &foreign));
+        let from = seen.as_ref().and_then(|seen| seen.as_ref().ok());
         let new = NewRun {
             product,
-            from: from.as_ref().map(|seen| &seen.of_product(product).lowest),
+            from: from.map(|seen| &seen.of_product(product).lowest),
             to: target,
             rollback: wish.rollback,
             plan: plan.as_ref().map_err(String::as_str),
             cast: &nodes,
             runner: &shared.identity,
         };
-        if self.hold.as_ref().is_none_or(crate::lease::Hold::is_lost) {
+        if self.hold.as_ref().is_none_or(Hold::is_lost) {
             return Ok(Next::Now);
         }
         let made = match answer(store.create(&new)).await {
@@ -120,8 +130,8 @@ impl Task {
         for warning in warnings {
             shared.news.tell(object, Item::warning(product, &warning));
         }
-        if let Ok(Looked { snapshot, .. }) = &looked {
-            self.seen = Some(Seen::of(snapshot));
+        if seen.is_some() {
+            self.seen = seen;
             self.look_at = Instant::now() + self.shared.look_every;
         }
         let latest = self.latest.borrow().clone();

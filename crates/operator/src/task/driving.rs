@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::ResourceExt as _;
+use kube::{Client, ResourceExt as _};
 use tokio::time::Instant;
 use upgrade_core::journal::{Armed, Arming};
 use upgrade_core::plan::PlanHash;
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End};
+use upgrade_engine::journal::Fence;
 use vitistack_api::KubernetesCluster;
 use vitistack_api::run::RunPhase;
 
@@ -176,10 +177,14 @@ impl Task {
             }
         };
         self.stuck = None;
-        let fence = hold.fence();
-        let drives = Drives::begin(Arc::clone(&self.shared.metrics), last.view.product);
+        let (fence, product) = (hold.fence(), last.view.product);
         let parent = record.plan().parent.clone();
-        let (inherited_cordons, inherited_armed) = self.inherited(&store, parent, &fence).await;
+        let left = match inherited(&self.shared.client, &store, parent, &fence).await {
+            Ok(left) => left,
+            Err(Unread::Broken(why)) => return self.broken(object, &why).await,
+            Err(Unread::Away(why)) => return Err(why),
+        };
+        let drives = Drives::begin(Arc::clone(&self.shared.metrics), product);
         self.drive = Some(Drive::start(Start {
             record,
             live,
@@ -187,8 +192,8 @@ impl Task {
             runner: self.shared.identity.clone(),
             word,
             keys,
-            inherited_cordons,
-            inherited_armed,
+            inherited_cordons: left.cordons,
+            inherited_armed: left.armed,
             drives,
             writes: Arc::clone(&self.shared.writes),
         }));
@@ -197,40 +202,6 @@ impl Task {
             last.view.phase = RunPhase::Running;
         }
         Ok(Next::Now)
-    }
-
-    /// Cordons (rule 7) and armed nodes (rule 5) that the run of this plan left, and
-    /// those before it.
-    pub(super) async fn inherited(
-        &self,
-        store: &RunStore,
-        mut parent: Option<PlanHash>,
-        fence: &Arc<dyn upgrade_engine::journal::Fence>,
-    ) -> (BTreeSet<NodeName>, BTreeMap<NodeName, Armed>) {
-        let (mut left, mut armed) = (BTreeSet::new(), BTreeMap::new());
-        // One that died before it wrote down what it took over left that of the one
-        // before it.
-        for _ in 0..EARLIER {
-            let Some(hash) = parent else { break };
-            let Ok(Some(run)) = store.of_plan(&hash.to_string()).await else { break };
-            match Record::open(self.shared.client.clone(), run, Arc::clone(fence)).await {
-                Ok(before) => {
-                    let state = before.state();
-                    left.extend(state.cordons_left(&BTreeSet::new()));
-                    for (node, known) in state.armed_left(&BTreeMap::new()) {
-                        // What a later run knows of a node counts.
-                        armed.entry(node).or_insert(known);
-                    }
-                    let knows = state.completed() || state.has_inherited();
-                    parent = before.plan().parent.clone().filter(|_| !knows);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the run before cannot be read; its cordons stay");
-                    break;
-                }
-            }
-        }
-        (left, armed)
     }
 
     /// A run that cannot be read is over; a person decides what comes next.
@@ -327,4 +298,57 @@ impl Task {
 
 fn list(nodes: &[NodeName]) -> String {
     nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// What earlier runs left behind.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    /// Nodes that they cordoned (rule 7).
+    pub(super) cordons: BTreeSet<NodeName>,
+    /// Nodes that they armed, or may have (rule 5).
+    pub(super) armed: BTreeMap<NodeName, Armed>,
+}
+
+/// Why it is not known what they left. Nothing may be begun then: an installer on a node
+/// that is armed destroys the slot that works (rules 5 and 10).
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// The hub did not tell; it is asked again.
+    Away(String),
+    /// A run that nobody can read.
+    Broken(String),
+}
+
+/// What the run of this plan left, and those before it. Runs that were deleted left
+/// nothing that could be known.
+pub(super) async fn inherited(
+    client: &Client,
+    store: &RunStore,
+    mut parent: Option<PlanHash>,
+    fence: &Arc<dyn Fence>,
+) -> Result<Left, Unread> {
+    let away = |why: String| Unread::Away(format!("the run before cannot be read: {why}"));
+    let mut left = Left::default();
+    // One that died before it wrote down what it took over left that of the one before it.
+    for _ in 0..EARLIER {
+        let Some(hash) = parent else { break };
+        let run = answer(store.of_plan(&hash.to_string())).await.map_err(away)?;
+        let Some(run) = run else { break };
+        let before = Record::open(client.clone(), run, Arc::clone(fence)).await;
+        let before = before.map_err(|error| match error {
+            RecordError::Broken { .. } => Unread::Broken(format!(
+                "what an earlier run left armed is not known: {error}, if no node is armed"
+            )),
+            other => away(other.to_string()),
+        })?;
+        let state = before.state();
+        left.cordons.extend(state.cordons_left(&BTreeSet::new()));
+        for (node, known) in state.armed_left(&BTreeMap::new()) {
+            // What a later run knows of a node counts.
+            left.armed.entry(node).or_insert(known);
+        }
+        let knows = state.completed() || state.has_inherited();
+        parent = before.plan().parent.clone().filter(|_| !knows);
+    }
+    Ok(left)
 }

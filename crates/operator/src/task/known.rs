@@ -100,11 +100,11 @@ impl Task {
         if Instant::now() < self.look_at {
             return Ok(Next::At(Some(self.look_at)));
         }
-        let wanted = wish.talos.is_some() || wish.kubernetes.is_some();
+        let wanted = wish.wants();
         let shared = Arc::clone(&self.shared);
         let permits = if wanted { &shared.looks } else { &shared.glances };
         let permit = permits.acquire().await.map_err(|error| error.to_string())?;
-        let seen = self.ask(object, wanted).await;
+        let seen = self.ask(object, wish).await;
         drop(permit);
         let every = self.shared.look_every;
         self.look_pause = match &seen {
@@ -122,11 +122,12 @@ impl Task {
     }
 
     /// Asks the cluster what runs: all that a plan needs, if something is wanted.
-    async fn ask(&mut self, object: &KubernetesCluster, wanted: bool) -> Result<Seen, String> {
+    async fn ask(&mut self, object: &KubernetesCluster, wish: &Wish) -> Result<Seen, String> {
         (self.looked, self.reached) = (None, None);
         let reached = self.reach(object).await?;
-        if !wanted {
-            return glance(&reached.live).await;
+        let foreign = wish.foreign(&self.shared.policy);
+        if !wish.wants() {
+            return glance(&reached.live, &foreign).await;
         }
         let turn = reached.live.turn().await;
         let looked = {
@@ -143,7 +144,7 @@ impl Task {
         };
         drop(turn);
         let looked = looked?;
-        let seen = Seen::of(&looked.snapshot);
+        let seen = Seen::of(&looked.snapshot, &foreign);
         self.looked = Some((Instant::now(), looked)).filter(|(_, it)| it.is_whole());
         self.reached = Some(reached);
         seen

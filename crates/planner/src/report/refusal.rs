@@ -93,7 +93,8 @@ pub enum Refusal {
         /// What is missing.
         why: String,
     },
-    /// No machine is known for a Kubernetes node (rule 10).
+    /// No machine is known for a Kubernetes node, or not even the role of a machine that
+    /// somebody names (rule 10).
     NoMachine {
         /// Which node.
         node: NodeName,
@@ -249,7 +250,9 @@ impl Refusal {
                  can be reached from here; the machines are asked through Talos, not through it"
                 .to_owned(),
             Self::NoMachine { node, .. } => format!(
-                "if it is a Talos node, check that apid answers at its address, or list the                  machine under `nodes` in the talosconfig; if it is not, list it as foreign                  (--foreign-node {node})"
+                "if it is a Talos node, check that apid answers at its address, or list the \
+                 machine under `nodes` in the talosconfig; if it is not, list it as foreign \
+                 (--foreign-node {node})"
             ),
             Self::ControlPlaneDown { .. } => "bring it back first".to_owned(),
             Self::EtcdUnsafe { .. } => "mend etcd first".to_owned(),
@@ -320,7 +323,7 @@ impl Display for Refusal {
             Self::NodeUnknown { node, why } => write!(f, "{node} cannot be seen: {why}"),
             Self::KubernetesAway { why } => write!(f, "the Kubernetes API is away: {why}"),
             Self::NoMachine { node, why } => {
-                write!(f, "Kubernetes has a node {node}, and no machine is known for it: {why}")
+                write!(f, "no machine is known for node {node}: {why}")
             }
             Self::KubernetesUnknown { why } => {
                 write!(f, "the Kubernetes version cannot be seen: {why}")

@@ -30,7 +30,8 @@ impl Prepared {
             gates,
             kubelets,
         } = self;
-        let nodes = node_places(inside.world.spec(), &places);
+        let spec = inside.world.spec().clone();
+        let nodes = node_places(&spec, &places);
         let mut tasks = JoinSet::new();
         let control = match &store {
             Some(store) => {
@@ -49,9 +50,16 @@ impl Prepared {
         }
         tasks.spawn(factory::serve(sockets.factory, driver.clone()));
         let names = |node: &NodePlace| vec![node.hostname.clone(), node.address.to_string()];
-        let directory = Arc::new(Directory { names: nodes.iter().map(names).collect() });
-        for (index, ((node, tls), listener)) in
-            nodes.iter().zip(servers).zip(sockets.apid).enumerate()
+        let storage = |number| Some(spec.storage_address(number)?.to_string());
+        let storage: Vec<Option<String>> = (0..nodes.len()).map(storage).collect();
+        let local = |(node, storage): (&NodePlace, &Option<String>)| {
+            names(node).into_iter().chain(storage.clone()).collect::<Vec<String>>()
+        };
+        let local: Vec<Vec<String>> = nodes.iter().zip(&storage).map(local).collect();
+        let directory = Directory { names: nodes.iter().map(names).collect(), storage };
+        let directory = Arc::new(directory);
+        for (index, (((node, tls), listener), local)) in
+            nodes.iter().zip(servers).zip(sockets.apid).zip(local).enumerate()
         {
             let server = Server {
                 address: node.apid,
@@ -60,7 +68,7 @@ impl Prepared {
                     node: NodeIndex(index),
                     router: Arc::new(apid::Router {
                         forwards: node.role == NodeRole::ControlPlane,
-                        local: names(node),
+                        local,
                     }),
                     directory: Arc::clone(&directory),
                     driver: driver.clone(),

@@ -116,6 +116,9 @@ pub struct Options {
     pub real_api: Option<RealApi>,
     /// How the nodes of a new cluster find each other.
     pub discovery: Discovery,
+    /// Whether the nodes of a new cluster have addresses in a storage network as well,
+    /// which sort first and which nobody else reaches.
+    pub storage_network: bool,
 }
 
 impl Default for Options {
@@ -133,6 +136,7 @@ impl Default for Options {
             workloads: Vec::new(),
             real_api: None,
             discovery: Discovery::default(),
+            storage_network: false,
         }
     }
 }

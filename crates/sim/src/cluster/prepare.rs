@@ -199,6 +199,7 @@ fn spec(
     spec.name.clone_from(&shape.name);
     spec.timings = options.timings.clone();
     spec.discovery = options.discovery;
+    spec.storage_network = options.storage_network;
     spec.own_times = options.own_times.then_some(shape.seed);
     let Machines { platform, secure_boot, install_image } = &options.machines;
     for (node, address) in spec.nodes.iter_mut().zip(&places.nodes) {

@@ -36,11 +36,17 @@ const MERGE_CAPACITY: usize = 64;
 pub struct Directory {
     /// Of each node, its name and addresses.
     pub names: Vec<Vec<String>>,
+    /// Of each node, where it is in the storage network, if there is one.
+    pub storage: Vec<Option<String>>,
 }
 
 impl Directory {
     fn find(&self, target: &str) -> Option<NodeIndex> {
         self.names.iter().position(|names| names.iter().any(|name| name == target)).map(NodeIndex)
+    }
+
+    fn find_in_storage(&self, target: &str) -> Option<NodeIndex> {
+        self.storage.iter().position(|it| it.as_deref() == Some(target)).map(NodeIndex)
     }
 }
 
@@ -113,8 +119,14 @@ impl Door {
         path: &str,
         message: Bytes,
     ) -> Result<Frames, Status> {
-        let Some(node) = self.directory.find(target) else {
-            return Err(Unreachable::Unknown.status(target));
+        let node = match self.directory.find(target) {
+            Some(node) => node,
+            None => match self.directory.find_in_storage(target) {
+                Some(node) if node == self.node => node,
+                // Whatever should route there drops it without a word.
+                Some(_) => std::future::pending().await,
+                None => return Err(Unreachable::Unknown.status(target)),
+            },
         };
         let forwarded = node != self.node;
         self.ask(node, caller, path, message, forwarded, target).await

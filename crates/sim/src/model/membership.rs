@@ -1,6 +1,7 @@
 //! Machines that come and go while the cluster runs. Workers only: a control
 //! plane is a member of etcd too, and no upgrade meets one that comes or goes.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::World;
@@ -63,6 +64,33 @@ impl World {
     /// configurations say of it stays.
     pub fn discover_by(&mut self, discovery: Discovery) {
         self.spec.discovery = discovery;
+    }
+
+    /// Gives the cluster another name, as its machines tell it; an empty one is none, as
+    /// before they have read their configuration.
+    pub fn rename(&mut self, name: &str) {
+        name.clone_into(&mut self.spec.name);
+    }
+
+    /// Lets discovery show a node at other addresses than its own, as one that was made
+    /// again under its name: what it was before is forgotten after 30 minutes. `None`
+    /// ends that.
+    pub fn show_at(&mut self, node: NodeIndex, addresses: Option<Vec<IpAddr>>) {
+        self.nodes[node.0].shown_at = addresses;
+    }
+
+    /// All addresses that a node has, sorted as Talos sorts them.
+    pub(super) fn own_addresses(&self, node: NodeIndex) -> Vec<IpAddr> {
+        let storage = self.spec.storage_address(node.0);
+        let mut all: Vec<IpAddr> =
+            self.nodes[node.0].addresses.iter().copied().chain(storage).collect();
+        all.sort();
+        all
+    }
+
+    /// The addresses that discovery shows of a node.
+    pub(super) fn member_addresses(&self, node: NodeIndex) -> Vec<IpAddr> {
+        self.nodes[node.0].shown_at.clone().unwrap_or_else(|| self.own_addresses(node))
     }
 
     /// The machines that a node knows of, by whatever discovery there is.

@@ -452,6 +452,7 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         hostname: node.hostname.clone(),
         role: node.role,
         addresses: node.addresses.clone(),
+        shown_at: None,
         identity: random.letters(43),
         slots,
         grub: spec.grub,

@@ -62,6 +62,9 @@ pub(super) struct Node {
     pub(super) hostname: String,
     pub(super) role: NodeRole,
     pub(super) addresses: Vec<std::net::IpAddr>,
+    /// Where discovery shows it, if that is not where it is.
+    #[serde(default)]
+    pub(super) shown_at: Option<Vec<std::net::IpAddr>>,
     /// The cluster's id of it.
     pub(super) identity: String,
     pub(super) slots: Slots,

@@ -42,6 +42,10 @@ pub struct ClusterSpec {
     /// systemd-boot.
     #[serde(default)]
     pub grub: bool,
+    /// Whether every node has an address in a storage network as well, which sorts before
+    /// its own and which only the node itself reaches.
+    #[serde(default)]
+    pub storage_network: bool,
     /// Files that nodes can download, by their address.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
@@ -278,7 +282,13 @@ impl ClusterSpec {
             files: BTreeMap::new(),
             extra_manifests: Vec::new(),
             discovery: Discovery::default(),
+            storage_network: false,
         }
+    }
+
+    /// Where a node is in the storage network, if there is one.
+    pub fn storage_address(&self, number: usize) -> Option<IpAddr> {
+        self.storage_network.then(|| address_after(Ipv4Addr::new(10, 4, 0, 2), number))
     }
 }
 

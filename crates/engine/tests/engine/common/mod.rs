@@ -134,6 +134,8 @@ pub(crate) struct Cluster {
     pub(crate) unlisted: bool,
     /// Nodes that discovery does not show, and whether they say who they are.
     pub(crate) hidden: BTreeMap<NodeName, bool>,
+    /// Machines that somebody names and that never said what they are.
+    pub(crate) strangers: BTreeMap<NodeName, String>,
     /// Acts in order: `reboot cp-1`.
     pub(crate) acts: Vec<String>,
     pub(crate) kubernetes: Version,
@@ -211,6 +213,7 @@ impl World {
             dark: false,
             unlisted: false,
             hidden: BTreeMap::new(),
+            strangers: BTreeMap::new(),
             acts: vec![],
             kubernetes: "1.33.4".parse().unwrap(),
             etcd: "3.6".parse().unwrap(),

@@ -165,7 +165,9 @@ impl Talos for World {
             let found = answers.then(|| machine(name, &cluster.nodes[name]));
             (name.clone(), found.ok_or_else(|| unavailable("no answer")))
         };
-        hidden.map(answer).collect()
+        let stranger =
+            |(address, why): (&NodeName, &String)| (address.clone(), Err(unavailable(why)));
+        hidden.map(answer).chain(cluster.strangers.iter().map(stranger)).collect()
     }
 
     async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {

@@ -50,10 +50,10 @@ impl World {
         };
         let system = format!("Talos ({})", here.version().tag());
         let control_plane = here.is_control_plane();
+        let addresses = self.member_addresses(node);
         let message = cluster::MemberSpec {
             node_id: here.identity.clone(),
-            addresses: here
-                .addresses
+            addresses: addresses
                 .iter()
                 .map(|address| common::NetIp { ip: octets(*address) })
                 .collect(),
@@ -64,7 +64,7 @@ impl World {
         };
         let mut yaml = map([
             ("nodeId", here.identity.clone().into()),
-            ("addresses", list(here.addresses.iter().map(ToString::to_string))),
+            ("addresses", list(addresses.iter().map(ToString::to_string))),
             ("hostname", here.hostname.clone().into()),
             ("machineType", name.into()),
             ("operatingSystem", system.into()),

@@ -25,8 +25,11 @@ impl World {
             kind::NODE_ADDRESS => ["current", "default"]
                 .into_iter()
                 .map(|id| {
-                    let count = if id == "default" { 1 } else { here.addresses.len() };
-                    let addresses = here.addresses.iter().take(count);
+                    let addresses = match id {
+                        "default" => here.addresses.iter().take(1).copied().collect(),
+                        _ => self.own_addresses(node),
+                    };
+                    let addresses = addresses.iter();
                     let message = network::NodeAddressSpec {
                         addresses: addresses
                             .clone()

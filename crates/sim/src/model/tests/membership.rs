@@ -144,3 +144,25 @@ fn discovery_forgets_what_it_does_not_hear_of_for_half_an_hour() {
     driver.world.inject(now, Some(NodeIndex(1)), &Fault::DiscoveryCut { now: true });
     assert_eq!(known(&driver), [vec![0, 2], vec![1], vec![0, 2]]);
 }
+
+#[test]
+fn a_storage_network_is_listed_first() {
+    let mut driver = Driver::new(1, 1, "1.13.9", "1.36.1");
+    let spec = ClusterSpec { storage_network: true, ..driver.world.spec().clone() };
+    driver.world = World::new(&spec, 1, driver.now);
+    let shown = |driver: &Driver, node| -> Vec<String> {
+        let all = driver.world.member_addresses(NodeIndex(node));
+        all.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(shown(&driver, 0), ["10.4.0.2", "10.5.0.2"]);
+    assert_eq!(shown(&driver, 1), ["10.4.0.3", "10.5.0.3"]);
+    // Kubernetes has the one that leads there.
+    let node = driver.world.kubernetes(NodeIndex(1)).expect("a node");
+    assert_eq!(node.addresses, spec.nodes[1].addresses);
+    // One that was made again is shown where it was.
+    let old = "10.9.9.9".parse().expect("an address");
+    driver.world.show_at(NodeIndex(1), Some(vec![old]));
+    assert_eq!(shown(&driver, 1), ["10.9.9.9"]);
+    driver.world.show_at(NodeIndex(1), None);
+    assert_eq!(shown(&driver, 1), ["10.4.0.3", "10.5.0.3"]);
+}

@@ -1,0 +1,111 @@
+//! What a task does not do.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use serde_json::json;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
+use upgrade_core::catalogue::Catalogue;
+use upgrade_core::matrix::Matrix;
+use upgrade_core::policy::Policy;
+use upgrade_core::snapshot::Fact;
+use upgrade_core::version::Version;
+use upgrade_engine::journal::{Fence, Lost};
+use vitistack_api::KubernetesCluster;
+use vitistack_api::run::Product;
+
+use super::driving::{Unread, inherited};
+use super::{Latest, Next, Shared, Task};
+use crate::connect::{Connector, Machines};
+use crate::look::Looked;
+use crate::members::Members;
+use crate::names;
+use crate::news::News;
+use crate::pulse::Pulse;
+use crate::run::RunStore;
+use crate::seen::tests::cluster;
+use crate::wish::Wish;
+
+/// A hub that nobody answers for.
+fn nobody() -> Client {
+    let config = kube::Config::new("http://127.0.0.1:1".parse().expect("a URL"));
+    Client::try_from(config).expect("a client")
+}
+
+fn shared(client: &Client) -> Shared {
+    let identity = "a".to_owned();
+    Shared {
+        client: client.clone(),
+        news: News::new(client.clone(), &identity),
+        identity,
+        namespace: "hub".to_owned(),
+        pulse: Arc::new(Pulse::new("p".to_owned(), Duration::from_secs(20))),
+        connector: Connector {
+            client: client.clone(),
+            secret_prefix: String::new(),
+            snapshots: PathBuf::new(),
+            machines: Machines::default(),
+            pace: Arc::default(),
+        },
+        policy: Policy::default(),
+        matrix: Matrix::builtin(),
+        catalogue: watch::channel(Arc::new(Catalogue::builtin())).1,
+        metrics: Arc::default(),
+        members: watch::channel(Members::default()).1,
+        ending: watch::channel(false).1,
+        glances: Semaphore::new(1),
+        looks: Semaphore::new(1),
+        writes: Arc::default(),
+        rush: Arc::default(),
+        lists: Semaphore::new(1),
+        look_every: Duration::from_mins(5),
+    }
+}
+
+fn object() -> Arc<KubernetesCluster> {
+    let target = json!({names::target(Product::Talos): "1.14.1"});
+    let metadata = json!({"name": "prod", "namespace": "hub", "annotations": target});
+    Arc::new(serde_json::from_value(json!({"metadata": metadata})).expect("a cluster"))
+}
+
+#[tokio::test]
+async fn nothing_is_planned_without_the_lease() {
+    // Rules 5 and 9: what is armed is not known, and somebody else may drive.
+    let object = object();
+    let latest = Latest { object: Arc::clone(&object), gone: [0, 0] };
+    let (_send, latest) = watch::channel(Some(latest));
+    let mut task = Task::new(Arc::new(shared(&nobody())), "hub/prod".to_owned(), latest);
+    let looked = Looked { snapshot: cluster(), workloads: Fact::Unasked, manifests: Fact::Unasked };
+    task.looked = Some((Instant::now(), looked));
+    let wish = Wish::read(object.annotations());
+    let target = Version::new(1, 14, 1);
+    let next = task.begin(&object, &wish, Product::Talos, &target).await;
+    assert!(matches!(next, Ok(Next::Now)));
+    assert!(task.looked.is_some(), "what was seen is left for who has the lease");
+    assert!(task.made.is_none() && task.last.is_none());
+}
+
+struct Ours;
+
+impl Fence for Ours {
+    fn holds(&self) -> Result<(), Lost> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_left_armed_is_not_guessed() {
+    // Rules 5 and 10: a hub that is away is not a run that left nothing.
+    let client = nobody();
+    let store = RunStore::new(client.clone(), &object());
+    let fence: Arc<dyn Fence> = Arc::new(Ours);
+    let hash = serde_json::from_value(json!("abc")).expect("a hash");
+    let left = inherited(&client, &store, Some(hash), &fence).await;
+    let Err(Unread::Away(why)) = left else { panic!("{left:?}") };
+    assert!(why.starts_with("the run before cannot be read: "), "{why}");
+    let left = inherited(&client, &store, None, &fence).await.expect("nothing to read");
+    assert!(left.armed.is_empty() && left.cordons.is_empty());
+}
