@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::future::try_join_all;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -19,9 +19,6 @@ use super::fix::{self, Subject};
 use super::rights::{CONFIG_MAPS, RIGHTS, Right, Scope};
 use super::{Missing, Needs, Weight};
 use crate::hub::{CALL, answer, said};
-
-/// How many questions are asked together: a start of many replicas is no burst.
-const TOGETHER: usize = 4;
 
 /// In how many namespaces a right is asked for that is not granted everywhere.
 const NAMESPACES: usize = 16;
@@ -163,13 +160,13 @@ impl Needs {
         right: &Right,
         inside: Option<&str>,
     ) -> Result<Vec<&'static str>, String> {
-        let verbs = stream::iter(right.verbs.iter().copied());
-        let asked = verbs.map(|verb| async move {
-            let allowed = self.may(right, verb, inside).await?;
-            Ok::<_, String>((verb, allowed))
-        });
-        let answers: Vec<_> = asked.buffered(TOGETHER).try_collect().await?;
-        Ok(answers.into_iter().filter(|(_, allowed)| !allowed).map(|(verb, _)| verb).collect())
+        let mut asked = Vec::new();
+        for verb in right.verbs {
+            asked.push(self.may(right, verb, inside));
+        }
+        let answers = try_join_all(asked).await?;
+        let denied = right.verbs.iter().zip(answers).filter(|(_, allowed)| !allowed);
+        Ok(denied.map(|(verb, _)| *verb).collect())
     }
 
     async fn may(&self, right: &Right, verb: &str, inside: Option<&str>) -> Result<bool, String> {
