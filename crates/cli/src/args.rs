@@ -16,7 +16,7 @@ mod upgrade;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 pub use cluster::ClusterArgs;
 pub use crds::CrdsArgs;
@@ -78,8 +78,19 @@ pub struct Cli {
     #[arg(short, long, action = ArgAction::HelpShort, global = true, display_order = 1000)]
     pub help: Option<bool>,
     /// What to log on stderr: off, error, warn, info, debug, trace, or target=level pairs
-    #[arg(long, value_name = "FILTER", default_value = "off", global = true, display_order = 999)]
-    pub log: Targets,
+    /// [default: off, of operator: info]
+    #[arg(long, value_name = "FILTER", global = true, display_order = 998)]
+    pub log: Option<Targets>,
+    /// What a line of the log looks like
+    #[arg(
+        long,
+        value_name = "FORM",
+        value_enum,
+        default_value_t,
+        global = true,
+        display_order = 999
+    )]
+    pub log_format: LogFormat,
 }
 
 /// What to do.
@@ -113,6 +124,27 @@ pub enum Command {
     Sim(Box<SimArgs>),
     /// Upgrade a simulated cluster in front of your eyes
     Demo(DemoArgs),
+}
+
+impl Command {
+    /// What is logged if nobody says otherwise. A command that works until it is stopped
+    /// has nothing but its log to show for it; the others print their answers.
+    pub const fn usual_level(&self) -> LevelFilter {
+        match self {
+            Self::Operator(_) => LevelFilter::INFO,
+            _ => LevelFilter::OFF,
+        }
+    }
+}
+
+/// What a line of the log looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// For programs: an object a line
+    Json,
 }
 
 /// What the answer looks like.

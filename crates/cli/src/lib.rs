@@ -38,7 +38,7 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, LogFormat};
 use crate::failed::Failed;
 use crate::printer::Printer;
 use crate::usage::Usage;
@@ -93,8 +93,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 }
 
 fn dispatch(cli: Cli, printer: Printer) -> Result<Exit, Failed> {
-    let Cli { command, log, help: _ } = cli;
-    listen(log);
+    let Cli { command, log, log_format, help: _ } = cli;
+    let usual = || Targets::new().with_default(command.usual_level());
+    listen(log.unwrap_or_else(usual), log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime =
         runtime.map_err(|error| Failed::of(&error, "free some resources of this machine"))?;
@@ -139,13 +140,19 @@ fn calm(filter: Targets) -> Targets {
 }
 
 /// Logs go to stderr. A second listener in one process is a test's.
-fn listen(filter: Targets) {
+fn listen(filter: Targets, format: LogFormat) {
+    use tracing_subscriber::Layer as _;
     use tracing_subscriber::layer::SubscriberExt as _;
     use tracing_subscriber::util::SubscriberInitExt as _;
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .with_target(true);
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        // Fields beside the message, as log collectors index them.
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
     let _ = tracing_subscriber::registry().with(lines).with(calm(filter)).try_init();
 }
 

@@ -28,6 +28,16 @@ pub fn process() -> String {
     format!("{}-{}", host.trim_matches('-'), std::process::id())
 }
 
+/// Where kubectl looks for kubeconfigs, if it is told to look elsewhere.
+pub fn kubeconfig() -> Option<OsString> {
+    variable("KUBECONFIG")
+}
+
+/// The home folder.
+pub fn home() -> Option<PathBuf> {
+    variable("HOME").map(PathBuf::from)
+}
+
 /// What kind of terminal this is.
 pub fn terminal() -> Option<String> {
     variable("TERM").map(|name| name.to_string_lossy().into_owned())

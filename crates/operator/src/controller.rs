@@ -16,7 +16,9 @@ use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
 use vitistack_api::{KubernetesCluster, Machine};
 
+use crate::hub::watch_said;
 use crate::names;
+use crate::repeat::Trouble;
 use crate::task::{Latest, Shared, Task, trimmed};
 use crate::wish::Wish;
 
@@ -28,6 +30,10 @@ const BROKEN: Duration = Duration::from_secs(10);
 
 /// How many objects come with one answer of the API server.
 const PAGE: u32 = 100;
+
+/// How long a watch that failed has to go on before it counts as well: longer than the
+/// longest pause before it is tried again. A quiet kind gives no sign of life.
+const WELL: Duration = Duration::from_secs(70);
 
 /// The tasks of all clusters.
 pub struct Controller {
@@ -70,18 +76,26 @@ impl Controller {
         let machines = watcher::watcher(machines, config).default_backoff();
         pin_mut!(clusters, machines);
         let mut machine_list = Vec::new();
+        let mut no_clusters = Trouble::new("clusters cannot be watched", "clusters are watched");
+        let mut no_machines = Trouble::new("machines cannot be watched", "machines are watched");
         loop {
             tokio::select! {
-                event = clusters.next() => match event {
-                    Some(Ok(event)) => self.cluster(event),
-                    Some(Err(error)) => tracing::warn!(%error, "clusters cannot be watched now"),
-                    None => break,
+                event = clusters.next() => {
+                    let Some(event) = event else { break };
+                    note(&mut no_clusters, &event);
+                    if let Ok(event) = event {
+                        self.cluster(event);
+                    }
                 },
-                event = machines.next() => match event {
-                    Some(Ok(event)) => self.machine(event, &mut machine_list),
-                    Some(Err(error)) => tracing::warn!(%error, "machines cannot be watched now"),
-                    None => break,
+                event = machines.next() => {
+                    let Some(event) = event else { break };
+                    note(&mut no_machines, &event);
+                    if let Ok(event) = event {
+                        self.machine(event, &mut machine_list);
+                    }
                 },
+                () = no_clusters.quiet_for(WELL) => no_clusters.well(),
+                () = no_machines.quiet_for(WELL) => no_machines.well(),
                 Some(ended) = self.tasks.join_next_with_id() => self.task_ended(&ended),
                 Ok(()) = ending.changed() => break,
             }
@@ -199,6 +213,15 @@ impl Controller {
         if tokio::time::timeout(Duration::from_secs(4), all).await.is_err() {
             tracing::warn!("some clusters were not handed over; their leases run out");
         }
+    }
+}
+
+/// Takes down whether a watch works. It says that it begins before it has asked.
+fn note<K>(trouble: &mut Trouble, event: &watcher::Result<watcher::Event<K>>) {
+    match event {
+        Ok(watcher::Event::Init) => {}
+        Ok(_) => trouble.well(),
+        Err(error) => trouble.failed(&watch_said(error)),
     }
 }
 

@@ -25,8 +25,8 @@ pub use registry::{Kind, Metric, Registry};
 /// What a replica knows of itself.
 #[derive(Clone, Debug)]
 pub struct Health {
-    /// Why it is not ready yet; `None` once it is.
-    pub waiting_for: watch::Receiver<Option<&'static str>>,
+    /// Why it is not ready, in lines for people; `None` if it is.
+    pub not_ready: watch::Receiver<Option<String>>,
     /// Everything counted.
     pub metrics: Arc<Metrics>,
 }
@@ -49,11 +49,10 @@ fn router(health: Health) -> Router {
 }
 
 async fn ready(State(health): State<Health>) -> Response {
-    match *health.waiting_for.borrow() {
+    let not_ready = health.not_ready.borrow().clone();
+    match not_ready {
         None => "ok\n".into_response(),
-        Some(what) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for {what}\n")).into_response()
-        }
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
     }
 }
 
@@ -81,21 +80,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_replica_is_alive_before_it_is_ready() {
-        let (waiting, waiting_for) = watch::channel(Some("the clusters of the hub"));
+        let (tell, not_ready) = watch::channel(Some("not ready: no namespace\n".to_owned()));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (end, ended) = oneshot::channel::<()>();
-        let health = Health { waiting_for, metrics: Arc::default() };
+        let health = Health { not_ready, metrics: Arc::default() };
         let served = tokio::spawn(serve(listener, health, async {
             let _ = ended.await;
         }));
         assert!(ask(address, "/healthz").await.starts_with("HTTP/1.1 200"));
         let answer = ask(address, "/readyz").await;
         assert!(
-            answer.starts_with("HTTP/1.1 503")
-                && answer.ends_with("waiting for the clusters of the hub\n")
+            answer.starts_with("HTTP/1.1 503") && answer.ends_with("not ready: no namespace\n"),
+            "{answer}"
         );
-        waiting.send_replace(None);
+        tell.send_replace(None);
         assert!(ask(address, "/readyz").await.starts_with("HTTP/1.1 200"));
         let answer = ask(address, "/metrics").await;
         assert!(answer.contains("text/plain; version=0.0.4"), "{answer}");

@@ -19,6 +19,7 @@ use upgrade_core::jiff::Timestamp;
 use upgrade_engine::journal::{Fence, Lost};
 
 use crate::clock;
+use crate::hub::said;
 use crate::pulse::Pulse;
 
 /// How long a replica that fell silent keeps its leases, usually. Long enough for an
@@ -47,7 +48,7 @@ pub enum LeaseError {
     #[error("the lease {0}: this replica's own heartbeat is late")]
     Late(String),
     /// The API server did not do it.
-    #[error("the lease {name}: {source}")]
+    #[error("the lease {name}: {}", said(.source))]
     Api {
         /// Which.
         name: String,
@@ -181,6 +182,7 @@ impl Claim {
     /// session is over and the lease with it.
     async fn give_back(mut self, held: Arc<Held>) {
         let name = self.lease.name_any();
+        let mut told = false;
         while held.holds().is_ok() {
             let now = &self.lease;
             let only_this =
@@ -204,7 +206,9 @@ impl Claim {
                 }
                 _ => {}
             }
-            tracing::info!(lease = name, "cannot be given back now; tried again");
+            if !std::mem::replace(&mut told, true) {
+                tracing::info!(lease = name, "cannot be given back now; tried again");
+            }
             tokio::time::sleep(AGAIN).await;
         }
     }

@@ -15,10 +15,13 @@
 //! - [`past`] asks the hub what happened while nobody watched.
 //! - [`lease`] fences drivers from each other (rule 9), as long as the [`pulse`] of
 //!   theirs is seen; [`members`] shares the clusters among replicas.
+//! - [`access`] finds the hub as kubectl does, and [`needs`] asks what it lacks;
+//!   [`repeat`] logs an error that repeats once.
 //! - [`versions`] knows what there is to go to, [`http`] tells how the process
 //!   does, [`files`] lets it have many connections, and [`serve`](mod@serve)
 //!   puts all of it together.
 
+pub mod access;
 pub mod clock;
 pub mod connect;
 pub mod controller;
@@ -32,11 +35,13 @@ pub mod lease;
 pub mod look;
 pub mod members;
 pub mod names;
+pub mod needs;
 pub mod news;
 pub mod operator;
 pub mod pace;
 pub mod past;
 pub mod pulse;
+pub mod repeat;
 pub mod run;
 pub mod rush;
 pub mod seen;

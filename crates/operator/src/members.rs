@@ -19,8 +19,10 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 
 use crate::clock;
+use crate::hub::said;
 use crate::lease::SESSION;
 use crate::pulse::{Beat, Pulse};
+use crate::repeat::Trouble;
 
 /// How often a replica says that it is there, and looks who else is, in the time
 /// after which it is missed.
@@ -101,18 +103,18 @@ impl Membership {
 
     /// Beats until it is dropped.
     pub async fn beat(mut self) {
+        let mut trouble = Trouble::new("the heartbeat fails", "the heartbeat goes on");
         loop {
-            let well = match tokio::time::timeout(CALL, self.once()).await {
-                Ok(Ok(())) => true,
-                Ok(Err(error)) => {
-                    tracing::warn!(%error, "the replicas cannot be read");
-                    false
-                }
-                Err(_) => {
-                    tracing::warn!("the replicas cannot be read: no answer");
-                    false
-                }
+            let beaten = match tokio::time::timeout(CALL, self.once()).await {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => Err(said(&error)),
+                Err(_) => Err("no answer".to_owned()),
             };
+            let well = beaten.is_ok();
+            match beaten {
+                Ok(()) => trouble.well(),
+                Err(why) => trouble.failed(&why),
+            }
             let usual = self.pulse.lasts() / BEATS;
             tokio::time::sleep(if well { usual } else { AGAIN.min(usual) }).await;
         }

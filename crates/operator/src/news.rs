@@ -9,6 +9,8 @@ use vitistack_api::KubernetesCluster;
 use vitistack_api::run::Product;
 use vitistack_api::status::Status;
 
+use crate::hub::said;
+
 /// How many may wait to be sent.
 const QUEUE: usize = 1024;
 
@@ -73,7 +75,7 @@ impl News {
                     secondary: None,
                 };
                 if let Err(error) = recorder.publish(&event, &about).await {
-                    tracing::debug!(%error, "an event could not be sent");
+                    tracing::debug!("an event could not be sent: {}", said(&error));
                 }
             }
         });

@@ -1,24 +1,26 @@
-//! The process: a client, the sources of versions, the listener and the operator.
+//! The process: a client, what the hub has to have, the sources of versions, the listener
+//! and the operator.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use upgrade_core::catalogue::Catalogue;
 
+use crate::access::{self, Access, AccessError, Given};
 use crate::files;
 use crate::http::{self, Health, Metrics};
+use crate::hub::said;
+use crate::needs::{Needs, State};
 use crate::operator::{Operator, Options};
+use crate::repeat::Trouble;
 use crate::versions::{Source, Versions};
-
-/// Name, socket and TLS.
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// How often the sources of versions are asked. Releases come every few weeks.
 const REFRESH: Duration = Duration::from_mins(30);
@@ -29,8 +31,8 @@ const REFRESH_AGAIN: Duration = Duration::from_mins(1);
 /// What the process is made of.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The hub's kubeconfig; the pod's own account if there is none.
-    pub kubeconfig: Option<PathBuf>,
+    /// What is said about the hub.
+    pub hub: Given,
     /// Where health and metrics are told.
     pub listen: Option<SocketAddr>,
     /// Where releases are known from, beside the catalogue.
@@ -41,12 +43,16 @@ pub struct Settings {
     pub options: Options,
 }
 
-/// Why it does not begin.
+/// Why it does not begin. Only what waiting cannot mend ends the process: files and flags
+/// are read once.
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// There is no way to the hub.
-    #[error("the hub's API cannot be reached: {0}")]
-    Hub(String),
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The way to the hub cannot be used.
+    #[error("the hub's credentials cannot be used: {0}")]
+    Client(String),
     /// The listener.
     #[error("cannot listen on {address}")]
     Listen {
@@ -58,85 +64,141 @@ pub enum ServeError {
     },
 }
 
+impl ServeError {
+    /// What to do about it.
+    pub const fn next(&self) -> &'static str {
+        match self {
+            Self::Access(error) => error.next(),
+            Self::Client(_) => "correct the kubeconfig until `kubectl get namespaces` works",
+            Self::Listen { .. } => "name another address with --listen",
+        }
+    }
+}
+
 /// Works until `stop` comes back.
 pub async fn serve(
     settings: Settings,
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let Settings { kubeconfig, listen, sources, catalogue, options } = settings;
+    let Settings { hub, listen, sources, catalogue, options } = settings;
+    let client = client(access::find(&hub).await?)?;
     let most = files::allow_many();
     tracing::info!(most, "files and sockets that may be open");
-    let client = client(kubeconfig.as_deref()).await?;
+    let needs = Needs {
+        client: client.clone(),
+        namespace: options.namespace.clone(),
+        watch_namespace: options.watch_namespace.clone(),
+        reads_config_map: sources.iter().any(|it| matches!(it, Source::ConfigMap { .. })),
+    };
     let metrics = Arc::new(Metrics::default());
-    let mut versions = Versions::new(catalogue, sources);
+    let versions = Versions::new(catalogue, sources);
     let operator = Operator::new(client.clone(), options, versions.known(), Arc::clone(&metrics));
-    let (waiting, waiting_for) = watch::channel(Some("the clusters of the hub"));
-    let (ended, mut end) = watch::channel(false);
-    let mut background = tokio::task::JoinSet::new();
+    let (known, mut state) = watch::channel(State::default());
+    let (tell, not_ready) = watch::channel(State::default().not_ready(false));
+    let (ended, end) = watch::channel(false);
+    let mut background = JoinSet::new();
     if let Some(address) = listen {
-        let listener = TcpListener::bind(address).await;
-        let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
-        // Port 0 is one that the system picks; this says which.
-        if let Ok(address) = listener.local_addr() {
-            tracing::info!(%address, "health and metrics are told");
-        }
-        let health = Health { waiting_for, metrics: Arc::clone(&metrics) };
-        background.spawn(async move {
-            let end = async move {
-                let _ = end.changed().await;
-            };
-            if let Err(error) = http::serve(listener, health, end).await {
-                tracing::error!(%error, "health and metrics are not told any more");
-            }
-        });
+        let listener = listener(address).await?;
+        let health = Health { not_ready, metrics: Arc::clone(&metrics) };
+        background.spawn(answer(listener, health, end));
     }
-    let mut ready = operator.ready();
-    background.spawn(async move {
-        if ready.wait_for(|ready| *ready).await.is_ok() {
-            waiting.send_replace(None);
-        }
-        // Whoever asks later still finds an answer.
-        std::future::pending::<()>().await;
-    });
-    background.spawn(async move {
-        loop {
-            let mut well = true;
-            for (source, asked) in versions.refresh(&client).await {
-                metrics.refreshed(source, asked.is_ok());
-                if let Err(error) = asked {
-                    well = false;
-                    tracing::warn!(source, %error, "available versions are as they were");
-                }
-            }
-            tokio::time::sleep(if well { REFRESH } else { REFRESH_AGAIN }).await;
-        }
-    });
-    operator.run(stop).await;
+    background.spawn(needs.keep_asking(known));
+    background.spawn(tell_readiness(state.clone(), operator.ready(), tell));
+    background.spawn(refresh(versions, client, metrics));
+    tokio::pin!(stop);
+    // Nothing is touched before: without leases nobody is fenced (rule 9), without
+    // machines some are not seen (rule 10).
+    let begin = tokio::select! {
+        found = state.wait_for(State::suffices) => found.is_ok(),
+        () = &mut stop => false,
+    };
+    if begin {
+        operator.run(stop).await;
+    }
     ended.send_replace(true);
     Ok(())
 }
 
-/// The way to the hub.
-async fn client(kubeconfig: Option<&Path>) -> Result<Client, ServeError> {
-    let hub = |error: &dyn std::error::Error| ServeError::Hub(error.to_string());
-    let mut config = match kubeconfig {
-        Some(path) => {
-            // Rule 14: what a reader says of a file may quote it.
-            let unusable = || {
-                let path = path.display();
-                ServeError::Hub(format!("{path} cannot be used; does kubectl accept it?"))
-            };
-            let read = Kubeconfig::read_from(path).map_err(|_| unusable())?;
-            let options = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(read, &options).await.map_err(|_| unusable())?
-        }
-        None => Config::incluster()
-            .map_err(|_| ServeError::Hub("this is no pod with an account".to_owned()))?,
+/// The way to the hub; says which it is.
+fn client(found: Access) -> Result<Client, ServeError> {
+    let Access { config, origin, files, absent, context } = found;
+    tracing::info!(
+        hub = %config.cluster_url,
+        by = %origin,
+        files = (!files.is_empty()).then(|| access::list(&files)),
+        context,
+        version = env!("CARGO_PKG_VERSION"),
+        "the operator starts"
+    );
+    if !absent.is_empty() {
+        let absent = access::list(&absent);
+        tracing::warn!("KUBECONFIG names files that do not exist: {absent}");
+    }
+    Client::try_from(config).map_err(|error| ServeError::Client(said(&error)))
+}
+
+async fn listener(address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
+    // Port 0 is one that the system picks; this says which.
+    if let Ok(address) = listener.local_addr() {
+        tracing::info!(%address, "health and metrics are told");
+    }
+    Ok(listener)
+}
+
+async fn answer(listener: TcpListener, health: Health, mut end: watch::Receiver<bool>) {
+    let end = async move {
+        let _ = end.changed().await;
     };
-    config.connect_timeout = Some(CONNECT);
-    // Watches are silent for long; every other call has a deadline of its own.
-    config.read_timeout = None;
-    // What is tried again, and for how long, is said where it is asked.
-    config.default_retry = false;
-    Client::try_from(config).map_err(|error| hub(&error))
+    if let Err(error) = http::serve(listener, health, end).await {
+        tracing::error!(%error, "health and metrics are not told any more");
+    }
+}
+
+/// Keeps up to date why this replica is not ready.
+async fn tell_readiness(
+    mut state: watch::Receiver<State>,
+    mut listed: watch::Receiver<bool>,
+    tell: watch::Sender<Option<String>>,
+) {
+    let mut was_ready = false;
+    loop {
+        let known = *listed.borrow_and_update();
+        let not_ready = state.borrow_and_update().not_ready(known);
+        let ready = not_ready.is_none();
+        if ready != std::mem::replace(&mut was_ready, ready) {
+            tracing::info!("{}", if ready { "ready" } else { "not ready any more" });
+        }
+        tell.send_replace(not_ready);
+        // An end of either is the end of the operator; whoever asks later still finds
+        // an answer.
+        tokio::select! {
+            Ok(()) = state.changed() => {}
+            Ok(()) = listed.changed() => {}
+            else => std::future::pending().await,
+        }
+    }
+}
+
+/// Asks the sources of versions, again and again.
+async fn refresh(mut versions: Versions, client: Client, metrics: Arc<Metrics>) {
+    let mut troubles = BTreeMap::new();
+    loop {
+        let mut well = true;
+        for (source, asked) in versions.refresh(&client).await {
+            metrics.refreshed(source, asked.is_ok());
+            let trouble = troubles.entry(source).or_insert_with(|| {
+                Trouble::new("available versions stay as they were", "available versions are known")
+            });
+            match asked {
+                Ok(()) => trouble.well(),
+                Err(error) => {
+                    well = false;
+                    trouble.failed(&error.to_string());
+                }
+            }
+        }
+        tokio::time::sleep(if well { REFRESH } else { REFRESH_AGAIN }).await;
+    }
 }

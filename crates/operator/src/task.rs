@@ -34,6 +34,7 @@ use crate::lease::{Hold, Watched};
 use crate::look::Looked;
 use crate::members::Members;
 use crate::names;
+use crate::repeat::Trouble;
 use crate::rush::Beginning;
 use crate::seen::Seen;
 use crate::wish::Wish;
@@ -95,6 +96,8 @@ pub struct Task {
     keys_at: Instant,
     /// How the cluster is counted, while it is ours.
     counted: Counted,
+    /// A round that fails again and again.
+    trouble: Trouble,
 }
 
 /// What to wait for before the next round.
@@ -111,6 +114,7 @@ impl Task {
     /// A task for one cluster.
     pub fn new(shared: Arc<Shared>, key: String, latest: watch::Receiver<Option<Latest>>) -> Self {
         let counted = Counted::new(Arc::clone(&shared.metrics));
+        let trouble = Trouble::new("the reconcile failed", "reconciled again").of(&key);
         Self {
             look_pause: shared.look_every,
             members: shared.members.clone(),
@@ -139,6 +143,7 @@ impl Task {
             panics: 0,
             keys_at: Instant::now(),
             counted,
+            trouble,
         }
     }
 
@@ -149,9 +154,12 @@ impl Task {
             let round = self.round().await;
             self.shared.metrics.reconciled(round.is_ok(), began.elapsed().as_secs_f64());
             let next = match round {
-                Ok(next) => next,
+                Ok(next) => {
+                    self.trouble.well();
+                    next
+                }
                 Err(error) => {
-                    tracing::warn!(cluster = self.key, "{error}; tried again");
+                    self.trouble.failed(&error);
                     Next::At(Some(Instant::now() + SOON))
                 }
             };

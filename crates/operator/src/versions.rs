@@ -21,6 +21,8 @@ use tokio::sync::watch;
 use upgrade_core::catalogue::{Broken, Catalogue};
 use upgrade_core::version::{ParseVersionError, Version};
 
+use crate::hub::said;
+
 pub use config_map::read as read_config_map;
 pub use factory::FactoryError;
 
@@ -83,9 +85,7 @@ pub enum SourceError {
     #[error(transparent)]
     Factory(#[from] FactoryError),
     /// The `ConfigMap` cannot be read.
-    #[error(
-        "the ConfigMap {namespace}/{name} cannot be read: is it there, and may the operator get it?"
-    )]
+    #[error("the ConfigMap {namespace}/{name} cannot be read: {}", said(.source))]
     Unread {
         /// Where it is.
         namespace: String,

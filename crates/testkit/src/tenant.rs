@@ -104,6 +104,11 @@ impl Tenant {
         self.file("account")
     }
 
+    /// A client of the administrator.
+    pub fn admin_client(&self) -> Client {
+        self.admin.clone()
+    }
+
     /// A client of the shipped account.
     pub async fn client(&self) -> Client {
         hub::client(Kubeconfig::read_from(self.account()).expect("a kubeconfig")).await

@@ -1,13 +1,22 @@
 //! The arguments of `crds`.
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use vitistack_api::DEFINITIONS;
 
 const EXAMPLES: &str = "\
 Examples:
   Make the kinds known to a cluster:
-    talos-operator crds | kubectl apply --server-side -f -";
+    talos-operator crds | kubectl apply --server-side -f -
+
+  Only those that the platform does not bring:
+    talos-operator crds upgraderuns.upgrade.vitistack.io | kubectl apply --server-side -f -";
 
 /// What `crds` is asked.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct CrdsArgs {}
+pub struct CrdsArgs {
+    /// Which definitions [default: all]
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(DEFINITIONS.map(|it| it.name)))]
+    pub names: Vec<String>,
+}

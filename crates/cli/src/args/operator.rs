@@ -11,10 +11,11 @@ use super::{DataArgs, PaceArgs, parse};
 const EXAMPLES: &str = "\
 Examples:
   In a pod, as deploy/ has it:
-    talos-operator operator --log=info --listen=0.0.0.0:8080 --snapshots=/var/lib/talos-operator
+    talos-operator operator --listen=0.0.0.0:8080 --snapshots=/var/lib/talos-operator
 
-  On a desk, against another hub:
-    talos-operator operator --kubeconfig ./hub.kubeconfig --log=info
+  On a desk, against the hub that kubectl uses, or another one:
+    talos-operator operator
+    talos-operator operator --kubeconfig ./hub.kubeconfig --context admin
 
 Annotations on a KubernetesCluster do the rest:
     kubectl annotate kubernetescluster my-cluster upgrade.vitistack.io/talos-target=1.13.9";
@@ -26,9 +27,13 @@ const ORDER: &str = "Which role goes first when Talos is upgraded [default: work
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES, mut_arg("order", |order| order.help(ORDER)))]
 pub struct OperatorArgs {
-    /// The hub's kubeconfig [default: the account of the pod]
+    /// The hub's kubeconfig [default: as kubectl has it: KUBECONFIG, or else ~/.kube/config, or
+    /// else the account of the pod]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
     /// Who this replica is among the others [default: this host and process]
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: Option<String>,

@@ -6,9 +6,12 @@ use crate::Exit;
 use crate::args::CrdsArgs;
 use crate::printer::Printer;
 
-/// Prints all definitions as one YAML stream.
-pub fn crds(CrdsArgs {}: &CrdsArgs, printer: Printer) -> Exit {
-    let texts: Vec<&str> = DEFINITIONS.iter().map(|definition| definition.text).collect();
+/// Prints definitions as one YAML stream.
+pub fn crds(CrdsArgs { names }: &CrdsArgs, printer: Printer) -> Exit {
+    let wanted = DEFINITIONS
+        .iter()
+        .filter(|it| names.is_empty() || names.iter().any(|name| name == it.name));
+    let texts: Vec<&str> = wanted.map(|definition| definition.text).collect();
     printer.stdout(&texts.join("---\n"));
     Exit::Done
 }

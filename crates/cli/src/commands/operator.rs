@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use image_factory::check_url;
 use upgrade_core::policy::{Order, Policy};
+use upgrade_operator::access::Given;
 use upgrade_operator::versions::{Offer, Source};
 use upgrade_operator::{Options, Settings, serve};
 
@@ -34,7 +35,12 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
     let usual = Policy { order: Order::WorkersFirst, ..Policy::default() };
     let identity = args.identity.clone().unwrap_or_else(settings::process);
     let settings = Settings {
-        kubeconfig: args.kubeconfig.clone(),
+        hub: Given {
+            kubeconfig: args.kubeconfig.clone(),
+            context: args.context.clone(),
+            variable: settings::kubeconfig(),
+            home: settings::home(),
+        },
         listen: args.listen,
         sources: sources(&args.versions, &args.namespace)?,
         catalogue: data.catalogue,
@@ -54,8 +60,7 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
     let stop = async move {
         signals.next().await;
     };
-    let next = "name the hub with --kubeconfig, or run where it runs";
-    serve(settings, stop).await.map_err(|error| Failed::of(&error, next))?;
+    serve(settings, stop).await.map_err(|error| Failed::of(&error, error.next()))?;
     Ok(Exit::Done)
 }
 

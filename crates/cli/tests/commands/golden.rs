@@ -13,6 +13,9 @@ fn transcript(line: &str) -> String {
         .env_remove("CLICOLOR_FORCE")
         .env_remove("COLUMNS")
         .env_remove("TALOSCONFIG")
+        .env_remove("KUBECONFIG")
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .env("HOME", "/nowhere")
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data"))
         .stdin(Stdio::null())
         .output()
@@ -174,6 +177,10 @@ mod bad_usage {
         usage_matrix_line: "matrix --talos newest",
         usage_operator_no_hub: "operator",
         usage_operator_kubeconfig: "operator --kubeconfig not-yaml.yaml",
+        usage_operator_absent_kubeconfig: "operator --kubeconfig gone.yaml",
+        usage_operator_context: "operator --kubeconfig kubeconfig.yaml --context gone",
+        usage_log_format: "operator --log-format xml",
+        usage_crds: "crds nodes",
         usage_operator_versions: "operator --talos-versions 1.13",
         usage_operator_factory: "operator --image-factory factory.talos.dev",
         usage_operator_look_every: "operator --look-every 0s",

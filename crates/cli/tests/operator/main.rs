@@ -4,6 +4,7 @@
 
 #![cfg(unix)]
 
+mod first_minute;
 mod replica;
 
 use std::collections::BTreeSet;

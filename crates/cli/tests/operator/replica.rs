@@ -23,9 +23,8 @@ impl Replica {
     /// ports, the kubeconfig of the service account, shorter intervals, and for the
     /// namespace of this test only.
     pub(crate) fn start(tenant: &Tenant, name: &str) -> Self {
-        let log = tenant.file(&format!("{name}.log"));
         let snapshots = tenant.file("snapshots");
-        let mut command = Command::new(env!("CARGO_BIN_EXE_talos-operator"));
+        let mut command = Self::command();
         for argument in shipped() {
             let argument = match argument.split_once('=') {
                 Some(("--listen", _)) => "--listen=127.0.0.1:0".to_owned(),
@@ -34,12 +33,30 @@ impl Replica {
             };
             command.arg(argument);
         }
-        let child = command
+        command
             .args(["--look-every=5s", "--lease-duration=4s", "--kubeconfig"])
             .arg(tenant.account())
             .args(["--watch-namespace", &tenant.namespace])
             .env("POD_NAME", name)
-            .env("POD_NAMESPACE", &tenant.namespace)
+            .env("POD_NAMESPACE", &tenant.namespace);
+        Self::spawn(tenant, name, command)
+    }
+
+    /// The built binary, with nothing in its environment that says where a hub is.
+    pub(crate) fn command() -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_talos-operator"));
+        for variable in ["KUBECONFIG", "KUBERNETES_SERVICE_HOST", "POD_NAME", "POD_NAMESPACE"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    /// Starts this command in the folder of the test.
+    pub(crate) fn spawn(tenant: &Tenant, name: &str, mut command: Command) -> Self {
+        let log = tenant.file(&format!("{name}.log"));
+        let child = command
+            .current_dir(tenant.file("."))
+            .env("HOME", tenant.file("."))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log).expect("a file"))
@@ -57,8 +74,9 @@ impl Replica {
     fn address(&self) -> Option<SocketAddr> {
         let log = std::fs::read_to_string(&self.log).ok()?;
         let line = log.lines().find(|line| line.contains("health and metrics are told"))?;
-        let (_, rest) = line.split_once("address=")?;
-        rest.split_whitespace().next()?.parse().ok()
+        let (_, rest) = line.split_once("127.0.0.1:")?;
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        format!("127.0.0.1:{digits}").parse().ok()
     }
 
     fn try_ask(&self, path: &str) -> std::io::Result<String> {
@@ -69,6 +87,26 @@ impl Replica {
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         Ok(answer)
+    }
+
+    /// What it logged so far.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).expect("a log")
+    }
+
+    /// Waits until a line of its log has these words.
+    pub(crate) async fn logs(&self, words: &str) {
+        eventually(words, || self.log().contains(words).then_some(())).await;
+    }
+
+    /// Waits until it says that it is not ready, with these words. All that it says.
+    pub(crate) async fn is_not_ready(&self, words: &str) -> String {
+        let what = format!("{}: not ready: {words}", self.name);
+        eventually(&what, || {
+            let answer = self.ask("/readyz");
+            (answer.starts_with("HTTP/1.1 503") && answer.contains(words)).then_some(answer)
+        })
+        .await
     }
 
     /// Waits until it is alive and ready.

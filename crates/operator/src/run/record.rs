@@ -229,7 +229,7 @@ impl Record {
                 Ok(Err(error)) if !may_pass(&error) => {
                     return Err(RecordError::Api { name: self.name.clone(), why: said(&error) });
                 }
-                Ok(Err(error)) => error.to_string(),
+                Ok(Err(error)) => said(&error),
                 Err(_) => "no answer".to_owned(),
             };
             tracing::debug!(run = self.name, failed, "a write of the run is tried again");

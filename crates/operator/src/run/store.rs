@@ -17,6 +17,7 @@ use vitistack_api::{KubernetesCluster, UpgradeRun, label};
 use super::pack;
 use super::picture::role_word;
 use crate::clock;
+use crate::hub::said;
 
 /// How many runs of a cluster are kept.
 pub const KEEP: usize = 10;
@@ -202,13 +203,15 @@ impl RunStore {
         let names = match self.names().await {
             Ok(names) => names,
             Err(error) => {
-                tracing::warn!(cluster = self.cluster, %error, "old runs cannot be listed");
+                let error = said(&error);
+                tracing::warn!(cluster = self.cluster, error, "old runs cannot be listed");
                 return;
             }
         };
         for name in names.iter().take(names.len().saturating_sub(KEEP)) {
             if let Err(error) = self.api.delete(name, &DeleteParams::background()).await {
-                tracing::warn!(run = name, %error, "an old run cannot be deleted");
+                let error = said(&error);
+                tracing::warn!(run = name, error, "an old run cannot be deleted");
             }
         }
     }

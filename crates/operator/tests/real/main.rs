@@ -12,6 +12,7 @@ mod journal;
 mod leases;
 mod many;
 mod namespaces;
+mod needs;
 mod nodes;
 mod recovery;
 mod resilience;

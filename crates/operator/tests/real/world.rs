@@ -13,6 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::{Order, Policy};
+use upgrade_operator::access::Given;
 use upgrade_operator::{Options, Settings, serve};
 
 use crate::sabotage::Sabotage;
@@ -81,7 +82,7 @@ impl World {
     /// leases are there too.
     pub(crate) fn settings(&self, identity: &str) -> Settings {
         Settings {
-            kubeconfig: Some(self.account()),
+            hub: Given::file(self.account()),
             listen: None,
             sources: Vec::new(),
             catalogue: catalogue(),
