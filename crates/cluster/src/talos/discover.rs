@@ -18,7 +18,7 @@ use talos_client::{Client, Error, Node};
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_engine::io::roster::{Member, Roster};
-use upgrade_engine::io::talos::PEER_LIMIT;
+use upgrade_engine::io::talos::peer_limit;
 use upgrade_engine::io::{Machine, Trouble};
 
 use super::Known;
@@ -93,13 +93,13 @@ async fn first_list(client: &Client) -> Result<Vec<Member>, Trouble> {
 }
 
 fn silent() -> Trouble {
-    let text = format!("no answer within {PEER_LIMIT:#}");
+    let text = format!("no answer within {:#}", peer_limit());
     Trouble::new(FailureKind::Unavailable, &text)
 }
 
 /// An answer within the limit of one machine.
 async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
-    let limit = Duration::try_from(PEER_LIMIT).unwrap_or_default();
+    let limit = Duration::try_from(peer_limit()).unwrap_or_default();
     match tokio::time::timeout(limit, answer).await {
         Ok(answer) => answer.map_err(|error| trouble::look(&error)),
         Err(_) => Err(silent()),

@@ -10,7 +10,7 @@ use talos_client::{Error, Node};
 use upgrade_core::snapshot::{EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName};
 use upgrade_core::version::{Minor, Version};
 use upgrade_engine::io::Machine;
-use upgrade_engine::io::talos::MEMBER_LIMIT;
+use upgrade_engine::io::talos::member_limit;
 
 use crate::trouble::words;
 
@@ -38,10 +38,11 @@ pub(super) async fn facts(nodes: &[(&Machine, Node)]) -> Fact<EtcdFacts> {
 
 /// One member that hangs is unknown alone.
 async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, String> {
-    let limit = Duration::try_from(MEMBER_LIMIT).unwrap_or_default();
-    match tokio::time::timeout(limit, answer).await {
+    let limit = member_limit();
+    let span = Duration::try_from(limit).unwrap_or_default();
+    match tokio::time::timeout(span, answer).await {
         Ok(answer) => answer.map_err(|error| words(&error)),
-        Err(_) => Err(format!("no answer within {MEMBER_LIMIT:#}")),
+        Err(_) => Err(format!("no answer within {limit:#}")),
     }
 }
 
