@@ -57,6 +57,7 @@ mutants! {
     SchematicDropped, 4, "schematic-dropped", "nodes get the plain installer instead of their own";
     PlatformDropped, 4, "platform-dropped", "the installer is for the platform of the machine config, whatever runs";
     SecureBootDropped, 4, "secure-boot-dropped", "the installer has Secure Boot as the machine config says, whatever runs";
+    RenamedMissed, 4, "renamed-missed", "an extension that goes by another name counts as lost";
     ContentUnchecked, 4, "content-unchecked", "platform, Secure Boot, schematic and extensions are not compared after the boot";
     BootBackAccepted, 5, "boot-back-accepted", "a node that came back on its old version counts as upgraded";
     BlindRetry, 5, "blind-retry", "a failed install or reboot is tried again by itself";
@@ -73,6 +74,8 @@ mutants! {
     UnknownIsFine, 10, "unknown-is-fine", "what cannot be seen counts as well";
     LessReady, 10, "less-ready", "a node that is less ready than before its reboot counts as back";
     InvisibleNodes, 10, "invisible-nodes", "nodes of Kubernetes without a known machine are passed over";
+    SilentPeer, 10, "silent-peer", "one control plane that hangs makes every machine unknown";
+    SilentMember, 10, "silent-member", "one member of etcd that hangs makes all of etcd unknown";
     PruneOneList, 10, "prune-one-list", "what the first control plane does not render is pruned";
     PruneMissing, 10, "prune-missing", "manifests that could not be downloaded count as gone";
     PruneAll, 10, "prune-all", "definitions and namespaces are pruned without consent";
@@ -87,6 +90,7 @@ mutants! {
     WayBackGated, 12, "way-back-gated", "a way back waits for Kubernetes and for its own member of etcd";
     KubeletsFirst, 13, "kubelets-first", "kubelets move before the API servers";
     OldHostTaken, 13, "old-host-taken", "nodes whose upgrade wipes their data are upgraded";
+    ContainerTaken, 13, "container-taken", "nodes in containers are planned for, where nothing can be installed";
     PatchSkipped, 13, "patch-skipped", "the newest patch of the running line is not passed";
     DowngradeSkipped, 13, "downgrade-skipped", "a way back over a minor of etcd does without etcd's own downgrade";
     MinorSkipped, 13, "minor-skipped", "several minors are passed in one hop";

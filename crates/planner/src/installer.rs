@@ -91,7 +91,7 @@ pub fn choose(
     intent: &Intent,
     report: &mut Report,
 ) -> Option<Choice> {
-    if facts.container {
+    if facts.container && !mutant::is(Mutant::ContainerTaken) {
         report.refuse(Refusal::ContainerMode { node: node.clone() });
         return None;
     }

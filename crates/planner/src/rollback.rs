@@ -6,6 +6,7 @@
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::matrix::{Matrix, Row};
+use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::{
     Change, Group, Hop, Lane, PLAN_FORMAT, Plan, RebootMode, TalosTarget, Target, UpgradeApi,
     Versions, Wave,
@@ -120,7 +121,7 @@ fn target(
     talos: &TalosFacts,
     report: &mut Report,
 ) -> Option<(Version, TalosTarget)> {
-    if talos.container {
+    if talos.container && !mutant::is(Mutant::ContainerTaken) {
         report.refuse(Refusal::ContainerMode { node: node.clone() });
         return None;
     }

@@ -49,9 +49,20 @@ fn plans_and_decisions_differ() {
     ways_back();
     versions();
     invisible();
+    containers();
     let (calm, broken) =
         both(Mutant::DeadlineRemoved, || Action::Reboot.timeout(&Policy::default()));
     assert!(calm < SignedDuration::from_hours(24) && broken > SignedDuration::from_hours(24));
+}
+
+/// Rule 13: nothing can be installed there. Rule 4: an extension under its new name.
+fn containers() {
+    let mut snapshot = cluster(3, 1, "1.13.1", "1.33.4");
+    known(&mut snapshot.nodes.get_mut(&"worker-1".into()).unwrap().talos).container = true;
+    let ask = || plan_for(&snapshot, &intent(Some("1.13.9"), None), &Policy::default()).is_ok();
+    assert_eq!(both(Mutant::ContainerTaken, ask), (false, true));
+    let ask = || upgrade_core::extension::is_same("i915-ucode", "i915");
+    assert_eq!(both(Mutant::RenamedMissed, ask), (true, false));
 }
 
 /// Rule 10.

@@ -11,7 +11,7 @@ use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
 use upgrade_core::step::Action;
 
 use crate::crash::Point;
-use crate::scenario::{Kit, Named, Platform, Scenario, TroubleKind, Want};
+use crate::scenario::{Foreign, Kit, Named, Platform, Scenario, TroubleKind, Want};
 use crate::seen::{Seen, What};
 use crate::wire::Fate;
 
@@ -74,6 +74,9 @@ impl Sort {
 /// Machines whose firmware boots signed images only.
 const SECURE_BOOT: &str = "secure boot";
 
+/// Machines whose extension goes by another name in a release that is wanted.
+const RENAMED: &str = "renamed extension";
+
 /// What was met.
 #[derive(Clone, Debug, Default)]
 pub struct Met(BTreeMap<(Sort, &'static str), u64>);
@@ -125,6 +128,10 @@ impl Met {
         if scenario.machines.secure_boot {
             self.count(Sort::Machine, SECURE_BOOT);
         }
+        if scenario.renames() {
+            self.count(Sort::Machine, RENAMED);
+        }
+        self.count(Sort::Machine, scenario.foreign.name());
         self.count(Sort::Discovery, discovery(scenario.discovery));
         if scenario.wants.iter().any(|want| matches!(want, Want::Back(_))) {
             self.count(Sort::Kit, "a way back");
@@ -208,7 +215,9 @@ impl Met {
         wanted.extend(platforms.map(|platform| (Sort::Machine, platform.name())));
         let named = [Named::Fitting, Named::Plain, Named::Metal, Named::Own];
         wanted.extend(named.map(|named| (Sort::Machine, named.name())));
-        wanted.push((Sort::Machine, SECURE_BOOT));
+        wanted.extend([SECURE_BOOT, RENAMED].map(|name| (Sort::Machine, name)));
+        let foreign = [Foreign::None, Foreign::Listed, Foreign::Unlisted];
+        wanted.extend(foreign.map(|foreign| (Sort::Machine, foreign.name())));
         wanted.extend(
             ["service", "air gap", "kubernetes", "off"].map(|name| (Sort::Discovery, name)),
         );

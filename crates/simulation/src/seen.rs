@@ -254,6 +254,16 @@ pub enum Deed {
         /// The node.
         node: NodeName,
     },
+    /// Messages get lost on the way, or arrive as they should again.
+    Wires {
+        /// Which of both.
+        bad: bool,
+    },
+    /// A kubelet registers on a machine without Talos.
+    Registers {
+        /// The name of its node.
+        node: NodeName,
+    },
     /// A machine joins.
     Join {
         /// Its name.

@@ -2,7 +2,7 @@
 //! one after the other, as long as the same rule is still broken.
 
 use crate::play::play;
-use crate::scenario::{Kit, Machines, Scenario, TroubleKind};
+use crate::scenario::{Foreign, Kit, Machines, Scenario, TroubleKind};
 use crate::template::Templates;
 
 /// The smallest scenario found that breaks the same rule.
@@ -59,6 +59,11 @@ fn smaller(of: &Scenario) -> Vec<Scenario> {
     }
     if of.machines != Machines::default() {
         candidates.push(Scenario { machines: Machines::default(), ..of.clone() });
+    }
+    if of.foreign != Foreign::None {
+        let mut less = Scenario { foreign: Foreign::None, ..of.clone() };
+        less.policy.foreign_nodes.clear();
+        candidates.push(less);
     }
     if of.extended {
         candidates.push(Scenario { extended: false, ..of.clone() });

@@ -17,9 +17,12 @@ pub fn scenario(scenario: &Scenario) -> String {
         scenario;
     let (platform, named) = (scenario.machines.platform.name(), scenario.machines.named.name());
     let secure = if scenario.machines.secure_boot { " with Secure Boot" } else { "" };
+    let renamed = if scenario.renames() { ", an extension is renamed" } else { "" };
+    let foreign = scenario.foreign.name();
     let mut text = format!(
         "{control_planes} control planes, {workers} workers, {platform}{secure}, {named} in the \
-         configurations, Talos {talos}, Kubernetes {kubernetes}, workloads {kit:?}\n"
+         configurations{renamed}, {foreign}, Talos {talos}, Kubernetes {kubernetes}, workloads \
+         {kit:?}\n"
     );
     for want in wants {
         let _ = match want {
@@ -85,6 +88,9 @@ fn words(what: &What) -> Option<String> {
             Deed::Reboot { node } => format!("somebody reboots {node}"),
             Deed::Arms { node } => format!("somebody runs an installer on {node}"),
             Deed::Stages { node } => format!("somebody stages a configuration of {node}"),
+            Deed::Wires { bad: true } => "messages get lost, late or doubled".to_owned(),
+            Deed::Wires { bad: false } => "messages arrive again as they should".to_owned(),
+            Deed::Registers { node } => format!("{node} registers, without Talos"),
             Deed::Join { node } => format!("{node} joins"),
             Deed::Leave { node } => format!("{node} leaves"),
             Deed::Breaks { node, fault } => format!("fault {fault} begins on {node}"),

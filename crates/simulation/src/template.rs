@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 use talos_sim::kubernetes::Kubernetes;
-use talos_sim::model::{ClusterSpec, FaultKind, NodeIndex, Schematic, World};
+use talos_sim::model::{ClusterSpec, FaultKind, NodeIndex, World};
 
-use crate::scenario::{Extras, Machines, Scenario, Trouble, TroubleKind};
-use crate::world::{EXTENDED, EXTENSION, START, time};
+use crate::scenario::{Extras, Kit, Machines, Scenario, Trouble, TroubleKind};
+use crate::world::{START, time};
 
 /// What makes worlds the same at first.
-type Shape = (usize, usize, String, String, [bool; 3], Machines, Extras, crate::scenario::Kit);
+type Shape = (usize, usize, String, String, [bool; 3], Machines, Extras, Kit);
 
 /// Those that were made, by shape.
 type Made = HashMap<Shape, Arc<(World, Kubernetes)>>;
@@ -36,7 +36,8 @@ impl Templates {
             self.lock().insert(shape, Arc::clone(&made));
             made
         });
-        let (mut world, kubernetes) = (*template).clone();
+        let (mut world, mut kubernetes) = (*template).clone();
+        scenario.foreign.register(&mut kubernetes, &scenario.kubernetes);
         world.reseed(scenario.seed);
         world.discover_by(scenario.discovery);
         for trouble in &scenario.troubles {
@@ -61,13 +62,6 @@ fn make(scenario: &Scenario) -> (World, Kubernetes) {
     spec.flannel = scenario.flannel;
     spec.grub = scenario.grub;
     scenario.extras.name_in(&mut spec, *control_planes);
-    let schematic = Schematic {
-        yaml: "customization:\n  systemExtensions:\n    officialExtensions:\n      - \
-               siderolabs/iscsi-tools\n"
-            .to_owned(),
-        extensions: vec![EXTENSION.to_owned()],
-    };
-    spec.registry.schematics.insert(EXTENDED.to_owned(), schematic);
     spec.registry.others.push("registry.example/app:1".to_owned());
     scenario.machines.make(&mut spec, *extended);
     let world = World::new(&spec, 1, time(START));

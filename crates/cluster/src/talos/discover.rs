@@ -19,7 +19,7 @@ use upgrade_core::jiff::SignedDuration;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_engine::io::roster::{Member, Roster};
-use upgrade_engine::io::talos::PEER_LIMIT;
+use upgrade_engine::io::talos::peer_limit;
 use upgrade_engine::io::{Machine, Trouble};
 
 use super::Known;
@@ -112,7 +112,7 @@ async fn first_list(client: &Client) -> Result<Vec<Member>, Trouble> {
 }
 
 async fn members(node: &Node) -> Result<Vec<Member>, NoAnswer> {
-    let members = within(PEER_LIMIT, node.list::<resources::Member>()).await?;
+    let members = within(peer_limit(), node.list::<resources::Member>()).await?;
     let member = |it: Resource<resources::Member>| Member {
         // The ID is the node's name in Kubernetes; the host name may differ.
         name: NodeName(it.metadata.id),
@@ -167,7 +167,7 @@ async fn who(client: &Client, address: &str) -> Result<Machine, Trouble> {
     })?;
     let node = client.node(parsed);
     let both = async { tokio::try_join!(node.get::<Nodename>(), node.get::<MachineKind>()) };
-    let (Some(name), Some(kind)) = within(PEER_LIMIT, both).await? else {
+    let (Some(name), Some(kind)) = within(peer_limit(), both).await? else {
         let text = format!("{address} does not know its own name or role yet");
         return Err(Trouble::new(FailureKind::Unavailable, &text));
     };
@@ -298,7 +298,7 @@ async fn cluster_name(client: &Client, peers: &[(NodeName, Node)]) -> Result<Str
 
 /// The name of the cluster that a machine belongs to.
 pub(super) async fn own_cluster(node: &Node) -> Result<String, Trouble> {
-    match within(PEER_LIMIT, node.get::<ClusterInfo>()).await? {
+    match within(peer_limit(), node.get::<ClusterInfo>()).await? {
         Some(info) if !info.spec.name.is_empty() => Ok(info.spec.name),
         _ => {
             let text = "the machine does not tell the name of its cluster yet";

@@ -9,7 +9,7 @@ use talos_client::{Error, Node};
 use upgrade_core::snapshot::{EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName};
 use upgrade_core::version::{Minor, Version};
 use upgrade_engine::io::Machine;
-use upgrade_engine::io::talos::MEMBER_LIMIT;
+use upgrade_engine::io::talos::member_limit;
 
 use super::within::within;
 
@@ -37,7 +37,7 @@ pub(super) async fn facts(nodes: &[(&Machine, Node)]) -> Fact<EtcdFacts> {
 
 /// One member that hangs is unknown alone.
 async fn told<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, String> {
-    within(MEMBER_LIMIT, answer).await.map_err(|why| why.to_string())
+    within(member_limit(), answer).await.map_err(|why| why.to_string())
 }
 
 fn put_together(answers: &[Answer<'_>]) -> Fact<EtcdFacts> {

@@ -14,13 +14,24 @@ use upgrade_core::version::{Minor, Version};
 
 use super::{Changes, Machine, Tell, Trouble};
 
-/// How long one machine may take to say which others it knows, or who it is: one that
-/// hangs must not hold up what the others say.
-pub const PEER_LIMIT: SignedDuration = SignedDuration::from_secs(3);
+const PEER_LIMIT: SignedDuration = SignedDuration::from_secs(3);
 
-/// How long one member of etcd may take; the whole of it has to be within the limit of
-/// an observation.
-pub const MEMBER_LIMIT: SignedDuration = SignedDuration::from_secs(5);
+const MEMBER_LIMIT: SignedDuration = SignedDuration::from_secs(5);
+
+/// How long a connection lasts on which nothing is answered.
+const RETRANSMISSION: SignedDuration = SignedDuration::from_mins(15);
+
+/// How long one machine may take to say which others it knows, or who it is: one that
+/// hangs must not hold up what the others say (rule 10).
+pub fn peer_limit() -> SignedDuration {
+    if mutant::is(Mutant::SilentPeer) { RETRANSMISSION } else { PEER_LIMIT }
+}
+
+/// How long one member of etcd may take, for the same reason; the whole of it has to be
+/// within the limit of an observation.
+pub fn member_limit() -> SignedDuration {
+    if mutant::is(Mutant::SilentMember) { RETRANSMISSION } else { MEMBER_LIMIT }
+}
 
 /// A machine's configuration. Its text holds keys: it has no `Debug`, and never
 /// reaches a log, an event or a journal (rule 14).
@@ -208,7 +219,7 @@ impl Downgrade {
 /// The machines of a cluster, over their Talos API.
 pub trait Talos: Send + Sync {
     /// The cluster's name and its machines, as they know each other. One that does not
-    /// answer within [`PEER_LIMIT`] adds nothing; what was known before stays then.
+    /// answer within [`peer_limit`] adds nothing; what was known before stays then.
     fn machines(&self) -> impl Future<Output = Result<(String, Vec<Machine>), Trouble>> + Send;
 
     /// The machines of Kubernetes' nodes, given their addresses: those that

@@ -1,7 +1,13 @@
 //! Nodes of Kubernetes that no known machine stands for (rules 10 and 13).
 
+use upgrade_core::jiff::SignedDuration;
+use upgrade_core::journal::{Entry, Outcome, Proof, Record, State};
+use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::{Fact, Snapshot};
+use upgrade_core::reason::WaitReason;
+use upgrade_core::snapshot::{Fact, NodeName, Snapshot};
+use upgrade_core::step::Action;
+use upgrade_planner::decide::{Decision, decide};
 use upgrade_planner::health::{Verdict, health};
 use upgrade_planner::report::{Refusal, Warning};
 
@@ -64,4 +70,50 @@ fn a_kubernetes_api_that_is_away_is_one_reason() {
     assert!(refused.refusals.contains(&away), "{refused:?}");
     let unknown = |refusal: &Refusal| matches!(refusal, Refusal::NodeUnknown { .. });
     assert!(!refused.refusals.iter().any(unknown), "{refused:?}");
+}
+
+/// The run whose first node has booted, and that node.
+fn booted(plan: &Plan, snapshot: &Snapshot) -> (State, NodeName) {
+    let mut state = State::new(plan);
+    let mut write = |record: Record| {
+        let (at, runner) = (snapshot.taken_at, "test".to_owned());
+        state.apply(&Entry { at, plan: plan.hash(), runner, record }).unwrap();
+    };
+    write(Record::Began);
+    let mut node = None;
+    for step in plan.steps() {
+        if step.action == Action::Verify {
+            node = step.node;
+            break;
+        }
+        let proof = (step.action == Action::SnapshotEtcd).then(|| Proof::EtcdSnapshot {
+            file: "etcd.snapshot".to_owned(),
+            sha256: "00".to_owned(),
+            bytes: 1,
+        });
+        write(Record::Started { step: step.clone(), attempt: 1, evidence: None });
+        let outcome = Outcome::Done { proof };
+        write(Record::Finished { step, attempt: 1, outcome });
+    }
+    (state, node.unwrap())
+}
+
+#[test]
+fn a_node_that_has_booted_is_verified_once_its_machine_is_known() {
+    // Rule 10: where discovery does not show it, it is found when it is back.
+    let mut snapshot = cluster(3, 1, "1.13.1", "1.33.4");
+    let plan = plan_for(&snapshot, &intent(Some("1.13.9"), None), &policy(&[])).unwrap().plan;
+    let (state, node) = booted(&plan, &snapshot);
+    snapshot.taken_at = snapshot.taken_at.saturating_add(SignedDuration::from_secs(5)).unwrap();
+    let decided = decide(&plan, &state, &snapshot, snapshot.taken_at);
+    let Decision::Run(starts) = &decided else { panic!("{decided:?}") };
+    assert!(starts.iter().any(|start| start.step.action == Action::Verify), "{starts:?}");
+    snapshot.nodes.remove(&node);
+    snapshot.unmatched.insert(node.clone(), "no answer".to_owned());
+    match decide(&plan, &state, &snapshot, snapshot.taken_at) {
+        Decision::Wait { reason: WaitReason::NodeUnknown { node: unknown, .. }, .. } => {
+            assert_eq!(unknown, node);
+        }
+        decided => panic!("{decided:?}"),
+    }
 }

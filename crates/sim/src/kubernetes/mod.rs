@@ -24,12 +24,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube_sim::controllers;
-use kube_sim::kubelet::{Cluster, Timings};
+use kube_sim::kubelet::{Cluster, NodeFacts, Timings};
 use kube_sim::names::NODES;
-use kube_sim::{ApiServer, object};
+use kube_sim::store::DeleteOptions;
+use kube_sim::{ApiServer, Write, object};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
+use upgrade_core::version::Version;
 
 use crate::model::{NodeIndex, Time, World};
 use feed::Feed;
@@ -78,6 +80,9 @@ pub struct Kubernetes {
     /// Which API servers are listed as ready.
     #[serde(skip)]
     listed: endpoints::Listed,
+    /// Kubelets on machines that are none of the world's: no Talos runs there.
+    #[serde(default)]
+    foreign: Vec<NodeFacts>,
     /// Nothing lives in it: the nodes are alone.
     #[serde(default)]
     empty: bool,
@@ -160,6 +165,7 @@ impl Kubernetes {
             feed: Feed::default(),
             drains: drain::Drains::default(),
             manifests: Manifests::default(),
+            foreign: Vec::new(),
             listed: endpoints::Listed::default(),
             empty,
             machines: None,
@@ -180,6 +186,25 @@ impl Kubernetes {
 
     fn lives(&self, world: &World) -> bool {
         !self.empty && world.kubernetes_api_is_up()
+    }
+
+    /// A kubelet registers on a machine that is none of the world's.
+    pub fn join_foreign(&mut self, now: Time, name: &str, address: &str, version: &Version) {
+        let facts = NodeFacts {
+            kubelet_version: version.tag(),
+            os_image: "Another Linux".to_owned(),
+            ..NodeFacts::new(name, address, false)
+        };
+        self.cluster.update(now, std::slice::from_ref(&facts), &[]);
+        self.foreign.push(facts);
+    }
+
+    /// It is gone, and its node with it.
+    pub fn leave_foreign(&mut self, now: Time, name: &str) {
+        self.foreign.retain(|facts| facts.name != name);
+        self.cluster.update(now, &[], &[name.to_owned()]);
+        let (write, options) = (Write::by("somebody"), DeleteOptions::now());
+        let _ = self.cluster.server.store_mut().delete(&write, &NODES, "", name, &options);
     }
 
     /// Creates what is wished for and not there yet.
@@ -229,7 +254,11 @@ impl Kubernetes {
             self.looked = Some(world.touched());
             match self.told.news(world) {
                 Some((changed, gone)) => self.cluster.update(now, &changed, &gone),
-                None => self.cluster.sync(now, &facts::of_all(world)),
+                None => {
+                    let mut all = facts::of_all(world);
+                    all.extend(self.foreign.iter().cloned());
+                    self.cluster.sync(now, &all);
+                }
             }
             self.compare(world, now);
         }

@@ -266,6 +266,23 @@ fn a_worker_that_joins_is_registered_and_one_that_leaves_is_not_reported_any_mor
 }
 
 #[test]
+fn a_foreign_kubelet_serves_until_it_leaves() {
+    let mut both = Both::new("1.13.9", "");
+    let version = Version::new(1, 33, 2);
+    both.kubernetes.join_foreign(both.now, "edge-1", "10.9.0.1", &version);
+    // Longer than a node may be silent, and its world is told anew.
+    both.secs(300);
+    let node = both.get(&NODES, "", "edge-1").unwrap();
+    assert_eq!(node["status"]["nodeInfo"]["kubeletVersion"], "v1.33.2");
+    let conditions = object::list(node, &["status", "conditions"]);
+    assert!(conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True"));
+    assert!(both.world.find("edge-1").is_none() && both.world.find("10.9.0.1").is_none());
+    both.kubernetes.leave_foreign(both.now, "edge-1");
+    both.secs(60);
+    assert!(both.get(&NODES, "", "edge-1").is_none());
+}
+
+#[test]
 fn a_brief_cluster_goes_through_the_same_as_another() {
     let seen = |kubernetes: fn(&World, u64, &[Value]) -> Result<Kubernetes, WorkloadError>| {
         let mut both = Both::new("1.12.11", "");

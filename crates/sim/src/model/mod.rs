@@ -81,7 +81,7 @@ pub use readiness::Condition;
 pub use roles::{Caller, Role};
 pub use spec::{
     ClusterSpec, Discovery, EMPTY_SCHEMATIC, ExtraManifest, NodeRole, NodeSpec, OwnInstaller,
-    Registry, Schematic, Secrets,
+    Registry, Renamed, Schematic, Secrets,
 };
 pub use time::Time;
 pub use timing::{Range, Span, Timings};

@@ -174,6 +174,21 @@ pub struct Registry {
     /// The Image Factory's address.
     #[serde(default = "factory")]
     pub factory: String,
+    /// Extensions that go by another name from some release on. Whoever builds an image of
+    /// it takes the old name for the new one.
+    #[serde(default)]
+    pub renamed: Vec<Renamed>,
+}
+
+/// An extension that was renamed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renamed {
+    /// Its old name, such as `siderolabs/i915-ucode`.
+    pub from: String,
+    /// Its new name.
+    pub to: String,
+    /// The first line of Talos that has it under the new name.
+    pub since: Minor,
 }
 
 fn factory() -> String {
@@ -212,11 +227,21 @@ impl Default for Registry {
             others: Vec::new(),
             own: BTreeMap::new(),
             factory: factory(),
+            renamed: Vec::new(),
         }
     }
 }
 
 impl Registry {
+    /// Names of extensions as an image of this release has them.
+    pub(super) fn named_in(&self, version: &Version, names: &[String]) -> Vec<String> {
+        let renamed = |name: &String| {
+            let mut all = self.renamed.iter();
+            all.find(|it| it.from == *name && it.since <= version.minor())
+        };
+        names.iter().map(|it| renamed(it).map_or(it, |new| &new.to).clone()).collect()
+    }
+
     /// Whether a Talos release exists: one that is listed, or an earlier patch
     /// of its line.
     pub fn has_talos(&self, version: &Version) -> bool {

@@ -180,7 +180,7 @@ impl<'a> NodeTruth<'a> {
     }
 
     /// Names of the system extensions in what it has booted last.
-    pub fn extensions(&self) -> &'a [String] {
+    pub fn extensions(&self) -> Vec<String> {
         self.world.extensions_of(self.index)
     }
 

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use serde_json::json;
 use talos_proto::machine::apply_configuration_request::Mode;
 use talos_proto::machine::{ApplyConfigurationRequest, RebootRequest, UpgradeRequest};
-use talos_sim::model::{Caller, NodeIndex, NodeRole, NodeSpec, Request, Schematic};
+use talos_sim::model::{Caller, NodeIndex, NodeRole, NodeSpec, Request, Schematic, World};
 use talos_sim::schedule::{fault_text, kind_name};
 use tokio::sync::watch;
 use upgrade_core::jiff;
@@ -17,8 +17,9 @@ use upgrade_engine::io::Clock as _;
 use super::Stage;
 use super::life::Life;
 use crate::coverage::Sort;
-use crate::scenario::{OWN, Trouble, TroubleKind};
+use crate::scenario::{EDGE, EDGE_ADDRESS, Foreign, OWN, Trouble, TroubleKind};
 use crate::seen::{Deed, What, Wish};
+use crate::wire::Weather;
 use crate::world::seat::Process;
 use crate::world::{EXTENDED, Inside};
 
@@ -98,9 +99,11 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
             });
         }
         TroubleKind::Wires { weather, lasts } => {
+            stage.deed(Deed::Wires { bad: true }, |_| ());
             stage.place.set_weather(weather);
             stage.seconds(lasts).await;
-            stage.place.set_weather(crate::wire::Weather::default());
+            stage.place.set_weather(Weather::default());
+            stage.deed(Deed::Wires { bad: false }, |_| ());
         }
         TroubleKind::Still { lasts } => {
             let processes = stage.processes();
@@ -145,14 +148,27 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
                 let _ = inside.world.request(now, node, &Caller::admin(), Request::Reboot(request));
             });
         }
-        TroubleKind::Upgraded { node } => upgrade(stage, node),
-        TroubleKind::Armed { node } => arm(stage, node),
+        TroubleKind::Upgraded { node } => {
+            let deed = Deed::Reboot { node: stage.name(node) };
+            with_others_image(stage, node, deed, |world, node, image| {
+                let request = UpgradeRequest { image, ..UpgradeRequest::default() };
+                let (now, request) = (world.now(), Request::Upgrade(request));
+                let _ = world.request(now, node, &Caller::admin(), request);
+            });
+        }
+        TroubleKind::Armed { node } => {
+            let deed = Deed::Arms { node: stage.name(node) };
+            with_others_image(stage, node, deed, |world, node, image| {
+                world.arm(world.now(), node, &image);
+            });
+        }
         TroubleKind::Staged { node } => stage_config(stage, node),
         TroubleKind::Rebuilt => stage.place.at(|inside| {
             let schematic = Schematic { yaml: String::new(), extensions: Vec::new() };
             inside.world.add_schematic(EXTENDED.to_owned(), schematic);
             inside.world.strip_own_installers();
         }),
+        TroubleKind::Registers { lasts } => register(stage, lasts).await,
         TroubleKind::Join => join(stage),
         TroubleKind::Leave { node } => {
             let name = stage.name(node);
@@ -199,23 +215,33 @@ fn others_image(inside: &Inside, node: NodeIndex) -> Option<String> {
     Some(format!("factory.talos.dev/{platform}-installer{secure}/{schematic}:v{line}.3"))
 }
 
-/// Somebody upgrades a node by hand.
-fn upgrade(stage: &Stage, node: usize) {
-    stage.deed(Deed::Reboot { node: stage.name(node) }, |inside| {
-        let (now, node) = (inside.world.now(), NodeIndex(node));
-        let Some(image) = others_image(inside, node) else { return };
-        let request = Request::Upgrade(UpgradeRequest { image, ..UpgradeRequest::default() });
-        let _ = inside.world.request(now, node, &Caller::admin(), request);
+/// Somebody does something to a node by hand, with that installer.
+fn with_others_image(
+    stage: &Stage,
+    node: usize,
+    deed: Deed,
+    act: impl FnOnce(&mut World, NodeIndex, String),
+) {
+    stage.deed(deed, |inside| {
+        if let Some(image) = others_image(inside, NodeIndex(node)) {
+            act(&mut inside.world, NodeIndex(node), image);
+        }
     });
 }
 
-/// Somebody runs an installer by hand and leaves it at that.
-fn arm(stage: &Stage, node: usize) {
-    stage.deed(Deed::Arms { node: stage.name(node) }, |inside| {
-        let (now, node) = (inside.world.now(), NodeIndex(node));
-        if let Some(image) = others_image(inside, node) {
-            inside.world.arm(now, node, &image);
-        }
+/// A kubelet registers where no Talos is, unless there is one already, and goes again.
+async fn register(stage: &Stage, lasts: u64) {
+    if stage.scenario.foreign != Foreign::None {
+        return;
+    }
+    let node = NodeName(EDGE.to_owned());
+    stage.deed(Deed::Registers { node: node.clone() }, |inside| {
+        let (now, version) = (inside.world.now(), &stage.scenario.kubernetes);
+        inside.kubernetes.join_foreign(now, EDGE, EDGE_ADDRESS, version);
+    });
+    stage.seconds(lasts).await;
+    stage.deed(Deed::Leave { node }, |inside| {
+        inside.kubernetes.leave_foreign(inside.world.now(), EDGE);
     });
 }
 

@@ -118,9 +118,20 @@ impl Driver {
         self.machines && self.nodes.look == self.look && self.half != Some(self.look)
     }
 
+    /// Whether Kubernetes answered after the machines were last asked for, even if they
+    /// did not come.
+    pub(super) fn heard_kubernetes(&self) -> bool {
+        self.nodes.look == self.look && self.half != Some(self.look)
+    }
+
     /// Whether etcd answered in the last look.
     pub(super) fn answered_of_etcd(&self) -> bool {
         self.machines && self.etcd.look == self.look
+    }
+
+    /// Whether the node was asked in the last look, answered or not.
+    pub(super) fn asked_of(&self, node: &NodeName) -> bool {
+        self.facts(node).asked == self.look
     }
 
     fn asked_in(&self, look: u64) -> BTreeSet<NodeName> {

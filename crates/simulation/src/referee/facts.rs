@@ -276,6 +276,41 @@ pub(super) fn components(view: &View<'_>, node: &Node) -> BTreeMap<&'static str,
     .collect()
 }
 
+/// A kubelet that Kubernetes knows.
+#[derive(Debug)]
+pub(super) struct Kubelet {
+    pub(super) node: NodeName,
+    /// That of its machine, or what it told itself where no machine of Talos is under it.
+    pub(super) version: Version,
+    /// When its node was made.
+    pub(super) registered: Option<Timestamp>,
+}
+
+/// All kubelets that Kubernetes knows, whatever is under them.
+pub(super) fn kubelets(view: &View<'_>, facts: &Facts) -> Vec<Kubelet> {
+    let store = view.kubernetes.api().store();
+    let read = |object: &Arc<Value>| {
+        let node = NodeName(object::name(object).to_owned());
+        let told = object::text(object, &["status", "nodeInfo", "kubeletVersion"]);
+        let runs = facts.node(&node).filter(|node| !node.gone);
+        let runs = runs.and_then(|node| components(view, node).remove("kubelet"));
+        let version = runs.or_else(|| told.parse().ok())?;
+        let registered = object::text(object, &["metadata", "creationTimestamp"]).parse().ok();
+        Some(Kubelet { node, version, registered })
+    };
+    store.list(&NODES, None).filter_map(read).collect()
+}
+
+/// Whether Talos runs in a container there.
+pub(super) fn in_container(view: &View<'_>, node: &Node) -> bool {
+    view.world.truth(node.index).is_some_and(|truth| truth.in_container())
+}
+
+/// Whether the node takes messages and answers none.
+pub(super) fn is_silent(view: &View<'_>, node: &Node) -> bool {
+    view.world.is_silent(node.index)
+}
+
 /// Whether a node's object says that nothing is to be scheduled there.
 pub(super) fn is_cordoned(view: &View<'_>, node: &NodeName) -> bool {
     let object = view.kubernetes.api().store().get(&NODES, "", &node.0);

@@ -24,6 +24,7 @@ mod rule_06_workloads;
 mod rule_07_cordons;
 mod rule_08_once;
 mod rule_09_driver;
+mod rule_10_hidden;
 mod rule_10_incomplete;
 mod rule_10_readiness;
 mod rule_10_unknown;
@@ -119,13 +120,14 @@ impl Referee {
             Box::new(rule_08_once::Once::default()),
             Box::new(rule_09_driver::OneDriver),
             Box::new(rule_10_unknown::Unknown),
+            Box::new(rule_10_hidden::Hidden::default()),
             Box::new(rule_10_incomplete::Incomplete::default()),
             Box::new(rule_10_readiness::Readiness::default()),
             Box::new(rule_11_deadline::Deadline::default()),
             Box::new(rule_12_word::Word::default()),
             Box::new(rule_12_way_back::WayBack),
             Box::new(rule_12_reboots::Reboots::default()),
-            Box::new(rule_13_versions::Versions),
+            Box::new(rule_13_versions::Versions::default()),
             Box::new(rule_14_secrets::Secrets::default()),
         ];
         Self {

@@ -231,7 +231,11 @@ impl Notes {
                 *faults = faults.saturating_sub(1);
             }
             Deed::Reboot { node } => drop(self.rebooted.insert(node.clone(), false)),
-            Deed::Arms { .. } | Deed::Join { .. } | Deed::Stages { .. } => {}
+            Deed::Arms { .. }
+            | Deed::Join { .. }
+            | Deed::Registers { .. }
+            | Deed::Stages { .. }
+            | Deed::Wires { .. } => {}
         }
     }
 

@@ -5,14 +5,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use upgrade_core::image::ImageRef;
 use upgrade_core::intent::Installer;
+use upgrade_core::journal::{Outcome, Record};
+use upgrade_core::plan::Change;
+use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::{Action, StepId};
 use upgrade_engine::drive::End;
 
+use super::driver::Driver;
 use super::facts::{self, Facts, Node, schematic_in};
 use super::{Rule, Scene, Wanted};
 use crate::seen::{Act, Fate, Seen, View, What};
 
 type Schematic = Option<String>;
+
+/// The extension of these worlds that goes by another name in newer releases.
+const RENAMED: (&str, &str) = ("siderolabs/i915-ucode", "siderolabs/i915");
+
+/// Whether an extension is among these, under its name or the other one.
+fn has(all: &[String], name: &str) -> bool {
+    let renamed = |it: &str| (name, it) == RENAMED || (it, name) == RENAMED;
+    all.iter().any(|it| it == name || renamed(it))
+}
 
 pub(super) struct Content {
     /// What each node was made of when the plan at hand began.
@@ -57,15 +71,32 @@ impl Content {
 
     /// What boots has to have what it had, unless something else is wanted.
     fn boots(&mut self, node: &Node, wanted: &Wanted, view: &View<'_>) {
-        let kept = wanted.intent.installer == Installer::Keep || wanted.intent.keep_extensions;
-        if !kept || !self.written.contains(&node.name) {
-            return;
-        }
-        let has = extensions(view, node);
-        let had = self.extensions.get(&node.name);
-        if had.is_some_and(|had| had.iter().any(|name| !has.contains(name))) {
+        if keeps(wanted) && self.written.contains(&node.name) && !self.has_all(node, view) {
             self.lacking.insert(node.name.clone());
         }
+    }
+
+    /// Whether a node has the extensions that it had.
+    fn has_all(&self, node: &Node, view: &View<'_>) -> bool {
+        let now = extensions(view, node);
+        let before = self.extensions.get(&node.name);
+        before.is_some_and(|before| before.iter().all(|name| has(&now, name)))
+    }
+
+    /// A node that is made of what it should be is not taken for another.
+    fn mistaken(&self, hop: u32, node: &Node, driver: &Driver, view: &View<'_>) -> bool {
+        let hops = driver.plan.hops.iter();
+        let to = hops.filter(|it| it.number == hop).find_map(|hop| match &hop.change {
+            Change::Talos { to, .. } => Some(to),
+            Change::Kubernetes { .. } => None,
+        });
+        let truth = view.world.truth(node.index);
+        keeps(&driver.wanted)
+            && !driver.plan.rollback
+            && facts::installed(view, node).map(|(version, _)| version).as_ref() == to
+            && self.before.get(&node.name) == Some(&schematic(view, node))
+            && truth.is_some_and(|truth| truth.runs_as() == truth.flavour().0)
+            && self.has_all(node, view)
     }
 
     fn installs(
@@ -132,6 +163,11 @@ impl Content {
     }
 }
 
+/// Whether nodes are to stay what they are made of.
+fn keeps(wanted: &Wanted) -> bool {
+    wanted.intent.installer == Installer::Keep || wanted.intent.keep_extensions
+}
+
 /// What a node is that an installer is not for.
 fn other_flavour(view: &View<'_>, node: &Node, image: &ImageRef) -> Option<String> {
     let (platform, secure_boot) = view.world.truth(node.index)?.flavour();
@@ -142,7 +178,7 @@ fn other_flavour(view: &View<'_>, node: &Node, image: &ImageRef) -> Option<Strin
 
 fn extensions(view: &View<'_>, node: &Node) -> Vec<String> {
     let truth = view.world.truth(node.index);
-    truth.map(|truth| truth.extensions().to_vec()).unwrap_or_default()
+    truth.map(|truth| truth.extensions()).unwrap_or_default()
 }
 
 impl Rule for Content {
@@ -172,6 +208,20 @@ impl Rule for Content {
                 let rollback = driver.plan.rollback;
                 found.extend(self.installs(image, node, rollback, &driver.wanted, scene.view));
             }
+            What::Wrote { runner, entry } => {
+                if let Record::Finished {
+                    step: StepId { hop, node: Some(name), action: Action::Verify },
+                    outcome: Outcome::Failed { failure },
+                    ..
+                } = &entry.record
+                    && failure.kind == FailureKind::Mismatch
+                    && let Some(driver) = scene.notes.drivers.get(runner)
+                    && let Some(node) = scene.notes.facts.node(name)
+                    && self.mistaken(*hop, node, driver, scene.view)
+                {
+                    found.push(format!("{name} fails, and it is made of what it should be"));
+                }
+            }
             What::Ends { runner, end: Ok(End::Done) } => {
                 // A way back leads to something else by intention.
                 let driver = scene.notes.drivers.get(runner);
@@ -190,11 +240,10 @@ fn schematic(view: &View<'_>, node: &Node) -> Schematic {
 
 #[cfg(test)]
 mod tests {
-    use upgrade_core::intent::Installer;
+    use upgrade_core::reason::Failure;
 
-    use super::super::facts::schematic_in;
     use super::super::testing::{Bench, NONE, installer, wanted};
-    use crate::seen::Act;
+    use super::*;
 
     fn given(image: &str, kept: Installer) -> Vec<u8> {
         let mut wanted = wanted();
@@ -204,6 +253,37 @@ mod tests {
         let act = Act::Install { node: "worker-1".into(), image: image.parse().unwrap() };
         bench.step(1, "1/worker-1/install", Some(act));
         bench.broken()
+    }
+
+    /// Says of a node that its content is not what it should be.
+    fn doubted(boots: bool) -> Vec<u8> {
+        let mut bench = Bench::new(1, 1);
+        bench.ready(1);
+        bench.take(1, "worker-1");
+        bench.drain(1, "worker-1");
+        if boots {
+            bench.boot(1, "worker-1");
+        }
+        let failure = Failure::new(FailureKind::Mismatch, "it lacks its extensions");
+        let (step, outcome) = ("1/worker-1/verify".parse().unwrap(), Outcome::Failed { failure });
+        bench.wrote(1, Record::Finished { step, attempt: 1, outcome });
+        bench.broken().into_iter().filter(|rule| *rule == 4).collect()
+    }
+
+    #[test]
+    fn a_node_that_kept_everything_is_not_refused() {
+        assert_eq!(doubted(true), [4]);
+        // It runs the old version.
+        assert_eq!(doubted(false), NONE);
+    }
+
+    #[test]
+    fn a_renamed_extension_is_there() {
+        let names = |short: &str| vec![format!("siderolabs/{short}")];
+        assert!(has(&names("i915"), "siderolabs/i915-ucode"));
+        assert!(has(&names("i915-ucode"), "siderolabs/i915"));
+        assert!(has(&names("iscsi-tools"), "siderolabs/iscsi-tools"));
+        assert!(!has(&names("iscsi-tools"), "siderolabs/i915"));
     }
 
     #[test]

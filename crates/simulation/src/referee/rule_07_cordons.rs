@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::journal::Record;
+use upgrade_core::plan::PlanHash;
 use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::Action;
 use upgrade_engine::drive::End;
 
 use super::driver::Driver;
@@ -23,6 +26,8 @@ const TRIED: SignedDuration = SignedDuration::from_mins(10);
 pub(super) struct Cordons {
     /// When a cordon was last asked to be lifted.
     tried: BTreeMap<NodeName, Timestamp>,
+    /// The plan that a node was cordoned for, until we boot it.
+    unbooted: BTreeMap<NodeName, Option<PlanHash>>,
 }
 
 impl Cordons {
@@ -52,13 +57,22 @@ impl Cordons {
         };
         let recently = |at: &Timestamp| scene.at.duration_since(*at) < TRIED;
         let tried = self.tried.get(node).is_some_and(recently);
-        let asked = driver.facts(node).good.min(driver.nodes.good);
-        let known = asked.is_some_and(|asked| {
-            seen.serves.since < asked && scene.at.duration_since(seen.serves.since) > NEWS
-        });
+        let known = |asked: Option<Timestamp>| {
+            asked.is_some_and(|asked| {
+                seen.serves.since < asked && scene.at.duration_since(seen.serves.since) > NEWS
+            })
+        };
         // Where Kubernetes does not answer, nobody knows, and nothing can be lifted.
-        let answered = driver.answered_of(node) && driver.answered_of_kubernetes();
-        seen.serves.value && known && answered && !tried
+        let answered = driver.answered_of(node)
+            && driver.answered_of_kubernetes()
+            && known(driver.facts(node).good.min(driver.nodes.good));
+        // A node that was not booted serves if Kubernetes says so, whatever hides its machine.
+        let own = self.unbooted.get(node).is_some_and(|plan| *plan == driver.hash);
+        let unseen = own
+            && !driver.answered_of(node)
+            && driver.heard_kubernetes()
+            && known(driver.nodes.good);
+        seen.serves.value && (answered || unseen) && !tried
     }
 }
 
@@ -76,8 +90,19 @@ impl Rule for Cordons {
                     found.push(format!("the cordon of {node} is lifted, and it was not ours"));
                 }
             }
-            What::Act { act: Act::Cordon { node, on: true }, .. } => {
+            What::Act { runner, act: Act::Cordon { node, on: true }, .. } => {
                 self.tried.remove(node);
+                let plan = scene.notes.drivers.get(runner).and_then(|driver| driver.hash.clone());
+                self.unbooted.insert(node.clone(), plan);
+            }
+            What::Wrote { entry, .. } => {
+                // What is begun may have been heard, whatever becomes of it.
+                if let Record::Started { step, .. } = &entry.record
+                    && matches!(step.action, Action::Reboot | Action::Upgrade | Action::Rollback)
+                    && let Some(node) = &step.node
+                {
+                    self.unbooted.remove(node);
+                }
             }
             What::Ends { runner, end: Ok(end) } => {
                 if let Some(driver) = scene.notes.drivers.get(runner) {
@@ -149,6 +174,35 @@ mod tests {
         bench.ask(1, Question::Nodes, true);
         bench.ended(1, halted());
         bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn a_node_that_talos_does_not_show_serves_if_kubernetes_says_so() {
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        enum Hidden {
+            Node,
+            All,
+            Kubernetes,
+            Booted,
+        }
+        for hidden in [Hidden::Node, Hidden::All, Hidden::Kubernetes, Hidden::Booted] {
+            let mut bench = Bench::new(1, 2);
+            bench.ready(1);
+            bench.take(1, "worker-1");
+            bench.wait(60);
+            if hidden == Hidden::Booted {
+                // Begun, and not heard.
+                bench.begins(1, "1/worker-1/upgrade");
+            }
+            bench.ask(1, Question::Machines, hidden != Hidden::All);
+            if hidden != Hidden::All {
+                bench.ask(1, Question::Facts("worker-1".into()), false);
+            }
+            bench.ask(1, Question::Nodes, hidden != Hidden::Kubernetes);
+            bench.ended(1, halted());
+            let lifts = matches!(hidden, Hidden::Node | Hidden::All);
+            assert_eq!(bench.broken().contains(&7), lifts, "{hidden:?}");
+        }
     }
 
     #[test]

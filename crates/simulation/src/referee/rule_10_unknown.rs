@@ -1,12 +1,35 @@
 //! Rule 10: what is not known is unsafe. What disrupts a node begins only if the
 //! look before it was answered: the machines, the node, Kubernetes, and etcd for
 //! a control plane. Every node that Kubernetes had then was asked at its machine: one that
-//! discovery does not show is unknown, not absent.
+//! discovery does not show is unknown, not absent. What the user lists as foreign is left
+//! alone. A node is verified by somebody who knows its machine.
 
+use upgrade_core::journal::Record;
+use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::{Action, StepId};
+
+use super::driver::Driver;
 use super::{Rule, Scene, facts};
-use crate::seen::Seen;
+use crate::seen::{Act, Seen, What};
 
 pub(super) struct Unknown;
+
+impl Unknown {
+    /// The machine of a node that is verified was asked in the last look, if there was one.
+    fn verifies(node: &NodeName, driver: &Driver, found: &mut Vec<String>) {
+        if driver.answered_of_kubernetes() && !driver.asked_of(node) {
+            found.push(format!("{node} is verified, and no machine is known for it"));
+        }
+    }
+
+    /// Nothing is done to a node that the user lists as foreign.
+    fn acts(act: &Act, driver: &Driver, found: &mut Vec<String>) {
+        let foreign = &driver.wanted.policy.foreign_nodes;
+        if act.node().is_some_and(|node| foreign.contains(node)) {
+            found.push(format!("{act:?}, and the node is listed as foreign"));
+        }
+    }
+}
 
 impl Rule for Unknown {
     fn number(&self) -> u8 {
@@ -14,6 +37,24 @@ impl Rule for Unknown {
     }
 
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        match &seen.what {
+            What::Wrote { runner, entry } => {
+                if let Record::Started {
+                    step: StepId { node: Some(node), action: Action::Verify, .. },
+                    ..
+                } = &entry.record
+                    && let Some(driver) = scene.notes.drivers.get(runner)
+                {
+                    Self::verifies(node, driver, found);
+                }
+            }
+            What::Act { runner, act, .. } => {
+                if let Some(driver) = scene.notes.drivers.get(runner) {
+                    Self::acts(act, driver, found);
+                }
+            }
+            _ => {}
+        }
         let Some(blow) = scene.notes.blow(seen) else { return };
         // Never written down: that is rule 8's.
         let Some(basis) = blow.basis else { return };
@@ -27,7 +68,9 @@ impl Rule for Unknown {
         ];
         if !rollback {
             let unasked = facts::nodes_before(scene.view, basis.nodes.good);
-            let unasked = unasked.into_iter().filter(|name| !basis.asked.contains(name));
+            let foreign = &blow.driver.wanted.policy.foreign_nodes;
+            let known = |name: &NodeName| basis.asked.contains(name) || foreign.contains(name);
+            let unasked = unasked.into_iter().filter(|name| !known(name));
             let invisible: Vec<String> = unasked.map(|name| name.0).collect();
             if !invisible.is_empty() && basis.machines && basis.nodes.look == basis.look {
                 let names = invisible.join(", ");
@@ -102,6 +145,48 @@ mod tests {
         // Asked in vain is rule 6's: it counts as away.
         assert_eq!(invisible(&["cp-1", "worker-1", "worker-2"], false), NONE);
         assert_eq!(invisible(&["cp-1", "worker-1"], true), NONE);
+    }
+
+    /// Takes a worker where Kubernetes has a node without a machine.
+    fn foreign(listed: bool, takes: &str) -> Vec<u8> {
+        let mut wanted = wanted();
+        if listed {
+            wanted.policy.foreign_nodes.insert("edge-1".into());
+        }
+        let mut bench = Bench::with(1, 1, wanted);
+        bench.register("edge-1", "1.34.2");
+        bench.ready(1);
+        let act = Act::Cordon { node: takes.into(), on: true };
+        bench.step(1, &format!("1/{takes}/cordon"), Some(act));
+        bench.broken()
+    }
+
+    #[test]
+    fn a_node_without_talos_is_listed_and_left_alone() {
+        assert_eq!(foreign(true, "worker-1"), NONE);
+        assert_eq!(foreign(false, "worker-1"), [10]);
+        assert_eq!(foreign(true, "edge-1"), [10]);
+    }
+
+    #[test]
+    fn a_node_is_verified_by_who_knows_its_machine() {
+        for (asked, kubernetes, rules) in [
+            (true, true, &NONE[..]),
+            (false, true, &[10]),
+            // Nobody could say whether there is a machine: what was known before counts.
+            (false, false, &NONE[..]),
+        ] {
+            let mut bench = Bench::new(1, 1);
+            bench.ready(1);
+            bench.wait(5);
+            bench.ask(1, Question::Machines, true);
+            if asked {
+                bench.ask(1, Question::Facts("worker-1".into()), false);
+            }
+            bench.ask(1, Question::Nodes, kubernetes);
+            bench.begins(1, "1/worker-1/verify");
+            assert_eq!(bench.broken(), rules, "{asked} {kubernetes}");
+        }
     }
 
     #[test]

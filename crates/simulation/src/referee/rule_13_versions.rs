@@ -1,12 +1,15 @@
 //! Rule 13: what may follow what. The table and the skew rules are written down
-//! here a second time, on purpose.
+//! here a second time, on purpose. Kubelets count wherever they run: on a machine that
+//! discovery hides, or on none of Talos's unless the user lists it as foreign.
 
 use upgrade_core::image::ImageRef;
+use upgrade_core::jiff::Timestamp;
 use upgrade_core::plan::Change;
 use upgrade_core::version::{Minor, Version};
+use upgrade_engine::drive::End;
 
 use super::driver::Driver;
-use super::facts::{self, Node};
+use super::facts::{self, Kubelet, Node};
 use super::{Rule, Scene};
 use crate::seen::{Act, Fate, Seen, What};
 
@@ -52,7 +55,35 @@ fn supports(talos: &Version, kubernetes: &Version) -> bool {
     row.is_some_and(|(.., oldest, newest)| (*oldest..=*newest).contains(&kubernetes))
 }
 
-pub(super) struct Versions;
+#[derive(Default)]
+pub(super) struct Versions {
+    /// When the plan at hand was made.
+    planned: Option<Timestamp>,
+}
+
+impl Versions {
+    /// No kubelet that was there when it was planned is left on an older minor.
+    fn left_behind(&self, driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
+        let Some(wanted) = driver.wanted.intent.kubernetes.as_ref() else { return };
+        for Kubelet { node, version, .. } in kubelets(self.planned, driver, scene) {
+            if minor(&version) < minor(wanted) {
+                found.push(format!("done, and the kubelet of {node} is left on {version}"));
+            }
+        }
+    }
+}
+
+/// The kubelets that Kubernetes had before this moment, without those that the user lists
+/// as foreign.
+fn kubelets(before: Option<Timestamp>, driver: &Driver, scene: &Scene<'_>) -> Vec<Kubelet> {
+    let foreign = &driver.wanted.policy.foreign_nodes;
+    let old = |kubelet: &Kubelet| match (kubelet.registered, before) {
+        (Some(registered), Some(before)) => registered < before,
+        _ => true,
+    };
+    let all = facts::kubelets(scene.view, &scene.notes.facts).into_iter();
+    all.filter(|it| old(it) && !foreign.contains(&it.node)).collect()
+}
 
 impl Rule for Versions {
     fn number(&self) -> u8 {
@@ -60,10 +91,21 @@ impl Rule for Versions {
     }
 
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        if let What::Starts { fresh: true, .. } = &seen.what {
+            self.planned = Some(seen.at);
+        }
+        if let What::Ends { runner, end: Ok(End::Done) } = &seen.what
+            && let Some(driver) = scene.notes.drivers.get(runner).filter(|it| !it.plan.rollback)
+        {
+            self.left_behind(driver, scene, found);
+        }
         let What::Act { runner, act, fate: Fate::Arrives } = &seen.what else { return };
         let driver = scene.notes.drivers.get(runner);
         let node = act.node().and_then(|name| scene.notes.facts.node(name));
         let (Some(driver), Some(node)) = (driver, node) else { return };
+        if takes_talos(act) && facts::in_container(scene.view, node) {
+            found.push(format!("{act:?}, and nothing can be installed in a container"));
+        }
         if act.boots() && node.control_plane {
             etcd_starts(act, driver, scene, found);
         }
@@ -89,6 +131,15 @@ impl Rule for Versions {
             }
             _ => {}
         }
+    }
+}
+
+/// Whether an act belongs to another version of Talos.
+fn takes_talos(act: &Act) -> bool {
+    match act {
+        Act::Pull { image, .. } => image.repository.contains("installer"),
+        Act::Install { .. } | Act::Upgrade { .. } | Act::Rollback { .. } => true,
+        _ => false,
     }
 }
 
@@ -185,10 +236,11 @@ fn kubernetes(
         if minor(to) > oldest + 1 {
             found.push(format!("{said}, and there is one of 1.{oldest}"));
         }
-        for node in facts.nodes() {
-            let kubelet = facts::components(scene.view, node).get("kubelet").map(minor);
-            if kubelet.is_some_and(|kubelet| kubelet + KUBELET_BEHIND < minor(to)) {
-                found.push(format!("{said}, and the kubelet of {} is too old", node.name));
+        // Who registered after the last look cannot be known.
+        let looked = driver.nodes.good;
+        for Kubelet { node, version, .. } in kubelets(looked, driver, scene) {
+            if minor(&version) + KUBELET_BEHIND < minor(to) {
+                found.push(format!("{said}, and the kubelet of {node} is too old"));
             }
         }
     } else if minor(to) > *oldest {
@@ -252,6 +304,60 @@ mod tests {
         assert_eq!(sets("worker-1", "kubelet", "v1.35.1", false), [13]);
         assert_eq!(sets("worker-1", "kubelet", "v1.34.1", false), [13]);
         assert_eq!(sets("worker-1", "kubelet", "v1.34.1", true), NONE);
+    }
+
+    #[test]
+    fn an_api_server_does_not_leave_a_kubelet_too_far_behind() {
+        for (version, listed, rules) in [
+            ("1.32.9", false, &NONE[..]),
+            ("1.31.9", false, &[13]),
+            // Theirs to see to.
+            ("1.31.9", true, &NONE[..]),
+        ] {
+            let mut wanted = wanted();
+            if listed {
+                wanted.policy.foreign_nodes.insert("edge-1".into());
+            }
+            let mut bench = Bench::with(3, 1, wanted);
+            bench.register("edge-1", version);
+            bench.ready(1);
+            let image = "registry.k8s.io/kube-apiserver:v1.35.1".to_owned();
+            let images = vec![("kube-apiserver".to_owned(), image)];
+            let act = Act::Configure { node: "cp-1".into(), images };
+            bench.step(1, "1/cp-1/set-kube-apiserver", Some(act));
+            // Without a machine it is rule 10's, too.
+            let broken: Vec<u8> = bench.broken().into_iter().filter(|rule| *rule == 13).collect();
+            assert_eq!(broken, rules, "{version} {listed}");
+        }
+    }
+
+    /// Says that it is done where some kubelets were moved to Kubernetes 1.35.
+    fn done(moved: &[&str], edge: &str, listed: bool) -> Vec<u8> {
+        let mut wanted = wanted();
+        wanted.intent.talos = None;
+        wanted.intent.kubernetes = Some(Version::new(1, 35, 1));
+        if listed {
+            wanted.policy.foreign_nodes.insert("edge-1".into());
+        }
+        let mut bench = Bench::with(1, 1, wanted);
+        bench.register("edge-1", edge);
+        bench.ready(1);
+        for node in moved {
+            bench.move_kubernetes(node, "v1.34.2", "v1.35.1");
+        }
+        bench.wait(120);
+        bench.ended(1, End::Done);
+        bench.broken()
+    }
+
+    #[test]
+    fn no_kubelet_is_left_behind_whoever_sees_its_machine() {
+        assert_eq!(done(&["cp-1", "worker-1"], "1.35.1", false), NONE);
+        // On a machine that discovery may hide.
+        assert_eq!(done(&["cp-1"], "1.35.1", false), [0, 13]);
+        // On none of Talos's.
+        assert_eq!(done(&["cp-1", "worker-1"], "1.34.9", false), [13]);
+        assert_eq!(done(&["cp-1", "worker-1"], "1.34.9", true), NONE);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use talos_sim::model::{
     Caller, ClusterSpec, EMPTY_SCHEMATIC, Fault, NodeIndex, NodeRole, NodeTruth, Request, Time,
     World,
 };
+use talos_sim::schedule::fault_text;
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::image::ImageRef;
 use upgrade_core::intent::Intent;
@@ -131,10 +132,31 @@ impl Bench {
     }
 
     pub(super) fn inject(&mut self, node: &str, fault: &Fault) {
-        let deed = Deed::Breaks { node: node.into(), fault: "a fault".to_owned() };
+        let deed = Deed::Breaks { node: node.into(), fault: fault_text(fault) };
         self.see(What::Others { deed });
         let node = self.index(node);
         self.world.inject(time(self.at), Some(node), fault);
+        self.follow();
+    }
+
+    /// A kubelet registers on a machine without Talos.
+    pub(super) fn register(&mut self, node: &str, version: &str) {
+        let (now, version) = (time(self.at), version.parse().unwrap());
+        self.kubernetes.join_foreign(now, node, "10.9.0.1", &version);
+        self.wait(5);
+    }
+
+    /// Another version of Kubernetes in the configuration of a node.
+    pub(super) fn move_kubernetes(&mut self, node: &str, from: &str, to: &str) {
+        let node = self.index(node);
+        let config = self.world.config_of(node).replace(from, to);
+        let request = ApplyConfigurationRequest {
+            data: config.into_bytes(),
+            mode: Mode::NoReboot.into(),
+            ..ApplyConfigurationRequest::default()
+        };
+        let request = Request::ApplyConfiguration(request);
+        let _ = self.world.request(time(self.at), node, &Caller::admin(), request);
         self.follow();
     }
 

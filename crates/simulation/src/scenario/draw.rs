@@ -5,7 +5,9 @@ use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Installer, Intent, Preference};
 use upgrade_core::version::Version;
 
-use super::{Extras, Kit, Machines, Scenario, Trouble, TroubleKind, Want, policy, troubles};
+use super::{
+    Extras, Foreign, Kit, Machines, Scenario, Trouble, TroubleKind, Want, policy, troubles,
+};
 use crate::random::Dice;
 use crate::world::EXTENDED;
 
@@ -98,7 +100,7 @@ pub fn draw(seed: u64) -> Scenario {
         _ => {}
     }
     let kit = Kit::draw(&mut dice, workers);
-    let policy = policy::draw(&mut dice, control_planes);
+    let mut policy = policy::draw(&mut dice, control_planes);
     let mut troubles = troubles::draw(&mut dice, control_planes, workers, wants.len());
     let flannel = dice.chance(200);
     let grub = dice.chance(350);
@@ -115,13 +117,18 @@ pub fn draw(seed: u64) -> Scenario {
         troubles.push(Trouble { after: dice.below(60), kind: TroubleKind::Staged { node } });
     }
     // From dice of their own: the rest stays what it was.
-    let machines = Machines::draw(&mut Dice::new(seed ^ 0x6d61_6368_696e), grub);
+    let mut machines = Machines::draw(&mut Dice::new(seed ^ 0x6d61_6368_696e), grub);
+    machines.renamed &= extended;
     for want in &mut wants {
         if let Want::Versions(intent) = want {
             machines.name_in(intent);
         }
     }
     let discovery = discovery(&mut dice);
+    let mut others = Dice::new(seed ^ 0x6f74_6865_7273);
+    let foreign = Foreign::draw(&mut others);
+    foreign.name_in(&mut policy);
+    troubles.extend(troubles::hard_to_see(&mut others, control_planes, workers));
     Scenario {
         seed: dice.roll(),
         control_planes,
@@ -134,6 +141,7 @@ pub fn draw(seed: u64) -> Scenario {
         machines,
         extras,
         discovery,
+        foreign,
         kit,
         policy,
         wants,

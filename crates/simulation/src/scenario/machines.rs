@@ -2,12 +2,12 @@
 //! name.
 
 use serde::{Deserialize, Serialize};
-use talos_sim::model::{ClusterSpec, EMPTY_SCHEMATIC, OwnInstaller};
+use talos_sim::model::{ClusterSpec, EMPTY_SCHEMATIC, OwnInstaller, Renamed, Schematic};
 use upgrade_core::image::ImageRef;
 use upgrade_core::intent::{Installer, Intent};
 
 use crate::random::Dice;
-use crate::world::{EXTENDED, EXTENSION};
+use crate::world::{EXTENDED, EXTENSION, RENAMED};
 
 /// What the machines of a cluster are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub struct Machines {
     pub secure_boot: bool,
     /// What the configurations name.
     pub named: Named,
+    /// Whether the next minor of Talos has their extension under another name.
+    pub renamed: bool,
 }
 
 /// A platform.
@@ -91,7 +93,12 @@ impl Machines {
             70..90 => Named::Metal,
             _ => Named::Own,
         };
-        Self { platform, secure_boot, named }
+        Self { platform, secure_boot, named, renamed: dice.chance(400) }
+    }
+
+    /// The extension of those machines that have one.
+    fn extension(self) -> String {
+        if self.renamed { RENAMED.0.to_owned() } else { EXTENSION.to_owned() }
     }
 
     /// Whoever builds the installers names them, and says what is in them.
@@ -105,8 +112,20 @@ impl Machines {
 
     /// Makes the machines of a world.
     pub(crate) fn make(self, spec: &mut ClusterSpec, extended: bool) {
-        let Self { platform, secure_boot, named } = self;
-        let extensions = if extended { vec![EXTENSION.to_owned()] } else { Vec::new() };
+        let Self { platform, secure_boot, named, renamed } = self;
+        let yaml = format!(
+            "customization:\n  systemExtensions:\n    officialExtensions:\n      - {}\n",
+            self.extension()
+        );
+        let schematic = Schematic { yaml, extensions: vec![self.extension()] };
+        spec.registry.schematics.insert(EXTENDED.to_owned(), schematic);
+        if let Some(since) = spec.nodes.first().map(|node| node.talos.minor().next())
+            && renamed
+        {
+            let (from, to) = (RENAMED.0.to_owned(), RENAMED.1.to_owned());
+            spec.registry.renamed.push(Renamed { from, to, since });
+        }
+        let extensions = if extended { vec![self.extension()] } else { Vec::new() };
         let own = OwnInstaller { platform: platform.name().to_owned(), secure_boot, extensions };
         spec.registry.own.insert(OWN.to_owned(), own);
         let schematic = if extended { EXTENDED } else { EMPTY_SCHEMATIC };

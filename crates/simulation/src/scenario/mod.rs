@@ -4,6 +4,7 @@
 
 mod draw;
 mod extras;
+mod foreign;
 mod machines;
 mod policy;
 mod troubles;
@@ -17,9 +18,11 @@ use upgrade_core::version::Version;
 
 pub use draw::draw;
 pub use extras::Extras;
+pub use foreign::Foreign;
 pub use machines::{Machines, Named, Platform};
 pub use workloads::Kit;
 
+pub(crate) use foreign::{EDGE, EDGE_ADDRESS};
 pub(crate) use machines::OWN;
 
 use crate::crash::Point;
@@ -55,6 +58,9 @@ pub struct Scenario {
     /// How the nodes find each other.
     #[serde(default)]
     pub discovery: Discovery,
+    /// Whether Kubernetes has a node that is no machine of Talos.
+    #[serde(default)]
+    pub foreign: Foreign,
     /// What runs on the cluster.
     pub kit: Kit,
     /// How the user wants it done.
@@ -169,6 +175,11 @@ pub enum TroubleKind {
     },
     /// The Image Factory's images lose their extension from here on.
     Rebuilt,
+    /// A kubelet registers on a machine without Talos, and goes so many seconds later.
+    Registers {
+        /// How long.
+        lasts: u64,
+    },
     /// A worker joins.
     Join,
     /// A worker leaves.
@@ -197,13 +208,14 @@ impl TroubleKind {
             Self::Armed { .. } => "armed",
             Self::Staged { .. } => "staged",
             Self::Rebuilt => "rebuilt",
+            Self::Registers { .. } => "registers",
             Self::Join => "join",
             Self::Leave { .. } => "leave",
         }
     }
 
     /// All names.
-    pub const NAMES: [&'static str; 17] = [
+    pub const NAMES: [&'static str; 18] = [
         "fault",
         "wires",
         "crash",
@@ -219,6 +231,7 @@ impl TroubleKind {
         "armed",
         "staged",
         "rebuilt",
+        "registers",
         "join",
         "leave",
     ];
@@ -231,6 +244,7 @@ impl TroubleKind {
             | Self::Still { lasts }
             | Self::LeaseLost { lasts }
             | Self::Stop { lasts }
+            | Self::Registers { lasts }
             | Self::Pause { lasts: Some(lasts) }
             | Self::Cordon { lasts: Some(lasts), .. } => *lasts,
             _ => 0,
@@ -239,6 +253,17 @@ impl TroubleKind {
 }
 
 impl Scenario {
+    /// Whether an extension of the nodes goes by another name in what is wanted first.
+    pub fn renames(&self) -> bool {
+        let leaves = match self.wants.first() {
+            Some(Want::Versions(intent)) => {
+                intent.talos.as_ref().is_some_and(|wanted| wanted.minor() > self.talos.minor())
+            }
+            _ => false,
+        };
+        self.extended && self.machines.renamed && leaves
+    }
+
     /// When all troubles are over, in seconds after the beginning.
     pub fn calm_after(&self) -> u64 {
         let ends = self.troubles.iter().map(|it| it.after + it.kind.lasts());

@@ -78,6 +78,31 @@ pub(super) fn draw(
     troubles
 }
 
+/// Machines that cannot be asked while everybody else can: a control plane that hangs, a
+/// worker whose apid drops every connection, a kubelet without a machine.
+pub(super) fn hard_to_see(dice: &mut Dice, control_planes: usize, workers: usize) -> Vec<Trouble> {
+    let mut troubles = Vec::new();
+    let mut fault = |dice: &mut Dice, node: usize, fault: Fault| {
+        let lasts = *dice.pick(&[1_200, 1_800, 3_600]);
+        let kind = TroubleKind::Fault { node, fault, lasts };
+        troubles.push(Trouble { after: dice.between(30, 900), kind });
+    };
+    if control_planes > 2 && dice.chance(60) {
+        let node = usize_of(dice.below(u64_of(control_planes)));
+        fault(dice, node, Fault::Silent);
+    }
+    if workers > 0 && dice.chance(30) {
+        let node = control_planes + usize_of(dice.below(u64_of(workers)));
+        fault(dice, node, Fault::ApidDrops { every: 1, reads: false });
+    }
+    // One node alone has nowhere to drain to, and its plan is made for that.
+    if workers > 0 && dice.chance(10) {
+        let kind = TroubleKind::Registers { lasts: dice.between(60, 1_800) };
+        troubles.push(Trouble { after: dice.below(BUSY), kind });
+    }
+    troubles
+}
+
 /// Most pauses are short; over some the images that were pulled are collected.
 fn pause(dice: &mut Dice) -> u64 {
     if dice.chance(150) { dice.between(4_500, 6_000) } else { dice.between(5, 300) }

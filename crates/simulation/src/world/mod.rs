@@ -43,6 +43,9 @@ pub const EXTENDED: &str = "613e1592b2da41ae5e265e8789429f22e121aab91cb4deb6bc3c
 /// The extension.
 pub const EXTENSION: &str = "siderolabs/iscsi-tools";
 
+/// One that goes by another name in newer releases.
+pub const RENAMED: (&str, &str) = ("siderolabs/i915-ucode", "siderolabs/i915");
+
 /// One cluster, its referee, and what it has been seen doing.
 pub struct Place {
     inner: Mutex<Inside>,

@@ -150,9 +150,16 @@ impl Taken for Refused {
 }
 
 /// A question that nobody has answered yet.
-struct Waiting<'a> {
+pub(super) struct Waiting<'a> {
     seat: &'a Seat,
     question: Option<Question>,
+}
+
+impl Waiting<'_> {
+    /// The question is put in another way from here on.
+    pub(super) fn goes_on(mut self) {
+        self.question = None;
+    }
 }
 
 impl Drop for Waiting<'_> {
@@ -168,6 +175,11 @@ impl Drop for Waiting<'_> {
 }
 
 impl Seat {
+    /// Begins to ask: whoever gives up waiting has no answer.
+    pub(super) fn asks(&self, question: Question) -> Waiting<'_> {
+        Waiting { seat: self, question: Some(question) }
+    }
+
     /// Asks the world something that changes nothing.
     pub(super) async fn ask<T: Send, E: Taken>(
         &self,
@@ -175,8 +187,7 @@ impl Seat {
         read: impl FnOnce(&mut Inside) -> Result<T, E> + Send,
     ) -> Result<T, E> {
         self.process.awake().await;
-        // Whoever gives up waiting has no answer either.
-        let mut waiting = Waiting { seat: self, question: Some(question.clone()) };
+        let mut waiting = self.asks(question.clone());
         let passage = self.place.passage();
         let late = passage.fate == Fate::Late;
         // What is late was read when it arrived there, and is as old as that.

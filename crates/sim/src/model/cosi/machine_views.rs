@@ -180,12 +180,13 @@ impl World {
     }
 
     /// Names of the extensions in what runs.
-    pub(in super::super) fn extensions_of(&self, node: NodeIndex) -> &[String] {
-        let running = self.nodes[node.0].slots.running();
-        match &running.schematic {
-            Some(id) => self.spec.registry.schematics.get(id).map_or(&[], |it| &it.extensions),
+    pub(in super::super) fn extensions_of(&self, node: NodeIndex) -> Vec<String> {
+        let (running, registry) = (self.nodes[node.0].slots.running(), &self.spec.registry);
+        let built: &[String] = match &running.schematic {
+            Some(id) => registry.schematics.get(id).map_or(&[], |it| &it.extensions),
             None => &running.extensions,
-        }
+        };
+        registry.named_in(&running.version, built)
     }
 
     /// Only services that run are resources.

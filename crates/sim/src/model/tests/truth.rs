@@ -91,6 +91,23 @@ fn etcd_is_seen_with_what_is_wrong_with_it() {
 }
 
 #[test]
+fn an_extension_goes_by_its_new_name_where_the_release_has_it_so() {
+    let mut spec = ClusterSpec::new(1, 0, &"1.13.9".parse().unwrap(), &"1.34.2".parse().unwrap());
+    let name = |short: &str| format!("siderolabs/{short}");
+    let renamed = |since| Renamed { from: name("i915-ucode"), to: name("i915"), since };
+    let extensions = vec![name("i915-ucode"), name("iscsi-tools")];
+    let schematic = Schematic { yaml: String::new(), extensions };
+    spec.registry.schematics.insert("abc".to_owned(), schematic);
+    spec.nodes[0].schematic = Some("abc".to_owned());
+    for (since, shown) in [("1.14", "i915-ucode"), ("1.13", "i915"), ("1.12", "i915")] {
+        spec.registry.renamed = vec![renamed(since.parse().unwrap())];
+        let world = World::new(&spec, 0, Time::from_secs(1_800_000_000));
+        let truth = world.truth(NodeIndex(0)).unwrap();
+        assert_eq!(truth.extensions(), [name(shown), name("iscsi-tools")], "{since}");
+    }
+}
+
+#[test]
 fn extensions_are_those_of_the_running_schematic() {
     let mut spec = ClusterSpec::new(1, 0, &Version::new(1, 13, 9), &Version::new(1, 36, 1));
     let id = "beef".repeat(16);

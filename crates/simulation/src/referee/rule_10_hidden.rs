@@ -1,0 +1,180 @@
+//! Rule 10, from the other side: what answers is known. One machine that hangs is unknown
+//! itself and hides nobody else, so no run halts over a node, or over the verification of
+//! one, that could be asked all the while.
+
+use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::journal::{Outcome, Record};
+use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
+use upgrade_core::step::Action;
+use upgrade_engine::drive::End;
+
+use super::facts::{self, Member, Node};
+use super::{Rule, Scene};
+use crate::seen::{Deed, Seen, What};
+
+/// The fault of a machine that hangs.
+const SILENT: &str = "silent";
+
+/// How long a node has to serve before nobody may miss it.
+const SERVES: SignedDuration = SignedDuration::from_mins(2);
+
+#[derive(Default)]
+pub(super) struct Hidden {
+    /// How much goes wrong that is no machine that hangs: other faults, and messages that
+    /// get lost.
+    troubles: u32,
+    /// When the last of it ended.
+    calm_since: Option<Timestamp>,
+}
+
+impl Hidden {
+    fn others(&mut self, at: Timestamp, deed: &Deed) {
+        match deed {
+            Deed::Breaks { fault, .. } if fault != SILENT => self.troubles += 1,
+            Deed::Wires { bad: true } => self.troubles += 1,
+            Deed::Mends { fault, .. } if fault != SILENT => self.ends(at),
+            Deed::Wires { bad: false } => self.ends(at),
+            _ => {}
+        }
+    }
+
+    fn ends(&mut self, at: Timestamp) {
+        self.troubles = self.troubles.saturating_sub(1);
+        self.calm_since = Some(at);
+    }
+
+    /// Whether nothing but machines that hang kept anybody from being asked since then.
+    fn could_ask(&self, since: Timestamp, scene: &Scene<'_>) -> bool {
+        let calm = self.troubles == 0 && self.calm_since.is_none_or(|calm| calm < since);
+        let control_planes = scene.notes.facts.control_planes();
+        let mut answering = control_planes.filter(|node| !facts::is_silent(scene.view, node));
+        let works =
+            |node: &Node| node.up.was(&true, Some(since)) && node.controls.was(&true, Some(since));
+        let first = answering.next();
+        calm && first.is_some_and(works) && answering.all(works)
+    }
+
+    fn halts(&self, reason: &HaltReason, scene: &Scene<'_>, found: &mut Vec<String>) {
+        let HaltReason::WaitedTooLong { since, waiting_for } = reason else { return };
+        let WaitReason::NodeUnknown { node: name, .. } = waiting_for else { return };
+        let node = scene.notes.facts.node(name).filter(|node| !node.gone);
+        let answers = node.is_some_and(|node| node.up.was(&true, Some(*since)));
+        if answers && self.could_ask(*since, scene) {
+            found.push(format!("halted because {name} is unknown, and it answered all the while"));
+        }
+    }
+
+    fn fails(&self, node: &Node, scene: &Scene<'_>, found: &mut Vec<String>) {
+        let since = scene.at.saturating_sub(SERVES).unwrap_or(scene.at);
+        let member = !node.control_plane || node.member.was(&Member::Well, Some(since));
+        if member && node.serves.was(&true, Some(since)) && self.could_ask(since, scene) {
+            let name = &node.name;
+            found.push(format!("{name} is not verified in time, and it served all the while"));
+        }
+    }
+}
+
+impl Rule for Hidden {
+    fn number(&self) -> u8 {
+        10
+    }
+
+    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+        match &seen.what {
+            What::Others { deed } => self.others(seen.at, deed),
+            What::Ends { end: Ok(End::Halted { reason, .. }), .. } => {
+                self.halts(reason, scene, found);
+            }
+            What::Wrote { entry, .. } => {
+                if let Record::Finished { step, outcome: Outcome::Failed { failure }, .. } =
+                    &entry.record
+                    && (step.action, failure.kind) == (Action::Verify, FailureKind::Deadline)
+                    && let Some(name) = &step.node
+                    && let Some(node) = scene.notes.facts.node(name)
+                {
+                    self.fails(node, scene, found);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use talos_sim::model::Fault;
+    use upgrade_core::reason::Failure;
+
+    use super::super::testing::Bench;
+    use super::*;
+
+    /// A world in which one control plane hangs, and perhaps something else is wrong.
+    fn hangs(also: Option<(&str, Fault)>, wires: bool) -> Bench {
+        let mut bench = Bench::new(3, 1);
+        bench.ready(1);
+        bench.inject("cp-2", &Fault::Silent);
+        if let Some((node, fault)) = also {
+            bench.inject(node, &fault);
+        }
+        if wires {
+            bench.see(What::Others { deed: Deed::Wires { bad: true } });
+        }
+        bench.wait(90);
+        bench.look(1);
+        bench
+    }
+
+    /// Everything that may be wrong beside it, and whether that is an excuse.
+    fn cases() -> Vec<(Option<(&'static str, Fault)>, bool, bool)> {
+        vec![
+            (None, false, false),
+            (None, true, true),
+            (Some(("worker-1", Fault::Partition)), false, true),
+            (Some(("cp-1", Fault::ApiErrors { every: 1 })), false, true),
+        ]
+    }
+
+    #[test]
+    fn a_node_that_answers_is_not_unknown() {
+        for (also, wires, excused) in cases() {
+            let text = format!("{also:?} {wires}");
+            let mut bench = hangs(also, wires);
+            let since = bench.at;
+            bench.wait(200);
+            bench.look(1);
+            let (node, why) = ("worker-1".into(), "no answer".to_owned());
+            let waiting_for = WaitReason::NodeUnknown { node, why };
+            let reason = HaltReason::WaitedTooLong { since, waiting_for };
+            bench.ended(1, End::Halted { reason, armed: vec![], cordoned: vec![] });
+            assert_eq!(bench.broken().contains(&10), !excused, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_one_that_hangs_is_unknown() {
+        let mut bench = hangs(None, false);
+        let since = bench.at;
+        bench.wait(200);
+        let (node, why) = ("cp-2".into(), "no answer".to_owned());
+        let waiting_for = WaitReason::NodeUnknown { node, why };
+        let reason = HaltReason::WaitedTooLong { since, waiting_for };
+        bench.ended(1, End::Halted { reason, armed: vec![], cordoned: vec![] });
+        bench.assert_broken(&[]);
+    }
+
+    #[test]
+    fn a_node_that_serves_is_verified() {
+        for (also, wires, excused) in cases() {
+            let text = format!("{also:?} {wires}");
+            let mut bench = hangs(also, wires);
+            bench.begins(1, "1/worker-1/verify");
+            bench.wait(300);
+            bench.look(1);
+            let failure = Failure::new(FailureKind::Deadline, "no answer");
+            let step = "1/worker-1/verify".parse().unwrap();
+            let outcome = Outcome::Failed { failure };
+            bench.wrote(1, Record::Finished { step, attempt: 1, outcome });
+            assert_eq!(bench.broken().contains(&10), !excused, "{text}");
+        }
+    }
+}

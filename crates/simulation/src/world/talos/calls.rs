@@ -1,0 +1,133 @@
+//! Calls to a node, and what their failures mean: by the code that the live cluster has.
+
+use talos_sim::model::{Code, Content, NodeIndex, Request, Response, Status, StreamId};
+use tokio::sync::mpsc;
+use upgrade_core::call::{self, Class, Outcome};
+use upgrade_engine::io::{Machine, Trouble, trouble};
+
+use super::super::seat::Seat;
+use super::super::{Answer, Inside};
+use crate::seen::Act;
+
+/// What a call is for, and so what its failure means.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum For {
+    Look,
+    Act,
+    Pull,
+    Install,
+}
+
+impl For {
+    /// What a failure means to the engine, by the code that the live cluster has.
+    /// A node that has begun to answer does not refuse.
+    pub(super) fn trouble(self, class: Class, begun: bool, words: &str) -> Trouble {
+        let outcome = if begun { Outcome::Unknown } else { class.outcome() };
+        match self {
+            Self::Look => trouble::look(class, words),
+            Self::Act => trouble::act(class, outcome, words),
+            Self::Pull => trouble::pull(class, words),
+            Self::Install => trouble::install(class, outcome, words),
+        }
+    }
+
+    /// What a node's refusal means.
+    pub(super) fn refused(self, status: &Status, begun: bool) -> Trouble {
+        self.trouble(class(status), begun, &status.message)
+    }
+}
+
+/// What a node's status means, as the client reads it.
+fn class(status: &Status) -> Class {
+    Class::of(call::Code::of(status.code as i32), &status.message)
+}
+
+/// The items of a stream that has to end well.
+async fn drain(
+    contents: &mut mpsc::UnboundedReceiver<Content>,
+    what: For,
+    mut item: impl FnMut(Response),
+) -> Result<(), Trouble> {
+    let mut begun = false;
+    while let Some(content) = contents.recv().await {
+        match content {
+            Content::Item(response) => {
+                begun = true;
+                item(response);
+            }
+            Content::End(Ok(())) => return Ok(()),
+            Content::End(Err(status)) => return Err(what.refused(&status, begun)),
+            Content::Drop => break,
+        }
+    }
+    Err(what.trouble(Class::Broken, begun, "the connection broke"))
+}
+
+/// Closes a stream when its reader is gone.
+struct Reading<'a> {
+    seat: &'a Seat,
+    stream: StreamId,
+    contents: mpsc::UnboundedReceiver<Content>,
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        let stream = self.stream;
+        self.seat.place.at(|inside| {
+            let now = inside.world.now();
+            inside.world.close_stream(now, stream);
+        });
+    }
+}
+
+impl Inside {
+    /// A call with one answer.
+    pub(super) fn one<T: TryFrom<Response, Error = Status>>(
+        &mut self,
+        node: NodeIndex,
+        request: Request,
+    ) -> Result<T, Status> {
+        match self.call(node, request)? {
+            Answer::Items(mut items) if !items.is_empty() => items.remove(0).try_into(),
+            _ => Err(Status { code: Code::Internal, message: "no answer".to_owned() }),
+        }
+    }
+}
+
+impl Seat {
+    /// A call that answers with a stream, read to its end.
+    pub(super) async fn stream(
+        &self,
+        (act, what): (Act, For),
+        on: &Machine,
+        request: Request,
+        mut item: impl FnMut(Response) + Send,
+    ) -> Result<(), Trouble> {
+        let machine = on.clone();
+        let opened = self
+            .act(act, move |inside| {
+                let node = inside.reach(&machine)?;
+                let answer = inside.call(node, request.clone());
+                answer.map_err(|status| what.refused(&status, false))
+            })
+            .await?;
+        match opened {
+            Answer::Items(items) => items.into_iter().for_each(&mut item),
+            Answer::Stream(stream, contents) => {
+                let mut reading = Reading { seat: self, stream, contents };
+                self.waiting(drain(&mut reading.contents, what, &mut item)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A call that answers at once.
+    pub(super) async fn unary(
+        &self,
+        act: Act,
+        on: &Machine,
+        request: Request,
+    ) -> Result<(), Trouble> {
+        self.stream((act, For::Act), on, request, |_| ()).await
+    }
+}
