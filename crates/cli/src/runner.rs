@@ -218,7 +218,7 @@ pub fn written(plan: &Plan) -> Written {
             Change::Talos { to, .. } => written.talos = Some(to.clone()),
             Change::Kubernetes { to, .. } => written.kubernetes = Some(to.clone()),
         }
-        for lane in hop.waves.iter().flat_map(|wave| &wave.lanes) {
+        for lane in hop.lanes() {
             if let Target::Talos(target) = &lane.target {
                 // Without a word on extensions the user chose the installer.
                 let chosen = target.extensions.is_none() && !plan.rollback;

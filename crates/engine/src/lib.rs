@@ -2,6 +2,7 @@
 //!
 //! - [`io`] is the outside, as traits: Talos, Kubernetes, the clock.
 //! - [`journal`] is the run's memory, synced before each act.
+//! - [`prepare`] observes all that a plan needs; plan and check are the planner's.
 //! - [`observe()`] makes a snapshot; [`drive()`] asks `decide` what comes next
 //!   and runs the steps, each of which is a file in `steps`.
 //! - [`control`] is the user's word while it runs: go gently to a stop, or stop.
@@ -17,8 +18,10 @@ pub mod io;
 pub mod journal;
 mod manifests;
 pub mod observe;
+pub mod prepare;
 mod steps;
 
 pub use drive::drive;
 pub use manifests::observe_manifests;
 pub use observe::observe;
+pub use prepare::{observe_all, observe_whole, observe_workloads};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
-use upgrade_cluster::{Live, Options, workloads};
+use upgrade_cluster::{Live, Options};
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::Intent;
 use upgrade_core::jiff::SignedDuration;
@@ -16,7 +16,7 @@ use upgrade_engine::control::Word;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::io::{Io as _, Kubernetes as _};
 use upgrade_engine::journal::MemoryJournal;
-use upgrade_engine::{drive, observe};
+use upgrade_engine::{drive, observe, observe_workloads};
 use upgrade_planner::{Request, plan};
 
 use super::kubernetes::{web, web_pods};
@@ -45,7 +45,7 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
         matrix: &Matrix::builtin(),
         catalogue: &Catalogue::builtin(),
         manifests: &Fact::Unasked,
-        workloads: &workloads(live.kubernetes()).await,
+        workloads: &observe_workloads(live.kubernetes()).await,
     })
     .expect("a plan");
     let warnings: Vec<_> = planned.report.warnings.iter().map(ToString::to_string).collect();

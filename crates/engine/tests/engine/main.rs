@@ -9,6 +9,7 @@ mod given_back;
 mod installs;
 mod journals;
 mod kubernetes;
+mod prepare;
 mod readiness;
 mod runs;
 mod upgraded;

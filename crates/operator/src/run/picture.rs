@@ -56,17 +56,15 @@ pub(super) fn picture(
     unlisted: usize,
 ) -> Picture {
     let mut standings: BTreeMap<&NodeName, Standing> = BTreeMap::new();
-    for hop in &plan.hops {
-        for lane in hop.waves.iter().flat_map(|wave| &wave.lanes) {
-            let Some(node) = &lane.node else { continue };
-            if !matches!(lane.target, Target::Talos(_) | Target::Kubernetes { .. }) {
-                continue;
-            }
-            let standing = standings.entry(node).or_default();
-            for action in &lane.steps {
-                let id = StepId { hop: hop.number, node: Some(node.clone()), action: *action };
-                standing.take(*action, state.step(&id).map(|step| &step.phase));
-            }
+    for (hop, lane) in plan.lanes() {
+        let Some(node) = &lane.node else { continue };
+        if !matches!(lane.target, Target::Talos(_) | Target::Kubernetes { .. }) {
+            continue;
+        }
+        let standing = standings.entry(node).or_default();
+        for action in &lane.steps {
+            let id = StepId { hop: hop.number, node: Some(node.clone()), action: *action };
+            standing.take(*action, state.step(&id).map(|step| &step.phase));
         }
     }
     let everyone: BTreeSet<&NodeName> = cast.keys().chain(standings.keys().copied()).collect();

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use upgrade_core::plan::{Plan, PlanHash};
+use upgrade_core::observation::Observation;
+use upgrade_core::plan::PlanHash;
 use upgrade_core::version::Version;
+use upgrade_planner::Earlier;
 use vitistack_api::KubernetesCluster;
 use vitistack_api::run::{Product, RunPhase, UpgradeRun};
 
 use super::known::{Reached, remember};
 use super::{Next, SOON, Task};
 use crate::hub::answer;
-use crate::look::{self, Looked, Order, Planned};
+use crate::look::{self, Order};
 use crate::news::Item;
 use crate::run::{KEEP, NewRun, RunStore, cast};
 use crate::seen::Seen;
@@ -50,12 +52,13 @@ impl Task {
         let looked = if let Some((_, looked)) = self.looked.take().filter(|_| fresh) {
             Ok(looked)
         } else {
+            let foreign = self.foreign(wish);
             // Something could not be seen: that may take long, and holds up nobody else.
             self.beginning = None;
             let permit = shared.looks.acquire().await.map_err(|error| error.to_string())?;
             let looked = async {
                 let reached = self.reach(object).await?;
-                look::look(&reached.live).await
+                look::look(&reached.live, &foreign).await
             };
             let looked = looked.await;
             drop(permit);
@@ -85,13 +88,13 @@ impl Task {
                     policy: &policy,
                     matrix: &shared.matrix,
                     catalogue: &catalogue,
-                    armed: &armed,
+                    earlier: Earlier { parent: parent.as_ref(), armed: &armed },
                 };
                 look::plan(looked, &order)
             }
         };
         let (plan, warnings) = match planned {
-            Ok(Planned { plan, warnings }) => (Ok(Plan { parent, ..plan }), warnings),
+            Ok((plan, warnings)) => (Ok(plan), warnings),
             Err(why) => (Err(why), Vec::new()),
         };
         let nodes = looked.as_ref().map_or_else(|_| BTreeMap::new(), |it| cast(&it.snapshot));
@@ -118,9 +121,9 @@ impl Task {
             }
         };
         for warning in warnings {
-            shared.news.tell(object, Item::warning(product, &warning));
+            shared.news.tell(object, Item::warning(product, &warning.to_string()));
         }
-        if let Ok(Looked { snapshot, .. }) = &looked {
+        if let Ok(Observation { snapshot, .. }) = &looked {
             self.seen = Some(Seen::of(snapshot));
             self.look_at = Instant::now() + self.shared.look_every;
         }

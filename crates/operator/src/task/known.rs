@@ -1,9 +1,11 @@
 //! What is known of the cluster: its object, its newest run, what runs on it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use tokio::time::Instant;
+use upgrade_core::snapshot::NodeName;
 use upgrade_engine::io::Io as _;
 use vitistack_api::KubernetesCluster;
 use vitistack_api::run::{RunPhase, UpgradeRun};
@@ -104,7 +106,7 @@ impl Task {
         let shared = Arc::clone(&self.shared);
         let permits = if wanted { &shared.looks } else { &shared.glances };
         let permit = permits.acquire().await.map_err(|error| error.to_string())?;
-        let seen = self.ask(object, wanted).await;
+        let seen = self.ask(object, wish, wanted).await;
         drop(permit);
         let every = self.shared.look_every;
         self.look_pause = match &seen {
@@ -122,7 +124,12 @@ impl Task {
     }
 
     /// Asks the cluster what runs: all that a plan needs, if something is wanted.
-    async fn ask(&mut self, object: &KubernetesCluster, wanted: bool) -> Result<Seen, String> {
+    async fn ask(
+        &mut self,
+        object: &KubernetesCluster,
+        wish: &Wish,
+        wanted: bool,
+    ) -> Result<Seen, String> {
         (self.looked, self.reached) = (None, None);
         let reached = self.reach(object).await?;
         if !wanted {
@@ -144,9 +151,15 @@ impl Task {
         drop(turn);
         let looked = looked?;
         let seen = Seen::of(&looked.snapshot);
-        self.looked = Some((Instant::now(), looked)).filter(|(_, it)| it.is_whole());
+        let gaps = looked.has_gaps(&self.foreign(wish));
+        self.looked = (!gaps).then(|| (Instant::now(), looked));
         self.reached = Some(reached);
         seen
+    }
+
+    /// Nodes that the user says have no machine; none if the annotations are wrong.
+    pub(super) fn foreign(&self, wish: &Wish) -> BTreeSet<NodeName> {
+        wish.policy(&self.shared.policy).map(|policy| policy.foreign_nodes).unwrap_or_default()
     }
 }
 
