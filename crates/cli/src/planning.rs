@@ -28,8 +28,8 @@ impl Past {
     /// What is remembered of the cluster; `replace` says whether its last plan is replaced.
     pub fn of(session: &Session, replace: bool) -> Result<Self, Failed> {
         let last = if replace { session.place.runs.last()? } else { None };
-        let parent = last.map(|last| last.header.plan.hash());
-        Ok(Self { parent, armed: session.place.armed_left()? })
+        let parent = last.map(|last| last.plan.hash());
+        Ok(Self { parent, armed: session.place.left()?.armed })
     }
 
     /// The same for the planner.

@@ -1,5 +1,7 @@
 //! What the journal remembers for the way back. Pure.
 
+use std::sync::Arc;
+
 use upgrade_core::image::ImageRef;
 use upgrade_core::plan::{Hop, Plan, Target};
 use upgrade_core::snapshot::{NodeName, Snapshot};
@@ -15,7 +17,7 @@ pub struct Before {
 }
 
 /// What `node` ran before it came to run `running`; plans newest first.
-pub fn before(plans: &[Plan], node: &NodeName, running: &Version) -> Option<Before> {
+pub fn before(plans: &[Arc<Plan>], node: &NodeName, running: &Version) -> Option<Before> {
     let hops = plans.iter().flat_map(|plan| plan.hops.iter().rev());
     let mut hops = hops.filter(|hop| hop.change.to() == running && !is_back(hop));
     hops.find_map(|hop| {
@@ -52,7 +54,7 @@ mod tests {
     #[test]
     fn what_ran_before_is_remembered() {
         let plan = sample::plan();
-        let plans = [plan];
+        let plans = [Arc::new(plan)];
         let cp: NodeName = "cp-1".into();
         let found = before(&plans, &cp, &Version::new(1, 13, 9)).unwrap();
         assert_eq!(found.version, Version::new(1, 12, 11));

@@ -93,7 +93,8 @@ impl Story {
         story
     }
 
-    fn take(&mut self, entry: &Entry) {
+    /// Takes one more entry in.
+    pub fn take(&mut self, entry: &Entry) {
         let Entry { at, plan: _, runner, record } = entry;
         self.began.get_or_insert(*at);
         self.last = Some(*at);

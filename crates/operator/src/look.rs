@@ -10,13 +10,13 @@ use upgrade_core::matrix::Matrix;
 use upgrade_core::observation::Observation;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
+use upgrade_core::product::Product;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 use upgrade_engine::io::Trouble;
 use upgrade_planner::report::{Refusal, Report, Warning};
 use upgrade_planner::{Earlier, Request};
 use vitistack_api::annotation;
-use vitistack_api::run::Product;
 
 use crate::names;
 use crate::pace::Paced;

@@ -1,8 +1,8 @@
 //! What a look at a cluster comes down to for its annotations.
 
+use upgrade_core::product::Product;
 use upgrade_core::product::VersionRange;
 use upgrade_core::snapshot::Snapshot;
-use vitistack_api::run::Product;
 
 /// What runs on a cluster, observed (never what somebody wrote down).
 #[derive(Clone, Debug, PartialEq, Eq)]

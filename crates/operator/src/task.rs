@@ -21,8 +21,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::observation::Observation;
+use upgrade_core::product::Product;
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::{Product, RunPhase};
+use vitistack_api::run::RunPhase;
 use vitistack_api::status::Status;
 
 use crate::decide::target::Releases;

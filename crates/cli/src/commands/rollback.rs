@@ -1,5 +1,7 @@
 //! `talos-operator rollback`: one node, or a Kubernetes hop that did not end.
 
+use std::sync::Arc;
+
 use upgrade_core::intent::Intent;
 use upgrade_core::plan::Plan;
 use upgrade_core::snapshot::NodeName;
@@ -69,10 +71,8 @@ async fn one_node(
 }
 
 /// The plans of all runs that are remembered, newest first.
-fn plans(session: &Session) -> Result<Vec<Plan>, Failed> {
-    let runs = &session.place.runs;
-    let names = runs.runs()?.into_iter().map(|run| run.name);
-    names.map(|name| Ok(runs.run(&name)?.header.plan)).collect()
+fn plans(session: &Session) -> Result<Vec<Arc<Plan>>, Failed> {
+    Ok(session.place.runs.runs()?.into_iter().map(|run| run.plan).collect())
 }
 
 /// How to go back: as was said, or to what is remembered.

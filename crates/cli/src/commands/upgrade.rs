@@ -57,7 +57,7 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
     }
     if let Outcome::NothingToDo = answer.outcome {
         printer.stderr(&render::plan_text(&answer, &seen.snapshot));
-        let cordoned = session.place.cordons_left()?;
+        let cordoned: Vec<_> = session.place.left()?.cordons.into_iter().collect();
         if replace && !cordoned.is_empty() {
             // Rule 7: what the halted run cordoned is given back all the same.
             printer.stderr(&render::summary::giving_back(&cordoned));

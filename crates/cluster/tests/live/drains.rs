@@ -16,6 +16,7 @@ use upgrade_engine::control::Word;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::io::{Io as _, Kubernetes as _};
 use upgrade_engine::journal::MemoryJournal;
+use upgrade_engine::store::{Inherited, OpenRun};
 use upgrade_engine::{drive, observe, observe_workloads};
 use upgrade_planner::{Request, plan};
 
@@ -52,18 +53,14 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
     let (events, mut told) = mpsc::unbounded_channel();
     let (_word, control) = watch::channel(Word::Go);
     let run = Run {
-        plan: Arc::new(planned.plan),
-        past: Vec::new(),
+        open: OpenRun::new(Arc::new(planned.plan), Inherited::default(), MemoryJournal::default()),
         io: Arc::clone(live),
-        journal: MemoryJournal::default(),
         runner: "test".to_owned(),
         events,
         control,
         resumed_by: None,
-        inherited_cordons: std::collections::BTreeSet::new(),
-        inherited_armed: std::collections::BTreeMap::new(),
     };
-    let (end, _) = drive(run).await.expect("a journal that can be written");
+    let end = drive(run).await.expect("a journal that can be written");
     // The last words, for whoever reads why an assertion failed.
     let mut told: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).collect();
     let told = told.split_off(told.len().saturating_sub(10));

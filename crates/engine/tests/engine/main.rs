@@ -12,4 +12,5 @@ mod kubernetes;
 mod prepare;
 mod readiness;
 mod runs;
+mod stores;
 mod upgraded;

@@ -7,7 +7,7 @@ use upgrade_core::plan::{Plan, Target};
 use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
 use upgrade_core::snapshot::{NodeName, Role, Snapshot};
 use upgrade_core::step::{Action, StepId};
-use vitistack_api::run::{NodeProgress, Product};
+use vitistack_api::run::NodeProgress;
 
 /// How many nodes an object lists; those that matter come first. It bounds the
 /// object of a run over thousands of nodes.
@@ -51,7 +51,7 @@ pub fn cast(snapshot: &Snapshot) -> BTreeMap<NodeName, Role> {
 pub(super) fn picture(
     plan: &Plan,
     state: &State,
-    product: Product,
+    what: &str,
     cast: &BTreeMap<NodeName, Role>,
     unlisted: usize,
 ) -> Picture {
@@ -89,8 +89,8 @@ pub(super) fn picture(
         .map(|node| node.name.as_str())
         .collect();
     let message = match moving.as_slice() {
-        [] if done < total => format!("Preparing the {product} upgrade"),
-        [] => format!("Finishing the {product} upgrade"),
+        [] if done < total => format!("Preparing the {what} upgrade"),
+        [] => format!("Finishing the {what} upgrade"),
         [one] => format!("Upgrading node {one}"),
         several => format!("Upgrading nodes {}", names(several)),
     };

@@ -7,17 +7,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 use upgrade_core::observation::Observation;
 use upgrade_core::plan::PlanHash;
+use upgrade_core::product::{PerProduct, Product, VersionRange};
 use upgrade_core::version::Version;
 use upgrade_planner::Earlier;
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::{Product, RunPhase, UpgradeRun};
+use vitistack_api::run::{ProductVersions, RunPhase, RunVersions, UpgradeRun};
 
 use super::known::{Reached, remember};
 use super::{Next, SOON, Task};
 use crate::hub::answer;
 use crate::look::{self, Order};
 use crate::news::Item;
-use crate::run::{KEEP, NewRun, RunStore, cast};
+use crate::run::{KEEP, NewRun, UpgradeRuns, cast};
 use crate::seen::Seen;
 use crate::wish::Wish;
 
@@ -73,10 +74,7 @@ impl Task {
             Ok(_) => self.parent(&store).await?,
             Err(_) => None,
         };
-        let armed = match &self.hold {
-            Some(hold) => self.inherited(&store, parent.clone(), &hold.fence()).await.1,
-            None => BTreeMap::new(),
-        };
+        let armed = store.inherited(parent.clone()).await.armed;
         let planned = match (&looked, wish.policy(&shared.policy)) {
             (Err(why), _) => Err(why.clone()),
             (_, Err(why)) => Err(why),
@@ -98,11 +96,9 @@ impl Task {
             Err(why) => (Err(why), Vec::new()),
         };
         let nodes = looked.as_ref().map_or_else(|_| BTreeMap::new(), |it| cast(&it.snapshot));
-        let from = looked.as_ref().ok().and_then(|it| Seen::of(&it.snapshot).ok());
+        let running = looked.as_ref().map(|it| it.snapshot.versions()).unwrap_or_default();
         let new = NewRun {
-            product,
-            from: from.as_ref().map(|seen| &seen.of_product(product).lowest),
-            to: target,
+            versions: versions(running, product, target),
             rollback: wish.rollback,
             plan: plan.as_ref().map_err(String::as_str),
             cast: &nodes,
@@ -156,7 +152,7 @@ impl Task {
     /// The plan that is replaced: of the newest run that had one, if it did not come
     /// to its end. Its cordons are taken over (rule 7). The newest run was read since
     /// the lease is ours, and nobody else makes runs.
-    async fn parent(&self, store: &RunStore) -> Result<Option<PlanHash>, String> {
+    async fn parent(&self, store: &UpgradeRuns) -> Result<Option<PlanHash>, String> {
         let Some(last) = &self.last else { return Ok(None) };
         let (hash, phase) = if last.hash.is_empty() {
             // It was refused, and changed nothing: the one before it counts.
@@ -182,7 +178,7 @@ impl Task {
         let Some(last) = &mut self.last else {
             return Ok(Next::Now);
         };
-        let store = RunStore::new(self.shared.client.clone(), object);
+        let store = UpgradeRuns::new(self.shared.client.clone(), object);
         let run = answer(store.get(&last.name)).await?;
         if let Some(run) = run {
             let why = "its target was taken away";
@@ -192,6 +188,23 @@ impl Task {
         last.view.phase = RunPhase::Cancelled;
         Ok(Next::Now)
     }
+}
+
+/// What runs, and the one product that is to change.
+fn versions(
+    running: PerProduct<Option<VersionRange>>,
+    product: Product,
+    target: &Version,
+) -> RunVersions {
+    let lowest = |range: Option<VersionRange>| range.map(|range| range.lowest.to_string());
+    let PerProduct { talos, kubernetes } = running;
+    let from = ProductVersions { talos: lowest(talos), kubernetes: lowest(kubernetes) };
+    let mut to = ProductVersions::default();
+    match product {
+        Product::Talos => to.talos = Some(target.to_string()),
+        Product::Kubernetes => to.kubernetes = Some(target.to_string()),
+    }
+    RunVersions { from, to }
 }
 
 /// When something that failed for now is tried again.

@@ -1,14 +1,12 @@
 //! Drives the run: takes the lease, begins or takes it up, passes the user's
 //! word on, and takes its end in.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt as _;
 use tokio::time::Instant;
-use upgrade_core::journal::{Armed, Arming};
-use upgrade_core::plan::PlanHash;
+use upgrade_core::journal::Arming;
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End};
@@ -23,7 +21,7 @@ use crate::drive::{Drive, Start};
 use crate::http::{Drives, RunEnd};
 use crate::hub::answer;
 use crate::lease::{Hold, LeaseError, Name};
-use crate::run::{Record, RecordError, RunStore, halted};
+use crate::run::{RecordError, halted};
 
 /// How often the keys of a run that waits for something are compared, so that new
 /// ones are used soon.
@@ -38,9 +36,6 @@ const STUCK: Duration = Duration::from_mins(15);
 
 /// How often a drive may break off by a mistake of this program.
 const PANICS: u32 = 3;
-
-/// How many runs before this one may have died before their first entry.
-const EARLIER: usize = 8;
 
 impl Task {
     /// Takes the cluster's lease, or waits for whoever has it.
@@ -145,9 +140,8 @@ impl Task {
             self.loaded = false;
             return Ok(Next::Now);
         }
-        let client = self.shared.client.clone();
-        let mut record = match Record::open(client, run, hold.fence()).await {
-            Ok(record) => record,
+        let mut open = match self.held(object, hold).open(run).await {
+            Ok(open) => open,
             Err(RecordError::Broken { name, why }) => {
                 tracing::error!(run = name, why, "a run cannot be read");
                 return self.broken(object, &why).await;
@@ -167,70 +161,23 @@ impl Task {
                     return Ok(soon());
                 }
                 let why = format!("it could not be driven: {why}");
-                record
-                    .set_phase(RunPhase::Halted, &why)
-                    .await
-                    .map_err(|error| error.to_string())?;
+                let record = open.journal.record();
+                let halted = record.lock().await.set_phase(RunPhase::Halted, &why).await;
+                halted.map_err(|error| error.to_string())?;
                 (self.stuck, self.loaded) = (None, false);
                 return Ok(Next::Now);
             }
         };
         self.stuck = None;
-        let fence = hold.fence();
         let drives = Drives::begin(Arc::clone(&self.shared.metrics), last.view.product);
-        let parent = record.plan().parent.clone();
-        let (inherited_cordons, inherited_armed) = self.inherited(&store, parent, &fence).await;
-        self.drive = Some(Drive::start(Start {
-            record,
-            live,
-            fence,
-            runner: self.shared.identity.clone(),
-            word,
-            keys,
-            inherited_cordons,
-            inherited_armed,
-            drives,
-            writes: Arc::clone(&self.shared.writes),
-        }));
+        open.inherited = store.inherited(open.plan.parent.clone()).await;
+        let runner = self.shared.identity.clone();
+        self.drive = Some(Drive::start(Start { open, live, runner, word, keys, drives }));
         self.keys_at = Instant::now() + KEYS_IN_USE;
         if let Some(last) = &mut self.last {
             last.view.phase = RunPhase::Running;
         }
         Ok(Next::Now)
-    }
-
-    /// Cordons (rule 7) and armed nodes (rule 5) that the run of this plan left, and
-    /// those before it.
-    pub(super) async fn inherited(
-        &self,
-        store: &RunStore,
-        mut parent: Option<PlanHash>,
-        fence: &Arc<dyn upgrade_engine::journal::Fence>,
-    ) -> (BTreeSet<NodeName>, BTreeMap<NodeName, Armed>) {
-        let (mut left, mut armed) = (BTreeSet::new(), BTreeMap::new());
-        // One that died before it wrote down what it took over left that of the one
-        // before it.
-        for _ in 0..EARLIER {
-            let Some(hash) = parent else { break };
-            let Ok(Some(run)) = store.of_plan(&hash.to_string()).await else { break };
-            match Record::open(self.shared.client.clone(), run, Arc::clone(fence)).await {
-                Ok(before) => {
-                    let state = before.state();
-                    left.extend(state.cordons_left(&BTreeSet::new()));
-                    for (node, known) in state.armed_left(&BTreeMap::new()) {
-                        // What a later run knows of a node counts.
-                        armed.entry(node).or_insert(known);
-                    }
-                    let knows = state.completed() || state.has_inherited();
-                    parent = before.plan().parent.clone().filter(|_| !knows);
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the run before cannot be read; its cordons stay");
-                    break;
-                }
-            }
-        }
-        (left, armed)
     }
 
     /// A run that cannot be read is over; a person decides what comes next.
