@@ -28,7 +28,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::run::{NodeProgress, RunPhase, RunSpec, RunStatus, Transition};
+    use crate::run::{
+        NodeProgress, ProductVersions, RunPhase, RunSpec, RunStatus, RunVersions, Transition,
+    };
     use crate::status::empty_state;
     use crate::{KubernetesCluster, Machine, UpgradeRun};
 
@@ -99,7 +101,12 @@ mod tests {
         };
         let definition = read(2);
         let properties = &schema(&definition)["properties"];
-        let (spec, status) = (json!(RunSpec::default()), json!(status));
+        let versions = || ProductVersions {
+            talos: Some("1.13.9".to_owned()),
+            kubernetes: Some("1.34.2".to_owned()),
+        };
+        let versions = RunVersions { from: versions(), to: versions() };
+        let (spec, status) = (json!(RunSpec { versions, ..RunSpec::default() }), json!(status));
         fits(&spec, &properties["spec"], "spec");
         fits(&status, &properties["status"], "status");
         let phases = json!(RunPhase::ALL.map(RunPhase::as_str));

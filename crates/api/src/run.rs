@@ -40,46 +40,22 @@ impl UpgradeRun {
         let (api_version, kind) = (Self::own_api_version(), Self::own_kind());
         Self { api_version, kind, metadata, spec, status: None }
     }
-}
 
-/// What is upgraded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Product {
-    /// The operating system.
-    #[default]
-    Talos,
-    /// Kubernetes.
-    Kubernetes,
-}
-
-impl Product {
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Talos => "Talos",
-            Self::Kubernetes => "Kubernetes",
-        }
-    }
-}
-
-impl fmt::Display for Product {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.as_str())
+    /// The object that wanted the run, in the run's own namespace.
+    pub fn owner(&self) -> Owner {
+        let namespace = self.metadata.namespace.clone().unwrap_or_default();
+        Owner { namespace, ..self.spec.owner.clone() }
     }
 }
 
 /// What is to be done. Immutable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", from = "StoredSpec")]
 pub struct RunSpec {
-    /// The `KubernetesCluster`, in the same namespace.
-    pub cluster: ClusterReference,
-    /// What is upgraded.
-    pub product: Product,
-    /// The version that ran.
-    pub from: String,
-    /// The version that is wanted.
-    pub to: String,
+    /// The object that wanted the run.
+    pub owner: Owner,
+    /// What ran, and what is wanted.
+    pub versions: RunVersions,
     /// Whether it is a way back.
     pub rollback: bool,
     /// The plan's hash (rule 9).
@@ -88,14 +64,104 @@ pub struct RunSpec {
     pub plan: String,
 }
 
-/// Which cluster.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The object that a run belongs to, of whatever kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ClusterReference {
+pub struct Owner {
+    /// Its API group.
+    pub group: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its namespace, which is the run's as well.
+    pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its UID: a cluster made anew under an old name is another one.
+    /// Its UID: an object made anew under an old name is another one.
     pub uid: String,
+}
+
+/// From where to where.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunVersions {
+    /// What ran.
+    pub from: ProductVersions,
+    /// What is wanted; a product that stays is left out.
+    pub to: ProductVersions,
+}
+
+/// A version of each product.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProductVersions {
+    /// The operating system; `None` if it is unknown or left alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub talos: Option<String>,
+    /// Kubernetes; `None` if it is unknown or left alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<String>,
+}
+
+/// A spec as it may be stored: runs of earlier releases name a `KubernetesCluster` and one
+/// product. Clusters keep their newest ten runs, so such are still there.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct StoredSpec {
+    owner: Option<Owner>,
+    versions: Option<RunVersions>,
+    rollback: bool,
+    hash: String,
+    plan: String,
+    cluster: FormerCluster,
+    product: FormerProduct,
+    from: String,
+    to: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FormerCluster {
+    name: String,
+    uid: String,
+}
+
+#[derive(Default, Deserialize)]
+enum FormerProduct {
+    #[default]
+    Talos,
+    Kubernetes,
+}
+
+impl From<StoredSpec> for RunSpec {
+    fn from(stored: StoredSpec) -> Self {
+        let StoredSpec { rollback, hash, plan, cluster, product, from, to, .. } = stored;
+        let FormerCluster { name, uid } = cluster;
+        let former = || Owner {
+            group: "vitistack.io".to_owned(),
+            kind: "KubernetesCluster".to_owned(),
+            // That of the run: see `UpgradeRun::owner`.
+            namespace: String::new(),
+            name,
+            uid,
+        };
+        let versions = || {
+            let one = |version: String| {
+                let version = Some(version).filter(|version| !version.is_empty());
+                match product {
+                    FormerProduct::Talos => {
+                        ProductVersions { talos: version, ..ProductVersions::default() }
+                    }
+                    FormerProduct::Kubernetes => {
+                        ProductVersions { kubernetes: version, ..ProductVersions::default() }
+                    }
+                }
+            };
+            RunVersions { from: one(from), to: one(to) }
+        };
+        let owner = stored.owner.unwrap_or_else(former);
+        let versions = stored.versions.unwrap_or_else(versions);
+        Self { owner, versions, rollback, hash, plan }
+    }
 }
 
 /// Where a run stands.
@@ -223,17 +289,44 @@ mod tests {
         for phase in RunPhase::ALL {
             assert_eq!(serde_json::to_value(phase).expect("text"), phase.as_str());
         }
-        for product in [Product::Talos, Product::Kubernetes] {
-            assert_eq!(serde_json::to_value(product).expect("text"), product.as_str());
-        }
     }
 
     #[test]
     fn a_run_survives_its_own_writing() {
-        let spec = RunSpec { to: "1.13.9".to_owned(), plan: "{}".to_owned(), ..RunSpec::default() };
+        let to = ProductVersions { talos: Some("1.13.9".to_owned()), kubernetes: None };
+        let versions = RunVersions { to, ..RunVersions::default() };
+        let owner = Owner { kind: "TalosCluster".to_owned(), ..Owner::default() };
+        let spec = RunSpec { owner, versions, plan: "{}".to_owned(), ..RunSpec::default() };
         let run = UpgradeRun::new(ObjectMeta::default(), spec);
         let text = serde_json::to_string(&run).expect("writable");
         assert!(text.contains("\"kind\":\"UpgradeRun\""), "{text}");
         assert_eq!(serde_json::from_str::<UpgradeRun>(&text).expect("readable"), run);
+    }
+
+    #[test]
+    fn a_run_of_the_former_shape_is_read_as_what_it_was() {
+        let former = |product: &str| {
+            serde_json::from_value::<UpgradeRun>(serde_json::json!({
+                "apiVersion": "upgrade.vitistack.io/v1alpha1", "kind": "UpgradeRun",
+                "metadata": {"name": "prod-1", "namespace": "team"},
+                "spec": {"cluster": {"name": "prod", "uid": "u-1"}, "product": product,
+                    "from": "", "to": "1.34.3", "rollback": true, "hash": "0123", "plan": "{}"},
+            }))
+            .expect("readable")
+        };
+        let run = former("Kubernetes");
+        let owner = Owner {
+            group: "vitistack.io".to_owned(),
+            kind: "KubernetesCluster".to_owned(),
+            namespace: "team".to_owned(),
+            name: "prod".to_owned(),
+            uid: "u-1".to_owned(),
+        };
+        assert_eq!(run.owner(), owner);
+        let RunSpec { versions, rollback, hash, plan, .. } = run.spec;
+        let to = ProductVersions { talos: None, kubernetes: Some("1.34.3".to_owned()) };
+        assert_eq!(versions, RunVersions { from: ProductVersions::default(), to });
+        assert_eq!((rollback, hash.as_str(), plan.as_str()), (true, "0123", "{}"));
+        assert_eq!(former("Talos").spec.versions.to.talos.as_deref(), Some("1.34.3"));
     }
 }

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 
 use upgrade_engine::journal::FileError;
+use upgrade_engine::store::{NotBegun, Unfit};
 
 use crate::Exit;
 use crate::profile::{Problem, ProfileError};
@@ -77,15 +78,24 @@ impl From<FileError> for Failed {
         let next = match &error {
             FileError::Held { .. } => "see how far it is with `talos-operator status`",
             FileError::Io { .. } => "check the folder, or name another one with --state",
-            FileError::Unfinished { .. } => {
+            FileError::NotBegun(NotBegun::Unfinished { .. }) => {
                 "go on with `talos-operator resume`, or start over with --new-plan"
             }
             FileError::NoRun(_) => "begin one with `talos-operator upgrade`",
-            FileError::Broken { .. } | FileError::Fold { .. } => {
-                "keep the file for a report, move it away, and plan again"
-            }
+            FileError::Broken { .. }
+            | FileError::Unfit(_)
+            | FileError::NotBegun(NotBegun::Unfit(_)) => KEEP,
         };
         Self::refused(error.to_string(), next)
+    }
+}
+
+/// What to do about a journal that cannot be used.
+const KEEP: &str = "keep the file for a report, move it away, and plan again";
+
+impl From<Unfit> for Failed {
+    fn from(error: Unfit) -> Self {
+        Self::refused(error.to_string(), KEEP)
     }
 }
 

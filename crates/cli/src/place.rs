@@ -1,15 +1,13 @@
 //! Which cluster a command is about, before anybody talks to it: the profile,
 //! and the folder where journal, plans and snapshots are kept.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use talos_client::Talosconfig;
-use upgrade_core::journal::Armed;
+use upgrade_core::jiff::Timestamp;
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::NodeName;
-use upgrade_engine::journal::Folder;
-use upgrade_engine::journal::history::RunResult;
+use upgrade_engine::journal::{FileStore, Folder, Holder};
+use upgrade_engine::store::{Inherited, RunResult};
 
 use crate::args::{ClusterArgs, PaceArgs};
 use crate::failed::Failed;
@@ -103,20 +101,16 @@ impl Place {
         }
     }
 
-    /// Nodes that the last run cordoned and has not given back.
-    pub fn cordons_left(&self) -> Result<Vec<NodeName>, Failed> {
-        let Some(last) = self.runs.last()? else {
-            return Ok(Vec::new());
-        };
-        Ok(last.state()?.cordons_left(&last.header.inherited_cordons).into_iter().collect())
+    /// What the last run leaves to the next: cordons that are ours to lift (rule 7), and
+    /// nodes that are armed, or may be (rule 5).
+    pub fn left(&self) -> Result<Inherited, Failed> {
+        let last = self.runs.last()?;
+        Ok(last.map(|last| last.left()).transpose()?.unwrap_or_default())
     }
 
-    /// Nodes that the last run left armed, or may have (rule 5).
-    pub fn armed_left(&self) -> Result<BTreeMap<NodeName, Armed>, Failed> {
-        let Some(last) = self.runs.last()? else {
-            return Ok(BTreeMap::new());
-        };
-        Ok(last.state()?.armed_left(&last.header.inherited_armed))
+    /// The runs, for this process to drive.
+    pub fn store(&self, since: Timestamp) -> FileStore {
+        FileStore { folder: self.runs.clone(), holder: Holder::this_process(since) }
     }
 
     /// A command for the same cluster, as a shell reads it.

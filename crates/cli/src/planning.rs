@@ -4,29 +4,51 @@ use std::collections::BTreeMap;
 
 use upgrade_core::intent::Intent;
 use upgrade_core::journal::Armed;
+use upgrade_core::observation::Observation;
 use upgrade_core::plan::{Plan, PlanHash};
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::{NodeName, Snapshot};
-use upgrade_planner::check::Severity;
-use upgrade_planner::report::Report;
-use upgrade_planner::{Request, estimate};
+use upgrade_core::snapshot::NodeName;
+use upgrade_planner::{Earlier, Prepared, Request, estimate};
 
 use crate::data::ReleaseData;
+use crate::failed::Failed;
 use crate::render::{Answer, Outcome};
-use crate::session::Seen;
+use crate::session::Session;
 
-/// Plans, and looks at the plan a second time. `parent` is the plan that is
-/// replaced; `next` names the command that would carry the new one out.
+/// What earlier runs of the cluster mean for a new plan.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    /// The plan that is replaced.
+    pub parent: Option<PlanHash>,
+    /// Nodes that were left armed, or may have been (rule 5).
+    pub armed: BTreeMap<NodeName, Armed>,
+}
+
+impl Past {
+    /// What is remembered of the cluster; `replace` says whether its last plan is replaced.
+    pub fn of(session: &Session, replace: bool) -> Result<Self, Failed> {
+        let last = if replace { session.place.runs.last()? } else { None };
+        let parent = last.map(|last| last.plan.hash());
+        Ok(Self { parent, armed: session.place.left()?.armed })
+    }
+
+    /// The same for the planner.
+    pub const fn earlier(&self) -> Earlier<'_> {
+        Earlier { parent: self.parent.as_ref(), armed: &self.armed }
+    }
+}
+
+/// Plans. `next` names the command that would carry the plan out.
 pub fn answer(
-    seen: &Seen,
+    seen: &Observation,
     intent: &Intent,
     policy: &Policy,
     data: &ReleaseData,
-    parent: Option<PlanHash>,
+    past: &Past,
     next: impl FnOnce(&Plan) -> Option<String>,
 ) -> Answer {
-    let Seen { snapshot, workloads, manifests } = seen;
-    let planned = upgrade_planner::plan(&Request {
+    let Observation { snapshot, workloads, manifests } = seen;
+    let request = Request {
         snapshot,
         intent,
         policy,
@@ -34,54 +56,24 @@ pub fn answer(
         catalogue: &data.catalogue,
         workloads,
         manifests,
-    });
-    match planned {
-        Err(report) => Answer::refused(report),
-        Ok(planned) => {
-            let plan = Plan { parent, ..planned.plan };
-            let core_dns = manifests.known().is_none_or(|manifests| manifests.core_dns);
-            Answer { core_dns, ..checked(plan, planned.report, snapshot, data, next) }
-        }
-    }
+    };
+    let prepared = upgrade_planner::prepare(&request, past.earlier());
+    let core_dns = manifests.known().is_none_or(|manifests| manifests.core_dns);
+    Answer { core_dns, ..of(prepared, next) }
 }
 
-/// The answer, refused where it would install on what an earlier run left armed
-/// (rule 5).
-pub fn unless_armed(
-    mut answer: Answer,
-    snapshot: &Snapshot,
-    armed: &BTreeMap<NodeName, Armed>,
-) -> Answer {
-    if let Outcome::Planned { plan, .. } = &answer.outcome {
-        upgrade_planner::armed(plan, snapshot, armed, &mut answer.report);
-        if !answer.report.refusals.is_empty() {
-            answer.outcome = Outcome::Refused;
-        }
-    }
-    answer
-}
-
-/// The planner is careful, and read with other eyes all the same.
-pub fn checked(
-    plan: Plan,
-    report: Report,
-    snapshot: &Snapshot,
-    data: &ReleaseData,
-    next: impl FnOnce(&Plan) -> Option<String>,
-) -> Answer {
-    let findings = upgrade_planner::check(&plan, snapshot, &data.matrix);
-    let broken = findings.iter().any(|finding| finding.severity == Severity::Fatal);
-    let outcome = if broken {
-        Outcome::Refused
-    } else if plan.is_empty() {
-        Outcome::NothingToDo
-    } else {
-        Outcome::Planned {
+/// What was prepared, as it is shown.
+pub fn of(prepared: Prepared, next: impl FnOnce(&Plan) -> Option<String>) -> Answer {
+    let Prepared { plan, report, findings } = prepared;
+    let outcome = match plan {
+        None => Outcome::Refused,
+        Some(plan) if plan.is_empty() => Outcome::NothingToDo,
+        Some(plan) => Outcome::Planned {
             hash: plan.hash(),
             estimate: estimate(&plan),
             next: next(&plan),
             plan: Box::new(plan),
-        }
+        },
     };
     Answer { outcome, report, findings, core_dns: true }
 }

@@ -62,13 +62,6 @@ pub struct Answer {
     pub core_dns: bool,
 }
 
-impl Answer {
-    /// No plan, and why.
-    pub const fn refused(report: Report) -> Self {
-        Self { outcome: Outcome::Refused, report, findings: Vec::new(), core_dns: true }
-    }
-}
-
 pub(crate) const HEADING: Style = Style::new().bold();
 pub(crate) const FAINT: Style = Style::new().dimmed();
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();

@@ -1,5 +1,7 @@
 //! What the journal remembers for the way back. Pure.
 
+use std::sync::Arc;
+
 use upgrade_core::image::ImageRef;
 use upgrade_core::plan::{Hop, Plan, Target};
 use upgrade_core::snapshot::{NodeName, Snapshot};
@@ -15,12 +17,11 @@ pub struct Before {
 }
 
 /// What `node` ran before it came to run `running`; plans newest first.
-pub fn before(plans: &[Plan], node: &NodeName, running: &Version) -> Option<Before> {
+pub fn before(plans: &[Arc<Plan>], node: &NodeName, running: &Version) -> Option<Before> {
     let hops = plans.iter().flat_map(|plan| plan.hops.iter().rev());
     let mut hops = hops.filter(|hop| hop.change.to() == running && !is_back(hop));
     hops.find_map(|hop| {
-        let mut lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
-        lanes.find_map(|lane| match &lane.target {
+        hop.lanes().find_map(|lane| match &lane.target {
             Target::Talos(target) if lane.node.as_ref() == Some(node) => Some(Before {
                 version: target.from.clone(),
                 image: target.previous.as_ref().map(|image| image.with_tag(&target.from.tag())),
@@ -38,13 +39,8 @@ fn is_back(hop: &Hop) -> bool {
 /// The oldest Kubernetes that runs anywhere, where another minor or patch runs
 /// beside it: a hop that never came to its end goes back there.
 pub fn unfinished_from(snapshot: &Snapshot) -> Option<Version> {
-    let nodes = || snapshot.nodes.values();
-    let images = nodes().filter_map(|node| node.images.known()).flat_map(|images| images.values());
-    let images = images.filter_map(ImageRef::version);
-    let kubelets = nodes().filter_map(|node| Some(node.kubernetes.known()?.kubelet.clone()));
-    let versions: Vec<Version> = images.chain(kubelets).collect();
-    let (oldest, newest) = (versions.iter().min()?, versions.iter().max()?);
-    (oldest < newest).then(|| oldest.clone())
+    let range = snapshot.versions().kubernetes?;
+    (!range.is_one()).then_some(range.lowest)
 }
 
 #[cfg(test)]
@@ -58,7 +54,7 @@ mod tests {
     #[test]
     fn what_ran_before_is_remembered() {
         let plan = sample::plan();
-        let plans = [plan];
+        let plans = [Arc::new(plan)];
         let cp: NodeName = "cp-1".into();
         let found = before(&plans, &cp, &Version::new(1, 13, 9)).unwrap();
         assert_eq!(found.version, Version::new(1, 12, 11));

@@ -13,8 +13,8 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive;
 use upgrade_engine::drive::{End, Run};
-use upgrade_engine::journal::Holder;
-use upgrade_engine::journal::file::Opened;
+use upgrade_engine::journal::{Fence, Journal, JournalError};
+use upgrade_engine::store::{OpenRun, RunStore as _};
 
 use crate::Exit;
 use crate::args::{Output, RunArgs};
@@ -42,29 +42,49 @@ pub async fn begin(
     how: &RunArgs,
     printer: Printer,
 ) -> Result<Exit, Failed> {
-    let holder = Holder::this_process(session.now());
-    let opened = session.place.runs.begin(plan, &holder, replace)?;
-    run(session, opened, &holder, None, how, printer).await
+    let store = session.place.store(session.now());
+    let open = store.begin(plan, replace).await?;
+    run(session, open, Story::tell([]), None, how, printer).await
 }
 
 /// Goes on with the last run.
 pub async fn resume(session: &Session, how: &RunArgs, printer: Printer) -> Result<Exit, Failed> {
-    let holder = Holder::this_process(session.now());
-    let opened = session.place.runs.resume(&holder)?;
-    run(session, opened, &holder, Some(settings::who()), how, printer).await
+    let store = session.place.store(session.now());
+    let open = store.resume().await?;
+    // Read once the run is ours: nobody else adds to it.
+    let past = store.last().await?;
+    let story = Story::tell(past.iter().flat_map(|past| &past.entries));
+    run(session, open, story, Some(settings::who()), how, printer).await
 }
 
-async fn run(
+/// A journal that also tells its entries, for the story of the run.
+struct Told<J> {
+    journal: J,
+    entries: mpsc::UnboundedSender<Entry>,
+}
+
+impl<J: Journal> Journal for Told<J> {
+    async fn append(&mut self, entry: &Entry, state: &State) -> Result<(), JournalError> {
+        self.journal.append(entry, state).await?;
+        // Nobody listens only if the run is over.
+        let _ = self.entries.send(entry.clone());
+        Ok(())
+    }
+
+    fn fence(&self) -> Arc<dyn Fence> {
+        self.journal.fence()
+    }
+}
+
+async fn run<J: Journal>(
     session: &Session,
-    opened: Opened,
-    holder: &Holder,
+    open: OpenRun<J>,
+    mut story: Story,
     resumed_by: Option<String>,
     how: &RunArgs,
     printer: Printer,
 ) -> Result<Exit, Failed> {
-    let Opened { plan, past, journal, inherited_cordons, inherited_armed } = opened;
-    let plan = Arc::new(plan);
-    let state = fold(&plan, &past)?;
+    let OpenRun { plan, state, journal, inherited } = open;
     let request = session.place.pause_request();
     // A request that nobody was there to hear is not for this run.
     let _ = std::fs::remove_file(&request);
@@ -72,17 +92,15 @@ async fn run(
     let (events, mut heard) = mpsc::unbounded_channel();
     let (word, control) = watch::channel(Word::Go);
     let mut progress = Progress::new(&plan, &state, how.output.output, printer);
+    let (entries, mut written) = mpsc::unbounded_channel();
+    let journal = Told { journal, entries };
     let mut driven = Box::pin(drive(Run {
-        plan: Arc::clone(&plan),
-        past,
+        open: OpenRun { plan: Arc::clone(&plan), state, journal, inherited },
         io: Arc::clone(&session.live),
-        journal,
-        runner: format!("{}/{}", settings::who(), holder.pid),
+        runner: format!("{}/{}", settings::who(), std::process::id()),
         events,
         control,
         resumed_by,
-        inherited_cordons,
-        inherited_armed,
     }));
     let resume = session.place.command("resume");
     let mut tick = tokio::time::interval(TICK);
@@ -114,22 +132,20 @@ async fn run(
     while let Ok(event) = heard.try_recv() {
         progress.event(&event);
     }
+    while let Ok(entry) = written.try_recv() {
+        story.take(&entry);
+    }
     progress.end(session.now());
     let _ = std::fs::remove_file(&request);
     let end = match ended {
-        Some(Ok((end, _))) => end,
+        Some(Ok(end)) => end,
         Some(Err(error)) => {
             let next = format!("see why, then go on with `{resume}`");
             return Err(Failed::of(&error, next));
         }
         None => End::Stopped,
     };
-    finish(session, &plan, &end, how, printer).await
-}
-
-fn fold(plan: &Plan, past: &[Entry]) -> Result<State, Failed> {
-    State::fold(plan, past)
-        .map_err(|error| Failed::of(&error, "keep the journal for a report, and plan again"))
+    finish(session, &plan, &story, &end, how, printer).await
 }
 
 async fn sleep_until(at: Option<tokio::time::Instant>) {
@@ -160,18 +176,17 @@ fn asked_to_pause(request: &Path) -> Option<String> {
 async fn finish(
     session: &Session,
     plan: &Plan,
+    story: &Story,
     end: &End,
     how: &RunArgs,
     printer: Printer,
 ) -> Result<Exit, Failed> {
-    let last = session.place.runs.last()?;
-    let story = Story::tell(last.iter().flat_map(|last| &last.entries));
     if how.output.output == Output::Text {
-        printer.stdout(&render::summary::table(plan, &story, session.now()));
+        printer.stdout(&render::summary::table(plan, story, session.now()));
     }
     let resume = session.place.command("resume");
     let (text, exit) = match end {
-        End::Done => (render::summary::completed(plan, &story), Exit::Done),
+        End::Done => (render::summary::completed(plan, story), Exit::Done),
         End::Halted { reason, armed, cordoned } => {
             (render::summary::halted(reason, armed, cordoned, &resume), Exit::Refused)
         }
@@ -180,7 +195,7 @@ async fn finish(
     };
     printer.stderr(&text);
     if let Some(path) = &how.report {
-        let page = render::page::page(plan, &story);
+        let page = render::page::page(plan, story);
         std::fs::write(path, page).map_err(|error| {
             let message = format!("cannot write the report {}: {error}", path.display());
             Failed::refused(message, "name another file with --report")
@@ -218,7 +233,7 @@ pub fn written(plan: &Plan) -> Written {
             Change::Talos { to, .. } => written.talos = Some(to.clone()),
             Change::Kubernetes { to, .. } => written.kubernetes = Some(to.clone()),
         }
-        for lane in hop.waves.iter().flat_map(|wave| &wave.lanes) {
+        for lane in hop.lanes() {
             if let Target::Talos(target) = &lane.target {
                 // Without a word on extensions the user chose the installer.
                 let chosen = target.extensions.is_none() && !plan.rollback;

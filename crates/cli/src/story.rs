@@ -4,6 +4,7 @@
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::{Entry, Outcome, Proof, Record};
 use upgrade_core::plan::{Change, Group, Plan, Target};
+use upgrade_core::product::Product;
 use upgrade_core::reason::HaltReason;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::{Action, StepId};
@@ -92,7 +93,8 @@ impl Story {
         story
     }
 
-    fn take(&mut self, entry: &Entry) {
+    /// Takes one more entry in.
+    pub fn take(&mut self, entry: &Entry) {
         let Entry { at, plan: _, runner, record } = entry;
         self.began.get_or_insert(*at);
         self.last = Some(*at);
@@ -160,7 +162,7 @@ impl Story {
 /// The nodes of a plan in the order in which they come up for change, those
 /// that only pull last.
 pub fn nodes(plan: &Plan) -> Vec<NodeName> {
-    let lanes = || plan.hops.iter().flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes);
+    let lanes = || plan.lanes().map(|(_, lane)| lane);
     let changing = lanes().filter(|lane| !matches!(lane.target, Target::Pulled { .. }));
     let mut nodes: Vec<NodeName> = Vec::new();
     for node in changing.chain(lanes()).filter_map(|lane| lane.node.as_ref()) {
@@ -213,7 +215,7 @@ fn row(plan: &Plan, story: &Story, node: &NodeName, now: Timestamp) -> Row {
     let mut happened = Vec::new();
     let mut verified: Vec<&str> = Vec::new();
     // From the first version to the last of each product, hop by hop.
-    let mut moved: Vec<(&str, String, String)> = Vec::new();
+    let mut moved: Vec<(Product, String, String)> = Vec::new();
     for hop in &plan.hops {
         let lanes =
             hop.waves.iter().flat_map(|wave| wave.lanes.iter().map(move |lane| (wave, lane)));
@@ -341,7 +343,7 @@ pub fn busy<'a>(attempts: impl Iterator<Item = &'a Attempt>, now: Timestamp) -> 
 }
 
 /// What a node moved by.
-fn words_of(product: &str, from: &str, to: &str) -> String {
+fn words_of(product: Product, from: &str, to: &str) -> String {
     if from == to {
         format!("{product} {to}, another schematic")
     } else {

@@ -19,4 +19,4 @@ mod live;
 pub mod talos;
 mod trouble;
 
-pub use live::{ConnectError, Credentials, Live, Options, workloads};
+pub use live::{ConnectError, Credentials, Live, Options};

@@ -7,9 +7,7 @@ use talos_client::deadline::Deadlines;
 use talos_client::talosconfig::{ConfigError, Context, Problem};
 use talos_client::{Client, Talosconfig};
 use thiserror::Error;
-use upgrade_core::snapshot::Fact;
-use upgrade_core::workload::Workloads;
-use upgrade_engine::io::{Clock, Io, Kubernetes, Machine};
+use upgrade_engine::io::{Clock, Io, Machine};
 
 use crate::kubernetes::{KubeconfigError, LiveKubernetes};
 use crate::talos::{Known, LiveTalos};
@@ -138,14 +136,5 @@ impl<C: Clock + 'static> Io for Live<C> {
 
     fn clock(&self) -> &C {
         &self.clock
-    }
-}
-
-/// Everything that runs, for simulating drains and for checking health.
-pub async fn workloads<K: Kubernetes>(kubernetes: &K) -> Fact<Workloads> {
-    let seen = tokio::try_join!(kubernetes.pods(None), kubernetes.budgets(), kubernetes.capacity());
-    match seen {
-        Ok((pods, budgets, capacity)) => Fact::Known(Workloads { pods, budgets, capacity }),
-        Err(trouble) => Fact::Unknown(trouble.to_string()),
     }
 }

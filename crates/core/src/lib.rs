@@ -4,7 +4,8 @@
 //! files, no clock. The rooms, in the order in which an upgrade passes them:
 //!
 //! - [`version`], [`matrix`], [`catalogue`], [`image`]: what there is to run.
-//! - [`snapshot`]: what was observed of a cluster; [`extension`]: names that changed.
+//! - [`snapshot`], [`observation`]: what was observed of a cluster; [`product`]: which
+//!   versions run; [`extension`]: names that changed.
 //! - [`intent`], [`policy`] ([`amount`], [`window`]): what the user wants, and how.
 //! - [`plan`], [`step`]: what will be done.
 //! - [`journal`]: what was done.
@@ -29,8 +30,10 @@ pub mod journal;
 pub mod manifests;
 pub mod matrix;
 pub mod mutant;
+pub mod observation;
 pub mod plan;
 pub mod policy;
+pub mod product;
 pub mod readiness;
 pub mod reason;
 pub mod secret;

@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use crate::image::ImageRef;
 use crate::manifests::ObjectKey;
 use crate::policy::Policy;
+use crate::product::Product;
 use crate::snapshot::{Component, NodeName};
 use crate::step::{Action, StepId};
 use crate::version::{Minor, Version};
@@ -84,11 +85,11 @@ impl Change {
         }
     }
 
-    /// The product's name.
-    pub const fn product(&self) -> &'static str {
+    /// What moves.
+    pub const fn product(&self) -> Product {
         match self {
-            Self::Talos { .. } => "Talos",
-            Self::Kubernetes { .. } => "Kubernetes",
+            Self::Talos { .. } => Product::Talos,
+            Self::Kubernetes { .. } => Product::Kubernetes,
         }
     }
 }
@@ -251,6 +252,11 @@ pub struct Hop {
 }
 
 impl Hop {
+    /// Every lane, wave by wave.
+    pub fn lanes(&self) -> impl Iterator<Item = &Lane> + Clone {
+        self.waves.iter().flat_map(|wave| &wave.lanes)
+    }
+
     /// The limit that counts for a worker of this pool, and the pool's name if
     /// the limit is the pool's own.
     pub fn limit_for<'a>(&'a self, pool: Option<&str>) -> (Option<&'a str>, usize) {
@@ -305,15 +311,18 @@ impl Plan {
         self.hops.is_empty()
     }
 
+    /// Every lane with its hop, in plan order.
+    pub fn lanes(&self) -> impl Iterator<Item = (&Hop, &Lane)> + Clone {
+        self.hops.iter().flat_map(|hop| hop.lanes().map(move |lane| (hop, lane)))
+    }
+
     /// Every step, in plan order.
     pub fn steps(&self) -> impl Iterator<Item = StepId> {
-        self.hops.iter().flat_map(|hop| {
-            hop.waves.iter().flat_map(|wave| &wave.lanes).flat_map(|lane| {
-                lane.steps.iter().map(|action| StepId {
-                    hop: hop.number,
-                    node: lane.node.clone(),
-                    action: *action,
-                })
+        self.lanes().flat_map(|(hop, lane)| {
+            lane.steps.iter().map(|action| StepId {
+                hop: hop.number,
+                node: lane.node.clone(),
+                action: *action,
             })
         })
     }

@@ -8,7 +8,6 @@ mod inherited;
 mod look;
 mod start;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::jiff;
-use upgrade_core::journal::{Armed, Arming, Entry, Record, State};
+use upgrade_core::journal::{Arming, Entry, Record, State};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::Plan;
 use upgrade_core::reason::{HaltReason, WaitReason};
@@ -28,6 +27,7 @@ use crate::control::{Control, Word};
 use crate::io::{Clock as _, Io};
 use crate::journal::{Guard, Journal, JournalError, Lost};
 use crate::steps::wait;
+use crate::store::{Inherited, OpenRun};
 use look::Picture;
 use start::Flights;
 
@@ -74,14 +74,10 @@ pub enum DriveError {
 
 /// What a run is made of.
 pub struct Run<I, J> {
-    /// The plan.
-    pub plan: Arc<Plan>,
-    /// What was journaled before, for this plan.
-    pub past: Vec<Entry>,
+    /// The run, as its store opened it.
+    pub open: OpenRun<J>,
     /// The outside.
     pub io: Arc<I>,
-    /// The memory.
-    pub journal: J,
     /// Who drives: a name that tells processes apart.
     pub runner: String,
     /// Where events go.
@@ -90,11 +86,6 @@ pub struct Run<I, J> {
     pub control: Control,
     /// Whether the user asked to go on after a pause or a halt, and who.
     pub resumed_by: Option<String>,
-    /// Nodes that a run which this one replaces cordoned and did not uncordon:
-    /// these cordons are ours to lift (rule 7).
-    pub inherited_cordons: BTreeSet<NodeName>,
-    /// Nodes that it left armed, or may have: no installer runs on them (rule 5).
-    pub inherited_armed: BTreeMap<NodeName, Armed>,
 }
 
 /// How long a gate that stays closed is left alone when nothing is told.
@@ -106,15 +97,15 @@ const GATE_BREATH: SignedDuration = SignedDuration::from_secs(1);
 /// How often a run that halts looks again for nodes it cannot give back unseen.
 const LAST_LOOKS: u8 = 5;
 
-/// Drives a plan to its end, or to where it needs a person.
-pub async fn drive<I: Io, J: Journal>(run: Run<I, J>) -> Result<(End, State), DriveError> {
-    let mut driver = Driver::new(run)?;
+/// Drives a plan to its end, or to where it needs a person. Where it stands is in its
+/// journal.
+pub async fn drive<I: Io, J: Journal>(run: Run<I, J>) -> Result<End, DriveError> {
+    let mut driver = Driver::new(run);
     if driver.state.completed() {
-        return Ok((End::Done, driver.state));
+        return Ok(End::Done);
     }
     driver.begin().await?;
-    let end = driver.go().await?;
-    Ok((end, driver.state))
+    driver.go().await
 }
 
 /// A run under way.
@@ -127,8 +118,7 @@ struct Driver<I, J> {
     events: Events,
     control: Control,
     resumed_by: Option<String>,
-    inherited_cordons: BTreeSet<NodeName>,
-    inherited_armed: BTreeMap<NodeName, Armed>,
+    inherited: Inherited,
     state: State,
     /// How far this machine's clock is behind the journal's last entry, which
     /// another machine may have written: time never goes back within a run.
@@ -160,29 +150,28 @@ enum Over {
 }
 
 impl<I: Io, J: Journal> Driver<I, J> {
-    fn new(run: Run<I, J>) -> Result<Self, DriveError> {
-        let state = State::fold(&run.plan, &run.past)?;
-        let last = run.past.iter().map(|entry| entry.at).max();
-        let behind = last.map(|last| last.duration_since(run.io.clock().now()));
-        Ok(Self {
-            picture: Picture::new(&run.plan),
+    fn new(run: Run<I, J>) -> Self {
+        let Run { open, io, runner, events, control, resumed_by } = run;
+        let OpenRun { plan, state, journal, inherited } = open;
+        let behind = state.last_at().map(|last| last.duration_since(io.clock().now()));
+        Self {
+            picture: Picture::new(&plan),
             flights: Flights::default(),
             ahead: behind.unwrap_or_default().max(SignedDuration::ZERO),
             state,
-            plan: run.plan,
-            io: run.io,
-            guard: Guard::of(&run.journal),
-            journal: run.journal,
-            runner: run.runner,
-            events: run.events,
-            control: run.control,
-            resumed_by: run.resumed_by,
-            inherited_cordons: run.inherited_cordons,
-            inherited_armed: run.inherited_armed,
+            plan,
+            io,
+            guard: Guard::of(&journal),
+            journal,
+            runner,
+            events,
+            control,
+            resumed_by,
+            inherited,
             told: None,
             last_looks: LAST_LOOKS,
             paused_here: None,
-        })
+        }
     }
 
     async fn begin(&mut self) -> Result<(), DriveError> {
@@ -391,7 +380,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
             record,
         };
         self.state.apply(&entry)?;
-        self.journal.append(&entry).await?;
+        self.journal.append(&entry, &self.state).await?;
         self.picture.note(&entry);
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! The run's memory: where entries go, and where they come from after a crash.
 //!
-//! [`file`](mod@file) keeps it on disk, [`history`] reads what is there, and [`memory`] is
-//! for worlds that have no disk. [`Fence`] says whether the run is still ours.
+//! [`file`](mod@file) keeps it on disk, `history` reads what is there, and [`memory`] is
+//! for worlds that have no disk. [`Fence`] says whether the run is still ours. What all of
+//! them have in common is [`RunStore`](crate::store::RunStore).
 
 mod fence;
 pub mod file;
-pub mod history;
+mod history;
 mod lock;
 pub mod memory;
 
@@ -13,13 +14,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use thiserror::Error;
-use upgrade_core::journal::Entry;
+use upgrade_core::journal::{Entry, State};
 
 pub(crate) use fence::Guard;
 pub use fence::{Fence, Lost};
-pub use file::{FileError, FileJournal, Folder};
+pub use file::{FileError, FileJournal, FileStore, Folder};
 pub use lock::Holder;
-pub use memory::MemoryJournal;
+pub use memory::{MemoryJournal, MemoryStore};
 
 /// A journal that could not be written. Nothing may be done that is not written
 /// first, so the run ends here.
@@ -29,8 +30,14 @@ pub struct JournalError(pub String);
 
 /// An append-only list of entries. One process has it at a time (rule 9).
 pub trait Journal: Send {
-    /// Appends an entry; when it comes back the entry survives a power cut.
-    fn append(&mut self, entry: &Entry) -> impl Future<Output = Result<(), JournalError>> + Send;
+    /// Appends an entry; when it comes back the entry survives a power cut. `state` is the
+    /// driver's fold with the entry in it, for journals that also show where the run
+    /// stands: none keeps a fold of its own.
+    fn append(
+        &mut self,
+        entry: &Entry,
+        state: &State,
+    ) -> impl Future<Output = Result<(), JournalError>> + Send;
 
     /// What says whether this process still has it. Asked before every act.
     fn fence(&self) -> Arc<dyn Fence>;

@@ -1,7 +1,8 @@
 //! The engine: observe, decide, act, remember; then again.
 //!
 //! - [`io`] is the outside, as traits: Talos, Kubernetes, the clock.
-//! - [`journal`] is the run's memory, synced before each act.
+//! - [`journal`] is the run's memory, synced before each act; [`store`] where runs are kept.
+//! - [`prepare`] observes all that a plan needs; plan and check are the planner's.
 //! - [`observe()`] makes a snapshot; [`drive()`] asks `decide` what comes next
 //!   and runs the steps, each of which is a file in `steps`.
 //! - [`control`] is the user's word while it runs: go gently to a stop, or stop.
@@ -17,8 +18,11 @@ pub mod io;
 pub mod journal;
 mod manifests;
 pub mod observe;
+pub mod prepare;
 mod steps;
+pub mod store;
 
 pub use drive::drive;
 pub use manifests::observe_manifests;
 pub use observe::observe;
+pub use prepare::{observe_all, observe_whole, observe_workloads};

@@ -27,10 +27,16 @@ const WIDTH: usize = 64;
 /// is said of the others.
 const LIMIT: SignedDuration = SignedDuration::from_secs(10);
 
-/// Looks at everything, all machines side by side. A fact that cannot be had is
-/// unknown, with the reason (rule 10); only the list of machines must be there.
+/// Looks at the machines, etcd and nodes: what a decision is made on. What a plan needs
+/// besides is in [`crate::prepare`].
 pub async fn observe<I: Io>(io: &I) -> Result<Snapshot, Trouble> {
     let _turn = io.turn().await;
+    snapshot(io).await
+}
+
+/// Looks at all machines side by side. A fact that cannot be had is unknown, with the
+/// reason (rule 10); only the list of machines must be there.
+pub(crate) async fn snapshot<I: Io>(io: &I) -> Result<Snapshot, Trouble> {
     // Every fact is newer than this (rule 2).
     let taken_at = io.clock().now();
     let (cluster, machines) = limited(io, io.talos().machines()).await?;

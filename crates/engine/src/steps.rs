@@ -86,8 +86,7 @@ impl<I: Io> Step<I> {
 
     /// The lane it belongs to.
     pub(crate) fn lane(&self) -> &Lane {
-        let lanes = self.hop().waves.iter().flat_map(|wave| &wave.lanes);
-        let mut lanes = lanes.filter(|lane| lane.node == self.id.node);
+        let mut lanes = self.hop().lanes().filter(|lane| lane.node == self.id.node);
         let lane = lanes.find(|lane| lane.steps.contains(&self.id.action));
         lane.expect("a step of the plan has its lane there")
     }

@@ -14,10 +14,10 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, Resource, ResourceExt as _};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinSet};
+use upgrade_core::product::Product;
 use vitistack_api::{KubernetesCluster, Machine};
 
 use crate::hub::watch_said;
-use crate::names;
 use crate::repeat::Trouble;
 use crate::task::{Latest, Shared, Task, trimmed};
 use crate::wish::Wish;
@@ -142,10 +142,10 @@ impl Controller {
             .get(&key)
             .and_then(|sender| Some(sender.borrow().as_ref()?.gone))
             .unwrap_or_default();
-        for (count, product) in gone.iter_mut().zip(names::PRODUCTS) {
+        for product in Product::ALL {
             // Every event is seen here, if not in the task: a target that was
             // taken away and set again at once was taken away.
-            *count += u64::from(wish.target(product).is_none());
+            *gone.of_mut(product) += u64::from(wish.target(product).is_none());
         }
         let latest = Some(Latest { object, gone });
         if let Some(sender) = self.clusters.get(&key) {

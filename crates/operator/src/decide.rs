@@ -20,9 +20,10 @@ mod tests;
 mod verdict;
 mod words;
 
+use upgrade_core::product::Product;
 use upgrade_core::version::Version;
 use vitistack_api::annotation;
-use vitistack_api::run::{Product, RunPhase};
+use vitistack_api::run::RunPhase;
 use vitistack_api::status::{Phase, Reason, Status};
 
 use crate::names;

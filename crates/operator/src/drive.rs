@@ -1,20 +1,17 @@
 //! One drive of a run: the engine in a task of its own, with its journal in the
 //! run's object.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 use upgrade_core::event::EventKind;
-use upgrade_core::journal::Armed;
-use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End, Run};
-use upgrade_engine::journal::Fence;
+use upgrade_engine::store::OpenRun;
 
 use crate::http::{Drives, Steps};
-use crate::pace::{Pace, Paced};
+use crate::pace::Paced;
 use crate::run::{Picture, Record, RunJournal, waiting};
 
 /// A run under way in this process.
@@ -38,65 +35,32 @@ pub struct Drive {
 /// What a drive is made of.
 pub struct Start {
     /// The run.
-    pub record: Record,
+    pub open: OpenRun<RunJournal>,
     /// The cluster.
     pub live: Paced,
-    /// Whether we still have the lease.
-    pub fence: Arc<dyn Fence>,
     /// Who drives.
     pub runner: String,
     /// The user's word.
     pub word: Word,
     /// The keys that the cluster was reached with.
     pub keys: [u8; 32],
-    /// Cordons of the run that this one replaces (rule 7).
-    pub inherited_cordons: BTreeSet<NodeName>,
-    /// Nodes that the run before left armed, or may have (rule 5).
-    pub inherited_armed: BTreeMap<NodeName, Armed>,
     /// Counts it.
     pub drives: Drives,
-    /// Who writes to the hub.
-    pub writes: Arc<Pace>,
 }
 
 impl Drive {
     /// Begins.
     pub fn start(start: Start) -> Self {
-        let Start {
-            mut record,
-            live,
-            fence,
-            runner,
-            word,
-            keys,
-            inherited_cordons,
-            inherited_armed,
-            drives,
-            ..
-        } = start;
+        let Start { open, live, runner, word, keys, drives } = start;
         let mut steps = Steps::new(drives.metrics());
-        let (show, picture) = watch::channel(record.picture());
+        let (record, picture) = (open.journal.record(), open.journal.picture());
         let (tell_wait, waits) = watch::channel(None);
         let (events, mut heard) = mpsc::unbounded_channel();
         // A pause that another process wrote down ends with a word to go on.
-        let paused = record.state().paused().is_some();
+        let paused = open.state.paused().is_some();
         let resumed_by = (paused && word == Word::Go).then(|| "the annotations".to_owned());
         let (word, control) = watch::channel(word);
-        let (plan, past) = (record.plan(), record.take_past());
-        let record = Arc::new(Mutex::new(record));
-        let journal = RunJournal::new(Arc::clone(&record), fence, show, start.writes);
-        let run = Run {
-            plan,
-            past,
-            io: Arc::new(live),
-            journal,
-            runner,
-            events,
-            control,
-            resumed_by,
-            inherited_cordons,
-            inherited_armed,
-        };
+        let run = Run { open, io: Arc::new(live), runner, events, control, resumed_by };
         tokio::spawn(async move {
             while let Some(event) = heard.recv().await {
                 steps.take(&event);
@@ -116,7 +80,7 @@ impl Drive {
         let task = tokio::spawn(async move {
             let _alive = alive;
             // Boxed: the engine's future is large.
-            Box::pin(upgrade_engine::drive(run)).await.map(|(end, _)| end)
+            Box::pin(upgrade_engine::drive(run)).await
         });
         Self { record, picture, waits, keys, drives: Some(drives), word, over, task }
     }

@@ -9,13 +9,14 @@ use futures_util::{StreamExt as _, stream};
 use upgrade_cluster::Live;
 use upgrade_cluster::talos::{Glance, Parts};
 use upgrade_core::image::ImageRef;
+use upgrade_core::product::VersionRange;
 use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role};
 use upgrade_core::version::Version;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Talos as _, Trouble};
 
 use crate::pace::Paced;
-use crate::seen::{Seen, Spread, no_machine};
+use crate::seen::{Seen, no_machine};
 
 /// How many machines are asked at once.
 const WIDTH: usize = 64;
@@ -104,9 +105,8 @@ fn seen(
         kubernetes.extend(versions(&name, &images)?);
     }
     Ok(Seen {
-        talos: Spread::of(talos.into_iter()).ok_or("no node was found")?,
-        kubernetes: Spread::of(kubernetes.into_iter())
-            .ok_or("no Kubernetes component was found")?,
+        talos: VersionRange::of(talos).ok_or("no node was found")?,
+        kubernetes: VersionRange::of(kubernetes).ok_or("no Kubernetes component was found")?,
         nodes: count,
     })
 }

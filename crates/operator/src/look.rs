@@ -1,59 +1,35 @@
 //! Looks at a cluster, and plans on what was seen.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
-use upgrade_cluster::workloads;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Intent, Preference};
-use upgrade_core::journal::Armed;
-use upgrade_core::manifests::Manifests;
 use upgrade_core::matrix::Matrix;
+use upgrade_core::observation::Observation;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::{Fact, NodeName, Snapshot};
+use upgrade_core::product::Product;
+use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
-use upgrade_core::workload::Workloads;
-use upgrade_engine::io::Io as _;
-use upgrade_planner::Request;
-use upgrade_planner::check::Severity;
-use upgrade_planner::report::{Refusal, Report};
+use upgrade_engine::io::Trouble;
+use upgrade_planner::report::{Refusal, Report, Warning};
+use upgrade_planner::{Earlier, Request};
 use vitistack_api::annotation;
-use vitistack_api::run::Product;
 
 use crate::names;
 use crate::pace::Paced;
 use crate::seen::if_foreign;
 
-/// How often a cluster is looked at before what is unknown is taken for it.
-const LOOKS: u32 = 5;
-
-/// The time between two looks.
-const PAUSE: Duration = Duration::from_secs(1);
-
 /// A look as a whole. Each question has its own, shorter limit.
 const LIMIT: Duration = Duration::from_mins(1);
 
+/// All looks of one plan.
+const ALL_LOOKS: Duration = Duration::from_mins(5);
+
 /// How many reasons a refusal names.
 const REASONS: usize = 3;
-
-/// What was seen.
-pub struct Looked {
-    /// Machines, etcd and nodes.
-    pub snapshot: Snapshot,
-    /// What runs on them.
-    pub workloads: Fact<Workloads>,
-    /// What left Talos's manifests.
-    pub manifests: Fact<Manifests>,
-}
-
-impl Looked {
-    /// Whether nothing is missing.
-    pub fn is_whole(&self) -> bool {
-        !has_gaps(&self.snapshot, &self.workloads)
-    }
-}
 
 /// How long after now a cluster that rests is looked at again: at moments of
 /// its own, so that a fleet is looked at evenly and not all at once.
@@ -68,60 +44,24 @@ pub fn pause(cluster: &str, every: Duration, now: Duration) -> Duration {
     Duration::from_millis(u64::try_from(left).unwrap_or(u64::MAX))
 }
 
-async fn at_once(live: &Paced) -> Result<Snapshot, String> {
-    // Boxed: it asks many at once, and is large.
-    let look = Box::pin(upgrade_engine::observe(live.at_once()));
-    match tokio::time::timeout(LIMIT, look).await {
-        Ok(Ok(snapshot)) => Ok(snapshot),
-        Ok(Err(trouble)) => Err(trouble.to_string()),
-        Err(_) => Err(format!("no answer within {} s", LIMIT.as_secs())),
-    }
-}
-
 /// Looks at everything that a plan needs, again if something could not be seen.
-pub async fn look(live: &Paced) -> Result<Looked, String> {
-    let mut looks = 1;
-    loop {
-        match look_once(live).await {
-            Ok(looked) if looks == LOOKS || looked.is_whole() => return Ok(looked),
-            Err(why) if looks == LOOKS => return Err(why),
-            _ => {}
-        }
-        looks += 1;
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-/// Looks once at everything that a plan needs, in its turn.
-async fn look_once(live: &Paced) -> Result<Looked, String> {
-    let _turn = live.turn().await;
-    look_now(live).await
+pub async fn look(live: &Paced, foreign: &BTreeSet<NodeName>) -> Result<Observation, String> {
+    within(ALL_LOOKS, upgrade_engine::observe_whole(live, foreign)).await
 }
 
 /// Looks once at everything that a plan needs. Take a turn before.
-pub async fn look_now(live: &Paced) -> Result<Looked, String> {
-    let (snapshot, workloads, manifests) = tokio::join!(
-        at_once(live),
-        Box::pin(workloads(live.kubernetes())),
-        Box::pin(upgrade_engine::observe_manifests(live.at_once())),
-    );
-    Ok(Looked { snapshot: snapshot?, workloads, manifests })
+pub async fn look_now(live: &Paced) -> Result<Observation, String> {
+    within(LIMIT, upgrade_engine::observe_all(live.at_once())).await
 }
 
-fn has_gaps(snapshot: &Snapshot, workloads: &Fact<Workloads>) -> bool {
-    let nodes = snapshot.nodes.values().any(|node| {
-        node.talos.trouble().is_some()
-            || node.kubernetes.trouble().is_some()
-            || node.images.trouble().is_some()
-            || !node.is_up()
-    });
-    let etcd = match &snapshot.etcd {
-        Fact::Known(etcd) => etcd.members.iter().any(|it| it.status.trouble().is_some()),
-        Fact::Unknown(_) => true,
-        Fact::Unasked => false,
-    };
-    let unmatched = !snapshot.unmatched.is_empty();
-    nodes || unmatched || etcd || workloads.trouble().is_some()
+async fn within(
+    limit: Duration,
+    look: impl Future<Output = Result<Observation, Trouble>>,
+) -> Result<Observation, String> {
+    match tokio::time::timeout(limit, look).await {
+        Ok(seen) => seen.map_err(|trouble| trouble.to_string()),
+        Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
+    }
 }
 
 /// What is wanted, and under which rules.
@@ -139,46 +79,32 @@ pub struct Order<'a> {
     pub matrix: &'a Matrix,
     /// What was released.
     pub catalogue: &'a Catalogue,
-    /// Nodes that an earlier run left armed, or may have (rule 5).
-    pub armed: &'a BTreeMap<NodeName, Armed>,
-}
-
-/// A plan, and what its user should know.
-#[derive(Debug)]
-pub struct Planned {
-    /// The plan.
-    pub plan: Plan,
-    /// What speaks against it without refusing it.
-    pub warnings: Vec<String>,
+    /// What the runs before mean for it.
+    pub earlier: Earlier<'a>,
 }
 
 /// Plans, or says why not, and what to do about it.
-pub fn plan(looked: &Looked, order: &Order<'_>) -> Result<Planned, String> {
-    let Order { product, target, rollback, policy, matrix, catalogue, armed } = *order;
+pub fn plan(seen: &Observation, order: &Order<'_>) -> Result<(Plan, Vec<Warning>), String> {
+    let Order { product, target, rollback, policy, matrix, catalogue, earlier } = *order;
     let mut intent = Intent { rollback, prefer: Preference::TalosFirst, ..Intent::default() };
     match product {
         Product::Talos => intent.talos = Some(target.clone()),
         Product::Kubernetes => intent.kubernetes = Some(target.clone()),
     }
-    let Looked { snapshot, workloads, manifests } = looked;
+    let Observation { snapshot, workloads, manifests } = seen;
     let request =
         Request { snapshot, intent: &intent, policy, matrix, catalogue, workloads, manifests };
-    let mut planned = upgrade_planner::plan(&request).map_err(|report| refused(&report))?;
-    upgrade_planner::armed(&planned.plan, snapshot, armed, &mut planned.report);
-    if !planned.report.refusals.is_empty() {
-        return Err(refused(&planned.report));
-    }
-    let findings = upgrade_planner::check(&planned.plan, snapshot, matrix);
-    if let Some(fatal) = findings.iter().find(|finding| finding.severity == Severity::Fatal) {
+    let prepared = upgrade_planner::prepare(&request, earlier);
+    if let Some(fatal) = prepared.fatal().filter(|_| prepared.report.refusals.is_empty()) {
         return Err(format!("the plan did not pass its check: {}", fatal.text));
     }
-    if planned.plan.is_empty() {
-        return Err(format!(
-            "{product} {target} runs on every node already; there is nothing to do"
-        ));
+    match prepared.plan {
+        None => Err(refused(&prepared.report)),
+        Some(plan) if plan.is_empty() => {
+            Err(format!("{product} {target} runs on every node already; there is nothing to do"))
+        }
+        Some(plan) => Ok((plan, prepared.report.warnings)),
     }
-    let warnings = planned.report.warnings.iter().map(ToString::to_string).collect();
-    Ok(Planned { plan: planned.plan, warnings })
 }
 
 fn refused(report: &Report) -> String {

@@ -1,6 +1,6 @@
 //! The names of what is written, by product.
 
-use vitistack_api::run::Product;
+use upgrade_core::product::Product;
 use vitistack_api::{annotation, status};
 
 /// `true` accepts that the API is away while a lone control plane reboots.

@@ -5,8 +5,8 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource as _};
 use tokio::sync::mpsc;
+use upgrade_core::product::Product;
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::Product;
 use vitistack_api::status::Status;
 
 use crate::hub::said;

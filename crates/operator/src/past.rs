@@ -14,6 +14,7 @@ use kube::{Client, ResourceExt as _};
 use vitistack_api::{KubernetesCluster, UpgradeRun};
 
 use crate::hub::{CALL, said};
+use crate::run::target;
 use crate::wish::Wish;
 
 /// Whether the target of a run was gone or another one, if only for a moment,
@@ -29,7 +30,7 @@ pub async fn was_let_go(
     else {
         return Ok(false);
     };
-    let Ok(to) = run.spec.to.parse() else { return Ok(false) };
+    let Some((product, to)) = target(run) else { return Ok(false) };
     if now <= since {
         return Ok(false);
     }
@@ -51,7 +52,7 @@ pub async fn was_let_go(
                 Ok(WatchEvent::Deleted(_) | WatchEvent::Bookmark(_)) => continue,
                 Err(error) => return forgotten(error),
             };
-            if !Wish::read(object.annotations()).means(run.spec.product, &to) {
+            if !Wish::read(object.annotations()).means(product, &to) {
                 return Ok(true);
             }
             if version(object.resource_version()).is_none_or(|seen| seen >= now) {

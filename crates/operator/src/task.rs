@@ -22,8 +22,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use upgrade_core::catalogue::Catalogue;
+use upgrade_core::observation::Observation;
+use upgrade_core::product::Product;
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::{Product, RunPhase};
+use vitistack_api::run::RunPhase;
 use vitistack_api::status::Status;
 
 use crate::decide::target::Releases;
@@ -31,7 +33,6 @@ use crate::decide::{Act, Facts, RunView, Verdict, decide};
 use crate::drive::Drive;
 use crate::http::Counted;
 use crate::lease::{Hold, Watched};
-use crate::look::Looked;
 use crate::members::Members;
 use crate::names;
 use crate::repeat::Trouble;
@@ -66,7 +67,7 @@ pub struct Task {
     seen: Option<Result<Seen, String>>,
     /// The last look at a cluster with a target, and when it was: a run that
     /// begins right after it needs no other.
-    looked: Option<(Instant, Looked)>,
+    looked: Option<(Instant, Observation)>,
     look_at: Instant,
     look_pause: Duration,
     /// The targets of the last round: a new one is judged on a new look.

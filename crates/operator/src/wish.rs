@@ -8,8 +8,8 @@ use upgrade_core::policy::{Order, Policy, Prune, RebootChoice};
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 
+use upgrade_core::product::Product;
 use vitistack_api::annotation;
-use vitistack_api::run::Product;
 
 use crate::names;
 

@@ -7,8 +7,8 @@
 
 use kube::ResourceExt as _;
 use serde_json::{Map, Value, json};
+use upgrade_core::product::Product;
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::Product;
 use vitistack_api::status::{Condition, Status, empty_state};
 
 use crate::decide::{Words, Write};

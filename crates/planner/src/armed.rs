@@ -21,8 +21,7 @@ pub fn armed(
     report: &mut Report,
 ) {
     let mut seen = BTreeSet::new();
-    let lanes = plan.hops.iter().flat_map(|hop| hop.waves.iter().flat_map(|wave| &wave.lanes));
-    for lane in lanes {
+    for (_, lane) in plan.lanes() {
         let (Some(node), Target::Talos(target)) = (&lane.node, &lane.target) else { continue };
         if lane.steps.contains(&Action::Rollback) {
             report.refusals.extend(no_slot(node, snapshot, armed));

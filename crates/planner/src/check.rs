@@ -203,7 +203,7 @@ impl<'a> Checker<'a> {
             return;
         };
         let mut rebooting: Vec<&Lane> = Vec::new();
-        for lane in hop.waves.iter().flat_map(|wave| &wave.lanes) {
+        for lane in hop.lanes() {
             let is_control_plane =
                 lane.node.as_ref().and_then(|node| self.role(node)) == Some(Role::ControlPlane);
             if is_control_plane && lane.steps.iter().any(|action| action.boots()) {

@@ -6,6 +6,7 @@
 //!   the order of nodes, [`installer`] the images.
 //! - [`check()`] reads a finished plan with other eyes and names what breaks a rule.
 //! - [`armed()`] refuses what an earlier run's armed nodes do not allow.
+//! - [`prepare()`] is all three, and what every front end calls.
 //! - [`decide()`] says what to do next: it is the only home of parallelism,
 //!   windows, pause, retries and quorum ([`etcd`]).
 //! - [`rollback()`] plans the way back of one node; [`downgrade`] says whether etcd's
@@ -32,6 +33,7 @@ pub mod hops;
 pub mod installer;
 mod lanes;
 pub mod planner;
+pub mod prepare;
 mod prune;
 pub mod report;
 pub mod rollback;
@@ -43,4 +45,5 @@ pub use decide::decide;
 pub use estimate::estimate;
 pub use health::health;
 pub use planner::{Planned, Request, plan};
+pub use prepare::{Earlier, Prepared, prepare, prepare_rollback};
 pub use rollback::rollback;

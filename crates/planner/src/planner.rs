@@ -4,14 +4,13 @@
 //! once. The lanes themselves are laid in `lanes`.
 
 use upgrade_core::catalogue::Catalogue;
-use upgrade_core::image::ImageRef;
 use upgrade_core::intent::Intent;
 use upgrade_core::manifests::Manifests;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::{Change, PLAN_FORMAT, Plan, Versions};
 use upgrade_core::policy::Policy;
+use upgrade_core::product::{PerProduct, VersionRange};
 use upgrade_core::snapshot::{Fact, Role, Snapshot, Stage};
-use upgrade_core::version::Version;
 use upgrade_core::workload::Workloads;
 
 use crate::drain;
@@ -183,19 +182,9 @@ fn invisible(snapshot: &Snapshot, policy: &Policy, rollback: bool, report: &mut 
 /// way back it is as new as its newest, or the nodes that went ahead would be
 /// forgotten.
 fn running(snapshot: &Snapshot, rollback: bool) -> Versions {
-    let nodes = || snapshot.nodes.values();
-    let talos = nodes().filter_map(|node| Some(node.talos.known()?.version.clone()));
-    // Without this question nothing is to be said of Kubernetes at all; an
-    // answer that did not come leaves what the machines say.
-    let asked = snapshot.kubernetes != Fact::Unasked;
-    let kubelets = nodes().filter_map(|node| Some(node.kubernetes.known()?.kubelet.clone()));
-    let images = nodes().filter_map(|node| node.images.known());
-    let images = images.flat_map(|images| images.values()).filter_map(ImageRef::version);
-    let kubernetes = kubelets.chain(images).chain(snapshot.kubernetes.known().cloned());
-    let end = |versions: &mut dyn Iterator<Item = Version>| {
-        if rollback { versions.max() } else { versions.min() }
-    };
-    Versions { talos: end(&mut { talos }), kubernetes: end(&mut { kubernetes }).filter(|_| asked) }
+    let PerProduct { talos, kubernetes } = snapshot.versions();
+    let end = |range: VersionRange| if rollback { range.newest } else { range.lowest };
+    Versions { talos: talos.map(end), kubernetes: kubernetes.map(end) }
 }
 
 /// Machines that run and do not meet all of their conditions: they are upgraded all the

@@ -9,26 +9,10 @@ use std::fmt::{self, Display};
 use serde::Serialize;
 use upgrade_core::version::{Minor, Version};
 
+pub use upgrade_core::product::Product;
+
 pub use refusal::Refusal;
 pub use remark::{Note, Pods, Warning};
-
-/// One of the two things that have versions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "product names")]
-pub enum Product {
-    Talos,
-    Kubernetes,
-}
-
-impl Display for Product {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Talos => "Talos",
-            Self::Kubernetes => "Kubernetes",
-        })
-    }
-}
 
 /// The rule of the support matrix that a path runs against.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

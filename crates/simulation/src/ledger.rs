@@ -6,16 +6,15 @@
 //! `RENEWED_WITHIN` does nothing any more; another one takes it over after
 //! `TAKEN_AFTER`, which is later.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use upgrade_core::jiff;
-use upgrade_core::journal::{Armed, Entry, State};
+use upgrade_core::journal::{Entry, State};
 use upgrade_core::plan::{Plan, PlanHash};
-use upgrade_core::snapshot::NodeName;
 use upgrade_engine::io::Clock as _;
-use upgrade_engine::journal::{Fence, Journal, JournalError, Lost};
+use upgrade_engine::journal::{Fence, Journal, JournalError, Lost, MemoryJournal, MemoryStore};
+use upgrade_engine::store::OpenRun;
 
 use crate::crash::Point;
 use crate::seen::{Runner, What};
@@ -38,15 +37,9 @@ pub struct Ledger {
 }
 
 struct Inner {
-    run: Option<(Arc<Plan>, Vec<Entry>)>,
-    /// The cordons that the run was told of when it was begun.
-    inherited: BTreeSet<NodeName>,
-    /// The armed nodes that it was told of.
-    armed: BTreeMap<NodeName, Armed>,
-    /// The hash of the run's plan.
+    runs: MemoryStore,
+    /// The hash of the newest run's plan.
     hash: Option<PlanHash>,
-    /// All plans so far, the newest last.
-    plans: Vec<Arc<Plan>>,
     holder: Option<(Runner, Timestamp)>,
     /// Renewals fail before this moment.
     deaf_until: Timestamp,
@@ -57,11 +50,8 @@ impl Ledger {
     pub fn new(place: &Arc<Place>) -> Arc<Self> {
         Arc::new(Self {
             inner: Mutex::new(Inner {
-                run: None,
-                inherited: BTreeSet::new(),
-                armed: BTreeMap::new(),
+                runs: MemoryStore::default(),
                 hash: None,
-                plans: Vec::new(),
                 holder: None,
                 deaf_until: Timestamp::MIN,
             }),
@@ -119,33 +109,21 @@ impl Ledger {
     /// Begins a run in place of the one before, whose cordons are inherited.
     pub fn begin(&self, plan: Plan) {
         let mut inner = self.lock();
-        let last = inner.run.as_ref().and_then(|(plan, entries)| State::fold(plan, entries).ok());
-        inner.armed = last.as_ref().map(|it| it.armed_left(&inner.armed)).unwrap_or_default();
-        inner.inherited = last.map(|last| last.cordons_left(&inner.inherited)).unwrap_or_default();
-        let plan = Arc::new(plan);
         inner.hash = Some(plan.hash());
-        inner.plans.push(Arc::clone(&plan));
-        inner.run = Some((plan, Vec::new()));
+        inner.runs.begin_now(plan, true).expect("entries that the engine wrote fit their plan");
     }
 
-    /// The run as it was left.
-    pub fn run(&self) -> Option<(Arc<Plan>, Vec<Entry>)> {
-        self.lock().run.clone()
-    }
-
-    /// The cordons that it was told of.
-    pub fn inherited(&self) -> BTreeSet<NodeName> {
-        self.lock().inherited.clone()
-    }
-
-    /// The armed nodes that it was told of.
-    pub fn inherited_armed(&self) -> BTreeMap<NodeName, Armed> {
-        self.lock().armed.clone()
+    /// Opens the newest run for a process.
+    pub fn open(self: &Arc<Self>, process: &Arc<Process>) -> Option<OpenRun<Page>> {
+        let OpenRun { plan, state, journal, inherited } = self.lock().runs.resume_now().ok()?;
+        let (ledger, process) = (Arc::clone(self), Arc::clone(process));
+        let journal = Page { ledger, process, journal };
+        Some(OpenRun { plan, state, journal, inherited })
     }
 
     /// All plans so far, the newest last.
     pub fn plans(&self) -> Vec<Arc<Plan>> {
-        self.lock().plans.clone()
+        self.lock().runs.plans()
     }
 
     fn holds(&self, runner: Runner) -> Result<(), String> {
@@ -166,29 +144,28 @@ impl Ledger {
 
 /// The journal, as one process has it.
 pub struct Page {
-    /// The memory.
-    pub ledger: Arc<Ledger>,
-    /// Who writes.
-    pub process: Arc<Process>,
+    ledger: Arc<Ledger>,
+    process: Arc<Process>,
+    journal: MemoryJournal,
 }
 
 impl Journal for Page {
-    async fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
+    async fn append(&mut self, entry: &Entry, state: &State) -> Result<(), JournalError> {
         self.process.passes(Point::BeforeWrite).await;
         let runner = self.process.runner;
         {
             let now = self.ledger.now();
-            let mut inner = self.ledger.lock();
+            let inner = self.ledger.lock();
             let ours = inner.holder.is_some_and(|(holder, at)| {
                 holder == runner && now.duration_since(at) <= TAKEN_AFTER
             });
             // The same run as when it was opened: another plan is another journal.
             let same = inner.hash.as_ref() == Some(&entry.plan);
-            match &mut inner.run {
-                Some((_, entries)) if ours && same => entries.push(entry.clone()),
-                _ => return Err(JournalError("another process has the run".to_owned())),
+            if !(ours && same) {
+                return Err(JournalError("another process has the run".to_owned()));
             }
         }
+        self.journal.append(entry, state).await?;
         self.ledger.place.at(|inside| {
             inside.show(What::Wrote { runner, entry: Box::new(entry.clone()) });
         });

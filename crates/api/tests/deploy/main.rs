@@ -85,8 +85,11 @@ fn listed(hub: &Hub) {
         json!({
             "apiVersion": "upgrade.vitistack.io/v1alpha1", "kind": "UpgradeRun",
             "metadata": {"name": "my-cluster-1", "namespace": "default"},
-            "spec": {"cluster": {"name": "my-cluster", "uid": "u"}, "product": "Talos",
-                "from": "1.11.6", "to": to, "rollback": false, "hash": "0123", "plan": "{}"},
+            "spec": {"owner": {"group": "vitistack.io", "kind": "KubernetesCluster",
+                    "namespace": "default", "name": "my-cluster", "uid": "u"},
+                "versions": {"from": {"talos": "1.11.6", "kubernetes": "1.33.4"},
+                    "to": {"talos": to}},
+                "rollback": false, "hash": "0123", "plan": "{}"},
         })
         .to_string()
     };
@@ -99,14 +102,31 @@ fn listed(hub: &Hub) {
     let table = hub.kubectl(&["get", "upgraderuns"]);
     let words: Vec<Vec<&str>> =
         table.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(words[0], ["NAME", "CLUSTER", "PRODUCT", "FROM", "TO", "PHASE", "PROGRESS", "AGE"]);
-    assert_eq!(
-        words[1][..7],
-        ["my-cluster-1", "my-cluster", "Talos", "1.11.6", "1.12.0", "Running", "2/5"]
-    );
+    assert_eq!(words[0], ["NAME", "CLUSTER", "TALOS", "KUBERNETES", "PHASE", "PROGRESS", "AGE"]);
+    // The column of a product that stays is empty.
+    assert_eq!(words[1][..5], ["my-cluster-1", "my-cluster", "1.12.0", "Running", "2/5"]);
     // The spec of a run cannot be changed.
     let (code, _, told) = hub.run(&["apply", "--server-side", "-f", "-"], &run("1.13.0"));
     assert!(code != 0 && told.contains("a run never changes"), "{told}");
+    // A run of the former shape can be stored, and its status written; one that names
+    // nobody cannot.
+    let former = |spec: Value| {
+        let name = json!({"name": "former", "namespace": "default"});
+        json!({"apiVersion": "upgrade.vitistack.io/v1alpha1", "kind": "UpgradeRun",
+            "metadata": name, "spec": spec})
+        .to_string()
+    };
+    let (code, _, told) =
+        hub.run(&["apply", "--server-side", "-f", "-"], &former(json!({"hash": "", "plan": ""})));
+    assert!(code != 0 && told.contains("names its owner"), "{told}");
+    let spec = json!({"cluster": {"name": "my-cluster", "uid": "u"}, "product": "Talos",
+        "from": "1.11.6", "to": "1.12.0", "rollback": false, "hash": "0123", "plan": "{}"});
+    hub.feed(&["apply", "--server-side", "-f", "-"], &former(spec));
+    hub.kubectl(&["patch", "ur", "former", "--subresource=status", "--type=merge", "-p", status]);
+    let stored = hub.kubectl(&["get", "ur", "former", "-o", "json"]);
+    let stored: vitistack_api::UpgradeRun = serde_json::from_str(&stored).expect("readable");
+    assert_eq!(stored.owner().name, "my-cluster");
+    assert_eq!(stored.spec.versions.to.talos.as_deref(), Some("1.12.0"));
     // An even number of control planes is refused.
     let even = CLUSTER.replace("replicas: 3", "replicas: 4");
     let (code, _, told) = hub.run(&["apply", "--server-side", "-f", "-"], &even);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use upgrade_core::journal::Proof;
+use upgrade_core::observation::Observation;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::Role;
 use upgrade_engine::io::{Io as _, Machine, Talos as _, Tell};
@@ -15,14 +16,14 @@ use crate::failed::Failed;
 use crate::place::Place;
 use crate::printer::Printer;
 use crate::render;
-use crate::session::{Seen, Session};
+use crate::session::Session;
 
 /// How a cluster does.
 pub async fn health(args: &HealthArgs, printer: Printer) -> Result<Exit, Failed> {
     let place = Place::find(&args.cluster)?;
     let policy = usual(&place);
     let session = Session::open(place, &policy).await?;
-    let Seen { snapshot, workloads, .. } = session.look().await?;
+    let Observation { snapshot, workloads, .. } = session.look().await?;
     let checks = upgrade_planner::health(&snapshot, &workloads);
     printer.stdout(&match args.output.output {
         Output::Text => render::health::text(&snapshot.cluster, &checks),

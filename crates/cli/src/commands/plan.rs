@@ -1,5 +1,6 @@
 //! `talos-operator plan`: every step from what runs to what is wanted.
 
+use upgrade_core::observation::Observation;
 use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_core::version::Version;
 
@@ -9,10 +10,10 @@ use crate::data::ReleaseData;
 use crate::failed::Failed;
 use crate::offline::Cluster;
 use crate::place::Place;
-use crate::planning;
+use crate::planning::{self, Past};
 use crate::printer::Printer;
 use crate::render::{self, Answer, Outcome};
-use crate::session::{Seen, Session};
+use crate::session::Session;
 use crate::usage::Usage;
 use crate::wish::{self, Targets, Wish};
 
@@ -65,9 +66,8 @@ async fn live(
     }
     let intent = wish(args).intent(&targets, profile, &seen.snapshot).await?;
     let next = |plan: &_| Some(render::next_command(args, plan));
-    let answer = planning::answer(&seen, &intent, &policy, data, None, next);
-    let armed = session.place.armed_left()?;
-    let answer = planning::unless_armed(answer, &seen.snapshot, &armed);
+    let past = Past::of(&session, false)?;
+    let answer = planning::answer(&seen, &intent, &policy, data, &past, next);
     Ok((seen.snapshot, answer))
 }
 
@@ -101,8 +101,8 @@ async fn offline(args: &PlanArgs, data: &ReleaseData) -> Result<(Snapshot, Answe
     let targets = Targets { talos, kubernetes };
     let intent = wish(args).intent(&targets, None, &snapshot).await?;
     let next = |plan: &_| Some(render::next_command(args, plan));
-    let seen = Seen { snapshot, workloads: Fact::Unasked, manifests: Fact::Unasked };
-    let answer = planning::answer(&seen, &intent, &policy, data, None, next);
+    let seen = Observation { snapshot, workloads: Fact::Unasked, manifests: Fact::Unasked };
+    let answer = planning::answer(&seen, &intent, &policy, data, &Past::default(), next);
     Ok((seen.snapshot, answer))
 }
 

@@ -1,20 +1,21 @@
 //! `talos-operator rollback`: one node, or a Kubernetes hop that did not end.
 
+use std::sync::Arc;
+
 use upgrade_core::intent::Intent;
 use upgrade_core::plan::Plan;
 use upgrade_core::snapshot::NodeName;
 use upgrade_planner::installer::schematic_of;
 use upgrade_planner::rollback::{Way, WayBack};
 
-use super::upgrade::{confirmed, parent};
+use super::upgrade::confirmed;
 use crate::Exit;
 use crate::args::RollbackArgs;
 use crate::data::ReleaseData;
 use crate::failed::Failed;
 use crate::place::Place;
-use crate::planning;
+use crate::planning::{self, Past};
 use crate::printer::Printer;
-use crate::render::Answer;
 use crate::rollback::{self, Before};
 use crate::session::Session;
 
@@ -55,37 +56,23 @@ async fn one_node(
             "mend the connection; nothing is done to a node that cannot be seen",
         )
     })?;
-    let armed = session.place.armed_left()?;
+    let past = Past::of(&session, replace)?;
     if args.image.is_none()
-        && let Some(refusal) = upgrade_planner::no_slot(node, &snapshot, &armed)
+        && let Some(refusal) = upgrade_planner::no_slot(node, &snapshot, &past.armed)
     {
         return Err(Failed::refused(refusal.to_string(), refusal.advice()));
     }
     let remembered = rollback::before(&plans(&session)?, node, &running.version);
     let way = wanted(args, node, remembered)?;
-    let planned = upgrade_planner::rollback(&WayBack {
-        snapshot: &snapshot,
-        node,
-        way,
-        policy: &policy,
-        matrix: &data.matrix,
-    });
-    let answer = match planned {
-        Err(report) => Answer::refused(report),
-        Ok(planned) => {
-            let plan = Plan { parent: parent(&session, replace)?, ..planned.plan };
-            planning::checked(plan, planned.report, &snapshot, data, |_| None)
-        }
-    };
-    let answer = planning::unless_armed(answer, &snapshot, &armed);
+    let request = WayBack { snapshot: &snapshot, node, way, policy: &policy, matrix: &data.matrix };
+    let prepared = upgrade_planner::prepare_rollback(&request, past.earlier());
+    let answer = planning::of(prepared, |_| None);
     confirmed(&session, answer, &snapshot, replace, args.yes, &args.run, printer).await
 }
 
 /// The plans of all runs that are remembered, newest first.
-fn plans(session: &Session) -> Result<Vec<Plan>, Failed> {
-    let runs = &session.place.runs;
-    let names = runs.runs()?.into_iter().map(|run| run.name);
-    names.map(|name| Ok(runs.run(&name)?.header.plan)).collect()
+fn plans(session: &Session) -> Result<Vec<Arc<Plan>>, Failed> {
+    Ok(session.place.runs.runs()?.into_iter().map(|run| run.plan).collect())
 }
 
 /// How to go back: as was said, or to what is remembered.
@@ -126,7 +113,7 @@ async fn kubernetes(
         ));
     };
     let intent = Intent { kubernetes: Some(target), rollback: true, ..Intent::default() };
-    let parent = parent(&session, replace)?;
-    let answer = planning::answer(&seen, &intent, &policy, data, parent, |_| None);
+    let past = Past::of(&session, replace)?;
+    let answer = planning::answer(&seen, &intent, &policy, data, &past, |_| None);
     confirmed(&session, answer, snapshot, replace, args.yes, &args.run, printer).await
 }

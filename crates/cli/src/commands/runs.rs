@@ -1,7 +1,7 @@
 //! `resume`, `pause` and `status`: the run that is there.
 
 use upgrade_core::policy::Policy;
-use upgrade_engine::journal::history::RunResult;
+use upgrade_engine::store::{RunResult, StoredRun};
 
 use crate::Exit;
 use crate::args::{Output, PauseArgs, ResumeArgs, StatusArgs};
@@ -21,7 +21,7 @@ pub async fn resume(args: &ResumeArgs, printer: Printer) -> Result<Exit, Failed>
     let Some(last) = place.runs.last()? else {
         return Err(no_run(&place));
     };
-    let plan = &last.header.plan;
+    let plan = &last.plan;
     let session = Session::open(place, &plan.policy).await?;
     if last.result()? == RunResult::Completed {
         printer.stderr("the last run is done; there is nothing to go on with\n");
@@ -84,11 +84,12 @@ pub fn status(args: &StatusArgs, printer: Printer) -> Result<Exit, Failed> {
         return Ok(Exit::Done);
     }
     let state = last.state()?;
-    let mut earlier = place.runs.runs()?;
+    let runs = place.runs.runs()?;
+    let mut earlier = runs.iter().map(StoredRun::summary).collect::<Result<Vec<_>, _>>()?;
     let run = earlier.remove(0);
     let status = Status {
         run,
-        plan: &last.header.plan,
+        plan: &last.plan,
         state: &state,
         holder: place.runs.holder()?,
         earlier: &earlier,

@@ -1,6 +1,5 @@
 //! `talos-operator upgrade`: plans all hops, shows the plan, asks, and runs it.
 
-use upgrade_core::plan::PlanHash;
 use upgrade_core::snapshot::Snapshot;
 
 use super::ask::ask;
@@ -9,7 +8,7 @@ use crate::args::{Output, RunArgs, UpgradeArgs};
 use crate::data::ReleaseData;
 use crate::failed::Failed;
 use crate::place::Place;
-use crate::planning;
+use crate::planning::{self, Past};
 use crate::printer::Printer;
 use crate::profile::Written;
 use crate::render::{self, Answer, Outcome};
@@ -43,10 +42,8 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
         installer: &args.installer,
     };
     let intent = wish.intent(&targets, profile, &seen.snapshot).await?;
-    let parent = parent(&session, replace)?;
-    let answer = planning::answer(&seen, &intent, &policy, &data, parent, |_| None);
-    let armed = session.place.armed_left()?;
-    let answer = planning::unless_armed(answer, &seen.snapshot, &armed);
+    let past = Past::of(&session, replace)?;
+    let answer = planning::answer(&seen, &intent, &policy, &data, &past, |_| None);
     let installer = &args.installer;
     let other_installer = installer.schematic.is_some()
         || installer.extensions.is_some()
@@ -60,7 +57,7 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
     }
     if let Outcome::NothingToDo = answer.outcome {
         printer.stderr(&render::plan_text(&answer, &seen.snapshot));
-        let cordoned = session.place.cordons_left()?;
+        let cordoned: Vec<_> = session.place.left()?.cordons.into_iter().collect();
         if replace && !cordoned.is_empty() {
             // Rule 7: what the halted run cordoned is given back all the same.
             printer.stderr(&render::summary::giving_back(&cordoned));
@@ -76,14 +73,6 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
         return Ok(Exit::Done);
     }
     confirmed(&session, answer, &seen.snapshot, replace, args.yes, &args.run, printer).await
-}
-
-/// The plan that is replaced, where one is.
-pub(super) fn parent(session: &Session, replace: bool) -> Result<Option<PlanHash>, Failed> {
-    if !replace {
-        return Ok(None);
-    }
-    Ok(session.place.runs.last()?.map(|last| last.header.plan.hash()))
 }
 
 /// Shows a plan, asks, and runs it.

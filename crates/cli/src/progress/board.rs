@@ -186,8 +186,7 @@ impl Board {
     /// The hop under way: the first that is not done.
     pub fn hop(&self) -> Option<&Hop> {
         self.plan.hops.iter().find(|hop| {
-            let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
-            lanes.flat_map(|lane| lane.steps.iter().map(move |action| (lane, action))).any(
+            hop.lanes().flat_map(|lane| lane.steps.iter().map(move |action| (lane, action))).any(
                 |(lane, action)| {
                     let id = StepId { hop: hop.number, node: lane.node.clone(), action: *action };
                     !self.done.contains(&id)

@@ -164,8 +164,8 @@ fn nodes(waves: &[Wave], leader: Option<&NodeName>) -> String {
 
 /// The image that the nodes of an operating system hop get.
 fn installer(hop: &Hop) -> Option<Phase> {
-    let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
-    let images: BTreeSet<&ImageRef> = lanes
+    let images: BTreeSet<&ImageRef> = hop
+        .lanes()
         .filter_map(|lane| match &lane.target {
             Target::Talos(target) => Some(&target.installer),
             _ => None,
@@ -195,8 +195,8 @@ fn short(image: &ImageRef) -> String {
 /// What happens to each node that reboots. Told of the node with the most
 /// steps: others only leave some out.
 fn each_node(hop: &Hop, policy: &Policy) -> Option<Phase> {
-    let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
-    let lane: &Lane = lanes
+    let lane: &Lane = hop
+        .lanes()
         .filter(|lane| lane.steps.iter().any(|action| action.boots()))
         .max_by_key(|lane| lane.steps.len())?;
     let words = lane.steps.iter().filter_map(|action| match action {

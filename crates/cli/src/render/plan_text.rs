@@ -104,10 +104,9 @@ fn headline(plan: &Plan, hash: &PlanHash, estimate: &Estimate, snapshot: &Snapsh
 
 /// The nodes that reboot through their firmware.
 fn power_cycled(plan: &Plan) -> Option<String> {
-    let lanes = plan.hops.iter().flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes);
     let mut cycled = BTreeSet::new();
     let mut by_kexec = false;
-    for lane in lanes {
+    for (_, lane) in plan.lanes() {
         let (Some(node), Target::Talos(target)) = (&lane.node, &lane.target) else { continue };
         match target.reboot {
             RebootMode::Powercycle => drop(cycled.insert(node.0.as_str())),
@@ -130,7 +129,7 @@ fn power_cycled(plan: &Plan) -> Option<String> {
 fn reboots(plan: &Plan, snapshot: &Snapshot) -> String {
     let mut counts: BTreeMap<&NodeName, usize> =
         snapshot.nodes.keys().map(|node| (node, 0)).collect();
-    for lane in plan.hops.iter().flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes) {
+    for (_, lane) in plan.lanes() {
         if let (Some(node), Target::Talos(_)) = (&lane.node, &lane.target) {
             *counts.entry(node).or_default() += 1;
         }
@@ -268,8 +267,7 @@ fn hops(plan: &Plan, estimate: &Estimate, snapshot: &Snapshot) -> String {
 }
 
 fn rebooting(hop: &Hop) -> usize {
-    let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
-    lanes.filter(|lane| matches!(lane.target, Target::Talos(_))).count()
+    hop.lanes().filter(|lane| matches!(lane.target, Target::Talos(_))).count()
 }
 
 fn warnings(report: &Report) -> String {

@@ -9,7 +9,7 @@ use upgrade_core::plan::Plan;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::StepId;
 use upgrade_engine::journal::Holder;
-use upgrade_engine::journal::history::{RunResult, Summary};
+use upgrade_engine::store::{RunResult, Summary};
 
 use super::layout::{self, hang, remark};
 use super::plan_json::pretty;

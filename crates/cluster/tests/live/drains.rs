@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
-use upgrade_cluster::{Live, Options, workloads};
+use upgrade_cluster::{Live, Options};
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::Intent;
 use upgrade_core::jiff::SignedDuration;
@@ -16,7 +16,8 @@ use upgrade_engine::control::Word;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::io::{Io as _, Kubernetes as _};
 use upgrade_engine::journal::MemoryJournal;
-use upgrade_engine::{drive, observe};
+use upgrade_engine::store::{Inherited, OpenRun};
+use upgrade_engine::{drive, observe, observe_workloads};
 use upgrade_planner::{Request, plan};
 
 use super::kubernetes::{web, web_pods};
@@ -45,25 +46,21 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
         matrix: &Matrix::builtin(),
         catalogue: &Catalogue::builtin(),
         manifests: &Fact::Unasked,
-        workloads: &workloads(live.kubernetes()).await,
+        workloads: &observe_workloads(live.kubernetes()).await,
     })
     .expect("a plan");
     let warnings: Vec<_> = planned.report.warnings.iter().map(ToString::to_string).collect();
     let (events, mut told) = mpsc::unbounded_channel();
     let (_word, control) = watch::channel(Word::Go);
     let run = Run {
-        plan: Arc::new(planned.plan),
-        past: Vec::new(),
+        open: OpenRun::new(Arc::new(planned.plan), Inherited::default(), MemoryJournal::default()),
         io: Arc::clone(live),
-        journal: MemoryJournal::default(),
         runner: "test".to_owned(),
         events,
         control,
         resumed_by: None,
-        inherited_cordons: std::collections::BTreeSet::new(),
-        inherited_armed: std::collections::BTreeMap::new(),
     };
-    let (end, _) = drive(run).await.expect("a journal that can be written");
+    let end = drive(run).await.expect("a journal that can be written");
     // The last words, for whoever reads why an assertion failed.
     let mut told: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).collect();
     let told = told.split_off(told.len().saturating_sub(10));

@@ -1,7 +1,7 @@
 //! A whole Kubernetes hop over sockets: images, pods and manifests of all nodes change,
 //! no node reboots, and nothing else changes in the machine configurations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use upgrade_engine::drive::{End, Run};
 use upgrade_engine::io::kubernetes::{Apply, ObjectName};
 use upgrade_engine::io::{Io as _, Kubernetes as _, Talos as _};
 use upgrade_engine::journal::MemoryJournal;
+use upgrade_engine::store::{Inherited, OpenRun};
 use upgrade_engine::{drive, observe, observe_manifests};
 use upgrade_planner::{Request, plan};
 
@@ -99,16 +100,12 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
     let (events, mut hears) = mpsc::unbounded_channel();
     let control = watch::Sender::new(Word::Go);
     let run = Run {
-        plan: Arc::new(made.plan),
-        past: Vec::new(),
+        open: OpenRun::new(Arc::new(made.plan), Inherited::default(), MemoryJournal::default()),
         io: Arc::clone(&live),
-        journal: MemoryJournal::default(),
         runner: "test".to_owned(),
         events,
         control: control.subscribe(),
         resumed_by: None,
-        inherited_cordons: BTreeSet::new(),
-        inherited_armed: std::collections::BTreeMap::new(),
     };
     let driven = tokio::time::timeout(LONG, drive(run)).await;
     let mut said = Vec::new();
@@ -122,7 +119,7 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
         }
     }
     let said = said.join("\n");
-    let (end, _) = driven.unwrap_or_else(|_| panic!("no end in sight\n{said}")).expect("a journal");
+    let end = driven.unwrap_or_else(|_| panic!("no end in sight\n{said}")).expect("a journal");
     assert_eq!(end, End::Done, "{said}");
 
     let after = settled(&live, control_planes + workers).await;

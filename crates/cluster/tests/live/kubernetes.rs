@@ -92,7 +92,7 @@ async fn nodes_pods_and_budgets() {
     assert!(budget.selects(pod) && budget.never_allows(), "{budget:?}");
     assert!(kubernetes.attachments(&node).await.unwrap().is_empty());
     assert!(kubernetes.deprecated().await.unwrap().is_empty());
-    let Fact::Known(workloads) = upgrade_cluster::workloads(kubernetes).await else {
+    let Fact::Known(workloads) = upgrade_engine::observe_workloads(kubernetes).await else {
         panic!("unknown");
     };
     assert_eq!((workloads.budgets.len(), workloads.capacity.len()), (1, 3));

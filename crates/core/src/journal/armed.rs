@@ -83,13 +83,9 @@ pub(super) struct ArmedNodes {
 
 impl ArmedNodes {
     pub(super) fn new(plan: &Plan) -> Self {
-        let lanes = plan.hops.iter().flat_map(|hop| {
-            let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
-            lanes.map(move |lane| (hop.number, lane))
-        });
-        let images = lanes.filter_map(|(hop, lane)| match (&lane.target, &lane.node) {
+        let images = plan.lanes().filter_map(|(hop, lane)| match (&lane.target, &lane.node) {
             (Target::Talos(target), Some(node)) => {
-                Some(((hop, node.clone()), target.installer.clone()))
+                Some(((hop.number, node.clone()), target.installer.clone()))
             }
             _ => None,
         });

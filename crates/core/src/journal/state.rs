@@ -97,6 +97,7 @@ pub struct State {
     halted: Option<HaltReason>,
     completed: bool,
     observe_after: Option<Timestamp>,
+    last_at: Option<Timestamp>,
 }
 
 impl State {
@@ -119,6 +120,7 @@ impl State {
             halted: None,
             completed: false,
             observe_after: None,
+            last_at: None,
         }
     }
 
@@ -162,6 +164,7 @@ impl State {
             Record::Halted { why } => self.halted = Some(why.clone()),
             Record::Completed => self.completed = true,
         }
+        self.last_at = self.last_at.max(Some(*at));
         Ok(())
     }
 
@@ -399,6 +402,11 @@ impl State {
     /// Whether everything was done.
     pub fn completed(&self) -> bool {
         self.completed
+    }
+
+    /// The time of the latest entry, by the clock of whoever wrote it.
+    pub fn last_at(&self) -> Option<Timestamp> {
+        self.last_at
     }
 
     /// An observation must be newer than this before anything more is

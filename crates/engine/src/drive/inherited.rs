@@ -12,15 +12,15 @@ use super::{DriveError, Driver, End, Woke};
 use crate::io::{Io, Kubernetes as _};
 use crate::journal::Journal;
 use crate::observe::limited;
+use crate::store::Inherited;
 
 impl<I: Io, J: Journal> Driver<I, J> {
     /// Writes down what is taken over, so that a crash does not forget it. Once
     /// only: what was lifted since is not ours any more.
     pub(super) async fn inherit(&mut self) -> Result<(), DriveError> {
-        let cordons = std::mem::take(&mut self.inherited_cordons);
-        let armed = std::mem::take(&mut self.inherited_armed);
-        let none = cordons.is_empty() && armed.is_empty();
-        if !none && !self.state.has_inherited() {
+        let inherited = std::mem::take(&mut self.inherited);
+        if !inherited.is_empty() && !self.state.has_inherited() {
+            let Inherited { cordons, armed } = inherited;
             self.write(Record::Inherited { cordons, armed }).await?;
         }
         Ok(())

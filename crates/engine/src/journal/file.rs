@@ -12,7 +12,6 @@
 //! its journal. A line that a power cut tore is cut off; nothing was done that
 //! its whole line would have announced.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,14 +21,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use upgrade_core::jiff;
-use upgrade_core::journal::{Armed, Entry, FoldError};
+use upgrade_core::journal::{Entry, State};
 use upgrade_core::mutant::{self, Mutant};
-use upgrade_core::plan::{Plan, PlanHash};
-use upgrade_core::snapshot::NodeName;
+use upgrade_core::plan::Plan;
 
-use super::history::{Recorded, read};
+use super::history::read;
 use super::lock::{self, Holder, Lock};
 use super::{Fence, Journal, JournalError, Lost};
+use crate::store::{Inherited, NotBegun, OpenRun, RunStore, StoredRun, Unfit, take_over};
 
 /// The version of the file's form.
 pub(super) const FORMAT: u32 = 1;
@@ -59,14 +58,9 @@ pub enum FileError {
         /// The lock.
         path: PathBuf,
     },
-    /// The last run did not end, and another plan would forget it.
-    #[error("the run of plan {} has not ended ({ended}); resume it, or say that it is to be replaced", plan.short())]
-    Unfinished {
-        /// Its plan.
-        plan: PlanHash,
-        /// How it stands.
-        ended: String,
-    },
+    /// The last run stands in the way.
+    #[error(transparent)]
+    NotBegun(#[from] NotBegun),
     /// There is no run.
     #[error("there is no run in {}", .0.display())]
     NoRun(PathBuf),
@@ -81,13 +75,8 @@ pub enum FileError {
         why: String,
     },
     /// The entries do not fit their plan.
-    #[error("{}: {source}", path.display())]
-    Fold {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: FoldError,
-    },
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
 }
 
 /// Names the file in an error of the file system.
@@ -110,28 +99,17 @@ pub struct Header {
     pub began: Timestamp,
     /// The plan, whole.
     pub plan: Plan,
-    /// Nodes that a replaced run left cordoned (rule 7). Here and not only in an
-    /// entry, since a process may die before its first one.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub inherited_cordons: BTreeSet<NodeName>,
-    /// Nodes that a replaced run left armed, or may have (rule 5).
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub inherited_armed: BTreeMap<NodeName, Armed>,
+    /// What runs before left to it.
+    #[serde(flatten)]
+    pub inherited: Inherited,
 }
 
-/// A run that can be driven on.
-#[derive(Debug)]
-pub struct Opened {
-    /// Its plan.
-    pub plan: Plan,
-    /// What was journaled before.
-    pub past: Vec<Entry>,
-    /// Where it goes on.
-    pub journal: FileJournal,
-    /// Nodes that a replaced run left cordoned (rule 7).
-    pub inherited_cordons: BTreeSet<NodeName>,
-    /// Nodes that it left armed, or may have (rule 5).
-    pub inherited_armed: BTreeMap<NodeName, Armed>,
+impl Header {
+    /// Its run's name: begins with its time, so that names sort as the runs happened.
+    pub(super) fn name(&self) -> String {
+        let began = self.began.strftime("%Y%m%dT%H%M%SZ");
+        format!("{began}-{}", self.plan.hash().short())
+    }
 }
 
 /// The folder of a cluster's runs.
@@ -165,26 +143,19 @@ impl Folder {
 
     /// Begins a run. One that did not end stands in its way unless it is to be
     /// replaced, since what it left behind would be forgotten.
-    pub fn begin(&self, plan: Plan, holder: &Holder, replace: bool) -> Result<Opened, FileError> {
+    pub fn begin(
+        &self,
+        plan: Plan,
+        holder: &Holder,
+        replace: bool,
+    ) -> Result<OpenRun<FileJournal>, FileError> {
         let past = self.past();
         fs::create_dir_all(&past).at("create", &past)?;
         let lock = Lock::take(&self.lock(), holder)?;
         let current = self.current();
-        let last = if current.exists() { Some(read(&current)?) } else { None };
-        let mut inherited_cordons = BTreeSet::new();
-        let mut inherited_armed = BTreeMap::new();
-        if let Some(last) = &last {
-            let state = last.state()?;
-            let touched = state.steps().iter().any(|step| step.attempts > 0);
-            if touched && !state.completed() && !replace {
-                let ended = last.result()?.to_string();
-                return Err(FileError::Unfinished { plan: state.plan().clone(), ended });
-            }
-            inherited_cordons = state.cordons_left(&last.header.inherited_cordons);
-            inherited_armed = state.armed_left(&last.header.inherited_armed);
-        }
-        let began = holder.since;
-        let header = Header { journal: FORMAT, began, plan, inherited_cordons, inherited_armed };
+        let last = self.last()?;
+        let inherited = take_over(last.as_ref(), replace)?;
+        let header = Header { journal: FORMAT, began: holder.since, plan, inherited };
         let mut line =
             serde_json::to_vec(&header).map_err(std::io::Error::from).at("write", &current)?;
         line.push(b'\n');
@@ -194,29 +165,27 @@ impl Folder {
         file.write_all(&line).and_then(|()| file.sync_all()).at("write", &new)?;
         if let Some(last) = &last {
             // There is a current run at every moment: the last one or this.
-            keep(&current, &past.join(format!("{}.jsonl", last.name())))?;
+            keep(&current, &past.join(format!("{}.jsonl", last.name)))?;
             sync_dir(&past)?;
         }
         fs::rename(&new, &current).at("move", &new)?;
         sync_dir(&self.dir)?;
         self.prune()?;
         let journal = FileJournal::open(&current, lock)?;
-        let Header { plan, inherited_cordons, inherited_armed, .. } = header;
-        Ok(Opened { plan, past: Vec::new(), journal, inherited_cordons, inherited_armed })
+        Ok(OpenRun::new(Arc::new(header.plan), header.inherited, journal))
     }
 
     /// Takes the last run up again. A torn last line is cut off.
-    pub fn resume(&self, holder: &Holder) -> Result<Opened, FileError> {
+    pub fn resume(&self, holder: &Holder) -> Result<OpenRun<FileJournal>, FileError> {
         let current = self.current();
         if !current.exists() {
             return Err(FileError::NoRun(self.dir.clone()));
         }
         let lock = Lock::take(&self.lock(), holder)?;
-        let Recorded { header, entries, whole_bytes, .. } = read(&current)?;
+        let (run, whole_bytes) = read(&current)?;
         let journal = FileJournal::open(&current, lock)?;
         journal.cut(whole_bytes).at("cut the torn end of", &current)?;
-        let Header { plan, inherited_cordons, inherited_armed, .. } = header;
-        Ok(Opened { plan, past: entries, journal, inherited_cordons, inherited_armed })
+        Ok(OpenRun::of(run, journal)?)
     }
 
     /// Lets go of all but the newest earlier runs.
@@ -244,6 +213,36 @@ impl Folder {
         }
         files.sort();
         Ok(files)
+    }
+}
+
+/// A folder's runs, for the process that drives them.
+#[derive(Clone, Debug)]
+pub struct FileStore {
+    /// The runs.
+    pub folder: Folder,
+    /// Who drives.
+    pub holder: Holder,
+}
+
+impl RunStore for FileStore {
+    type Journal = FileJournal;
+    type Error = FileError;
+
+    async fn last(&self) -> Result<Option<StoredRun>, FileError> {
+        self.folder.last()
+    }
+
+    async fn runs(&self) -> Result<Vec<StoredRun>, FileError> {
+        self.folder.runs()
+    }
+
+    async fn begin(&self, plan: Plan, replace: bool) -> Result<OpenRun<FileJournal>, FileError> {
+        self.folder.begin(plan, &self.holder, replace)
+    }
+
+    async fn resume(&self) -> Result<OpenRun<FileJournal>, FileError> {
+        self.folder.resume(&self.holder)
     }
 }
 
@@ -322,7 +321,7 @@ impl Shared {
 }
 
 impl Journal for FileJournal {
-    async fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
+    async fn append(&mut self, entry: &Entry, _: &State) -> Result<(), JournalError> {
         let mut line =
             serde_json::to_vec(entry).map_err(|error| JournalError(error.to_string()))?;
         line.push(b'\n');

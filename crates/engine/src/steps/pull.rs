@@ -36,8 +36,7 @@ fn store<I: Io>(step: &Step<I>, image: &ImageRef) -> Store {
     if matches!(hop.change, Change::Talos { .. }) {
         return Store::System;
     }
-    let mut lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
-    let is_kubelet = lanes.any(|lane| {
+    let is_kubelet = hop.lanes().any(|lane| {
         matches!(&lane.target, Target::Kubernetes { images, .. }
             if lane.node == step.id.node && images.get(&Component::Kubelet) == Some(image))
     });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::{Notify, mpsc};
-use upgrade_core::journal::Entry;
+use upgrade_core::journal::{Entry, State};
 use upgrade_engine::drive;
 use upgrade_engine::drive::{DriveError, End};
 use upgrade_engine::journal::{Fence, Folder, Holder, Journal, JournalError, Lost, MemoryJournal};
@@ -34,8 +34,8 @@ struct Sleeper {
 }
 
 impl Journal for Sleeper {
-    async fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
-        self.journal.append(entry).await?;
+    async fn append(&mut self, entry: &Entry, state: &State) -> Result<(), JournalError> {
+        self.journal.append(entry, state).await?;
         if self.journal.entries().len() == self.stops_after {
             self.fence.0.store(true, Ordering::Relaxed);
             self.stopped.send(()).unwrap();
@@ -114,8 +114,8 @@ struct Leased {
 }
 
 impl Journal for Leased {
-    async fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
-        self.journal.append(entry).await
+    async fn append(&mut self, entry: &Entry, state: &State) -> Result<(), JournalError> {
+        self.journal.append(entry, state).await
     }
 
     fn fence(&self) -> Arc<dyn Fence> {
@@ -170,9 +170,10 @@ async fn whoever_loses_the_lock_file_ends_where_it_stands() {
     assert!(matches!(end, Err(DriveError::Lost(_))), "{end:?}");
     assert_eq!(driver.world.cluster().acts, acts);
     // The next one finds what was written and goes on from there.
-    let opened = folder.resume(&holder).unwrap();
-    for entry in &opened.past {
-        driver.journal.append(entry).await.unwrap();
+    drop(folder.resume(&holder).unwrap());
+    for entry in folder.last().unwrap().unwrap().entries {
+        let state = driver.state();
+        driver.journal.append(&entry, &state).await.unwrap();
     }
     assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
     driver.assert_upgraded("1.13.9");

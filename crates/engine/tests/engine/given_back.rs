@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use upgrade_core::event::EventKind;
-use upgrade_core::journal::{Entry, Record};
+use upgrade_core::journal::{Entry, Record, State};
 use upgrade_core::reason::{HaltReason, WaitReason};
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::drive;
@@ -41,8 +41,8 @@ async fn a_cordon_of_a_replaced_run_is_lifted_where_no_lane_does_it() {
     // Rule 7.
     let (world, driver) = replaced().await;
     let (mut run, _events) = driver.run(driver.journal.clone(), None);
-    run.inherited_cordons = ours();
-    assert_eq!(drive(run).await.unwrap().0, End::Done, "{}", driver.trace());
+    run.open.inherited.cordons = ours();
+    assert_eq!(drive(run).await.unwrap(), End::Done, "{}", driver.trace());
     assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
     assert_eq!(world.acts_of("uncordon worker-1").len(), 1);
 }
@@ -55,7 +55,7 @@ async fn a_crash_does_not_forget_an_inherited_cordon() {
     // The second entry is the one that tells of the cordon.
     let journal = Fragile { journal: driver.journal.clone(), dies_after: Some(2), died };
     let (mut run, _events) = driver.run(journal, None);
-    run.inherited_cordons = ours();
+    run.open.inherited.cordons = ours();
     tokio::select! {
         biased;
         _ = death.recv() => {}
@@ -77,7 +77,7 @@ async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_told() {
         let (died, death) = mpsc::unbounded_channel();
         let journal = Fragile { journal: driver.journal.clone(), dies_after, died };
         let (mut run, events) = driver.run(journal, None);
-        run.inherited_cordons = ours();
+        run.open.inherited.cordons = ours();
         (run, events, death)
     };
     let began = Entry {
@@ -86,7 +86,7 @@ async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_told() {
         runner: "the one that died".to_owned(),
         record: Record::Began,
     };
-    driver.journal.clone().append(&began).await.unwrap();
+    driver.journal.clone().append(&began, &driver.state()).await.unwrap();
     // The next one lifts it, and dies then.
     let (run, _events, mut death) = told(Some(4));
     tokio::select! {
@@ -97,7 +97,7 @@ async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_told() {
     assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
     world.change(|cluster| cluster.sim(&"worker-1".into()).unschedulable = true);
     let (run, _events, _death) = told(None);
-    assert_eq!(drive(run).await.unwrap().0, End::Done, "{}", driver.trace());
+    assert_eq!(drive(run).await.unwrap(), End::Done, "{}", driver.trace());
     assert_eq!(world.cluster().cordoned(), [&"worker-1".into()], "somebody else's");
     assert_eq!(world.acts_of("uncordon worker-1").len(), 1);
 }
@@ -114,7 +114,7 @@ async fn an_inherited_cordon_is_lifted_before_anything_else_begins_once_its_node
     };
     set(false);
     let (mut run, _events) = driver.run(driver.journal.clone(), None);
-    run.inherited_cordons = ours();
+    run.open.inherited.cordons = ours();
     let returns = async {
         while world.acts_of("cordon cp-2").is_empty() {
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
@@ -123,7 +123,7 @@ async fn an_inherited_cordon_is_lifted_before_anything_else_begins_once_its_node
         std::future::pending::<()>().await;
     };
     let end = tokio::select! {
-        end = drive(run) => end.unwrap().0,
+        end = drive(run) => end.unwrap(),
         () = returns => unreachable!("it never ends"),
     };
     assert_eq!(end, End::Done, "{}", driver.trace());
@@ -142,8 +142,8 @@ async fn an_inherited_cordon_that_cannot_be_lifted_is_waited_for_and_named() {
         (sim.answers, sim.ready, sim.node_ready) = (false, false, false);
     });
     let (mut run, mut events) = driver.run(driver.journal.clone(), None);
-    run.inherited_cordons = ours();
-    let (end, _) = drive(run).await.unwrap();
+    run.open.inherited.cordons = ours();
+    let end = drive(run).await.unwrap();
     let left = WaitReason::CordonLeft { node: "worker-1".into() };
     let End::Halted { reason, cordoned, .. } = end else { panic!("{}", driver.trace()) };
     assert!(
@@ -182,8 +182,8 @@ fn everything(cluster: &mut Cluster, dark: bool) {
 }
 
 impl Journal for Darkening {
-    async fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
-        self.journal.append(entry).await?;
+    async fn append(&mut self, entry: &Entry, state: &State) -> Result<(), JournalError> {
+        self.journal.append(entry, state).await?;
         if (self.at)(&entry.record) {
             let (world, what) = (Arc::clone(&self.world), self.what);
             world.change(|cluster| what(cluster, true));
@@ -217,7 +217,7 @@ async fn a_halt_while_nobody_answers_looks_again_before_it_leaves_a_cordon() {
         back_after: Some(2),
     };
     let (run, _events) = driver.run(journal, None);
-    let (end, _) = drive(run).await.unwrap();
+    let end = drive(run).await.unwrap();
     assert!(matches!(end, End::Halted { .. }), "{end:?}");
     assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
 }
@@ -238,7 +238,7 @@ async fn a_halt_asks_again_for_an_api_server_that_could_not_be_asked() {
         back_after: Some(2),
     };
     let (run, _events) = driver.run(journal, None);
-    let (end, _) = drive(run).await.unwrap();
+    let end = drive(run).await.unwrap();
     assert!(matches!(&end, End::Halted { cordoned, .. } if cordoned.is_empty()), "{end:?}");
     assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
 }
@@ -258,7 +258,7 @@ async fn a_node_is_given_back_by_kubernetes_word_while_a_control_plane_hangs() {
         watched.change(|cluster| cluster.unlisted = true);
     });
     let (run, _events) = driver.run(driver.journal.clone(), None);
-    let (end, _) = drive(run).await.unwrap();
+    let end = drive(run).await.unwrap();
     assert!(matches!(end, End::Halted { .. }), "{end:?}");
     assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
 }
@@ -279,7 +279,7 @@ async fn an_uncordon_in_vain_is_tried_again_by_whoever_comes_later() {
         back_after: None,
     };
     let (run, _events) = driver.run(journal, None);
-    let (end, _) = drive(run).await.unwrap();
+    let end = drive(run).await.unwrap();
     let End::Halted { cordoned, .. } = end else { panic!("{}", driver.trace()) };
     assert_eq!(cordoned, [NodeName::from("worker-1")]);
     world.change(|cluster| cluster.dark = false);

@@ -126,8 +126,9 @@ async fn what_an_earlier_run_armed_is_not_installed_on_again() {
         let (world, armed) = left_armed(grub).await;
         let driver = driver(&world, "1.13.9").await;
         let (mut run, _events) = driver.run(driver.journal.clone(), None);
-        run.inherited_armed = armed;
-        let (end, state) = upgrade_engine::drive(run).await.unwrap();
+        run.open.inherited.armed = armed;
+        let end = upgrade_engine::drive(run).await.unwrap();
+        let state = driver.state();
         assert_eq!(end, End::Done, "{}", driver.trace());
         assert_eq!(installs(&world), 1, "{}", driver.trace());
         assert_eq!(known(&state), None, "it has booted");
@@ -151,8 +152,9 @@ async fn another_image_than_the_armed_one_is_refused() {
         let armed = BTreeMap::from([(NodeName::from(NODE), known)]);
         let driver = driver(&world, "1.13.8").await;
         let (mut run, _events) = driver.run(driver.journal.clone(), None);
-        run.inherited_armed = armed.clone();
-        let (end, state) = upgrade_engine::drive(run).await.unwrap();
+        run.open.inherited.armed = armed.clone();
+        let end = upgrade_engine::drive(run).await.unwrap();
+        let state = driver.state();
         let (kind, text, _) = halted(&end);
         assert_eq!(kind, FailureKind::Refused, "{text}");
         assert!(text.contains("is armed with") && text.contains("v1.13.9"), "{text}");
@@ -172,8 +174,8 @@ async fn a_boot_in_between_ends_it() {
     world.change(|cluster| cluster.sim(&NODE.into()).armed = false);
     let driver = driver(&world, "1.13.9").await;
     let (mut run, _events) = driver.run(driver.journal.clone(), None);
-    run.inherited_armed = armed;
-    assert_eq!(upgrade_engine::drive(run).await.unwrap().0, End::Done, "{}", driver.trace());
+    run.open.inherited.armed = armed;
+    assert_eq!(upgrade_engine::drive(run).await.unwrap(), End::Done, "{}", driver.trace());
     assert_eq!(installs(&world), 2);
 }
 

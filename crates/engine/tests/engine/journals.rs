@@ -10,11 +10,10 @@ use upgrade_core::plan::Plan;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive;
 use upgrade_engine::drive::{End, Run};
-use upgrade_engine::journal::file::Opened;
-use upgrade_engine::journal::history::RunResult;
-use upgrade_engine::journal::{FileError, Folder, Holder, Journal as _};
+use upgrade_engine::journal::{FileError, FileJournal, Folder, Holder, Journal as _};
+use upgrade_engine::store::{OpenRun, RunResult};
 
-use crate::common::{SCHEMATIC, World, planned, policy};
+use crate::common::{World, planned, policy};
 
 fn holder(second: i64) -> Holder {
     let start = "2026-11-15T00:00:00Z".parse::<upgrade_core::jiff::Timestamp>().unwrap();
@@ -26,22 +25,18 @@ fn entry(plan: &Plan, record: Record) -> Entry {
     Entry { at, plan: plan.hash(), runner: "test".to_owned(), record }
 }
 
-async fn finish(world: &Arc<World>, opened: Opened) -> End {
+async fn finish(world: &Arc<World>, open: OpenRun<FileJournal>) -> End {
     let (events, _events) = mpsc::unbounded_channel();
     let control = watch::Sender::new(Word::Go);
     let run = Run {
-        plan: Arc::new(opened.plan),
-        past: opened.past,
+        open,
         io: Arc::clone(world),
-        journal: opened.journal,
         runner: "test".to_owned(),
         events,
         control: control.subscribe(),
         resumed_by: None,
-        inherited_cordons: opened.inherited_cordons,
-        inherited_armed: opened.inherited_armed,
     };
-    drive(run).await.unwrap().0
+    drive(run).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -51,22 +46,16 @@ async fn a_run_is_resumed_from_its_file_alone() {
     let world = World::new(3, 1, "1.13.1");
     let plan = planned(&world, "1.13.9", &policy(1)).await;
     let mut opened = folder.begin((*plan).clone(), &holder(0), false).unwrap();
-    opened.journal.append(&entry(&plan, Record::Began)).await.unwrap();
+    opened.journal.append(&entry(&plan, Record::Began), &opened.state).await.unwrap();
     drop(opened);
     let opened = folder.resume(&holder(1)).unwrap();
-    assert_eq!((opened.past.len(), opened.plan.hash()), (1, plan.hash()));
+    assert_eq!((opened.state.last_at().is_some(), opened.plan.hash()), (true, plan.hash()));
     assert_eq!(finish(&world, opened).await, End::Done);
     let runs = folder.runs().unwrap();
-    assert_eq!(runs[0].result, RunResult::Completed);
-    assert_eq!((runs[0].done, runs[0].plan.clone()), (runs[0].steps, plan.hash()));
-    assert!(folder.run(&runs[0].name).unwrap().entries.len() > 20);
-    let former = folder.former(&"worker-1".into()).unwrap().unwrap();
-    assert_eq!(
-        (former.version.to_string(), former.run),
-        ("1.13.1".to_owned(), runs[0].name.clone())
-    );
-    assert_eq!(former.schematic.as_deref(), Some(SCHEMATIC));
-    assert_eq!(folder.former(&"worker-9".into()).unwrap(), None);
+    let run = runs[0].summary().unwrap();
+    assert_eq!(run.result, RunResult::Completed);
+    assert_eq!((run.done, run.plan), (run.steps, plan.hash()));
+    assert!(runs[0].entries.len() > 20);
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,9 +88,9 @@ async fn whoever_loses_the_lock_writes_no_more() {
     fs::remove_file(dir.path().join("run.lock")).unwrap();
     let mut second = folder.resume(&holder(1)).unwrap();
     let began = entry(&plan, Record::Began);
-    let error = first.journal.append(&began).await.unwrap_err().to_string();
+    let error = first.journal.append(&began, &first.state).await.unwrap_err().to_string();
     assert!(error.contains("taken away"), "{error}");
-    second.journal.append(&began).await.unwrap();
+    second.journal.append(&began, &second.state).await.unwrap();
     assert_eq!(folder.last().unwrap().unwrap().entries.len(), 1);
 }
 
@@ -112,7 +101,7 @@ async fn a_torn_last_line_loses_nothing_and_is_cut_off() {
     let world = World::new(3, 0, "1.13.1");
     let plan = planned(&world, "1.13.9", &policy(1)).await;
     let mut opened = folder.begin((*plan).clone(), &holder(0), false).unwrap();
-    opened.journal.append(&entry(&plan, Record::Began)).await.unwrap();
+    opened.journal.append(&entry(&plan, Record::Began), &opened.state).await.unwrap();
     drop(opened);
     let path = dir.path().join("run.jsonl");
     let whole = fs::read(&path).unwrap();
@@ -120,7 +109,7 @@ async fn a_torn_last_line_loses_nothing_and_is_cut_off() {
         let mut file = OpenOptions::new().append(true).open(&path).unwrap();
         file.write_all(torn.as_bytes()).unwrap();
         assert_eq!(folder.last().unwrap().unwrap().entries.len(), 1);
-        assert_eq!(folder.resume(&holder(1)).unwrap().past.len(), 1);
+        assert!(folder.resume(&holder(1)).unwrap().state.last_at().is_some());
         assert_eq!(fs::read(&path).unwrap(), whole, "cut off");
     }
     // A broken line in the middle is another matter.
@@ -153,7 +142,7 @@ async fn a_run_that_did_not_end_is_not_forgotten() {
             evidence: Some(upgrade_core::journal::Evidence::WasCordoned(false)),
         },
     ] {
-        opened.journal.append(&entry(&plan, record)).await.unwrap();
+        opened.journal.append(&entry(&plan, record), &opened.state).await.unwrap();
     }
     drop(opened);
     world.change(|cluster| cluster.sim(&"worker-1".into()).unschedulable = true);
@@ -162,20 +151,20 @@ async fn a_run_that_did_not_end_is_not_forgotten() {
     assert!(error.contains("has not ended"), "{error}");
     // Replaced on purpose, its cordon is still ours to lift (rule 7).
     let opened = folder.begin((*next).clone(), &holder(2), true).unwrap();
-    assert_eq!(opened.inherited_cordons, ["worker-1".into()].into());
+    assert_eq!(opened.inherited.cordons, ["worker-1".into()].into());
     // And what its installer may have left is remembered (rule 5).
-    let known = opened.inherited_armed[&"worker-1".into()].clone();
+    let known = opened.inherited.armed[&"worker-1".into()].clone();
     assert_eq!(known.image.tag.as_deref(), Some("v1.13.9"));
     assert_eq!(known.state, upgrade_core::journal::Arming::Unheard);
     // It dies before its first entry, and so does the one that takes its place.
     drop(opened);
     let opened = folder.resume(&holder(3)).unwrap();
-    assert_eq!(opened.inherited_cordons, ["worker-1".into()].into());
+    assert_eq!(opened.inherited.cordons, ["worker-1".into()].into());
     drop(opened);
     drop(folder.begin((*next).clone(), &holder(4), false).unwrap());
     let opened = folder.resume(&holder(5)).unwrap();
-    assert_eq!(opened.inherited_cordons, ["worker-1".into()].into());
-    assert_eq!(opened.inherited_armed, [("worker-1".into(), known)].into());
+    assert_eq!(opened.inherited.cordons, ["worker-1".into()].into());
+    assert_eq!(opened.inherited.armed, [("worker-1".into(), known)].into());
     assert_eq!(finish(&world, opened).await, End::Done);
     assert!(world.cluster().cordoned().is_empty());
     assert_eq!(folder.runs().unwrap().len(), 3);

@@ -8,7 +8,7 @@ mod prunes;
 mod talos;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::intent::Intent;
-use upgrade_core::journal::{Evidence, Record};
+use upgrade_core::journal::{Evidence, Record, State};
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
@@ -28,6 +28,7 @@ use upgrade_core::step::Action;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::journal::MemoryJournal;
+use upgrade_engine::store::{Inherited, OpenRun};
 use upgrade_engine::{drive, observe, observe_manifests};
 use upgrade_planner::{Planned, Request, check, plan};
 
@@ -80,23 +81,24 @@ impl Driver {
     fn run(&self) -> (Run<World, MemoryJournal>, mpsc::UnboundedReceiver<Event>) {
         let (events, receiver) = mpsc::unbounded_channel();
         let run = Run {
-            plan: Arc::clone(&self.plan),
-            past: self.journal.entries(),
+            open: OpenRun {
+                plan: Arc::clone(&self.plan),
+                state: State::fold(&self.plan, &self.journal.entries()).unwrap(),
+                journal: self.journal.clone(),
+                inherited: Inherited::default(),
+            },
             io: Arc::clone(&self.world),
-            journal: self.journal.clone(),
             runner: "test".to_owned(),
             events,
             control: self.word.subscribe(),
             resumed_by: None,
-            inherited_cordons: BTreeSet::new(),
-            inherited_armed: BTreeMap::new(),
         };
         (run, receiver)
     }
 
     async fn go(&mut self) -> End {
         let (run, mut events) = self.run();
-        let end = timeout(Duration::from_hours(48), drive(run)).await.unwrap().unwrap().0;
+        let end = timeout(Duration::from_hours(48), drive(run)).await.unwrap().unwrap();
         while let Ok(event) = events.try_recv() {
             self.events.push(event);
         }

@@ -9,6 +9,8 @@ mod given_back;
 mod installs;
 mod journals;
 mod kubernetes;
+mod prepare;
 mod readiness;
 mod runs;
+mod stores;
 mod upgraded;

@@ -1,7 +1,7 @@
 //! No run: what becomes of the targets, and what is told meanwhile.
 
+use upgrade_core::product::Product;
 use upgrade_core::version::Version;
-use vitistack_api::run::Product;
 use vitistack_api::status::{Phase, Reason, Status};
 
 use super::target::{self, Checked};

@@ -5,9 +5,9 @@
 
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
+use upgrade_core::product::Product;
 use upgrade_core::version::Version;
 use upgrade_planner::hops::OLDEST_HOST;
-use vitistack_api::run::Product;
 
 use crate::names;
 use crate::seen::Seen;

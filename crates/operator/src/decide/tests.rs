@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
+use upgrade_core::product::VersionRange;
 use upgrade_core::version::Version;
 
 use super::*;
 use crate::decide::target::Releases;
-use crate::seen::{Seen, Spread};
+use crate::seen::Seen;
 use crate::wish::Wish;
 
 pub(super) fn catalogue() -> Catalogue {
@@ -33,7 +34,7 @@ pub(super) fn catalogue() -> Catalogue {
 pub(super) fn seen(talos: &str, kubernetes: &str) -> Seen {
     let spread = |text: &str| {
         let version: Version = text.parse().unwrap();
-        Spread { lowest: version.clone(), newest: version }
+        VersionRange { lowest: version.clone(), newest: version }
     };
     Seen { talos: spread(talos), kubernetes: spread(kubernetes), nodes: 5 }
 }

@@ -1,8 +1,8 @@
 //! What is told, in sentences. The seed's own are kept to the letter.
 
+use upgrade_core::product::Product;
 use upgrade_core::version::Version;
 use vitistack_api::annotation;
-use vitistack_api::run::Product;
 use vitistack_api::status::{Reason, Status};
 
 use super::target::{Releases, step};

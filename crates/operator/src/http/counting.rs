@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::Outcome;
+use upgrade_core::product::{PerProduct, Product};
 use upgrade_core::step::StepId;
-use vitistack_api::run::Product;
 use vitistack_api::status::Status;
 
 use super::metrics::{Metrics, RunEnd};
@@ -19,33 +19,29 @@ use super::metrics::{Metrics, RunEnd};
 #[derive(Debug)]
 pub struct Counted {
     metrics: Arc<Metrics>,
-    talos: Option<Status>,
-    kubernetes: Option<Status>,
+    status: PerProduct<Option<Status>>,
 }
 
 impl Counted {
     /// Not counted yet.
     pub const fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, talos: None, kubernetes: None }
+        Self { metrics, status: PerProduct { talos: None, kubernetes: None } }
     }
 
     /// Counted with this status from now on.
     pub fn set(&mut self, product: Product, status: Option<Status>) {
-        let Self { metrics, talos, kubernetes } = self;
-        let place = match product {
-            Product::Talos => talos,
-            Product::Kubernetes => kubernetes,
-        };
-        if *place != status {
-            metrics.moved(product, *place, status);
-            *place = status;
+        let before = self.status.of_mut(product);
+        if *before != status {
+            self.metrics.moved(product, *before, status);
+            *before = status;
         }
     }
 
     /// Another replica counts it.
     pub fn clear(&mut self) {
-        self.set(Product::Talos, None);
-        self.set(Product::Kubernetes, None);
+        for product in Product::ALL {
+            self.set(product, None);
+        }
     }
 }
 

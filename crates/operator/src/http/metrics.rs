@@ -1,6 +1,6 @@
 //! What the operator counts, one method for each thing that happens.
 
-use vitistack_api::run::Product;
+use upgrade_core::product::Product;
 use vitistack_api::status::Status;
 
 use super::process;

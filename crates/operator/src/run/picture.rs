@@ -7,7 +7,7 @@ use upgrade_core::plan::{Plan, Target};
 use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
 use upgrade_core::snapshot::{NodeName, Role, Snapshot};
 use upgrade_core::step::{Action, StepId};
-use vitistack_api::run::{NodeProgress, Product};
+use vitistack_api::run::NodeProgress;
 
 /// How many nodes an object lists; those that matter come first. It bounds the
 /// object of a run over thousands of nodes.
@@ -51,22 +51,20 @@ pub fn cast(snapshot: &Snapshot) -> BTreeMap<NodeName, Role> {
 pub(super) fn picture(
     plan: &Plan,
     state: &State,
-    product: Product,
+    what: &str,
     cast: &BTreeMap<NodeName, Role>,
     unlisted: usize,
 ) -> Picture {
     let mut standings: BTreeMap<&NodeName, Standing> = BTreeMap::new();
-    for hop in &plan.hops {
-        for lane in hop.waves.iter().flat_map(|wave| &wave.lanes) {
-            let Some(node) = &lane.node else { continue };
-            if !matches!(lane.target, Target::Talos(_) | Target::Kubernetes { .. }) {
-                continue;
-            }
-            let standing = standings.entry(node).or_default();
-            for action in &lane.steps {
-                let id = StepId { hop: hop.number, node: Some(node.clone()), action: *action };
-                standing.take(*action, state.step(&id).map(|step| &step.phase));
-            }
+    for (hop, lane) in plan.lanes() {
+        let Some(node) = &lane.node else { continue };
+        if !matches!(lane.target, Target::Talos(_) | Target::Kubernetes { .. }) {
+            continue;
+        }
+        let standing = standings.entry(node).or_default();
+        for action in &lane.steps {
+            let id = StepId { hop: hop.number, node: Some(node.clone()), action: *action };
+            standing.take(*action, state.step(&id).map(|step| &step.phase));
         }
     }
     let everyone: BTreeSet<&NodeName> = cast.keys().chain(standings.keys().copied()).collect();
@@ -91,8 +89,8 @@ pub(super) fn picture(
         .map(|node| node.name.as_str())
         .collect();
     let message = match moving.as_slice() {
-        [] if done < total => format!("Preparing the {product} upgrade"),
-        [] => format!("Finishing the {product} upgrade"),
+        [] if done < total => format!("Preparing the {what} upgrade"),
+        [] => format!("Finishing the {what} upgrade"),
         [one] => format!("Upgrading node {one}"),
         several => format!("Upgrading nodes {}", names(several)),
     };

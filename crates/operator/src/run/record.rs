@@ -15,12 +15,15 @@ use kube::core::PartialObjectMeta;
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::json;
 use thiserror::Error;
+use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::{Entry, Record as Kind, State};
 use upgrade_core::plan::Plan;
+use upgrade_core::product::Product;
 use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_engine::journal::Fence;
+use upgrade_engine::store::{Inherited, StoredRun};
 use vitistack_api::UpgradeRun;
-use vitistack_api::run::{RunPhase, RunSpec, RunStatus, Transition};
+use vitistack_api::run::{RunPhase, RunSpec, RunStatus, RunVersions, Transition};
 
 use super::pack;
 use super::parts::beginning;
@@ -90,53 +93,51 @@ pub struct Record {
     /// Nodes that are done and were too many to list.
     unlisted: usize,
     status: RunStatus,
-    state: State,
-    past: Vec<Entry>,
+}
+
+/// Reads a run from its object, and from its parts if it has any.
+pub(super) async fn read(client: &Client, run: &UpgradeRun) -> Result<StoredRun, RecordError> {
+    let name = run.name_any();
+    let broken = |why: String| RecordError::Broken { name: name.clone(), why };
+    let text = pack::unpack(&run.spec.plan).map_err(|why| broken(format!("its plan: {why}")))?;
+    let plan: Plan =
+        serde_json::from_str(&text).map_err(|error| broken(format!("its plan: {error}")))?;
+    if plan.hash().to_string() != run.spec.hash {
+        return Err(broken("its plan is not the one that its hash is of".to_owned()));
+    }
+    let namespace = run.namespace().unwrap_or_default();
+    let status = run.status.clone().unwrap_or_default();
+    let mut lines = beginning(client, &namespace, &name, &status).await?;
+    lines.extend(status.journal);
+    let mut entries = Vec::with_capacity(lines.len());
+    for line in &lines {
+        let entry: Entry = serde_json::from_str(line)
+            .map_err(|error| broken(format!("entry {}: {error}", entries.len() + 1)))?;
+        entries.push(entry);
+    }
+    let began = status.started.and_then(|started| started.parse().ok());
+    let began = began.unwrap_or(Timestamp::UNIX_EPOCH);
+    Ok(StoredRun { name, began, plan: Arc::new(plan), inherited: Inherited::default(), entries })
 }
 
 impl Record {
-    /// Takes up a run. The fence is that of the cluster's lease.
-    pub async fn open(
-        client: Client,
-        run: UpgradeRun,
-        fence: Arc<dyn Fence>,
-    ) -> Result<Self, RecordError> {
-        let name = run.name_any();
-        let broken = |why: String| RecordError::Broken { name: name.clone(), why };
-        let text =
-            pack::unpack(&run.spec.plan).map_err(|why| broken(format!("its plan: {why}")))?;
-        let plan: Plan =
-            serde_json::from_str(&text).map_err(|error| broken(format!("its plan: {error}")))?;
-        if plan.hash().to_string() != run.spec.hash {
-            return Err(broken("its plan is not the one that its hash is of".to_owned()));
-        }
-        let namespace = run.namespace().unwrap_or_default();
+    /// Takes up a run with this plan. The fence is that of the cluster's lease.
+    pub fn new(client: Client, run: UpgradeRun, plan: Arc<Plan>, fence: Arc<dyn Fence>) -> Self {
         let status = run.status.clone().unwrap_or_default();
-        let mut lines = beginning(&client, &namespace, &name, &status).await?;
-        lines.extend(status.journal.iter().cloned());
-        let mut past = Vec::with_capacity(lines.len());
-        for line in &lines {
-            let entry: Entry = serde_json::from_str(line)
-                .map_err(|error| broken(format!("entry {}: {error}", past.len() + 1)))?;
-            past.push(entry);
-        }
-        let state = State::fold(&plan, &past).map_err(|error| broken(error.to_string()))?;
         let (cast, unlisted) = cast(&status, &plan);
-        Ok(Self {
+        Self {
             cast,
             unlisted,
+            name: run.name_any(),
+            namespace: run.namespace().unwrap_or_default(),
             version: run.resource_version().unwrap_or_default(),
             uid: run.uid().unwrap_or_default(),
             spec: run.spec,
-            plan: Arc::new(plan),
+            plan,
             client,
             fence,
-            namespace,
-            name,
             status,
-            state,
-            past,
-        })
+        }
     }
 
     /// Its name.
@@ -144,61 +145,38 @@ impl Record {
         &self.name
     }
 
-    /// Its plan.
-    pub fn plan(&self) -> Arc<Plan> {
-        Arc::clone(&self.plan)
-    }
-
-    /// What was journaled before this process; taken out, since it is large.
-    pub fn take_past(&mut self) -> Vec<Entry> {
-        std::mem::take(&mut self.past)
-    }
-
-    /// The fold of its journal.
-    pub const fn state(&self) -> &State {
-        &self.state
-    }
-
-    /// What it says of itself.
-    pub const fn spec(&self) -> &RunSpec {
-        &self.spec
-    }
-
     /// Where it stands.
     pub const fn status(&self) -> &RunStatus {
         &self.status
     }
 
-    /// Where it stands, for people.
-    pub fn picture(&self) -> Picture {
-        picture(&self.plan, &self.state, self.spec.product, &self.cast, self.unlisted)
+    /// Where it stands, for people; `state` is the fold of its journal.
+    pub fn picture(&self, state: &State) -> Picture {
+        let what = upgrade(&self.spec.versions);
+        picture(&self.plan, state, &what, &self.cast, self.unlisted)
     }
 
-    /// Appends an entry.
-    pub async fn append(&mut self, entry: &Entry) -> Result<(), RecordError> {
+    /// Appends an entry, and shows where the run stands then.
+    pub async fn append(&mut self, entry: &Entry, state: &State) -> Result<Picture, RecordError> {
         let broken = |why: String| RecordError::Broken { name: self.name.clone(), why };
         let line = serde_json::to_string(entry).map_err(|error| broken(error.to_string()))?;
-        // A copy: an entry that could not be written must not be in the fold.
-        let mut state = self.state.clone();
-        state.apply(entry).map_err(|error| broken(error.to_string()))?;
         let mut status = self.status.clone();
         if status.journal.iter().map(String::len).sum::<usize>() + line.len() > TAIL {
             self.seal(&mut status).await?;
         }
         status.journal.push(line);
         status.runner.clone_from(&entry.runner);
-        let drawn = picture(&self.plan, &state, self.spec.product, &self.cast, self.unlisted);
+        let drawn = self.picture(state);
         status.progress = drawn.progress();
         status.message.clone_from(&drawn.message);
-        status.nodes = drawn.nodes;
+        status.nodes.clone_from(&drawn.nodes);
         match &entry.record {
             Kind::Began => phase(&mut status, RunPhase::Running, ""),
             Kind::Completed => phase(&mut status, RunPhase::Completed, ""),
             _ => {}
         }
         self.write(status).await?;
-        self.state = state;
-        Ok(())
+        Ok(drawn)
     }
 
     /// Writes what phase it is in.
@@ -307,6 +285,16 @@ fn cast(status: &RunStatus, plan: &Plan) -> (BTreeMap<NodeName, Role>, usize) {
     let known = listed.len() + known.collect::<BTreeSet<_>>().len();
     (listed, total.unwrap_or(known).saturating_sub(known))
 }
+
+/// What a run upgrades, in a word.
+fn upgrade(versions: &RunVersions) -> String {
+    match (&versions.to.talos, &versions.to.kubernetes) {
+        (Some(_), None) => Product::Talos.to_string(),
+        (None, Some(_)) => Product::Kubernetes.to_string(),
+        _ => format!("{} and {}", Product::Talos, Product::Kubernetes),
+    }
+}
+
 /// Changes the phase, and remembers that it did.
 fn phase(status: &mut RunStatus, to: RunPhase, message: &str) {
     let now = clock::stamp();

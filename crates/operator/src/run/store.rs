@@ -1,23 +1,27 @@
 //! The runs of one cluster: made, found, and let go of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::{Client, Resource as _, ResourceExt as _};
+use kube::{Client, Resource, ResourceExt as _};
 use serde_json::json;
-use upgrade_core::plan::Plan;
+use thiserror::Error;
+use upgrade_core::plan::{Plan, PlanHash};
+use upgrade_core::product::Product;
 use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_core::version::Version;
+use upgrade_engine::store::{Inherited, StoredRun};
 use vitistack_api::run::{
-    ClusterReference, NodeProgress, Product, RunPhase, RunSpec, RunStatus, Transition,
+    NodeProgress, Owner, RunPhase, RunSpec, RunStatus, RunVersions, Transition,
 };
-use vitistack_api::{KubernetesCluster, UpgradeRun, label};
+use vitistack_api::{UpgradeRun, label};
 
 use super::pack;
 use super::picture::role_word;
+use super::record::{RecordError, read};
 use crate::clock;
-use crate::hub::said;
+use crate::hub::{answer, said};
 
 /// How many runs of a cluster are kept.
 pub const KEEP: usize = 10;
@@ -26,22 +30,34 @@ pub const KEEP: usize = 10;
 /// keeps seconds, and two runs of one second have to be told apart.
 const MADE: &str = "upgrade.vitistack.io/made";
 
-/// The runs of one cluster.
+/// How many runs before a new one may have died before their first entry.
+const EARLIER: usize = 8;
+
+/// The runs of one cluster, whatever object it is.
 #[derive(Clone)]
-pub struct RunStore {
+pub struct UpgradeRuns {
+    pub(super) client: Client,
     api: Api<UpgradeRun>,
-    cluster: String,
-    uid: String,
+    pub(super) owner: Owner,
+    version: String,
+}
+
+/// Why it is not known what earlier runs left. Nothing may be begun then: an installer on a
+/// node that is armed destroys the slot that works (rules 5 and 10).
+#[derive(Debug, Error)]
+pub enum Unread {
+    /// The hub did not answer; it is asked again.
+    #[error("{0}")]
+    Away(String),
+    /// A run that cannot be read.
+    #[error("{0}")]
+    Broken(String),
 }
 
 /// What a run is made of.
 pub struct NewRun<'a> {
-    /// What is upgraded.
-    pub product: Product,
-    /// The version that runs.
-    pub from: Option<&'a Version>,
-    /// The version that is wanted.
-    pub to: &'a Version,
+    /// From where to where.
+    pub versions: RunVersions,
     /// Whether it is a way back.
     pub rollback: bool,
     /// The plan; without one it failed before it began, with this reason.
@@ -52,15 +68,29 @@ pub struct NewRun<'a> {
     pub runner: &'a str,
 }
 
-impl RunStore {
-    /// The runs of this cluster.
-    pub fn new(client: Client, cluster: &KubernetesCluster) -> Self {
-        let namespace = cluster.namespace().unwrap_or_default();
-        Self {
-            api: Api::namespaced(client, &namespace),
-            cluster: cluster.name_any(),
-            uid: cluster.uid().unwrap_or_default(),
-        }
+impl UpgradeRuns {
+    /// The runs that this object wants.
+    pub fn new<K: Resource<DynamicType = ()>>(client: Client, owner: &K) -> Self {
+        let namespace = owner.namespace().unwrap_or_default();
+        let owner = Owner {
+            group: K::group(&()).into_owned(),
+            kind: K::kind(&()).into_owned(),
+            name: owner.name_any(),
+            uid: owner.uid().unwrap_or_default(),
+            namespace,
+        };
+        let version = K::version(&()).into_owned();
+        Self { api: Api::namespaced(client.clone(), &owner.namespace), client, owner, version }
+    }
+
+    /// Whether a run is of this object. One made anew under an old name is another.
+    fn is_ours(&self, run: &UpgradeRun) -> bool {
+        run.owner() == self.owner
+    }
+
+    /// Whether a run is of this object, and has a plan.
+    pub(super) fn is_planned(&self, run: &UpgradeRun) -> bool {
+        self.is_ours(run) && !run.spec.hash.is_empty()
     }
 
     /// The newest run, if there is one, and how many there are. Only names are
@@ -72,16 +102,15 @@ impl RunStore {
             return Ok((None, count));
         };
         let run = self.api.get_opt(&name).await?;
-        // A cluster made anew under an old name is another one.
-        Ok((run.filter(|run| run.spec.cluster.uid == self.uid), count))
+        Ok((run.filter(|run| self.is_ours(run)), count))
     }
 
     /// The newest run that has a plan: one that was refused changed nothing.
     pub async fn newest_planned(&self) -> Result<Option<UpgradeRun>, kube::Error> {
         for name in self.names().await?.iter().rev() {
             let run = self.api.get_opt(name).await?;
-            let ours = run.filter(|run| run.spec.cluster.uid == self.uid);
-            if ours.as_ref().is_some_and(|run| !run.spec.hash.is_empty()) {
+            let ours = run.filter(|run| self.is_planned(run));
+            if ours.is_some() {
                 return Ok(ours);
             }
         }
@@ -89,8 +118,8 @@ impl RunStore {
     }
 
     /// The names of all runs, oldest first.
-    async fn names(&self) -> Result<Vec<String>, kube::Error> {
-        let selector = format!("{}={}", label::RUN_CLUSTER, label_value(&self.cluster));
+    pub(super) async fn names(&self) -> Result<Vec<String>, kube::Error> {
+        let selector = format!("{}={}", label::RUN_CLUSTER, label_value(&self.owner.name));
         let listed = self.api.list_metadata(&ListParams::default().labels(&selector)).await?;
         let mut names: Vec<_> = listed
             .into_iter()
@@ -130,13 +159,11 @@ impl RunStore {
         };
         let now = clock::now();
         let at = now.strftime("%Y%m%d-%H%M%S").to_string();
-        let mut prefix = self.cluster.clone();
+        let mut prefix = self.owner.name.clone();
         prefix.truncate(200);
         let spec = RunSpec {
-            cluster: ClusterReference { name: self.cluster.clone(), uid: self.uid.clone() },
-            product: new.product,
-            from: new.from.map(ToString::to_string).unwrap_or_default(),
-            to: new.to.to_string(),
+            owner: self.owner.clone(),
+            versions: new.versions.clone(),
             rollback: new.rollback,
             hash,
             plan,
@@ -146,13 +173,13 @@ impl RunStore {
             generate_name: Some(format!("{prefix}-{at}-")),
             labels: Some(BTreeMap::from([(
                 label::RUN_CLUSTER.to_owned(),
-                label_value(&self.cluster),
+                label_value(&self.owner.name),
             )])),
             annotations: Some(BTreeMap::from([(
                 MADE.to_owned(),
                 now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
             )])),
-            owner_references: Some(vec![reference(&self.cluster, &self.uid)]),
+            owner_references: Some(vec![self.reference()]),
             ..ObjectMeta::default()
         };
         let made =
@@ -162,6 +189,52 @@ impl RunStore {
         let body = json!({"status": status});
         let name = made.name_any();
         self.api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&body)).await
+    }
+
+    /// Reads a run: its plan, and all that was journaled.
+    pub async fn read(&self, run: &UpgradeRun) -> Result<StoredRun, RecordError> {
+        read(&self.client, run).await
+    }
+
+    /// Cordons (rule 7) and armed nodes (rule 5) that the run of this plan left, and those
+    /// before it. Runs that were deleted left nothing that could be known.
+    pub async fn inherited(&self, mut parent: Option<PlanHash>) -> Result<Inherited, Unread> {
+        let away = |why: String| Unread::Away(format!("the run before cannot be read: {why}"));
+        let broken = |error: &RecordError| {
+            let text = format!(
+                "what an earlier run left armed is not known: {error}, if no node is armed"
+            );
+            Unread::Broken(text)
+        };
+        let mut inherited = Inherited::default();
+        // One that died before it wrote down what it took over left that of the one
+        // before it.
+        for _ in 0..EARLIER {
+            let Some(hash) = parent else { break };
+            let run = answer(self.of_plan(&hash.to_string())).await.map_err(away)?;
+            let Some(run) = run else { break };
+            let run = self.read(&run).await.map_err(|error| match error {
+                RecordError::Broken { .. } => broken(&error),
+                other => away(other.to_string()),
+            })?;
+            let state = run.state().map_err(|error| {
+                broken(&RecordError::Broken { name: error.name, why: error.source.to_string() })
+            })?;
+            inherited.cordons.extend(state.cordons_left(&BTreeSet::new()));
+            for (node, known) in state.armed_left(&BTreeMap::new()) {
+                // What a later run knows of a node counts.
+                inherited.armed.entry(node).or_insert(known);
+            }
+            let knows = state.completed() || state.has_inherited();
+            parent = run.plan.parent.clone().filter(|_| !knows);
+        }
+        Ok(inherited)
+    }
+
+    fn reference(&self) -> OwnerReference {
+        let Owner { group, kind, name, uid, .. } = self.owner.clone();
+        let api_version = format!("{group}/{}", self.version);
+        OwnerReference { api_version, kind, name, uid, ..OwnerReference::default() }
     }
 
     /// Ends a run that nobody drives.
@@ -204,7 +277,7 @@ impl RunStore {
             Ok(names) => names,
             Err(error) => {
                 let error = said(&error);
-                tracing::warn!(cluster = self.cluster, error, "old runs cannot be listed");
+                tracing::warn!(cluster = self.owner.name, error, "old runs cannot be listed");
                 return;
             }
         };
@@ -214,16 +287,6 @@ impl RunStore {
                 tracing::warn!(run = name, error, "an old run cannot be deleted");
             }
         }
-    }
-}
-
-fn reference(name: &str, uid: &str) -> OwnerReference {
-    OwnerReference {
-        api_version: KubernetesCluster::api_version(&()).into_owned(),
-        kind: KubernetesCluster::kind(&()).into_owned(),
-        name: name.to_owned(),
-        uid: uid.to_owned(),
-        ..OwnerReference::default()
     }
 }
 
@@ -257,6 +320,15 @@ fn first_status(new: &NewRun<'_>) -> RunStatus {
         }],
         ..RunStatus::default()
     }
+}
+
+/// What the annotations wanted: their runs upgrade one product.
+pub fn target(run: &UpgradeRun) -> Option<(Product, Version)> {
+    let to = &run.spec.versions.to;
+    let talos = to.talos.as_ref().map(|version| (Product::Talos, version));
+    let kubernetes = to.kubernetes.as_ref().map(|version| (Product::Kubernetes, version));
+    let (product, version) = talos.or(kubernetes)?;
+    Some((product, version.parse().ok()?))
 }
 
 /// A cluster's name as the value of a label, which is shorter than a name.

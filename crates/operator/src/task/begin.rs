@@ -5,19 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use upgrade_core::plan::{Plan, PlanHash};
+use upgrade_core::plan::PlanHash;
+use upgrade_core::product::{PerProduct, Product, VersionRange};
 use upgrade_core::version::Version;
+use upgrade_planner::Earlier;
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::{Product, RunPhase, UpgradeRun};
+use vitistack_api::run::{ProductVersions, RunPhase, RunVersions, UpgradeRun};
 
-use super::driving::{Unread, inherited};
 use super::known::{Reached, remember};
 use super::{Next, SOON, Task};
 use crate::hub::answer;
 use crate::lease::Hold;
-use crate::look::{self, Order, Planned};
+use crate::look::{self, Order};
 use crate::news::Item;
-use crate::run::{KEEP, NewRun, RunStore, cast};
+use crate::run::{KEEP, NewRun, Unread, UpgradeRuns, cast};
 use crate::seen::Seen;
 use crate::wish::Wish;
 
@@ -48,10 +49,11 @@ impl Task {
     ) -> Result<Next, String> {
         // Who has no lease plans nothing: somebody else may drive the cluster (rule 9), and
         // what earlier runs left armed is read under it (rule 5).
-        let Some(fence) = self.hold.as_ref().filter(|hold| !hold.is_lost()).map(Hold::fence) else {
+        if self.hold.as_ref().is_none_or(Hold::is_lost) {
             return Ok(Next::Now);
-        };
+        }
         let shared = Arc::clone(&self.shared);
+        let foreign = wish.foreign(&shared.policy);
         let store = self.store(object);
         let fresh = self.saw_just_now();
         let looked = if let Some((_, looked)) = self.looked.take().filter(|_| fresh) {
@@ -62,7 +64,7 @@ impl Task {
             let permit = shared.looks.acquire().await.map_err(|error| error.to_string())?;
             let looked = async {
                 let reached = self.reach(object).await?;
-                look::look(&reached.live).await
+                look::look(&reached.live, &foreign).await
             };
             let looked = looked.await;
             drop(permit);
@@ -77,7 +79,7 @@ impl Task {
             Ok(_) => self.parent(&store).await?,
             Err(_) => None,
         };
-        let armed = match inherited(&shared.client, &store, parent.clone(), &fence).await {
+        let armed = match store.inherited(parent.clone()).await {
             Ok(left) => Ok(left.armed),
             Err(Unread::Broken(why)) => Err(why),
             Err(Unread::Away(why)) => return Err(why),
@@ -93,23 +95,20 @@ impl Task {
                     policy: &policy,
                     matrix: &shared.matrix,
                     catalogue: &catalogue,
-                    armed,
+                    earlier: Earlier { parent: parent.as_ref(), armed },
                 };
                 look::plan(looked, &order)
             }
         };
         let (plan, warnings) = match planned {
-            Ok(Planned { plan, warnings }) => (Ok(Plan { parent, ..plan }), warnings),
+            Ok((plan, warnings)) => (Ok(plan), warnings),
             Err(why) => (Err(why), Vec::new()),
         };
         let nodes = looked.as_ref().map_or_else(|_| BTreeMap::new(), |it| cast(&it.snapshot));
-        let foreign = wish.foreign(&shared.policy);
         let seen = looked.as_ref().ok().map(|it| Seen::of(&it.snapshot, &foreign));
-        let from = seen.as_ref().and_then(|seen| seen.as_ref().ok());
+        let running = looked.as_ref().map(|it| it.snapshot.versions()).unwrap_or_default();
         let new = NewRun {
-            product,
-            from: from.map(|seen| &seen.of_product(product).lowest),
-            to: target,
+            versions: versions(running, product, target),
             rollback: wish.rollback,
             plan: plan.as_ref().map_err(String::as_str),
             cast: &nodes,
@@ -128,7 +127,7 @@ impl Task {
             }
         };
         for warning in warnings {
-            shared.news.tell(object, Item::warning(product, &warning));
+            shared.news.tell(object, Item::warning(product, &warning.to_string()));
         }
         if seen.is_some() {
             self.seen = seen;
@@ -163,7 +162,7 @@ impl Task {
     /// The plan that is replaced: of the newest run that had one, if it did not come
     /// to its end. Its cordons are taken over (rule 7). The newest run was read since
     /// the lease is ours, and nobody else makes runs.
-    async fn parent(&self, store: &RunStore) -> Result<Option<PlanHash>, String> {
+    async fn parent(&self, store: &UpgradeRuns) -> Result<Option<PlanHash>, String> {
         let Some(last) = &self.last else { return Ok(None) };
         let (hash, phase) = if last.hash.is_empty() {
             // It was refused, and changed nothing: the one before it counts.
@@ -189,7 +188,7 @@ impl Task {
         let Some(last) = &mut self.last else {
             return Ok(Next::Now);
         };
-        let store = RunStore::new(self.shared.client.clone(), object);
+        let store = UpgradeRuns::new(self.shared.client.clone(), object);
         let run = answer(store.get(&last.name)).await?;
         if let Some(run) = run {
             let why = "its target was taken away";
@@ -199,6 +198,23 @@ impl Task {
         last.view.phase = RunPhase::Cancelled;
         Ok(Next::Now)
     }
+}
+
+/// What runs, and the one product that is to change.
+fn versions(
+    running: PerProduct<Option<VersionRange>>,
+    product: Product,
+    target: &Version,
+) -> RunVersions {
+    let lowest = |range: Option<VersionRange>| range.map(|range| range.lowest.to_string());
+    let PerProduct { talos, kubernetes } = running;
+    let from = ProductVersions { talos: lowest(talos), kubernetes: lowest(kubernetes) };
+    let mut to = ProductVersions::default();
+    match product {
+        Product::Talos => to.talos = Some(target.to_string()),
+        Product::Kubernetes => to.kubernetes = Some(target.to_string()),
+    }
+    RunVersions { from, to }
 }
 
 /// When something that failed for now is tried again.

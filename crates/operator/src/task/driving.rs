@@ -1,18 +1,15 @@
 //! Drives the run: takes the lease, begins or takes it up, passes the user's
 //! word on, and takes its end in.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::{Client, ResourceExt as _};
+use kube::ResourceExt as _;
 use tokio::time::Instant;
-use upgrade_core::journal::{Armed, Arming};
-use upgrade_core::plan::PlanHash;
+use upgrade_core::journal::Arming;
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End};
-use upgrade_engine::journal::Fence;
 use vitistack_api::KubernetesCluster;
 use vitistack_api::run::RunPhase;
 
@@ -24,7 +21,7 @@ use crate::drive::{Drive, Start};
 use crate::http::{Drives, RunEnd};
 use crate::hub::answer;
 use crate::lease::{Hold, LeaseError, Name};
-use crate::run::{Record, RecordError, RunStore, halted};
+use crate::run::{RecordError, Unread, halted};
 
 /// How often the keys of a run that waits for something are compared, so that new
 /// ones are used soon.
@@ -39,9 +36,6 @@ const STUCK: Duration = Duration::from_mins(15);
 
 /// How often a drive may break off by a mistake of this program.
 const PANICS: u32 = 3;
-
-/// How many runs before this one may have died before their first entry.
-const EARLIER: usize = 8;
 
 impl Task {
     /// Takes the cluster's lease, or waits for whoever has it.
@@ -146,9 +140,8 @@ impl Task {
             self.loaded = false;
             return Ok(Next::Now);
         }
-        let client = self.shared.client.clone();
-        let mut record = match Record::open(client, run, hold.fence()).await {
-            Ok(record) => record,
+        let mut open = match self.held(object, hold).open(run).await {
+            Ok(open) => open,
             Err(RecordError::Broken { name, why }) => {
                 tracing::error!(run = name, why, "a run cannot be read");
                 return self.broken(object, &why).await;
@@ -168,35 +161,22 @@ impl Task {
                     return Ok(soon());
                 }
                 let why = format!("it could not be driven: {why}");
-                record
-                    .set_phase(RunPhase::Halted, &why)
-                    .await
-                    .map_err(|error| error.to_string())?;
+                let record = open.journal.record();
+                let halted = record.lock().await.set_phase(RunPhase::Halted, &why).await;
+                halted.map_err(|error| error.to_string())?;
                 (self.stuck, self.loaded) = (None, false);
                 return Ok(Next::Now);
             }
         };
         self.stuck = None;
-        let (fence, product) = (hold.fence(), last.view.product);
-        let parent = record.plan().parent.clone();
-        let left = match inherited(&self.shared.client, &store, parent, &fence).await {
+        open.inherited = match store.inherited(open.plan.parent.clone()).await {
             Ok(left) => left,
             Err(Unread::Broken(why)) => return self.broken(object, &why).await,
             Err(Unread::Away(why)) => return Err(why),
         };
-        let drives = Drives::begin(Arc::clone(&self.shared.metrics), product);
-        self.drive = Some(Drive::start(Start {
-            record,
-            live,
-            fence,
-            runner: self.shared.identity.clone(),
-            word,
-            keys,
-            inherited_cordons: left.cordons,
-            inherited_armed: left.armed,
-            drives,
-            writes: Arc::clone(&self.shared.writes),
-        }));
+        let drives = Drives::begin(Arc::clone(&self.shared.metrics), last.view.product);
+        let runner = self.shared.identity.clone();
+        self.drive = Some(Drive::start(Start { open, live, runner, word, keys, drives }));
         self.keys_at = Instant::now() + KEYS_IN_USE;
         if let Some(last) = &mut self.last {
             last.view.phase = RunPhase::Running;
@@ -298,57 +278,4 @@ impl Task {
 
 fn list(nodes: &[NodeName]) -> String {
     nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// What earlier runs left behind.
-#[derive(Debug, Default)]
-pub(super) struct Left {
-    /// Nodes that they cordoned (rule 7).
-    pub(super) cordons: BTreeSet<NodeName>,
-    /// Nodes that they armed, or may have (rule 5).
-    pub(super) armed: BTreeMap<NodeName, Armed>,
-}
-
-/// Why it is not known what they left. Nothing may be begun then: an installer on a node
-/// that is armed destroys the slot that works (rules 5 and 10).
-#[derive(Debug)]
-pub(super) enum Unread {
-    /// The hub did not tell; it is asked again.
-    Away(String),
-    /// A run that nobody can read.
-    Broken(String),
-}
-
-/// What the run of this plan left, and those before it. Runs that were deleted left
-/// nothing that could be known.
-pub(super) async fn inherited(
-    client: &Client,
-    store: &RunStore,
-    mut parent: Option<PlanHash>,
-    fence: &Arc<dyn Fence>,
-) -> Result<Left, Unread> {
-    let away = |why: String| Unread::Away(format!("the run before cannot be read: {why}"));
-    let mut left = Left::default();
-    // One that died before it wrote down what it took over left that of the one before it.
-    for _ in 0..EARLIER {
-        let Some(hash) = parent else { break };
-        let run = answer(store.of_plan(&hash.to_string())).await.map_err(away)?;
-        let Some(run) = run else { break };
-        let before = Record::open(client.clone(), run, Arc::clone(fence)).await;
-        let before = before.map_err(|error| match error {
-            RecordError::Broken { .. } => Unread::Broken(format!(
-                "what an earlier run left armed is not known: {error}, if no node is armed"
-            )),
-            other => away(other.to_string()),
-        })?;
-        let state = before.state();
-        left.cordons.extend(state.cordons_left(&BTreeSet::new()));
-        for (node, known) in state.armed_left(&BTreeMap::new()) {
-            // What a later run knows of a node counts.
-            left.armed.entry(node).or_insert(known);
-        }
-        let knows = state.completed() || state.has_inherited();
-        parent = before.plan().parent.clone().filter(|_| !knows);
-    }
-    Ok(left)
 }

@@ -12,9 +12,10 @@ use super::{LOOK_AGAIN, Latest, Next, Task};
 use crate::decide::RunView;
 use crate::glance::glance;
 use crate::hub::answer;
+use crate::lease::Hold;
 use crate::look;
 use crate::pace::{self, Paced};
-use crate::run::RunStore;
+use crate::run::{HeldRuns, UpgradeRuns, target};
 use crate::seen::Seen;
 use crate::wish::Wish;
 use crate::{clock, past};
@@ -64,8 +65,18 @@ impl Task {
         self.counted.clear();
     }
 
-    pub(super) fn store(&self, object: &KubernetesCluster) -> RunStore {
-        RunStore::new(self.shared.client.clone(), object)
+    pub(super) fn store(&self, object: &KubernetesCluster) -> UpgradeRuns {
+        UpgradeRuns::new(self.shared.client.clone(), object)
+    }
+
+    /// The same, for driving: only with the lease.
+    pub(super) fn held(&self, object: &KubernetesCluster, hold: &Hold) -> HeldRuns {
+        HeldRuns {
+            runs: self.store(object),
+            fence: hold.fence(),
+            runner: self.shared.identity.clone(),
+            writes: Arc::clone(&self.shared.writes),
+        }
     }
 
     /// Reads what is known of runs.
@@ -145,7 +156,8 @@ impl Task {
         drop(turn);
         let looked = looked?;
         let seen = Seen::of(&looked.snapshot, &foreign);
-        self.looked = Some((Instant::now(), looked)).filter(|(_, it)| it.is_whole());
+        let gaps = looked.has_gaps(&foreign);
+        self.looked = (!gaps).then(|| (Instant::now(), looked));
         self.reached = Some(reached);
         seen
     }
@@ -153,11 +165,11 @@ impl Task {
 
 /// What is kept of a run: not its plan, and not its journal.
 pub(super) fn remember(run: &UpgradeRun, latest: &Latest) -> Option<Last> {
-    let to = run.spec.to.parse().ok()?;
+    let (product, to) = target(run)?;
     let status = run.status.clone().unwrap_or_default();
     let (done, total) = status.progress.split_once('/').unwrap_or(("0", "0"));
     let view = RunView {
-        product: run.spec.product,
+        product,
         to,
         rollback: run.spec.rollback,
         phase: status.phase,

@@ -7,8 +7,8 @@ use tokio::sync::{Semaphore, watch};
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::Policy;
+use upgrade_core::product::{PerProduct, Product};
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::Product;
 
 use crate::connect::Connector;
 use crate::http::Metrics;
@@ -65,13 +65,13 @@ pub struct Shared {
 pub struct Latest {
     /// The object.
     pub object: Arc<KubernetesCluster>,
-    /// For Talos and Kubernetes.
-    pub gone: [u64; 2],
+    /// For each product.
+    pub gone: PerProduct<u64>,
 }
 
 impl Latest {
     pub(super) fn gone(&self, product: Product) -> u64 {
-        self.gone[usize::from(product == Product::Kubernetes)]
+        *self.gone.of(product)
     }
 }
 

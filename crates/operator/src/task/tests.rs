@@ -10,22 +10,20 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
+use upgrade_core::observation::Observation;
 use upgrade_core::policy::Policy;
+use upgrade_core::product::{PerProduct, Product};
 use upgrade_core::snapshot::Fact;
 use upgrade_core::version::Version;
-use upgrade_engine::journal::{Fence, Lost};
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::Product;
 
-use super::driving::{Unread, inherited};
 use super::{Latest, Next, Shared, Task};
 use crate::connect::{Connector, Machines};
-use crate::look::Looked;
 use crate::members::Members;
 use crate::names;
 use crate::news::News;
 use crate::pulse::Pulse;
-use crate::run::RunStore;
+use crate::run::{Unread, UpgradeRuns};
 use crate::seen::tests::cluster;
 use crate::wish::Wish;
 
@@ -75,10 +73,11 @@ fn object() -> Arc<KubernetesCluster> {
 async fn nothing_is_planned_without_the_lease() {
     // Rules 5 and 9: what is armed is not known, and somebody else may drive.
     let object = object();
-    let latest = Latest { object: Arc::clone(&object), gone: [0, 0] };
+    let latest = Latest { object: Arc::clone(&object), gone: PerProduct::default() };
     let (_send, latest) = watch::channel(Some(latest));
     let mut task = Task::new(Arc::new(shared(&nobody())), "hub/prod".to_owned(), latest);
-    let looked = Looked { snapshot: cluster(), workloads: Fact::Unasked, manifests: Fact::Unasked };
+    let looked =
+        Observation { snapshot: cluster(), workloads: Fact::Unasked, manifests: Fact::Unasked };
     task.looked = Some((Instant::now(), looked));
     let wish = Wish::read(object.annotations());
     let target = Version::new(1, 14, 1);
@@ -88,24 +87,14 @@ async fn nothing_is_planned_without_the_lease() {
     assert!(task.made.is_none() && task.last.is_none());
 }
 
-struct Ours;
-
-impl Fence for Ours {
-    fn holds(&self) -> Result<(), Lost> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn what_an_earlier_run_left_armed_is_not_guessed() {
     // Rules 5 and 10: a hub that is away is not a run that left nothing.
-    let client = nobody();
-    let store = RunStore::new(client.clone(), &object());
-    let fence: Arc<dyn Fence> = Arc::new(Ours);
+    let store = UpgradeRuns::new(nobody(), object().as_ref());
     let hash = serde_json::from_value(json!("abc")).expect("a hash");
-    let left = inherited(&client, &store, Some(hash), &fence).await;
+    let left = store.inherited(Some(hash)).await;
     let Err(Unread::Away(why)) = left else { panic!("{left:?}") };
     assert!(why.starts_with("the run before cannot be read: "), "{why}");
-    let left = inherited(&client, &store, None, &fence).await.expect("nothing to read");
+    let left = store.inherited(None).await.expect("nothing to read");
     assert!(left.armed.is_empty() && left.cordons.is_empty());
 }

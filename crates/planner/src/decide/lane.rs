@@ -20,7 +20,7 @@ pub(super) struct LaneView<'a> {
 }
 
 fn step_count(hop: &Hop) -> usize {
-    hop.waves.iter().flat_map(|wave| &wave.lanes).map(|lane| lane.steps.len()).sum()
+    hop.lanes().map(|lane| lane.steps.len()).sum()
 }
 
 impl<'a> HopView<'a> {
@@ -38,7 +38,7 @@ impl<'a> HopView<'a> {
     /// The lanes of all waves, in plan order.
     pub(super) fn lanes(self) -> impl Iterator<Item = LaneView<'a>> {
         let mut rest = self.steps;
-        self.hop.waves.iter().flat_map(|wave| &wave.lanes).map(move |lane| {
+        self.hop.lanes().map(move |lane| {
             let (steps, tail) = rest.split_at(lane.steps.len().min(rest.len()));
             rest = tail;
             LaneView { hop: self.hop, lane, steps }

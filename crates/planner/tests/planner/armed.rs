@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use upgrade_core::catalogue::Catalogue;
 use upgrade_core::journal::{Armed, Arming};
 use upgrade_core::matrix::Matrix;
+use upgrade_core::plan::PlanHash;
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::NodeName;
-use upgrade_planner::armed;
+use upgrade_core::snapshot::{Fact, NodeName};
 use upgrade_planner::report::{Refusal, Report};
 use upgrade_planner::rollback::{Way, WayBack, rollback};
+use upgrade_planner::{Earlier, Request, armed, prepare};
 
 use crate::common::{cluster, intent, plan_for, talos, told};
 
@@ -48,6 +50,38 @@ fn the_same_image_is_fine_and_another_is_not() {
             [Refusal::Armed { failed: true, .. }]
         ));
     }
+}
+
+#[test]
+fn what_is_prepared_passed_all_three() {
+    // Planned, not armed with something else (rule 5), checked; and the plan that it
+    // replaces is in its hash (rule 9).
+    let mut snapshot = cluster(3, 2, "1.13.1", "1.33.4");
+    let intent = intent(Some("1.13.9"), None);
+    let (policy, matrix, catalogue) = (Policy::default(), Matrix::builtin(), Catalogue::builtin());
+    let image = talos(&mut snapshot, "worker-1").installer.clone().unwrap().with_tag("v1.13.5");
+    let prepared = |armed: &BTreeMap<NodeName, Armed>, parent: Option<&PlanHash>| {
+        let request = Request {
+            snapshot: &snapshot,
+            intent: &intent,
+            policy: &policy,
+            matrix: &matrix,
+            catalogue: &catalogue,
+            workloads: &Fact::Unasked,
+            manifests: &Fact::Unasked,
+        };
+        prepare(&request, Earlier { parent, armed })
+    };
+    let none = BTreeMap::new();
+    let first = prepared(&none, None).plan.expect("a plan");
+    assert_eq!(first.parent, None);
+    let second = prepared(&none, Some(&first.hash())).plan.expect("a plan");
+    assert_eq!(second.parent, Some(first.hash()));
+    assert_ne!(second.hash(), first.hash());
+    let known = Armed { image, boot_id: None, state: Arming::Armed };
+    let refused = prepared(&BTreeMap::from([("worker-1".into(), known)]), None);
+    assert!(matches!(refused.report.refusals[..], [Refusal::Armed { failed: false, .. }]));
+    assert_eq!((refused.plan.as_ref(), refused.fatal()), (None, None));
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn path(from: &Versions, intent: &Intent) -> (Option<Vec<Leg>>, Report) {
 fn words(legs: &[Leg]) -> Vec<String> {
     legs.iter()
         .map(|leg| {
-            let initial = &leg.change.product()[..1];
+            let initial = &leg.change.product().as_str()[..1];
             format!("{initial} {}", leg.change.to())
         })
         .collect()

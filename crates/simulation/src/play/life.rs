@@ -9,7 +9,7 @@ use upgrade_engine::drive::{End, Run};
 use upgrade_engine::io::Clock as _;
 
 use super::{Stage, director, planning};
-use crate::ledger::{Page, RENEWED_EVERY};
+use crate::ledger::RENEWED_EVERY;
 use crate::seen::What;
 use crate::world::seat::{Process, Seat};
 
@@ -98,10 +98,9 @@ impl Stage {
             self.ledger.begin(plan);
             self.cast().begun = Some(want);
         }
-        let Some((plan, past)) = self.ledger.run() else { return Life::Refused };
-        self.place.at(|inside| {
-            inside.show(What::Starts { runner, plan: Arc::clone(&plan), fresh: fresh.is_some() });
-        });
+        let Some(open) = self.ledger.open(&seat.process) else { return Life::Refused };
+        let plan = Arc::clone(&open.plan);
+        self.place.at(|inside| inside.show(What::Starts { runner, plan, fresh: fresh.is_some() }));
         let (events, mut heard) = mpsc::unbounded_channel();
         let place = Arc::clone(&self.place);
         tokio::spawn(async move {
@@ -109,27 +108,22 @@ impl Stage {
                 place.at(|inside| inside.show(What::Told { runner, event: Box::new(event) }));
             }
         });
-        let journal = Page { ledger: Arc::clone(&self.ledger), process: Arc::clone(&seat.process) };
         let driven = drive(Run {
-            plan,
-            past,
+            open,
             io: Arc::clone(seat),
-            journal,
             runner: format!("process {runner}"),
             events,
             control,
             resumed_by: resumed.then(|| "user".to_owned()),
-            inherited_cordons: self.ledger.inherited(),
-            inherited_armed: self.ledger.inherited_armed(),
         })
         .await;
         let end = match &driven {
-            Ok((end, _)) => Ok(end.clone()),
+            Ok(end) => Ok(end.clone()),
             Err(error) => Err(error.to_string()),
         };
         self.place.at(|inside| inside.show(What::Ends { runner, end }));
         match driven {
-            Ok((end, _)) => Life::Ended(end),
+            Ok(end) => Life::Ended(end),
             Err(_) => Life::GaveUp,
         }
     }

@@ -101,8 +101,7 @@ async fn rendered<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Vec<Value>
 
 /// The kube-proxy that this hop sets on a machine.
 fn proxy_of<'a, I: Io>(step: &'a Step<I>, machine: &Machine) -> Option<&'a ImageRef> {
-    let lanes = step.hop().waves.iter().flat_map(|wave| &wave.lanes);
-    let mut lanes = lanes.filter(|lane| lane.node.as_ref() == Some(&machine.name));
+    let mut lanes = step.hop().lanes().filter(|lane| lane.node.as_ref() == Some(&machine.name));
     lanes.find_map(|lane| match &lane.target {
         Target::Kubernetes { images, .. } => images.get(&Component::KubeProxy),
         _ => None,

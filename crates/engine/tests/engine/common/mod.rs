@@ -5,7 +5,7 @@ mod kubernetes;
 mod referee;
 mod talos;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{mpsc, watch};
@@ -28,6 +28,7 @@ use upgrade_engine::control::{Control, Word};
 use upgrade_engine::drive::{DriveError, End, Run};
 use upgrade_engine::io::{Io, Trouble, trouble};
 use upgrade_engine::journal::{Fence, Journal, JournalError, MemoryJournal};
+use upgrade_engine::store::{Inherited, OpenRun};
 use upgrade_engine::{drive, observe};
 use upgrade_planner::{Request, plan};
 
@@ -321,8 +322,8 @@ pub(crate) struct Fragile {
 }
 
 impl Journal for Fragile {
-    async fn append(&mut self, entry: &Entry) -> Result<(), JournalError> {
-        self.journal.append(entry).await?;
+    async fn append(&mut self, entry: &Entry, state: &State) -> Result<(), JournalError> {
+        self.journal.append(entry, state).await?;
         if self.dies_after == Some(self.journal.entries().len()) {
             self.died.send(()).unwrap();
         }
@@ -362,18 +363,24 @@ impl Driver {
         let (events, receiver) = mpsc::unbounded_channel();
         let control: Control = self.word.subscribe();
         let run = Run {
-            plan: Arc::clone(&self.plan),
-            past: self.journal.entries(),
+            open: OpenRun {
+                plan: Arc::clone(&self.plan),
+                state: self.state(),
+                journal,
+                inherited: Inherited::default(),
+            },
             io: Arc::clone(&self.world),
-            journal,
             runner: "test".to_owned(),
             events,
             control,
             resumed_by: resumed_by.map(ToOwned::to_owned),
-            inherited_cordons: BTreeSet::new(),
-            inherited_armed: BTreeMap::new(),
         };
         (run, receiver)
+    }
+
+    /// Where the run stands, by its journal.
+    pub(crate) fn state(&self) -> State {
+        State::fold(&self.plan, &self.journal.entries()).unwrap()
     }
 
     pub(crate) async fn go(&mut self) -> (End, State) {
@@ -389,7 +396,8 @@ impl Driver {
         while let Ok(event) = events.try_recv() {
             self.events.push(event);
         }
-        end.unwrap_or_else(|_| panic!("no end in sight\n{}", self.trace()))
+        let end = end.unwrap_or_else(|_| panic!("no end in sight\n{}", self.trace()))?;
+        Ok((end, self.state()))
     }
 
     /// Drives until the journal has this many entries and a while longer, then
@@ -405,7 +413,7 @@ impl Driver {
         tokio::select! {
             biased;
             () = killed => None,
-            end = drive(run) => Some(end.unwrap().0),
+            end = drive(run) => Some(end.unwrap()),
         }
     }
 

@@ -1,0 +1,68 @@
+//! The first half of every plan: observe all of the cluster, again while something is
+//! missing. The other half, plan and check, is pure: `upgrade_planner::prepare`.
+
+use std::collections::BTreeSet;
+
+use jiff::SignedDuration;
+use upgrade_core::jiff;
+use upgrade_core::observation::Observation;
+use upgrade_core::snapshot::{Fact, NodeName};
+use upgrade_core::workload::Workloads;
+
+use crate::io::{Clock as _, Io, Kubernetes, Trouble};
+use crate::manifests::observe_manifests;
+use crate::observe::snapshot;
+
+/// How often a cluster is observed before what is missing counts as unknown. A
+/// connection that broke is no reason to refuse a plan.
+const LOOKS: u32 = 5;
+
+/// How often, if the machines could not be listed or the Kubernetes API does not answer:
+/// each of those calls was repeated already.
+const LOOKS_UNANSWERED: u32 = 2;
+
+/// The time between two of them.
+const PAUSE: SignedDuration = SignedDuration::from_secs(1);
+
+/// Observes all that a plan needs, again while something is missing that another look may
+/// show. `foreign` are the nodes that the user says have no machine.
+pub async fn observe_whole<I: Io>(
+    io: &I,
+    foreign: &BTreeSet<NodeName>,
+) -> Result<Observation, Trouble> {
+    let mut looks = 1;
+    loop {
+        let seen = observe_all(io).await;
+        let enough = match &seen {
+            Ok(seen) if !seen.has_gaps(foreign) => 1,
+            Ok(seen) if !seen.lacks_api() => LOOKS,
+            _ => LOOKS_UNANSWERED,
+        };
+        if looks >= enough {
+            return seen;
+        }
+        looks += 1;
+        io.clock().sleep(PAUSE).await;
+    }
+}
+
+/// Observes all that a plan needs, once.
+pub async fn observe_all<I: Io>(io: &I) -> Result<Observation, Trouble> {
+    let _turn = io.turn().await;
+    // Boxed: each asks many at once, and is large.
+    let (snapshot, workloads, manifests) = tokio::join!(
+        Box::pin(snapshot(io)),
+        Box::pin(observe_workloads(io.kubernetes())),
+        Box::pin(observe_manifests(io)),
+    );
+    Ok(Observation { snapshot: snapshot?, workloads, manifests })
+}
+
+/// Everything that runs, for simulating drains and for checking health.
+pub async fn observe_workloads<K: Kubernetes>(kubernetes: &K) -> Fact<Workloads> {
+    let seen = tokio::try_join!(kubernetes.pods(None), kubernetes.budgets(), kubernetes.capacity());
+    match seen {
+        Ok((pods, budgets, capacity)) => Fact::Known(Workloads { pods, budgets, capacity }),
+        Err(trouble) => Fact::Unknown(trouble.to_string()),
+    }
+}
