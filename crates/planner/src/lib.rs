@@ -2,8 +2,8 @@
 //! included. No network, no files, no clock.
 //!
 //! - [`plan()`] turns what was observed and what is wanted into a [`Plan`] and a
-//!   [`Report`]: [`hops`] finds the path through the support matrix, [`waves`]
-//!   the order of nodes, [`installer`] the images.
+//!   [`Report`]: [`targets`] says which node is to run what, [`hops`] finds the path
+//!   through the support matrix, [`waves`] the order of nodes, [`installer`] the images.
 //! - [`check()`] reads a finished plan with other eyes and names what breaks a rule.
 //! - [`armed()`] refuses what an earlier run's armed nodes do not allow.
 //! - [`decide()`] says what to do next: it is the only home of parallelism,
@@ -35,6 +35,7 @@ pub mod planner;
 mod prune;
 pub mod report;
 pub mod rollback;
+pub mod targets;
 pub mod waves;
 
 pub use armed::{armed, no_slot};

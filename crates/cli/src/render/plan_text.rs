@@ -378,6 +378,7 @@ mod tests {
             to: versions(Some(Version::new(1, 13, 8))),
             policy: Policy::default(),
             prune: Vec::new(),
+            nodes: BTreeMap::new(),
             hops: Vec::new(),
         };
         let all = components(&plan, &snapshot, true);

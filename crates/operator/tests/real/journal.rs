@@ -56,6 +56,7 @@ async fn a_journal_is_fenced_and_stays_small() {
         to: Versions::default(),
         policy: Policy::default(),
         prune: Vec::new(),
+        nodes: BTreeMap::new(),
         hops: Vec::new(),
     };
     let new = NewRun {
