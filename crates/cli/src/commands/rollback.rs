@@ -14,9 +14,10 @@ use crate::failed::Failed;
 use crate::place::Place;
 use crate::planning;
 use crate::printer::Printer;
-use crate::render::Answer;
+use crate::render::{self, Answer};
 use crate::rollback::{self, Before};
 use crate::session::Session;
+use crate::wish;
 
 /// Goes back.
 pub async fn rollback(args: &RollbackArgs, printer: Printer) -> Result<Exit, Failed> {
@@ -55,6 +56,10 @@ async fn one_node(
             "mend the connection; nothing is done to a node that cannot be seen",
         )
     })?;
+    if wish::held(session.place.profile.as_ref()).contains_key(node) {
+        let text = format!("{node} is held in the profile; it goes back since you named it");
+        printer.stderr(&render::warning(&text));
+    }
     let armed = session.place.armed_left()?;
     if args.image.is_none()
         && let Some(refusal) = upgrade_planner::no_slot(node, &snapshot, &armed)
@@ -125,7 +130,8 @@ async fn kubernetes(
             "Kubernetes as a whole does not go back a minor; an etcd snapshot does",
         ));
     };
-    let intent = Intent { kubernetes: Some(target), rollback: true, ..Intent::default() };
+    let nodes = wish::held(session.place.profile.as_ref());
+    let intent = Intent { kubernetes: Some(target), rollback: true, nodes, ..Intent::default() };
     let parent = parent(&session, replace)?;
     let answer = planning::answer(&seen, &intent, &policy, data, parent, |_| None);
     confirmed(&session, answer, snapshot, replace, args.yes, &args.run, printer).await
