@@ -57,7 +57,8 @@ impl Content {
 
     /// What boots has to have what it had, unless something else is wanted.
     fn boots(&mut self, node: &Node, wanted: &Wanted, view: &View<'_>) {
-        let kept = wanted.intent.installer == Installer::Keep || wanted.intent.keep_extensions;
+        let installer = wanted.intent.installer_of(&node.name);
+        let kept = *installer == Installer::Keep || wanted.intent.keep_extensions;
         if !kept || !self.written.contains(&node.name) {
             return;
         }
@@ -86,7 +87,7 @@ impl Content {
             let known = self.ever.get(name).is_some_and(|ever| ever.contains(&named));
             return (!known).then(|| format!("{name} never was made of what {image} names"));
         }
-        match &wanted.intent.installer {
+        match wanted.intent.installer_of(name) {
             Installer::Keep => {
                 let has = schematic(view, node);
                 (named != has).then(|| {
@@ -107,7 +108,7 @@ impl Content {
     fn done(&self, scene: &Scene<'_>, wanted: &Wanted, found: &mut Vec<String>) {
         for node in scene.notes.facts.nodes() {
             let Some(before) = self.before.get(&node.name) else { continue };
-            let expected = match &wanted.intent.installer {
+            let expected = match wanted.intent.installer_of(&node.name) {
                 Installer::Schematic(wanted) if self.written.contains(&node.name) => {
                     Some(wanted.clone())
                 }

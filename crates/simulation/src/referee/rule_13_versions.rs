@@ -139,6 +139,13 @@ fn talos(
     if !row.is_some_and(|(_, oldest, below, ..)| (*oldest..*below).contains(&here)) {
         found.push(format!("{name} cannot go from {from} to {to}"));
     }
+    let others = scene.notes.facts.control_planes().filter(|other| other.name != *name);
+    for other in others.filter(|_| node.control_plane) {
+        let runs = facts::installed(scene.view, other).map(|(talos, _)| etcd_of(&talos));
+        if runs.is_some_and(|runs| runs.abs_diff(etcd_of(&to)) > 1) {
+            found.push(format!("{name} goes to {to}, two minors of etcd from {}", other.name));
+        }
+    }
     for (component, version) in facts::components(scene.view, node) {
         if !supports(&to, &version) {
             found.push(format!("{name} goes to Talos {to} with {component} {version}"));
@@ -189,6 +196,12 @@ fn kubernetes(
             let kubelet = facts::components(scene.view, node).get("kubelet").map(minor);
             if kubelet.is_some_and(|kubelet| kubelet + KUBELET_BEHIND < minor(to)) {
                 found.push(format!("{said}, and the kubelet of {} is too old", node.name));
+            }
+            // Who joined meanwhile is nobody's plan; who was left behind is.
+            let left = driver.wanted.intent.nodes.contains_key(&node.name);
+            let talos = facts::installed(scene.view, node).map(|(talos, _)| talos);
+            if talos.is_some_and(|talos| left && !supports(&talos, to)) {
+                found.push(format!("{said}, and the Talos of {} does not run it", node.name));
             }
         }
     } else if minor(to) > *oldest {

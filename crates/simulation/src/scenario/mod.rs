@@ -5,6 +5,7 @@
 mod draw;
 mod extras;
 mod machines;
+mod nodes;
 mod policy;
 mod troubles;
 pub mod workloads;
