@@ -12,6 +12,9 @@
 //!   image: registry.lan/talos/installer   # optional; one's own, instead of a factory's
 //!   keep_extensions: true                 # it brings the nodes' extensions
 //! policy: {order: control-planes-first, workers: {max_unavailable: 2}}
+//! nodes:                                  # what is different for single nodes
+//!   gpu-1: {hold: true}
+//!   edge-1: {version: "1.12.11"}
 //! ```
 //!
 //! It is read strictly, with a line for every problem. After a run the versions
@@ -22,11 +25,14 @@ mod problem;
 mod tree;
 mod write;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use upgrade_core::image::ImageRef;
+use upgrade_core::intent::NodeIntent;
 use upgrade_core::policy::Policy;
+use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 
 pub use problem::{Problem, ProfileError};
@@ -60,6 +66,8 @@ pub struct Profile {
     pub keep_extensions: bool,
     /// How upgrades are done.
     pub policy: Policy,
+    /// What is wanted of single nodes.
+    pub nodes: BTreeMap<NodeName, NodeIntent>,
 }
 
 impl Profile {
@@ -76,6 +84,7 @@ impl Profile {
             image: None,
             keep_extensions: false,
             policy: Policy::default(),
+            nodes: BTreeMap::new(),
         }
     }
 

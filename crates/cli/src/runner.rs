@@ -1,12 +1,13 @@
 //! Drives a plan in front of a person: progress while it runs, Ctrl-C and
 //! requests to pause on the way, and at the end what happened.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+use upgrade_core::intent::NodeIntent;
 use upgrade_core::journal::{Entry, State};
 use upgrade_core::plan::{Change, Plan, Target};
 use upgrade_core::snapshot::NodeName;
@@ -213,8 +214,10 @@ pub async fn write_back(session: &Session, plan: &Plan, printer: Printer) -> Res
     let Some(profile) = &session.place.profile else {
         return Ok(());
     };
-    // A way back may be one node's alone; only what all run belongs there.
-    if plan.rollback && !everywhere(session, plan).await {
+    // A plan may be for some nodes only; what all run belongs there, but for those that
+    // the profile itself speaks of.
+    let some = plan.rollback || !plan.nodes.is_empty();
+    if some && !everywhere(session, plan, &profile.nodes).await {
         return Ok(());
     }
     if profile.write_back(&written(plan))? {
@@ -230,10 +233,11 @@ pub fn written(plan: &Plan) -> Written {
     let mut schematics = BTreeSet::new();
     for hop in &plan.hops {
         match &hop.change {
-            Change::Talos { to, .. } => written.talos = Some(to.clone()),
+            Change::Talos { .. } => written.talos.clone_from(&plan.to.talos),
             Change::Kubernetes { to, .. } => written.kubernetes = Some(to.clone()),
         }
-        for lane in hop.lanes() {
+        let alike = |node: &NodeName| !plan.nodes.contains_key(node);
+        for lane in hop.lanes().filter(|lane| lane.node.as_ref().is_some_and(alike)) {
             if let Target::Talos(target) = &lane.target {
                 // Without a word on extensions the user chose the installer.
                 let chosen = target.extensions.is_none() && !plan.rollback;
@@ -247,7 +251,7 @@ pub fn written(plan: &Plan) -> Written {
     written
 }
 
-async fn everywhere(session: &Session, plan: &Plan) -> bool {
+async fn everywhere(session: &Session, plan: &Plan, but: &BTreeMap<NodeName, NodeIntent>) -> bool {
     let Ok(snapshot) = session.snapshot().await else {
         return false;
     };
@@ -255,7 +259,8 @@ async fn everywhere(session: &Session, plan: &Plan) -> bool {
         let facts = snapshot.nodes.get(name).and_then(|node| node.talos.known());
         facts.map(|facts| facts.version.clone()) == plan.to.talos
     };
-    snapshot.nodes.keys().all(runs) && snapshot.kubernetes.known() == plan.to.kubernetes.as_ref()
+    let mut others = snapshot.nodes.keys().filter(|name| !but.contains_key(*name));
+    others.all(runs) && snapshot.kubernetes.known() == plan.to.kubernetes.as_ref()
 }
 
 #[cfg(test)]

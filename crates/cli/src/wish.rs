@@ -1,10 +1,12 @@
 //! What a user wants, from flags and profile, as the planner understands it.
 
-use upgrade_core::intent::{Installer, Intent};
-use upgrade_core::snapshot::{Fact, Snapshot};
+use std::collections::BTreeSet;
+
+use upgrade_core::intent::{Installer, Intent, NodeIntent};
+use upgrade_core::snapshot::{Fact, NodeName, Snapshot, TalosFacts};
 use upgrade_core::version::Version;
 
-use crate::args::{InstallerArgs, Kind, PreferArg};
+use crate::args::{InstallerArgs, Kind, NodeArgs, PreferArg};
 use crate::factory;
 use crate::failed::Failed;
 use crate::profile::Profile;
@@ -82,6 +84,8 @@ pub struct Wish<'a> {
     pub prefer: PreferArg,
     /// The installer.
     pub installer: &'a InstallerArgs,
+    /// Which nodes.
+    pub nodes: &'a NodeArgs,
 }
 
 impl Wish<'_> {
@@ -93,7 +97,7 @@ impl Wish<'_> {
         snapshot: &Snapshot,
     ) -> Result<Intent, Failed> {
         let installer = self.installer(targets, profile, snapshot).await?;
-        Ok(Intent {
+        let mut intent = Intent {
             talos: targets.talos.clone(),
             kubernetes: targets.kubernetes.clone(),
             installer,
@@ -102,7 +106,44 @@ impl Wish<'_> {
             skip_minors: self.skip_minors,
             rollback: self.rollback,
             prefer: self.prefer.into(),
-        })
+            ..Intent::default()
+        };
+        self.nodes(&mut intent, profile, snapshot)?;
+        Ok(intent)
+    }
+
+    /// What is wanted of single nodes: what the profile says, and the flags.
+    fn nodes(
+        &self,
+        intent: &mut Intent,
+        profile: Option<&Profile>,
+        snapshot: &Snapshot,
+    ) -> Result<(), Failed> {
+        if let Some(profile) = profile {
+            intent.nodes.clone_from(&profile.nodes);
+        }
+        if intent.talos.is_none() {
+            // Talos is left alone; that a node is held counts all the same.
+            intent.nodes.retain(|_, own| own.hold);
+        }
+        let NodeArgs { nodes, hold } = self.nodes;
+        let only: BTreeSet<NodeName> = nodes.iter().map(|node| named(node, snapshot)).collect();
+        if let Some(node) = only.iter().find(|node| intent.holds(node)) {
+            return Err(Failed::refused(
+                format!("{node} is held in the profile"),
+                "leave it out of --node, or remove its `hold` from the profile",
+            ));
+        }
+        if !only.is_empty() {
+            intent.hold_others(snapshot.nodes.keys(), &only);
+        }
+        for node in only.into_iter().filter(|node| !snapshot.nodes.contains_key(node)) {
+            intent.nodes.entry(node).or_default();
+        }
+        for node in hold {
+            intent.nodes.entry(named(node, snapshot)).or_default().hold = true;
+        }
+        Ok(())
     }
 
     /// Whether the image brings the nodes' extensions; the profile says it of its own.
@@ -140,9 +181,10 @@ impl Wish<'_> {
             return Ok(own.map_or(Installer::Keep, Installer::Image));
         };
         let url = factory.clone().or_else(|| profile?.factory_url.clone());
-        let url = url.or_else(|| one_factory(snapshot));
+        let facts = self.installed(profile, snapshot);
+        let url = url.or_else(|| one_factory(&facts));
         let url = url.unwrap_or_else(factory::usual);
-        let base = one_schematic(snapshot)?;
+        let base = one_schematic(&facts)?;
         let made = factory::with_extensions(&url, base.as_deref(), extensions, target).await;
         match made {
             Ok(schematic) => Ok(Installer::Schematic(schematic)),
@@ -151,20 +193,53 @@ impl Wish<'_> {
     }
 }
 
-/// The Image Factory that built what all nodes run, if they tell one.
-fn one_factory(snapshot: &Snapshot) -> Option<String> {
-    let facts = snapshot.nodes.values().filter_map(|node| node.talos.known());
-    let mut factories = facts.map(|facts| facts.factory.as_ref());
+impl Wish<'_> {
+    /// What runs on the nodes that get the installer of this wish.
+    fn installed<'s>(
+        &self,
+        profile: Option<&Profile>,
+        snapshot: &'s Snapshot,
+    ) -> Vec<&'s TalosFacts> {
+        let of = |names: &[String]| -> BTreeSet<NodeName> {
+            names.iter().map(|node| named(node, snapshot)).collect()
+        };
+        let (only, hold) = (of(&self.nodes.nodes), of(&self.nodes.hold));
+        let own = |name: &NodeName| {
+            let own = profile.and_then(|profile| profile.nodes.get(name));
+            own.is_some_and(|own| own.hold || own.installer.is_some())
+        };
+        let gets = |name: &NodeName| {
+            (only.is_empty() || only.contains(name)) && !hold.contains(name) && !own(name)
+        };
+        let nodes = snapshot.nodes.iter().filter(|(name, _)| gets(name));
+        nodes.filter_map(|(_, node)| node.talos.known()).collect()
+    }
+}
+
+/// The node that is meant by a name or an address. One that is not there is for the
+/// planner to refuse, which knows those that are.
+fn named(text: &str, snapshot: &Snapshot) -> NodeName {
+    let name = NodeName::from(text);
+    if snapshot.nodes.contains_key(&name) {
+        return name;
+    }
+    let by_address = snapshot.nodes.iter().find(|(_, node)| node.address == text);
+    by_address.map_or(name, |(name, _)| name.clone())
+}
+
+/// The Image Factory that built what these nodes run, if they tell one.
+fn one_factory(facts: &[&TalosFacts]) -> Option<String> {
+    let mut factories = facts.iter().map(|facts| facts.factory.as_ref());
     let first = factories.next()??;
     let url = factories.all(|other| other == Some(first)).then_some(first)?;
     factory::check_url(url).ok()
 }
 
-/// The schematic of all nodes. Where they differ, one list of extensions would
+/// The schematic of these nodes. Where they differ, one list of extensions would
 /// make them alike, which nobody asked for (rule 4).
-fn one_schematic(snapshot: &Snapshot) -> Result<Option<String>, Failed> {
-    let facts = snapshot.nodes.values().filter_map(|node| node.talos.known());
-    let mut schematics: Vec<Option<String>> = facts.map(|facts| facts.schematic.clone()).collect();
+fn one_schematic(facts: &[&TalosFacts]) -> Result<Option<String>, Failed> {
+    let mut schematics: Vec<Option<String>> =
+        facts.iter().map(|facts| facts.schematic.clone()).collect();
     schematics.sort();
     schematics.dedup();
     match schematics.as_slice() {
@@ -175,7 +250,8 @@ fn one_schematic(snapshot: &Snapshot) -> Result<Option<String>, Failed> {
                 "the nodes run {} schematics, and --extensions would make them one",
                 several.len()
             ),
-            "make the schematic by hand and name it with --schematic",
+            "choose nodes of one schematic with --node, or make the schematic by hand and name it \
+             with --schematic",
         )),
     }
 }
@@ -183,7 +259,7 @@ fn one_schematic(snapshot: &Snapshot) -> Result<Option<String>, Failed> {
 /// What the profile says of the schematic and what runs, where they differ.
 pub fn schematic_differs(profile: Option<&Profile>, snapshot: &Snapshot) -> Option<String> {
     let wanted = profile?.schematic.as_deref()?;
-    let differs = |fact: &Fact<upgrade_core::snapshot::TalosFacts>| {
+    let differs = |fact: &Fact<TalosFacts>| {
         fact.known().is_some_and(|facts| facts.schematic.as_deref() != Some(wanted))
     };
     let nodes: Vec<String> = snapshot
@@ -202,6 +278,12 @@ pub fn schematic_differs(profile: Option<&Profile>, snapshot: &Snapshot) -> Opti
          --schematic changes it",
         wanted.get(..12).unwrap_or(wanted)
     ))
+}
+
+/// What a profile says of its nodes, for a way back of Kubernetes: who is held.
+pub fn held(profile: Option<&Profile>) -> std::collections::BTreeMap<NodeName, NodeIntent> {
+    let nodes = profile.into_iter().flat_map(|profile| &profile.nodes);
+    nodes.filter(|(_, own)| own.hold).map(|(name, own)| (name.clone(), own.clone())).collect()
 }
 
 #[cfg(test)]
@@ -240,6 +322,48 @@ mod tests {
         assert!(of(Kind::K8s, flags(Some(13), Some(34))).contains("--talos is not for"));
         assert!(of(Kind::Both, flags(Some(13), None)).contains("no Kubernetes target"));
         assert!(of(Kind::Os, flags(None, None)).contains("no Talos target"));
+    }
+
+    #[test]
+    fn nodes_are_named_or_held() {
+        let cluster = crate::offline::Cluster {
+            control_planes: 3,
+            workers: 2,
+            talos: Some(version(13)),
+            kubernetes: Some(version(34)),
+            installer: None,
+        };
+        let snapshot = cluster.snapshot();
+        let mut profile = profile();
+        let hold = NodeIntent { hold: true, ..NodeIntent::default() };
+        let pin = NodeIntent { talos: Some(version(12)), ..NodeIntent::default() };
+        profile.nodes = [("cp-1".into(), hold), ("cp-2".into(), pin)].into();
+        let held = |nodes: &[&str], hold: &[&str], talos: Option<Version>| {
+            let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+            let nodes = NodeArgs { nodes: texts(nodes), hold: texts(hold) };
+            let wish = Wish {
+                skip_minors: false,
+                rollback: false,
+                prefer: PreferArg::TalosFirst,
+                installer: &InstallerArgs::default(),
+                nodes: &nodes,
+            };
+            let mut intent = Intent { talos, ..Intent::default() };
+            wish.nodes(&mut intent, Some(&profile), &snapshot)
+                .map_err(|failed| failed.remarks[0].message.clone())?;
+            let pinned = intent.own_talos(&"cp-2".into()).is_some();
+            let names = intent.nodes.keys().filter(|name| intent.holds(name));
+            let names: Vec<String> = names.map(ToString::to_string).collect();
+            Ok::<_, String>((names.join(" "), pinned))
+        };
+        let both = |names: &str, pinned| Ok((names.to_owned(), pinned));
+        assert_eq!(held(&[], &[], Some(version(14))), both("cp-1", true));
+        // Kubernetes alone leaves Talos alone, and held nodes too.
+        assert_eq!(held(&[], &["worker-1"], None), both("cp-1 worker-1", false));
+        let address = snapshot.nodes[&"worker-2".into()].address.clone();
+        let others = "cp-1 cp-2 cp-3 worker-1";
+        assert_eq!(held(&[&address], &[], Some(version(14))), both(others, true));
+        assert!(held(&["cp-1"], &[], Some(version(14))).unwrap_err().contains("is held"));
     }
 
     #[test]

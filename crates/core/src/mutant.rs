@@ -85,6 +85,7 @@ mutants! {
     PauseIgnored, 12, "pause-ignored", "a pause starts the next node all the same";
     PauseAbandons, 12, "pause-abandons", "a pause leaves the node in flight where it is";
     WindowIgnored, 12, "window-ignored", "nodes are begun outside the windows and in freezes";
+    HoldIgnored, 12, "hold-ignored", "nodes that the user holds are upgraded all the same";
     KexecAlways, 12, "kexec-always", "nodes reboot by kexec where the policy asks for a power cycle";
     TrialNotAwaited, 12, "trial-not-awaited", "the others of a pool do not wait for the node that is power cycled first";
     WayBackGated, 12, "way-back-gated", "a way back waits for Kubernetes and for its own member of etcd";

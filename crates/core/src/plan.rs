@@ -56,9 +56,9 @@ pub struct Versions {
 pub enum Change {
     /// The operating system: reboots every node it touches.
     Talos {
-        /// The lowest version among the nodes.
+        /// The lowest version among the nodes that take part.
         from: Version,
-        /// The version all nodes end on.
+        /// The version that they end on.
         to: Version,
     },
     /// Kubernetes: no reboots.
@@ -265,6 +265,17 @@ impl Hop {
     }
 }
 
+/// What becomes of one node, where the user asked for something else than for all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeTarget {
+    /// The Talos that it runs afterwards; `None` where the plan is not about Talos.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub talos: Option<Version>,
+    /// Nothing is done to it (rule 12).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hold: bool,
+}
+
 /// All that will be done to a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
@@ -276,9 +287,9 @@ pub struct Plan {
     pub parent: Option<PlanHash>,
     /// An asked-for way back: health gates do not hold it up (rule 12).
     pub rollback: bool,
-    /// What runs now.
+    /// What runs now, on the nodes that the plan moves.
     pub from: Versions,
-    /// What runs afterwards.
+    /// What runs afterwards, on all nodes but those in `nodes`.
     pub to: Versions,
     /// The policy it was made under; `decide` takes it from here.
     pub policy: Policy,
@@ -286,6 +297,9 @@ pub struct Plan {
     /// Nothing else is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prune: Vec<ObjectKey>,
+    /// Nodes with a wish of their own.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<NodeName, NodeTarget>,
     /// The hops, in order.
     pub hops: Vec<Hop>,
 }
@@ -304,6 +318,11 @@ impl Plan {
             let _ = fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
         }
         PlanHash(text)
+    }
+
+    /// Whether the user holds this node.
+    pub fn holds(&self, node: &NodeName) -> bool {
+        self.nodes.get(node).is_some_and(|own| own.hold)
     }
 
     /// Whether there is nothing to do.
@@ -372,6 +391,7 @@ mod tests {
             to: Versions::default(),
             policy: Policy::default(),
             prune: vec![],
+            nodes: BTreeMap::new(),
             hops: vec![],
         };
         let json = serde_json::to_string(&plan).unwrap();

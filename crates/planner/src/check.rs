@@ -19,6 +19,8 @@ use upgrade_core::snapshot::{NodeName, Role, Snapshot};
 use upgrade_core::step::Action;
 use upgrade_core::version::Version;
 
+mod nodes;
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -51,6 +53,7 @@ pub fn check(plan: &Plan, snapshot: &Snapshot, matrix: &Matrix) -> Vec<Finding> 
     let mut checker = Checker { plan, snapshot, matrix, findings: Vec::new() };
     checker.identity();
     checker.versions();
+    checker.each_node();
     checker.deadlines();
     checker.prunes();
     let mut seen = BTreeSet::new();
@@ -103,16 +106,18 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Rule 13: every hop is a supported step from where the one before ended.
+    /// Rule 13: every hop is a supported step from where the one before ended. Where nodes
+    /// have targets of their own, hops of Talos lie side by side: `each_node` follows them.
     fn versions(&mut self) {
         let mut running = self.plan.from.clone();
+        let alike = self.plan.nodes.is_empty();
         for hop in &self.plan.hops {
             let number = hop.number;
-            let slot = match &hop.change {
-                Change::Talos { .. } => &mut running.talos,
-                Change::Kubernetes { .. } => &mut running.kubernetes,
+            let (slot, follows) = match &hop.change {
+                Change::Talos { .. } => (&mut running.talos, alike),
+                Change::Kubernetes { .. } => (&mut running.kubernetes, true),
             };
-            if slot.as_ref() != Some(hop.change.from()) {
+            if slot.as_ref() != Some(hop.change.from()) && follows {
                 self.findings.push(Finding {
                     rule: 13,
                     severity: Severity::Fatal,
@@ -120,6 +125,9 @@ impl<'a> Checker<'a> {
                 });
             }
             *slot = Some(hop.change.to().clone());
+            if !alike {
+                running.talos.clone_from(&hop.versions.talos);
+            }
             if hop.versions != running {
                 self.fatal(13, format!("hop {number} says it ends elsewhere than it does"));
             }
@@ -130,6 +138,9 @@ impl<'a> Checker<'a> {
                 let pair = format!("Talos {talos} with Kubernetes {kubernetes}");
                 self.fatal(13, format!("hop {number} ends on {pair}, which is not supported"));
             }
+        }
+        if !alike {
+            running.talos.clone_from(&self.plan.to.talos);
         }
         if running != self.plan.to {
             self.fatal(13, "the hops do not end on the plan's target".to_owned());

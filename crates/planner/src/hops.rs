@@ -1,11 +1,18 @@
 //! The path through the support matrix (rule 13).
 //!
 //! Both products have a *track*: the versions they pass through, one a minor, and
-//! for Talos the newest patch of the running line first. A state is a place on each track; a move takes one product forward. A search
-//! over this small grid finds the path with the fewest reboots on which every
-//! state is supported, or the furthest state and what stands in the way.
+//! for Talos the newest patch of the running line first. A state is a place on each track; a
+//! move takes one product forward. A search over this small grid finds the path with the
+//! fewest reboots on which every state is supported, or the furthest state and what stands
+//! in the way.
+//!
+//! Where nodes have different Talos targets, each group of them has a track of its own, and
+//! the grid's is all of these together, lowest version first: a group takes part in the
+//! moves to the versions of its own track, and a move of Kubernetes has to suit the Talos
+//! of every group and of every node that stays.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Intent, Preference};
@@ -15,37 +22,35 @@ use upgrade_core::plan::{Change, Versions};
 use upgrade_core::version::{Minor, Version};
 
 use crate::report::{Constraint, Note, Product, Refusal, Report, Warning};
+use crate::targets::Start;
 
 /// One move, and what runs after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leg {
     /// What moves.
     pub change: Change,
-    /// What runs then.
+    /// What runs then; of Talos, the newest that was moved to.
     pub after: Versions,
+    /// The Talos targets whose nodes take part, in a move of Talos.
+    pub targets: BTreeSet<Version>,
 }
 
 /// Finds the legs from what runs to what is wanted. On a refusal, which is put
 /// into the report, there are none.
-///
-/// `behind` is the lowest Kubernetes that still runs: where it is another minor
-/// than the highest, a hop never came to its end, and may be taken back.
 pub fn find(
-    running: &Versions,
-    behind: Option<&Version>,
+    start: &Start,
     intent: &Intent,
     matrix: &Matrix,
     catalogue: &Catalogue,
     report: &mut Report,
 ) -> Option<Vec<Leg>> {
-    let talos = talos_track(running.talos.as_ref(), intent, matrix, catalogue, report);
-    let kubernetes =
-        kubernetes_track(running.kubernetes.as_ref(), behind, intent, matrix, catalogue, report);
-    let grid = Grid { talos: talos?, kubernetes: kubernetes?, intent, matrix };
+    let tracks = talos_tracks(start, intent, matrix, catalogue, report);
+    let kubernetes = kubernetes_track(start, intent, matrix, catalogue, report);
+    let grid = Grid::new(start, tracks?, kubernetes?, intent, matrix);
     if grid.goal() == (0, 0) {
         return Some(Vec::new());
     }
-    if let Some(constraint) = grid.pair_constraint(0, 0) {
+    if let Some(constraint) = grid.pair_constraint(0, 0).or_else(|| grid.left_constraint(0)) {
         report.warn(Warning::StartsUnsupported { constraint });
     }
     for (track, missing) in [(&grid.talos, Product::Talos), (&grid.kubernetes, Product::Kubernetes)]
@@ -98,21 +103,38 @@ fn best_patch(line: Minor, matrix: &Matrix, catalogue: &Catalogue) -> Option<Ver
     catalogue.newest_talos(line).max(demanded).cloned()
 }
 
-/// The versions of Talos to pass through; empty if nothing is known of it,
-/// `None` if the target is refused.
+/// The versions of Talos that each group passes through, its own first; `None` if a
+/// target is refused.
+fn talos_tracks(
+    start: &Start,
+    intent: &Intent,
+    matrix: &Matrix,
+    catalogue: &Catalogue,
+    report: &mut Report,
+) -> Option<Vec<Vec<Version>>> {
+    let groups = start.groups.iter();
+    let tracks: Vec<_> = groups
+        .map(|group| talos_track(&group.from, &group.target, intent, matrix, catalogue, report))
+        .collect();
+    let moves = tracks.iter().flatten().any(|track| track.len() > 1);
+    if moves && start.groups.len() > 1 {
+        // Only some are there already, which says nothing of the cluster.
+        let there =
+            |note: &Note| matches!(note, Note::AlreadyThere { product: Product::Talos, .. });
+        report.notes.retain(|note| !there(note));
+    }
+    tracks.into_iter().collect()
+}
+
+/// The versions of Talos that one group passes through.
 fn talos_track(
-    running: Option<&Version>,
+    running: &Version,
+    target: &Version,
     intent: &Intent,
     matrix: &Matrix,
     catalogue: &Catalogue,
     report: &mut Report,
 ) -> Option<Vec<Version>> {
-    let Some(running) = running else {
-        return Some(Vec::new());
-    };
-    let Some(target) = intent.talos.as_ref() else {
-        return Some(vec![running.clone()]);
-    };
     let Some(row) = matrix.row(target.minor()) else {
         let lines = || matrix.rows().iter().map(|row| row.talos);
         report.refuse(unknown(Product::Talos, target, lines().min(), lines().max()));
@@ -159,18 +181,18 @@ fn talos_track(
     Some(versions)
 }
 
-/// The same for Kubernetes.
+/// The versions of Kubernetes to pass through; empty if nothing is known of it.
 fn kubernetes_track(
-    running: Option<&Version>,
-    behind: Option<&Version>,
+    start: &Start,
     intent: &Intent,
     matrix: &Matrix,
     catalogue: &Catalogue,
     report: &mut Report,
 ) -> Option<Vec<Version>> {
-    let Some(running) = running else {
+    let Some(running) = &start.running.kubernetes else {
         return Some(Vec::new());
     };
+    let behind = start.behind.as_ref();
     let Some(target) = intent.kubernetes.as_ref() else {
         return Some(vec![running.clone()]);
     };
@@ -292,11 +314,48 @@ type Place = (usize, usize);
 struct Grid<'a> {
     talos: Vec<Version>,
     kubernetes: Vec<Version>,
+    groups: Vec<GroupTrack>,
+    left: &'a BTreeSet<Version>,
     intent: &'a Intent,
     matrix: &'a Matrix,
 }
 
-impl Grid<'_> {
+/// A group's own way along the Talos track.
+struct GroupTrack {
+    target: Version,
+    from: Version,
+    /// The places that it moves to, in order.
+    places: Vec<usize>,
+}
+
+impl<'a> Grid<'a> {
+    fn new(
+        start: &'a Start,
+        tracks: Vec<Vec<Version>>,
+        kubernetes: Vec<Version>,
+        intent: &'a Intent,
+        matrix: &'a Matrix,
+    ) -> Self {
+        let passed = tracks.iter().flat_map(|track| track.iter().skip(1));
+        let mut passed: Vec<Version> = passed.cloned().collect();
+        passed.sort();
+        passed.dedup();
+        if intent.rollback {
+            passed.reverse();
+        }
+        let talos: Vec<Version> = start.running.talos.iter().cloned().chain(passed).collect();
+        let place = |version: &Version| {
+            let places = talos.iter().enumerate().skip(1);
+            places.filter(|(_, it)| *it == version).map(|(place, _)| place).next()
+        };
+        let groups = start.groups.iter().zip(&tracks).map(|(group, track)| GroupTrack {
+            target: group.target.clone(),
+            from: group.from.clone(),
+            places: track.iter().skip(1).filter_map(place).collect(),
+        });
+        Self { groups: groups.collect(), talos, kubernetes, left: &start.left, intent, matrix }
+    }
+
     fn goal(&self) -> Place {
         (self.talos.len().saturating_sub(1), self.kubernetes.len().saturating_sub(1))
     }
@@ -308,9 +367,23 @@ impl Grid<'_> {
         }
     }
 
+    /// What a group runs once the track was walked up to a place.
+    fn runs<'b>(&'b self, group: &'b GroupTrack, place: usize) -> &'b Version {
+        let passed = group.places.iter().rev().find(|own| **own <= place);
+        passed.map_or(&group.from, |place| &self.talos[*place])
+    }
+
+    /// The groups that a move of Talos takes along; `None` if it would leave one out that
+    /// has to stop on the way.
+    fn movers(&self, from: usize, to: usize) -> Option<Vec<&GroupTrack>> {
+        let (movers, others): (Vec<_>, Vec<_>) =
+            self.groups.iter().partition(|group| group.places.contains(&to));
+        let passes = |group: &GroupTrack| self.runs(group, from) == self.runs(group, to);
+        others.into_iter().all(passes).then_some(movers)
+    }
+
     /// What the matrix has against running both versions together.
-    fn pair_constraint(&self, talos: usize, kubernetes: usize) -> Option<Constraint> {
-        let (talos, kubernetes) = (self.talos.get(talos)?, self.kubernetes.get(kubernetes)?);
+    fn pair(&self, talos: &Version, kubernetes: &Version) -> Option<Constraint> {
         let Some(row) = self.matrix.row(talos.minor()) else {
             return Some(Constraint::UnknownTalos { talos: talos.clone() });
         };
@@ -329,9 +402,37 @@ impl Grid<'_> {
         })
     }
 
+    /// The same for what runs at a place: the lowest and the highest Talos of the nodes
+    /// that move.
+    fn pair_constraint(&self, talos: usize, kubernetes: usize) -> Option<Constraint> {
+        let kubernetes = self.kubernetes.get(kubernetes)?;
+        let runs = || self.groups.iter().map(|group| self.runs(group, talos));
+        let ends = [runs().min().or_else(|| self.talos.get(talos)), runs().max()];
+        ends.into_iter().flatten().find_map(|talos| self.pair(talos, kubernetes))
+    }
+
+    /// The same for the nodes that stay.
+    fn left_constraint(&self, kubernetes: usize) -> Option<Constraint> {
+        let kubernetes = self.kubernetes.get(kubernetes)?;
+        self.left.iter().find_map(|talos| self.pair(talos, kubernetes))
+    }
+
+    /// What a move of Kubernetes does to the nodes that stay: they must not lose support.
+    /// What has none already may only come nearer to it.
+    fn left_behind(&self, from: usize, to: usize) -> Option<Constraint> {
+        let (from, to) = (self.kubernetes.get(from)?, self.kubernetes.get(to)?);
+        self.left.iter().find_map(|talos| {
+            let constraint = self.pair(talos, to)?;
+            let nearer = self.matrix.row(talos.minor()).is_some_and(|row| {
+                let (from, to) = (from.release(), to.release());
+                (to > from && to < row.kubernetes_min) || (to < from && to >= row.kubernetes_max)
+            });
+            (!nearer).then_some(constraint)
+        })
+    }
+
     /// What the matrix has against installing one Talos over the other.
-    fn host_constraint(&self, from: usize, to: usize) -> Option<Constraint> {
-        let (from, to) = (self.talos.get(from)?, self.talos.get(to)?);
+    fn host_constraint(&self, from: &Version, to: &Version) -> Option<Constraint> {
         let row = self.matrix.row(to.minor())?;
         if !row.accepts_host(from) {
             return Some(Constraint::Host {
@@ -349,8 +450,15 @@ impl Grid<'_> {
     }
 
     fn move_constraint(&self, from: Place, to: Place) -> Option<Constraint> {
-        let host = if from.0 == to.0 { None } else { self.host_constraint(from.0, to.0) };
-        host.or_else(|| self.pair_constraint(to.0, to.1))
+        if from.0 == to.0 {
+            return self.pair_constraint(to.0, to.1).or_else(|| self.left_behind(from.1, to.1));
+        }
+        let target = self.talos.get(to.0)?;
+        let movers = self.movers(from.0, to.0).unwrap_or_default();
+        let hosts = movers.iter().map(|group| self.runs(group, from.0));
+        let host = { hosts }.find_map(|host| self.host_constraint(host, target));
+        let pair = || self.pair(target, self.kubernetes.get(to.1)?);
+        host.or_else(pair)
     }
 
     /// The places one move away, the door's preference first. Up to two Talos
@@ -369,10 +477,13 @@ impl Grid<'_> {
         near.into_iter().flatten().chain(far.map(move |to| (to, kubernetes)))
     }
 
-    /// How many minors lie between two places of Talos; `None` for a way back.
+    /// The most minors that a node passes between two places of Talos; `None` for a way
+    /// back, and for a move that cannot be.
     fn minors(&self, from: usize, to: usize) -> Option<u64> {
-        let (from, to) = (self.talos.get(from)?, self.talos.get(to)?);
-        from.minor().steps_to(to.minor())
+        let target = self.talos.get(to)?.minor();
+        let movers = self.movers(from, to)?;
+        let steps = movers.iter().map(|group| self.runs(group, from).minor().steps_to(target));
+        steps.collect::<Option<Vec<u64>>>()?.into_iter().max()
     }
 
     fn allowed(&self, from: Place) -> impl Iterator<Item = Place> {
@@ -412,13 +523,21 @@ impl Grid<'_> {
     }
 
     fn leg(&self, from: Place, to: Place) -> Leg {
-        let change = if from.0 == to.0 {
+        let after = self.versions(to);
+        if from.0 == to.0 {
             let (from, to) = (self.kubernetes[from.1].clone(), self.kubernetes[to.1].clone());
-            Change::Kubernetes { from, to }
-        } else {
-            Change::Talos { from: self.talos[from.0].clone(), to: self.talos[to.0].clone() }
-        };
-        Leg { change, after: self.versions(to) }
+            return Leg {
+                change: Change::Kubernetes { from, to },
+                after,
+                targets: BTreeSet::new(),
+            };
+        }
+        let movers = self.movers(from.0, to.0).unwrap_or_default();
+        let hosts = movers.iter().map(|group| self.runs(group, from.0));
+        let host = if self.intent.rollback { hosts.max() } else { hosts.min() };
+        let from = host.unwrap_or(&self.talos[from.0]).clone();
+        let targets = movers.iter().map(|group| group.target.clone()).collect();
+        Leg { change: Change::Talos { from, to: self.talos[to.0].clone() }, after, targets }
     }
 
     /// Why the goal is out of reach, and how far one gets.

@@ -38,10 +38,10 @@ pub struct Choice {
     pub extensions: Option<Vec<String>>,
 }
 
-/// The schematic that the user wants every node to run, where one is named. An
+/// The schematic that the user wants a node to run, where one is named. An
 /// image of a registry of one's own names none: what is in it shows nowhere.
-pub fn wanted_schematic(intent: &Intent) -> Option<&str> {
-    match &intent.installer {
+pub fn wanted_schematic(installer: &Installer) -> Option<&str> {
+    match installer {
         Installer::Keep => None,
         Installer::Schematic(schematic) => Some(schematic),
         Installer::Image(image) => schematic_of(image),
@@ -50,8 +50,8 @@ pub fn wanted_schematic(intent: &Intent) -> Option<&str> {
 
 /// Whether a node that runs the wanted version still has to be installed anew,
 /// since the user wants other content in it.
-pub fn lacks_wanted(facts: &TalosFacts, intent: &Intent) -> bool {
-    wanted_schematic(intent).is_some_and(|wanted| facts.schematic.as_deref() != Some(wanted))
+pub fn lacks_wanted(facts: &TalosFacts, installer: &Installer) -> bool {
+    wanted_schematic(installer).is_some_and(|wanted| facts.schematic.as_deref() != Some(wanted))
 }
 
 /// The schematic in a factory's installer reference, the last part of its name.
@@ -96,7 +96,7 @@ pub fn choose(
         return None;
     }
     let choosing = Choosing { node, facts, target, intent };
-    match &intent.installer {
+    match intent.installer_of(node) {
         _ if mutant::is(Mutant::SchematicDropped) => {
             let image = choosing.built(EMPTY_SCHEMATIC, report)?;
             Some(Choice { image, schematic: None, extensions: None })

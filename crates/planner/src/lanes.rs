@@ -19,6 +19,7 @@ use crate::hops::Leg;
 use crate::installer::{self, lacks_wanted};
 use crate::planner::Request;
 use crate::report::{Note, Refusal, Report, Warning};
+use crate::targets::takes_part;
 use crate::waves::{self, Limits};
 
 /// What a node is believed to be once the hops before are done.
@@ -72,7 +73,7 @@ impl<'a> Lanes<'a> {
     /// Whether `more` follow decides if its outcome is remembered.
     pub(crate) fn hop(&mut self, number: u32, leg: &Leg, more: bool) -> Option<Hop> {
         let waves = match &leg.change {
-            Change::Talos { to, .. } => self.talos(number, to, more),
+            Change::Talos { to, .. } => self.talos(number, leg, to, more),
             Change::Kubernetes { to, .. } => self.kubernetes(number, to, more),
         };
         let (limit, pool_limits) = match &leg.change {
@@ -92,12 +93,16 @@ impl<'a> Lanes<'a> {
         })
     }
 
-    fn talos(&mut self, number: u32, to: &Version, more: bool) -> Vec<Wave> {
+    fn talos(&mut self, number: u32, leg: &Leg, to: &Version, more: bool) -> Vec<Wave> {
         let mut targets: BTreeMap<NodeName, Box<TalosTarget>> = BTreeMap::new();
+        let intent = self.request.intent;
         for (name, node) in &mut self.believed {
             let Some(talos) = &mut node.talos else { continue };
-            let other = talos.version == *to && lacks_wanted(talos, self.request.intent);
-            if is_there(&talos.version, to, self.request.intent.rollback) && !other {
+            if !takes_part(intent, leg, name) {
+                continue;
+            }
+            let other = talos.version == *to && lacks_wanted(talos, intent.installer_of(name));
+            if is_there(&talos.version, to, intent.rollback) && !other {
                 self.report.notes.push(Note::Skipped {
                     node: (*name).clone(),
                     hop: number,
@@ -105,7 +110,6 @@ impl<'a> Lanes<'a> {
                 });
                 continue;
             }
-            let intent = self.request.intent;
             let choice = installer::choose(name, talos, to, intent, &mut self.report);
             let Some(installer::Choice { image, schematic, extensions }) = choice else {
                 continue;
@@ -307,6 +311,9 @@ impl<'a> Lanes<'a> {
         let mut moves: BTreeMap<NodeName, Images> = BTreeMap::new();
         let rollback = self.request.intent.rollback;
         for (name, node) in &mut self.believed {
+            if self.request.intent.holds(name) {
+                continue;
+            }
             let role = self.request.snapshot.nodes[*name].role;
             let images = Images::to(to, &node.images, role, rollback);
             if images.next.is_empty() {

@@ -2,8 +2,8 @@
 //! included. No network, no files, no clock.
 //!
 //! - [`plan()`] turns what was observed and what is wanted into a [`Plan`] and a
-//!   [`Report`]: [`hops`] finds the path through the support matrix, [`waves`]
-//!   the order of nodes, [`installer`] the images.
+//!   [`Report`]: [`targets`] says which node is to run what, [`hops`] finds the path
+//!   through the support matrix, [`waves`] the order of nodes, [`installer`] the images.
 //! - [`check()`] reads a finished plan with other eyes and names what breaks a rule.
 //! - [`armed()`] refuses what an earlier run's armed nodes do not allow.
 //! - [`prepare()`] is all three, and what every front end calls.
@@ -37,6 +37,7 @@ pub mod prepare;
 mod prune;
 pub mod report;
 pub mod rollback;
+pub mod targets;
 pub mod waves;
 
 pub use armed::{armed, no_slot};

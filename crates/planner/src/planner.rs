@@ -9,8 +9,8 @@ use upgrade_core::manifests::Manifests;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::{Change, PLAN_FORMAT, Plan, Versions};
 use upgrade_core::policy::Policy;
-use upgrade_core::product::{PerProduct, VersionRange};
-use upgrade_core::snapshot::{Fact, Role, Snapshot, Stage};
+use upgrade_core::snapshot::{Fact, Node, NodeName, Role, Snapshot, Stage};
+use upgrade_core::version::Version;
 use upgrade_core::workload::Workloads;
 
 use crate::drain;
@@ -19,7 +19,8 @@ use crate::hops::{self, Leg};
 use crate::installer::lacks_wanted;
 use crate::lanes::Lanes;
 use crate::prune;
-use crate::report::{Note, Product, Refusal, Report, Warning};
+use crate::report::{Constraint, Note, Product, Refusal, Report, Warning};
+use crate::targets::{self, Start};
 
 /// All that a plan is made from.
 #[derive(Clone, Copy, Debug)]
@@ -57,22 +58,29 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
     for problem in policy.problems() {
         report.refuse(Refusal::BadPolicy { problem: problem.to_string() });
     }
-    if intent.talos.is_none() && intent.kubernetes.is_none() {
+    let own = intent.nodes.values().any(|own| own.talos.is_some());
+    if intent.talos.is_none() && intent.kubernetes.is_none() && !own {
         report.refuse(Refusal::NoTarget);
     }
     unknowns(snapshot, intent.rollback, &mut report);
     invisible(snapshot, policy, intent.rollback, &mut report);
-    let behind = running(snapshot, false).kubernetes;
-    let running = running(snapshot, intent.rollback);
-    let legs = hops::find(&running, behind.as_ref(), intent, matrix, catalogue, &mut report);
+    targets::contradictions(snapshot, intent, &mut report);
+    let start = Start::of(snapshot, intent);
+    let Start { running, .. } = &start;
+    let legs = hops::find(&start, intent, matrix, catalogue, &mut report);
+    if legs.is_none() {
+        in_the_way(snapshot, intent, &start, &mut report);
+    }
     let mut legs = legs.unwrap_or_default();
-    if report.refusals.is_empty()
-        && let Some(leg) = other_content(snapshot, intent, &running, &legs)
-    {
-        report
-            .notes
-            .retain(|note| !matches!(note, Note::AlreadyThere { product: Product::Talos, .. }));
-        legs.insert(0, leg);
+    if report.refusals.is_empty() {
+        let others = other_content(snapshot, intent, &start, &legs);
+        if !others.is_empty() {
+            report
+                .notes
+                .retain(|note| !matches!(note, Note::AlreadyThere { product: Product::Talos, .. }));
+        }
+        legs.splice(0..0, others);
+        targets::consequences(snapshot, intent, &legs, matrix, &mut report);
     }
     if !legs.is_empty() {
         control_planes_fit(snapshot, intent, policy, &legs, &mut report);
@@ -89,16 +97,16 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
     if !report.refusals.is_empty() {
         return Err(report);
     }
-    let to = legs.last().map_or_else(|| running.clone(), |leg| leg.after.clone());
     let plan = Plan {
         format: PLAN_FORMAT,
         cluster: snapshot.cluster.clone(),
         parent: None,
         rollback: intent.rollback,
-        from: running,
-        to,
+        from: running.clone(),
+        to: end(&start, intent, &legs),
         policy: policy.clone(),
         prune: Vec::new(),
+        nodes: targets::of_nodes(snapshot, intent, &legs),
         hops,
     };
     let prune = prune::choose(&plan, manifests, &mut report);
@@ -107,22 +115,61 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
     Ok(Planned { plan, report })
 }
 
-/// The leg for nodes that run the wanted version and lack the wanted content:
+/// What runs afterwards: the cluster's own target where nodes go to it, whatever single
+/// nodes go to.
+fn end(start: &Start, intent: &Intent, legs: &[Leg]) -> Versions {
+    let mut to = legs.last().map_or_else(|| start.running.clone(), |leg| leg.after.clone());
+    let wanted = intent.talos.as_ref();
+    let goes = |wanted: &&_| start.groups.iter().any(|group| group.target == **wanted);
+    if let Some(wanted) = wanted.filter(goes).filter(|_| start.groups.len() > 1) {
+        to.talos = Some(wanted.clone());
+    }
+    to
+}
+
+/// The legs for nodes that run the wanted version and lack the wanted content:
 /// other extensions alone take an installation and a reboot too.
-fn other_content(
-    snapshot: &Snapshot,
-    intent: &Intent,
-    running: &Versions,
-    legs: &[Leg],
-) -> Option<Leg> {
-    let version = intent.talos.as_ref().filter(|wanted| running.talos.as_ref() == Some(wanted))?;
-    let moves = legs.iter().any(|leg| matches!(leg.change, Change::Talos { .. }));
-    let mut nodes = snapshot.nodes.values().filter_map(|node| node.talos.known());
-    let lacking = nodes.any(|facts| facts.version == *version && lacks_wanted(facts, intent));
-    (lacking && !moves).then(|| Leg {
-        change: Change::Talos { from: version.clone(), to: version.clone() },
-        after: running.clone(),
-    })
+fn other_content(snapshot: &Snapshot, intent: &Intent, start: &Start, legs: &[Leg]) -> Vec<Leg> {
+    let lacking = |version: &Version| {
+        snapshot.nodes.iter().any(|(name, node)| {
+            let wants = intent.talos_of(name) == Some(version);
+            let facts = node.talos.known().filter(|facts| wants && facts.version == *version);
+            facts.is_some_and(|facts| lacks_wanted(facts, intent.installer_of(name)))
+        })
+    };
+    let moves = |version: &Version| {
+        legs.iter().any(|leg| matches!(&leg.change, Change::Talos { to, .. } if to == version))
+    };
+    let targets = start.groups.iter().map(|group| &group.target);
+    targets
+        .filter(|version| !moves(version) && lacking(version))
+        .map(|version| Leg {
+            change: Change::Talos { from: version.clone(), to: version.clone() },
+            after: Versions { talos: Some(version.clone()), ..start.running.clone() },
+            targets: [version.clone()].into(),
+        })
+        .collect()
+}
+
+/// Names the nodes that are why there is no path, if they are some that stay.
+fn in_the_way(snapshot: &Snapshot, intent: &Intent, start: &Start, report: &mut Report) {
+    let versions: Vec<Version> = report
+        .refusals
+        .iter()
+        .filter_map(|refusal| match refusal {
+            Refusal::NoPath { constraint: Constraint::Pair { talos, .. }, .. } => Some(talos),
+            _ => None,
+        })
+        .filter(|talos| start.left.contains(*talos))
+        .cloned()
+        .collect();
+    for talos in versions {
+        let stays = |name: &NodeName| intent.talos_of(name).is_none();
+        let runs = |node: &Node| node.talos.known().is_some_and(|facts| facts.version == talos);
+        let nodes = snapshot.nodes.iter().filter(|(name, node)| stays(name) && runs(node));
+        let nodes = nodes.map(|(name, _)| name.clone()).collect();
+        report.warn(Warning::StaysBehind { nodes, talos });
+    }
 }
 
 /// Whatever could not be seen stops the plan (rule 10). A way back needs the
@@ -178,15 +225,6 @@ fn invisible(snapshot: &Snapshot, policy: &Policy, rollback: bool, report: &mut 
     }
 }
 
-/// The version of each product: a cluster is as old as its oldest part. On the
-/// way back it is as new as its newest, or the nodes that went ahead would be
-/// forgotten.
-fn running(snapshot: &Snapshot, rollback: bool) -> Versions {
-    let PerProduct { talos, kubernetes } = snapshot.versions();
-    let end = |range: VersionRange| if rollback { range.newest } else { range.lowest };
-    Versions { talos: talos.map(end), kubernetes: kubernetes.map(end) }
-}
-
 /// Machines that run and do not meet all of their conditions: they are upgraded all the
 /// same, and are back when they are as ready as now.
 fn not_ready(snapshot: &Snapshot, report: &mut Report) {
@@ -208,10 +246,15 @@ fn control_planes_fit(
     report: &mut Report,
 ) {
     let control_planes = snapshot.nodes_with(Role::ControlPlane).count();
-    let reboots = legs.iter().any(|leg| matches!(leg.change, Change::Talos { .. }));
+    let reboots = legs.iter().any(|leg| {
+        let mut names = snapshot.nodes_with(Role::ControlPlane).map(|(name, _)| name);
+        names.any(|name| targets::takes_part(intent, leg, name))
+    });
+    let restarts = legs.iter().any(|leg| matches!(leg.change, Change::Kubernetes { .. }));
     // One API server less is an outage only if there is no other; one etcd
     // member less, if the rest are no majority.
-    let outage = control_planes == 1 || (reboots && !etcd::survives_one_loss(control_planes));
+    let outage =
+        (control_planes == 1 && restarts) || (reboots && !etcd::survives_one_loss(control_planes));
     if outage && control_planes > 0 {
         if policy.accept_outage {
             report.warn(Warning::Outage { control_planes });

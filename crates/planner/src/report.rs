@@ -1,6 +1,7 @@
 //! What the planner has to say: every refusal, warning and note is typed, and
 //! each tells what to do next.
 
+mod nodes;
 mod refusal;
 mod remark;
 

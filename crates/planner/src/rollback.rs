@@ -3,6 +3,8 @@
 //! No health gate holds it up (rule 12); `decide` still keeps etcd's quorum
 //! (rule 1), and what speaks against it is told here beforehand.
 
+use std::collections::BTreeMap;
+
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::matrix::{Matrix, Row};
@@ -109,6 +111,7 @@ pub fn rollback(request: &WayBack<'_>) -> Result<Planned, Report> {
         to: after,
         policy: (*policy).clone(),
         prune: Vec::new(),
+        nodes: BTreeMap::new(),
         hops: vec![hop],
     };
     Ok(Planned { plan, report })

@@ -8,7 +8,7 @@ mod planning;
 
 use clusters::{cluster, intent, known, version};
 use planning::{plan_for, sketch};
-use upgrade_core::intent::Intent;
+use upgrade_core::intent::{Intent, NodeIntent};
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::State;
 use upgrade_core::matrix::Matrix;
@@ -46,6 +46,7 @@ fn plans_and_decisions_differ() {
     quorum();
     installers();
     windows();
+    holds();
     ways_back();
     versions();
     invisible();
@@ -110,6 +111,20 @@ fn windows() {
     let plan = plan_for(&snapshot, &intent(Some("1.13.9"), None), &policy).unwrap().plan;
     let ask = || runs(&first(&plan, &snapshot));
     assert_eq!(both(Mutant::WindowIgnored, ask), (false, true));
+}
+
+/// Rule 12: nodes that the user holds.
+fn holds() {
+    let snapshot = cluster(3, 1, "1.13.1", "1.33.4");
+    let held = NodeIntent { hold: true, ..NodeIntent::default() };
+    let nodes = [("worker-1".into(), held)].into();
+    let to = Intent { nodes, ..intent(Some("1.13.9"), None) };
+    let ask = || {
+        let planned = plan_for(&snapshot, &to, &Policy::default()).unwrap();
+        assert_eq!(check(&planned.plan, &snapshot, &Matrix::builtin()), []);
+        sketch(&planned).contains("worker-1")
+    };
+    assert_eq!(both(Mutant::HoldIgnored, ask), (false, true));
 }
 
 /// Rule 12: a way back while Kubernetes is silent.

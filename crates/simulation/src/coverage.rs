@@ -1,11 +1,12 @@
 //! What was met, and how often. Something that is never met was never tested,
 //! so the simulation fails over it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use talos_sim::model::Discovery;
 use talos_sim::schedule::FAULTS;
 use upgrade_core::event::EventKind;
+use upgrade_core::intent::Intent;
 use upgrade_core::journal::{Outcome, Record};
 use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
 use upgrade_core::step::Action;
@@ -48,11 +49,13 @@ pub enum Sort {
     Machine,
     /// How nodes find each other.
     Discovery,
+    /// What is wanted of single nodes.
+    Node,
 }
 
 impl Sort {
     /// All of them, as they are printed.
-    pub const ALL: [(Self, &'static str); 15] = [
+    pub const ALL: [(Self, &'static str); 16] = [
         (Self::Step, "steps done"),
         (Self::StepSkipped, "steps skipped"),
         (Self::StepFailed, "steps failed"),
@@ -68,6 +71,7 @@ impl Sort {
         (Self::Kit, "workloads"),
         (Self::Machine, "machines"),
         (Self::Discovery, "discovery"),
+        (Self::Node, "wishes for nodes"),
     ];
 }
 
@@ -133,6 +137,13 @@ impl Met {
         }
         self.count(Sort::Machine, scenario.foreign.name());
         self.count(Sort::Discovery, discovery(scenario.discovery));
+        for want in &scenario.wants {
+            if let Want::Versions(intent) = want {
+                for name in wishes(intent) {
+                    self.count(Sort::Node, name);
+                }
+            }
+        }
         if scenario.wants.iter().any(|want| matches!(want, Want::Back(_))) {
             self.count(Sort::Kit, "a way back");
         }
@@ -221,6 +232,7 @@ impl Met {
         wanted.extend(
             ["service", "air gap", "kubernetes", "off"].map(|name| (Sort::Discovery, name)),
         );
+        wanted.extend(WISHES.map(|name| (Sort::Node, name)));
         wanted.retain(|(sort, name)| !NEVER.iter().any(|(s, n, _)| s == sort && n == name));
         wanted
     }
@@ -244,6 +256,22 @@ impl Met {
         met.extend(missing.map(|(_, name)| (name, 0)));
         met
     }
+}
+
+const WISHES: [&str; 5] =
+    ["held control plane", "held worker", "one alone", "version", "installer"];
+
+/// What is wanted of single nodes.
+fn wishes(intent: &Intent) -> BTreeSet<&'static str> {
+    let held = || intent.nodes.iter().filter(|(_, own)| own.hold);
+    let mut wishes: BTreeSet<&'static str> = held()
+        .map(|(name, _)| if name.0.starts_with("cp-") { WISHES[0] } else { WISHES[1] })
+        .collect();
+    let own = || intent.nodes.values();
+    let met = [held().count() > 1, own().any(|own| own.talos.is_some())];
+    let met = met.into_iter().chain([own().any(|own| own.installer.is_some())]);
+    wishes.extend(WISHES[2..].iter().zip(met).filter(|(_, met)| *met).map(|(name, _)| *name));
+    wishes
 }
 
 const fn discovery(how: Discovery) -> &'static str {

@@ -1,8 +1,10 @@
 //! Makes a failing scenario smaller: troubles, nodes and wants are taken away
 //! one after the other, as long as the same rule is still broken.
 
+use upgrade_core::intent::Intent;
+
 use crate::play::play;
-use crate::scenario::{Foreign, Kit, Machines, Scenario, TroubleKind};
+use crate::scenario::{Foreign, Kit, Machines, Scenario, TroubleKind, Want};
 use crate::template::Templates;
 
 /// The smallest scenario found that breaks the same rule.
@@ -33,6 +35,16 @@ fn smaller(of: &Scenario) -> Vec<Scenario> {
         for index in 0..of.wants.len() {
             let mut less = of.clone();
             less.wants.remove(index);
+            candidates.push(less);
+        }
+    }
+    for (index, want) in of.wants.iter().enumerate() {
+        if let Want::Versions(intent) = want
+            && !intent.nodes.is_empty()
+        {
+            let mut less = of.clone();
+            let intent = Intent { nodes: [].into(), ..intent.clone() };
+            less.wants[index] = Want::Versions(intent);
             candidates.push(less);
         }
     }

@@ -32,6 +32,9 @@ pub fn scenario(scenario: &Scenario) -> String {
                 };
                 let (talos, kubernetes) = (version(&intent.talos), version(&intent.kubernetes));
                 let back = if intent.rollback { " (back)" } else { "" };
+                for (name, own) in &intent.nodes {
+                    let _ = writeln!(text, "of {name}: {own:?}");
+                }
                 writeln!(text, "wanted: Talos {talos}, Kubernetes {kubernetes}{back}")
             }
             Want::Back(node) => writeln!(text, "wanted: node number {node} goes back"),

@@ -5,7 +5,7 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::intent::Preference;
 use upgrade_core::version::Version;
 
-use super::{ClusterArgs, DataArgs, InstallerArgs, OutputArgs, PaceArgs, parse};
+use super::{ClusterArgs, DataArgs, InstallerArgs, NodeArgs, OutputArgs, PaceArgs, parse};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -130,6 +130,9 @@ pub struct PlanArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
     pub wanted: InstallerArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub nodes: NodeArgs,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
     pub pace: PaceArgs,

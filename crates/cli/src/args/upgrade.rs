@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use upgrade_core::version::Version;
 
-use super::{ClusterArgs, DataArgs, InstallerArgs, PaceArgs, PreferArg, RunArgs};
+use super::{ClusterArgs, DataArgs, InstallerArgs, NodeArgs, PaceArgs, PreferArg, RunArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -12,6 +12,10 @@ Examples:
 
   Talos alone, on the cluster of the current talosconfig:
     talos-operator upgrade os --talos 1.13.9
+
+  One worker first, then all but one:
+    talos-operator upgrade os --talos 1.13.9 --node worker-1
+    talos-operator upgrade os --talos 1.13.9 --hold gpu-1
 
   From a script, with every event as a line of JSON:
     talos-operator upgrade k8s --kubernetes 1.36.3 --yes -o json
@@ -98,6 +102,9 @@ pub struct UpgradeArgs {
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
     pub installer: InstallerArgs,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "the type says it")]
+    pub nodes: NodeArgs,
     #[command(flatten)]
     #[expect(missing_docs, reason = "the type says it")]
     pub pace: PaceArgs,

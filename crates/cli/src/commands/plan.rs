@@ -46,6 +46,7 @@ fn wish(args: &PlanArgs) -> Wish<'_> {
         rollback: args.rollback,
         prefer: args.prefer,
         installer: &args.wanted,
+        nodes: &args.nodes,
     }
 }
 
@@ -56,7 +57,12 @@ async fn live(
 ) -> Result<(Snapshot, Answer), Failed> {
     let place = Place::find(&args.cluster)?;
     let flags = Targets { talos: args.talos_to.clone(), kubernetes: args.kubernetes_to.clone() };
-    let targets = Targets::of_plan(flags, place.profile.as_ref())?;
+    args.nodes.without_kubernetes(flags.kubernetes.is_some())?;
+    let mut targets = Targets::of_plan(flags, place.profile.as_ref())?;
+    if !args.nodes.nodes.is_empty() {
+        // The profile's Kubernetes is for all nodes.
+        targets.kubernetes = None;
+    }
     let policy = place.policy(&args.pace);
     let session = Session::open(place, &policy).await?;
     let seen = session.look().await?;
@@ -89,6 +95,7 @@ async fn offline(args: &PlanArgs, data: &ReleaseData) -> Result<(Snapshot, Answe
         )
         .into());
     }
+    args.nodes.without_kubernetes(kubernetes.is_some())?;
     let cluster = Cluster {
         control_planes: args.control_planes.unwrap_or(3),
         workers: args.workers.unwrap_or(0),

@@ -16,8 +16,10 @@ use crate::failed::Failed;
 use crate::place::Place;
 use crate::planning::{self, Past};
 use crate::printer::Printer;
+use crate::render;
 use crate::rollback::{self, Before};
 use crate::session::Session;
+use crate::wish;
 
 /// Goes back.
 pub async fn rollback(args: &RollbackArgs, printer: Printer) -> Result<Exit, Failed> {
@@ -57,6 +59,10 @@ async fn one_node(
         )
     })?;
     let past = Past::of(&session, replace)?;
+    if wish::held(session.place.profile.as_ref()).contains_key(node) {
+        let text = format!("{node} is held in the profile; it goes back since you named it");
+        printer.stderr(&render::warning(&text));
+    }
     if args.image.is_none()
         && let Some(refusal) = upgrade_planner::no_slot(node, &snapshot, &past.armed)
     {
@@ -112,7 +118,8 @@ async fn kubernetes(
             "Kubernetes as a whole does not go back a minor; an etcd snapshot does",
         ));
     };
-    let intent = Intent { kubernetes: Some(target), rollback: true, ..Intent::default() };
+    let nodes = wish::held(session.place.profile.as_ref());
+    let intent = Intent { kubernetes: Some(target), rollback: true, nodes, ..Intent::default() };
     let past = Past::of(&session, replace)?;
     let answer = planning::answer(&seen, &intent, &policy, data, &past, |_| None);
     confirmed(&session, answer, snapshot, replace, args.yes, &args.run, printer).await

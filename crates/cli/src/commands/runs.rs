@@ -1,6 +1,9 @@
 //! `resume`, `pause` and `status`: the run that is there.
 
+use upgrade_core::journal::{Phase, State};
+use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
+use upgrade_core::step::StepId;
 use upgrade_engine::store::{RunResult, StoredRun};
 
 use crate::Exit;
@@ -13,6 +16,7 @@ use crate::render::status::Status;
 use crate::runner;
 use crate::session::Session;
 use crate::settings;
+use crate::wish;
 
 /// Goes on with the last run.
 pub async fn resume(args: &ResumeArgs, printer: Printer) -> Result<Exit, Failed> {
@@ -29,7 +33,22 @@ pub async fn resume(args: &ResumeArgs, printer: Printer) -> Result<Exit, Failed>
         runner::write_back(&session, plan, printer).await?;
         return Ok(Exit::Done);
     }
+    held_since(&session.place, plan, &last.state()?)?;
     runner::resume(&session, &args.run, printer).await
+}
+
+/// Rule 12: the profile may hold a node since that the plan still has steps for.
+fn held_since(place: &Place, plan: &Plan, state: &State) -> Result<(), Failed> {
+    let held = wish::held(place.profile.as_ref());
+    let left = |step: &StepId| state.step(step).is_none_or(|step| step.phase != Phase::Done);
+    let node = |step: StepId| step.node.clone().filter(|_| left(&step));
+    match plan.steps().filter_map(node).find(|node| held.contains_key(node)) {
+        Some(node) => Err(Failed::refused(
+            format!("the profile holds {node}, and the run has steps for it"),
+            "plan again with `upgrade --new-plan`, which leaves it as it is, or remove its `hold`",
+        )),
+        None => Ok(()),
+    }
 }
 
 fn no_run(place: &Place) -> Failed {

@@ -22,6 +22,7 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
     let place = Place::find(&args.cluster)?;
     let flags = Targets { talos: args.talos.clone(), kubernetes: args.kubernetes.clone() };
     let targets = Targets::of_upgrade(args.what(), flags, place.profile.as_ref())?;
+    args.nodes.without_kubernetes(targets.kubernetes.is_some())?;
     place.nobody_drives()?;
     let replace = place.may_replace(args.new_plan)?;
     let policy = place.policy(&args.pace);
@@ -40,6 +41,7 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
         rollback: args.rollback,
         prefer: args.prefer,
         installer: &args.installer,
+        nodes: &args.nodes,
     };
     let intent = wish.intent(&targets, profile, &seen.snapshot).await?;
     let past = Past::of(&session, replace)?;
@@ -64,7 +66,7 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
             return runner::resume(&session, &args.run, printer).await;
         }
         // A run that was cut off right at its end left this to do.
-        if let Some(profile) = profile {
+        if let Some(profile) = profile.filter(|_| args.nodes.is_empty()) {
             let Targets { talos, kubernetes } = targets;
             if profile.write_back(&Written { talos, kubernetes, schematic: None })? {
                 printer.stderr(&render::summary::profile(&profile.path));

@@ -6,7 +6,9 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value as Json};
 use upgrade_core::image::ImageRef;
+use upgrade_core::intent::{Installer, NodeIntent};
 use upgrade_core::policy::Policy;
+use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 
 use super::Profile;
@@ -14,8 +16,9 @@ use super::problem::Problem;
 use super::tree::{Field, Node, Value};
 
 /// The fields of a profile, for messages.
-const FIELDS: &str = "name, talosconfig, kubeconfig, talos and policy";
+const FIELDS: &str = "name, talosconfig, kubeconfig, talos, policy and nodes";
 const TALOS_FIELDS: &str = "version, kubernetes_version, factory, image and keep_extensions";
+const NODE_FIELDS: &str = "version, image, schematic_id and hold";
 const FACTORY_FIELDS: &str = "url and schematic_id";
 
 /// Collects what is wrong on the way.
@@ -42,6 +45,7 @@ pub(super) fn check(path: &Path, root: Option<&Node>) -> Result<Profile, Vec<Pro
             "kubeconfig" => profile.kubeconfig = check.path("kubeconfig", field, path),
             "talos" => check.talos(field, &mut profile),
             "policy" => profile.policy = check.policy(field),
+            "nodes" => check.nodes(field, &mut profile),
             _ => check.unknown("", field, FIELDS),
         }
     }
@@ -140,6 +144,53 @@ impl Check {
         }
     }
 
+    fn nodes(&mut self, field: &Field, profile: &mut Profile) {
+        for field in self.fields("nodes", &field.node) {
+            let own = self.node(field);
+            profile.nodes.insert(NodeName(field.name.clone()), own);
+        }
+    }
+
+    fn node(&mut self, node: &Field) -> NodeIntent {
+        let mut own = NodeIntent::default();
+        let path = format!("nodes.{}", node.name);
+        for field in self.fields(&path, &node.node) {
+            let name = format!("{path}.{}", field.name);
+            let installer = match field.name.as_str() {
+                "version" => {
+                    own.talos = self.parsed::<Version>(&name, field);
+                    continue;
+                }
+                "hold" => {
+                    own.hold = self.parsed::<bool>(&name, field).unwrap_or_default();
+                    continue;
+                }
+                "image" => self.parsed::<ImageRef>(&name, field).map(Installer::Image),
+                "schematic_id" => self.schematic(&name, field).map(Installer::Schematic),
+                _ => {
+                    self.unknown(&format!("{path}."), field, NODE_FIELDS);
+                    continue;
+                }
+            };
+            if own.installer.is_some() {
+                let what = format!("{path}: image and schematic_id are two installers");
+                self.problem(field.line, what, "leave one of them out");
+            }
+            own.installer = installer;
+        }
+        own
+    }
+
+    fn schematic(&mut self, name: &str, field: &Field) -> Option<String> {
+        match crate::args::schematic(self.text(name, field)?) {
+            Ok(id) => Some(id),
+            Err(why) => {
+                self.problem(field.line, format!("{name}: {why}"), "copy the whole ID");
+                None
+            }
+        }
+    }
+
     fn factory(&mut self, field: &Field, profile: &mut Profile) {
         for field in self.fields("talos.factory", &field.node) {
             match field.name.as_str() {
@@ -156,15 +207,8 @@ impl Check {
                     }
                 }
                 "schematic_id" => {
-                    let text = self.text("talos.factory.schematic_id", field);
-                    match text.map(crate::args::schematic) {
-                        Some(Ok(id)) => profile.schematic = Some(id),
-                        Some(Err(why)) => {
-                            let what = format!("talos.factory.schematic_id: {why}");
-                            self.problem(field.line, what, "copy the whole ID");
-                        }
-                        None => {}
-                    }
+                    let id = self.schematic("talos.factory.schematic_id", field);
+                    profile.schematic = id.or(profile.schematic.take());
                 }
                 _ => self.unknown("talos.factory.", field, FACTORY_FIELDS),
             }

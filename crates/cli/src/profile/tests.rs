@@ -1,6 +1,7 @@
 //! Profiles as people write them.
 
 use upgrade_core::amount::Amount;
+use upgrade_core::intent::Installer;
 use upgrade_core::policy::Order;
 
 use super::*;
@@ -60,6 +61,29 @@ fn an_installer_of_ones_own() {
     assert!(profile.keep_extensions);
     let found = problems("name: dev\ntalos: {keep_extensions: perhaps}\n");
     assert!(found[0].starts_with("2: talos.keep_extensions:"), "{found:?}");
+}
+
+#[test]
+fn nodes_have_wishes_of_their_own() {
+    let id = "ab".repeat(32);
+    let profile = parse(&format!(
+        "name: dev\nnodes:\n  gpu-1: {{hold: true}}\n  edge-1:\n    version: v1.12.11\n    \
+         schematic_id: {id}\n  edge-2: {{image: registry.lan/talos/installer}}\n"
+    ));
+    let nodes = profile.unwrap().nodes;
+    assert!(nodes[&"gpu-1".into()].hold);
+    let edge = &nodes[&"edge-1".into()];
+    assert_eq!(edge.talos, Some(Version::new(1, 12, 11)));
+    assert_eq!(edge.installer, Some(Installer::Schematic(id)));
+    assert!(matches!(nodes[&"edge-2".into()].installer, Some(Installer::Image(_))));
+    let found = problems(
+        "name: dev\nnodes:\n  a: {hold: perhaps}\n  b: held\n  c: {colour: red}\n  \
+         d: {version: new}\n  e: {image: a.example/b, schematic_id: abc}\n",
+    );
+    let lines: Vec<&str> = found.iter().filter_map(|line| line.split(':').next()).collect();
+    assert_eq!(lines, ["3", "4", "5", "6", "7", "7"], "{found:#?}");
+    assert!(found[1].contains("nodes.b has to be fields"), "{found:#?}");
+    assert!(found[2].contains("nodes.c.colour: there is no such field"), "{found:#?}");
 }
 
 #[test]

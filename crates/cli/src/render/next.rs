@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use upgrade_core::plan::{Change, Plan};
 
 use super::time;
-use crate::args::{ClusterArgs, InstallerArgs, OrderArg, PaceArgs, PlanArgs, PreferArg, PruneArg};
+use crate::args::{
+    ClusterArgs, InstallerArgs, NodeArgs, OrderArg, PaceArgs, PlanArgs, PreferArg, PruneArg,
+};
 
 /// The upgrade command for the same targets and wishes. What describes a made-up
 /// cluster is left out: the command looks for itself.
@@ -36,7 +38,7 @@ pub fn next_command(args: &PlanArgs, plan: &Plan) -> String {
     flag("context", context.clone());
     flag("kubeconfig", kubeconfig.as_ref().map(path));
     flag("state", state.as_ref().map(path));
-    flag("talos", talos.map(ToString::to_string));
+    flag("talos", talos.and(plan.to.talos.as_ref()).map(ToString::to_string));
     flag("kubernetes", kubernetes.map(ToString::to_string));
     // The defaults stand in the arguments; what differs is worth repeating.
     flag("prefer", (args.prefer != PreferArg::KubernetesFirst).then(|| "talos-first".to_owned()));
@@ -77,6 +79,12 @@ pub fn next_command(args: &PlanArgs, plan: &Plan) -> String {
     flag("reboot-mode", reboot_mode.map(|mode| mode.name().to_owned()));
     for node in foreign_nodes {
         flag("foreign-node", Some(node.clone()));
+    }
+    let NodeArgs { nodes, hold } = &args.nodes;
+    for (name, nodes) in [("node", nodes), ("hold", hold)] {
+        for node in nodes {
+            flag(name, Some(node.clone()));
+        }
     }
     flag("matrix", args.data.matrix.as_ref().map(path));
     flag("catalogue", args.data.catalogue.as_ref().map(path));

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use upgrade_core::image::ImageRef;
 use upgrade_core::plan::{Change, Hop, Plan, PlanHash, RebootMode, Target};
 use upgrade_core::policy::RebootChoice;
+use upgrade_core::product::Product;
 use upgrade_core::snapshot::{Component, NodeName, Role, Snapshot};
 use upgrade_core::version::Version;
 use upgrade_planner::check::Finding;
@@ -77,12 +78,15 @@ fn headline(plan: &Plan, hash: &PlanHash, estimate: &Estimate, snapshot: &Snapsh
         "Cluster",
         &format!("{}, {} and {workers}", plan.cluster, counted(control_planes, "control plane")),
     );
-    for (key, from, to) in [
-        ("Talos", &plan.from.talos, &plan.to.talos),
-        ("Kubernetes", &plan.from.kubernetes, &plan.to.kubernetes),
+    for (product, from, to) in [
+        (Product::Talos, &plan.from.talos, &plan.to.talos),
+        (Product::Kubernetes, &plan.from.kubernetes, &plan.to.kubernetes),
     ] {
+        let key = &product.to_string();
         match (from, to) {
-            (Some(from), Some(to)) if from != to => line(key, &format!("{from} → {to}")),
+            (Some(from), Some(to)) if from != to => {
+                line(key, &format!("{from} → {to}{}", some_nodes(plan, product, snapshot)));
+            }
             (Some(from), _) => line(key, &format!("stays at {from}")),
             (None, _) => {}
         }
@@ -100,6 +104,17 @@ fn headline(plan: &Plan, hash: &PlanHash, estimate: &Estimate, snapshot: &Snapsh
         line("Power cycle", &cycled);
     }
     out
+}
+
+/// On how many nodes, where it is not for all of them.
+fn some_nodes(plan: &Plan, product: Product, snapshot: &Snapshot) -> String {
+    if plan.nodes.is_empty() {
+        return String::new();
+    }
+    let hops = plan.hops.iter().filter(|hop| hop.change.product() == product);
+    let lanes = hops.flat_map(Hop::lanes);
+    let nodes: BTreeSet<_> = lanes.filter_map(|lane| lane.node.as_ref()).collect();
+    format!(", on {} of {}", nodes.len(), counted(snapshot.nodes.len(), "node"))
 }
 
 /// The nodes that reboot through their firmware.
@@ -152,9 +167,11 @@ fn reboots(plan: &Plan, snapshot: &Snapshot) -> String {
 /// which versions.
 fn components(plan: &Plan, snapshot: &Snapshot, core_dns: bool) -> String {
     let mut rows = Vec::new();
+    let ends = ends(plan, snapshot);
     let mut row = |name: &str, nodes: usize, runs: &Running, to: &Option<Version>| {
         let Some(lowest) = runs.keys().next() else { return };
         let target = match to {
+            _ if ends.get(name).is_some_and(|ends| ends.len() > 1) => listed(&ends[name]),
             Some(to) if to != lowest || runs.len() > 1 && moves(plan, name) => to.to_string(),
             _ => "stays".to_owned(),
         };
@@ -194,6 +211,34 @@ fn components(plan: &Plan, snapshot: &Snapshot, core_dns: bool) -> String {
 type Running = BTreeMap<Version, usize>;
 
 const TALOS: &str = "Talos";
+
+/// What each node ends on, where the plan does not treat all of them alike.
+fn ends(plan: &Plan, snapshot: &Snapshot) -> BTreeMap<&'static str, Running> {
+    if plan.nodes.is_empty() {
+        return BTreeMap::new();
+    }
+    let kubelet = Component::Kubelet;
+    let mut talos = BTreeMap::new();
+    let mut kubelets = BTreeMap::new();
+    for (name, node) in &snapshot.nodes {
+        talos.extend(node.talos.known().map(|facts| (name, facts.version.clone())));
+        kubelets.extend(node.kubernetes.known().map(|facts| (name, facts.kubelet.clone())));
+    }
+    for hop in &plan.hops {
+        for lane in hop.waves.iter().flat_map(|wave| &wave.lanes) {
+            let Some(node) = &lane.node else { continue };
+            match &lane.target {
+                Target::Talos(_) => drop(talos.insert(node, hop.change.to().clone())),
+                Target::Kubernetes { images, .. } if images.contains_key(&kubelet) => {
+                    kubelets.insert(node, hop.change.to().clone());
+                }
+                _ => {}
+            }
+        }
+    }
+    let ends = [(TALOS, talos), (kubelet.name(), kubelets)];
+    ends.into_iter().map(|(name, ends)| (name, counts(ends.into_values()))).collect()
+}
 
 fn counts(versions: impl Iterator<Item = Version>) -> Running {
     let mut counts = Running::new();
@@ -297,7 +342,7 @@ fn nothing_to_do(report: &Report) -> String {
     let there: Vec<String> = report
         .notes
         .iter()
-        .filter(|note| matches!(note, Note::AlreadyThere { .. }))
+        .filter(|note| matches!(note, Note::AlreadyThere { .. } | Note::Held { .. }))
         .map(ToString::to_string)
         .collect();
     let why = if there.is_empty() {
@@ -376,6 +421,7 @@ mod tests {
             to: versions(Some(Version::new(1, 13, 8))),
             policy: Policy::default(),
             prune: Vec::new(),
+            nodes: BTreeMap::new(),
             hops: Vec::new(),
         };
         let all = components(&plan, &snapshot, true);

@@ -45,6 +45,11 @@ impl Status<'_> {
         }
     }
 
+    /// The nodes that the plan leaves as they are, since the user wants it so.
+    fn held(&self) -> impl Iterator<Item = &NodeName> {
+        self.plan.nodes.iter().filter(|(_, own)| own.hold).map(|(name, _)| name)
+    }
+
     fn can_go_on(&self) -> bool {
         self.run.result != RunResult::Completed && self.holder.is_none()
     }
@@ -58,6 +63,10 @@ impl Status<'_> {
         };
         line("Cluster", cluster);
         line(if *rollback { "Goes back" } else { "Moves" }, &moves(from, to));
+        let held: Vec<String> = self.held().map(ToString::to_string).collect();
+        if !held.is_empty() {
+            line("Held", &held.join(", "));
+        }
         line("Stands", &self.stands());
         line("Progress", &format!("{done} of {steps} steps"));
         line("Began", &time::moment(*began));

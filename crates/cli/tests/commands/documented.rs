@@ -79,6 +79,12 @@ fn every_code_is_documented() {
             ContainerMode,
             Armed,
             RollbackArmed,
+            NoSuchNode,
+            NodeDowngrade,
+            OtherTag,
+            HeldControlPlane,
+            HeldKubelet,
+            EtcdApart,
         }),
     );
     assert_listed(
@@ -99,6 +105,8 @@ fn every_code_is_documented() {
             NotReady,
             NoMachine,
             Foreign,
+            StaysBehind,
+            MixedControlPlanes,
             ExtensionsDropped,
             SchematicDiffers,
             PlatformDiffers,
@@ -126,6 +134,8 @@ fn every_code_is_documented() {
             PlainInstallerGone,
             DrainLeftOut,
             Skipped,
+            Held,
+            OwnVersion,
         }),
     );
     assert_listed("### Constraints", &codes!(Constraint { Pair, UnknownTalos, Host, Patch }));

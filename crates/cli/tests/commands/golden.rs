@@ -88,6 +88,16 @@ mod planned {
             --schematic ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515",
         plan_rollback: "plan --offline --talos-from 1.13.12 --talos-to 1.12.11 --rollback",
         plan_rollback_over_etcd: "plan --offline --talos-from 1.14.4 --talos-to 1.13.12 --rollback",
+        /// One worker alone; the others are held.
+        plan_one_node: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 --kubernetes-from 1.34.2 \
+            --workers 3 --node worker-2",
+        /// A control plane stays behind, and the plan says what that means.
+        plan_held_control_plane: "plan --offline --talos-from 1.13.12 --talos-to 1.14.4 \
+            --workers 1 --hold cp-2",
+        plan_held_worker_from_both: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 \
+            --kubernetes-from 1.34.2 --kubernetes-to 1.35.10 --workers 2 --hold worker-1",
+        plan_one_node_json: "plan --offline --talos-from 1.13.12 --talos-to 1.14.4 --control-planes 1 \
+            --workers 1 -n worker-1 -o json",
         plan_broken_release: "plan --offline --talos-from 1.12.11 --talos-to 1.13.3",
         plan_prerelease: "plan --offline --talos-from 1.14.4 --talos-to 1.15.0-alpha.1",
         plan_own_data: "plan --offline --talos-from 1.20.1 --talos-to 1.21.2 \
@@ -126,6 +136,11 @@ mod refused {
             --kubernetes-to 1.25.3",
         refused_no_way_out: "plan --offline --talos-from 1.11.6 --kubernetes-from 1.26.1 \
             --kubernetes-to 1.29.2",
+        refused_no_such_node: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 --workers 2 \
+            --node worker-1,worker-9",
+        refused_held_from_kubernetes: "plan --offline --kubernetes-from 1.33.4 --kubernetes-to 1.34.13 \
+            --hold cp-1",
+        refused_all_held: "plan --offline --talos-from 1.12.11 --talos-to 1.13.12 --hold cp-1,cp-2,cp-3",
         refused_matrix_line: "matrix --talos 1.99",
     }
 }
@@ -143,6 +158,8 @@ mod bad_usage {
         usage_upgrade_other_target: "upgrade os --talos 1.13.9 --kubernetes 1.36.3 --state nowhere",
         usage_upgrade_no_target: "upgrade both --talos 1.13.9 --state nowhere",
         usage_upgrade_two_installers: "upgrade os --talos 1.13.9 --extensions zfs --image a.example/b:v1",
+        usage_node_and_kubernetes: "upgrade both --talos 1.13.9 --kubernetes 1.36.3 --node cp-1 --state nowhere",
+        usage_node_and_hold: "upgrade os --talos 1.13.9 --node cp-1 --hold cp-2",
         usage_extensions: "upgrade os --talos 1.13.9 --extensions ZFS",
         usage_factory: "upgrade os --talos 1.13.9 --extensions zfs --factory factory.talos.dev",
         usage_rollback_nothing: "rollback",

@@ -9,4 +9,5 @@ mod going_back;
 mod installers;
 mod interrupted;
 mod kubernetes_faults;
+mod nodes;
 mod upgrades;

@@ -52,6 +52,7 @@ fn plan() -> Plan {
         to: Versions::default(),
         policy: Policy::default(),
         prune: Vec::new(),
+        nodes: BTreeMap::new(),
         hops: vec![Hop {
             number: 1,
             change: Change::Talos { from: Version::new(1, 13, 1), to: Version::new(1, 13, 2) },

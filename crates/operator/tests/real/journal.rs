@@ -64,6 +64,7 @@ async fn a_journal_is_fenced_and_stays_small() {
         to: Versions::default(),
         policy: Policy::default(),
         prune: Vec::new(),
+        nodes: BTreeMap::new(),
         hops: Vec::new(),
     };
     let new = NewRun {
@@ -170,6 +171,7 @@ fn plan_of(to: &str, parent: Option<PlanHash>) -> Plan {
         to: versions(to),
         policy: Policy::default(),
         prune: Vec::new(),
+        nodes: BTreeMap::new(),
         hops: vec![hop],
     }
 }

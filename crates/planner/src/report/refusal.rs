@@ -189,6 +189,63 @@ pub enum Refusal {
         /// What it runs.
         running: Version,
     },
+    /// Something is wanted of a node that the cluster does not have.
+    NoSuchNode {
+        /// The name that was given.
+        node: NodeName,
+        /// Those that there are.
+        nodes: Vec<NodeName>,
+    },
+    /// Rule 13: a version that was given for one node is older than what it runs.
+    NodeDowngrade {
+        /// Which node.
+        node: NodeName,
+        /// What it runs.
+        from: Version,
+        /// What was asked for.
+        to: Version,
+    },
+    /// The image that was named for one node is of another version than the node's.
+    OtherTag {
+        /// Which node.
+        node: NodeName,
+        /// The image.
+        image: ImageRef,
+        /// The version that the node is to run.
+        version: Version,
+    },
+    /// Rule 13: Kubernetes would leave a control plane behind that is held.
+    HeldControlPlane {
+        /// Which node.
+        node: NodeName,
+        /// The Kubernetes that it runs.
+        running: Version,
+        /// What the others would run.
+        to: Version,
+    },
+    /// Rule 13: the kubelet of a held node would be too old, or too new, for the API
+    /// servers.
+    HeldKubelet {
+        /// Which node.
+        node: NodeName,
+        /// What it runs.
+        kubelet: Version,
+        /// What the API servers would run.
+        to: Version,
+    },
+    /// Rule 13: members of etcd would be more than a minor apart.
+    EtcdApart {
+        /// The node that stays behind.
+        node: NodeName,
+        /// The Talos that it runs then.
+        talos: Version,
+        /// The etcd that this brings.
+        etcd: Minor,
+        /// The Talos that others would run.
+        to: Version,
+        /// The etcd that that brings.
+        brings: Minor,
+    },
 }
 
 impl Refusal {
@@ -284,6 +341,12 @@ impl Refusal {
                 "run `talosctl rollback` on {node} to disarm it, which reboots it into {running}; \
                  or reboot it to boot what is armed, and roll back then"
             ),
+            Self::NoSuchNode { .. }
+            | Self::NodeDowngrade { .. }
+            | Self::OtherTag { .. }
+            | Self::HeldControlPlane { .. }
+            | Self::HeldKubelet { .. }
+            | Self::EtcdApart { .. } => self.advice_on_nodes(),
         }
     }
 }
@@ -376,6 +439,12 @@ impl Display for Refusal {
                 "{node} is armed with {image} and has not rebooted since: its other slot holds \
                  {running}, which runs, and nothing older"
             ),
+            Self::NoSuchNode { .. }
+            | Self::NodeDowngrade { .. }
+            | Self::OtherTag { .. }
+            | Self::HeldControlPlane { .. }
+            | Self::HeldKubelet { .. }
+            | Self::EtcdApart { .. } => self.about_nodes(f),
         }
     }
 }

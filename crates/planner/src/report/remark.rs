@@ -1,5 +1,6 @@
 //! What to look at before going ahead, and what is good to know.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 use serde::Serialize;
@@ -7,9 +8,10 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::manifests::ObjectKey;
 use upgrade_core::readiness::{self, UnmetCondition};
 use upgrade_core::snapshot::NodeName;
-use upgrade_core::version::Version;
+use upgrade_core::version::{Minor, Version};
 use upgrade_core::workload::PodName;
 
+use super::nodes::{mixed, named};
 use super::{Constraint, Product};
 
 /// What to look at before going ahead.
@@ -106,6 +108,20 @@ pub enum Warning {
     Foreign {
         /// Which.
         nodes: Vec<NodeName>,
+    },
+    /// Nodes that stay on a Talos which is in the way.
+    StaysBehind {
+        /// Which.
+        nodes: Vec<NodeName>,
+        /// What they run.
+        talos: Version,
+    },
+    /// Control planes run different Talos versions afterwards, since the user wants it so.
+    MixedControlPlanes {
+        /// The versions, and who runs them.
+        versions: BTreeMap<Version, Vec<NodeName>>,
+        /// The minor that etcd stays on meanwhile, where the members' own differ.
+        etcd: Option<Minor>,
     },
     /// Extensions will be gone, with consent.
     ExtensionsDropped {
@@ -315,6 +331,10 @@ impl Warning {
                     names.join(", ")
                 )
             }
+            Self::StaysBehind { nodes, talos } => {
+                write!(f, "nodes that stay on Talos {talos}: {}", named(nodes))
+            }
+            Self::MixedControlPlanes { versions, etcd } => mixed(f, versions, *etcd),
             Self::ExtensionsDropped { node, extensions } => {
                 write!(f, "{node} loses {}, as asked for", extensions.join(", "))
             }
@@ -383,6 +403,8 @@ impl Display for Warning {
             | Self::NotReady { .. }
             | Self::NoMachine { .. }
             | Self::Foreign { .. }
+            | Self::StaysBehind { .. }
+            | Self::MixedControlPlanes { .. }
             | Self::ExtensionsDropped { .. }
             | Self::SchematicDiffers { .. }
             | Self::PlatformDiffers { .. } => self.about_nodes(f),
@@ -485,6 +507,18 @@ pub enum Note {
         /// What it runs already.
         version: Version,
     },
+    /// Nodes that the user holds: nothing is done to them.
+    Held {
+        /// Which.
+        nodes: Vec<NodeName>,
+    },
+    /// Nodes with a Talos version of their own.
+    OwnVersion {
+        /// Which version.
+        version: Version,
+        /// Which nodes.
+        nodes: Vec<NodeName>,
+    },
 }
 
 impl Display for Note {
@@ -512,6 +546,10 @@ impl Display for Note {
             }
             Self::Skipped { node, hop, version } => {
                 write!(f, "{node} runs {version} already and is left alone in hop {hop}")
+            }
+            Self::Held { nodes } => write!(f, "held, nothing is done to them: {}", named(nodes)),
+            Self::OwnVersion { version, nodes } => {
+                write!(f, "Talos {version} is for these nodes alone: {}", named(nodes))
             }
         }
     }

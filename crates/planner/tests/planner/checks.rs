@@ -2,7 +2,7 @@
 
 use upgrade_core::manifests::ObjectKey;
 use upgrade_core::matrix::Matrix;
-use upgrade_core::plan::{Change, Group, Plan, Target};
+use upgrade_core::plan::{Change, Group, NodeTarget, Plan, Target};
 use upgrade_core::policy::{Policy, Prune};
 use upgrade_core::snapshot::Snapshot;
 use upgrade_core::step::Action;
@@ -91,6 +91,28 @@ const BREAKAGES: &[Breakage] = &[
     }),
     (11, "no deadline", |plan| {
         plan.policy.timeouts.reboot = upgrade_core::jiff::SignedDuration::ZERO;
+    }),
+    (12, "a held node", |plan| {
+        plan.nodes.insert("worker-1".into(), NodeTarget { talos: None, hold: true });
+    }),
+    (12, "another version than a node's own", |plan| {
+        let talos = Some(version("1.13.4"));
+        plan.nodes.insert("worker-1".into(), NodeTarget { talos, hold: false });
+    }),
+    (13, "a node taken from what it does not run", |plan| {
+        let mut again = plan.hops[0].clone();
+        again.number = 2;
+        plan.hops.push(again);
+    }),
+    (13, "a held node without support", |plan| {
+        let (from, to) = (version("1.36.3"), version("1.37.0"));
+        plan.nodes.insert("worker-9".into(), NodeTarget { talos: None, hold: true });
+        plan.from.kubernetes = Some(from.clone());
+        plan.to.kubernetes = Some(to.clone());
+        let hop = &mut plan.hops[0];
+        hop.versions.kubernetes = Some(to.clone());
+        hop.change = Change::Kubernetes { from, to };
+        hop.waves.clear();
     }),
     (13, "an unsupported pair", |plan| {
         plan.from.kubernetes = Some(version("1.20.1"));

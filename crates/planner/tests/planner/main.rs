@@ -9,6 +9,7 @@ mod drains;
 mod etcd_minors;
 mod installers;
 mod invisible;
+mod node_intents;
 mod paths;
 mod plans;
 mod properties;

@@ -10,6 +10,7 @@ use upgrade_core::plan::{Change, Versions};
 use upgrade_core::version::{Minor, Version};
 use upgrade_planner::hops::{Leg, OLDEST_HOST, find};
 use upgrade_planner::report::{Constraint, Note, Product, Refusal, Report, Warning};
+use upgrade_planner::targets::Start;
 
 use crate::common::{self, version};
 
@@ -22,7 +23,8 @@ static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::builtin);
 
 fn path(from: &Versions, intent: &Intent) -> (Option<Vec<Leg>>, Report) {
     let mut report = Report::default();
-    let legs = find(from, None, intent, &MATRIX, &CATALOGUE, &mut report);
+    let start = Start::uniform(from.clone(), None, intent);
+    let legs = find(&start, intent, &MATRIX, &CATALOGUE, &mut report);
     (legs, report)
 }
 
@@ -235,7 +237,8 @@ fn an_early_patch_of_1_10_never_meets_etcd_3_6() {
     assert_eq!(words(&path(&from, &intent).0.unwrap()), ["T 1.10.9", "T 1.11.6"]);
     let mut report = Report::default();
     let nothing = Catalogue::default();
-    let legs = find(&from, None, &intent, &MATRIX, &nothing, &mut report);
+    let start = Start::uniform(from, None, &intent);
+    let legs = find(&start, &intent, &MATRIX, &nothing, &mut report);
     assert_eq!(words(&legs.unwrap()), ["T 1.10.9", "T 1.11.6"], "the matrix knows it too");
 }
 

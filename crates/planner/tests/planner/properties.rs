@@ -7,11 +7,11 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::RngSeed;
 use upgrade_core::amount::Amount;
 use upgrade_core::catalogue::Catalogue;
-use upgrade_core::intent::{Intent, Preference};
+use upgrade_core::intent::{Intent, NodeIntent, Preference};
 use upgrade_core::matrix::Matrix;
-use upgrade_core::plan::{Change, Group};
+use upgrade_core::plan::{Change, Group, Target};
 use upgrade_core::policy::{Order, Policy};
-use upgrade_core::snapshot::{MemberId, Role, Snapshot};
+use upgrade_core::snapshot::{MemberId, NodeName, Role, Snapshot};
 use upgrade_core::version::Version;
 use upgrade_planner::check;
 use upgrade_planner::check::Severity;
@@ -125,9 +125,36 @@ fn intent(talos: Version, kubernetes: Version) -> impl Strategy<Value = Intent> 
     })
 }
 
+/// Wishes for some of the nodes, one of three dice each: mostly none at all.
+fn nodes(
+    snapshot: Snapshot,
+    talos: Version,
+) -> impl Strategy<Value = (Snapshot, BTreeMap<NodeName, NodeIntent>)> {
+    let dice = prop::collection::vec((any::<u8>(), 0_u64..12), snapshot.nodes.len());
+    (any::<u8>(), dice).prop_map(move |(some, dice)| {
+        let own = snapshot.nodes.keys().zip(dice).filter(|_| some > 120);
+        let own = own.filter_map(|(name, (dice, patch))| {
+            let pin: Version = format!("{}.{patch}", talos.minor()).parse().unwrap();
+            let own = match dice {
+                0..40 => NodeIntent { hold: true, ..NodeIntent::default() },
+                40..80 => NodeIntent { talos: Some(pin), ..NodeIntent::default() },
+                _ => return None,
+            };
+            Some((name.clone(), own))
+        });
+        let own = own.collect();
+        (snapshot.clone(), own)
+    })
+}
+
 fn case() -> impl Strategy<Value = (Snapshot, Intent, Policy)> {
     versions().prop_flat_map(|((talos, to), (kubernetes, kubernetes_to))| {
-        (snapshot(talos, kubernetes), intent(to, kubernetes_to), policy())
+        let snapshot = snapshot(talos, kubernetes);
+        let line = to.clone();
+        let nodes = snapshot.prop_flat_map(move |snapshot| nodes(snapshot, line.clone()));
+        (nodes, intent(to, kubernetes_to), policy()).prop_map(
+            |((snapshot, nodes), intent, policy)| (snapshot, Intent { nodes, ..intent }, policy),
+        )
     })
 }
 
@@ -140,7 +167,20 @@ proptest! {
     fn every_plan_keeps_the_rules((snapshot, intent, policy) in case()) {
         let matrix = Matrix::builtin();
         let Ok(planned) = plan_for(&snapshot, &intent, &policy) else { return Ok(()) };
+        let mut runs: BTreeMap<&NodeName, Version> = snapshot.nodes.iter()
+            .map(|(name, node)| (name, node.talos.known().unwrap().version.clone())).collect();
         for hop in &planned.plan.hops {
+            for lane in hop.waves.iter().flat_map(|wave| &wave.lanes) {
+                let Some(name) = &lane.node else { continue };
+                let own = intent.nodes.get(name).cloned().unwrap_or_default();
+                prop_assert!(!own.hold, "rule 12: {name} is held");
+                if let Target::Talos(target) = &lane.target {
+                    let to = hop.change.to();
+                    prop_assert!(matrix.accepts(&runs[name], to), "rule 13: {name} {to}");
+                    prop_assert_eq!(&runs[name], &target.from);
+                    runs.insert(name, to.clone());
+                }
+            }
             if let (Some(talos), Some(kubernetes)) = (&hop.versions.talos, &hop.versions.kubernetes) {
                 prop_assert!(matrix.supports(talos, kubernetes), "rule 13: {talos} {kubernetes}");
             }
@@ -175,6 +215,10 @@ proptest! {
                 }
             }
         }
+        for (name, runs) in &runs {
+            let own = intent.nodes.get(*name).filter(|own| !own.hold).and_then(|own| own.talos.as_ref());
+            prop_assert!(own.is_none_or(|own| own == runs), "{name} ends on {runs}");
+        }
         let fatal: Vec<_> = check(&planned.plan, &snapshot, &matrix).into_iter()
             .filter(|finding| finding.severity == Severity::Fatal).collect();
         prop_assert!(fatal.is_empty(), "{fatal:?}");
@@ -197,12 +241,15 @@ proptest! {
 #[test]
 fn most_cases_are_planned() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let planned = (0..400)
-        .filter(|_| {
-            let (snapshot, intent, policy) = case().new_tree(&mut runner).unwrap().current();
-            plan_for(&snapshot, &intent, &policy).is_ok_and(|planned| !planned.plan.is_empty())
-        })
-        .count();
+    let (mut planned, mut with_nodes) = (0, 0);
+    for _ in 0..400 {
+        let (snapshot, intent, policy) = case().new_tree(&mut runner).unwrap().current();
+        if plan_for(&snapshot, &intent, &policy).is_ok_and(|planned| !planned.plan.is_empty()) {
+            planned += 1;
+            with_nodes += usize::from(!intent.nodes.is_empty());
+        }
+    }
+    assert!(with_nodes > 20, "{with_nodes} of 400");
     assert!(planned > 120, "{planned} of 400");
 }
 

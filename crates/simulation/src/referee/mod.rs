@@ -29,6 +29,7 @@ mod rule_10_incomplete;
 mod rule_10_readiness;
 mod rule_10_unknown;
 mod rule_11_deadline;
+mod rule_12_held;
 mod rule_12_reboots;
 mod rule_12_way_back;
 mod rule_12_window;
@@ -126,6 +127,7 @@ impl Referee {
             Box::new(rule_11_deadline::Deadline::default()),
             Box::new(rule_12_word::Word::default()),
             Box::new(rule_12_way_back::WayBack),
+            Box::new(rule_12_held::Held),
             Box::new(rule_12_reboots::Reboots::default()),
             Box::new(rule_13_versions::Versions::default()),
             Box::new(rule_14_secrets::Secrets::default()),

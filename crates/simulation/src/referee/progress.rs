@@ -85,14 +85,19 @@ impl Rule for Progress {
 }
 
 impl Progress {
-    /// Done is done: every machine that was there runs what the user wants, or
-    /// was ahead of it.
+    /// Done is done: every machine that was there runs what the user wants of it, or
+    /// was ahead of it. Nothing is wanted of one that is held.
     fn reached(&self, wanted: &super::Wanted, scene: &Scene<'_>, found: &mut Vec<String>) {
         let intent = &wanted.intent;
         for node in scene.notes.facts.nodes().filter(|node| self.planned.contains(&node.name)) {
             let name = &node.name;
+            let own = intent.nodes.get(name);
+            if own.is_some_and(|own| own.hold) {
+                continue;
+            }
+            let wanted = own.and_then(|own| own.talos.as_ref()).or(intent.talos.as_ref());
             let talos = facts::installed(scene.view, node).map(|(version, _)| version);
-            if let (Some(wanted), Some(talos)) = (&intent.talos, talos)
+            if let (Some(wanted), Some(talos)) = (wanted, talos)
                 && talos < *wanted
             {
                 found.push(format!("done, and {name} runs Talos {talos}, not {wanted}"));

@@ -71,7 +71,8 @@ impl Content {
 
     /// What boots has to have what it had, unless something else is wanted.
     fn boots(&mut self, node: &Node, wanted: &Wanted, view: &View<'_>) {
-        if keeps(wanted) && self.written.contains(&node.name) && !self.has_all(node, view) {
+        let keeps = keeps(wanted, &node.name);
+        if keeps && self.written.contains(&node.name) && !self.has_all(node, view) {
             self.lacking.insert(node.name.clone());
         }
     }
@@ -91,7 +92,7 @@ impl Content {
             Change::Kubernetes { .. } => None,
         });
         let truth = view.world.truth(node.index);
-        keeps(&driver.wanted)
+        keeps(&driver.wanted, &node.name)
             && !driver.plan.rollback
             && facts::installed(view, node).map(|(version, _)| version).as_ref() == to
             && self.before.get(&node.name) == Some(&schematic(view, node))
@@ -117,7 +118,7 @@ impl Content {
             let known = self.ever.get(name).is_some_and(|ever| ever.contains(&named));
             return (!known).then(|| format!("{name} never was made of what {image} names"));
         }
-        match &wanted.intent.installer {
+        match wanted.intent.installer_of(name) {
             Installer::Keep => {
                 let has = schematic(view, node);
                 (named != has).then(|| {
@@ -138,7 +139,7 @@ impl Content {
     fn done(&self, scene: &Scene<'_>, wanted: &Wanted, found: &mut Vec<String>) {
         for node in scene.notes.facts.nodes() {
             let Some(before) = self.before.get(&node.name) else { continue };
-            let expected = match &wanted.intent.installer {
+            let expected = match wanted.intent.installer_of(&node.name) {
                 Installer::Schematic(wanted) if self.written.contains(&node.name) => {
                     Some(wanted.clone())
                 }
@@ -163,9 +164,9 @@ impl Content {
     }
 }
 
-/// Whether nodes are to stay what they are made of.
-fn keeps(wanted: &Wanted) -> bool {
-    wanted.intent.installer == Installer::Keep || wanted.intent.keep_extensions
+/// Whether a node is to stay what it is made of.
+fn keeps(wanted: &Wanted, node: &NodeName) -> bool {
+    *wanted.intent.installer_of(node) == Installer::Keep || wanted.intent.keep_extensions
 }
 
 /// What a node is that an installer is not for.

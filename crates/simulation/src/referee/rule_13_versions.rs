@@ -5,6 +5,7 @@
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::plan::Change;
+use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::{Minor, Version};
 use upgrade_engine::drive::End;
 
@@ -62,11 +63,14 @@ pub(super) struct Versions {
 }
 
 impl Versions {
-    /// No kubelet that was there when it was planned is left on an older minor.
+    /// No kubelet that was there when it was planned is left on an older minor, unless the
+    /// user holds its node.
     fn left_behind(&self, driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
         let Some(wanted) = driver.wanted.intent.kubernetes.as_ref() else { return };
+        let held =
+            |node: &NodeName| driver.wanted.intent.nodes.get(node).is_some_and(|own| own.hold);
         for Kubelet { node, version, .. } in kubelets(self.planned, driver, scene) {
-            if minor(&version) < minor(wanted) {
+            if minor(&version) < minor(wanted) && !held(&node) {
                 found.push(format!("done, and the kubelet of {node} is left on {version}"));
             }
         }
@@ -190,6 +194,13 @@ fn talos(
     if !row.is_some_and(|(_, oldest, below, ..)| (*oldest..*below).contains(&here)) {
         found.push(format!("{name} cannot go from {from} to {to}"));
     }
+    let others = scene.notes.facts.control_planes().filter(|other| other.name != *name);
+    for other in others.filter(|_| node.control_plane) {
+        let runs = facts::installed(scene.view, other).map(|(talos, _)| etcd_of(&talos));
+        if runs.is_some_and(|runs| runs.abs_diff(etcd_of(&to)) > 1) {
+            found.push(format!("{name} goes to {to}, two minors of etcd from {}", other.name));
+        }
+    }
     for (component, version) in facts::components(scene.view, node) {
         if !supports(&to, &version) {
             found.push(format!("{name} goes to Talos {to} with {component} {version}"));
@@ -241,6 +252,14 @@ fn kubernetes(
         for Kubelet { node, version, .. } in kubelets(looked, driver, scene) {
             if minor(&version) + KUBELET_BEHIND < minor(to) {
                 found.push(format!("{said}, and the kubelet of {node} is too old"));
+            }
+        }
+        // Who joined meanwhile is nobody's plan; who was left behind is.
+        let left = |node: &&Node| driver.wanted.intent.nodes.contains_key(&node.name);
+        for node in facts.nodes().filter(left) {
+            let talos = facts::installed(scene.view, node).map(|(talos, _)| talos);
+            if talos.is_some_and(|talos| !supports(&talos, to)) {
+                found.push(format!("{said}, and the Talos of {} does not run it", node.name));
             }
         }
     } else if minor(to) > *oldest {

@@ -413,6 +413,7 @@ fn plan(spec: &ClusterSpec, wanted: &Wanted) -> Plan {
         to: versions.clone(),
         policy: wanted.policy.clone(),
         prune: Vec::new(),
+        nodes: BTreeMap::new(),
         hops: vec![Hop {
             number: 1,
             change: Change::Talos { from: FROM, to: TO },

@@ -6,7 +6,8 @@ use upgrade_core::intent::{Installer, Intent, Preference};
 use upgrade_core::version::Version;
 
 use super::{
-    Extras, Foreign, Kit, Machines, Scenario, Trouble, TroubleKind, Want, policy, troubles,
+    Extras, Foreign, Kit, Machines, Scenario, Trouble, TroubleKind, Want, nodes as wishes, policy,
+    troubles,
 };
 use crate::random::Dice;
 use crate::world::EXTENDED;
@@ -122,6 +123,12 @@ pub fn draw(seed: u64) -> Scenario {
     for want in &mut wants {
         if let Want::Versions(intent) = want {
             machines.name_in(intent);
+        }
+    }
+    let mut own = Dice::new(seed ^ 0x6e6f_6465_7300);
+    for want in &mut wants {
+        if let Want::Versions(intent) = want {
+            wishes::draw(&mut own, control_planes, workers, &version(talos), intent);
         }
     }
     let discovery = discovery(&mut dice);

@@ -6,6 +6,7 @@ mod draw;
 mod extras;
 mod foreign;
 mod machines;
+mod nodes;
 mod policy;
 mod troubles;
 pub mod workloads;
