@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -206,7 +207,13 @@ func (m *machine) switchOff() error {
 	}
 	m.cable("down")
 	if child != nil {
+		// The first process of the node does not always die with the one above it: the kernel
+		// forgets the death signal when machined changes the capabilities of that thread.
+		below := children(child.Pid)
 		_ = child.Kill()
+		for _, process := range below {
+			_ = syscall.Kill(process, syscall.SIGKILL)
+		}
 	}
 	select {
 	case <-done:
@@ -322,20 +329,27 @@ func (m *machine) root() (string, error) {
 	if child == nil {
 		return "", fmt.Errorf("%s is off", m.node.Name)
 	}
-	// Children belong to the thread that started them.
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", child.Pid))
-	if err != nil {
-		return "", err
-	}
-	for _, thread := range threads {
-		children, _ := os.ReadFile(thread)
-		for _, process := range strings.Fields(string(children)) {
-			root := filepath.Join("/proc", process, "root")
-			// Before it has changed its root, it has the machine's.
-			if _, err := os.Stat(filepath.Join(root, "usr/etc/in-container")); err == nil {
-				return root, nil
-			}
+	for _, process := range children(child.Pid) {
+		root := fmt.Sprintf("/proc/%d/root", process)
+		// Before it has changed its root, it has the machine's.
+		if _, err := os.Stat(filepath.Join(root, "usr/etc/in-container")); err == nil {
+			return root, nil
 		}
 	}
 	return "", fmt.Errorf("%s has not begun to boot", m.node.Name)
+}
+
+// children of a process, which belong to the threads that started them.
+func children(process int) []int {
+	var found []int
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", process))
+	for _, thread := range threads {
+		text, _ := os.ReadFile(thread)
+		for _, word := range strings.Fields(string(text)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				found = append(found, child)
+			}
+		}
+	}
+	return found
 }
