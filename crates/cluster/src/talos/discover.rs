@@ -46,11 +46,17 @@ pub(super) struct Memory {
     roster: Mutex<Roster>,
     /// Machines that the talosconfig names and that never said who they are, by address.
     silent: Mutex<BTreeMap<String, String>>,
+    /// In which boot a machine told its name: in the same boot it is the same machine.
+    told: Mutex<BTreeMap<NodeName, String>>,
 }
 
 impl Memory {
     pub(super) fn roster(&self) -> MutexGuard<'_, Roster> {
         self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn told(&self) -> MutexGuard<'_, BTreeMap<NodeName, String>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn silent(&self) -> MutexGuard<'_, BTreeMap<String, String>> {

@@ -78,14 +78,12 @@ fn read(running: &TalosVersion) -> Result<Version, Trouble> {
 }
 
 /// Everything that Talos tells, all of it of the same boot: a machine that
-/// restarts while it is asked would mix old and new. It must be the one that is meant:
-/// discovery may show it at an address that another machine has by now (rule 10).
+/// restarts while it is asked would mix old and new.
 pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Trouble> {
     let look = |error: Error| trouble::look(&error);
     let before = node.boot_id().await.map_err(look)?;
-    let (running, name, status, schematic, extensions, config, security, pods) = tokio::try_join!(
+    let (running, status, schematic, extensions, config, security, pods) = tokio::try_join!(
         node.version(),
-        node.get::<Nodename>(),
         node.get::<MachineStatus>(),
         node.schematic(),
         node.extensions(),
@@ -98,10 +96,6 @@ pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Troub
     if before != after {
         let text = "it restarted while it was asked; look again";
         return Err(Trouble::new(FailureKind::Unavailable, text));
-    }
-    if let Some(name) = name.filter(|name| name.spec.name != of.name.0) {
-        let text = format!("the machine at {} is {}", of.address, name.spec.name);
-        return Err(Trouble::new(FailureKind::Mismatch, &text));
     }
     let version = read(&running)?;
     let (stage, ready, unmet) = status.map_or((Stage::Unknown, false, Vec::new()), |status| {
@@ -127,6 +121,19 @@ pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Troub
         uki: security.is_some_and(|security| security.spec.booted_with_uki),
         container: running.mode == CONTAINER,
     })
+}
+
+/// Whether this is the machine that is meant: discovery may show it at an address that
+/// another one has by now (rule 10).
+pub(super) async fn is_meant(node: &Node, of: &Machine) -> Result<(), Trouble> {
+    let name = node.get::<Nodename>().await.map_err(|error| trouble::look(&error))?;
+    match name.filter(|name| name.spec.name != of.name.0) {
+        Some(other) => {
+            let text = format!("the machine at {} is {}", of.address, other.spec.name);
+            Err(Trouble::new(FailureKind::Mismatch, &text))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The reasons are a node's own words, and go into journals (rule 14).

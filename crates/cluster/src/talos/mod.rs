@@ -59,6 +59,18 @@ impl<C: Clock> LiveTalos<C> {
         facts::glance(&self.node(of)?, parts).await
     }
 
+    /// What a machine tells, if it is the one that is meant. It is asked for its name once
+    /// in each boot.
+    async fn facts_of(&self, node: &Node, of: &Machine) -> Result<TalosFacts, Trouble> {
+        let facts = facts::facts(node, of).await?;
+        let told = self.memory.told().get(&of.name) == Some(&facts.boot_id);
+        if !told {
+            facts::is_meant(node, of).await?;
+            self.memory.told().insert(of.name.clone(), facts.boot_id.clone());
+        }
+        Ok(facts)
+    }
+
     /// What else may be behind a machine that does not answer.
     fn explained(&self, of: &Machine, mut trouble: Trouble) -> Trouble {
         let kind = trouble.failure.kind;
@@ -127,7 +139,7 @@ impl<C: Clock> Talos for LiveTalos<C> {
     async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
         let asking = Asking::new(&self.memory, of);
         let node = self.node(of)?;
-        let facts = Box::pin(facts::facts(&node, of));
+        let facts = Box::pin(self.facts_of(&node, of));
         let facts = if self.memory.roster().may_be_stale(&of.name) {
             // In time to say what may be behind it.
             let limit = discover::STALE_LIMIT;
