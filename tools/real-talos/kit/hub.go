@@ -83,8 +83,8 @@ func all(lines string) error {
 	return nil
 }
 
-// network makes a bridge, and a network namespace with one cable to it for each
-// node. The hub routes between the networks of the pods; nothing leads out.
+// network makes a bridge for the cables of the nodes, and routes between the networks of
+// their pods. Nothing leads out.
 func network(spec *spec) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("private mounts: %w", err)
@@ -103,22 +103,33 @@ func network(spec *spec) error {
 		return err
 	}
 	for _, node := range spec.Nodes {
-		replace := strings.NewReplacer(
-			"NODE", node.Name, "ADDRESS", node.Address+hubPrefix, "BARE", node.Address,
-			"HUB", hubAddress, "PODS", node.podNetwork(),
-		)
-		if err := all(replace.Replace(`netns add NODE
-			-n NODE link set lo up
-			link add NODE type veth peer name eth0 netns NODE
-			link set NODE master br0
-			-n NODE addr add ADDRESS dev eth0
-			-n NODE link set eth0 up
-			-n NODE route add default via HUB
-			route add PODS via BARE`)); err != nil {
+		if err := all("route add " + node.podNetwork() + " via " + node.Address); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// plugging: one at a time, since `ip` prepares the folder of the namespaces as it goes.
+var plugging sync.Mutex
+
+// plug gives a node a network namespace with one cable to the bridge, a new one for each
+// boot: rules, bridges and addresses of the last boot are gone, as on a machine.
+func plug(node nodeSpec) error {
+	plugging.Lock()
+	defer plugging.Unlock()
+	_ = run("ip", "link", "del", node.Name)
+	_ = run("ip", "netns", "del", node.Name)
+	replace := strings.NewReplacer("NODE", node.Name, "ADDRESS", node.Address+hubPrefix, "HUB", hubAddress,
+		"CARD", node.card())
+	return all(replace.Replace(`netns add NODE
+		-n NODE link set lo up
+		link add NODE type veth peer name eth0 netns NODE
+		link set NODE master br0
+		-n NODE link set eth0 address CARD
+		-n NODE addr add ADDRESS dev eth0
+		-n NODE link set eth0 up
+		-n NODE route add default via HUB`))
 }
 
 func discovery(spec *spec) error {
@@ -239,8 +250,11 @@ func (m *machine) isOn() bool {
 func (m *machine) loop(done chan struct{}) {
 	defer close(done)
 	for m.isOn() {
-		m.cable("up")
-		err := m.once()
+		err := plug(m.node)
+		if err == nil {
+			m.cable("up")
+			err = m.once()
+		}
 		m.cable("down")
 		log.Printf("%s went down: %v", m.node.Name, err)
 		groups, _ := controlGroups(m.spec.Cgroup, m.node.Name)

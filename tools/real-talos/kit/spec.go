@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 )
@@ -67,3 +68,9 @@ func (s *spec) place(node string, parts ...string) string {
 }
 
 func (n nodeSpec) podNetwork() string { return fmt.Sprintf("10.244.%d.0/24", n.Pods) }
+
+// card is the hardware address of its network card, the same at every boot.
+func (n nodeSpec) card() string {
+	bytes := netip.MustParseAddr(n.Address).As4()
+	return fmt.Sprintf("02:00:%02x:%02x:%02x:%02x", bytes[0], bytes[1], bytes[2], bytes[3])
+}

@@ -328,11 +328,12 @@ fn failures_of(bench: &Bench<'_>, node: &str) -> Result<usize> {
 fn node_off(bench: &Bench<'_>) -> Result<()> {
     let talos = bench.newest_talos();
     let image = installer("siderolabs", talos);
-    bench.cluster.switch("worker2", "off")?;
+    let switched = bench.cluster.switch("worker2", "off");
     let off = bench.run("node-off", &upgrade_os_arguments(&talos.to_string(), &image));
     let health = bench.run("node-off-health", &["health"]);
     bench.cluster.switch("worker2", "on")?;
     bench.cluster.until("worker2 is back", || Ok(bench.cluster.unready_nodes()))?;
+    switched?;
     off?.failed_saying(&["worker2"])?;
     health?.failed_saying(&["worker2"])?;
     bench.every_node_runs(&bench.cluster.parts.talos[0])

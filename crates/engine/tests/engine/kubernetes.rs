@@ -157,6 +157,7 @@ fn assert_upgraded(world: &World, from: &BTreeMap<String, (u64, String)>, tag: &
         assert!(sim.well && sim.node_ready, "{name}");
         let components = sim.ready.values().filter(|_| sim.role == Role::ControlPlane);
         assert!(components.copied().all(|ready| ready), "{name}");
+        assert!(sim.role == Role::Worker || sim.api, "{name}: its API server does not answer");
     }
 }
 

@@ -95,6 +95,9 @@ pub struct StaticPod {
     pub ready: bool,
     /// The version of the resource it was made from.
     pub config_version: u64,
+    /// The versions of the files that it reads, if it reads any.
+    #[serde(default)]
+    pub config_file_version: Option<String>,
     /// The hash of its definition. A pod with another hash is another pod.
     pub config_hash: String,
 }

@@ -96,7 +96,8 @@ fn remove_others(api: &mut dyn Api, kubelet: &Kubelet) -> Result<(), Status> {
 }
 
 fn definition(now: Time, kubelet: &Kubelet, wanted: &StaticPod) -> Value {
-    let StaticPod { component, image, config_version, config_hash, .. } = wanted;
+    let StaticPod { component, image, config_version, config_file_version, config_hash, .. } =
+        wanted;
     let node = &kubelet.facts.name;
     let mut annotations = json!({
         "kubernetes.io/config.hash": config_hash,
@@ -106,8 +107,8 @@ fn definition(now: Time, kubelet: &Kubelet, wanted: &StaticPod) -> Value {
         "talos.dev/config-version": config_version.to_string(),
         "talos.dev/secrets-version": "1",
     });
-    if component == "kube-apiserver" {
-        object::set(&mut annotations, &["talos.dev/config-file-version"], "1");
+    if let Some(files) = config_file_version {
+        object::set(&mut annotations, &["talos.dev/config-file-version"], files.as_str());
     }
     let tag = image.split('@').next().and_then(|name| name.rsplit_once(':'));
     let release = tag.map_or("", |(_, tag)| tag.trim_start_matches('v'));

@@ -31,6 +31,7 @@ fn control_plane(version: u64, image: &str, ready: bool) -> NodeFacts {
         image: image.to_owned(),
         ready,
         config_version: version,
+        config_file_version: None,
         config_hash: format!("{version}-{image}"),
     }];
     facts

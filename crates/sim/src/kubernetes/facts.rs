@@ -72,14 +72,17 @@ fn of(node: KubernetesNode) -> NodeFacts {
 }
 
 fn static_pod(pod: &KubernetesPod) -> StaticPod {
-    let KubernetesPod { component, image, ready, config_version } = pod;
-    let hash = Sha256::digest(format!("{image} {config_version}"));
+    let KubernetesPod { component, image, ready, config_version, config_files } = pod;
+    let files = config_files.map(|files| files.to_string());
+    let hash =
+        Sha256::digest(format!("{image} {config_version} {}", files.as_deref().unwrap_or("")));
     let hash = u64::from_be_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|index| hash[index]));
     StaticPod {
         component: component.name().to_owned(),
         image: image.clone(),
         ready: *ready,
         config_version: *config_version,
+        config_file_version: files,
         config_hash: format!("{hash:016x}"),
     }
 }

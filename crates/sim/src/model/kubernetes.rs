@@ -8,10 +8,10 @@ use upgrade_core::version::Version;
 
 use super::World;
 use super::api::NodeIndex;
-use super::config::Components;
+use super::config::{Components, ConfigFiles};
 use super::fault::FaultKind;
 use super::images::Place;
-use super::node::Power;
+use super::node::{Node, Power};
 use super::schedule::Due;
 use super::services::State;
 use super::time::Time;
@@ -264,6 +264,13 @@ pub struct KubernetesPod {
     pub ready: bool,
     /// What its annotation `talos.dev/config-version` says.
     pub config_version: u64,
+    /// What its annotation `talos.dev/config-file-version` says, if it has one.
+    pub config_files: Option<ConfigFiles>,
+}
+
+/// An API server is the only one that has files of Talos to read.
+fn config_files(here: &Node, component: Component) -> Option<ConfigFiles> {
+    (component == Component::ApiServer).then(|| here.config.api_server_files())
 }
 
 impl World {
@@ -297,6 +304,7 @@ impl World {
                     image: pod.image.clone(),
                     ready: self.pod_is_ready(node, pod),
                     config_version: here.config.version_of(pod.component),
+                    config_files: config_files(here, pod.component),
                 })
                 .collect(),
         })
@@ -329,6 +337,7 @@ impl World {
                         && known.image == pod.image
                         && known.ready == self.pod_is_ready(node, pod)
                         && known.config_version == here.config.version_of(pod.component)
+                        && known.config_files == config_files(here, pod.component)
                 })
             })
             && pods.next().is_none()
@@ -431,7 +440,8 @@ impl World {
         }
     }
 
-    /// The configuration names other images: what runs them starts anew.
+    /// The configuration names other images: what runs them starts anew. Up to 1.13 an
+    /// API server does so with its scheduler, too.
     pub(super) fn follow_config(&mut self, node: NodeIndex) {
         let here = &self.nodes[node.0];
         if here.power != Power::On {
@@ -439,11 +449,18 @@ impl World {
         }
         let boot = here.boot;
         let components = here.config.components.clone();
+        let renamed = |pod: &Pod| components.image(pod.component) != pod.image;
+        let shared = here.config.api_server_files().follow_the_scheduler()
+            && here
+                .kubernetes
+                .pods
+                .iter()
+                .any(|it| it.component == Component::Scheduler && renamed(it));
         for index in 0..here.kubernetes.pods.len() {
             let pod = &self.nodes[node.0].kubernetes.pods[index];
             let component = pod.component;
             let wanted = components.image(component).to_owned();
-            if pod.image == wanted {
+            if !renamed(pod) && !(shared && component == Component::ApiServer) {
                 continue;
             }
             if pod.state == PodState::Absent {

@@ -74,6 +74,7 @@ mod truth;
 mod tests;
 
 pub use api::{Code, Content, NodeIndex, Output, Reply, Request, Response, Status, StreamId};
+pub use config::ConfigFiles;
 pub use drain::DRAIN_TIMEOUT;
 pub use fault::{ApiTrouble, Fault, FaultKind};
 pub use kubernetes::{Component, KubernetesNode, KubernetesPod};

@@ -46,15 +46,10 @@ view!(NodeStatus of k8s::NodeStatusSpec as NODE_STATUS, |spec| {
 pub struct KubeletSpec {
     /// Its image.
     pub image: String,
-    /// Its arguments, among which may be credentials.
-    pub args: Hidden<Vec<String>>,
 }
 
 view!(KubeletSpec of k8s::KubeletSpecSpec as KUBELET_SPEC at "kubelet", |spec| {
-    Ok(KubeletSpec {
-        image: spec.image,
-        args: Hidden::new(spec.args),
-    })
+    Ok(KubeletSpec { image: spec.image })
 });
 
 /// The configuration of kube-apiserver. Needs `os:admin` on the newest versions.
@@ -110,51 +105,14 @@ view!(SchedulerConfig of k8s::SchedulerConfigSpec as SCHEDULER_CONFIG at "kube-s
 pub struct StaticPod {
     /// Its namespace and its name, without that of the node.
     pub name: String,
-    /// Its containers, in order.
-    pub containers: Vec<Container>,
-    /// Its annotation `talos.dev/config-version`.
-    pub config_version: Option<String>,
-}
-
-/// A container of a static pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Container {
-    /// Its name.
-    pub name: String,
-    /// Its image.
-    pub image: String,
-    /// Its command line.
-    pub command: Vec<String>,
 }
 
 view!(StaticPod of k8s::StaticPodSpec as STATIC_POD, |spec| {
     let pod = spec.pod.ok_or("it has no pod")?;
-    let containers = path(&pod, &["spec", "containers"]).map_or(&[][..], items);
-    let named = |field, usual: &str| {
-        let text = path(&pod, &["metadata", field]).and_then(string).unwrap_or_default();
-        if text.is_empty() { usual.to_owned() } else { text.to_owned() }
-    };
-    Ok(StaticPod {
-        name: format!("{}/{}", named("namespace", "default"), named("name", "")),
-        containers: containers
-            .iter()
-            .filter_map(fields)
-            .map(|container| {
-                let strings = |name| {
-                    let values = container.fields.get(name).map_or(&[][..], items);
-                    values.iter().filter_map(string).map(str::to_owned)
-                };
-                Container {
-                    name: text(container, "name"),
-                    image: text(container, "image"),
-                    command: strings("command").chain(strings("args")).collect(),
-                }
-            })
-            .collect(),
-        config_version: path(&pod, &["metadata", "annotations", "talos.dev/config-version"])
-            .and_then(string)
-            .map(str::to_owned),
-    })
+    let metadata = pod.fields.get("metadata").and_then(fields);
+    let named = |field| metadata.map(|it| text(it, field)).filter(|it| !it.is_empty());
+    let namespace = named("namespace").unwrap_or_else(|| "default".to_owned());
+    Ok(StaticPod { name: format!("{namespace}/{}", named("name").unwrap_or_default()) })
 });
 
 impl StaticPod {
@@ -273,15 +231,6 @@ fn text(fields: &Struct, name: &str) -> String {
     value.unwrap_or_default().to_owned()
 }
 
-fn path<'a>(from: &'a Struct, names: &[&str]) -> Option<&'a Value> {
-    let (last, before) = names.split_last()?;
-    let mut at = from;
-    for name in before {
-        at = fields(at.fields.get(*name)?)?;
-    }
-    at.fields.get(*last)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,27 +252,14 @@ mod tests {
 
     #[test]
     fn static_pods() {
-        let pod = structure([
-            (
-                "metadata",
-                object([("annotations", object([("talos.dev/config-version", "3".into())]))]),
-            ),
-            (
-                "spec",
-                object([(
-                    "containers",
-                    list([object([
-                        ("name", "kube-apiserver".into()),
-                        ("image", "example.org/kube-apiserver:v1.34.2".into()),
-                        ("command", list(["kube-apiserver".into(), "--a=b".into()])),
-                    ])]),
-                )]),
-            ),
-        ]);
-        let view = StaticPod::view(k8s::StaticPodSpec { pod: Some(pod) }).unwrap();
-        assert_eq!(view.config_version.as_deref(), Some("3"));
-        assert_eq!(view.containers[0].name, "kube-apiserver");
-        assert_eq!(view.containers[0].command, ["kube-apiserver", "--a=b"]);
+        let of = |metadata: Value| {
+            let pod = Some(structure([("metadata", metadata)]));
+            StaticPod::view(k8s::StaticPodSpec { pod }).unwrap()
+        };
+        let own = of(object([("namespace", "kube-system".into()), ("name", "etcd".into())]));
+        assert_eq!(own.name, "kube-system/etcd");
+        assert_eq!(own.status_id("CP-1"), "kube-system/etcd-cp-1");
+        assert_eq!(of(object([("name", "mine".into())])).name, "default/mine");
         assert!(StaticPod::view(k8s::StaticPodSpec { pod: None }).is_err());
     }
 
@@ -348,12 +284,6 @@ mod tests {
     #[test]
     fn what_may_be_secret_never_shows() {
         // Rule 14.
-        let kubelet = KubeletSpec::view(k8s::KubeletSpecSpec {
-            image: "example.org/kubelet:v1.34.2".to_owned(),
-            args: vec!["--token=hunter2".to_owned()],
-            ..k8s::KubeletSpecSpec::default()
-        });
-        assert!(!format!("{kubelet:?}").contains("hunter2"));
         let manifest = Manifest::view(k8s::ManifestSpec {
             items: vec![k8s::SingleManifest {
                 object: Some(structure([("token", "hunter2".into())])),

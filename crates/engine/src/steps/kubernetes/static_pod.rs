@@ -43,10 +43,11 @@ pub(super) async fn run<I: Io>(step: &Step<I>, component: Component) -> Result<D
             };
             pulling.store(pulls(&pods, component), Ordering::Relaxed);
             let judged = judge(&pods, node, component, image, before.as_ref());
-            if !matches!(judged, Look::Found(())) || component != Component::KubeApiserver {
+            if !matches!(judged, Look::Found(())) {
                 return Ok(judged);
             }
-            // Its pod may be ready before it is (rule 1).
+            // Its pod may be ready before it is, and up to Talos 1.13 an API server restarts
+            // with the scheduler beside it (rule 1).
             Ok(match step.io.kubernetes().api_server(machine).await {
                 Err(trouble) if !mutant::is(Mutant::StaticPodsUnchecked) => {
                     Look::NotYet(format!("the API server of {node} does not answer: {trouble}"))

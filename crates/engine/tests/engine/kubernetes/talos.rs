@@ -13,7 +13,7 @@ use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName, Role, Stage,
     TalosFacts,
 };
-use upgrade_core::version::Minor;
+use upgrade_core::version::{Minor, Version};
 use upgrade_engine::io::talos::{Config, Downgrade, Rendered, Slots, Store, Wanted};
 use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
 
@@ -28,6 +28,7 @@ impl World {
             let fault = world.cluster().fault.clone();
             let mut kubelet = false;
             world.change(|cluster| {
+                let shared = cluster.talos < Version::new(1, 14, 0);
                 let sim = cluster.nodes.get_mut(&node).unwrap();
                 for (component, image) in images {
                     let old = sim.runs.insert(component, image.clone());
@@ -39,6 +40,11 @@ impl World {
                         sim.pods += 1;
                         sim.ready.insert(component, false);
                         sim.api &= component != Component::KubeApiserver;
+                    }
+                    // Up to 1.13 the files of an API server have the scheduler's version.
+                    if component == Component::KubeScheduler && shared {
+                        sim.ready.insert(Component::KubeApiserver, false);
+                        sim.api = false;
                     }
                 }
                 if kubelet {

@@ -206,6 +206,36 @@ pub(super) struct Config {
     minor: u64,
 }
 
+/// The first minor of Talos whose API server does not restart when the configuration of
+/// the scheduler changes.
+const OWN_FILES_SINCE: u64 = 14;
+
+/// What the annotation `talos.dev/config-file-version` of an API server counts: the
+/// files that Talos writes for it, which name the API server's image, and up to 1.13 the
+/// scheduler's configuration, with its image, as well. Another value is another pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigFiles {
+    authorization: u64,
+    scheduler: Option<u64>,
+}
+
+impl ConfigFiles {
+    /// Whether the API server starts anew when the scheduler's configuration changes.
+    pub(super) const fn follow_the_scheduler(self) -> bool {
+        self.scheduler.is_some()
+    }
+}
+
+impl std::fmt::Display for ConfigFiles {
+    /// One number after the other, as Talos does it; nothing here changes the first two,
+    /// admission and audit.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { authorization, scheduler } = self;
+        write!(f, "11{authorization}")?;
+        scheduler.map_or(Ok(()), |scheduler| write!(f, "{scheduler}"))
+    }
+}
+
 impl std::fmt::Debug for Config {
     /// Rule 14: configurations hold keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -288,6 +318,15 @@ impl Config {
     /// The version of the resource that a component's image is in.
     pub(super) fn version_of(&self, component: Component) -> u64 {
         self.versions[component as usize]
+    }
+
+    /// The versions of the files that the API server reads.
+    pub(super) fn api_server_files(&self) -> ConfigFiles {
+        let scheduler = self.version_of(Component::Scheduler);
+        ConfigFiles {
+            authorization: self.version_of(Component::ApiServer),
+            scheduler: (self.minor < OWN_FILES_SINCE).then_some(scheduler),
+        }
     }
 
     /// Another configuration comes into force.

@@ -63,6 +63,7 @@ impl World {
                     ("coreDNSEnabled", dns.into()),
                     ("dnsServiceIP", DNS_ADDRESS.into()),
                     ("flannelEnabled", flannel.into()),
+                    ("talosAPIServiceEnabled", false.into()),
                     ("cniName", cni.into()),
                 ]);
                 let view = View::new("manifests", &message, &yaml);

@@ -287,8 +287,8 @@ fn static_pod(here: &Node, pod: &Pod) -> View {
         (Cow::Borrowed("talos.dev/secrets-version"), "1".into()),
     ];
     if pod.component == Component::ApiServer {
-        // Of the files with admission, audit and authorization rules.
-        annotations.push((Cow::Borrowed("talos.dev/config-file-version"), "1".into()));
+        let files = here.config.api_server_files().to_string();
+        annotations.push((Cow::Borrowed("talos.dev/config-file-version"), files.into()));
     }
     let container =
         map([("name", name.into()), ("image", image.into()), ("command", Tree::List(command))]);

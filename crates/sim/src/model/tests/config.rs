@@ -92,6 +92,29 @@ fn an_image_change_restarts_only_what_uses_it() {
     assert_eq!(driver.boot_id(0), before);
 }
 
+/// Seen on real nodes of 1.13: each control plane lost its API server a second time, when
+/// its scheduler was upgraded.
+#[test]
+fn up_to_1_13_an_api_server_restarts_with_its_scheduler() {
+    for (talos, restarts, files) in [("1.13.9", true, "1112"), ("1.14.1", false, "111")] {
+        let mut driver = Driver::new(3, 0, talos, "1.35.1");
+        let (text, _) = config(&mut driver, 0);
+        let new = text.replace("kube-scheduler:v1.35.1", "kube-scheduler:v1.35.2");
+        applied(&mut driver, 0, apply(&new, Mode::NoReboot));
+        let pods = |driver: &Driver| driver.world.kubernetes(NodeIndex(0)).unwrap().pods;
+        let [server, _, scheduler] = &pods(&driver)[..] else { panic!("three static pods") };
+        assert!(!scheduler.ready);
+        assert_eq!(server.ready, !restarts, "{talos}");
+        assert_eq!(server.config_version, 1);
+        assert_eq!(server.config_files.unwrap().to_string(), files);
+        assert_eq!(driver.world.api_server_runs(NodeIndex(0)), !restarts, "{talos}");
+        driver.until("ready", 90, |driver| {
+            driver.is_ready(0) && driver.world.api_server_runs(NodeIndex(0))
+        });
+        assert!(pods(&driver).iter().all(|pod| pod.ready));
+    }
+}
+
 #[test]
 fn a_pod_that_has_not_started_since_the_boot_starts_as_it_should_be() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.35.1");
