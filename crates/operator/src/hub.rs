@@ -118,8 +118,8 @@ mod tests {
     fn what_a_credential_plugin_printed_is_not_told() {
         // Rule 14.
         let mut plugin = std::process::Command::new("/bin/sh");
-        plugin.args(["-c", "echo hunter2; exit 3"]);
-        let out = Box::new(plugin.output().expect("a shell"));
+        let out = plugin.args(["-c", "echo hunter2; exit 3"]).output();
+        let out = Box::new(out.expect("a shell"));
         let failed = AuthError::AuthExecRun { cmd: "plugin --token hunter2".to_owned(), out };
         let said = said(&kube::Error::Service(Box::new(failed)));
         assert!(said.contains("credential plugin") && said.contains('3'), "{said}");
