@@ -50,10 +50,10 @@ pub async fn begin(
 
 /// Goes on with the last run.
 pub async fn resume(session: &Session, how: &RunArgs, printer: Printer) -> Result<Exit, Failed> {
-    let store = session.place.store(session.now());
-    let open = store.resume().await?;
+    let runs = session.place.store(session.now());
+    let open = runs.resume().await?;
     // Read once the run is ours: nobody else adds to it.
-    let past = store.last().await?;
+    let past = runs.last().await?;
     let story = Story::tell(past.iter().flat_map(|past| &past.entries));
     run(session, open, story, Some(settings::who()), how, printer).await
 }

@@ -335,9 +335,9 @@ mod tests {
         };
         let snapshot = cluster.snapshot();
         let mut profile = profile();
-        let hold = NodeIntent { hold: true, ..NodeIntent::default() };
+        let kept = NodeIntent { hold: true, ..NodeIntent::default() };
         let pin = NodeIntent { talos: Some(version(12)), ..NodeIntent::default() };
-        profile.nodes = [("cp-1".into(), hold), ("cp-2".into(), pin)].into();
+        profile.nodes = [("cp-1".into(), kept), ("cp-2".into(), pin)].into();
         let held = |nodes: &[&str], hold: &[&str], talos: Option<Version>| {
             let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
             let nodes = NodeArgs { nodes: texts(nodes), hold: texts(hold) };

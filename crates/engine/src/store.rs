@@ -116,14 +116,14 @@ pub struct Unfit {
     /// The run.
     pub name: String,
     /// Why not.
-    pub source: FoldError,
+    pub source: Box<FoldError>,
 }
 
 impl StoredRun {
     /// The fold of its entries.
     pub fn state(&self) -> Result<State, Unfit> {
         State::fold(&self.plan, &self.entries)
-            .map_err(|source| Unfit { name: self.name.clone(), source })
+            .map_err(|source| Unfit { name: self.name.clone(), source: Box::new(source) })
     }
 
     /// How it stands.
@@ -171,7 +171,7 @@ pub enum NotBegun {
         /// Its plan.
         plan: PlanHash,
         /// How it stands.
-        ended: RunResult,
+        ended: Box<RunResult>,
     },
     /// What it left cannot be told.
     #[error(transparent)]
@@ -185,7 +185,7 @@ pub fn take_over(last: Option<&StoredRun>, replace: bool) -> Result<Inherited, N
     let state = last.state()?;
     let touched = state.steps().iter().any(|step| step.attempts > 0);
     if touched && !state.completed() && !replace {
-        let ended = RunResult::of(&state);
+        let ended = Box::new(RunResult::of(&state));
         return Err(NotBegun::Unfinished { plan: state.plan().clone(), ended });
     }
     Ok(last.left()?)

@@ -2,7 +2,7 @@
 //! start, all at once, and each thing that is missing is told with the command that
 //! brings it.
 //!
-//! A replica does not exit when something is missing: manifests of a GitOps tool arrive in
+//! A replica does not exit when something is missing: manifests of a `GitOps` tool arrive in
 //! any order, and a restart loop would answer minutes later than a replica that asks again.
 //! It is not ready, says why, and begins when what it cannot work without is there. What
 //! waiting cannot mend (no kubeconfig, an address in use) ends the process instead.

@@ -46,7 +46,7 @@ pub fn find(
 ) -> Option<Vec<Leg>> {
     let tracks = talos_tracks(start, intent, matrix, catalogue, report);
     let kubernetes = kubernetes_track(start, intent, matrix, catalogue, report);
-    let grid = Grid::new(start, tracks?, kubernetes?, intent, matrix);
+    let grid = Grid::new(start, &tracks?, kubernetes?, intent, matrix);
     if grid.goal() == (0, 0) {
         return Some(Vec::new());
     }
@@ -331,7 +331,7 @@ struct GroupTrack {
 impl<'a> Grid<'a> {
     fn new(
         start: &'a Start,
-        tracks: Vec<Vec<Version>>,
+        tracks: &[Vec<Version>],
         kubernetes: Vec<Version>,
         intent: &'a Intent,
         matrix: &'a Matrix,
@@ -348,7 +348,7 @@ impl<'a> Grid<'a> {
             let places = talos.iter().enumerate().skip(1);
             places.filter(|(_, it)| *it == version).map(|(place, _)| place).next()
         };
-        let groups = start.groups.iter().zip(&tracks).map(|(group, track)| GroupTrack {
+        let groups = start.groups.iter().zip(tracks).map(|(group, track)| GroupTrack {
             target: group.target.clone(),
             from: group.from.clone(),
             places: track.iter().skip(1).filter_map(place).collect(),

@@ -62,7 +62,7 @@ impl<C: Clock> LiveTalos<C> {
     /// What a machine tells, if it is the one that is meant. It is asked for its name once
     /// in each boot.
     async fn facts_of(&self, node: &Node, of: &Machine) -> Result<TalosFacts, Trouble> {
-        let facts = facts::facts(node, of).await?;
+        let facts = Box::pin(facts::facts(node, of)).await?;
         let told = self.memory.told().get(&of.name) == Some(&facts.boot_id);
         if !told {
             facts::is_meant(node, of).await?;

@@ -171,8 +171,8 @@ async fn naming(world: &World, nodes: &[String]) -> Live<Still> {
     let indent: String = rest.chars().take_while(|it| *it == ' ').collect();
     let after = rest.lines().skip_while(|line| line.trim_start().starts_with('-'));
     let after: Vec<&str> = after.collect();
-    let nodes: String = nodes.iter().map(|it| format!("{indent}- {it}\n")).collect();
-    let text = format!("{before}nodes:\n{nodes}{}\n", after.join("\n"));
+    let nodes: Vec<String> = nodes.iter().map(|it| format!("{indent}- {it}")).collect();
+    let text = format!("{before}nodes:\n{}\n{}\n", nodes.join("\n"), after.join("\n"));
     let folder = world.folder.path().join("naming");
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("talosconfig"), text).expect("written");

@@ -2,19 +2,19 @@ use super::*;
 
 /// A kubeconfig with these contexts, each with a cluster of its name.
 fn kubeconfig(contexts: &[&str], current: &str) -> String {
-    let mut text = format!("apiVersion: v1\nkind: Config\ncurrent-context: \"{current}\"\n");
-    text.push_str("contexts:\n");
-    for name in contexts {
-        text.push_str(&format!("- {{name: {name}, context: {{cluster: {name}, user: u}}}}\n"));
-    }
-    text.push_str("clusters:\n");
-    for name in contexts {
-        text.push_str(&format!(
-            "- {{name: {name}, cluster: {{server: \"https://{name}.test:6443\"}}}}\n"
-        ));
-    }
-    text.push_str("users:\n- {name: u, user: {token: hunter2}}\n");
-    text
+    let context =
+        |name: &&str| format!("- {{name: {name}, context: {{cluster: {name}, user: u}}}}");
+    let cluster = |name: &&str| {
+        format!("- {{name: {name}, cluster: {{server: \"https://{name}.test:6443\"}}}}")
+    };
+    let lines =
+        |each: &dyn Fn(&&str) -> String| contexts.iter().map(each).collect::<Vec<_>>().join("\n");
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: \"{current}\"\ncontexts:\n{}\n\
+         clusters:\n{}\nusers:\n- {{name: u, user: {{token: hunter2}}}}\n",
+        lines(&context),
+        lines(&cluster),
+    )
 }
 
 struct Files(tempfile::TempDir);

@@ -29,7 +29,9 @@ type Denied = (Right, Vec<&'static str>);
 impl Needs {
     /// Everything that is missing; an error if the hub does not answer.
     pub async fn check(&self) -> Result<Vec<Missing>, String> {
-        let all = tokio::try_join!(self.kinds(), self.namespaces(), self.rights())?;
+        // Boxed: each asks many things at once, and is large.
+        let (kinds, rights) = (Box::pin(self.kinds()), Box::pin(self.rights()));
+        let all = tokio::try_join!(kinds, Box::pin(self.namespaces()), rights)?;
         Ok([all.0, all.1, all.2].concat())
     }
 
@@ -143,12 +145,11 @@ impl Needs {
             let narrowed = places.as_deref().filter(|_| scattered(&entry));
             let (right, verbs, inside) = entry;
             let denied = (right, verbs);
-            match narrowed {
-                Some(places) => missing.extend(self.narrowed(denied, places, &subject).await?),
-                None => {
-                    let weight = denied.0.weight;
-                    missing.push(self.lacking(denied, inside, weight, &subject));
-                }
+            if let Some(places) = narrowed {
+                missing.extend(self.narrowed(denied, places, &subject).await?);
+            } else {
+                let weight = denied.0.weight;
+                missing.push(self.lacking(denied, inside, weight, &subject));
             }
         }
         Ok(missing)

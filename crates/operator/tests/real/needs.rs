@@ -34,7 +34,7 @@ async fn until(needs: &Needs, what: &str, holds: impl Fn(&[Missing]) -> bool) ->
 }
 
 /// One thing is missing, of this weight and with these words.
-fn only<'a>(weight: Weight, words: &'a str) -> impl Fn(&[Missing]) -> bool + 'a {
+fn only(weight: Weight, words: &str) -> impl Fn(&[Missing]) -> bool {
     move |missing| matches!(missing, [it] if it.weight == weight && it.what.contains(words))
 }
 

@@ -252,13 +252,12 @@ impl Kubernetes {
         }
         if self.lives(world) {
             self.looked = Some(world.touched());
-            match self.told.news(world) {
-                Some((changed, gone)) => self.cluster.update(now, &changed, &gone),
-                None => {
-                    let mut all = facts::of_all(world);
-                    all.extend(self.foreign.iter().cloned());
-                    self.cluster.sync(now, &all);
-                }
+            if let Some((changed, gone)) = self.told.news(world) {
+                self.cluster.update(now, &changed, &gone);
+            } else {
+                let mut all = facts::of_all(world);
+                all.extend(self.foreign.iter().cloned());
+                self.cluster.sync(now, &all);
             }
             self.compare(world, now);
         }

@@ -460,7 +460,7 @@ impl World {
             let pod = &self.nodes[node.0].kubernetes.pods[index];
             let component = pod.component;
             let wanted = components.image(component).to_owned();
-            if !renamed(pod) && !(shared && component == Component::ApiServer) {
+            if !(renamed(pod) || shared && component == Component::ApiServer) {
                 continue;
             }
             if pod.state == PodState::Absent {

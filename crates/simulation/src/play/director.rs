@@ -170,19 +170,22 @@ async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
         }),
         TroubleKind::Registers { lasts } => register(stage, lasts).await,
         TroubleKind::Join => join(stage),
-        TroubleKind::Leave { node } => {
-            let name = stage.name(node);
-            stage.deed(Deed::Leave { node: name.clone() }, |inside| {
-                let now = inside.world.now();
-                if inside.world.leave(now, NodeIndex(node)) {
-                    let write = kube_sim::Write::by("somebody");
-                    let options = kube_sim::store::DeleteOptions::now();
-                    let store = inside.kubernetes.api_mut().store_mut();
-                    let _ = store.delete(&write, &kube_sim::names::NODES, "", &name.0, &options);
-                }
-            });
-        }
+        TroubleKind::Leave { node } => leave(stage, node),
     }
+}
+
+/// A machine leaves the cluster, and its Node is deleted.
+fn leave(stage: &Stage, node: usize) {
+    let name = stage.name(node);
+    stage.deed(Deed::Leave { node: name.clone() }, |inside| {
+        let now = inside.world.now();
+        if inside.world.leave(now, NodeIndex(node)) {
+            let write = kube_sim::Write::by("somebody");
+            let options = kube_sim::store::DeleteOptions::now();
+            let store = inside.kubernetes.api_mut().store_mut();
+            let _ = store.delete(&write, &kube_sim::names::NODES, "", &name.0, &options);
+        }
+    });
 }
 
 /// Somebody stages a configuration that differs in one setting.

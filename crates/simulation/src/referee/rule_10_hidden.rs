@@ -124,8 +124,11 @@ mod tests {
         bench
     }
 
-    /// Everything that may be wrong beside it, and whether that is an excuse.
-    fn cases() -> Vec<(Option<(&'static str, Fault)>, bool, bool)> {
+    /// A fault of another node, whether messages get lost, and whether that is an excuse.
+    type Case = (Option<(&'static str, Fault)>, bool, bool);
+
+    /// Everything that may be wrong beside it.
+    fn cases() -> Vec<Case> {
         vec![
             (None, false, false),
             (None, true, true),

@@ -120,14 +120,10 @@ pub fn draw(seed: u64) -> Scenario {
     // From dice of their own: the rest stays what it was.
     let mut machines = Machines::draw(&mut Dice::new(seed ^ 0x6d61_6368_696e), grub);
     machines.renamed &= extended;
-    for want in &mut wants {
-        if let Want::Versions(intent) = want {
-            machines.name_in(intent);
-        }
-    }
     let mut own = Dice::new(seed ^ 0x6e6f_6465_7300);
     for want in &mut wants {
         if let Want::Versions(intent) = want {
+            machines.name_in(intent);
             wishes::draw(&mut own, control_planes, workers, &version(talos), intent);
         }
     }
