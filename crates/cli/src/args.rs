@@ -129,7 +129,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// What is logged if nobody says otherwise. A command that works until it is stopped
+    /// The default log level. A command that works until it is stopped
     /// has nothing but its log to show for it; the others print their answers.
     pub const fn usual_level(&self) -> LevelFilter {
         match self {

@@ -52,7 +52,7 @@ pub async fn begin(
 pub async fn resume(session: &Session, how: &RunArgs, printer: Printer) -> Result<Exit, Failed> {
     let runs = session.place.store(session.now());
     let open = runs.resume().await?;
-    // Read once the run is ours: nobody else adds to it.
+    // Read after the lock is taken: no other process appends to it.
     let past = runs.last().await?;
     let story = Story::tell(past.iter().flat_map(|past| &past.entries));
     run(session, open, story, Some(settings::who()), how, printer).await
@@ -67,7 +67,7 @@ struct Told<J> {
 impl<J: Journal> Journal for Told<J> {
     async fn append(&mut self, entry: &Entry, state: &State) -> Result<(), JournalError> {
         self.journal.append(entry, state).await?;
-        // Nobody listens only if the run is over.
+        // The receiver is gone only once the run is over.
         let _ = self.entries.send(entry.clone());
         Ok(())
     }
@@ -116,7 +116,7 @@ async fn run<J: Journal>(
                 if next == Word::Stop {
                     stop_at.get_or_insert(tokio::time::Instant::now() + STOP);
                 }
-                // Nobody listens only if the run is over.
+                // The receiver is gone only once the run is over.
                 let _ = word.send(next);
             }
             _ = tick.tick() => {

@@ -28,7 +28,7 @@ pub fn process() -> String {
     format!("{}-{}", host.trim_matches('-'), std::process::id())
 }
 
-/// Where kubectl looks for kubeconfigs, if it is told to look elsewhere.
+/// The variable that names the kubeconfigs, as for kubectl.
 pub fn kubeconfig() -> Option<OsString> {
     variable("KUBECONFIG")
 }

@@ -280,7 +280,7 @@ pub fn schematic_differs(profile: Option<&Profile>, snapshot: &Snapshot) -> Opti
     ))
 }
 
-/// What a profile says of its nodes, for a way back of Kubernetes: who is held.
+/// The nodes that the profile holds, for a rollback of Kubernetes.
 pub fn held(profile: Option<&Profile>) -> std::collections::BTreeMap<NodeName, NodeIntent> {
     let nodes = profile.into_iter().flat_map(|profile| &profile.nodes);
     nodes.filter(|(_, own)| own.hold).map(|(name, own)| (name.clone(), own.clone())).collect()

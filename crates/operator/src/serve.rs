@@ -33,7 +33,7 @@ const REFRESH_AGAIN: Duration = Duration::from_mins(1);
 pub struct Settings {
     /// What is said about the hub.
     pub hub: Given,
-    /// Where health and metrics are told.
+    /// The listen address of health and metrics.
     pub listen: Option<SocketAddr>,
     /// Where releases are known from, beside the catalogue.
     pub sources: Vec<Source>,
@@ -142,7 +142,7 @@ async fn listener(address: SocketAddr) -> Result<TcpListener, ServeError> {
     let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
     // Port 0 is one that the system picks; this says which.
     if let Ok(address) = listener.local_addr() {
-        tracing::info!(%address, "health and metrics are told");
+        tracing::info!(%address, "serving health and metrics");
     }
     Ok(listener)
 }
@@ -152,7 +152,7 @@ async fn answer(listener: TcpListener, health: Health, mut end: watch::Receiver<
         let _ = end.changed().await;
     };
     if let Err(error) = http::serve(listener, health, end).await {
-        tracing::error!(%error, "health and metrics are not told any more");
+        tracing::error!(%error, "the server of health and metrics stopped");
     }
 }
 

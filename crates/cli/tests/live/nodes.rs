@@ -11,7 +11,7 @@ fn one_node_first_then_the_others() {
         .code(1)
         .says(&["there is no node worker-9", "the nodes are cp-1, worker-1, worker-2, worker-3"]);
     let boots = bench.boots();
-    // The only control plane is not among them, so its API stays and nobody has to accept it.
+    // The only control plane is not among them, so its API stays up and no outage has to be accepted.
     bench.run(&format!("{upgrade} --node worker-2")).code(0).says(&[
         "1.12.11 → 1.13.12, on 1 of 4 nodes",
         "held, nothing is done to them: cp-1, worker-1, worker-3",

@@ -33,7 +33,7 @@ async fn run_fixes(tenant: &Tenant, answer: &str) {
     }
 }
 
-/// What is wrong is told once, however often it is met; and never as a dump.
+/// An error is logged once, however often it repeats, and never as a dump.
 fn told_once(log: &str, words: &str) {
     let lines = log.lines().filter(|line| line.contains(words));
     assert_eq!(lines.count(), 1, "`{words}` in\n{log}");

@@ -30,7 +30,7 @@ use super::within::{NoAnswer, within};
 const TRIES: usize = 2;
 
 /// How much later each further address of a machine is asked: the better one wins where
-/// both answer, and one that leads nowhere holds up nobody.
+/// both answer, and an unreachable one delays no other.
 const STAGGER: Duration = Duration::from_millis(250);
 
 /// What an address may mean that nothing answers at, and that only discovery has.
