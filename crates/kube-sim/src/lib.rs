@@ -30,7 +30,7 @@ pub mod names;
 pub mod object;
 mod patch;
 mod protobuf;
-mod random;
+pub mod random;
 mod schema;
 pub mod selector;
 mod server;

@@ -1,18 +1,30 @@
-//! The one source of chance: `SplitMix64`, seeded and part of the state.
+//! The one random source of simulator and simulation: `SplitMix64`, seeded and part of
+//! the state. The same seed and the same requests at the same times give the same run,
+//! on every machine and in every release; a crate for random numbers promises neither.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 /// A small deterministic generator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// A generator that gives the same numbers for the same seed.
+    pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// A generator of its own, seeded by the next number of this one.
+    #[must_use]
+    pub const fn split(&mut self) -> Self {
+        Self(self.number())
+    }
+
+    /// The next number.
+    pub const fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,10 +32,42 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// A number below `limit`, or 0 if that is 0. The bias of the remainder is
+    /// far below anything a simulation could notice.
+    pub const fn below(&mut self, limit: u64) -> u64 {
+        if limit == 0 { 0 } else { self.number() % limit }
+    }
+
+    /// A number from the first to the last, both included.
+    pub const fn between(&mut self, first: u64, last: u64) -> u64 {
+        first + self.below(last.saturating_sub(first) + 1)
+    }
+
+    /// A duration from the first to the last, both included.
+    pub fn duration(&mut self, first: Duration, last: Duration) -> Duration {
+        let width = last.saturating_sub(first);
+        let nanoseconds = u64::try_from(width.as_nanos()).unwrap_or(u64::MAX - 1);
+        first + Duration::from_nanos(self.below(nanoseconds + 1))
+    }
+
+    /// True so many times in a thousand.
+    pub const fn chance(&mut self, in_thousand: u64) -> bool {
+        self.below(1000) < in_thousand
+    }
+
+    /// One of the values.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        let count = u64::try_from(from.len()).unwrap_or(u64::MAX);
+        &from[usize::try_from(self.below(count)).unwrap_or(0)]
+    }
+
     /// A UUID of version 4.
-    pub(crate) fn uuid(&mut self) -> String {
-        let high = (self.next() & !0xf000) | 0x4000;
-        let low = (self.next() & !(0b11 << 62)) | (0b10 << 62);
+    pub fn uuid(&mut self) -> String {
+        let high = (self.number() & !0xf000) | 0x4000;
+        let low = (self.number() & !(0b11 << 62)) | (0b10 << 62);
         format!(
             "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
             high >> 32,
@@ -35,11 +79,17 @@ impl Random {
     }
 
     /// The end of a generated name: no vowels, so that it spells nothing.
-    pub(crate) fn suffix(&mut self, length: usize) -> String {
-        const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-        (0..length)
-            .map(|_| char::from(ALPHABET[usize::try_from(self.next() % 27).unwrap_or(0)]))
-            .collect()
+    pub fn suffix(&mut self, length: usize) -> String {
+        self.text(b"bcdfghjklmnpqrstvwxz2456789", length)
+    }
+
+    /// A token of small letters and digits.
+    pub fn token(&mut self, length: usize) -> String {
+        self.text(b"abcdefghijklmnopqrstuvwxyz012345", length)
+    }
+
+    fn text(&mut self, alphabet: &[u8], length: usize) -> String {
+        (0..length).map(|_| char::from(*self.pick(alphabet))).collect()
     }
 }
 
@@ -48,11 +98,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_sequence() {
+    fn the_same_seed_gives_the_same_sequence() {
         let (mut one, mut two) = (Random::new(7), Random::new(7));
         assert_eq!(one.uuid(), two.uuid());
         assert_eq!(one.suffix(5), two.suffix(5));
+        assert_ne!(Random::new(8).number(), Random::new(7).number());
         // The published first output of SplitMix64 for seed 0.
-        assert_eq!(Random::new(0).next(), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(Random::new(0).number(), 0xe220_a839_7b1d_cdaf);
+    }
+
+    #[test]
+    fn uuids_carry_their_version() {
+        let mut random = Random::new(1);
+        for _ in 0..100 {
+            let uuid = random.uuid();
+            assert_eq!(uuid.len(), 36);
+            assert_eq!(&uuid[14..15], "4");
+            assert!("89ab".contains(&uuid[19..20]));
+        }
+    }
+
+    #[test]
+    fn ranges_are_kept() {
+        let mut random = Random::new(3);
+        let (low, high) = (Duration::from_secs(30), Duration::from_mins(1));
+        for _ in 0..1000 {
+            let drawn = random.duration(low, high);
+            assert!(low <= drawn && drawn <= high);
+        }
+        assert_eq!(random.duration(low, low), low);
+        let drawn: Vec<u64> = (0..100).map(|_| random.between(3, 9)).collect();
+        assert!(drawn.iter().all(|number| (3..=9).contains(number)));
+        assert!((3..=9).all(|number| drawn.contains(&number)));
+        assert!(!Random::new(1).chance(0) && Random::new(1).chance(1000));
     }
 }

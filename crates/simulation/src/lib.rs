@@ -9,7 +9,6 @@ pub mod coverage;
 pub mod crash;
 pub mod ledger;
 pub mod play;
-pub mod random;
 pub mod referee;
 pub mod scenario;
 pub mod seen;

@@ -17,7 +17,6 @@ use upgrade_engine::io::Clock as _;
 use crate::coverage::{Met, Sort};
 use crate::crash::Crashes;
 use crate::ledger::Ledger;
-use crate::random::Dice;
 use crate::referee::{Breach, Referee, Wanted};
 use crate::scenario::{Scenario, TroubleKind, Want};
 use crate::seen::Seen;
@@ -25,6 +24,7 @@ use crate::template::Templates;
 use crate::world::Place;
 use crate::world::seat::Process;
 use director::User;
+use kube_sim::random::Random;
 use life::Life;
 
 /// How long a run may take in all, in simulated time. Far more than any needs:
@@ -99,7 +99,7 @@ struct Stage {
 }
 
 struct Cast {
-    dice: Dice,
+    random: Random,
     runners: u32,
     /// The processes that live, and how the user's word reaches them.
     alive: Vec<(Arc<Process>, watch::Sender<Word>)>,
@@ -113,10 +113,10 @@ impl Stage {
         world: (talos_sim::model::World, talos_sim::kubernetes::Kubernetes),
         log: bool,
     ) -> Arc<Self> {
-        let mut dice = Dice::new(scenario.seed);
+        let mut random = Random::new(scenario.seed);
         let wanted = wanted(scenario, 0, &world.0);
         let place =
-            Place::new(world, |start, view| Referee::new(wanted, start, view), dice.split(), log);
+            Place::new(world, |start, view| Referee::new(wanted, start, view), random.split(), log);
         let crashes = scenario.troubles.iter().filter_map(|trouble| match trouble.kind {
             TroubleKind::Crash { point, number } => Some((point, number)),
             _ => None,
@@ -126,7 +126,7 @@ impl Stage {
             crashes: Arc::new(Crashes::new(crashes.collect())),
             place,
             user: watch::Sender::new(User::default()),
-            cast: Mutex::new(Cast { dice, runners: 0, alive: Vec::new(), begun: None }),
+            cast: Mutex::new(Cast { random, runners: 0, alive: Vec::new(), begun: None }),
             scenario: scenario.clone(),
         })
     }
@@ -136,7 +136,7 @@ impl Stage {
     }
 
     fn roll(&self, first: u64, last: u64) -> u64 {
-        self.cast().dice.between(first, last)
+        self.cast().random.between(first, last)
     }
 
     async fn seconds(&self, seconds: u64) {

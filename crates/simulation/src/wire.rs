@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::random::Dice;
+use kube_sim::random::Random;
 
 /// How bad the wires are: times of a thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,15 +77,15 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 const LATEST: u64 = 10_000;
 
 impl Weather {
-    /// Throws the dice for one message.
-    pub fn draw(&self, dice: &mut Dice) -> Passage {
+    /// Throws the random for one message.
+    pub fn draw(&self, random: &mut Random) -> Passage {
         let millis = Duration::from_millis;
         let calm = Passage { there: millis(2), back: millis(3), fate: Fate::Well };
         if *self == Self::default() {
             return calm;
         }
         let Self { refused, lost, unanswered, late, doubled } = *self;
-        let roll = dice.below(1000);
+        let roll = random.below(1000);
         let mut bound = 0;
         for (share, fate) in [
             (refused, Fate::Refused),
@@ -98,12 +98,16 @@ impl Weather {
             if roll < bound {
                 let mut passage = Passage { fate, ..calm };
                 if fate == Fate::Late {
-                    passage.there = millis(dice.between(1, LATEST));
-                    passage.back = millis(dice.between(1, LATEST));
+                    passage.there = millis(random.between(1, LATEST));
+                    passage.back = millis(random.between(1, LATEST));
                 }
                 return passage;
             }
         }
-        Passage { there: millis(dice.between(1, 200)), back: millis(dice.between(1, 200)), ..calm }
+        Passage {
+            there: millis(random.between(1, 200)),
+            back: millis(random.between(1, 200)),
+            ..calm
+        }
     }
 }

@@ -209,7 +209,7 @@ impl Kubelets {
     fn draw(&mut self, range: (Duration, Duration)) -> Duration {
         let (from, to) = range;
         let span = u64::try_from(to.saturating_sub(from).as_millis()).unwrap_or(u64::MAX);
-        from + Duration::from_millis(self.random.next() % (span.saturating_add(1)))
+        from + Duration::from_millis(self.random.number() % (span.saturating_add(1)))
     }
 
     /// Puts something into the schedule, on the next beat at or after `at`.

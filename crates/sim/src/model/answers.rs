@@ -6,7 +6,7 @@ use super::World;
 use super::api::NodeIndex;
 use super::config::COMPONENTS;
 use super::kubernetes::Component;
-use super::random::Random;
+use kube_sim::random::Random;
 
 impl World {
     /// Other chances from here on: many worlds may begin as one.

@@ -52,7 +52,6 @@ mod node;
 mod phases;
 pub(crate) mod platform;
 mod pull;
-mod random;
 mod readiness;
 mod registry;
 mod rehearsal;
@@ -100,9 +99,9 @@ use config::Config;
 use etcd::Etcd;
 use events::Note;
 use fault::FaultKind as Kind;
+use kube_sim::random::Random;
 use kubernetes::Kubernetes;
 use node::{Node, Power, Stage};
-use random::Random;
 use schedule::{Due, Schedule};
 use slots::{Installed, Slots};
 use streams::{Open, Stream};
@@ -340,7 +339,7 @@ impl World {
             return own;
         }
         let Range { min, max } = self.spec.timings.range(span);
-        self.random.between(min, max)
+        self.random.duration(min, max)
     }
 
     /// What is due happens, unless the machine has rebooted since. Which node it
@@ -454,7 +453,7 @@ fn new_node(spec: &ClusterSpec, node: &NodeSpec, random: &mut Random, since: Tim
         role: node.role,
         addresses: node.addresses.clone(),
         shown_at: None,
-        identity: random.letters(43),
+        identity: random.token(43),
         slots,
         grub: spec.grub,
         platform: node.platform.clone(),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::World;
 use super::api::NodeIndex;
-use super::random::Random;
 use super::sequence::Kind;
 use super::timing::{Range, Span};
+use kube_sim::random::Random;
 
 impl World {
     /// How long something takes on a node; `None` unless each node has
@@ -18,7 +18,7 @@ impl World {
         let mut random = Random::new(seed);
         // A generator for each node and each kind, and of that the first number.
         let place = ((node.0 as u64) << 8) | span as u64;
-        Some(Random::new(random.next() ^ Random::new(place).next()).between(min, max))
+        Some(Random::new(random.number() ^ Random::new(place).number()).duration(min, max))
     }
 
     /// How long a node would be away if it rebooted now: from the request until

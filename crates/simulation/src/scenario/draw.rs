@@ -9,8 +9,8 @@ use super::{
     Extras, Foreign, Kit, Machines, Scenario, Trouble, TroubleKind, Want, nodes as wishes, policy,
     troubles,
 };
-use crate::random::Dice;
 use crate::world::EXTENDED;
+use kube_sim::random::Random;
 
 /// What runs at first, and what is wanted: Talos, Kubernetes, wanted Talos,
 /// wanted Kubernetes; the weights say how often.
@@ -43,32 +43,32 @@ const PATHS: &[Path] = &[
 
 /// Draws a scenario. The same seed gives the same one, always.
 pub fn draw(seed: u64) -> Scenario {
-    let mut dice = Dice::new(seed ^ 0x7461_6c6f_7300);
-    let (control_planes, workers) = size(&mut dice);
-    let drawn = *path(&mut dice);
+    let mut random = Random::new(seed ^ 0x7461_6c6f_7300);
+    let (control_planes, workers) = size(&mut random);
+    let drawn = *path(&mut random);
     // Many nodes over many hops teach nothing that few do not.
     let (_, talos, kubernetes, wanted_talos, wanted_kubernetes) =
         if workers == 50 { PATHS[1] } else { drawn };
     let version = |(minor, patch): (u64, u64)| Version::new(1, minor, patch);
-    let extended = dice.chance(300);
+    let extended = random.chance(300);
     let mut intent = Intent {
         talos: wanted_talos.map(version),
         kubernetes: wanted_kubernetes.map(version),
-        prefer: *dice.pick(&[Preference::TalosFirst, Preference::KubernetesFirst]),
+        prefer: *random.pick(&[Preference::TalosFirst, Preference::KubernetesFirst]),
         ..Intent::default()
     };
-    if dice.chance(30) && intent.talos.is_some() {
+    if random.chance(30) && intent.talos.is_some() {
         intent.installer = Installer::Schematic(EXTENDED.to_owned());
     }
-    if dice.chance(100) {
+    if random.chance(100) {
         intent.skip_minors = true;
     }
     let mut wants = vec![Want::Versions(intent)];
     let nodes = control_planes + workers;
-    match dice.below(100) {
+    match random.below(100) {
         // The way back of a node, after the upgrade or in the middle of it.
         0..12 if wanted_talos.is_some() => {
-            wants.push(Want::Back(usize_of(dice.below(u64_of(nodes)))));
+            wants.push(Want::Back(usize_of(random.below(u64_of(nodes)))));
         }
         // All nodes, to where they came from: after the upgrade or in the middle of it.
         12..18 if wanted_talos.is_some_and(|wanted| wanted != talos) => {
@@ -100,40 +100,40 @@ pub fn draw(seed: u64) -> Scenario {
         }
         _ => {}
     }
-    let kit = Kit::draw(&mut dice, workers);
-    let mut policy = policy::draw(&mut dice, control_planes);
-    let mut troubles = troubles::draw(&mut dice, control_planes, workers, wants.len());
-    let flannel = dice.chance(200);
-    let grub = dice.chance(350);
-    let extras = Extras::draw(&mut dice);
-    if extras != Extras::None && dice.chance(300) {
+    let kit = Kit::draw(&mut random, workers);
+    let mut policy = policy::draw(&mut random, control_planes);
+    let mut troubles = troubles::draw(&mut random, control_planes, workers, wants.len());
+    let flannel = random.chance(200);
+    let grub = random.chance(350);
+    let extras = Extras::draw(&mut random);
+    if extras != Extras::None && random.chance(300) {
         // It has booted a moment ago, and its downloads do not come.
-        let node = usize_of(dice.below(u64_of(control_planes)));
+        let node = usize_of(random.below(u64_of(control_planes)));
         let fault = Fault::FailingManifest { now: true };
-        let lasts = *dice.pick(&[60, 1_200, 7_200]);
+        let lasts = *random.pick(&[60, 1_200, 7_200]);
         troubles.push(Trouble { after: 0, kind: TroubleKind::Fault { node, fault, lasts } });
     }
-    if wanted_kubernetes.is_some() && dice.chance(30) {
-        let node = usize_of(dice.below(u64_of(nodes)));
-        troubles.push(Trouble { after: dice.below(60), kind: TroubleKind::Staged { node } });
+    if wanted_kubernetes.is_some() && random.chance(30) {
+        let node = usize_of(random.below(u64_of(nodes)));
+        troubles.push(Trouble { after: random.below(60), kind: TroubleKind::Staged { node } });
     }
-    // From dice of their own: the rest stays what it was.
-    let mut machines = Machines::draw(&mut Dice::new(seed ^ 0x6d61_6368_696e), grub);
+    // From random of their own: the rest stays what it was.
+    let mut machines = Machines::draw(&mut Random::new(seed ^ 0x6d61_6368_696e), grub);
     machines.renamed &= extended;
-    let mut own = Dice::new(seed ^ 0x6e6f_6465_7300);
+    let mut own = Random::new(seed ^ 0x6e6f_6465_7300);
     for want in &mut wants {
         if let Want::Versions(intent) = want {
             machines.name_in(intent);
             wishes::draw(&mut own, control_planes, workers, &version(talos), intent);
         }
     }
-    let discovery = discovery(&mut dice);
-    let mut others = Dice::new(seed ^ 0x6f74_6865_7273);
+    let discovery = discovery(&mut random);
+    let mut others = Random::new(seed ^ 0x6f74_6865_7273);
     let foreign = Foreign::draw(&mut others);
     foreign.name_in(&mut policy);
     troubles.extend(troubles::hard_to_see(&mut others, control_planes, workers));
     Scenario {
-        seed: dice.roll(),
+        seed: random.number(),
         control_planes,
         workers,
         talos: version(talos),
@@ -154,14 +154,14 @@ pub fn draw(seed: u64) -> Scenario {
 
 /// Control planes and workers. What goes wrong among many nodes mostly goes wrong among
 /// few, and sooner.
-fn size(dice: &mut Dice) -> (usize, usize) {
-    let control_planes = match dice.below(100) {
+fn size(random: &mut Random) -> (usize, usize) {
+    let control_planes = match random.below(100) {
         0..60 => 1,
         60..63 => 2,
         63..96 => 3,
         _ => 5,
     };
-    let workers = match dice.below(2000) {
+    let workers = match random.below(2000) {
         0..680 => 0,
         680..1460 => 1,
         1460..1860 => 2,
@@ -174,8 +174,8 @@ fn size(dice: &mut Dice) -> (usize, usize) {
 }
 
 /// One cluster in four has no discovery service that works.
-fn discovery(dice: &mut Dice) -> Discovery {
-    match dice.below(100) {
+fn discovery(random: &mut Random) -> Discovery {
+    match random.below(100) {
         0..10 => Discovery::AirGap,
         10..18 => Discovery::Kubernetes,
         18..25 => Discovery::Off,
@@ -183,9 +183,9 @@ fn discovery(dice: &mut Dice) -> Discovery {
     }
 }
 
-fn path(dice: &mut Dice) -> &'static Path {
+fn path(random: &mut Random) -> &'static Path {
     let all = PATHS.iter().map(|path| path.0).sum();
-    let mut rest = dice.below(all);
+    let mut rest = random.below(all);
     for path in PATHS {
         if rest < path.0 {
             return path;

@@ -8,7 +8,7 @@ use serde_json::json;
 use talos_sim::kubernetes::Kubernetes;
 use talos_sim::model::{ClusterSpec, ExtraManifest};
 
-use crate::random::Dice;
+use kube_sim::random::Random;
 
 /// Which manifests there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,8 +54,8 @@ metadata:
 const INVENTORY: &str = "talos-bootstrap-manifests-inventory";
 
 impl Extras {
-    pub(super) fn draw(dice: &mut Dice) -> Self {
-        match dice.below(100) {
+    pub(super) fn draw(random: &mut Random) -> Self {
+        match random.below(100) {
             0..70 => Self::None,
             70..84 => Self::Shared,
             _ => Self::Differing,

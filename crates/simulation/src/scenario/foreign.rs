@@ -6,8 +6,8 @@ use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 
-use crate::random::Dice;
 use crate::world::{START, time};
+use kube_sim::random::Random;
 
 /// Its name, and where no machine of Talos answers.
 pub(crate) const EDGE: &str = "edge-1";
@@ -36,8 +36,8 @@ impl Foreign {
         }
     }
 
-    pub(super) fn draw(dice: &mut Dice) -> Self {
-        match dice.below(100) {
+    pub(super) fn draw(random: &mut Random) -> Self {
+        match random.below(100) {
             0..6 => Self::Listed,
             6..8 => Self::Unlisted,
             _ => Self::None,

@@ -6,8 +6,8 @@ use talos_sim::model::{ClusterSpec, EMPTY_SCHEMATIC, OwnInstaller, Renamed, Sche
 use upgrade_core::image::ImageRef;
 use upgrade_core::intent::{Installer, Intent};
 
-use crate::random::Dice;
 use crate::world::{EXTENDED, EXTENSION, RENAMED};
+use kube_sim::random::Random;
 
 /// What the machines of a cluster are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -78,22 +78,22 @@ impl Named {
 }
 
 impl Machines {
-    pub(super) fn draw(dice: &mut Dice, grub: bool) -> Self {
-        let platform = match dice.below(100) {
+    pub(super) fn draw(random: &mut Random, grub: bool) -> Self {
+        let platform = match random.below(100) {
             0..55 => Platform::Metal,
             55..80 => Platform::Nocloud,
             80..99 => Platform::Hcloud,
             _ => Platform::Container,
         };
         let signed = matches!(platform, Platform::Metal | Platform::Nocloud);
-        let secure_boot = dice.chance(250) && signed && !grub;
-        let named = match dice.below(100) {
+        let secure_boot = random.chance(250) && signed && !grub;
+        let named = match random.below(100) {
             0..50 => Named::Fitting,
             50..70 => Named::Plain,
             70..90 => Named::Metal,
             _ => Named::Own,
         };
-        Self { platform, secure_boot, named, renamed: dice.chance(400) }
+        Self { platform, secure_boot, named, renamed: random.chance(400) }
     }
 
     /// The extension of those machines that have one.

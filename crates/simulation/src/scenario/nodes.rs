@@ -6,12 +6,12 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 
 use super::draw::{u64_of, usize_of};
-use crate::random::Dice;
 use crate::world::EXTENDED;
+use kube_sim::random::Random;
 
 /// In one want of eight something else is wanted of one node, or of all others.
 pub(super) fn draw(
-    dice: &mut Dice,
+    random: &mut Random,
     control_planes: usize,
     workers: usize,
     from: &Version,
@@ -21,9 +21,9 @@ pub(super) fn draw(
     let worker = |number: usize| NodeName(format!("worker-{number}"));
     let names = (1..=control_planes).map(control_plane).chain((1..=workers).map(worker));
     let names: Vec<NodeName> = names.collect();
-    let asked = dice.chance(125) && names.len() > 1;
-    let chosen = names[usize_of(dice.below(u64_of(names.len())))].clone();
-    let what = dice.below(100);
+    let asked = random.chance(125) && names.len() > 1;
+    let chosen = names[usize_of(random.below(u64_of(names.len())))].clone();
+    let what = random.below(100);
     if !asked {
         return;
     }

@@ -6,60 +6,60 @@ use upgrade_core::jiff::civil::time;
 use upgrade_core::policy::{AtStake, OnDrainTimeout, Order, Policy, Prune, RebootChoice};
 use upgrade_core::window::{Freeze, Window};
 
-use crate::random::Dice;
 use crate::world::START;
+use kube_sim::random::Random;
 
-pub(super) fn draw(dice: &mut Dice, control_planes: usize) -> Policy {
+pub(super) fn draw(random: &mut Random, control_planes: usize) -> Policy {
     let mut policy = Policy {
-        order: *dice.pick(&[Order::WorkersFirst, Order::ControlPlanesFirst]),
+        order: *random.pick(&[Order::WorkersFirst, Order::ControlPlanesFirst]),
         // Without it there is no plan for a single one; that is worth seeing, rarely.
-        accept_outage: control_planes < 3 && !dice.chance(30),
+        accept_outage: control_planes < 3 && !random.chance(30),
         ..Policy::default()
     };
-    policy.workers.max_unavailable = *dice.pick(&[
+    policy.workers.max_unavailable = *random.pick(&[
         Amount::Count(1),
         Amount::Count(1),
         Amount::Count(2),
         Amount::Count(3),
         Amount::Percent(50),
     ]);
-    if dice.chance(150) {
+    if random.chance(150) {
         policy.workers.pools.insert("gpu".to_owned(), Amount::Count(1));
     }
-    policy.kubelets.max_parallel = *dice.pick(&[Amount::Percent(25), Amount::Count(2)]);
-    policy.drain.timeout = SignedDuration::from_mins(*dice.pick(&[3, 5, 10]));
-    if dice.chance(300) {
+    policy.kubelets.max_parallel = *random.pick(&[Amount::Percent(25), Amount::Count(2)]);
+    policy.drain.timeout = SignedDuration::from_mins(*random.pick(&[3, 5, 10]));
+    if random.chance(300) {
         policy.drain.on_timeout = OnDrainTimeout::Proceed;
     }
-    policy.drain.bare_pods = *dice.pick(&[AtStake::Evict, AtStake::Leave, AtStake::Halt]);
-    policy.drain.empty_dir = *dice.pick(&[AtStake::Evict, AtStake::Evict, AtStake::Leave]);
-    if dice.chance(200) {
+    policy.drain.bare_pods = *random.pick(&[AtStake::Evict, AtStake::Leave, AtStake::Halt]);
+    policy.drain.empty_dir = *random.pick(&[AtStake::Evict, AtStake::Evict, AtStake::Leave]);
+    if random.chance(200) {
         policy.soak = SignedDuration::from_secs(30);
     }
-    policy.retries.attempts = *dice.pick(&[1, 3, 3]);
+    policy.retries.attempts = *random.pick(&[1, 3, 3]);
     // Short ones are met more often than those of the default.
-    policy.timeouts.gate = SignedDuration::from_mins(*dice.pick(&[3, 15]));
-    policy.timeouts.reboot = SignedDuration::from_mins(*dice.pick(&[5, 20]));
-    policy.timeouts.verify = SignedDuration::from_mins(*dice.pick(&[5, 15]));
-    policy.manifests.prune = match dice.below(10) {
+    policy.timeouts.gate = SignedDuration::from_mins(*random.pick(&[3, 15]));
+    policy.timeouts.reboot = SignedDuration::from_mins(*random.pick(&[5, 20]));
+    policy.timeouts.verify = SignedDuration::from_mins(*random.pick(&[5, 15]));
+    policy.manifests.prune = match random.below(10) {
         0 => Prune::None,
         1 => Prune::All,
         _ => Prune::Safe,
     };
-    policy.reboot.mode = match dice.below(10) {
+    policy.reboot.mode = match random.below(10) {
         0 => RebootChoice::Powercycle,
         1 | 2 => RebootChoice::PowercycleFirst,
         _ => RebootChoice::Default,
     };
-    if dice.chance(60) {
+    if random.chance(60) {
         // It is midnight at first: the window opens in a while, and closes soon.
         policy.windows.push(Window {
             days: std::collections::BTreeSet::new(),
-            start: time(0, i8::try_from(dice.between(5, 40)).unwrap_or(5), 0, 0),
-            duration: SignedDuration::from_mins(*dice.pick(&[20, 120, 120, 120, 120, 120])),
+            start: time(0, i8::try_from(random.between(5, 40)).unwrap_or(5), 0, 0),
+            duration: SignedDuration::from_mins(*random.pick(&[20, 120, 120, 120, 120, 120])),
             timezone: "UTC".to_owned(),
         });
-    } else if dice.chance(30) {
+    } else if random.chance(30) {
         let after = |minutes: i64| {
             START.saturating_add(SignedDuration::from_mins(minutes)).unwrap_or(START)
         };

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::random::Dice;
+use kube_sim::random::Random;
 
 /// A kit of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -25,12 +25,12 @@ impl Kit {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Bare, Self::Web, Self::Guarded, Self::Loose, Self::Stateful];
 
-    pub(super) fn draw(dice: &mut Dice, workers: usize) -> Self {
+    pub(super) fn draw(random: &mut Random, workers: usize) -> Self {
         match workers {
             0 => Self::Bare,
             // What has nowhere to go keeps every drain from ending; rarely is enough.
-            1 => *dice.pick(&[Self::Bare, Self::Bare, Self::Bare, Self::Loose, Self::Web]),
-            _ => *dice.pick(&[
+            1 => *random.pick(&[Self::Bare, Self::Bare, Self::Bare, Self::Loose, Self::Web]),
+            _ => *random.pick(&[
                 Self::Bare,
                 Self::Bare,
                 Self::Web,

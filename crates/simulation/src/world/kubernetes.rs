@@ -34,7 +34,7 @@ impl Inside {
         if doors.is_empty() {
             return Err(Refused::not_sent("connection refused"));
         }
-        let door = *self.dice.pick(&doors);
+        let door = *self.random.pick(&doors);
         if !self.world.api_server_has_etcd(door) {
             return Err(Status::new(500, NO_ETCD).into());
         }

@@ -23,10 +23,10 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::Clock as _;
 
-use crate::random::Dice;
 use crate::referee::Referee;
 use crate::seen::{Seen, View, What};
 use crate::wire::{Passage, Weather};
+use kube_sim::random::Random;
 
 /// When every world begins: a midnight.
 pub const START: Timestamp = Timestamp::constant(1_800_057_600, 0);
@@ -50,7 +50,7 @@ pub const RENAMED: (&str, &str) = ("siderolabs/i915-ucode", "siderolabs/i915");
 pub struct Place {
     inner: Mutex<Inside>,
     /// How the wires are, and their chances.
-    wires: Mutex<(Weather, Dice)>,
+    wires: Mutex<(Weather, Random)>,
     clock: SystemClock,
     /// Told when something may happen earlier than was thought.
     sooner: Notify,
@@ -75,7 +75,7 @@ pub struct Inside {
     /// What was met, for the coverage.
     pub met: crate::coverage::Met,
     /// Chances of the API servers.
-    pub(crate) dice: Dice,
+    pub(crate) random: Random,
     /// Whether whoever was asked just now takes questions and answers none.
     pub(crate) hangs: bool,
     streams: HashMap<StreamId, mpsc::UnboundedSender<Content>>,
@@ -228,7 +228,7 @@ impl Place {
     pub fn new(
         (world, kubernetes): (World, Kubernetes),
         referee: impl FnOnce(Timestamp, &View<'_>) -> Referee,
-        mut dice: Dice,
+        mut random: Random,
         log: bool,
     ) -> Arc<Self> {
         let start = world.now().to_jiff();
@@ -242,7 +242,7 @@ impl Place {
             referee,
             log: log.then(Vec::new),
             met: crate::coverage::Met::default(),
-            dice: dice.split(),
+            random: random.split(),
             hangs: false,
             streams: HashMap::new(),
             boots: Vec::new(),
@@ -253,7 +253,7 @@ impl Place {
         inner.look_around();
         Arc::new(Self {
             inner: Mutex::new(inner),
-            wires: Mutex::new((Weather::default(), dice)),
+            wires: Mutex::new((Weather::default(), random)),
             clock: SystemClock::starting_at(start),
             sooner: Notify::new(),
             broken: Notify::new(),
@@ -270,8 +270,8 @@ impl Place {
     /// What becomes of the next message.
     pub(crate) fn passage(&self) -> Passage {
         let mut wires = self.wires.lock().unwrap_or_else(PoisonError::into_inner);
-        let (weather, dice) = &mut *wires;
-        weather.draw(dice)
+        let (weather, random) = &mut *wires;
+        weather.draw(random)
     }
 
     /// Its clock.

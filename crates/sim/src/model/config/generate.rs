@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 
 use super::super::kubernetes::Component;
 use super::super::platform;
-use super::super::random::Random;
 use super::super::spec::{ClusterSpec, Discovery, ExtraManifest, NodeRole, NodeSpec, Secrets};
 use super::default_image;
+use kube_sim::random::Random;
 
 /// Makes up the secrets that are not given: they look right and open nothing.
 pub(in super::super) fn fill(secrets: &Secrets, random: &mut Random) -> Secrets {
     let mut pem = |given: &str, what: &str| {
         if given.is_empty() {
-            let body = random.letters(64);
+            let body = random.token(64);
             base64(format!("-----BEGIN {what}-----\n{body}\n-----END {what}-----\n").as_bytes())
         } else {
             given.to_owned()
@@ -26,7 +26,7 @@ pub(in super::super) fn fill(secrets: &Secrets, random: &mut Random) -> Secrets 
     let etcd_ca_key = pem(&secrets.etcd_ca_key, "EC PRIVATE KEY");
     let mut token = |given: &str| {
         if given.is_empty() {
-            format!("{}.{}", random.letters(6), random.letters(16))
+            format!("{}.{}", random.token(6), random.token(16))
         } else {
             given.to_owned()
         }

@@ -12,12 +12,12 @@ use super::World;
 use super::api::NodeIndex;
 use super::fault::{Fault, FaultKind};
 use super::node::Power;
-use super::random::Random;
 use super::schedule::Due;
 use super::sequence::Kind;
 use super::services;
 use super::time::Time;
 use super::timing::Span;
+use kube_sim::random::Random;
 
 /// How much the log grows: what a small cluster writes in a second.
 const ENTRIES_PER_SECOND: u64 = 4;
@@ -68,7 +68,7 @@ impl Etcd {
             .map(|node| {
                 let in_use = 12_000_000 + i64::try_from(random.below(4_000_000)).unwrap_or(0);
                 Member {
-                    id: random.next() | 1,
+                    id: random.number() | 1,
                     node: *node,
                     ready: true,
                     storage: 0,
@@ -83,7 +83,7 @@ impl Etcd {
             .and_then(|place| members.get(place))
             .map(|member| member.id);
         Self {
-            cluster_id: random.next(),
+            cluster_id: random.number(),
             members,
             leader,
             term: 2 + random.below(8),
@@ -178,7 +178,7 @@ impl World {
         if let Some(member) = members.iter_mut().find(|member| member.node == node) {
             member.ready = true;
         } else if self.etcd.leader.is_some() && self.nodes[node.0].is_control_plane() {
-            let id = self.random.next() | 1;
+            let id = self.random.number() | 1;
             let (db_in_use, db_size) = self
                 .etcd
                 .members
