@@ -37,6 +37,7 @@ pub mod product;
 pub mod readiness;
 pub mod reason;
 pub mod secret;
+pub mod selector;
 pub mod snapshot;
 pub mod step;
 mod text;

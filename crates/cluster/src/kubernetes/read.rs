@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use upgrade_core::selector::LabelSelector;
 use upgrade_core::snapshot::{KubernetesFacts, NodeName};
 use upgrade_core::workload::{Budget, Capacity, Pod};
 use upgrade_engine::io::Trouble;
@@ -116,7 +117,7 @@ fn budget(budget: PodDisruptionBudget) -> Option<Budget> {
     Some(Budget {
         namespace: metadata.namespace?,
         name: metadata.name?,
-        selector: serde_json::to_value(spec?.selector).expect("a selector is JSON"),
+        selector: LabelSelector(serde_json::to_value(spec?.selector).expect("a selector is JSON")),
         disruptions_allowed: status.disruptions_allowed.unwrap_or_default().into(),
         desired_healthy: status.desired_healthy.unwrap_or_default().into(),
         current_healthy: status.current_healthy.unwrap_or_default().into(),

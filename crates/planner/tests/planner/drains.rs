@@ -6,6 +6,7 @@ use upgrade_core::catalogue::Catalogue;
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::{AtStake, Drain, Policy};
+use upgrade_core::selector::LabelSelector;
 use upgrade_core::snapshot::{Fact, NodeName, Snapshot};
 use upgrade_core::workload::{Budget, Capacity, Pod, PodName, Resources, Workloads};
 use upgrade_planner::drain::{Fate, fate};
@@ -39,7 +40,7 @@ fn budget(name: &str, wants: i64, healthy: i64, of: i64) -> Budget {
     Budget {
         namespace: "shop".to_owned(),
         name: name.to_owned(),
-        selector: serde_json::json!({"matchLabels": {"app": "web"}}),
+        selector: LabelSelector(serde_json::json!({"matchLabels": {"app": "web"}})),
         disruptions_allowed: (healthy - wants).max(0),
         desired_healthy: wants,
         current_healthy: healthy,

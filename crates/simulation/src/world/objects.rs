@@ -1,9 +1,10 @@
 //! Objects of the API as the engine knows them.
 
 use kube_sim::object::{annotation, at, flag, is_deleting, list, name, namespace, text, uid};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use upgrade_core::jiff::Timestamp;
+use upgrade_core::selector::LabelSelector;
 use upgrade_core::snapshot::{KubernetesFacts, NodeName};
 use upgrade_core::workload::{Budget, Capacity, Container, Pod, PodName, Resources};
 
@@ -105,11 +106,10 @@ pub(super) fn pod(object: &Value) -> Pod {
 pub(super) fn budget(object: &Value) -> Budget {
     let count =
         |field: &str| at(object, &["status", field]).and_then(Value::as_i64).unwrap_or_default();
-    let selector = at(object, &["spec", "selector"]).cloned();
     Budget {
         namespace: namespace(object).to_owned(),
         name: name(object).to_owned(),
-        selector: selector.unwrap_or_else(|| Value::Object(Map::new())),
+        selector: LabelSelector(at(object, &["spec", "selector"]).cloned().unwrap_or_default()),
         disruptions_allowed: count("disruptionsAllowed"),
         desired_healthy: count("desiredHealthy"),
         current_healthy: count("currentHealthy"),

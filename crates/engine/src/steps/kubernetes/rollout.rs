@@ -1,6 +1,7 @@
 //! Whether a `DaemonSet` or a `Deployment` has rolled out, and why not.
 
 use serde_json::Value;
+use upgrade_core::selector::LabelSelector;
 use upgrade_core::workload::Pod;
 
 use super::static_pod::is_about_the_image;
@@ -43,13 +44,8 @@ pub(super) fn missing(object: &Value) -> Option<String> {
 /// can do something about.
 pub(super) fn stuck(object: &Value, pods: &[Pod]) -> Option<(String, bool)> {
     let namespace = object.pointer("/metadata/namespace")?.as_str()?;
-    let labels = object.pointer("/spec/selector/matchLabels")?.as_object()?;
-    let of = |pod: &&Pod| {
-        pod.name.namespace == namespace
-            && labels
-                .iter()
-                .all(|(key, value)| pod.labels.get(key).map(String::as_str) == value.as_str())
-    };
+    let selector = LabelSelector(object.pointer("/spec/selector")?.clone());
+    let of = |pod: &&Pod| pod.name.namespace == namespace && selector.matches(&pod.labels);
     pods.iter().filter(of).find_map(|pod| {
         let (container, why) = pod
             .containers
@@ -94,5 +90,32 @@ mod tests {
         by_hand["spec"] = json!({"updateStrategy": {"type": "OnDelete"}});
         assert_eq!(missing(&by_hand), None);
         assert_eq!(missing(&json!({"kind": "ConfigMap"})), None);
+    }
+
+    /// A pod of `kube-system` whose image cannot be pulled.
+    fn pulling(labels: &[(&str, &str)]) -> Pod {
+        let waiting = json!({"name": "a", "image": "registry/a:1", "ready": false,
+            "waiting": "ImagePullBackOff"});
+        serde_json::from_value(json!({
+            "name": {"namespace": "kube-system", "name": "dns-1"}, "uid": "1", "node": "worker-1",
+            "phase": "Pending", "ready": false, "deleting_since": null, "controller": null,
+            "mirror": false, "empty_dir": false, "claims": [],
+            "labels": labels.iter().copied().collect::<std::collections::BTreeMap<_, _>>(),
+            "node_selector": {}, "tolerates": [],
+            "requests": {"cpu_millis": 0, "memory_bytes": 0, "pods": 1},
+            "containers": [waiting], "config_hash": null,
+        }))
+        .expect("a pod")
+    }
+
+    #[test]
+    fn a_workload_with_expressions_shows_its_stuck_pod() {
+        let object = json!({"kind": "Deployment", "metadata": {"namespace": "kube-system"},
+            "spec": {"selector": {"matchExpressions": [
+                {"key": "k8s-app", "operator": "In", "values": ["kube-dns"]}]}}});
+        let (text, image) = stuck(&object, &[pulling(&[("k8s-app", "kube-dns")])]).expect("stuck");
+        assert!(text.starts_with("pod dns-1 on worker-1 waits: ImagePullBackOff"), "{text}");
+        assert!(image);
+        assert_eq!(stuck(&object, &[pulling(&[("k8s-app", "other")])]), None);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
+use upgrade_core::selector::LabelSelector;
 use upgrade_core::snapshot::{KubernetesFacts, NodeName, Role};
 use upgrade_core::workload::{Budget, Capacity, Pod, PodName, Resources};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
@@ -119,7 +120,7 @@ impl Kubernetes for World {
         let budget = Budget {
             namespace: "default".to_owned(),
             name: "web".to_owned(),
-            selector: serde_json::json!({"matchLabels": {"app": "web"}}),
+            selector: LabelSelector(serde_json::json!({"matchLabels": {"app": "web"}})),
             disruptions_allowed: i64::from(!blocks),
             desired_healthy: 1,
             current_healthy: 1,
