@@ -1,4 +1,8 @@
 //! A value that never shows itself (rule 14).
+//!
+//! Not the crate `secrecy`: it holds only what can overwrite its memory, which
+//! protobuf structures and parsed keys cannot, and it does not compare, as the
+//! check for a configuration that changed meanwhile has to.
 
 use std::fmt;
 
@@ -13,7 +17,7 @@ impl<T> Hidden<T> {
         Self(value)
     }
 
-    /// The value. Whoever calls this answers for where it goes.
+    /// The value. The caller is responsible for where it goes.
     pub const fn expose(&self) -> &T {
         &self.0
     }
