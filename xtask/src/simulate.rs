@@ -20,6 +20,8 @@ pub(crate) struct Args {
 /// The profile that plays fastest; worth its build for hundreds of thousands.
 const FASTEST: [&str; 2] = ["--profile", "simulation"];
 
+const MUTANTS: [&str; 2] = ["--features", "mutants"];
+
 /// Plays seeds.
 pub(crate) fn simulate(Args { words }: &Args) -> Result<()> {
     let replays = words.first().is_some_and(|word| word == "replay");
@@ -29,7 +31,7 @@ pub(crate) fn simulate(Args { words }: &Args) -> Result<()> {
 
 /// Shows that the referee catches every deliberate breakage.
 pub(crate) fn mutants(Args { words }: &Args) -> Result<()> {
-    run(&["--features", "mutants"], Some("mutants"), words)
+    run(&MUTANTS, Some("mutants"), words)
 }
 
 /// So many seeds, as the tests want them: with the program that the tests' own
@@ -43,9 +45,10 @@ pub(crate) fn seeds(count: u64) -> Result<()> {
     ended_well(status)
 }
 
-/// So many seeds as fast as it goes.
+/// So many seeds as fast as it goes. With the program that plays the mutants, none of
+/// which is alive: it is built once for both.
 pub(crate) fn many_seeds(count: u64) -> Result<()> {
-    run(&[], Some("simulate"), &["--seeds".into(), count.to_string().into()])
+    run(&MUTANTS, Some("simulate"), &["--seeds".into(), count.to_string().into()])
 }
 
 /// Every mutant.

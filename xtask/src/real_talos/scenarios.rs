@@ -11,6 +11,7 @@ use semver::Version;
 
 use super::cleanup::{self, End};
 use super::cluster::{Cluster, NODES, refused};
+use super::compare;
 use super::observer::{self, Allowed, Observer};
 use super::parts::{INSTALLER_EXIT, Parts, succeed};
 use super::run::{self, Ended};
@@ -30,8 +31,9 @@ struct Scenario {
 }
 
 /// One cluster from its start on: each scenario finds what the ones before it left.
-const FIRST: [Scenario; 11] = [
+const FIRST: [Scenario; 12] = [
     Scenario { name: "health", run: health },
+    Scenario { name: "compare", run: like_simulated },
     Scenario { name: "plan", run: plan },
     Scenario { name: "snapshot", run: snapshot },
     Scenario { name: "image-missing", run: image_missing },
@@ -203,6 +205,11 @@ fn health(bench: &Bench<'_>) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Simulated nodes have to say what real ones say.
+fn like_simulated(bench: &Bench<'_>) -> Result<()> {
+    compare::run(bench.cluster, bench.binary)
 }
 
 fn plan(bench: &Bench<'_>) -> Result<()> {
