@@ -27,7 +27,6 @@ mod sample;
 pub mod session;
 pub mod settings;
 pub mod signals;
-pub mod story;
 pub mod usage;
 pub mod wish;
 

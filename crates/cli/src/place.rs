@@ -7,7 +7,8 @@ use talos_client::Talosconfig;
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::policy::Policy;
 use upgrade_engine::journal::{FileStore, Folder, Holder};
-use upgrade_engine::store::{Inherited, RunResult};
+use upgrade_engine::store::Inherited;
+use upgrade_view::RunResult;
 
 use crate::args::{ClusterArgs, PaceArgs};
 use crate::failed::Failed;

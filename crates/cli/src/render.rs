@@ -15,6 +15,7 @@ pub mod status;
 pub mod summary;
 pub(crate) mod time;
 mod timeline;
+pub(crate) mod words;
 
 use anstyle::{AnsiColor, Style};
 use upgrade_core::plan::{Plan, PlanHash};

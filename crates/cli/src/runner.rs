@@ -16,6 +16,7 @@ use upgrade_engine::drive;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::journal::{Fence, Journal, JournalError};
 use upgrade_engine::store::{OpenRun, RunStore as _};
+use upgrade_view::Timeline;
 
 use crate::Exit;
 use crate::args::{Output, RunArgs};
@@ -27,7 +28,6 @@ use crate::render;
 use crate::session::Session;
 use crate::settings;
 use crate::signals::Signals;
-use crate::story::Story;
 
 /// How often the picture moves, and requests to pause are looked for.
 const TICK: Duration = Duration::from_millis(250);
@@ -45,7 +45,7 @@ pub async fn begin(
 ) -> Result<Exit, Failed> {
     let store = session.place.store(session.now());
     let open = store.begin(plan, replace).await?;
-    run(session, open, Story::tell([]), None, how, printer).await
+    run(session, open, Timeline::default(), None, how, printer).await
 }
 
 /// Goes on with the last run.
@@ -54,11 +54,11 @@ pub async fn resume(session: &Session, how: &RunArgs, printer: Printer) -> Resul
     let open = runs.resume().await?;
     // Read after the lock is taken: no other process appends to it.
     let past = runs.last().await?;
-    let story = Story::tell(past.iter().flat_map(|past| &past.entries));
-    run(session, open, story, Some(settings::who()), how, printer).await
+    let timeline = Timeline::from_entries(past.iter().flat_map(|past| &past.entries));
+    run(session, open, timeline, Some(settings::who()), how, printer).await
 }
 
-/// A journal that also tells its entries, for the story of the run.
+/// A journal that also shows its entries to the timeline.
 struct Told<J> {
     journal: J,
     entries: mpsc::UnboundedSender<Entry>,
@@ -80,7 +80,7 @@ impl<J: Journal> Journal for Told<J> {
 async fn run<J: Journal>(
     session: &Session,
     open: OpenRun<J>,
-    mut story: Story,
+    mut timeline: Timeline,
     resumed_by: Option<String>,
     how: &RunArgs,
     printer: Printer,
@@ -134,7 +134,7 @@ async fn run<J: Journal>(
         progress.event(&event);
     }
     while let Ok(entry) = written.try_recv() {
-        story.take(&entry);
+        timeline.push(&entry);
     }
     progress.end(session.now());
     let _ = std::fs::remove_file(&request);
@@ -146,7 +146,7 @@ async fn run<J: Journal>(
         }
         None => End::Stopped,
     };
-    finish(session, &plan, &story, &end, how, printer).await
+    finish(session, &plan, &timeline, &end, how, printer).await
 }
 
 async fn sleep_until(at: Option<tokio::time::Instant>) {
@@ -177,17 +177,17 @@ fn asked_to_pause(request: &Path) -> Option<String> {
 async fn finish(
     session: &Session,
     plan: &Plan,
-    story: &Story,
+    timeline: &Timeline,
     end: &End,
     how: &RunArgs,
     printer: Printer,
 ) -> Result<Exit, Failed> {
     if how.output.output == Output::Text {
-        printer.stdout(&render::summary::table(plan, story, session.now()));
+        printer.stdout(&render::summary::table(plan, timeline, session.now()));
     }
     let resume = session.place.command("resume");
     let (text, exit) = match end {
-        End::Done => (render::summary::completed(plan, story), Exit::Done),
+        End::Done => (render::summary::completed(plan, timeline), Exit::Done),
         End::Halted { reason, armed, cordoned } => {
             (render::summary::halted(reason, armed, cordoned, &resume), Exit::Refused)
         }
@@ -196,7 +196,7 @@ async fn finish(
     };
     printer.stderr(&text);
     if let Some(path) = &how.report {
-        let page = render::page::page(plan, story);
+        let page = render::page::page(plan, timeline);
         std::fs::write(path, page).map_err(|error| {
             let message = format!("cannot write the report {}: {error}", path.display());
             Failed::refused(message, "name another file with --report")

@@ -4,7 +4,8 @@ use upgrade_core::journal::{Phase, State};
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
 use upgrade_core::step::StepId;
-use upgrade_engine::store::{RunResult, StoredRun};
+use upgrade_engine::store::StoredRun;
+use upgrade_view::RunResult;
 
 use crate::Exit;
 use crate::args::{Output, PauseArgs, ResumeArgs, StatusArgs};

@@ -61,8 +61,8 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Faile
         printer.stderr(&render::plan_text(&answer, &seen.snapshot));
         let cordoned: Vec<_> = session.place.left()?.cordons.into_iter().collect();
         if replace && !cordoned.is_empty() {
-            // Rule 7: what the halted run cordoned is given back all the same.
-            printer.stderr(&render::summary::giving_back(&cordoned));
+            // Rule 7: the nodes that the halted run cordoned are uncordoned all the same.
+            printer.stderr(&render::summary::uncordoning(&cordoned));
             return runner::resume(&session, &args.run, printer).await;
         }
         // A run that was cut off right at its end left this to do.

@@ -332,10 +332,7 @@ fn warnings_and_notes(report: &Report, findings: &[Finding]) -> String {
 }
 
 fn what_next(command: &str) -> String {
-    super::summary::go_on(
-        "to carry it out; it plans again from what it sees, and asks first",
-        command,
-    )
+    super::summary::next("Run it with the command below, which plans again and asks first", command)
 }
 
 fn nothing_to_do(report: &Report) -> String {

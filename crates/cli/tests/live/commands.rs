@@ -87,6 +87,6 @@ fn the_state_of_a_cluster_without_a_profile_is_in_the_home_folder() {
     let upgrade = "upgrade os --talosconfig talosconfig --talos 1.13.12 --accept-outage --yes";
     bench.run(upgrade).code(0).says(&["done: Talos 1.13.9 → 1.13.12"]);
     assert!(bench.path(".local/state/talos-operator/test/run.jsonl").exists());
-    bench.run("status --talosconfig talosconfig").code(0).says(&["Stands      done"]);
+    bench.run("status --talosconfig talosconfig").code(0).says(&["State       done"]);
     bench.run("status --state .local/state/talos-operator/test").code(0).says(&["done"]);
 }
