@@ -21,8 +21,8 @@
 //! in it are replaced by what runs then; every other byte stays as it was.
 
 mod check;
+mod document;
 mod problem;
-mod tree;
 mod write;
 
 use std::collections::BTreeMap;
@@ -95,8 +95,8 @@ impl Profile {
 
     fn parse(path: &Path, text: &str) -> Result<Self, ProfileError> {
         let bad = |problems| ProfileError::Bad { path: path.to_owned(), problems };
-        let tree = tree::parse(text).map_err(|problem| bad(vec![problem]))?;
-        check::check(path, tree.as_ref()).map_err(bad)
+        let root = document::parse(text).map_err(|problem| bad(vec![problem]))?;
+        check::check(path, root.as_ref()).map_err(bad)
     }
 
     /// A path as the profile means it: relative to its own folder.
