@@ -1,18 +1,31 @@
 //! The command line as types.
 
+// Flattened groups of flags are documented by their types, and clap would print a comment on
+// the field as the help of the group.
+#![expect(missing_docs, reason = "a flattened group is documented by its type")]
+
 mod cluster;
+mod command_line;
 mod crds;
+mod demo;
+mod health;
 mod installer;
 mod matrix;
 mod nodes;
 mod operator;
-mod pace;
 mod parse;
+mod pause;
 mod plan;
+mod policy;
+mod resume;
+mod rollback;
 mod run;
 mod sim;
-mod small;
+mod snapshot;
+mod status;
 mod upgrade;
+mod version;
+mod versions;
 
 use std::path::PathBuf;
 
@@ -20,24 +33,30 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 pub use cluster::ClusterArgs;
+pub use command_line::{CommandLine, quoted};
 pub use crds::CrdsArgs;
+pub use demo::DemoArgs;
+pub use health::HealthArgs;
 pub use installer::InstallerArgs;
 pub use matrix::MatrixArgs;
 pub use nodes::NodeArgs;
-pub use operator::{OperatorArgs, VersionsArgs};
-pub use pace::{OrderArg, PaceArgs, PruneArg};
+pub use operator::{AvailableVersionsArgs, OperatorArgs};
 pub(crate) use parse::schematic;
-pub use plan::{PlanArgs, PreferArg};
+pub use pause::PauseArgs;
+pub use plan::PlanArgs;
+pub use policy::{OrderArg, PolicyArgs, PruneArg};
+pub use resume::ResumeArgs;
+pub use rollback::RollbackArgs;
 pub use run::RunArgs;
 pub use sim::{
     DirArgs, ExistingArgs, FaultArgs, FaultsArgs, MachineArgs, NetworkArgs, RealArgs, SimArgs,
     SimCommand, StartArgs, TalosconfigArgs, TimingArgs,
 };
-pub use small::{
-    DemoArgs, HealthArgs, PauseArgs, ResumeArgs, RollbackArgs, SnapshotArgs, StatusArgs,
-    VersionArgs,
-};
+pub use snapshot::SnapshotArgs;
+pub use status::StatusArgs;
 pub use upgrade::{Kind, UpgradeArgs};
+pub use version::VersionArgs;
+pub use versions::{PreferArg, TargetArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -177,6 +196,14 @@ pub struct DataArgs {
     /// A catalogue of releases to use instead of the built-in one (TOML)
     #[arg(long, value_name = "FILE")]
     pub catalogue: Option<PathBuf>,
+}
+
+impl DataArgs {
+    /// Repeats these flags in another command.
+    pub fn repeat(&self, line: &mut CommandLine) {
+        let Self { matrix, catalogue } = self;
+        line.path("matrix", matrix.as_deref()).path("catalogue", catalogue.as_deref());
+    }
 }
 
 #[cfg(test)]

@@ -9,26 +9,26 @@
 //! was paused or interrupted.
 
 pub mod args;
+pub mod cluster_config;
 pub mod commands;
-pub mod data;
+pub mod error;
 pub mod factory;
-pub mod failed;
+pub mod intent;
 pub mod offline;
-pub mod place;
 pub mod planning;
 pub mod printer;
 pub mod profile;
 pub mod progress;
+pub mod release_data;
 pub mod render;
 pub mod rollback;
 pub mod runner;
-#[cfg(test)]
-mod sample;
 pub mod session;
 pub mod settings;
 pub mod signals;
+#[cfg(test)]
+mod test_fixtures;
 pub mod usage;
-pub mod wish;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -38,7 +38,7 @@ use clap::error::ErrorKind;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::args::{Cli, Command, LogFormat};
-use crate::failed::Failed;
+use crate::error::CommandError;
 use crate::printer::Printer;
 use crate::usage::Usage;
 
@@ -69,10 +69,10 @@ impl From<Exit> for ExitCode {
 /// Runs one command line, program name included.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let printer = Printer;
-    let failed = match Cli::try_parse_from(arguments) {
+    let error = match Cli::try_parse_from(arguments) {
         Ok(cli) => match dispatch(cli, printer) {
             Ok(exit) => return exit,
-            Err(failed) => failed,
+            Err(error) => error,
         },
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -87,17 +87,17 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             _ => Usage::from(&error).into(),
         },
     };
-    printer.stderr(&render::failed(&failed));
-    failed.exit
+    printer.stderr(&render::error(&error));
+    error.exit
 }
 
-fn dispatch(cli: Cli, printer: Printer) -> Result<Exit, Failed> {
+fn dispatch(cli: Cli, printer: Printer) -> Result<Exit, CommandError> {
     let Cli { command, log, log_format, help: _ } = cli;
     let usual = || Targets::new().with_default(command.usual_level());
     listen(log.unwrap_or_else(usual), log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| Failed::of(&error, "free some resources of this machine"))?;
+    let runtime = runtime
+        .map_err(|error| CommandError::caused_by(&error, "free some resources of this machine"))?;
     let exit = runtime.block_on(async {
         match &command {
             Command::Plan(args) => commands::plan(args, printer).await,

@@ -10,8 +10,8 @@ use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::NodeName;
 use upgrade_planner::{Earlier, Prepared, Request, estimate};
 
-use crate::data::ReleaseData;
-use crate::failed::Failed;
+use crate::error::CommandError;
+use crate::release_data::ReleaseData;
 use crate::render::{Answer, Outcome};
 use crate::session::Session;
 
@@ -26,10 +26,10 @@ pub struct Past {
 
 impl Past {
     /// What is remembered of the cluster; `replace` says whether its last plan is replaced.
-    pub fn of(session: &Session, replace: bool) -> Result<Self, Failed> {
-        let last = if replace { session.place.runs.last()? } else { None };
+    pub fn of(session: &Session, replace: bool) -> Result<Self, CommandError> {
+        let last = if replace { session.config.runs.last()? } else { None };
         let parent = last.map(|last| last.plan.hash());
-        Ok(Self { parent, armed: session.place.left()?.armed })
+        Ok(Self { parent, armed: session.config.left()?.armed })
     }
 
     /// The same for the planner.

@@ -23,10 +23,11 @@ use upgrade_planner::check::Finding;
 use upgrade_planner::estimate::Estimate;
 use upgrade_planner::report::Report;
 
-use crate::failed::Failed;
+use crate::args::quoted;
+use crate::error::CommandError;
 use crate::usage::Usage;
 
-pub use next::{next_command, quoted};
+pub use next::next_command;
 pub use plan_json::plan_json;
 pub use plan_text::plan_text;
 
@@ -75,8 +76,8 @@ pub(crate) fn paint(style: Style, text: &str) -> String {
 }
 
 /// A command that did not do what it was asked.
-pub fn failed(failed: &Failed) -> String {
-    failed.remarks.iter().map(usage).collect()
+pub fn error(error: &CommandError) -> String {
+    error.remarks.iter().map(usage).collect()
 }
 
 /// Something to look at.

@@ -49,11 +49,11 @@ mod tests {
 
     use super::*;
     use crate::offline::Cluster;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     #[test]
     fn what_ran_before_is_remembered() {
-        let plan = sample::plan();
+        let plan = fixtures::plan();
         let plans = [Arc::new(plan)];
         let cp: NodeName = "cp-1".into();
         let found = before(&plans, &cp, &Version::new(1, 13, 9)).unwrap();

@@ -20,7 +20,7 @@ use upgrade_view::Timeline;
 
 use crate::Exit;
 use crate::args::{Output, RunArgs};
-use crate::failed::Failed;
+use crate::error::CommandError;
 use crate::printer::Printer;
 use crate::profile::Written;
 use crate::progress::Progress;
@@ -42,15 +42,19 @@ pub async fn begin(
     replace: bool,
     how: &RunArgs,
     printer: Printer,
-) -> Result<Exit, Failed> {
-    let store = session.place.store(session.now());
+) -> Result<Exit, CommandError> {
+    let store = session.config.store(session.now());
     let open = store.begin(plan, replace).await?;
     run(session, open, Timeline::default(), None, how, printer).await
 }
 
 /// Goes on with the last run.
-pub async fn resume(session: &Session, how: &RunArgs, printer: Printer) -> Result<Exit, Failed> {
-    let runs = session.place.store(session.now());
+pub async fn resume(
+    session: &Session,
+    how: &RunArgs,
+    printer: Printer,
+) -> Result<Exit, CommandError> {
+    let runs = session.config.store(session.now());
     let open = runs.resume().await?;
     // Read after the lock is taken: no other process appends to it.
     let past = runs.last().await?;
@@ -84,9 +88,9 @@ async fn run<J: Journal>(
     resumed_by: Option<String>,
     how: &RunArgs,
     printer: Printer,
-) -> Result<Exit, Failed> {
+) -> Result<Exit, CommandError> {
     let OpenRun { plan, state, journal, inherited } = open;
-    let request = session.place.pause_request();
+    let request = session.config.pause_request();
     // A request that nobody was there to hear is not for this run.
     let _ = std::fs::remove_file(&request);
     let mut signals = Signals::listen();
@@ -103,7 +107,7 @@ async fn run<J: Journal>(
         control,
         resumed_by,
     }));
-    let resume = session.place.command("resume");
+    let resume = session.config.command("resume");
     let mut tick = tokio::time::interval(TICK);
     let mut stop_at = None;
     let ended = loop {
@@ -142,7 +146,7 @@ async fn run<J: Journal>(
         Some(Ok(end)) => end,
         Some(Err(error)) => {
             let next = format!("see why, then go on with `{resume}`");
-            return Err(Failed::of(&error, next));
+            return Err(CommandError::caused_by(&error, next));
         }
         None => End::Stopped,
     };
@@ -181,11 +185,11 @@ async fn finish(
     end: &End,
     how: &RunArgs,
     printer: Printer,
-) -> Result<Exit, Failed> {
+) -> Result<Exit, CommandError> {
     if how.output.output == Output::Text {
         printer.stdout(&render::summary::table(plan, timeline, session.now()));
     }
-    let resume = session.place.command("resume");
+    let resume = session.config.command("resume");
     let (text, exit) = match end {
         End::Done => (render::summary::completed(plan, timeline), Exit::Done),
         End::Halted { reason, armed, cordoned } => {
@@ -199,7 +203,7 @@ async fn finish(
         let page = render::page::page(plan, timeline);
         std::fs::write(path, page).map_err(|error| {
             let message = format!("cannot write the report {}: {error}", path.display());
-            Failed::refused(message, "name another file with --report")
+            CommandError::refused(message, "name another file with --report")
         })?;
         printer.stderr(&render::summary::report(path));
     }
@@ -210,8 +214,12 @@ async fn finish(
 }
 
 /// Writes into the profile what the run brought.
-pub async fn write_back(session: &Session, plan: &Plan, printer: Printer) -> Result<(), Failed> {
-    let Some(profile) = &session.place.profile else {
+pub async fn write_back(
+    session: &Session,
+    plan: &Plan,
+    printer: Printer,
+) -> Result<(), CommandError> {
+    let Some(profile) = &session.config.profile else {
         return Ok(());
     };
     // A plan may be for some nodes only; what all run belongs there, but for those that
@@ -268,11 +276,11 @@ mod tests {
     use upgrade_core::version::Version;
 
     use super::*;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     #[test]
     fn only_what_changed_is_written_back() {
-        let plan = sample::plan();
+        let plan = fixtures::plan();
         let all = written(&plan);
         assert_eq!(all.talos, Some(Version::new(1, 13, 9)));
         assert_eq!(all.kubernetes, Some(Version::new(1, 36, 3)));

@@ -11,13 +11,13 @@ use upgrade_core::snapshot::{NodeName, Snapshot};
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::{Clock as _, Io as _, Trouble};
 
-use crate::failed::Failed;
-use crate::place::Place;
+use crate::cluster_config::ClusterConfig;
+use crate::error::CommandError;
 
 /// A cluster, and where what is remembered of it lies.
 pub struct Session {
     /// Where.
-    pub place: Place,
+    pub config: ClusterConfig,
     /// The cluster.
     pub live: Arc<Live<SystemClock>>,
     /// Its nodes that are no machines of Talos.
@@ -26,12 +26,12 @@ pub struct Session {
 
 impl Session {
     /// Reads what says how to reach the cluster. Nothing is asked yet.
-    pub async fn open(place: Place, policy: &Policy) -> Result<Self, Failed> {
+    pub async fn open(config: ClusterConfig, policy: &Policy) -> Result<Self, CommandError> {
         let options = Options {
-            talosconfig: place.talosconfig().map(ToOwned::to_owned),
-            context: place.args.context.clone(),
-            kubeconfig: place.kubeconfig().map(ToOwned::to_owned),
-            snapshots: place.snapshots(policy),
+            talosconfig: config.talosconfig().map(ToOwned::to_owned),
+            context: config.args.context.clone(),
+            kubeconfig: config.kubeconfig().map(ToOwned::to_owned),
+            snapshots: config.snapshots(policy),
         };
         let live = Live::connect(&options, SystemClock::new()).await.map_err(|error| {
             let next = match &error {
@@ -40,19 +40,19 @@ impl Session {
                 }
                 _ => "name another file with --talosconfig, or another context with --context",
             };
-            Failed::of(&error, next)
+            CommandError::caused_by(&error, next)
         })?;
-        Ok(Self { place, live: Arc::new(live), foreign: policy.foreign_nodes.clone() })
+        Ok(Self { config, live: Arc::new(live), foreign: policy.foreign_nodes.clone() })
     }
 
     /// Looks at machines, etcd and nodes once.
-    pub async fn snapshot(&self) -> Result<Snapshot, Failed> {
+    pub async fn snapshot(&self) -> Result<Snapshot, CommandError> {
         // Boxed: it asks many at once, and is large.
         Box::pin(upgrade_engine::observe(&*self.live)).await.map_err(unseen)
     }
 
     /// Looks at all that a plan needs.
-    pub async fn look(&self) -> Result<Observation, Failed> {
+    pub async fn look(&self) -> Result<Observation, CommandError> {
         upgrade_engine::observe_whole(&*self.live, &self.foreign).await.map_err(unseen)
     }
 
@@ -63,8 +63,8 @@ impl Session {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped with")]
-fn unseen(trouble: Trouble) -> Failed {
-    Failed::refused(
+fn unseen(trouble: Trouble) -> CommandError {
+    CommandError::refused(
         format!("the cluster cannot be seen: {trouble}"),
         "check that the endpoints of the talosconfig can be reached from here",
     )

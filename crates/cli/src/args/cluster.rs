@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::CommandLine;
+
 /// Which cluster.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Cluster")]
@@ -24,4 +26,16 @@ pub struct ClusterArgs {
     /// one for each cluster in this user's state folder]
     #[arg(long, value_name = "FOLDER")]
     pub state: Option<PathBuf>,
+}
+
+impl ClusterArgs {
+    /// Repeats these flags in another command.
+    pub fn repeat(&self, line: &mut CommandLine) {
+        let Self { profile, talosconfig, context, kubeconfig, state } = self;
+        line.path("profile", profile.as_deref())
+            .path("talosconfig", talosconfig.as_deref())
+            .value("context", context.as_ref())
+            .path("kubeconfig", kubeconfig.as_deref())
+            .path("state", state.as_deref());
+    }
 }

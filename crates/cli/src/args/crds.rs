@@ -12,7 +12,7 @@ Examples:
   Only those that the platform does not bring:
     talos-operator crds upgraderuns.upgrade.vitistack.io | kubectl apply --server-side -f -";
 
-/// What `crds` is asked.
+/// The arguments of `crds`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CrdsArgs {

@@ -3,7 +3,7 @@
 use clap::Args;
 use upgrade_core::image::ImageRef;
 
-use super::parse;
+use super::{CommandLine, parse};
 
 /// Which installer the nodes get.
 #[derive(Clone, Debug, Default, Args)]
@@ -31,4 +31,22 @@ pub struct InstallerArgs {
     /// built: they must be there after the boot [default: as the profile says]
     #[arg(long, conflicts_with_all = ["drop_extensions", "schematic", "extensions"])]
     pub keep_extensions: bool,
+}
+
+impl InstallerArgs {
+    /// Whether the nodes get another installer than their own.
+    pub const fn is_given(&self) -> bool {
+        self.schematic.is_some() || self.extensions.is_some() || self.image.is_some()
+    }
+
+    /// Repeats these flags in another command.
+    pub fn repeat(&self, line: &mut CommandLine) {
+        let Self { schematic, extensions, image, factory, drop_extensions, keep_extensions } = self;
+        line.value("schematic", schematic.as_ref())
+            .value("extensions", extensions.as_ref().map(|names| names.join(",")))
+            .value("image", image.as_ref())
+            .value("factory", factory.as_ref())
+            .switch("drop-extensions", *drop_extensions)
+            .switch("keep-extensions", *keep_extensions);
+    }
 }

@@ -13,7 +13,7 @@ Examples:
   What may run on Talos 1.13, and where can it go from there?
     talos-operator matrix --talos 1.13";
 
-/// What `matrix` is asked.
+/// The arguments of `matrix`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MatrixArgs {
@@ -21,9 +21,7 @@ pub struct MatrixArgs {
     #[arg(long, value_name = "VERSION")]
     pub talos: Option<Minor>,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub output: OutputArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub data: DataArgs,
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::CommandLine;
 use crate::usage::Usage;
 
 /// Which nodes are upgraded.
@@ -28,6 +29,12 @@ impl NodeArgs {
     /// Whether nothing was said.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty() && self.hold.is_empty()
+    }
+
+    /// Repeats these flags in another command.
+    pub fn repeat(&self, line: &mut CommandLine) {
+        let Self { nodes, hold } = self;
+        line.values("node", nodes).values("hold", hold);
     }
 
     /// Kubernetes is upgraded as a whole: its API servers move before any kubelet.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use upgrade_core::jiff::SignedDuration;
 
-use super::{DataArgs, PaceArgs, parse};
+use super::{DataArgs, PolicyArgs, parse};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +23,7 @@ Annotations on a KubernetesCluster do the rest:
 /// This door has another usual order than the others.
 const ORDER: &str = "Which role goes first when Talos is upgraded [default: workers-first]";
 
-/// What `operator` is asked.
+/// The arguments of `operator`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES, mut_arg("order", |order| order.help(ORDER)))]
 pub struct OperatorArgs {
@@ -59,20 +59,17 @@ pub struct OperatorArgs {
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse::span)]
     pub lease_duration: SignedDuration,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
-    pub versions: VersionsArgs,
+    pub versions: AvailableVersionsArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
-    pub pace: PaceArgs,
+    pub policy: PolicyArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub data: DataArgs,
 }
 
 /// Where releases are known from. The last that speaks of a product counts.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Available versions")]
-pub struct VersionsArgs {
+pub struct AvailableVersionsArgs {
     /// An Image Factory to ask which Talos there is
     #[arg(long, value_name = "URL")]
     pub image_factory: Option<String>,

@@ -1,11 +1,12 @@
 //! The arguments of `plan`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use upgrade_core::image::ImageRef;
-use upgrade_core::intent::Preference;
 use upgrade_core::version::Version;
 
-use super::{ClusterArgs, DataArgs, InstallerArgs, NodeArgs, OutputArgs, PaceArgs, parse};
+use super::{
+    ClusterArgs, DataArgs, InstallerArgs, NodeArgs, OutputArgs, PolicyArgs, TargetArgs, parse,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,69 +27,23 @@ Examples:
 
 Exit codes: 0 planned, 1 refused (the reasons are printed), 2 bad usage";
 
-/// Which product moves first where both may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PreferArg {
-    /// Talos moves as far as it may before Kubernetes does
-    TalosFirst,
-    /// Kubernetes moves as far as it may before Talos does
-    KubernetesFirst,
-}
-
-impl From<PreferArg> for Preference {
-    fn from(prefer: PreferArg) -> Self {
-        match prefer {
-            PreferArg::TalosFirst => Self::TalosFirst,
-            PreferArg::KubernetesFirst => Self::KubernetesFirst,
-        }
-    }
-}
-
-/// What `plan` is asked.
+/// The arguments of `plan`.
 #[derive(Clone, Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    // Beside `--talos-from` the target reads better as `--talos-to`.
+    mut_arg("talos", |talos| talos.long("talos-to").alias("talos")),
+    mut_arg("kubernetes", |kubernetes| kubernetes.long("kubernetes-to").alias("kubernetes"))
+)]
 pub struct PlanArgs {
     /// Plan from the versions and numbers given here, without any cluster
     #[arg(long)]
     pub offline: bool,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub output: OutputArgs,
 
-    /// The Talos version wanted [default: the profile's]
-    #[arg(
-        long,
-        alias = "talos",
-        alias = "target-talos-version",
-        value_name = "VERSION",
-        help_heading = "Versions"
-    )]
-    pub talos_to: Option<Version>,
-    /// The Kubernetes version wanted [default: the profile's]
-    #[arg(
-        long,
-        alias = "kubernetes",
-        alias = "target-k8s-version",
-        value_name = "VERSION",
-        help_heading = "Versions"
-    )]
-    pub kubernetes_to: Option<Version>,
-    /// Take two Talos minors at once where the installer allows it; fewer
-    /// reboots, but not a path that Talos's makers test
-    #[arg(long, help_heading = "Versions")]
-    pub skip_minors: bool,
-    /// Go back to an older version
-    #[arg(long, help_heading = "Versions")]
-    pub rollback: bool,
-    /// Which product moves first where the support matrix allows both
-    #[arg(
-        long,
-        value_name = "PRODUCT",
-        value_enum,
-        default_value = "kubernetes-first",
-        help_heading = "Versions"
-    )]
-    pub prefer: PreferArg,
+    #[command(flatten)]
+    pub target: TargetArgs,
 
     /// The Talos version that runs
     #[arg(
@@ -125,18 +80,13 @@ pub struct PlanArgs {
     pub installer: Option<ImageRef>,
 
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub cluster: ClusterArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
-    pub wanted: InstallerArgs,
+    pub installer_change: InstallerArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub nodes: NodeArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
-    pub pace: PaceArgs,
+    pub policy: PolicyArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub data: DataArgs,
 }

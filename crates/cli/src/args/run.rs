@@ -10,7 +10,6 @@ use super::OutputArgs;
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunArgs {
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub output: OutputArgs,
     /// Write a page with the run's timeline and all its steps
     #[arg(long, value_name = "FILE")]

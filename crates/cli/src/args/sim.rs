@@ -37,10 +37,8 @@ const USUAL_FOLDER: &str = "./talos-sim";
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct SimArgs {
     #[command(subcommand)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub command: Option<SimCommand>,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub start: StartArgs,
 }
 
@@ -104,7 +102,6 @@ impl ExistingArgs {
 #[derive(Clone, Debug, Args)]
 pub struct StartArgs {
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub folder: DirArgs,
     /// How many control planes [default: 3]
     #[arg(long, value_name = "N", value_parser = parse::control_planes)]
@@ -137,16 +134,12 @@ pub struct StartArgs {
     #[arg(long, value_name = "FILE")]
     pub workloads: Option<PathBuf>,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub real: RealArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub machines: MachineArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub network: NetworkArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub timings: TimingArgs,
 }
 
@@ -257,7 +250,6 @@ pub struct FaultArgs {
     #[arg(long, conflicts_with = "lasting")]
     pub clear: bool,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub folder: ExistingArgs,
 }
 
@@ -268,7 +260,6 @@ pub struct FaultsArgs {
     #[arg(long)]
     pub kinds: bool,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub folder: ExistingArgs,
 }
 
@@ -285,7 +276,6 @@ pub struct TalosconfigArgs {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub folder: ExistingArgs,
 }
 

@@ -1,9 +1,8 @@
 //! The arguments of `upgrade`.
 
 use clap::{Args, ValueEnum};
-use upgrade_core::version::Version;
 
-use super::{ClusterArgs, DataArgs, InstallerArgs, NodeArgs, PaceArgs, PreferArg, RunArgs};
+use super::{ClusterArgs, DataArgs, InstallerArgs, NodeArgs, PolicyArgs, RunArgs, TargetArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,13 +36,9 @@ pub enum Kind {
     Both,
 }
 
-/// What `upgrade` is asked.
+/// The arguments of `upgrade`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of its own on the command line"
-)]
 pub struct UpgradeArgs {
     /// What to upgrade
     #[arg(value_enum, value_name = "WHAT", required_unless_present = "upgrade_type")]
@@ -58,58 +53,19 @@ pub struct UpgradeArgs {
     #[arg(long)]
     pub new_plan: bool,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub run: RunArgs,
 
-    /// The Talos version wanted [default: the profile's]
-    #[arg(
-        long,
-        alias = "target-talos-version",
-        alias = "talos-to",
-        value_name = "VERSION",
-        help_heading = "Versions"
-    )]
-    pub talos: Option<Version>,
-    /// The Kubernetes version wanted [default: the profile's]
-    #[arg(
-        long,
-        alias = "target-k8s-version",
-        alias = "kubernetes-to",
-        value_name = "VERSION",
-        help_heading = "Versions"
-    )]
-    pub kubernetes: Option<Version>,
-    /// Take two Talos minors at once where the installer allows it; fewer
-    /// reboots, but not a path that Talos's makers test
-    #[arg(long, help_heading = "Versions")]
-    pub skip_minors: bool,
-    /// Go back to an older version
-    #[arg(long, help_heading = "Versions")]
-    pub rollback: bool,
-    /// Which product moves first where the support matrix allows both
-    #[arg(
-        long,
-        value_name = "PRODUCT",
-        value_enum,
-        default_value = "kubernetes-first",
-        help_heading = "Versions"
-    )]
-    pub prefer: PreferArg,
-
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
+    pub target: TargetArgs,
+    #[command(flatten)]
     pub cluster: ClusterArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub installer: InstallerArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub nodes: NodeArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
-    pub pace: PaceArgs,
+    pub policy: PolicyArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub data: DataArgs,
 }
 

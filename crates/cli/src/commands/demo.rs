@@ -14,7 +14,7 @@ use upgrade_core::version::Version;
 use super::upgrade::upgrade;
 use crate::Exit;
 use crate::args::{Cli, Command, DemoArgs, Output};
-use crate::failed::Failed;
+use crate::error::CommandError;
 use crate::printer::Printer;
 use crate::render;
 use crate::usage::Usage;
@@ -32,15 +32,16 @@ const MENDED: Duration = Duration::from_secs(5);
 const WORKLOADS: &str = include_str!("demo.yaml");
 
 /// Shows an upgrade.
-pub async fn demo(args: &DemoArgs, printer: Printer) -> Result<Exit, Failed> {
+pub async fn demo(args: &DemoArgs, printer: Printer) -> Result<Exit, CommandError> {
     if let Some(fault) = &args.fault {
         schedule::parse_fault(fault).map_err(|error| {
             Usage::new(error.to_string(), "see `talos-operator sim faults --kinds`")
         })?;
     }
     let folder = tempfile::Builder::new().prefix("talos-operator-demo-").tempdir();
-    let folder = folder
-        .map_err(|error| Failed::of(&error, "free some room for temporary files, or set TMPDIR"))?;
+    let folder = folder.map_err(|error| {
+        CommandError::caused_by(&error, "free some room for temporary files, or set TMPDIR")
+    })?;
     // It is kept: the report, the journal and the snapshots are worth a look.
     let folder = folder.keep();
     let cluster = start(args, &folder).await?;
@@ -63,7 +64,7 @@ pub async fn demo(args: &DemoArgs, printer: Printer) -> Result<Exit, Failed> {
     Ok(exit)
 }
 
-async fn start(args: &DemoArgs, folder: &Path) -> Result<Cluster, Failed> {
+async fn start(args: &DemoArgs, folder: &Path) -> Result<Cluster, CommandError> {
     let shape = Shape {
         name: "demo".to_owned(),
         control_planes: 3,
@@ -72,8 +73,9 @@ async fn start(args: &DemoArgs, folder: &Path) -> Result<Cluster, Failed> {
         kubernetes: KUBERNETES,
         seed: 7,
     };
-    let workloads = talos_sim::kubernetes::read_workloads(WORKLOADS)
-        .map_err(|error| Failed::of(&error, "this is a fault of the program, please report it"))?;
+    let workloads = talos_sim::kubernetes::read_workloads(WORKLOADS).map_err(|error| {
+        CommandError::caused_by(&error, "this is a fault of the program, please report it")
+    })?;
     let options = Options {
         shape: Some(shape),
         folder: Some(folder.join("cluster")),
@@ -83,7 +85,7 @@ async fn start(args: &DemoArgs, folder: &Path) -> Result<Cluster, Failed> {
         ..Options::default()
     };
     let started = Cluster::start(options).await;
-    started.map_err(|error| Failed::of(&error, "see `talos-operator sim --help`"))
+    started.map_err(|error| CommandError::caused_by(&error, "see `talos-operator sim --help`"))
 }
 
 /// A profile as a user would write one. The deadlines are short: the cluster's
@@ -121,7 +123,7 @@ async fn carry_out(
     report: &Path,
     args: &DemoArgs,
     printer: Printer,
-) -> Result<Exit, Failed> {
+) -> Result<Exit, CommandError> {
     let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     for (flag, path) in [("--profile", profile), ("--report", report)] {
         words.extend([flag.to_owned(), path.display().to_string()]);
@@ -145,7 +147,7 @@ async fn way_back(
     folder: &Path,
     args: &DemoArgs,
     printer: Printer,
-) -> Result<Exit, Failed> {
+) -> Result<Exit, CommandError> {
     if let Some(fault) = &args.fault {
         let kind = fault.split('=').next().unwrap_or(fault);
         // A fault that ended itself is none to clear.
@@ -162,10 +164,10 @@ async fn way_back(
     carry_out(&words, profile, &report, args, printer).await
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failed> {
+fn write(path: &Path, text: &str) -> Result<(), CommandError> {
     std::fs::write(path, text).map_err(|error| {
         let message = format!("cannot write {}: {error}", path.display());
-        Failed::refused(message, "free some room for temporary files")
+        CommandError::refused(message, "free some room for temporary files")
     })
 }
 

@@ -10,15 +10,15 @@ use upgrade_operator::versions::{Offer, Source};
 use upgrade_operator::{Options, Settings, serve};
 
 use crate::Exit;
-use crate::args::{OperatorArgs, VersionsArgs};
-use crate::data::ReleaseData;
-use crate::failed::Failed;
+use crate::args::{AvailableVersionsArgs, OperatorArgs};
+use crate::error::CommandError;
+use crate::release_data::ReleaseData;
 use crate::settings;
 use crate::signals::Signals;
 use crate::usage::Usage;
 
 /// Works until it is told to stop.
-pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
+pub async fn operator(args: &OperatorArgs) -> Result<Exit, CommandError> {
     let data = ReleaseData::load(&args.data)?;
     let look_every = Duration::try_from(args.look_every).unwrap_or_default();
     if look_every < Duration::from_secs(1) {
@@ -52,7 +52,7 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
             snapshots: args.snapshots.clone(),
             look_every,
             lease: Duration::from_secs(lease.as_secs()),
-            policy: args.pace.over(usual),
+            policy: args.policy.over(usual),
             matrix: data.matrix,
         },
     };
@@ -60,11 +60,11 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
     let stop = async move {
         signals.next().await;
     };
-    serve(settings, stop).await.map_err(|error| Failed::of(&error, error.next()))?;
+    serve(settings, stop).await.map_err(|error| CommandError::caused_by(&error, error.next()))?;
     Ok(Exit::Done)
 }
 
-fn sources(args: &VersionsArgs, namespace: &str) -> Result<Vec<Source>, Usage> {
+fn sources(args: &AvailableVersionsArgs, namespace: &str) -> Result<Vec<Source>, Usage> {
     let mut sources = Vec::new();
     if let Some(url) = &args.image_factory {
         let url = check_url(url).map_err(|error| {

@@ -18,7 +18,7 @@ use crate::Exit;
 use crate::args::{
     FaultArgs, FaultsArgs, MachineArgs, RealArgs, SimArgs, SimCommand, StartArgs, TalosconfigArgs,
 };
-use crate::failed::chain;
+use crate::error::chain;
 use crate::printer::Printer;
 use crate::render;
 use crate::usage::Usage;

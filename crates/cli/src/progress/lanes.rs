@@ -174,15 +174,15 @@ mod tests {
     use upgrade_core::reason::WaitReason;
 
     use super::*;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     fn run(events: &[(i64, EventKind)]) -> LiveRun {
-        let plan = sample::plan();
+        let plan = fixtures::plan();
         let state = State::new(&plan);
         let mut run = LiveRun::new(Arc::new(plan), state);
         for (seconds, kind) in events {
             run.apply(&Event {
-                at: sample::time(*seconds),
+                at: fixtures::time(*seconds),
                 cluster: "prod".to_owned(),
                 plan: run.view().plan().hash(),
                 kind: kind.clone(),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn text(run: &LiveRun, seconds: i64, rows: usize, columns: usize) -> String {
-        let lines = lanes(run, sample::time(seconds), rows, columns).join("\n");
+        let lines = lanes(run, fixtures::time(seconds), rows, columns).join("\n");
         anstream::adapter::strip_str(&lines).to_string()
     }
 
@@ -218,7 +218,7 @@ mod tests {
     fn a_closed_gate_is_shown_with_its_deadline() {
         // Rule 11.
         let why = WaitReason::EtcdUnsafe { node: "cp-1".into(), why: "a learner".to_owned() };
-        let waiting = EventKind::Waiting { why, until: sample::time(900) };
+        let waiting = EventKind::Waiting { why, until: fixtures::time(900) };
         insta::assert_snapshot!(text(&run(&[(0, waiting)]), 42, 40, 100));
     }
 

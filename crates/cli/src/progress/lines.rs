@@ -105,11 +105,11 @@ mod tests {
     use upgrade_core::reason::{Failure, FailureKind, HaltReason};
 
     use super::*;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     #[test]
     fn a_run_in_lines() {
-        let plan = sample::plan();
+        let plan = fixtures::plan();
         let mut run = LiveRun::new(Arc::new(plan.clone()), State::new(&plan));
         let mut lines = Lines::default();
         let step = |text: &str| text.parse::<StepId>().unwrap();
@@ -122,7 +122,7 @@ mod tests {
         let started = |name: &str| EventKind::StepStarted { step: step(name), attempt: 1 };
         let failure = Failure::new(FailureKind::BootBack, "it came back on 1.12.11");
         let why = WaitReason::EtcdUnsafe { node: "cp-3".into(), why: "a learner".to_owned() };
-        let until = sample::time(900);
+        let until = fixtures::time(900);
         let events = [
             (0, EventKind::RunBegan { from: plan.from.clone(), to: plan.to.clone(), steps: 9 }),
             (1, started("1/cp-2/pull")),
@@ -150,7 +150,7 @@ mod tests {
         let mut text = String::new();
         for (seconds, kind) in events {
             let event = Event {
-                at: sample::time(seconds),
+                at: fixtures::time(seconds),
                 cluster: "prod".to_owned(),
                 plan: plan.hash(),
                 kind,

@@ -10,7 +10,7 @@ use upgrade_core::version::{Minor, Version};
 use super::layout::{self, hang, remark};
 use super::plan_json::{FORMAT, pretty};
 use super::{BAD, FAINT, HEADING, paint};
-use crate::data::ReleaseData;
+use crate::release_data::ReleaseData;
 
 /// All that is known of one Talos release line.
 #[derive(Clone, Debug, Serialize)]

@@ -161,19 +161,19 @@ pub(super) fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     #[test]
     fn the_page_of_a_whole_run() {
-        let plan = sample::plan();
-        let page = page(&plan, &Timeline::from_entries(&sample::whole(&plan)));
+        let plan = fixtures::plan();
+        let page = page(&plan, &Timeline::from_entries(&fixtures::whole(&plan)));
         insta::assert_snapshot!(page);
     }
 
     #[test]
     fn a_halted_run_shows_its_reason_and_advice() {
-        let plan = sample::plan();
-        let page = page(&plan, &Timeline::from_entries(&sample::halted(&plan)));
+        let plan = fixtures::plan();
+        let page = page(&plan, &Timeline::from_entries(&fixtures::halted(&plan)));
         assert!(page.contains("class=\"reboot failed\""), "{page}");
         assert!(page.contains("halted: 1/cp-2/upgrade failed"), "{page}");
         assert!(page.contains("Advice: find out why"), "{page}");
@@ -181,9 +181,9 @@ mod tests {
 
     #[test]
     fn the_page_fetches_nothing_and_runs_nothing() {
-        let mut plan = sample::plan();
+        let mut plan = fixtures::plan();
         plan.cluster = "<script>alert(1)</script>&'\"".to_owned();
-        let page = page(&plan, &Timeline::from_entries(&sample::killed(&plan)));
+        let page = page(&plan, &Timeline::from_entries(&fixtures::killed(&plan)));
         assert!(!page.contains("<script"), "{page}");
         for word in ["http://", "https://", "src=", "@import", "url("] {
             assert!(!page.contains(word), "{word}");

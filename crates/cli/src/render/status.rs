@@ -206,10 +206,10 @@ mod tests {
     use upgrade_engine::journal::Folder;
 
     use super::*;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     fn status(entries: &[Entry], holder: Option<Holder>) -> String {
-        let plan = sample::plan();
+        let plan = fixtures::plan();
         let state = State::fold(&plan, entries).unwrap();
         let (done, steps) = state.progress();
         let run = Summary {
@@ -219,7 +219,7 @@ mod tests {
             rollback: false,
             from: plan.from.clone(),
             to: plan.to.clone(),
-            began: sample::time(0),
+            began: fixtures::time(0),
             last: entries.last().unwrap().at,
             runner: None,
             result: RunResult::of(&state),
@@ -236,14 +236,14 @@ mod tests {
 
     #[test]
     fn a_run_that_halted() {
-        insta::assert_snapshot!(status(&sample::halted(&sample::plan()), None));
+        insta::assert_snapshot!(status(&fixtures::halted(&fixtures::plan()), None));
     }
 
     #[test]
     fn a_run_in_progress_and_an_interrupted_one() {
-        let entries = sample::killed(&sample::plan());
+        let entries = fixtures::killed(&fixtures::plan());
         let entries = &entries[..entries.len() - 1];
-        let holder = Holder { host: "desk".to_owned(), pid: 41, since: sample::time(0) };
+        let holder = Holder { host: "desk".to_owned(), pid: 41, since: fixtures::time(0) };
         let text = status(entries, Some(holder));
         assert!(text.contains("in progress: process 41 on desk"), "{text}");
         assert!(!text.contains("resume"), "{text}");
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn history_is_readable() {
-        let text = history(&sample::halted(&sample::plan()));
+        let text = history(&fixtures::halted(&fixtures::plan()));
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string());
     }
 

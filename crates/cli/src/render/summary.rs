@@ -128,7 +128,7 @@ pub fn next(what: &str, command: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     fn plain(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
@@ -136,20 +136,20 @@ mod tests {
 
     #[test]
     fn a_run_that_is_done() {
-        let plan = sample::plan();
-        let timeline = Timeline::from_entries(&sample::whole(&plan));
-        let text = table(&plan, &timeline, sample::time(9999)) + &completed(&plan, &timeline);
+        let plan = fixtures::plan();
+        let timeline = Timeline::from_entries(&fixtures::whole(&plan));
+        let text = table(&plan, &timeline, fixtures::time(9999)) + &completed(&plan, &timeline);
         insta::assert_snapshot!(plain(&text));
     }
 
     #[test]
     fn a_run_that_halted() {
-        let plan = sample::plan();
-        let entries = sample::halted(&plan);
+        let plan = fixtures::plan();
+        let entries = fixtures::halted(&plan);
         let timeline = Timeline::from_entries(&entries);
         let upgrade_view::RunResult::Halted { why } = &timeline.result else { panic!() };
         let resume = "talos-operator resume --profile prod.yaml";
-        let text = table(&plan, &timeline, sample::time(9999))
+        let text = table(&plan, &timeline, fixtures::time(9999))
             + &halted(
                 why,
                 &[("cp-2".into(), Arming::Armed), ("cp-3".into(), Arming::Failed)],

@@ -154,13 +154,13 @@ mod tests {
     use upgrade_view::Timeline;
 
     use super::*;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     #[test]
     fn rows_name_what_changed_and_what_was_verified() {
-        let plan = sample::plan();
-        let timeline = Timeline::from_entries(&sample::whole(&plan));
-        let rows = rows(&Outcomes::of(&plan, &timeline, sample::time(10_000)));
+        let plan = fixtures::plan();
+        let timeline = Timeline::from_entries(&fixtures::whole(&plan));
+        let rows = rows(&Outcomes::of(&plan, &timeline, fixtures::time(10_000)));
         let names: Vec<_> = rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["cp-2", "cp-3", "cp-1", "worker-1", "cluster"]);
         assert_eq!(rows[0].happened, "Talos 1.12.11 → 1.13.9, Kubernetes 1.35.2 → 1.36.3");

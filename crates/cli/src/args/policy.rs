@@ -1,11 +1,12 @@
-//! How the work is done. What is not said is as the profile has it.
+//! How the work is done. A flag that is not given leaves the policy of the profile.
 
 use clap::{Args, ValueEnum};
 use upgrade_core::amount::Amount;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::policy::{Order, Policy, Prune, RebootChoice};
 
-use super::parse;
+use super::{CommandLine, parse};
+use crate::render::time;
 
 /// Which role goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -57,17 +58,6 @@ pub enum RebootArg {
     PowercycleFirst,
 }
 
-impl RebootArg {
-    /// As it is written.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Powercycle => "powercycle",
-            Self::PowercycleFirst => "powercycle-first",
-        }
-    }
-}
-
 impl From<RebootArg> for RebootChoice {
     fn from(mode: RebootArg) -> Self {
         match mode {
@@ -80,8 +70,8 @@ impl From<RebootArg> for RebootChoice {
 
 /// How the work is done.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Pace")]
-pub struct PaceArgs {
+#[command(next_help_heading = "Policy")]
+pub struct PolicyArgs {
     /// How many workers may be away at once: a number, or a percentage of them [default: 1]
     #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
     pub max_unavailable: Option<Amount>,
@@ -111,8 +101,8 @@ pub struct PaceArgs {
     pub foreign_nodes: Vec<String>,
 }
 
-impl PaceArgs {
-    /// The policy with what the flags say in place of its own.
+impl PolicyArgs {
+    /// The policy with these flags in place of its own values.
     pub fn over(&self, mut policy: Policy) -> Policy {
         let Self {
             max_unavailable,
@@ -146,6 +136,28 @@ impl PaceArgs {
         policy.foreign_nodes.extend(foreign_nodes.iter().map(|name| name.as_str().into()));
         policy
     }
+
+    /// Repeats these flags in another command.
+    pub fn repeat(&self, line: &mut CommandLine) {
+        let Self {
+            max_unavailable,
+            order,
+            soak,
+            drain_timeout,
+            accept_outage,
+            prune,
+            reboot_mode,
+            foreign_nodes,
+        } = self;
+        line.value("max-unavailable", max_unavailable.as_ref())
+            .choice("order", *order)
+            .value("soak", soak.map(time::exact))
+            .value("drain-timeout", drain_timeout.map(time::exact))
+            .choice("prune", *prune)
+            .choice("reboot-mode", *reboot_mode)
+            .values("foreign-node", foreign_nodes)
+            .switch("accept-outage", *accept_outage);
+    }
 }
 
 #[cfg(test)]
@@ -155,8 +167,8 @@ mod tests {
     #[test]
     fn flags_come_before_the_profile() {
         let profile = Policy { soak: SignedDuration::from_secs(5), ..Policy::default() };
-        assert_eq!(PaceArgs::default().over(profile.clone()), profile);
-        let flags = PaceArgs {
+        assert_eq!(PolicyArgs::default().over(profile.clone()), profile);
+        let flags = PolicyArgs {
             max_unavailable: Some(Amount::Count(3)),
             order: Some(OrderArg::WorkersFirst),
             drain_timeout: Some(SignedDuration::from_secs(9)),
@@ -164,7 +176,7 @@ mod tests {
             prune: Some(PruneArg::All),
             reboot_mode: Some(RebootArg::PowercycleFirst),
             foreign_nodes: vec!["edge-1".to_owned()],
-            ..PaceArgs::default()
+            ..PolicyArgs::default()
         };
         let policy = flags.over(profile);
         assert_eq!(policy.workers.max_unavailable, Amount::Count(3));

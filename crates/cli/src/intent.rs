@@ -6,9 +6,9 @@ use upgrade_core::intent::{Installer, Intent, NodeIntent};
 use upgrade_core::snapshot::{Fact, NodeName, Snapshot, TalosFacts};
 use upgrade_core::version::Version;
 
-use crate::args::{InstallerArgs, Kind, NodeArgs, PreferArg};
+use crate::args::{InstallerArgs, Kind, NodeArgs, TargetArgs};
+use crate::error::CommandError;
 use crate::factory;
-use crate::failed::Failed;
 use crate::profile::Profile;
 use crate::usage::Usage;
 
@@ -73,29 +73,31 @@ impl Targets {
     }
 }
 
-/// What else is wanted.
+impl From<&TargetArgs> for Targets {
+    fn from(flags: &TargetArgs) -> Self {
+        Self { talos: flags.talos.clone(), kubernetes: flags.kubernetes.clone() }
+    }
+}
+
+/// The flags that an intent is made of, beside the targets.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
-    /// Two Talos minors at once.
-    pub skip_minors: bool,
-    /// Going back.
-    pub rollback: bool,
-    /// What goes first.
-    pub prefer: PreferArg,
+pub struct IntentArgs<'a> {
+    /// The way to the targets.
+    pub target: &'a TargetArgs,
     /// The installer.
     pub installer: &'a InstallerArgs,
-    /// Which nodes.
+    /// The nodes that take part.
     pub nodes: &'a NodeArgs,
 }
 
-impl Wish<'_> {
+impl IntentArgs<'_> {
     /// All of it as the planner takes it. New extensions ask a factory first.
     pub async fn intent(
         &self,
         targets: &Targets,
         profile: Option<&Profile>,
         snapshot: &Snapshot,
-    ) -> Result<Intent, Failed> {
+    ) -> Result<Intent, CommandError> {
         let installer = self.installer(targets, profile, snapshot).await?;
         let mut intent = Intent {
             talos: targets.talos.clone(),
@@ -103,9 +105,9 @@ impl Wish<'_> {
             installer,
             drop_extensions: self.installer.drop_extensions,
             keep_extensions: self.keeps_extensions(profile),
-            skip_minors: self.skip_minors,
-            rollback: self.rollback,
-            prefer: self.prefer.into(),
+            skip_minors: self.target.skip_minors,
+            rollback: self.target.rollback,
+            prefer: self.target.prefer.into(),
             ..Intent::default()
         };
         self.nodes(&mut intent, profile, snapshot)?;
@@ -118,7 +120,7 @@ impl Wish<'_> {
         intent: &mut Intent,
         profile: Option<&Profile>,
         snapshot: &Snapshot,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CommandError> {
         if let Some(profile) = profile {
             intent.nodes.clone_from(&profile.nodes);
         }
@@ -129,7 +131,7 @@ impl Wish<'_> {
         let NodeArgs { nodes, hold } = self.nodes;
         let only: BTreeSet<NodeName> = nodes.iter().map(|node| named(node, snapshot)).collect();
         if let Some(node) = only.iter().find(|node| intent.holds(node)) {
-            return Err(Failed::refused(
+            return Err(CommandError::refused(
                 format!("{node} is held in the profile"),
                 "leave it out of --node, or remove its `hold` from the profile",
             ));
@@ -159,11 +161,9 @@ impl Wish<'_> {
         targets: &Targets,
         profile: Option<&Profile>,
         snapshot: &Snapshot,
-    ) -> Result<Installer, Failed> {
+    ) -> Result<Installer, CommandError> {
         let InstallerArgs { schematic, extensions, image, factory, .. } = self.installer;
-        if (schematic.is_some() || extensions.is_some() || image.is_some())
-            && targets.talos.is_none()
-        {
+        if self.installer.is_given() && targets.talos.is_none() {
             return Err(Usage::new(
                 "another installer changes Talos, and there is no Talos target",
                 "name one with --talos; it may be the version that runs",
@@ -188,13 +188,13 @@ impl Wish<'_> {
         let made = factory::with_extensions(&url, base.as_deref(), extensions, target).await;
         match made {
             Ok(schematic) => Ok(Installer::Schematic(schematic)),
-            Err(error) => Err(Failed::refused(error.to_string(), error.advice())),
+            Err(error) => Err(CommandError::refused(error.to_string(), error.advice())),
         }
     }
 }
 
-impl Wish<'_> {
-    /// What runs on the nodes that get the installer of this wish.
+impl IntentArgs<'_> {
+    /// What runs on the nodes that get the installer of these flags.
     fn installed<'s>(
         &self,
         profile: Option<&Profile>,
@@ -237,7 +237,7 @@ fn one_factory(facts: &[&TalosFacts]) -> Option<String> {
 
 /// The schematic of these nodes. Where they differ, one list of extensions would
 /// make them alike, which nobody asked for (rule 4).
-fn one_schematic(facts: &[&TalosFacts]) -> Result<Option<String>, Failed> {
+fn one_schematic(facts: &[&TalosFacts]) -> Result<Option<String>, CommandError> {
     let mut schematics: Vec<Option<String>> =
         facts.iter().map(|facts| facts.schematic.clone()).collect();
     schematics.sort();
@@ -245,7 +245,7 @@ fn one_schematic(facts: &[&TalosFacts]) -> Result<Option<String>, Failed> {
     match schematics.as_slice() {
         [] => Ok(None),
         [one] => Ok(one.clone()),
-        several => Err(Failed::refused(
+        several => Err(CommandError::refused(
             format!(
                 "the nodes run {} schematics, and --extensions would make them one",
                 several.len()
@@ -289,6 +289,7 @@ pub fn held(profile: Option<&Profile>) -> std::collections::BTreeMap<NodeName, N
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::PreferArg;
 
     fn version(minor: u64) -> Version {
         Version::new(1, minor, 1)
@@ -341,15 +342,20 @@ mod tests {
         let held = |nodes: &[&str], hold: &[&str], talos: Option<Version>| {
             let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
             let nodes = NodeArgs { nodes: texts(nodes), hold: texts(hold) };
-            let wish = Wish {
-                skip_minors: false,
-                rollback: false,
-                prefer: PreferArg::TalosFirst,
+            let flags = IntentArgs {
+                target: &TargetArgs {
+                    talos: None,
+                    kubernetes: None,
+                    skip_minors: false,
+                    rollback: false,
+                    prefer: PreferArg::TalosFirst,
+                },
                 installer: &InstallerArgs::default(),
                 nodes: &nodes,
             };
             let mut intent = Intent { talos, ..Intent::default() };
-            wish.nodes(&mut intent, Some(&profile), &snapshot)
+            flags
+                .nodes(&mut intent, Some(&profile), &snapshot)
                 .map_err(|failed| failed.remarks[0].message.clone())?;
             let pinned = intent.own_talos(&"cp-2".into()).is_some();
             let names = intent.nodes.keys().filter(|name| intent.holds(name));

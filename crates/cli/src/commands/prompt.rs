@@ -2,15 +2,15 @@
 
 use std::io::{BufRead as _, IsTerminal as _, stdin};
 
-use crate::failed::Failed;
+use crate::error::CommandError;
 use crate::printer::Printer;
 
 /// Whether the person says yes. Without a terminal there is nobody to ask, and
 /// silence is not consent.
-pub(super) fn ask(question: &str, printer: Printer) -> Result<bool, Failed> {
+pub(super) fn confirm(question: &str, printer: Printer) -> Result<bool, CommandError> {
     let stdin = stdin();
     if !stdin.is_terminal() {
-        return Err(Failed::refused(
+        return Err(CommandError::refused(
             "there is no terminal to ask on, so nothing was done",
             "say --yes to go ahead without being asked",
         ));

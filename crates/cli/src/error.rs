@@ -12,21 +12,21 @@ use crate::usage::Usage;
 
 /// Why a command ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
+pub struct CommandError {
     /// What to say: usually one thing, of a bad profile everything.
     pub remarks: Vec<Usage>,
     /// With which code.
     pub exit: Exit,
 }
 
-impl Failed {
+impl CommandError {
     /// Something was refused, or went wrong.
     pub fn refused(message: impl Into<String>, next: impl Into<String>) -> Self {
         Self { remarks: vec![Usage::new(message, next)], exit: Exit::Refused }
     }
 
     /// An error, with everything behind it.
-    pub fn of(error: &dyn Error, next: impl Into<String>) -> Self {
+    pub fn caused_by(error: &dyn Error, next: impl Into<String>) -> Self {
         Self::refused(chain(error), next)
     }
 }
@@ -46,13 +46,13 @@ pub fn chain(error: &dyn Error) -> String {
     message
 }
 
-impl From<Usage> for Failed {
+impl From<Usage> for CommandError {
     fn from(usage: Usage) -> Self {
         Self { remarks: vec![usage], exit: Exit::BadUsage }
     }
 }
 
-impl From<ProfileError> for Failed {
+impl From<ProfileError> for CommandError {
     fn from(error: ProfileError) -> Self {
         let usage = |message: String, next: &str| Self::from(Usage::new(message, next));
         match error {
@@ -73,7 +73,7 @@ impl From<ProfileError> for Failed {
     }
 }
 
-impl From<FileError> for Failed {
+impl From<FileError> for CommandError {
     fn from(error: FileError) -> Self {
         let next = match &error {
             FileError::Held { .. } => "see how far it is with `talos-operator status`",
@@ -93,7 +93,7 @@ impl From<FileError> for Failed {
 /// What to do about a journal that cannot be used.
 const KEEP: &str = "keep the file for a report, move it away, and plan again";
 
-impl From<Unfit> for Failed {
+impl From<Unfit> for CommandError {
     fn from(error: Unfit) -> Self {
         Self::refused(error.to_string(), KEEP)
     }

@@ -10,15 +10,14 @@ use upgrade_engine::journal::{FileStore, Folder, Holder};
 use upgrade_engine::store::Inherited;
 use upgrade_view::RunResult;
 
-use crate::args::{ClusterArgs, PaceArgs};
-use crate::failed::Failed;
+use crate::args::{ClusterArgs, CommandLine, PolicyArgs};
+use crate::error::CommandError;
 use crate::profile::Profile;
-use crate::render::quoted;
 use crate::settings;
 
 /// A place where a cluster's runs are remembered.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ClusterConfig {
     /// The profile, if there is one.
     pub profile: Option<Profile>,
     /// How it was named.
@@ -29,9 +28,9 @@ pub struct Place {
     pub runs: Folder,
 }
 
-impl Place {
+impl ClusterConfig {
     /// Reads the profile, and finds the folder.
-    pub fn find(args: &ClusterArgs) -> Result<Self, Failed> {
+    pub fn load(args: &ClusterArgs) -> Result<Self, CommandError> {
         let profile = match &args.profile {
             Some(path) => Some(Profile::load(&with_ending(path))?),
             None => None,
@@ -57,9 +56,9 @@ impl Place {
     }
 
     /// How the work is done: as the flags say, else as the profile says.
-    pub fn policy(&self, pace: &PaceArgs) -> Policy {
+    pub fn policy(&self, flags: &PolicyArgs) -> Policy {
         let profile = self.profile.as_ref().map(|profile| profile.policy.clone());
-        pace.over(profile.unwrap_or_default())
+        flags.over(profile.unwrap_or_default())
     }
 
     /// Where etcd snapshots go.
@@ -73,10 +72,10 @@ impl Place {
 
     /// Refuses if another process drives the cluster (rule 9). Whoever begins a
     /// run finds that out anyway; this is for finding it out at once.
-    pub fn nobody_drives(&self) -> Result<(), Failed> {
+    pub fn refuse_if_driven(&self) -> Result<(), CommandError> {
         match self.runs.holder()? {
             None => Ok(()),
-            Some(holder) => Err(Failed::refused(
+            Some(holder) => Err(CommandError::refused(
                 format!("{holder} drives this cluster already"),
                 format!("see how far it is with `{}`", self.command("status")),
             )),
@@ -86,7 +85,7 @@ impl Place {
     /// Whether a new plan may replace the run that is there. One that halted
     /// waits for just that; one that was paused or cut off is for resuming,
     /// unless its user says otherwise.
-    pub fn may_replace(&self, wanted: bool) -> Result<bool, Failed> {
+    pub fn may_replace(&self, wanted: bool) -> Result<bool, CommandError> {
         let Some(last) = self.runs.last()? else {
             return Ok(false);
         };
@@ -95,7 +94,7 @@ impl Place {
             RunResult::Halted { .. } => Ok(true),
             RunResult::Open if last.entries.is_empty() => Ok(true),
             RunResult::Paused { .. } | RunResult::Open if wanted => Ok(true),
-            stands => Err(Failed::refused(
+            stands => Err(CommandError::refused(
                 format!("the last run has not ended: {stands}"),
                 format!("go on with `{}`, or start over with --new-plan", self.command("resume")),
             )),
@@ -104,7 +103,7 @@ impl Place {
 
     /// What the last run leaves to the next: cordons that are ours to lift (rule 7), and
     /// nodes that are armed, or may be (rule 5).
-    pub fn left(&self) -> Result<Inherited, Failed> {
+    pub fn left(&self) -> Result<Inherited, CommandError> {
         let last = self.runs.last()?;
         Ok(last.map(|last| last.left()).transpose()?.unwrap_or_default())
     }
@@ -116,22 +115,9 @@ impl Place {
 
     /// A command for the same cluster, as a shell reads it.
     pub fn command(&self, verb: &str) -> String {
-        let ClusterArgs { profile, talosconfig, context, kubeconfig, state } = &self.args;
-        let mut command = format!("talos-operator {verb}");
-        let path = |path: &Path| path.display().to_string();
-        let flags = [
-            ("profile", profile.as_deref().map(path)),
-            ("talosconfig", talosconfig.as_deref().map(path)),
-            ("context", context.clone()),
-            ("kubeconfig", kubeconfig.as_deref().map(path)),
-            ("state", state.as_deref().map(path)),
-        ];
-        for (flag, value) in flags {
-            if let Some(value) = value {
-                command = format!("{command} --{flag} {}", quoted(&value));
-            }
-        }
-        command
+        let mut line = CommandLine::new(verb);
+        self.args.repeat(&mut line);
+        line.to_string()
     }
 
     /// Where a request to pause is left for the process that drives.
@@ -159,15 +145,15 @@ fn beside(profile: &Path) -> PathBuf {
 }
 
 /// Without a profile the talosconfig's name for the cluster has to do.
-fn by_name(args: &ClusterArgs) -> Result<PathBuf, Failed> {
+fn by_name(args: &ClusterArgs) -> Result<PathBuf, CommandError> {
     let next = "name a profile with --profile, or a talosconfig with --talosconfig and --context";
     let config = Talosconfig::load(args.talosconfig.as_deref());
     let context = config.and_then(|config| config.context(args.context.as_deref()));
-    let context = context.map_err(|error| Failed::of(&error, next))?;
+    let context = context.map_err(|error| CommandError::caused_by(&error, next))?;
     let name = context.cluster.unwrap_or(context.name);
     let home = settings::state_home().ok_or_else(|| {
         let next = "name a folder with --state, or a profile with --profile";
-        Failed::refused("there is no folder to remember the run in: HOME is not set", next)
+        CommandError::refused("there is no folder to remember the run in: HOME is not set", next)
     })?;
     Ok(home.join(folder_name(&name)))
 }
@@ -210,15 +196,15 @@ mod tests {
             context: Some("prod".to_owned()),
             ..ClusterArgs::default()
         };
-        let place = Place::find(&args).unwrap();
-        assert_eq!(place.state, folder.path().join("my prod.state"));
-        let command = place.command("resume");
+        let config = ClusterConfig::load(&args).unwrap();
+        assert_eq!(config.state, folder.path().join("my prod.state"));
+        let command = config.command("resume");
         let path = folder.path().join("my prod").display().to_string();
         assert_eq!(command, format!("talos-operator resume --profile '{path}' --context prod"));
-        let policy = place.policy(&PaceArgs::default());
-        assert_eq!(place.snapshots(&policy), folder.path().join("backups"));
-        assert_eq!(place.snapshots(&Policy::default()), place.state.join("snapshots"));
-        assert!(place.nobody_drives().is_ok());
-        assert_eq!(place.may_replace(false), Ok(false));
+        let policy = config.policy(&PolicyArgs::default());
+        assert_eq!(config.snapshots(&policy), folder.path().join("backups"));
+        assert_eq!(config.snapshots(&Policy::default()), config.state.join("snapshots"));
+        assert!(config.refuse_if_driven().is_ok());
+        assert_eq!(config.may_replace(false), Ok(false));
     }
 }
