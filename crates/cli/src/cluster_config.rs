@@ -1,5 +1,5 @@
-//! Which cluster a command is about, before anybody talks to it: the profile,
-//! and the folder where journal, plans and snapshots are kept.
+//! The configuration of the cluster that a command is about: profile, flags, and the folder
+//! with journals, plans and snapshots. Nothing here talks to the cluster.
 
 use std::path::{Path, PathBuf};
 
@@ -15,14 +15,14 @@ use crate::error::CommandError;
 use crate::profile::Profile;
 use crate::settings;
 
-/// A place where a cluster's runs are remembered.
+/// A cluster as its user describes it, and its state folder.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
     /// The profile, if there is one.
     pub profile: Option<Profile>,
-    /// How it was named.
+    /// The flags that name it.
     pub args: ClusterArgs,
-    /// The folder.
+    /// The state folder.
     pub state: PathBuf,
     /// The runs in it.
     pub runs: Folder,
@@ -55,13 +55,13 @@ impl ClusterConfig {
         self.args.kubeconfig.as_deref().or(profile)
     }
 
-    /// How the work is done: as the flags say, else as the profile says.
+    /// The policy: flags first, else the profile's.
     pub fn policy(&self, flags: &PolicyArgs) -> Policy {
         let profile = self.profile.as_ref().map(|profile| profile.policy.clone());
         flags.over(profile.unwrap_or_default())
     }
 
-    /// Where etcd snapshots go.
+    /// The folder for etcd snapshots.
     pub fn snapshots(&self, policy: &Policy) -> PathBuf {
         match (&policy.snapshot.dir, &self.profile) {
             (Some(dir), Some(profile)) => profile.beside(dir),
@@ -70,21 +70,20 @@ impl ClusterConfig {
         }
     }
 
-    /// Refuses if another process drives the cluster (rule 9). Whoever begins a
-    /// run finds that out anyway; this is for finding it out at once.
+    /// Refuses if another process drives the cluster (rule 9). The lock of a run guards that;
+    /// this only saves the user a wait.
     pub fn refuse_if_driven(&self) -> Result<(), CommandError> {
         match self.runs.holder()? {
             None => Ok(()),
             Some(holder) => Err(CommandError::refused(
-                format!("{holder} drives this cluster already"),
-                format!("see how far it is with `{}`", self.command("status")),
+                format!("{holder} is already driving this cluster"),
+                format!("see its progress with `{}`", self.command("status")),
             )),
         }
     }
 
-    /// Whether a new plan may replace the run that is there. One that halted
-    /// waits for just that; one that was paused or cut off is for resuming,
-    /// unless its user says otherwise.
+    /// Whether a new plan may replace the last run. A halted run may always be replaced; a
+    /// paused or interrupted one only if the user asked for it.
     pub fn may_replace(&self, wanted: bool) -> Result<bool, CommandError> {
         let Some(last) = self.runs.last()? else {
             return Ok(false);
@@ -96,7 +95,10 @@ impl ClusterConfig {
             RunResult::Paused { .. } | RunResult::Open if wanted => Ok(true),
             stands => Err(CommandError::refused(
                 format!("the last run has not ended: {stands}"),
-                format!("go on with `{}`, or start over with --new-plan", self.command("resume")),
+                format!(
+                    "continue it with `{}`, or replace it with --new-plan",
+                    self.command("resume")
+                ),
             )),
         }
     }
@@ -108,7 +110,7 @@ impl ClusterConfig {
         Ok(last.map(|last| last.left()).transpose()?.unwrap_or_default())
     }
 
-    /// The runs, for this process to drive.
+    /// The run store, for this process to drive.
     pub fn store(&self, since: Timestamp) -> FileStore {
         FileStore { folder: self.runs.clone(), holder: Holder::this_process(since) }
     }
@@ -120,13 +122,13 @@ impl ClusterConfig {
         line.to_string()
     }
 
-    /// Where a request to pause is left for the process that drives.
+    /// The file by which another process requests a pause.
     pub fn pause_request(&self) -> PathBuf {
         self.state.join("pause")
     }
 }
 
-/// `prod` means `prod.yaml` where that is what there is.
+/// `prod` stands for `prod.yaml` if only that exists.
 fn with_ending(path: &Path) -> PathBuf {
     if !path.exists() && path.extension().is_none() {
         for ending in ["yaml", "yml"] {
@@ -139,12 +141,12 @@ fn with_ending(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// `clusters/prod.yaml` has `clusters/prod.state`.
+/// The state of `clusters/prod.yaml` is in `clusters/prod.state`.
 fn beside(profile: &Path) -> PathBuf {
     profile.with_extension("state")
 }
 
-/// Without a profile the talosconfig's name for the cluster has to do.
+/// Without a profile, the folder has the talosconfig's name for the cluster.
 fn by_name(args: &ClusterArgs) -> Result<PathBuf, CommandError> {
     let next = "name a profile with --profile, or a talosconfig with --talosconfig and --context";
     let config = Talosconfig::load(args.talosconfig.as_deref());
@@ -153,13 +155,12 @@ fn by_name(args: &ClusterArgs) -> Result<PathBuf, CommandError> {
     let name = context.cluster.unwrap_or(context.name);
     let home = settings::state_home().ok_or_else(|| {
         let next = "name a folder with --state, or a profile with --profile";
-        CommandError::refused("there is no folder to remember the run in: HOME is not set", next)
+        CommandError::refused("there is no folder for the state of the run: HOME is not set", next)
     })?;
     Ok(home.join(folder_name(&name)))
 }
 
-/// A name as a single folder, whatever it is: `admin@prod` stays readable, and
-/// nothing leaves the folder above.
+/// A name as a single folder: `admin@prod` stays readable, and no name leaves the parent.
 fn folder_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_@.".contains(c);
     let name: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_lies_beside_the_profile() {
+    fn the_state_folder_is_beside_the_profile() {
         assert_eq!(beside(Path::new("clusters/prod.yaml")), Path::new("clusters/prod.state"));
         assert_eq!(beside(Path::new("prod")), Path::new("prod.state"));
     }
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_to_go_on_names_the_same_cluster() {
+    fn the_resume_command_names_the_same_cluster() {
         let folder = tempfile::tempdir().unwrap();
         let profile = folder.path().join("my prod.yaml");
         std::fs::write(&profile, "name: prod\npolicy: {snapshot: {dir: backups}}\n").unwrap();

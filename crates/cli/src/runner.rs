@@ -1,5 +1,5 @@
-//! Drives a plan in front of a person: progress while it runs, Ctrl-C and
-//! requests to pause on the way, and at the end what happened.
+//! Drives a plan for a person: shows progress, handles Ctrl-C and requests to pause, and sums up
+//! the run at its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -29,13 +29,13 @@ use crate::session::Session;
 use crate::settings;
 use crate::signals::Signals;
 
-/// How often the picture moves, and requests to pause are looked for.
+/// How often the display is redrawn and the request to pause is looked for.
 const TICK: Duration = Duration::from_millis(250);
 
-/// A stop at once may take this long to be one.
+/// How long a stop at once may take before the run is dropped.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Begins a plan. A run that did not end is replaced only if that was decided.
+/// Starts a plan. `replace` says whether it may replace an unfinished run.
 pub async fn begin(
     session: &Session,
     plan: Plan,
@@ -48,7 +48,7 @@ pub async fn begin(
     run(session, open, Timeline::default(), None, how, printer).await
 }
 
-/// Goes on with the last run.
+/// Continues the last run.
 pub async fn resume(
     session: &Session,
     how: &RunArgs,
@@ -91,7 +91,7 @@ async fn run<J: Journal>(
 ) -> Result<Exit, CommandError> {
     let OpenRun { plan, state, journal, inherited } = open;
     let request = session.config.pause_request();
-    // A request that nobody was there to hear is not for this run.
+    // A request from before is not for this run.
     let _ = std::fs::remove_file(&request);
     let mut signals = Signals::listen();
     let (events, mut heard) = mpsc::unbounded_channel();
@@ -145,7 +145,7 @@ async fn run<J: Journal>(
     let end = match ended {
         Some(Ok(end)) => end,
         Some(Err(error)) => {
-            let next = format!("see why, then go on with `{resume}`");
+            let next = format!("correct the cause, then continue with `{resume}`");
             return Err(CommandError::caused_by(&error, next));
         }
         None => End::Stopped,
@@ -169,15 +169,15 @@ fn interrupted(count: usize, resume: &str) -> (Word, String) {
     }
 }
 
-/// Who left a request to pause, if anybody did. It is taken away: it was heard.
+/// The author of a request to pause, if there is one. The request is removed.
 fn asked_to_pause(request: &Path) -> Option<String> {
     let by = std::fs::read_to_string(request).ok()?;
     let _ = std::fs::remove_file(request);
     let by: String = by.lines().next().unwrap_or_default().chars().take(200).collect();
-    Some(if by.is_empty() { "somebody".to_owned() } else { by })
+    Some(if by.is_empty() { "another process".to_owned() } else { by })
 }
 
-/// Tells how it ended, and leaves behind what was asked for.
+/// Sums up the run, writes the report and updates the profile.
 async fn finish(
     session: &Session,
     plan: &Plan,
@@ -213,7 +213,7 @@ async fn finish(
     Ok(exit)
 }
 
-/// Writes into the profile what the run brought.
+/// Updates the versions in the profile.
 pub async fn write_back(
     session: &Session,
     plan: &Plan,
@@ -222,8 +222,8 @@ pub async fn write_back(
     let Some(profile) = &session.config.profile else {
         return Ok(());
     };
-    // A plan may be for some nodes only; what all run belongs there, but for those that
-    // the profile itself speaks of.
+    // A plan may be for some nodes only. The profile names what every node runs, except for
+    // nodes with an entry of their own.
     let some = plan.rollback || !plan.nodes.is_empty();
     if some && !everywhere(session, plan, &profile.nodes).await {
         return Ok(());
@@ -234,8 +234,8 @@ pub async fn write_back(
     Ok(())
 }
 
-/// What a plan changes, for the profile. What it leaves alone stays there too:
-/// it may be a wish that has not been granted yet.
+/// What a plan changes, for the profile. The rest of the profile stays: it may be a target that
+/// has not been reached yet.
 pub fn written(plan: &Plan) -> Written {
     let mut written = Written::default();
     let mut schematics = BTreeSet::new();
@@ -247,7 +247,7 @@ pub fn written(plan: &Plan) -> Written {
         let alike = |node: &NodeName| !plan.nodes.contains_key(node);
         for lane in hop.lanes().filter(|lane| lane.node.as_ref().is_some_and(alike)) {
             if let Target::Talos(target) = &lane.target {
-                // Without a word on extensions the user chose the installer.
+                // A target without extensions means that the user chose the installer.
                 let chosen = target.extensions.is_none() && !plan.rollback;
                 schematics.insert(target.schematic.clone().filter(|_| chosen));
             }
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_to_pause_is_heard_once() {
+    fn a_request_to_pause_is_taken_once() {
         let folder = tempfile::tempdir().unwrap();
         let request = folder.path().join("pause");
         assert_eq!(asked_to_pause(&request), None);

@@ -8,20 +8,20 @@ use super::{RunArgs, parse};
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
-  A simulated cluster, upgraded in front of your eyes:
+  Upgrade a simulated cluster:
     talos-operator demo
 
-  A node that does not come up with the new release; the run halts, and the way back is taken:
+  A node boots its old version again; the run halts, and the nodes are rolled back:
     talos-operator demo --fault boot-back")]
 pub struct DemoArgs {
-    /// Make something go wrong on the way: boot-back, never-returns, failing-pull and so on;
-    /// `sim faults --kinds` lists them
+    /// Inject a fault, such as boot-back, never-returns or failing-pull; `sim faults --kinds`
+    /// lists them
     #[arg(long, value_name = "KIND")]
     pub fault: Option<String>,
-    /// The node that it goes wrong on
+    /// Node with the fault
     #[arg(long, value_name = "NODE", default_value = "worker-2", requires = "fault")]
     pub on: String,
-    /// How many times faster than life time passes in the cluster
+    /// Speed of time in the cluster; 40 is forty times real time
     #[arg(long, value_name = "FACTOR", default_value = "40", value_parser = parse::speed)]
     pub speed: f64,
     #[command(flatten)]

@@ -10,18 +10,18 @@ use super::{
 
 const EXAMPLES: &str = "\
 Examples:
-  What would it take to bring this cluster there? Looks, and changes nothing:
+  Plan for a cluster; nothing is changed:
     talos-operator plan --profile prod.yaml --talos-to 1.13.9 --kubernetes-to 1.36.3
 
-  Both, over several minors, without any cluster:
+  Both products over several minors, without a cluster:
     talos-operator plan --offline --talos-from 1.11.6 --talos-to 1.13.9 \\
         --kubernetes-from 1.33.4 --kubernetes-to 1.36.3 --control-planes 3 --workers 5
 
-  Talos alone; give Kubernetes the same version twice to have it checked as well:
+  Talos only; with --kubernetes-from the support matrix is checked as well:
     talos-operator plan --offline --talos-from 1.12.4 --talos-to 1.13.9 --workers 20 \\
         --max-unavailable 25% --kubernetes-from 1.34.2
 
-  A single machine, for a program to read:
+  A single node, as JSON:
     talos-operator plan --offline --talos-from 1.12.4 --talos-to 1.13.9 \\
         --control-planes 1 --accept-outage -o json
 
@@ -36,7 +36,7 @@ Exit codes: 0 planned, 1 refused (the reasons are printed), 2 bad usage";
     mut_arg("kubernetes", |kubernetes| kubernetes.long("kubernetes-to").alias("kubernetes"))
 )]
 pub struct PlanArgs {
-    /// Plan from the versions and numbers given here, without any cluster
+    /// Plan from the versions and numbers given here, without a cluster
     #[arg(long)]
     pub offline: bool,
     #[command(flatten)]
@@ -45,7 +45,7 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub target: TargetArgs,
 
-    /// The Talos version that runs
+    /// Running version of Talos
     #[arg(
         long,
         value_name = "VERSION",
@@ -53,7 +53,7 @@ pub struct PlanArgs {
         help_heading = "Without a cluster (--offline)"
     )]
     pub talos_from: Option<Version>,
-    /// The Kubernetes version that runs
+    /// Running version of Kubernetes
     #[arg(
         long,
         value_name = "VERSION",
@@ -61,16 +61,16 @@ pub struct PlanArgs {
         help_heading = "Without a cluster (--offline)"
     )]
     pub kubernetes_from: Option<Version>,
-    /// How many control planes there are [default: 3]
+    /// Number of control planes [default: 3]
     #[arg(long, value_name = "N", value_parser = parse::control_planes, requires = "offline",
           allow_negative_numbers = true, help_heading = "Without a cluster (--offline)")]
     pub control_planes: Option<usize>,
-    /// How many workers there are [default: 0]
+    /// Number of workers [default: 0]
     #[arg(long, value_name = "N", value_parser = parse::workers, requires = "offline",
           allow_negative_numbers = true, help_heading = "Without a cluster (--offline)")]
     pub workers: Option<usize>,
-    /// The installer image that the nodes have now [default: the Image
-    /// Factory's, without extensions]
+    /// Installer image of the nodes [default: the Image Factory's, without
+    /// extensions]
     #[arg(
         long,
         value_name = "IMAGE",

@@ -11,9 +11,9 @@ use crate::render::time;
 /// Which role goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OrderArg {
-    /// A bad release hurts a worker before it hurts etcd
+    /// Workers first: a bad release hits a worker before it hits etcd
     WorkersFirst,
-    /// Workers never run ahead of their control planes
+    /// Control planes first: workers never run a newer version than their control planes
     ControlPlanesFirst,
 }
 
@@ -26,12 +26,12 @@ impl From<OrderArg> for Order {
     }
 }
 
-/// What is deleted of what left Talos's manifests.
+/// Which objects are deleted that are no longer in Talos's manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PruneArg {
     /// Nothing
     None,
-    /// All but definitions, namespaces and volumes
+    /// All but CustomResourceDefinitions, namespaces and volumes
     Safe,
     /// Everything that the plan lists
     All,
@@ -50,11 +50,11 @@ impl From<PruneArg> for Prune {
 /// How nodes are rebooted into another Talos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RebootArg {
-    /// By kexec, which leaves the firmware out
+    /// By kexec, without the firmware
     Default,
-    /// Through the firmware: where kexec hangs or leaves devices dead
+    /// Through the firmware, where kexec hangs or leaves devices dead
     Powercycle,
-    /// The first node of each pool through the firmware; the others by kexec, once it is verified
+    /// First node of each pool through the firmware; the others by kexec once it is verified
     PowercycleFirst,
 }
 
@@ -72,31 +72,31 @@ impl From<RebootArg> for RebootChoice {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Policy")]
 pub struct PolicyArgs {
-    /// How many workers may be away at once: a number, or a percentage of them [default: 1]
+    /// Workers that may be unavailable at once: a number or a percentage [default: 1]
     #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
     pub max_unavailable: Option<Amount>,
     /// Which role goes first when Talos is upgraded [default: control-planes-first]
     #[arg(long, value_name = "ROLE", value_enum)]
     pub order: Option<OrderArg>,
-    /// How long to wait after each verified node [default: 0s]
+    /// Pause after each verified node [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = parse::span, allow_negative_numbers = true)]
     pub soak: Option<SignedDuration>,
-    /// How long the pods of a node get to leave [default: 10m]
+    /// Time limit for the drain of a node [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = parse::span, allow_negative_numbers = true)]
     pub drain_timeout: Option<SignedDuration>,
-    /// Accept that one or two control planes leave the cluster without its API
-    /// while one of them reboots
+    /// Accept an API outage while a control plane reboots; clusters with one or two
+    /// control planes need it
     #[arg(long)]
     pub accept_outage: bool,
-    /// What is deleted of the objects that left Talos's manifests, when Kubernetes
-    /// is upgraded [default: safe]
+    /// Which objects a Kubernetes upgrade deletes that are no longer in Talos's
+    /// manifests [default: safe]
     #[arg(long, value_name = "WHAT", value_enum)]
     pub prune: Option<PruneArg>,
     /// How nodes are rebooted into another Talos [default: default]
     #[arg(long, value_name = "MODE", value_enum)]
     pub reboot_mode: Option<RebootArg>,
-    /// A Kubernetes node that is not a Talos machine of this cluster: it is neither
-    /// waited for nor upgraded; may be repeated
+    /// Kubernetes node that is not a Talos machine of this cluster: it is neither
+    /// upgraded nor waited for; repeat it for several
     #[arg(long = "foreign-node", value_name = "NODE")]
     pub foreign_nodes: Vec<String>,
 }

@@ -7,9 +7,9 @@ use super::{ClusterArgs, RunArgs};
 /// The arguments of `resume`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
-Goes on with the run that was paused, halted or cut off. What was under way is looked at before
-anything is done again.
-Exit codes: as of upgrade")]
+Continues the run that was paused, halted or interrupted. Interrupted steps are checked before
+they are repeated.
+Exit codes: as for upgrade")]
 pub struct ResumeArgs {
     #[command(flatten)]
     pub run: RunArgs,

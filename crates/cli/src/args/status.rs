@@ -7,7 +7,7 @@ use super::{ClusterArgs, OutputArgs};
 /// The arguments of `status`.
 #[derive(Clone, Debug, Args)]
 pub struct StatusArgs {
-    /// Show every entry of the journal
+    /// Show every entry of the run's journal
     #[arg(long)]
     pub history: bool,
     #[command(flatten)]

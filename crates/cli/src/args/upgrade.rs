@@ -6,33 +6,33 @@ use super::{ClusterArgs, DataArgs, InstallerArgs, NodeArgs, PolicyArgs, RunArgs,
 
 const EXAMPLES: &str = "\
 Examples:
-  Both, over as many minors as it takes, as the profile says how:
+  Both products, over as many minors as needed, with the policy of the profile:
     talos-operator upgrade both --profile prod.yaml --talos 1.13.9 --kubernetes 1.36.3
 
-  Talos alone, on the cluster of the current talosconfig:
+  Talos only, on the cluster of the current talosconfig:
     talos-operator upgrade os --talos 1.13.9
 
-  One worker first, then all but one:
+  One worker first, then all nodes but one:
     talos-operator upgrade os --talos 1.13.9 --node worker-1
     talos-operator upgrade os --talos 1.13.9 --hold gpu-1
 
-  From a script, with every event as a line of JSON:
+  From a script, with one JSON event per line:
     talos-operator upgrade k8s --kubernetes 1.36.3 --yes -o json
 
-  Another set of system extensions, on the way to another version:
+  Other system extensions together with another version:
     talos-operator upgrade os --talos 1.13.9 --extensions iscsi-tools,util-linux-tools
 
-Ctrl-C once lets the node in flight reach a safe state and stops then; twice stops at once.
+Press Ctrl-C once to stop after nodes in flight reach a safe state, twice to stop at once.
 Exit codes: 0 done, 1 failed or refused (the reason is printed), 2 bad usage, 3 paused or interrupted";
 
-/// What is upgraded.
+/// The products to upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// Talos
     Os,
     /// Kubernetes
     K8s,
-    /// Talos and Kubernetes, in the order that is supported at every step
+    /// Talos and Kubernetes, in an order that is supported at every step
     Both,
 }
 
@@ -46,10 +46,10 @@ pub struct UpgradeArgs {
     /// The same, as a flag
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "kind", hide = true)]
     pub upgrade_type: Option<Kind>,
-    /// Go ahead without asking
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub yes: bool,
-    /// Start over although a run is paused or was cut off; its cordons are lifted
+    /// Make a new plan although a run is paused or interrupted; nodes it cordoned are uncordoned
     #[arg(long)]
     pub new_plan: bool,
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub struct UpgradeArgs {
 }
 
 impl UpgradeArgs {
-    /// What is upgraded, however it was said.
+    /// The products to upgrade, by argument or by flag.
     pub fn what(&self) -> Kind {
         self.kind.or(self.upgrade_type).unwrap_or(Kind::Both)
     }

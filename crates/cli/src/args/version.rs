@@ -7,7 +7,7 @@ use super::{ClusterArgs, OutputArgs};
 /// The arguments of `version`.
 #[derive(Clone, Debug, Args)]
 pub struct VersionArgs {
-    /// Ask no cluster
+    /// Show the version of this program only
     #[arg(long)]
     pub client: bool,
     #[command(flatten)]

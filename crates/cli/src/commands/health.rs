@@ -16,7 +16,7 @@ pub async fn health(args: &HealthArgs, printer: Printer) -> Result<Exit, Command
     let config = ClusterConfig::load(&args.cluster)?;
     let policy = profile_policy(&config);
     let session = Session::open(config, &policy).await?;
-    let Observation { snapshot, workloads, .. } = session.look().await?;
+    let Observation { snapshot, workloads, .. } = session.observe().await?;
     let checks = upgrade_planner::health(&snapshot, &workloads);
     printer.stdout(&match args.output.output {
         Output::Text => render::health::text(&snapshot.cluster, &checks),

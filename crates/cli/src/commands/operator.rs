@@ -1,5 +1,4 @@
-//! `talos-operator operator`: watches a hub's clusters and does what their
-//! annotations say.
+//! `talos-operator operator`: upgrades the clusters of a hub as their annotations say.
 
 use std::time::Duration;
 
@@ -17,19 +16,19 @@ use crate::settings;
 use crate::signals::Signals;
 use crate::usage::Usage;
 
-/// Works until it is told to stop.
+/// Runs until it is stopped.
 pub async fn operator(args: &OperatorArgs) -> Result<Exit, CommandError> {
     let data = ReleaseData::load(&args.data)?;
     let look_every = Duration::try_from(args.look_every).unwrap_or_default();
     if look_every < Duration::from_secs(1) {
-        return Err(Usage::new("--look-every is too short", "write at least 1s").into());
+        return Err(Usage::new("--look-every is too short", "write 1s or more").into());
     }
     let lease = Duration::try_from(args.lease_duration).unwrap_or_default();
-    // Below, a busy moment of the hub would count as an end; above, a killed
-    // replica would be missed too late.
+    // Shorter, and a slow hub would look like a dead replica; longer, and a dead replica would
+    // block its clusters for too long.
     if !(Duration::from_secs(4)..=Duration::from_mins(10)).contains(&lease) {
         let given = args.lease_duration;
-        let message = format!("--lease-duration {given:#} cannot be used");
+        let message = format!("--lease-duration {given:#} is out of range");
         return Err(Usage::new(message, "write a time from 4s to 10m").into());
     }
     let usual = Policy { order: Order::WorkersFirst, ..Policy::default() };
@@ -82,7 +81,7 @@ fn sources(args: &AvailableVersionsArgs, namespace: &str) -> Result<Vec<Source>,
     let list = |flag: &str, text: &Option<String>| {
         let listed = text.as_deref().map(Offer::list).transpose();
         listed.map_err(|error| {
-            Usage::new(format!("{flag}: {error}"), "write versions with commas between them")
+            Usage::new(format!("{flag}: {error}"), "write versions separated by commas")
         })
     };
     let offer = Offer {

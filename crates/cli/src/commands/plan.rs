@@ -18,7 +18,7 @@ use crate::render::{self, Answer, Outcome};
 use crate::session::Session;
 use crate::usage::Usage;
 
-/// Plans, and shows the plan or why there is none.
+/// Shows a plan, or the reasons why there is none.
 pub async fn plan(args: &PlanArgs, printer: Printer) -> Result<Exit, CommandError> {
     let data = ReleaseData::load(&args.data)?;
     let (snapshot, answer) =
@@ -26,7 +26,7 @@ pub async fn plan(args: &PlanArgs, printer: Printer) -> Result<Exit, CommandErro
     Ok(show(&answer, &snapshot, args.output.output, printer))
 }
 
-/// Shows an answer: a plan is data, and why there is none is not.
+/// Prints an answer.
 pub(super) fn show(answer: &Answer, snapshot: &Snapshot, output: Output, printer: Printer) -> Exit {
     let exit = match answer.outcome {
         Outcome::Planned { .. } => Exit::Done,
@@ -35,7 +35,7 @@ pub(super) fn show(answer: &Answer, snapshot: &Snapshot, output: Output, printer
     match (output, exit) {
         (Output::Json, _) => printer.stdout(&render::plan_json(answer)),
         (Output::Text, Exit::Done) => printer.stdout(&render::plan_text(answer, snapshot)),
-        // The reasons belong where a redirected stdout does not hide them.
+        // A redirected stdout must not hide the reasons.
         (Output::Text, _) => printer.stderr(&render::plan_text(answer, snapshot)),
     }
     exit
@@ -55,12 +55,12 @@ async fn live(
     args.nodes.without_kubernetes(flags.kubernetes.is_some())?;
     let mut targets = Targets::of_plan(flags, config.profile.as_ref())?;
     if !args.nodes.nodes.is_empty() {
-        // The profile's Kubernetes is for all nodes.
+        // The profile's Kubernetes version is for all nodes.
         targets.kubernetes = None;
     }
     let policy = config.policy(&args.policy);
     let session = Session::open(config, &policy).await?;
-    let seen = session.look().await?;
+    let seen = session.observe().await?;
     let profile = session.config.profile.as_ref();
     if let Some(text) = intent::schematic_differs(profile, &seen.snapshot) {
         printer.stderr(&render::warning(&text));
@@ -75,8 +75,8 @@ async fn live(
 async fn offline(args: &PlanArgs, data: &ReleaseData) -> Result<(Snapshot, Answer), CommandError> {
     if args.installer_change.extensions.is_some() {
         return Err(Usage::new(
-            "--extensions asks the Image Factory, and --offline asks nobody",
-            "leave out one of them, or name a schematic with --schematic",
+            "--extensions needs the Image Factory, and --offline sends no requests",
+            "remove one of them, or name a schematic with --schematic",
         )
         .into());
     }
@@ -85,7 +85,7 @@ async fn offline(args: &PlanArgs, data: &ReleaseData) -> Result<(Snapshot, Answe
         side("kubernetes", args.kubernetes_from.as_ref(), args.target.kubernetes.as_ref())?;
     if talos.is_none() && kubernetes.is_none() {
         return Err(Usage::new(
-            "there is nothing to plan: no target was given",
+            "no target version is given",
             "give --talos-from and --talos-to, --kubernetes-from and --kubernetes-to, or all four",
         )
         .into());
@@ -108,8 +108,8 @@ async fn offline(args: &PlanArgs, data: &ReleaseData) -> Result<(Snapshot, Answe
     Ok((seen.snapshot, answer))
 }
 
-/// The ends of one product. A beginning alone means that it stays where it is,
-/// and that the other one is checked against it.
+/// The running and the target version of one product. Without a target it stays as it is, and
+/// the other product is checked against it.
 fn side(
     product: &str,
     from: Option<&Version>,
@@ -117,8 +117,8 @@ fn side(
 ) -> Result<(Option<Version>, Option<Version>), Usage> {
     match (from, to) {
         (None, Some(to)) => Err(Usage::new(
-            format!("--{product}-to {to} lacks its beginning"),
-            format!("say what runs now with --{product}-from"),
+            format!("--{product}-to {to} needs --{product}-from"),
+            format!("name the running version with --{product}-from"),
         )),
         (from, to) => Ok((from.cloned(), to.cloned())),
     }

@@ -1,4 +1,4 @@
-//! `talos-operator rollback`: one node, or a Kubernetes hop that did not end.
+//! `talos-operator rollback`: one node, or an unfinished Kubernetes upgrade.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::render;
 use crate::rollback::{self, Before};
 use crate::session::Session;
 
-/// Goes back.
+/// Rolls back.
 pub async fn rollback(args: &RollbackArgs, printer: Printer) -> Result<Exit, CommandError> {
     let data = ReleaseData::load(&args.data)?;
     let config = ClusterConfig::load(&args.cluster)?;
     config.refuse_if_driven()?;
-    // A way back is never held up by a run that did not end (rule 12).
+    // An unfinished run never blocks a rollback (rule 12).
     let replace = config.may_replace(true)?;
     match &args.node {
         Some(node) => {
@@ -56,13 +56,13 @@ async fn one_node(
     };
     let running = observed.talos.as_result().map_err(|why| {
         CommandError::refused(
-            format!("{node} cannot be seen: {why}"),
-            "mend the connection; nothing is done to a node that cannot be seen",
+            format!("cannot observe {node}: {why}"),
+            "restore the connection; nothing is done to a node that cannot be observed",
         )
     })?;
     let past = Past::of(&session, replace)?;
     if intent::held(session.config.profile.as_ref()).contains_key(node) {
-        let text = format!("{node} is held in the profile; it goes back since you named it");
+        let text = format!("{node} is held in the profile; it is rolled back because you named it");
         printer.stderr(&render::warning(&text));
     }
     if args.image.is_none()
@@ -78,12 +78,12 @@ async fn one_node(
     confirmed(&session, answer, &snapshot, replace, args.yes, &args.run, printer).await
 }
 
-/// The plans of all runs that are remembered, newest first.
+/// The plans of all stored runs, newest first.
 fn plans(session: &Session) -> Result<Vec<Arc<Plan>>, CommandError> {
     Ok(session.config.runs.runs()?.into_iter().map(|run| run.plan).collect())
 }
 
-/// How to go back: as was said, or to what is remembered.
+/// The way to roll back: by the flags, else by the journal.
 fn wanted(
     args: &RollbackArgs,
     node: &NodeName,
@@ -101,8 +101,8 @@ fn wanted(
         (Some(to), _) => Ok(Way::Slot { version: to.clone(), schematic: None }),
         (None, Some(before)) => Ok(slot(before)),
         (None, None) => Err(CommandError::refused(
-            format!("no upgrade of {node} to what it runs is remembered here"),
-            "say what is in its other slot with --to, or what to install with --image",
+            format!("the stored runs have no upgrade of {node} to the version that it runs"),
+            "name the version in its other slot with --to, or an image to install with --image",
         )),
     }
 }
@@ -116,12 +116,12 @@ async fn kubernetes(
 ) -> Result<Exit, CommandError> {
     let policy = config.policy(&args.policy);
     let session = Session::open(config, &policy).await?;
-    let seen = session.look().await?;
+    let seen = session.observe().await?;
     let snapshot = &seen.snapshot;
     let Some(target) = rollback::unfinished_from(snapshot) else {
         return Err(CommandError::refused(
-            "every Kubernetes component runs the same version, so there is nothing to take back",
-            "Kubernetes as a whole does not go back a minor; an etcd snapshot does",
+            "every Kubernetes component runs the same version; there is nothing to roll back",
+            "a finished Kubernetes upgrade cannot be rolled back a minor; restore an etcd snapshot instead",
         ));
     };
     let nodes = intent::held(session.config.profile.as_ref());

@@ -1,4 +1,4 @@
-//! `resume`, `pause` and `status`: the run that is there.
+//! `resume`, `pause` and `status`: commands for the last run.
 
 use upgrade_core::journal::{Phase, State};
 use upgrade_core::plan::Plan;
@@ -19,7 +19,7 @@ use crate::runner;
 use crate::session::Session;
 use crate::settings;
 
-/// Goes on with the last run.
+/// Continues the last run.
 pub async fn resume(args: &ResumeArgs, printer: Printer) -> Result<Exit, CommandError> {
     let config = ClusterConfig::load(&args.cluster)?;
     config.refuse_if_driven()?;
@@ -29,8 +29,8 @@ pub async fn resume(args: &ResumeArgs, printer: Printer) -> Result<Exit, Command
     let plan = &last.plan;
     let session = Session::open(config, &plan.policy).await?;
     if last.result()? == RunResult::Completed {
-        printer.stderr("the last run is done; there is nothing to go on with\n");
-        // Unless it was cut off right at its end.
+        printer.stderr("the last run is done; there is nothing to resume\n");
+        // It may have been interrupted before it updated the profile.
         runner::write_back(&session, plan, printer).await?;
         return Ok(Exit::Done);
     }
@@ -38,15 +38,15 @@ pub async fn resume(args: &ResumeArgs, printer: Printer) -> Result<Exit, Command
     runner::resume(&session, &args.run, printer).await
 }
 
-/// Rule 12: the profile may hold a node since that the plan still has steps for.
+/// Refuses if the profile now holds a node that the plan has steps left for (rule 12).
 fn held_since(config: &ClusterConfig, plan: &Plan, state: &State) -> Result<(), CommandError> {
     let held = intent::held(config.profile.as_ref());
     let left = |step: &StepId| state.step(step).is_none_or(|step| step.phase != Phase::Done);
     let node = |step: StepId| step.node.clone().filter(|_| left(&step));
     match plan.steps().filter_map(node).find(|node| held.contains_key(node)) {
         Some(node) => Err(CommandError::refused(
-            format!("the profile holds {node}, and the run has steps for it"),
-            "plan again with `upgrade --new-plan`, which leaves it as it is, or remove its `hold`",
+            format!("the profile holds {node}, and the run has steps left for it"),
+            "make a new plan without it by `upgrade --new-plan`, or remove its `hold` from the profile",
         )),
         None => Ok(()),
     }
@@ -55,38 +55,38 @@ fn held_since(config: &ClusterConfig, plan: &Plan, state: &State) -> Result<(), 
 fn no_run(config: &ClusterConfig) -> CommandError {
     CommandError::refused(
         format!("there is no run in {}", config.state.display()),
-        "begin one with `talos-operator upgrade`, or name another cluster with --profile or --state",
+        "start one with `talos-operator upgrade`, or name another cluster with --profile or --state",
     )
 }
 
-/// Asks the process that drives to pause.
+/// Requests a pause from the process that drives the cluster.
 pub fn pause(args: &PauseArgs, printer: Printer) -> Result<Exit, CommandError> {
     let config = ClusterConfig::load(&args.cluster)?;
     let Some(holder) = config.runs.holder()? else {
         return Err(CommandError::refused(
-            "no process drives this cluster, so there is nothing to pause",
-            format!("see where the last run stands with `{}`", config.command("status")),
+            "no process is driving this cluster, so there is nothing to pause",
+            format!("see the state of the last run with `{}`", config.command("status")),
         ));
     };
     let request = config.pause_request();
     write_whole(&request, &format!("{}\n", settings::who())).map_err(|error| {
-        let message = format!("cannot leave a request in {}: {error}", request.display());
-        CommandError::refused(message, "check that you may write to that folder")
+        let message = format!("cannot write the request {}: {error}", request.display());
+        CommandError::refused(message, "check the permissions of its folder")
     })?;
     printer.stderr(&format!(
-        "asked for a pause: {holder} lets nodes in flight reach a safe state, then stops\n"
+        "pause requested: {holder} stops once nodes in flight reach a safe state\n"
     ));
     Ok(Exit::Done)
 }
 
-/// In one step: whoever watches must not read half of it.
+/// Writes a file in one step, so that no reader sees half of it.
 fn write_whole(path: &std::path::Path, text: &str) -> std::io::Result<()> {
     let new = path.with_extension("new");
     std::fs::write(&new, text)?;
     std::fs::rename(&new, path)
 }
 
-/// Shows where the last run stands.
+/// Shows the state of the last run.
 pub fn status(args: &StatusArgs, printer: Printer) -> Result<Exit, CommandError> {
     let config = ClusterConfig::load(&args.cluster)?;
     let Some(last) = config.runs.last()? else {

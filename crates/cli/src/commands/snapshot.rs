@@ -38,7 +38,7 @@ pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, Com
     let session = Session::open(config, &policy).await?;
     let proof = take(&session, policy.snapshot.keep, printer).await?;
     let Proof::EtcdSnapshot { file, sha256, bytes } = &proof else {
-        unreachable!("what was taken is a snapshot");
+        unreachable!("the proof of a snapshot is a snapshot");
     };
     printer.stdout(&match args.output.output {
         Output::Text => format!("{file}  {bytes} bytes  sha256 {sha256}\n"),
@@ -53,9 +53,9 @@ pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, Com
 
 async fn take(session: &Session, keep: usize, printer: Printer) -> Result<Proof, CommandError> {
     let talos = session.live.talos();
-    let next = "check `talos-operator health`, and try again";
+    let next = "check `talos-operator health`, then retry";
     let (_, machines) = talos.machines().await.map_err(|trouble| {
-        CommandError::refused(format!("the cluster cannot be seen: {trouble}"), next)
+        CommandError::refused(format!("cannot observe the cluster: {trouble}"), next)
     })?;
     let mut members: Vec<Machine> =
         machines.into_iter().filter(|machine| machine.role == Role::ControlPlane).collect();

@@ -1,4 +1,4 @@
-//! `talos-operator upgrade`: plans all hops, shows the plan, asks, and runs it.
+//! `talos-operator upgrade`: plans all hops, shows the plan, asks, runs it.
 
 use upgrade_core::snapshot::Snapshot;
 
@@ -27,7 +27,7 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Comma
     let replace = config.may_replace(args.new_plan)?;
     let policy = config.policy(&args.policy);
     let session = Session::open(config, &policy).await?;
-    let seen = session.look().await?;
+    let seen = session.observe().await?;
     let profile = session.config.profile.as_ref();
     if let Some(text) = intent::schematic_differs(profile, &seen.snapshot)
         && !args.installer.is_given()
@@ -40,9 +40,9 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Comma
     let answer = planning::answer(&seen, &intent, &policy, &data, &past, |_| None);
     if matches!(answer.outcome, Outcome::NothingToDo) && args.installer.is_given() {
         return Err(CommandError::refused(
-            "every node runs this Talos already, and nothing tells this installer from what is in it",
-            "name a schematic that does not run yet, or choose another version; another patch is \
-             enough",
+            "every node already runs this Talos version, and this installer image cannot be told apart \
+             from the running one",
+            "name a schematic that does not run yet, or choose another version, such as another patch",
         ));
     }
     if let Outcome::NothingToDo = answer.outcome {
@@ -53,7 +53,7 @@ pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Comma
             printer.stderr(&render::summary::uncordoning(&cordoned));
             return runner::resume(&session, &args.run, printer).await;
         }
-        // A run that was cut off right at its end left this to do.
+        // A run that was interrupted right before its end has not updated the profile.
         if let Some(profile) = profile.filter(|_| args.nodes.is_empty()) {
             let Targets { talos, kubernetes } = targets;
             if profile.write_back(&Written { talos, kubernetes, schematic: None })? {
@@ -82,10 +82,10 @@ pub(super) async fn confirmed(
     };
     match how.output.output {
         Output::Text => printer.stdout(&text),
-        // stdout has events only.
+        // stdout is for events only.
         Output::Json => printer.stderr(&text),
     }
-    if !yes && !confirm("Go ahead?", printer)? {
+    if !yes && !confirm("Start the run?", printer)? {
         printer.stderr(&render::nothing_done());
         return Ok(Exit::Refused);
     }

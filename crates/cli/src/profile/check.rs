@@ -1,5 +1,5 @@
-//! Reads the fields of a profile one by one, and goes on after a mistake: all
-//! that is wrong is said at once.
+//! Reads the fields of a profile one by one and continues after a problem, so that all of them
+//! are reported at once.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -22,13 +22,13 @@ const TALOS_FIELDS: &str = "version, kubernetes_version, factory, image and keep
 const NODE_FIELDS: &str = "version, image, schematic_id and hold";
 const FACTORY_FIELDS: &str = "url and schematic_id";
 
-/// Collects what is wrong on the way.
+/// Collects the problems.
 #[derive(Default)]
 struct Check {
     problems: Vec<Problem>,
 }
 
-/// Makes a profile of a file's content, or says all that is wrong with it.
+/// Makes a profile of a document, or returns all its problems.
 pub(super) fn check(path: &Path, root: Option<&Node>) -> Result<Profile, Vec<Problem>> {
     let mut check = Check::default();
     let mut profile = Profile::empty(path);
@@ -52,7 +52,7 @@ pub(super) fn check(path: &Path, root: Option<&Node>) -> Result<Profile, Vec<Pro
     }
     if !named && check.problems.is_empty() {
         let line = root.line;
-        check.problem(line, "name: it is missing", "add `name:` with the cluster's name");
+        check.problem(line, "name: the field is missing", "add `name:` with the cluster's name");
     }
     if check.problems.is_empty() { Ok(profile) } else { Err(check.problems) }
 }
@@ -68,12 +68,12 @@ impl Check {
         }
         let kind = document::kind(node);
         let next = "write `field: value` lines below it";
-        self.problem(node.line, format!("{what} has to be fields, not {kind}"), next);
+        self.problem(node.line, format!("{what}: fields belong here, not {kind}"), next);
         Vec::new()
     }
 
     fn unknown(&mut self, prefix: &str, field: Field<'_>, known: &str) {
-        let what = format!("{prefix}{}: there is no such field", field.name);
+        let what = format!("{prefix}{}: unknown field", field.name);
         self.problem(field.line, what, format!("the fields are {known}"));
     }
 
@@ -84,7 +84,7 @@ impl Check {
                 Some(text)
             }
             Value::Scalar { .. } => {
-                let next = "write a value, or leave the field out";
+                let next = "write a value, or remove the field";
                 self.problem(field.line, format!("{name}: the value is missing"), next);
                 None
             }
@@ -175,7 +175,7 @@ impl Check {
             };
             if own.installer.is_some() {
                 let what = format!("{path}: image and schematic_id are two installers");
-                self.problem(field.line, what, "leave one of them out");
+                self.problem(field.line, what, "remove one of them");
             }
             own.installer = installer;
         }
@@ -216,8 +216,8 @@ impl Check {
         }
     }
 
-    /// The policy's own reader stops at its first mistake, so it gets one field
-    /// at a time, down to where its sections end.
+    /// The policy's own reader stops at the first problem, so it gets one field at a time, down
+    /// to the fields of its sections.
     fn policy(&mut self, field: Field<'_>) -> Policy {
         let mut good = Map::new();
         for field in self.fields("policy", field.node) {
@@ -244,12 +244,12 @@ impl Check {
             }
             good.insert(field.name.to_owned(), Json::Object(section));
         }
-        // A section of which nothing was good may still be no section at all.
+        // A section without any valid field may still be invalid itself.
         let policy = match serde_json::from_value::<Policy>(Json::Object(good)) {
             Ok(policy) => policy,
             Err(error) => {
                 let what = format!("policy: {}", plain(&error));
-                self.problem(field.line, what, "correct or leave out what it names");
+                self.problem(field.line, what, "correct or remove the field that it names");
                 return Policy::default();
             }
         };
@@ -273,7 +273,7 @@ impl Check {
     }
 }
 
-/// A reader's message without the place, which would be that of a copy.
+/// The message without the position, which is one in a copy.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     if text.contains("duration") {

@@ -43,8 +43,8 @@ fn talos_by_the_older_call_and_talosctl_agrees() {
     ]);
     let history = bench.run("status --profile test --history -o json").code(0);
     assert_eq!(events(&history).len(), bench.journal().len());
-    bench.run("resume --profile test").code(0).says(&["nothing to go on with"]);
-    bench.run("health --profile test").code(0).says(&["is well"]);
+    bench.run("resume --profile test").code(0).says(&["nothing to resume"]);
+    bench.run("health --profile test").code(0).says(&["is healthy"]);
     // The judge of Talos's own makers finds nothing wrong either.
     let mut talosctl = bench.as_the_user(Command::new(tool("talosctl-1.13")));
     talosctl.args(["--talosconfig", "talosconfig", "health", "--wait-timeout", "60s"]);
