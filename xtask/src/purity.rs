@@ -14,6 +14,7 @@ const PURE: &[(&str, &str)] = &[
     ("upgrade-core", "crates/core"),
     ("upgrade-planner", "crates/planner"),
     ("machine-config", "crates/machine-config"),
+    ("upgrade-view", "crates/upgrade-view"),
 ];
 
 /// Crates that run, wait, talk or read a clock. A name also stands for its

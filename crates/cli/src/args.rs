@@ -1,18 +1,31 @@
 //! The command line as types.
 
+// Flattened groups of flags are documented by their types, and clap would print a comment on
+// the field as the help of the group.
+#![expect(missing_docs, reason = "a flattened group is documented by its type")]
+
 mod cluster;
+mod command_line;
 mod crds;
+mod demo;
+mod health;
 mod installer;
 mod matrix;
 mod nodes;
 mod operator;
-mod pace;
 mod parse;
+mod pause;
 mod plan;
+mod policy;
+mod resume;
+mod rollback;
 mod run;
 mod sim;
-mod small;
+mod snapshot;
+mod status;
 mod upgrade;
+mod version;
+mod versions;
 
 use std::path::PathBuf;
 
@@ -20,38 +33,44 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 pub use cluster::ClusterArgs;
+pub use command_line::{CommandLine, quoted};
 pub use crds::CrdsArgs;
+pub use demo::DemoArgs;
+pub use health::HealthArgs;
 pub use installer::InstallerArgs;
 pub use matrix::MatrixArgs;
 pub use nodes::NodeArgs;
-pub use operator::{OperatorArgs, VersionsArgs};
-pub use pace::{OrderArg, PaceArgs, PruneArg};
+pub use operator::{AvailableVersionsArgs, OperatorArgs};
 pub(crate) use parse::schematic;
-pub use plan::{PlanArgs, PreferArg};
+pub use pause::PauseArgs;
+pub use plan::PlanArgs;
+pub use policy::{OrderArg, PolicyArgs, PruneArg};
+pub use resume::ResumeArgs;
+pub use rollback::RollbackArgs;
 pub use run::RunArgs;
 pub use sim::{
     DirArgs, ExistingArgs, FaultArgs, FaultsArgs, MachineArgs, NetworkArgs, RealArgs, SimArgs,
     SimCommand, StartArgs, TalosconfigArgs, TimingArgs,
 };
-pub use small::{
-    DemoArgs, HealthArgs, PauseArgs, ResumeArgs, RollbackArgs, SnapshotArgs, StatusArgs,
-    VersionArgs,
-};
+pub use snapshot::SnapshotArgs;
+pub use status::StatusArgs;
 pub use upgrade::{Kind, UpgradeArgs};
+pub use version::VersionArgs;
+pub use versions::{PreferArg, TargetArgs};
 
 const EXAMPLES: &str = "\
 Examples:
-  Show it on a simulated cluster:
+  Watch an upgrade of a simulated cluster:
     talos-operator demo
 
-  What would it take, and is the cluster fit for it?
+  Preview an upgrade, and check that the cluster is healthy:
     talos-operator plan --profile prod.yaml --talos-to 1.13.9 --kubernetes-to 1.36.3
     talos-operator health --profile prod.yaml
 
-  Do it:
+  Upgrade:
     talos-operator upgrade both --profile prod.yaml --talos 1.13.9 --kubernetes 1.36.3
 
-  What would it take, without any cluster?
+  Preview an upgrade without a cluster:
     talos-operator plan --offline --talos-from 1.11.6 --talos-to 1.13.9 \\
         --kubernetes-from 1.33.4 --kubernetes-to 1.36.3 --control-planes 3 --workers 5
 
@@ -72,18 +91,17 @@ Upgrades Talos Linux and Kubernetes on running clusters, safely and fast.";
     max_term_width = 96
 )]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
     /// Print help
-    // One help, not two: the longer form spreads the same words over more lines.
+    // One help, not two: the longer form spreads the same text over more lines.
     #[arg(short, long, action = ArgAction::HelpShort, global = true, display_order = 1000)]
     pub help: Option<bool>,
-    /// What to log on stderr: off, error, warn, info, debug, trace, or target=level pairs
-    /// [default: off, of operator: info]
+    /// Log level on stderr: off, error, warn, info, debug, trace, or target=level pairs
+    /// [default: off; info for operator]
     #[arg(long, value_name = "FILTER", global = true, display_order = 998)]
     pub log: Option<Targets>,
-    /// What a line of the log looks like
+    /// Format of the log
     #[arg(
         long,
         value_name = "FORM",
@@ -95,42 +113,42 @@ pub struct Cli {
     pub log_format: LogFormat,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show every step from what runs to what you want, or why there is no way
+    /// Show every step to the target versions, or the reasons why there is no path
     Plan(Box<PlanArgs>),
-    /// Upgrade Talos, Kubernetes or both: plan, show, ask, do
+    /// Upgrade Talos, Kubernetes or both: plan, show the plan, ask, run it
     Upgrade(Box<UpgradeArgs>),
-    /// Show where the last run stands
+    /// Show the state of the last run
     Status(StatusArgs),
-    /// Go on with a run that was paused, halted or cut off
+    /// Continue a run that was paused, halted or interrupted
     Resume(ResumeArgs),
-    /// Ask a run under way to stop at the next safe point
+    /// Ask a run in progress to stop at the next safe point
     Pause(PauseArgs),
-    /// Take a node back to what it ran before, or a Kubernetes upgrade that did not end
+    /// Roll back one node, or an unfinished Kubernetes upgrade
     Rollback(Box<RollbackArgs>),
-    /// Show how a cluster does
+    /// Show cluster health
     Health(HealthArgs),
-    /// Take an etcd snapshot off a cluster, and verify it
+    /// Take an etcd snapshot and verify it
     Snapshot(SnapshotArgs),
-    /// Show what runs: this program, and the cluster
+    /// Show the versions of this program and of the cluster
     Version(VersionArgs),
-    /// Show which Talos upgrades from which, and which Kubernetes it runs
+    /// Show the support matrix: upgrade paths of Talos, and the Kubernetes of each line
     Matrix(MatrixArgs),
-    /// Watch the clusters of a hub, and do what their annotations say
+    /// Run the operator: upgrade the clusters of a hub as their annotations say
     Operator(Box<OperatorArgs>),
-    /// Print the definitions of the kinds that the operator needs
+    /// Print the CustomResourceDefinitions that the operator needs
     Crds(CrdsArgs),
-    /// Run a simulated cluster on this machine, to rehearse on
+    /// Run a simulated cluster on this machine for rehearsals
     Sim(Box<SimArgs>),
-    /// Upgrade a simulated cluster in front of your eyes
+    /// Watch an upgrade of a simulated cluster
     Demo(DemoArgs),
 }
 
 impl Command {
-    /// The default log level. A command that works until it is stopped
-    /// has nothing but its log to show for it; the others print their answers.
+    /// The default log level. The operator has no output but its log; the other commands print
+    /// their answers.
     pub const fn usual_level(&self) -> LevelFilter {
         match self {
             Self::Operator(_) => LevelFilter::INFO,
@@ -139,30 +157,30 @@ impl Command {
     }
 }
 
-/// What a line of the log looks like.
+/// Format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// For people
     #[default]
     Text,
-    /// For programs: an object a line
+    /// For programs: one JSON object per line
     Json,
 }
 
-/// What the answer looks like.
+/// Output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// For people
     #[default]
     Text,
-    /// For programs: documented and stable; of a run, an event a line
+    /// For programs: documented and stable JSON; a run prints one event per line
     Json,
 }
 
-/// How the answer is printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct OutputArgs {
-    /// What the answer looks like
+    /// Output format
     #[arg(short, long, value_name = "FORM", value_enum, default_value_t)]
     pub output: Output,
 }
@@ -177,6 +195,14 @@ pub struct DataArgs {
     /// A catalogue of releases to use instead of the built-in one (TOML)
     #[arg(long, value_name = "FILE")]
     pub catalogue: Option<PathBuf>,
+}
+
+impl DataArgs {
+    /// Repeats these flags in another command.
+    pub fn repeat(&self, line: &mut CommandLine) {
+        let Self { matrix, catalogue } = self;
+        line.path("matrix", matrix.as_deref()).path("catalogue", catalogue.as_deref());
+    }
 }
 
 #[cfg(test)]

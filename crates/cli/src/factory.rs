@@ -1,8 +1,7 @@
 //! The Image Factory: makes a schematic with other system extensions.
 //!
-//! The rest of what the nodes were built from (kernel arguments, overlays and
-//! the like) stays: their schematic is read first, and only its list of
-//! extensions is replaced (rule 4).
+//! Kernel arguments, overlays and everything else of the nodes' schematic stays: it is read
+//! first, and only its list of extensions is replaced (rule 4).
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -15,21 +14,21 @@ use upgrade_planner::installer::FACTORY;
 
 pub use image_factory::check_url;
 
-/// Why there is no new schematic.
+/// A schematic that could not be made.
 #[derive(Debug, Error)]
 pub enum FactoryError {
-    /// No answer, or one that is no.
+    /// No answer, or a refusal.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// An answer that makes no sense.
-    #[error("the Image Factory at {url} answered something else than expected: {why}")]
+    /// An answer of another form.
+    #[error("unexpected answer of the Image Factory at {url}: {why}")]
     Nonsense {
         /// Which.
         url: String,
         /// What was wrong.
         why: String,
     },
-    /// Extensions that are not there for the target.
+    /// The target version lacks these extensions.
     #[error("Talos {target} has no extension {}", names.join(", "))]
     Unknown {
         /// The target.
@@ -37,9 +36,8 @@ pub enum FactoryError {
         /// Which.
         names: Vec<String>,
     },
-    /// The schematic that runs is not known to this factory, so what else is in
-    /// it would be lost.
-    #[error("the Image Factory at {url} does not know the schematic {schematic} that runs")]
+    /// The factory does not know the running schematic, so the rest of it would be lost.
+    #[error("the Image Factory at {url} does not know the running schematic {schematic}")]
     Elsewhere {
         /// Which factory.
         url: String,
@@ -53,17 +51,17 @@ impl FactoryError {
     pub const fn advice(&self) -> &'static str {
         match self {
             Self::Ask(AskError::Unreachable { .. }) => {
-                "name a factory that this machine reaches with --factory"
+                "name a reachable Image Factory with --factory"
             }
             Self::Ask(AskError::Refused { .. }) | Self::Nonsense { .. } => {
-                "check the URL of --factory, or make the schematic by hand and name it with --schematic"
+                "check the URL of --factory, or create the schematic yourself and name it with --schematic"
             }
             Self::Unknown { .. } => {
-                "the factory lists them below /version/TARGET/extensions/official"
+                "the Image Factory lists them at /version/TARGET/extensions/official"
             }
             Self::Elsewhere { .. } => {
-                "name the factory that it came from with --factory, or make the schematic by hand \
-                 and name it with --schematic"
+                "name the Image Factory of that schematic with --factory, or create the schematic \
+                 yourself and name it with --schematic"
             }
         }
     }
@@ -74,8 +72,8 @@ pub fn usual() -> String {
     format!("https://{FACTORY}")
 }
 
-/// Makes a schematic like `base`, with these extensions instead of its own, for
-/// a target that has them all. Gives its ID.
+/// Makes a schematic like `base` with these extensions instead of its own, and returns its
+/// ID. The target has to have all of them.
 pub async fn with_extensions(
     url: &str,
     base: Option<&str>,

@@ -1,35 +1,32 @@
 //! The command line of talos-operator, as a library with a thin `main`.
 //!
-//! A command turns its arguments and a [`profile`] into an intent, asks the
-//! planner, and lets the engine drive the plan ([`runner`]). [`render`] and
-//! [`progress`] make text of answers and events and are pure; [`printer`] is the
-//! only place that writes. stdout carries the answer, stderr what there is to say
-//! about it. The exit code is 0 for what is done, 1 for a failure or a refusal
-//! with its reasons, 2 for a command line that makes no sense, 3 for a run that
-//! was paused or interrupted.
+//! A command turns its arguments and a [`profile`] into an intent, asks the planner, and lets
+//! the engine drive the plan ([`runner`]). [`render`] and [`progress`] make text of answers and
+//! events and are pure; [`printer`] is the only module that writes. stdout carries the answer,
+//! stderr everything else. The exit code is 0 for success, 1 for a failure or a refusal with its
+//! reasons, 2 for an invalid command line, 3 for a run that was paused or interrupted.
 
 pub mod args;
+pub mod cluster_config;
 pub mod commands;
-pub mod data;
+pub mod error;
 pub mod factory;
-pub mod failed;
+pub mod intent;
 pub mod offline;
-pub mod place;
 pub mod planning;
 pub mod printer;
 pub mod profile;
 pub mod progress;
+pub mod release_data;
 pub mod render;
 pub mod rollback;
 pub mod runner;
-#[cfg(test)]
-mod sample;
 pub mod session;
 pub mod settings;
 pub mod signals;
-pub mod story;
+#[cfg(test)]
+mod test_fixtures;
 pub mod usage;
-pub mod wish;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -39,18 +36,18 @@ use clap::error::ErrorKind;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use crate::args::{Cli, Command, LogFormat};
-use crate::failed::Failed;
+use crate::error::CommandError;
 use crate::printer::Printer;
 use crate::usage::Usage;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The question is answered, the work is done.
+    /// Success.
     Done,
-    /// The answer is no, or it failed; the reasons are printed.
+    /// A refusal or a failure; the reasons are printed.
     Refused,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     BadUsage,
     /// A run was paused or interrupted; it can be resumed.
     Interrupted,
@@ -70,17 +67,17 @@ impl From<Exit> for ExitCode {
 /// Runs one command line, program name included.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let printer = Printer;
-    let failed = match Cli::try_parse_from(arguments) {
+    let error = match Cli::try_parse_from(arguments) {
         Ok(cli) => match dispatch(cli, printer) {
             Ok(exit) => return exit,
-            Err(failed) => failed,
+            Err(error) => error,
         },
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 printer.stdout(&error.render().ansi().to_string());
                 return Exit::Done;
             }
-            // No command at all: the help says more than an error would.
+            // Without a command the help is more useful than an error.
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
                 printer.stderr(&error.render().ansi().to_string());
                 return Exit::BadUsage;
@@ -88,17 +85,17 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             _ => Usage::from(&error).into(),
         },
     };
-    printer.stderr(&render::failed(&failed));
-    failed.exit
+    printer.stderr(&render::error(&error));
+    error.exit
 }
 
-fn dispatch(cli: Cli, printer: Printer) -> Result<Exit, Failed> {
+fn dispatch(cli: Cli, printer: Printer) -> Result<Exit, CommandError> {
     let Cli { command, log, log_format, help: _ } = cli;
     let usual = || Targets::new().with_default(command.usual_level());
     listen(log.unwrap_or_else(usual), log_format);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|error| Failed::of(&error, "free some resources of this machine"))?;
+    let runtime = runtime
+        .map_err(|error| CommandError::caused_by(&error, "free resources on this machine"))?;
     let exit = runtime.block_on(async {
         match &command {
             Command::Plan(args) => commands::plan(args, printer).await,
@@ -117,17 +114,16 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<Exit, Failed> {
             Command::Demo(args) => commands::demo(args, printer).await,
         }
     });
-    // What still runs in the background has nothing left to do; a blocked
-    // thread must not keep the program.
+    // Background tasks have nothing left to do; a blocked thread must not delay the exit.
     runtime.shutdown_background();
     exit
 }
 
-/// Leaves out what the Kubernetes client says by itself: of watches that end and of
-/// API servers that are away, which they are in every upgrade, and of answers that
-/// it cannot read, which it quotes (rule 14). Whoever asked tells of a failure, and
-/// knows of which cluster. Naming the client in `--log` brings it back.
-fn calm(filter: Targets) -> Targets {
+/// Drops the Kubernetes client's own log: it reports watches that end and API servers that are
+/// unreachable, which is normal in every upgrade, and quotes answers that it cannot read
+/// (rule 14). Callers log failures with the name of the cluster. Naming the client in `--log`
+/// brings its log back.
+fn without_client_log(filter: Targets) -> Targets {
     const CLIENT: &str = "kube_client";
     if filter.iter().any(|(target, _)| target.starts_with(CLIENT)) {
         return filter;
@@ -135,11 +131,11 @@ fn calm(filter: Targets) -> Targets {
     let level = filter.default_level().unwrap_or(LevelFilter::OFF);
     filter
         .with_target(format!("{CLIENT}::client"), LevelFilter::OFF)
-        // Authorities that cannot be read again, and nobody else tells.
+        // Only the client logs certificate authorities that it cannot reload.
         .with_target(format!("{CLIENT}::client::tls"), level)
 }
 
-/// Logs go to stderr. A second listener in one process is a test's.
+/// Sends logs to stderr. Only tests set up a second subscriber in one process.
 fn listen(filter: Targets, format: LogFormat) {
     use tracing_subscriber::Layer as _;
     use tracing_subscriber::layer::SubscriberExt as _;
@@ -153,7 +149,7 @@ fn listen(filter: Targets, format: LogFormat) {
         // Fields beside the message, as log collectors index them.
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    let _ = tracing_subscriber::registry().with(lines).with(calm(filter)).try_init();
+    let _ = tracing_subscriber::registry().with(lines).with(without_client_log(filter)).try_init();
 }
 
 #[cfg(test)]
@@ -161,13 +157,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn logs_are_calm_unless_somebody_asks() {
-        let told = LevelFilter::INFO.into_level().expect("a level");
+    fn the_kubernetes_client_logs_only_on_request() {
+        let info_level = LevelFilter::INFO.into_level().expect("a level");
         let warn = LevelFilter::WARN.into_level().expect("a level");
         let error = LevelFilter::ERROR.into_level().expect("a level");
-        let filter = |text: &str| calm(text.parse().expect("a filter"));
+        let filter = |text: &str| without_client_log(text.parse().expect("a filter"));
         let info = filter("info");
-        assert!(info.would_enable("upgrade_operator::task", &told));
+        assert!(info.would_enable("upgrade_operator::task", &info_level));
         assert!(info.would_enable("kube_client::client::tls", &warn));
         assert!(info.would_enable("kube_runtime::watcher", &warn));
         assert!(!info.would_enable("kube_client::client", &warn));

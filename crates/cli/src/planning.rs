@@ -1,4 +1,4 @@
-//! From what was seen and what is wanted to an answer that can be shown.
+//! From observation and intent to an answer that can be shown.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::NodeName;
 use upgrade_planner::{Earlier, Prepared, Request, estimate};
 
-use crate::data::ReleaseData;
-use crate::failed::Failed;
+use crate::error::CommandError;
+use crate::release_data::ReleaseData;
 use crate::render::{Answer, Outcome};
 use crate::session::Session;
 
-/// What earlier runs of the cluster mean for a new plan.
+/// What earlier runs mean for a new plan.
 #[derive(Clone, Debug, Default)]
 pub struct Past {
     /// The plan that is replaced.
@@ -25,20 +25,20 @@ pub struct Past {
 }
 
 impl Past {
-    /// What is remembered of the cluster; `replace` says whether its last plan is replaced.
-    pub fn of(session: &Session, replace: bool) -> Result<Self, Failed> {
-        let last = if replace { session.place.runs.last()? } else { None };
+    /// Reads the stored runs; `replace` says whether the last plan is replaced.
+    pub fn of(session: &Session, replace: bool) -> Result<Self, CommandError> {
+        let last = if replace { session.config.runs.last()? } else { None };
         let parent = last.map(|last| last.plan.hash());
-        Ok(Self { parent, armed: session.place.left()?.armed })
+        Ok(Self { parent, armed: session.config.left()?.armed })
     }
 
-    /// The same for the planner.
+    /// For the planner.
     pub const fn earlier(&self) -> Earlier<'_> {
         Earlier { parent: self.parent.as_ref(), armed: &self.armed }
     }
 }
 
-/// Plans. `next` names the command that would carry the plan out.
+/// Plans. `next` names the command that runs the plan.
 pub fn answer(
     seen: &Observation,
     intent: &Intent,
@@ -62,7 +62,7 @@ pub fn answer(
     Answer { core_dns, ..of(prepared, next) }
 }
 
-/// What was prepared, as it is shown.
+/// A prepared plan as an answer.
 pub fn of(prepared: Prepared, next: impl FnOnce(&Plan) -> Option<String>) -> Answer {
     let Prepared { plan, report, findings } = prepared;
     let outcome = match plan {

@@ -1,5 +1,5 @@
-//! The only place that prints. stdout is data, stderr is everything else;
-//! colours vanish where nobody would see them (no terminal, `NO_COLOR`).
+//! The only module that prints. stdout is data, stderr is everything else; colours are removed
+//! without a terminal or with `NO_COLOR`.
 
 use std::io::Write;
 
@@ -13,14 +13,13 @@ impl Printer {
         write(anstream::stdout().lock(), text);
     }
 
-    /// What there is to say about it.
+    /// Everything else.
     pub fn stderr(self, text: &str) {
         write(anstream::stderr().lock(), text);
     }
 }
 
-/// A reader that went away (`| head`) is no failure of ours, and there is
-/// nobody left to tell about any other.
+/// A closed pipe (`| head`) is not a failure, and any other could not be reported anyway.
 fn write(mut stream: impl Write, text: &str) {
     let _ = stream.write_all(text.as_bytes());
     let _ = stream.flush();

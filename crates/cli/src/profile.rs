@@ -1,5 +1,4 @@
-//! A cluster profile: what a person keeps about a cluster, in a file under
-//! version control.
+//! A cluster profile: a file about a cluster that its user keeps under version control.
 //!
 //! ```yaml
 //! name: prod
@@ -9,20 +8,20 @@
 //!   version: "1.12.11"
 //!   kubernetes_version: "1.34.2"
 //!   factory: {url: "https://factory.talos.dev", schematic_id: "3765..."}
-//!   image: registry.lan/talos/installer   # optional; one's own, instead of a factory's
-//!   keep_extensions: true                 # it brings the nodes' extensions
+//!   image: registry.lan/talos/installer   # optional; your own, instead of a factory's
+//!   keep_extensions: true                 # it has the nodes' extensions
 //! policy: {order: control-planes-first, workers: {max_unavailable: 2}}
 //! nodes:                                  # what is different for single nodes
 //!   gpu-1: {hold: true}
 //!   edge-1: {version: "1.12.11"}
 //! ```
 //!
-//! It is read strictly, with a line for every problem. After a run the versions
-//! in it are replaced by what runs then; every other byte stays as it was.
+//! It is read strictly, and every problem has its line. After a run its versions are replaced
+//! by the running ones; every other byte stays as it was.
 
 mod check;
+mod document;
 mod problem;
-mod tree;
 mod write;
 
 use std::collections::BTreeMap;
@@ -41,7 +40,7 @@ pub use write::Written;
 /// How large a profile may be; a whole page of comments is a few kilobytes.
 const LARGEST: u64 = 1 << 20;
 
-/// A profile that was read and makes sense.
+/// A valid profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     /// Where it lies.
@@ -95,8 +94,8 @@ impl Profile {
 
     fn parse(path: &Path, text: &str) -> Result<Self, ProfileError> {
         let bad = |problems| ProfileError::Bad { path: path.to_owned(), problems };
-        let tree = tree::parse(text).map_err(|problem| bad(vec![problem]))?;
-        check::check(path, tree.as_ref()).map_err(bad)
+        let root = document::parse(text).map_err(|problem| bad(vec![problem]))?;
+        check::check(path, root.as_ref()).map_err(bad)
     }
 
     /// A path as the profile means it: relative to its own folder.
@@ -104,8 +103,8 @@ impl Profile {
         beside(&self.path, path)
     }
 
-    /// Writes back what runs now, and says whether anything was different. The
-    /// file is read again first: its author may have worked on it meanwhile.
+    /// Updates the versions, and returns whether any was different. The file is read again
+    /// first: its author may have edited it in the meantime.
     pub fn write_back(&self, written: &Written) -> Result<bool, ProfileError> {
         let text = read(&self.path)?;
         let new = write::replace(&text, written)
@@ -128,7 +127,7 @@ fn read(path: &Path) -> Result<String, ProfileError> {
     let fail = |error| ProfileError::Read { path: path.to_owned(), error };
     let size = fs::metadata(path).map_err(fail)?.len();
     if size > LARGEST {
-        return Err(fail(std::io::Error::other("it is larger than a profile can be")));
+        return Err(fail(std::io::Error::other("it is larger than 1 MiB")));
     }
     fs::read_to_string(path).map_err(fail)
 }

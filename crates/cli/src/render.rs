@@ -1,7 +1,7 @@
-//! What people and programs read: pure functions from answers to text.
+//! Output for people and programs: pure functions from answers to text.
 //!
-//! Colours are laid over words, never in their place: the printer takes them
-//! away where they would not be seen.
+//! Colours never carry information of their own: the printer removes them where they would
+//! not be seen.
 
 pub mod health;
 pub(crate) mod layout;
@@ -15,6 +15,7 @@ pub mod status;
 pub mod summary;
 pub(crate) mod time;
 mod timeline;
+pub(crate) mod words;
 
 use anstyle::{AnsiColor, Style};
 use upgrade_core::plan::{Plan, PlanHash};
@@ -22,14 +23,15 @@ use upgrade_planner::check::Finding;
 use upgrade_planner::estimate::Estimate;
 use upgrade_planner::report::Report;
 
-use crate::failed::Failed;
+use crate::args::quoted;
+use crate::error::CommandError;
 use crate::usage::Usage;
 
-pub use next::{next_command, quoted};
+pub use next::next_command;
 pub use plan_json::plan_json;
 pub use plan_text::plan_text;
 
-/// What came of planning.
+/// The result of planning.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// There is a plan.
@@ -40,10 +42,10 @@ pub enum Outcome {
         plan: Box<Plan>,
         /// How long it takes.
         estimate: Estimate,
-        /// The command that would carry it out, where it is not this one.
+        /// The command that runs it, unless this one does.
         next: Option<String>,
     },
-    /// Everything is where it should be.
+    /// Everything already runs the target versions.
     NothingToDo,
     /// There is no plan; the report says why.
     Refused,
@@ -52,11 +54,11 @@ pub enum Outcome {
 /// What there is to show.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// What came of planning.
+    /// The result of planning.
     pub outcome: Outcome,
-    /// What the planner has to say about it.
+    /// Refusals, warnings and notes.
     pub report: Report,
-    /// What a second look at the plan found.
+    /// The findings of the plan's check.
     pub findings: Vec<Finding>,
     /// Whether Talos runs CoreDNS, as far as is known.
     pub core_dns: bool,
@@ -73,17 +75,17 @@ pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// A command that did not do what it was asked.
-pub fn failed(failed: &Failed) -> String {
-    failed.remarks.iter().map(usage).collect()
+/// The error of a command.
+pub fn error(error: &CommandError) -> String {
+    error.remarks.iter().map(usage).collect()
 }
 
-/// Something to look at.
+/// A warning.
 pub fn warning(text: &str) -> String {
     layout::remark(CARE, "warning", text)
 }
 
-/// A command that is carried out as if it had been typed.
+/// A command line that is run as if the user had typed it.
 pub fn typed(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     let mut out = String::from("\n");
@@ -95,12 +97,12 @@ pub fn typed(words: &[String]) -> String {
     out
 }
 
-/// A person said no.
+/// The user did not confirm.
 pub fn nothing_done() -> String {
     "nothing was done\n".to_owned()
 }
 
-/// One thing that is wrong, and what to do about it.
+/// An error, and what to do about it.
 pub fn usage(usage: &Usage) -> String {
     let Usage { message, next } = usage;
     layout::remark(BAD, "error", message) + &layout::remark(FAINT, "  next", next)

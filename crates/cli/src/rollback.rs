@@ -1,4 +1,4 @@
-//! What the journal remembers for the way back. Pure.
+//! What stored runs say for a rollback. Pure.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use upgrade_core::plan::{Hop, Plan, Target};
 use upgrade_core::snapshot::{NodeName, Snapshot};
 use upgrade_core::version::Version;
 
-/// What a node ran before an upgrade that the journal remembers.
+/// What a node ran before an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Before {
     /// The version.
@@ -16,10 +16,10 @@ pub struct Before {
     pub image: Option<ImageRef>,
 }
 
-/// What `node` ran before it came to run `running`; plans newest first.
+/// What `node` ran before it was upgraded to `running`; plans newest first.
 pub fn before(plans: &[Arc<Plan>], node: &NodeName, running: &Version) -> Option<Before> {
     let hops = plans.iter().flat_map(|plan| plan.hops.iter().rev());
-    let mut hops = hops.filter(|hop| hop.change.to() == running && !is_back(hop));
+    let mut hops = hops.filter(|hop| hop.change.to() == running && !is_rollback(hop));
     hops.find_map(|hop| {
         hop.lanes().find_map(|lane| match &lane.target {
             Target::Talos(target) if lane.node.as_ref() == Some(node) => Some(Before {
@@ -31,13 +31,12 @@ pub fn before(plans: &[Arc<Plan>], node: &NodeName, running: &Version) -> Option
     })
 }
 
-/// A way back is not what one goes back from.
-fn is_back(hop: &Hop) -> bool {
+/// A rollback is not rolled back itself.
+fn is_rollback(hop: &Hop) -> bool {
     hop.change.to() < hop.change.from()
 }
 
-/// The oldest Kubernetes that runs anywhere, where another minor or patch runs
-/// beside it: a hop that never came to its end goes back there.
+/// The oldest running Kubernetes version, if several run: an unfinished hop started there.
 pub fn unfinished_from(snapshot: &Snapshot) -> Option<Version> {
     let range = snapshot.versions().kubernetes?;
     (!range.is_one()).then_some(range.lowest)
@@ -49,11 +48,11 @@ mod tests {
 
     use super::*;
     use crate::offline::Cluster;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     #[test]
-    fn what_ran_before_is_remembered() {
-        let plan = sample::plan();
+    fn the_version_before_comes_from_the_plans() {
+        let plan = fixtures::plan();
         let plans = [Arc::new(plan)];
         let cp: NodeName = "cp-1".into();
         let found = before(&plans, &cp, &Version::new(1, 13, 9)).unwrap();
@@ -64,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hop_that_never_ended_is_seen() {
+    fn an_unfinished_hop_shows_in_the_versions() {
         let cluster = Cluster {
             control_planes: 3,
             workers: 1,

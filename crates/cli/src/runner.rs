@@ -1,5 +1,5 @@
-//! Drives a plan in front of a person: progress while it runs, Ctrl-C and
-//! requests to pause on the way, and at the end what happened.
+//! Drives a plan for a person: shows progress, handles Ctrl-C and requests to pause, and sums up
+//! the run at its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,10 +16,11 @@ use upgrade_engine::drive;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::journal::{Fence, Journal, JournalError};
 use upgrade_engine::store::{OpenRun, RunStore as _};
+use upgrade_view::Timeline;
 
 use crate::Exit;
 use crate::args::{Output, RunArgs};
-use crate::failed::Failed;
+use crate::error::CommandError;
 use crate::printer::Printer;
 use crate::profile::Written;
 use crate::progress::Progress;
@@ -27,38 +28,41 @@ use crate::render;
 use crate::session::Session;
 use crate::settings;
 use crate::signals::Signals;
-use crate::story::Story;
 
-/// How often the picture moves, and requests to pause are looked for.
+/// How often the display is redrawn and the request to pause is looked for.
 const TICK: Duration = Duration::from_millis(250);
 
-/// A stop at once may take this long to be one.
+/// How long a stop at once may take before the run is dropped.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Begins a plan. A run that did not end is replaced only if that was decided.
+/// Starts a plan. `replace` says whether it may replace an unfinished run.
 pub async fn begin(
     session: &Session,
     plan: Plan,
     replace: bool,
     how: &RunArgs,
     printer: Printer,
-) -> Result<Exit, Failed> {
-    let store = session.place.store(session.now());
+) -> Result<Exit, CommandError> {
+    let store = session.config.store(session.now());
     let open = store.begin(plan, replace).await?;
-    run(session, open, Story::tell([]), None, how, printer).await
+    run(session, open, Timeline::default(), None, how, printer).await
 }
 
-/// Goes on with the last run.
-pub async fn resume(session: &Session, how: &RunArgs, printer: Printer) -> Result<Exit, Failed> {
-    let runs = session.place.store(session.now());
+/// Continues the last run.
+pub async fn resume(
+    session: &Session,
+    how: &RunArgs,
+    printer: Printer,
+) -> Result<Exit, CommandError> {
+    let runs = session.config.store(session.now());
     let open = runs.resume().await?;
     // Read after the lock is taken: no other process appends to it.
     let past = runs.last().await?;
-    let story = Story::tell(past.iter().flat_map(|past| &past.entries));
-    run(session, open, story, Some(settings::who()), how, printer).await
+    let timeline = Timeline::from_entries(past.iter().flat_map(|past| &past.entries));
+    run(session, open, timeline, Some(settings::who()), how, printer).await
 }
 
-/// A journal that also tells its entries, for the story of the run.
+/// A journal that also shows its entries to the timeline.
 struct Told<J> {
     journal: J,
     entries: mpsc::UnboundedSender<Entry>,
@@ -80,14 +84,14 @@ impl<J: Journal> Journal for Told<J> {
 async fn run<J: Journal>(
     session: &Session,
     open: OpenRun<J>,
-    mut story: Story,
+    mut timeline: Timeline,
     resumed_by: Option<String>,
     how: &RunArgs,
     printer: Printer,
-) -> Result<Exit, Failed> {
+) -> Result<Exit, CommandError> {
     let OpenRun { plan, state, journal, inherited } = open;
-    let request = session.place.pause_request();
-    // A request that nobody was there to hear is not for this run.
+    let request = session.config.pause_request();
+    // A request from before is not for this run.
     let _ = std::fs::remove_file(&request);
     let mut signals = Signals::listen();
     let (events, mut heard) = mpsc::unbounded_channel();
@@ -103,7 +107,7 @@ async fn run<J: Journal>(
         control,
         resumed_by,
     }));
-    let resume = session.place.command("resume");
+    let resume = session.config.command("resume");
     let mut tick = tokio::time::interval(TICK);
     let mut stop_at = None;
     let ended = loop {
@@ -134,19 +138,19 @@ async fn run<J: Journal>(
         progress.event(&event);
     }
     while let Ok(entry) = written.try_recv() {
-        story.take(&entry);
+        timeline.push(&entry);
     }
     progress.end(session.now());
     let _ = std::fs::remove_file(&request);
     let end = match ended {
         Some(Ok(end)) => end,
         Some(Err(error)) => {
-            let next = format!("see why, then go on with `{resume}`");
-            return Err(Failed::of(&error, next));
+            let next = format!("correct the cause, then continue with `{resume}`");
+            return Err(CommandError::caused_by(&error, next));
         }
         None => End::Stopped,
     };
-    finish(session, &plan, &story, &end, how, printer).await
+    finish(session, &plan, &timeline, &end, how, printer).await
 }
 
 async fn sleep_until(at: Option<tokio::time::Instant>) {
@@ -165,29 +169,29 @@ fn interrupted(count: usize, resume: &str) -> (Word, String) {
     }
 }
 
-/// Who left a request to pause, if anybody did. It is taken away: it was heard.
+/// The author of a request to pause, if there is one. The request is removed.
 fn asked_to_pause(request: &Path) -> Option<String> {
     let by = std::fs::read_to_string(request).ok()?;
     let _ = std::fs::remove_file(request);
     let by: String = by.lines().next().unwrap_or_default().chars().take(200).collect();
-    Some(if by.is_empty() { "somebody".to_owned() } else { by })
+    Some(if by.is_empty() { "another process".to_owned() } else { by })
 }
 
-/// Tells how it ended, and leaves behind what was asked for.
+/// Sums up the run, writes the report and updates the profile.
 async fn finish(
     session: &Session,
     plan: &Plan,
-    story: &Story,
+    timeline: &Timeline,
     end: &End,
     how: &RunArgs,
     printer: Printer,
-) -> Result<Exit, Failed> {
+) -> Result<Exit, CommandError> {
     if how.output.output == Output::Text {
-        printer.stdout(&render::summary::table(plan, story, session.now()));
+        printer.stdout(&render::summary::table(plan, timeline, session.now()));
     }
-    let resume = session.place.command("resume");
+    let resume = session.config.command("resume");
     let (text, exit) = match end {
-        End::Done => (render::summary::completed(plan, story), Exit::Done),
+        End::Done => (render::summary::completed(plan, timeline), Exit::Done),
         End::Halted { reason, armed, cordoned } => {
             (render::summary::halted(reason, armed, cordoned, &resume), Exit::Refused)
         }
@@ -196,10 +200,10 @@ async fn finish(
     };
     printer.stderr(&text);
     if let Some(path) = &how.report {
-        let page = render::page::page(plan, story);
+        let page = render::page::page(plan, timeline);
         std::fs::write(path, page).map_err(|error| {
             let message = format!("cannot write the report {}: {error}", path.display());
-            Failed::refused(message, "name another file with --report")
+            CommandError::refused(message, "name another file with --report")
         })?;
         printer.stderr(&render::summary::report(path));
     }
@@ -209,13 +213,17 @@ async fn finish(
     Ok(exit)
 }
 
-/// Writes into the profile what the run brought.
-pub async fn write_back(session: &Session, plan: &Plan, printer: Printer) -> Result<(), Failed> {
-    let Some(profile) = &session.place.profile else {
+/// Updates the versions in the profile.
+pub async fn write_back(
+    session: &Session,
+    plan: &Plan,
+    printer: Printer,
+) -> Result<(), CommandError> {
+    let Some(profile) = &session.config.profile else {
         return Ok(());
     };
-    // A plan may be for some nodes only; what all run belongs there, but for those that
-    // the profile itself speaks of.
+    // A plan may be for some nodes only. The profile names what every node runs, except for
+    // nodes with an entry of their own.
     let some = plan.rollback || !plan.nodes.is_empty();
     if some && !everywhere(session, plan, &profile.nodes).await {
         return Ok(());
@@ -226,8 +234,8 @@ pub async fn write_back(session: &Session, plan: &Plan, printer: Printer) -> Res
     Ok(())
 }
 
-/// What a plan changes, for the profile. What it leaves alone stays there too:
-/// it may be a wish that has not been granted yet.
+/// What a plan changes, for the profile. The rest of the profile stays: it may be a target that
+/// has not been reached yet.
 pub fn written(plan: &Plan) -> Written {
     let mut written = Written::default();
     let mut schematics = BTreeSet::new();
@@ -239,7 +247,7 @@ pub fn written(plan: &Plan) -> Written {
         let alike = |node: &NodeName| !plan.nodes.contains_key(node);
         for lane in hop.lanes().filter(|lane| lane.node.as_ref().is_some_and(alike)) {
             if let Target::Talos(target) = &lane.target {
-                // Without a word on extensions the user chose the installer.
+                // A target without extensions means that the user chose the installer.
                 let chosen = target.extensions.is_none() && !plan.rollback;
                 schematics.insert(target.schematic.clone().filter(|_| chosen));
             }
@@ -268,11 +276,11 @@ mod tests {
     use upgrade_core::version::Version;
 
     use super::*;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     #[test]
     fn only_what_changed_is_written_back() {
-        let plan = sample::plan();
+        let plan = fixtures::plan();
         let all = written(&plan);
         assert_eq!(all.talos, Some(Version::new(1, 13, 9)));
         assert_eq!(all.kubernetes, Some(Version::new(1, 36, 3)));
@@ -293,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_to_pause_is_heard_once() {
+    fn a_request_to_pause_is_taken_once() {
         let folder = tempfile::tempdir().unwrap();
         let request = folder.path().join("pause");
         assert_eq!(asked_to_pause(&request), None);

@@ -1,4 +1,4 @@
-//! A cluster that is talked to.
+//! A connection to a cluster.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use upgrade_core::snapshot::{NodeName, Snapshot};
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::{Clock as _, Io as _, Trouble};
 
-use crate::failed::Failed;
-use crate::place::Place;
+use crate::cluster_config::ClusterConfig;
+use crate::error::CommandError;
 
-/// A cluster, and where what is remembered of it lies.
+/// A connected cluster and its configuration.
 pub struct Session {
-    /// Where.
-    pub place: Place,
+    /// The configuration.
+    pub config: ClusterConfig,
     /// The cluster.
     pub live: Arc<Live<SystemClock>>,
-    /// Its nodes that are no machines of Talos.
+    /// Kubernetes nodes that are not Talos machines.
     foreign: BTreeSet<NodeName>,
 }
 
 impl Session {
-    /// Reads what says how to reach the cluster. Nothing is asked yet.
-    pub async fn open(place: Place, policy: &Policy) -> Result<Self, Failed> {
+    /// Reads talosconfig and kubeconfig. No request is sent yet.
+    pub async fn open(config: ClusterConfig, policy: &Policy) -> Result<Self, CommandError> {
         let options = Options {
-            talosconfig: place.talosconfig().map(ToOwned::to_owned),
-            context: place.args.context.clone(),
-            kubeconfig: place.kubeconfig().map(ToOwned::to_owned),
-            snapshots: place.snapshots(policy),
+            talosconfig: config.talosconfig().map(ToOwned::to_owned),
+            context: config.args.context.clone(),
+            kubeconfig: config.kubeconfig().map(ToOwned::to_owned),
+            snapshots: config.snapshots(policy),
         };
         let live = Live::connect(&options, SystemClock::new()).await.map_err(|error| {
             let next = match &error {
@@ -40,20 +40,20 @@ impl Session {
                 }
                 _ => "name another file with --talosconfig, or another context with --context",
             };
-            Failed::of(&error, next)
+            CommandError::caused_by(&error, next)
         })?;
-        Ok(Self { place, live: Arc::new(live), foreign: policy.foreign_nodes.clone() })
+        Ok(Self { config, live: Arc::new(live), foreign: policy.foreign_nodes.clone() })
     }
 
-    /// Looks at machines, etcd and nodes once.
-    pub async fn snapshot(&self) -> Result<Snapshot, Failed> {
+    /// Observes machines, etcd and nodes once.
+    pub async fn snapshot(&self) -> Result<Snapshot, CommandError> {
         // Boxed: it asks many at once, and is large.
-        Box::pin(upgrade_engine::observe(&*self.live)).await.map_err(unseen)
+        Box::pin(upgrade_engine::observe(&*self.live)).await.map_err(not_observed)
     }
 
-    /// Looks at all that a plan needs.
-    pub async fn look(&self) -> Result<Observation, Failed> {
-        upgrade_engine::observe_whole(&*self.live, &self.foreign).await.map_err(unseen)
+    /// Observes all facts that a plan needs.
+    pub async fn observe(&self) -> Result<Observation, CommandError> {
+        upgrade_engine::observe_whole(&*self.live, &self.foreign).await.map_err(not_observed)
     }
 
     /// Now.
@@ -63,9 +63,9 @@ impl Session {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped with")]
-fn unseen(trouble: Trouble) -> Failed {
-    Failed::refused(
-        format!("the cluster cannot be seen: {trouble}"),
-        "check that the endpoints of the talosconfig can be reached from here",
+fn not_observed(trouble: Trouble) -> CommandError {
+    CommandError::refused(
+        format!("cannot observe the cluster: {trouble}"),
+        "check that this machine reaches the endpoints of the talosconfig",
     )
 }

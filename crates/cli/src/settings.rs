@@ -1,26 +1,26 @@
-//! What the environment says: the one place of this crate that looks at it.
+//! Environment variables: the only module of this crate that reads them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The folder for what is remembered of clusters that have no profile.
+/// The folder for the state of clusters without a profile.
 pub fn state_home() -> Option<PathBuf> {
     state_home_from(variable)
 }
 
-/// Who runs this: a name for the journal, such as `anna@desk`.
+/// The user of this process, such as `anna@desk`, for the journal.
 pub fn who() -> String {
     let user = variable("USER").or_else(|| variable("LOGNAME"));
-    let user = user.map_or_else(|| "somebody".to_owned(), |user| user.to_string_lossy().into());
+    let user = user.map_or_else(|| "unknown".to_owned(), |user| user.to_string_lossy().into());
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    // It is shown to people and written down: one line, no surprises.
+    // It is printed and stored: one line without special characters.
     let plain = |text: String| -> String {
         text.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(63).collect()
     };
     format!("{}@{}", plain(user), plain(host))
 }
 
-/// This process: a name that no other one on any machine has.
+/// A name for this process that is unique over all machines.
 pub fn process() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
     let host: String =
@@ -52,7 +52,7 @@ fn variable(name: &str) -> Option<OsString> {
 }
 
 fn state_home_from(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // The standard says that a path which is not absolute counts as none.
+    // By the XDG standard a relative path is ignored.
     let named = variable("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || variable("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     Some(named.or_else(home)?.join("talos-operator"))
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_folder_is_where_the_standard_says() {
+    fn the_state_folder_follows_the_xdg_standard() {
         let from = |pairs: &[(&str, &str)]| {
             let found = state_home_from(|name| {
                 pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())

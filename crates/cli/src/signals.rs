@@ -1,9 +1,8 @@
-//! Ctrl-C, counted. Being asked to end by the system counts as well: whoever
-//! stops a machine wants a safe state as much as whoever sits before it.
+//! Ctrl-C, counted. SIGTERM counts as well: a machine that shuts down needs a safe state too.
 
 use tokio::sync::mpsc;
 
-/// Interruptions, as they come.
+/// Interruptions in the order of their arrival.
 #[derive(Debug)]
 pub struct Signals {
     heard: mpsc::UnboundedReceiver<()>,
@@ -11,14 +10,14 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on; what was heard before ended the process.
+    /// Listens from now on. A signal before that ends the process.
     pub fn listen() -> Self {
         let (tell, heard) = mpsc::unbounded_channel();
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
             for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
-                // A system without signals has no other way to stop than to kill.
+                // Without signals, only a kill stops the process.
                 let Ok(mut signal) = signal(kind) else { continue };
                 let tell = tell.clone();
                 tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! A command line that makes no sense: what is wrong, and what to do next.
+//! An invalid command line: what is wrong, and what to do next.
 
 use std::error::Error as _;
 
@@ -14,7 +14,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// A message and the way on.
+    /// A message and the next thing to do.
     pub fn new(message: impl Into<String>, next: impl Into<String>) -> Self {
         Self { message: message.into(), next: next.into() }
     }
@@ -26,17 +26,16 @@ impl From<&clap::Error> for Usage {
             Some(ContextValue::String(text)) => Some(text.as_str()),
             _ => None,
         };
-        // Our own parsers say what to write instead; the flag's name is all
-        // that is missing.
+        // Our own parsers say what to write instead, and lack only the name of the flag.
         if error.kind() == ErrorKind::ValueValidation
             && let Some(flag) = text(ContextKind::InvalidArg)
             && let Some(why) = error.source()
         {
             let flag = flag.split(' ').next().unwrap_or(flag);
-            return Self::new(format!("{flag}: {why}"), "correct the value and try again");
+            return Self::new(format!("{flag}: {why}"), "correct the value and retry");
         }
         let rendered = error.render().to_string();
-        // What follows the message repeats the usage; we point to the help.
+        // The rest repeats the usage; we point to the help instead.
         let message = ["\n\nUsage:", "\n\nFor more information"]
             .into_iter()
             .filter_map(|end| rendered.find(end))

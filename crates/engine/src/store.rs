@@ -6,7 +6,6 @@
 //! has the one fold, and the journal is shown it with each entry.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Display};
 use std::future::Future;
 use std::sync::Arc;
 
@@ -16,10 +15,11 @@ use thiserror::Error;
 use upgrade_core::jiff;
 use upgrade_core::journal::{Armed, Entry, FoldError, State};
 use upgrade_core::plan::{Plan, PlanHash, Versions};
-use upgrade_core::reason::HaltReason;
 use upgrade_core::snapshot::NodeName;
 
 use crate::journal::Journal;
+
+pub use upgrade_view::RunResult;
 
 /// The runs of one cluster, for the process that has its lock or lease (rule 9).
 pub trait RunStore: Send + Sync {
@@ -189,48 +189,6 @@ pub fn take_over(last: Option<&StoredRun>, replace: bool) -> Result<Inherited, N
         return Err(NotBegun::Unfinished { plan: state.plan().clone(), ended });
     }
     Ok(last.left()?)
-}
-
-/// How a run stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "result", rename_all = "kebab-case")]
-pub enum RunResult {
-    /// Everything planned is done.
-    Completed,
-    /// It needs a person.
-    Halted {
-        /// Why.
-        why: HaltReason,
-    },
-    /// A person paused it.
-    Paused {
-        /// Who.
-        by: String,
-    },
-    /// It is under way, or its process is gone.
-    Open,
-}
-
-impl RunResult {
-    fn of(state: &State) -> Self {
-        if state.completed() {
-            return Self::Completed;
-        }
-        let halted = state.halted().map(|why| Self::Halted { why: why.clone() });
-        let paused = state.paused().map(|by| Self::Paused { by: by.to_owned() });
-        halted.or(paused).unwrap_or(Self::Open)
-    }
-}
-
-impl Display for RunResult {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Completed => f.write_str("done"),
-            Self::Halted { why } => write!(f, "halted: {why}"),
-            Self::Paused { by } => write!(f, "paused by {by}"),
-            Self::Open => f.write_str("under way, or broken off"),
-        }
-    }
 }
 
 /// A run in a line.

@@ -2,25 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use granit_parser::ScalarStyle;
 use upgrade_core::image::ImageRef;
 use upgrade_core::snapshot::Component;
 
 use crate::error::ConfigError;
-use crate::place::{self, Place, Reached};
-use crate::tree::{self, Kind, Node};
+use crate::image_path::{self, ImagePath, Reached};
+use crate::yaml::{self, Edit, Node, Value};
 
 /// The image that a configuration names for a component; `None` if it names
 /// none, and Talos takes its own.
 pub fn image(text: &str, component: Component) -> Result<Option<ImageRef>, ConfigError> {
-    image_in(&tree::read(text)?, component)
+    image_in(&yaml::parse(text)?, component)
 }
 
 /// Every image that a configuration names.
 pub fn images(text: &str) -> Result<BTreeMap<Component, ImageRef>, ConfigError> {
-    let documents = tree::read(text)?;
+    let documents = yaml::parse(text)?;
     let mut images = BTreeMap::new();
-    for component in place::COMPONENTS {
+    for component in image_path::COMPONENTS {
         if let Some(image) = image_in(&documents, component)? {
             images.insert(component, image);
         }
@@ -29,22 +28,22 @@ pub fn images(text: &str) -> Result<BTreeMap<Component, ImageRef>, ConfigError> 
 }
 
 fn image_in(documents: &[Node], component: Component) -> Result<Option<ImageRef>, ConfigError> {
-    let place = place::of(component);
-    let Some((document, way)) = place::document(documents, &place)? else {
+    let path = image_path::of(component);
+    let Some((document, way)) = image_path::document(documents, &path)? else {
         return Ok(None);
     };
-    let (Reached::End { value, .. }, _) = place::follow(document, way)? else {
+    let (Reached::End { value, .. }, _) = image_path::follow(document, way)? else {
         return Ok(None);
     };
     if value.is_null() {
         return Ok(None);
     }
-    let not_an_image = || ConfigError::NotAnImage { path: place.path.into(), line: value.line };
+    let not_an_image = || ConfigError::NotAnImage { path: path.path.into(), line: value.line };
     match value.text() {
         Some("") => Ok(None),
         Some(text) => text.parse().map(Some).map_err(|_| not_an_image()),
-        None if matches!(value.kind, Kind::Alias) => {
-            Err(ConfigError::Shared { path: place.path.into(), line: value.line })
+        None if matches!(value.value, Value::Alias) => {
+            Err(ConfigError::Shared { path: path.path.into(), line: value.line })
         }
         None => Err(not_an_image()),
     }
@@ -52,9 +51,9 @@ fn image_in(documents: &[Node], component: Component) -> Result<Option<ImageRef>
 
 /// Whether the configuration says that kube-proxy is not to run.
 pub fn proxy_is_off(text: &str) -> Result<bool, ConfigError> {
-    let documents = tree::read(text)?;
-    let place = place::of(Component::KubeProxy);
-    let Some((document, way)) = place::document(&documents, &place)? else {
+    let documents = yaml::parse(text)?;
+    let path = image_path::of(Component::KubeProxy);
+    let Some((document, way)) = image_path::document(&documents, &path)? else {
         return Ok(false);
     };
     // Its own document says `enabled: false`, v1alpha1 `disabled: true`.
@@ -64,7 +63,7 @@ pub fn proxy_is_off(text: &str) -> Result<bool, ConfigError> {
     if let Some(last) = way.last_mut() {
         *last = key;
     }
-    let (reached, _) = place::follow(document, &way)?;
+    let (reached, _) = image_path::follow(document, &way)?;
     Ok(matches!(reached, Reached::End { value, .. } if value.text() == Some(off)))
 }
 
@@ -75,13 +74,13 @@ pub fn set_image(
     component: Component,
     image: &ImageRef,
 ) -> Result<Option<String>, ConfigError> {
-    let documents = tree::read(text)?;
-    let place = place::of(component);
-    let Some((document, way)) = place::document(&documents, &place)? else {
-        return Err(ConfigError::NoPlace { path: place.path });
+    let documents = yaml::parse(text)?;
+    let path = image_path::of(component);
+    let Some((document, way)) = image_path::document(&documents, &path)? else {
+        return Err(ConfigError::NoPlace { path: path.path });
     };
     let image_text = image.to_string();
-    let (reached, shared) = place::follow(document, way)?;
+    let (reached, shared) = image_path::follow(document, way)?;
     if let Reached::End { value, .. } = &reached
         && value.text() == Some(&image_text)
     {
@@ -91,36 +90,29 @@ pub fn set_image(
         return Err(shared.into());
     }
     let step = indentation(&documents);
-    let splice = match reached {
-        Reached::End { key, value, in_flow } => replace(text, &place, key, value, in_flow, image)?,
+    let edit = match reached {
+        Reached::End { key, value, in_flow } => replace(text, &path, key, value, in_flow, image)?,
         Reached::Short { key, section, in_flow, rest } => {
             insert(text, key, section, in_flow, rest, &image_text, step)
         }
     };
-    let Some(Splice { start, end, put }) = splice else {
-        return Err(ConfigError::Entangled { path: place.path });
+    let Some(edit) = edit else {
+        return Err(ConfigError::Entangled { path: path.path });
     };
-    let changed = [&text[..start], &put, &text[end..]].concat();
+    let changed = yaml::edited(text, vec![edit]);
     if !reads_well(&documents, &changed, component, image) {
-        return Err(ConfigError::Entangled { path: place.path });
+        return Err(ConfigError::Entangled { path: path.path });
     }
     Ok(Some(changed))
 }
 
-/// Bytes `start..end` become `put`.
-struct Splice {
-    start: usize,
-    end: usize,
-    put: String,
-}
-
 /// The changed text names the new image, and all others as before.
 fn reads_well(before: &[Node], changed: &str, component: Component, image: &ImageRef) -> bool {
-    let Ok(after) = tree::read(changed) else {
+    let Ok(after) = yaml::parse(changed) else {
         return false;
     };
     before.len() == after.len()
-        && place::COMPONENTS.into_iter().all(|other| {
+        && image_path::COMPONENTS.into_iter().all(|other| {
             let found = image_in(&after, other);
             if other == component {
                 found.is_ok_and(|found| found.as_ref() == Some(image))
@@ -133,39 +125,34 @@ fn reads_well(before: &[Node], changed: &str, component: Component, image: &Imag
 /// Puts the image in the place of a value that is there.
 fn replace(
     text: &str,
-    place: &Place,
+    path: &ImagePath,
     key: &Node,
     value: &Node,
     in_flow: bool,
     image: &ImageRef,
-) -> Result<Option<Splice>, ConfigError> {
-    let unusual = || ConfigError::NotAnImage { path: place.path.into(), line: key.line };
-    let written = text.get(value.start..value.end).unwrap_or_default();
-    let put = match &value.kind {
-        Kind::Alias => image.to_string(),
-        Kind::Scalar { .. } if written.is_empty() => {
-            return Ok(fill(text, key, in_flow, &image.to_string()));
+) -> Result<Option<Edit>, ConfigError> {
+    let unusual = || ConfigError::NotAnImage { path: path.path.into(), line: key.line };
+    let written = text.get(value.span.clone()).unwrap_or_default();
+    match &value.value {
+        Value::Alias => {
+            let span = value.span.start..value.span.start + written.trim_end().len();
+            Ok(Some(Edit { span, put: image.to_string() }))
         }
-        Kind::Scalar { style, .. } if !written.contains(['\n', '\r']) => match style {
-            ScalarStyle::Plain => image.to_string(),
-            ScalarStyle::SingleQuoted => format!("'{image}'"),
-            ScalarStyle::DoubleQuoted => format!("\"{image}\""),
-            _ => return Err(unusual()),
-        },
-        _ => return Err(unusual()),
-    };
-    Ok(Some(Splice { start: value.start, end: value.start + written.trim_end().len(), put }))
+        Value::Scalar { .. } if written.is_empty() => {
+            Ok(fill(text, key, in_flow, &image.to_string()))
+        }
+        _ => Edit::scalar(text, value, &image.to_string()).map(Some).ok_or_else(unusual),
+    }
 }
 
 /// Gives a value to a key that has none.
-fn fill(text: &str, key: &Node, in_flow: bool, value: &str) -> Option<Splice> {
-    let after = text.get(key.end..)?;
+fn fill(text: &str, key: &Node, in_flow: bool, value: &str) -> Option<Edit> {
+    let after = text.get(key.span.end..)?;
     let blanks = after.len() - after.trim_start_matches([' ', '\t']).len();
     if after[blanks..].starts_with(':') {
-        let at = key.end + blanks + 1;
-        return Some(Splice { start: at, end: at, put: format!(" {value}") });
+        return Some(Edit::insert(key.span.end + blanks + 1, format!(" {value}")));
     }
-    in_flow.then(|| Splice { start: key.end, end: key.end, put: format!(": {value}") })
+    in_flow.then(|| Edit::insert(key.span.end, format!(": {value}")))
 }
 
 /// Puts the keys that are missing into a section.
@@ -177,46 +164,47 @@ fn insert(
     rest: &[&str],
     image: &str,
     step: usize,
-) -> Option<Splice> {
-    match (&section.kind, key) {
-        (Kind::Mapping { flow: true, entries }, _) => {
-            let at = section.start + usize::from(text[section.start..].starts_with('{'));
+) -> Option<Edit> {
+    match (&section.value, key) {
+        (Value::Mapping { flow: true, entries }, _) => {
+            let start = section.span.start;
+            let at = start + usize::from(text[start..].starts_with('{'));
             let comma = if entries.is_empty() { "" } else { ", " };
             let put = format!("{}{comma}", in_braces(rest, image));
-            Some(Splice { start: at, end: at, put })
+            Some(Edit::insert(at, put))
         }
-        (Kind::Mapping { entries, .. }, Some(key)) => {
+        (Value::Mapping { entries, .. }, Some(key)) => {
             let (first, _) = entries.first()?;
             (first.line > key.line).then_some(())?;
-            Some(after_line(text, key.end, &lines(rest, image, first.column, step)))
+            Some(after_line(text, key.span.end, &lines(rest, image, first.column, step)))
         }
-        (Kind::Mapping { entries, .. }, None) => {
+        (Value::Mapping { entries, .. }, None) => {
             // A whole document: after its name, where there is one.
             let (first, _) = entries.first()?;
             let put = lines(rest, image, first.column, step);
             let name = ["kind", "version"].iter().find_map(|name| section.entry(name));
             match name {
                 Some((key, value)) if value.line == key.line && !value.anchored => {
-                    Some(after_line(text, value.end, &put))
+                    Some(after_line(text, value.span.end, &put))
                 }
                 _ => {
-                    let at = first.start.checked_sub(first.column)?;
-                    text[at..first.start].trim().is_empty().then_some(())?;
+                    let at = first.span.start.checked_sub(first.column)?;
+                    text[at..first.span.start].trim().is_empty().then_some(())?;
                     let end = line_end(text);
-                    Some(Splice { start: at, end: at, put: put.join(end) + end })
+                    Some(Edit::insert(at, put.join(end) + end))
                 }
             }
         }
         (_, Some(key)) if section.is_null() => {
-            let written = text.get(section.start..section.end).unwrap_or_default();
+            let written = text.get(section.span.clone()).unwrap_or_default();
             let braces = format!("{{{}}}", in_braces(rest, image));
             if !written.is_empty() {
-                return Some(Splice { start: section.start, end: section.end, put: braces });
+                return Some(Edit { span: section.span.clone(), put: braces });
             }
             if in_flow {
                 return fill(text, key, in_flow, &braces);
             }
-            Some(after_line(text, key.end, &lines(rest, image, key.column + step, step)))
+            Some(after_line(text, key.span.end, &lines(rest, image, key.column + step, step)))
         }
         _ => None,
     }
@@ -242,14 +230,13 @@ fn lines(rest: &[&str], image: &str, column: usize, step: usize) -> Vec<String> 
 }
 
 /// Puts lines after the one that `at` is in.
-fn after_line(text: &str, at: usize, lines: &[String]) -> Splice {
+fn after_line(text: &str, at: usize, lines: &[String]) -> Edit {
     let end = line_end(text);
     let put = lines.join(end);
     if let Some(found) = text[at..].find('\n') {
-        let at = at + found + 1;
-        Splice { start: at, end: at, put: put + end }
+        Edit::insert(at + found + 1, put + end)
     } else {
-        Splice { start: text.len(), end: text.len(), put: format!("{end}{put}") }
+        Edit::insert(text.len(), format!("{end}{put}"))
     }
 }
 
@@ -261,8 +248,10 @@ fn line_end(text: &str) -> &'static str {
 /// How far the text indents: as it does for the first section in a document.
 fn indentation(documents: &[Node]) -> usize {
     let sections = documents.iter().flat_map(Node::entries);
-    let mut steps = sections.filter_map(|(key, value)| match &value.kind {
-        Kind::Mapping { flow: false, entries } => entries.first()?.0.column.checked_sub(key.column),
+    let mut steps = sections.filter_map(|(key, value)| match &value.value {
+        Value::Mapping { flow: false, entries } => {
+            entries.first()?.0.column.checked_sub(key.column)
+        }
         _ => None,
     });
     steps.find(|step| *step > 0).unwrap_or(4)

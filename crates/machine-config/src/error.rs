@@ -1,6 +1,8 @@
-//! What can be wrong with a configuration, without a word of its content.
+//! Errors of a configuration; none of them quotes its content (rule 14).
 
 use thiserror::Error;
+
+use crate::yaml::YamlError;
 
 /// A configuration that cannot be read or changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -8,23 +10,23 @@ pub enum ConfigError {
     /// The text is not YAML.
     #[error(
         "machine configuration, line {line}: this is not YAML; apply one that Talos accepts, \
-         then go on"
+         then continue"
     )]
     Unreadable {
-        /// Where it ends to make sense, from 1.
+        /// From 1.
         line: usize,
     },
     /// There is no place for the value.
     #[error(
         "machine configuration: there is no v1alpha1 document to hold {path}; apply a complete \
-         configuration, then go on"
+         configuration, then continue"
     )]
     NoPlace {
         /// What has no place.
         path: &'static str,
     },
-    /// A key or a document is there twice, so nobody knows which one counts.
-    #[error("machine configuration, line {line}: {what} is there twice; keep one of them")]
+    /// A key or a document appears twice, and it is not defined which one Talos takes.
+    #[error("machine configuration, line {line}: {what} appears twice; keep one of them")]
     Twice {
         /// The key or kind.
         what: String,
@@ -42,7 +44,7 @@ pub enum ConfigError {
     /// The value is shared with other places through an anchor or a merge key.
     #[error(
         "machine configuration, line {line}: {path} is shared with other places through a YAML \
-         anchor, and would change there too; write it out, then go on"
+         anchor, which would change them too; write it out, then continue"
     )]
     Shared {
         /// Which.
@@ -61,13 +63,24 @@ pub enum ConfigError {
         /// From 1.
         line: usize,
     },
-    /// The changed text does not read as it should. Nothing of it may be used.
+    /// The changed text does not read as intended, so it is not used.
     #[error(
         "machine configuration: {path} could not be changed without changing more than it; \
-         set it with talosctl, then go on"
+         set it with talosctl, then continue"
     )]
     Entangled {
         /// Which.
         path: &'static str,
     },
+}
+
+impl From<YamlError> for ConfigError {
+    fn from(error: YamlError) -> Self {
+        match error {
+            YamlError::Duplicate { line, key } => Self::Twice { what: key, line },
+            YamlError::Syntax { line, .. } | YamlError::TooDeep { line } => {
+                Self::Unreadable { line }
+            }
+        }
+    }
 }

@@ -353,7 +353,7 @@ fn upgrade_os(bench: &Bench<'_>) -> Result<()> {
     let arguments = upgrade_os_arguments(&version, &image);
     let observer = Observer::start(bench.cluster, "upgrade-os-killed")?;
     let first = run::start(bench.cluster, bench.binary, "upgrade-os-killed", &arguments)?;
-    let killed = first.kill_after(bench.cluster, "cp2: reboot begins");
+    let killed = first.kill_after(bench.cluster, "cp2: reboot started");
     let samples = observer.end()?;
     killed?;
     observer::judge(&samples, None, ROLLING)?;

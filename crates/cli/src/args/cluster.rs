@@ -1,27 +1,41 @@
-//! Which cluster, and where what is remembered of it lies.
+//! The cluster, and the folder with its state.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-/// Which cluster.
+use super::CommandLine;
+
+/// The cluster, and the folder with its state.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
-    /// The cluster's profile: a YAML file that names its talosconfig, its versions and its policy
+    /// Cluster profile: a YAML file with the talosconfig, the versions and the policy
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// The talosconfig [default: the profile's, or else where talosctl looks]
+    /// Talosconfig [default: the profile's, else the one that talosctl uses]
     #[arg(long, value_name = "FILE")]
     pub talosconfig: Option<PathBuf>,
-    /// The context of the talosconfig [default: its current one]
+    /// Context of the talosconfig [default: the current one]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// A kubeconfig [default: the profile's, or else fetched through Talos]
+    /// Kubeconfig [default: the profile's, else fetched through Talos]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Where journal, plans and snapshots are kept [default: a folder beside the profile, or else
-    /// one for each cluster in this user's state folder]
+    /// Folder for journals, plans and snapshots [default: beside the profile, else one per
+    /// cluster in this user's state folder]
     #[arg(long, value_name = "FOLDER")]
     pub state: Option<PathBuf>,
+}
+
+impl ClusterArgs {
+    /// Repeats these flags in another command.
+    pub fn repeat(&self, line: &mut CommandLine) {
+        let Self { profile, talosconfig, context, kubeconfig, state } = self;
+        line.path("profile", profile.as_deref())
+            .path("talosconfig", talosconfig.as_deref())
+            .value("context", context.as_ref())
+            .path("kubeconfig", kubeconfig.as_deref())
+            .path("state", state.as_deref());
+    }
 }

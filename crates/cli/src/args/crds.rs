@@ -6,17 +6,17 @@ use vitistack_api::DEFINITIONS;
 
 const EXAMPLES: &str = "\
 Examples:
-  Make the kinds known to a cluster:
+  Install all of them:
     talos-operator crds | kubectl apply --server-side -f -
 
-  Only those that the platform does not bring:
+  Only what the platform does not have:
     talos-operator crds upgraderuns.upgrade.vitistack.io | kubectl apply --server-side -f -";
 
-/// What `crds` is asked.
+/// The arguments of `crds`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CrdsArgs {
-    /// Which definitions [default: all]
+    /// Definitions to print [default: all]
     #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(DEFINITIONS.map(|it| it.name)))]
     pub names: Vec<String>,
 }

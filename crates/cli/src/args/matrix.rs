@@ -7,23 +7,21 @@ use super::{DataArgs, OutputArgs};
 
 const EXAMPLES: &str = "\
 Examples:
-  Every release line that is known:
+  All known release lines:
     talos-operator matrix
 
-  What may run on Talos 1.13, and where can it go from there?
+  Talos 1.13: its Kubernetes versions, and where it upgrades to:
     talos-operator matrix --talos 1.13";
 
-/// What `matrix` is asked.
+/// The arguments of `matrix`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MatrixArgs {
-    /// Show this release line alone, in more words: 1.13, v1.13 or 1.13.9
+    /// Show the details of one release line: 1.13, v1.13 or 1.13.9
     #[arg(long, value_name = "VERSION")]
     pub talos: Option<Minor>,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub output: OutputArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub data: DataArgs,
 }

@@ -6,83 +6,80 @@ use std::path::PathBuf;
 use clap::Args;
 use upgrade_core::jiff::SignedDuration;
 
-use super::{DataArgs, PaceArgs, parse};
+use super::{DataArgs, PolicyArgs, parse};
 
 const EXAMPLES: &str = "\
 Examples:
-  In a pod, as deploy/ has it:
+  In a pod, as in deploy/:
     talos-operator operator --listen=0.0.0.0:8080 --snapshots=/var/lib/talos-operator
 
-  On a desk, against the hub that kubectl uses, or another one:
+  On a workstation, for the hub that kubectl uses, or for another one:
     talos-operator operator
     talos-operator operator --kubeconfig ./hub.kubeconfig --context admin
 
-Annotations on a KubernetesCluster do the rest:
+Set a target with an annotation on a KubernetesCluster:
     kubectl annotate kubernetescluster my-cluster upgrade.vitistack.io/talos-target=1.13.9";
 
-/// This door has another usual order than the others.
+/// Annotations have another default order than the command line.
 const ORDER: &str = "Which role goes first when Talos is upgraded [default: workers-first]";
 
-/// What `operator` is asked.
+/// The arguments of `operator`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES, mut_arg("order", |order| order.help(ORDER)))]
 pub struct OperatorArgs {
-    /// The hub's kubeconfig [default: as kubectl has it: KUBECONFIG, or else ~/.kube/config, or
-    /// else the account of the pod]
+    /// Kubeconfig of the hub [default: KUBECONFIG, else ~/.kube/config, else the pod's service
+    /// account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig [default: its current one]
+    /// Context of the kubeconfig [default: the current one]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Who this replica is among the others [default: this host and process]
+    /// Identity of this replica [default: host name and process ID]
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: Option<String>,
-    /// Where the leases of the replicas are
+    /// Namespace of the replicas' Leases
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "vitistack-system")]
     pub namespace: String,
-    /// Upgrade the clusters of this namespace only [default: of all namespaces]
+    /// Watch only this namespace [default: all namespaces]
     #[arg(long, value_name = "NAME", env = "WATCH_NAMESPACE")]
     pub watch_namespace: Option<String>,
-    /// What the names of the clusters' Secrets begin with
+    /// Prefix of the names of the clusters' Secrets
     #[arg(long, value_name = "TEXT", env = "SECRET_PREFIX", default_value = "")]
     pub secret_prefix: String,
-    /// The folder for etcd snapshots
+    /// Folder for etcd snapshots
     #[arg(long, value_name = "FOLDER", default_value = "./snapshots")]
     pub snapshots: PathBuf,
-    /// Where to tell health, readiness and metrics
+    /// Listen address for /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
-    /// How often to look at a cluster that nobody wants anything of
+    /// Polling interval for clusters without an upgrade target
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse::span)]
     pub look_every: SignedDuration,
-    /// How long a replica that fell silent keeps the clusters that it drives
+    /// How long a silent replica keeps the clusters that it drives
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse::span)]
     pub lease_duration: SignedDuration,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
-    pub versions: VersionsArgs,
+    pub versions: AvailableVersionsArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
-    pub pace: PaceArgs,
+    pub policy: PolicyArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub data: DataArgs,
 }
 
-/// Where releases are known from. The last that speaks of a product counts.
+/// Sources of available versions. The last one that lists a product takes precedence.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Available versions")]
-pub struct VersionsArgs {
-    /// An Image Factory to ask which Talos there is
+pub struct AvailableVersionsArgs {
+    /// Image Factory whose Talos versions are offered
     #[arg(long, value_name = "URL")]
     pub image_factory: Option<String>,
-    /// A ConfigMap in the operator's namespace with the keys talos, kubernetes, broken
+    /// ConfigMap in the operator's namespace with the keys talos, kubernetes and broken
     #[arg(long, value_name = "NAME")]
     pub versions_config_map: Option<String>,
-    /// The Talos versions there are, with commas between them
+    /// Available Talos versions, separated by commas
     #[arg(long, value_name = "VERSIONS")]
     pub talos_versions: Option<String>,
-    /// The Kubernetes versions there are
+    /// Available Kubernetes versions, separated by commas
     #[arg(long, value_name = "VERSIONS")]
     pub kubernetes_versions: Option<String>,
 }

@@ -1,15 +1,13 @@
-//! Reads flag values; every error says what to write instead.
+//! Parsers of flag values. Every error says what to write instead.
 
 use thiserror::Error;
 use upgrade_core::jiff::SignedDuration;
 
-/// The most workers that a plan is made for. Kubernetes itself is tested with
-/// 5,000 nodes; this is room to spare, and keeps a slip of the finger from
-/// filling the memory.
+/// The most workers of an offline plan. Kubernetes itself is tested with 5,000 nodes; a typing
+/// error must not fill the memory.
 const MOST_WORKERS: usize = 20_000;
 
-/// The most control planes. etcd's makers advise against more than seven
-/// members, and each of them has to know all others.
+/// The most control planes of an offline plan; etcd recommends seven members at most.
 const MOST_CONTROL_PLANES: usize = 99;
 
 /// A flag value that cannot be used.
@@ -19,17 +17,15 @@ pub(crate) enum ParseFlagError {
     Workers(String),
     #[error("`{0}` is not a number of control planes: write one from 1 to {MOST_CONTROL_PLANES}")]
     ControlPlanes(String),
-    #[error("a cluster has at least one control plane; write 1, 3 or 5")]
+    #[error("a cluster has at least one control plane: write 1, 3 or 5")]
     NoControlPlane,
     #[error("`{0}` is not a time span: write it like 30s, 5m or 1h30m")]
     Span(String),
-    #[error(
-        "`{0}` is not a schematic: it is the 64 hexadecimal digits that the Image Factory gave"
-    )]
+    #[error("`{0}` is not a schematic: write the 64 hexadecimal digits of the Image Factory's ID")]
     Schematic(String),
     #[error("`{0}` is not an extension: write names like iscsi-tools or siderolabs/iscsi-tools")]
     Extension(String),
-    #[error("`{0}` is not a number of snapshots: write one from 1")]
+    #[error("`{0}` is not a number of snapshots: write 1 or more")]
     Keep(String),
 }
 
@@ -103,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_written_as_people_write_them() {
+    fn time_spans_have_units() {
         assert_eq!(span("30s"), Ok(SignedDuration::from_secs(30)));
         assert_eq!(span("1h30m"), Ok(SignedDuration::from_mins(90)));
         for text in ["30", "-30s", "soon", ""] {

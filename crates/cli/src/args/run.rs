@@ -1,4 +1,4 @@
-//! How a run is shown, and what is left of it.
+//! The output of a run.
 
 use std::path::PathBuf;
 
@@ -6,13 +6,12 @@ use clap::Args;
 
 use super::OutputArgs;
 
-/// How a run is shown.
+/// The output of a run.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunArgs {
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub output: OutputArgs,
-    /// Write a page with the run's timeline and all its steps
+    /// Write an HTML report with the timeline and all steps
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
 }

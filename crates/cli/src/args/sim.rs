@@ -15,21 +15,21 @@ use super::parse;
 
 const EXAMPLES: &str = "\
 Examples:
-  A cluster to try things on, twenty times as fast as life:
+  A cluster for experiments, at twenty times real time:
     talos-operator sim --control-planes 3 --workers 5 --talos 1.12.11 --kubernetes 1.34.2 \\
         --speed 20 --dir ./mycluster
 
-  The same one again, with everything that happened to it:
+  The same cluster again, in its last state:
     talos-operator sim --dir ./mycluster
 
-  In another terminal, make something go wrong:
+  In another terminal, inject a fault:
     talos-operator sim fault cp-1 boot-back --dir ./mycluster
 
-  Nodes for a real control plane, as `cargo xtask cluster up` starts one:
+  Nodes for a real control plane, such as that of `cargo xtask cluster up`:
     talos-operator sim --dir ./mycluster --kubernetes-api https://127.0.0.1:6443 \\
         --kubernetes-token-file ./admin.token --kubernetes-ca-file ./ca.crt";
 
-/// Where a cluster lives that was given no folder.
+/// The default folder of a cluster.
 const USUAL_FOLDER: &str = "./talos-sim";
 
 /// A simulated cluster.
@@ -37,19 +37,17 @@ const USUAL_FOLDER: &str = "./talos-sim";
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct SimArgs {
     #[command(subcommand)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub command: Option<SimCommand>,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub start: StartArgs,
 }
 
-/// What to do with a simulated cluster that is there already.
+/// Commands for an existing simulated cluster.
 #[derive(Clone, Debug, Subcommand)]
 pub enum SimCommand {
-    /// Make something go wrong on a node while the cluster runs
+    /// Inject a fault into a running cluster
     Fault(FaultArgs),
-    /// List the faults that hold, or with --kinds all there are
+    /// List the active faults, or with --kinds every kind of fault
     Faults(FaultsArgs),
     /// Write a talosconfig with another role
     Talosconfig(TalosconfigArgs),
@@ -58,19 +56,19 @@ pub enum SimCommand {
 /// Which folder.
 #[derive(Clone, Debug, Args)]
 pub struct DirArgs {
-    /// The folder of the cluster: its talosconfig, its keys and its state
+    /// Folder of the cluster, with its talosconfig, keys and state
     #[arg(long, value_name = "FOLDER", default_value = USUAL_FOLDER)]
     pub dir: PathBuf,
 }
 
-/// Which of the clusters that are there.
+/// An existing cluster.
 #[derive(Clone, Debug, Args)]
 pub struct ExistingArgs {
-    /// The folder of the cluster [default: ./talos-sim, or else the one that
-    /// TALOSCONFIG is in, or else the only one below this folder]
+    /// Folder of the cluster [default: ./talos-sim, else the folder of
+    /// TALOSCONFIG, else the only cluster below this folder]
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
-    /// Where talosctl looks; read here, so that what works for it works for us.
+    /// The variable of talosctl, so that both find the same cluster.
     #[arg(long, env = "TALOSCONFIG", hide = true)]
     talosconfig: Option<PathBuf>,
 }
@@ -92,7 +90,7 @@ impl ExistingArgs {
         let here = std::fs::read_dir(".").into_iter().flatten().flatten();
         let mut found: Vec<PathBuf> =
             here.map(|entry| entry.path()).filter(|path| is_cluster(path)).collect();
-        // With several, nobody knows which one is meant.
+        // Of several, none is the obvious one.
         match (found.pop(), found.is_empty()) {
             (Some(only), true) => only,
             _ => usual,
@@ -104,49 +102,44 @@ impl ExistingArgs {
 #[derive(Clone, Debug, Args)]
 pub struct StartArgs {
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub folder: DirArgs,
-    /// How many control planes [default: 3]
+    /// Number of control planes [default: 3]
     #[arg(long, value_name = "N", value_parser = parse::control_planes)]
     pub control_planes: Option<usize>,
-    /// How many workers [default: 2]
+    /// Number of workers [default: 2]
     #[arg(long, value_name = "N", value_parser = parse::workers)]
     pub workers: Option<usize>,
-    /// The Talos that the nodes run at first [default: the newest]
+    /// Talos version at the start [default: the newest]
     #[arg(long, value_name = "VERSION")]
     pub talos: Option<Version>,
-    /// The Kubernetes that they run at first [default: the newest that goes with it]
+    /// Kubernetes version at the start [default: the newest that this Talos supports]
     #[arg(long, value_name = "VERSION")]
     pub kubernetes: Option<Version>,
-    /// The cluster's name [default: sim]
+    /// Name of the cluster [default: sim]
     #[arg(long, value_name = "NAME", value_parser = cluster_name)]
     pub name: Option<String>,
-    /// Where chance begins: the same seed gives the same run [default: 0]
+    /// Seed of the random numbers; the same seed gives the same run [default: 0]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// How many times faster than life time passes
+    /// Speed of time; 20 is twenty times real time
     #[arg(long, value_name = "FACTOR", default_value = "1", value_parser = parse::speed)]
     pub speed: f64,
-    /// Faults to come: a YAML list of node, fault, after or on, and for
+    /// Scheduled faults: a YAML list with node, fault, after or on, and for
     #[arg(long, value_name = "FILE")]
     pub faults: Option<PathBuf>,
-    /// How the nodes of a new cluster find each other [default: service]
+    /// Discovery between the nodes of a new cluster [default: service]
     #[arg(long, value_name = "HOW", value_enum)]
     pub discovery: Option<DiscoveryArg>,
-    /// Workloads to run: a YAML file of Kubernetes objects
+    /// Workloads to run: a YAML file with Kubernetes objects
     #[arg(long, value_name = "FILE")]
     pub workloads: Option<PathBuf>,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub real: RealArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub machines: MachineArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub network: NetworkArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub timings: TimingArgs,
 }
 
@@ -155,7 +148,7 @@ pub struct StartArgs {
 pub enum DiscoveryArg {
     /// Through the discovery service
     Service,
-    /// The same in an air gap: each node knows itself alone
+    /// The discovery service behind an air gap: each node knows only itself
     AirGap,
     /// Through Kubernetes: control planes know control planes
     Kubernetes,
@@ -178,13 +171,13 @@ impl From<DiscoveryArg> for Discovery {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "A real Kubernetes API instead of the cluster's own")]
 pub struct RealArgs {
-    /// Its address, as in `https://127.0.0.1:6443`; the nodes register there
+    /// URL, such as `https://127.0.0.1:6443`; the nodes register there
     #[arg(long, value_name = "URL", requires_all = ["kubernetes_token_file", "kubernetes_ca_file"])]
     pub kubernetes_api: Option<String>,
-    /// A file with the token of somebody who may do everything there
+    /// File with the token of a cluster administrator
     #[arg(long, value_name = "FILE", requires = "kubernetes_api")]
     pub kubernetes_token_file: Option<PathBuf>,
-    /// A file with the certificates that it is checked against
+    /// File with the certificate authority of the API server
     #[arg(long, value_name = "FILE", requires = "kubernetes_api")]
     pub kubernetes_ca_file: Option<PathBuf>,
 }
@@ -193,13 +186,13 @@ pub struct RealArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Machines of a new cluster")]
 pub struct MachineArgs {
-    /// The platform, such as nocloud or aws; container for Talos in containers [default: metal]
+    /// Platform, such as nocloud or aws; container for Talos in containers [default: metal]
     #[arg(long, value_name = "NAME", value_parser = cluster::platform)]
     pub platform: Option<String>,
-    /// Firmware that boots signed images only
+    /// Enable Secure Boot: the firmware boots signed images only
     #[arg(long)]
     pub secure_boot: bool,
-    /// The installer that the machine configurations name [default: the one that fits]
+    /// Installer image in the machine configurations [default: the matching one]
     #[arg(long, value_name = "IMAGE")]
     pub install_image: Option<ImageRef>,
 }
@@ -208,21 +201,21 @@ pub struct MachineArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Addresses of a new cluster")]
 pub struct NetworkArgs {
-    /// The block of loopback addresses, such as 127.77.0.0 [default: a free one]
+    /// Block of loopback addresses, such as 127.77.0.0 [default: a free one]
     #[arg(long, value_name = "ADDRESS", value_parser = subnet)]
     pub subnet: Option<Ipv4Addr>,
     /// Give each node a port of 127.0.0.1 instead of an address of its own
     #[arg(long, conflicts_with = "subnet")]
     pub ports: bool,
-    /// Give each node an address in a storage network as well, which is listed first and which
-    /// nobody else reaches
+    /// Give each node a second address in a storage network; it is listed first and cannot be
+    /// reached
     #[arg(long)]
     pub storage_network: bool,
 }
 
 /// How long things take in a new cluster.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "How long things take in a new cluster, such as 45s or 30s-60s")]
+#[command(next_help_heading = "Durations in a new cluster, such as 45s or 30s-60s")]
 pub struct TimingArgs {
     /// Pulling an image [default: 30s-60s]
     #[arg(long, value_name = "SPAN", value_parser = range)]
@@ -230,13 +223,13 @@ pub struct TimingArgs {
     /// Running an installer [default: 10s-30s]
     #[arg(long, value_name = "SPAN", value_parser = range)]
     pub install: Option<Range>,
-    /// A node's own drain, in the upgrade of Talos 1.12 [default: 10s-60s]
+    /// Draining by the node itself, in an upgrade from Talos 1.12 [default: 10s-60s]
     #[arg(long, value_name = "SPAN", value_parser = range)]
     pub drain: Option<Range>,
-    /// Being down for a reboot [default: 30s-90s]
+    /// Rebooting [default: 30s-90s]
     #[arg(long, value_name = "SPAN", value_parser = range)]
     pub reboot: Option<Range>,
-    /// Being healthy again after that [default: 30s-60s]
+    /// Becoming healthy after a reboot [default: 30s-60s]
     #[arg(long, value_name = "SPAN", value_parser = range)]
     pub rejoin: Option<Range>,
 }
@@ -244,48 +237,45 @@ pub struct TimingArgs {
 /// A fault while the cluster runs.
 #[derive(Clone, Debug, Args)]
 pub struct FaultArgs {
-    /// Host name or address of the node, or `all`
+    /// Name or address of the node, or `all`
     #[arg(value_name = "NODE")]
     pub node: String,
-    /// What goes wrong, such as boot-back or slow-pull=5; see `sim faults --kinds`
+    /// Fault, such as boot-back or slow-pull=5; see `sim faults --kinds`
     #[arg(value_name = "KIND")]
     pub fault: String,
-    /// End it after this long, in the cluster's own time
+    /// Duration of the fault, in the cluster's own time
     #[arg(long = "for", value_name = "SPAN", value_parser = schedule::parse_duration)]
     pub lasting: Option<Duration>,
-    /// End it now
+    /// End the fault now
     #[arg(long, conflicts_with = "lasting")]
     pub clear: bool,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub folder: ExistingArgs,
 }
 
 /// Which faults hold.
 #[derive(Clone, Debug, Args)]
 pub struct FaultsArgs {
-    /// List what can go wrong instead
+    /// List every kind of fault
     #[arg(long)]
     pub kinds: bool,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub folder: ExistingArgs,
 }
 
 /// A talosconfig with another role.
 #[derive(Clone, Debug, Args)]
 pub struct TalosconfigArgs {
-    /// The role: os:admin, os:operator, os:reader or os:etcd:backup
+    /// Role: os:admin, os:operator, os:reader or os:etcd:backup
     #[arg(long, value_name = "ROLE", default_value = "os:admin")]
     pub role: String,
-    /// Make one whose certificate has expired
+    /// Use an expired certificate
     #[arg(long)]
     pub expired: bool,
-    /// Where to write it [default: standard output]
+    /// File to write [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub folder: ExistingArgs,
 }
 

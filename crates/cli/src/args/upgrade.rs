@@ -1,49 +1,44 @@
 //! The arguments of `upgrade`.
 
 use clap::{Args, ValueEnum};
-use upgrade_core::version::Version;
 
-use super::{ClusterArgs, DataArgs, InstallerArgs, NodeArgs, PaceArgs, PreferArg, RunArgs};
+use super::{ClusterArgs, DataArgs, InstallerArgs, NodeArgs, PolicyArgs, RunArgs, TargetArgs};
 
 const EXAMPLES: &str = "\
 Examples:
-  Both, over as many minors as it takes, as the profile says how:
+  Both products, over as many minors as needed, with the policy of the profile:
     talos-operator upgrade both --profile prod.yaml --talos 1.13.9 --kubernetes 1.36.3
 
-  Talos alone, on the cluster of the current talosconfig:
+  Talos only, on the cluster of the current talosconfig:
     talos-operator upgrade os --talos 1.13.9
 
-  One worker first, then all but one:
+  One worker first, then all nodes but one:
     talos-operator upgrade os --talos 1.13.9 --node worker-1
     talos-operator upgrade os --talos 1.13.9 --hold gpu-1
 
-  From a script, with every event as a line of JSON:
+  From a script, with one JSON event per line:
     talos-operator upgrade k8s --kubernetes 1.36.3 --yes -o json
 
-  Another set of system extensions, on the way to another version:
+  Other system extensions together with another version:
     talos-operator upgrade os --talos 1.13.9 --extensions iscsi-tools,util-linux-tools
 
-Ctrl-C once lets the node in flight reach a safe state and stops then; twice stops at once.
+Press Ctrl-C once to stop after nodes in flight reach a safe state, twice to stop at once.
 Exit codes: 0 done, 1 failed or refused (the reason is printed), 2 bad usage, 3 paused or interrupted";
 
-/// What is upgraded.
+/// The products to upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// Talos
     Os,
     /// Kubernetes
     K8s,
-    /// Talos and Kubernetes, in the order that is supported at every step
+    /// Talos and Kubernetes, in an order that is supported at every step
     Both,
 }
 
-/// What `upgrade` is asked.
+/// The arguments of `upgrade`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a switch of its own on the command line"
-)]
 pub struct UpgradeArgs {
     /// What to upgrade
     #[arg(value_enum, value_name = "WHAT", required_unless_present = "upgrade_type")]
@@ -51,70 +46,31 @@ pub struct UpgradeArgs {
     /// The same, as a flag
     #[arg(long, value_enum, value_name = "WHAT", conflicts_with = "kind", hide = true)]
     pub upgrade_type: Option<Kind>,
-    /// Go ahead without asking
+    /// Do not ask for confirmation
     #[arg(long, short)]
     pub yes: bool,
-    /// Start over although a run is paused or was cut off; its cordons are lifted
+    /// Make a new plan although a run is paused or interrupted; nodes it cordoned are uncordoned
     #[arg(long)]
     pub new_plan: bool,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub run: RunArgs,
 
-    /// The Talos version wanted [default: the profile's]
-    #[arg(
-        long,
-        alias = "target-talos-version",
-        alias = "talos-to",
-        value_name = "VERSION",
-        help_heading = "Versions"
-    )]
-    pub talos: Option<Version>,
-    /// The Kubernetes version wanted [default: the profile's]
-    #[arg(
-        long,
-        alias = "target-k8s-version",
-        alias = "kubernetes-to",
-        value_name = "VERSION",
-        help_heading = "Versions"
-    )]
-    pub kubernetes: Option<Version>,
-    /// Take two Talos minors at once where the installer allows it; fewer
-    /// reboots, but not a path that Talos's makers test
-    #[arg(long, help_heading = "Versions")]
-    pub skip_minors: bool,
-    /// Go back to an older version
-    #[arg(long, help_heading = "Versions")]
-    pub rollback: bool,
-    /// Which product moves first where the support matrix allows both
-    #[arg(
-        long,
-        value_name = "PRODUCT",
-        value_enum,
-        default_value = "kubernetes-first",
-        help_heading = "Versions"
-    )]
-    pub prefer: PreferArg,
-
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
+    pub target: TargetArgs,
+    #[command(flatten)]
     pub cluster: ClusterArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub installer: InstallerArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub nodes: NodeArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
-    pub pace: PaceArgs,
+    pub policy: PolicyArgs,
     #[command(flatten)]
-    #[expect(missing_docs, reason = "the type says it")]
     pub data: DataArgs,
 }
 
 impl UpgradeArgs {
-    /// What is upgraded, however it was said.
+    /// The products to upgrade, by argument or by flag.
     pub fn what(&self) -> Kind {
         self.kind.or(self.upgrade_type).unwrap_or(Kind::Both)
     }

@@ -1,5 +1,5 @@
-//! `talos-operator demo`: a simulated cluster in this process, upgraded over real
-//! sockets by the same commands that a user types.
+//! `talos-operator demo`: a simulated cluster in this process, upgraded over real sockets by
+//! the same commands that a user types.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use upgrade_core::version::Version;
 use super::upgrade::upgrade;
 use crate::Exit;
 use crate::args::{Cli, Command, DemoArgs, Output};
-use crate::failed::Failed;
+use crate::error::CommandError;
 use crate::printer::Printer;
 use crate::render;
 use crate::usage::Usage;
@@ -24,24 +24,24 @@ const KUBERNETES: Version = Version::new(1, 34, 2);
 const TALOS_TO: &str = "1.13.12";
 const KUBERNETES_TO: &str = "1.36.6";
 
-/// A node that somebody switched on again needs a moment.
-const MENDED: Duration = Duration::from_secs(5);
+/// A node that is switched on again needs a moment.
+const RECOVERY: Duration = Duration::from_secs(5);
 
-/// Something to move: two replicas that a budget keeps from leaving together,
-/// and a few without one.
+/// Workloads to evict: two replicas behind a PodDisruptionBudget, and some without one.
 const WORKLOADS: &str = include_str!("demo.yaml");
 
 /// Shows an upgrade.
-pub async fn demo(args: &DemoArgs, printer: Printer) -> Result<Exit, Failed> {
+pub async fn demo(args: &DemoArgs, printer: Printer) -> Result<Exit, CommandError> {
     if let Some(fault) = &args.fault {
         schedule::parse_fault(fault).map_err(|error| {
             Usage::new(error.to_string(), "see `talos-operator sim faults --kinds`")
         })?;
     }
     let folder = tempfile::Builder::new().prefix("talos-operator-demo-").tempdir();
-    let folder = folder
-        .map_err(|error| Failed::of(&error, "free some room for temporary files, or set TMPDIR"))?;
-    // It is kept: the report, the journal and the snapshots are worth a look.
+    let folder = folder.map_err(|error| {
+        CommandError::caused_by(&error, "free space for temporary files, or set TMPDIR")
+    })?;
+    // It is kept for the report, the journal and the snapshots.
     let folder = folder.keep();
     let cluster = start(args, &folder).await?;
     let profile = folder.join("demo.yaml");
@@ -56,14 +56,14 @@ pub async fn demo(args: &DemoArgs, printer: Printer) -> Result<Exit, Failed> {
     let words = ["upgrade", "both", "--talos", TALOS_TO, "--kubernetes", KUBERNETES_TO, "--yes"];
     let mut exit = carry_out(&words, &profile, &report, args, printer).await?;
     if exit == Exit::Refused && args.fault.is_some() {
-        exit = way_back(&cluster, &profile, &folder, args, printer).await?;
+        exit = roll_back(&cluster, &profile, &folder, args, printer).await?;
     }
     cluster.stop().await;
-    printer.stderr(&format!("everything is kept in {}\n", folder.display()));
+    printer.stderr(&format!("report, journal and snapshots are in {}\n", folder.display()));
     Ok(exit)
 }
 
-async fn start(args: &DemoArgs, folder: &Path) -> Result<Cluster, Failed> {
+async fn start(args: &DemoArgs, folder: &Path) -> Result<Cluster, CommandError> {
     let shape = Shape {
         name: "demo".to_owned(),
         control_planes: 3,
@@ -72,8 +72,9 @@ async fn start(args: &DemoArgs, folder: &Path) -> Result<Cluster, Failed> {
         kubernetes: KUBERNETES,
         seed: 7,
     };
-    let workloads = talos_sim::kubernetes::read_workloads(WORKLOADS)
-        .map_err(|error| Failed::of(&error, "this is a fault of the program, please report it"))?;
+    let workloads = talos_sim::kubernetes::read_workloads(WORKLOADS).map_err(|error| {
+        CommandError::caused_by(&error, "this is a bug in talos-operator; please report it")
+    })?;
     let options = Options {
         shape: Some(shape),
         folder: Some(folder.join("cluster")),
@@ -83,16 +84,15 @@ async fn start(args: &DemoArgs, folder: &Path) -> Result<Cluster, Failed> {
         ..Options::default()
     };
     let started = Cluster::start(options).await;
-    started.map_err(|error| Failed::of(&error, "see `talos-operator sim --help`"))
+    started.map_err(|error| CommandError::caused_by(&error, "see `talos-operator sim --help`"))
 }
 
-/// A profile as a user would write one. The deadlines are short: the cluster's
-/// time is not the reader's.
+/// A profile as a user would write one, with deadlines scaled to the cluster's time.
 fn profile_text(speed: f64) -> String {
     let scaled = |seconds: f64| (seconds / speed).ceil().max(20.0);
     format!(
-        "# the demo's cluster\nname: demo\ntalosconfig: ./cluster/talosconfig\ntalos:\n  \
-         version: \"{TALOS}\"            # what runs; written back after a run\n  \
+        "# the cluster of the demo\nname: demo\ntalosconfig: ./cluster/talosconfig\ntalos:\n  \
+         version: \"{TALOS}\"            # running version; updated after a run\n  \
          kubernetes_version: \"{KUBERNETES}\"\npolicy:\n  workers: {{max_unavailable: 1}}\n  \
          snapshot: {{dir: ./backups, keep: 3}}\n  retries: {{attempts: 2, backoff: 2s}}\n  \
          timeouts: {{pull: {long}s, install: {long}s, reboot: {reboot}s, verify: {reboot}s, gate: {long}s}}\n",
@@ -103,13 +103,13 @@ fn profile_text(speed: f64) -> String {
 
 fn welcome(cluster: &Cluster, args: &DemoArgs) -> String {
     let mut text = format!(
-        "A simulated cluster of {} nodes, {} times as fast as life: real mTLS and gRPC on \
-         loopback,\nthe Kubernetes API and an Image Factory beside it.\n",
+        "A simulated cluster of {} nodes at {} times real time: Talos nodes over real mTLS and \
+         gRPC\non loopback, a Kubernetes API and an Image Factory.\n",
         cluster.nodes().len(),
         args.speed
     );
     if let Some(fault) = &args.fault {
-        let _ = writeln!(text, "On {} something goes wrong: {fault}.", args.on);
+        let _ = writeln!(text, "Injected fault on {}: {fault}.", args.on);
     }
     text
 }
@@ -121,7 +121,7 @@ async fn carry_out(
     report: &Path,
     args: &DemoArgs,
     printer: Printer,
-) -> Result<Exit, Failed> {
+) -> Result<Exit, CommandError> {
     let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     for (flag, path) in [("--profile", profile), ("--report", report)] {
         words.extend([flag.to_owned(), path.display().to_string()]);
@@ -138,23 +138,23 @@ async fn carry_out(
     }
 }
 
-/// After a halt: the fault ends, and the nodes that went ahead come back.
-async fn way_back(
+/// After a halt: clears the fault and rolls back the upgraded nodes.
+async fn roll_back(
     cluster: &Cluster,
     profile: &Path,
     folder: &Path,
     args: &DemoArgs,
     printer: Printer,
-) -> Result<Exit, Failed> {
+) -> Result<Exit, CommandError> {
     if let Some(fault) = &args.fault {
         let kind = fault.split('=').next().unwrap_or(fault);
-        // A fault that ended itself is none to clear.
+        // The fault may have ended by itself.
         let _ = cluster.clear(&args.on, kind).await;
-        tokio::time::sleep(MENDED).await;
+        tokio::time::sleep(RECOVERY).await;
     }
     printer.stderr(
-        "\nThat stopped it, as it should. Somebody mends the fault, and the nodes that went \
-         ahead go back:\n",
+        "\nThe run halted, as it should. Now the fault is cleared, and the upgraded nodes are rolled \
+         back:\n",
     );
     let report: PathBuf = folder.join("rollback.html");
     let back = TALOS.to_string();
@@ -162,10 +162,10 @@ async fn way_back(
     carry_out(&words, profile, &report, args, printer).await
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failed> {
+fn write(path: &Path, text: &str) -> Result<(), CommandError> {
     std::fs::write(path, text).map_err(|error| {
         let message = format!("cannot write {}: {error}", path.display());
-        Failed::refused(message, "free some room for temporary files")
+        CommandError::refused(message, "free space for temporary files")
     })
 }
 

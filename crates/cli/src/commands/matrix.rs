@@ -2,8 +2,8 @@
 
 use crate::Exit;
 use crate::args::{MatrixArgs, Output};
-use crate::data::ReleaseData;
 use crate::printer::Printer;
+use crate::release_data::ReleaseData;
 use crate::render;
 use crate::usage::Usage;
 

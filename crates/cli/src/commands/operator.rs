@@ -1,5 +1,4 @@
-//! `talos-operator operator`: watches a hub's clusters and does what their
-//! annotations say.
+//! `talos-operator operator`: upgrades the clusters of a hub as their annotations say.
 
 use std::time::Duration;
 
@@ -10,26 +9,26 @@ use upgrade_operator::versions::{Offer, Source};
 use upgrade_operator::{Options, Settings, serve};
 
 use crate::Exit;
-use crate::args::{OperatorArgs, VersionsArgs};
-use crate::data::ReleaseData;
-use crate::failed::Failed;
+use crate::args::{AvailableVersionsArgs, OperatorArgs};
+use crate::error::CommandError;
+use crate::release_data::ReleaseData;
 use crate::settings;
 use crate::signals::Signals;
 use crate::usage::Usage;
 
-/// Works until it is told to stop.
-pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
+/// Runs until it is stopped.
+pub async fn operator(args: &OperatorArgs) -> Result<Exit, CommandError> {
     let data = ReleaseData::load(&args.data)?;
     let look_every = Duration::try_from(args.look_every).unwrap_or_default();
     if look_every < Duration::from_secs(1) {
-        return Err(Usage::new("--look-every is too short", "write at least 1s").into());
+        return Err(Usage::new("--look-every is too short", "write 1s or more").into());
     }
     let lease = Duration::try_from(args.lease_duration).unwrap_or_default();
-    // Below, a busy moment of the hub would count as an end; above, a killed
-    // replica would be missed too late.
+    // Shorter, and a slow hub would look like a dead replica; longer, and a dead replica would
+    // block its clusters for too long.
     if !(Duration::from_secs(4)..=Duration::from_mins(10)).contains(&lease) {
         let given = args.lease_duration;
-        let message = format!("--lease-duration {given:#} cannot be used");
+        let message = format!("--lease-duration {given:#} is out of range");
         return Err(Usage::new(message, "write a time from 4s to 10m").into());
     }
     let usual = Policy { order: Order::WorkersFirst, ..Policy::default() };
@@ -52,7 +51,7 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
             snapshots: args.snapshots.clone(),
             look_every,
             lease: Duration::from_secs(lease.as_secs()),
-            policy: args.pace.over(usual),
+            policy: args.policy.over(usual),
             matrix: data.matrix,
         },
     };
@@ -60,11 +59,11 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
     let stop = async move {
         signals.next().await;
     };
-    serve(settings, stop).await.map_err(|error| Failed::of(&error, error.next()))?;
+    serve(settings, stop).await.map_err(|error| CommandError::caused_by(&error, error.next()))?;
     Ok(Exit::Done)
 }
 
-fn sources(args: &VersionsArgs, namespace: &str) -> Result<Vec<Source>, Usage> {
+fn sources(args: &AvailableVersionsArgs, namespace: &str) -> Result<Vec<Source>, Usage> {
     let mut sources = Vec::new();
     if let Some(url) = &args.image_factory {
         let url = check_url(url).map_err(|error| {
@@ -82,7 +81,7 @@ fn sources(args: &VersionsArgs, namespace: &str) -> Result<Vec<Source>, Usage> {
     let list = |flag: &str, text: &Option<String>| {
         let listed = text.as_deref().map(Offer::list).transpose();
         listed.map_err(|error| {
-            Usage::new(format!("{flag}: {error}"), "write versions with commas between them")
+            Usage::new(format!("{flag}: {error}"), "write versions separated by commas")
         })
     };
     let offer = Offer {

@@ -1,4 +1,4 @@
-//! `talos-operator rollback`: one node, or a Kubernetes hop that did not end.
+//! `talos-operator rollback`: one node, or an unfinished Kubernetes upgrade.
 
 use std::sync::Arc;
 
@@ -11,62 +11,64 @@ use upgrade_planner::rollback::{Way, WayBack};
 use super::upgrade::confirmed;
 use crate::Exit;
 use crate::args::RollbackArgs;
-use crate::data::ReleaseData;
-use crate::failed::Failed;
-use crate::place::Place;
+use crate::cluster_config::ClusterConfig;
+use crate::error::CommandError;
+use crate::intent;
 use crate::planning::{self, Past};
 use crate::printer::Printer;
+use crate::release_data::ReleaseData;
 use crate::render;
 use crate::rollback::{self, Before};
 use crate::session::Session;
-use crate::wish;
 
-/// Goes back.
-pub async fn rollback(args: &RollbackArgs, printer: Printer) -> Result<Exit, Failed> {
+/// Rolls back.
+pub async fn rollback(args: &RollbackArgs, printer: Printer) -> Result<Exit, CommandError> {
     let data = ReleaseData::load(&args.data)?;
-    let place = Place::find(&args.cluster)?;
-    place.nobody_drives()?;
-    // A way back is never held up by a run that did not end (rule 12).
-    let replace = place.may_replace(true)?;
+    let config = ClusterConfig::load(&args.cluster)?;
+    config.refuse_if_driven()?;
+    // An unfinished run never blocks a rollback (rule 12).
+    let replace = config.may_replace(true)?;
     match &args.node {
-        Some(node) => one_node(args, &NodeName(node.clone()), place, replace, &data, printer).await,
-        None => kubernetes(args, place, replace, &data, printer).await,
+        Some(node) => {
+            one_node(args, &NodeName(node.clone()), config, replace, &data, printer).await
+        }
+        None => kubernetes(args, config, replace, &data, printer).await,
     }
 }
 
 async fn one_node(
     args: &RollbackArgs,
     node: &NodeName,
-    place: Place,
+    config: ClusterConfig,
     replace: bool,
     data: &ReleaseData,
     printer: Printer,
-) -> Result<Exit, Failed> {
-    let policy = place.policy(&args.pace);
-    let session = Session::open(place, &policy).await?;
+) -> Result<Exit, CommandError> {
+    let policy = config.policy(&args.policy);
+    let session = Session::open(config, &policy).await?;
     let snapshot = session.snapshot().await?;
     let Some(observed) = snapshot.nodes.get(node) else {
         let names: Vec<_> = snapshot.nodes.keys().map(ToString::to_string).collect();
-        return Err(Failed::refused(
+        return Err(CommandError::refused(
             format!("there is no node {node}"),
             format!("the nodes are {}", names.join(", ")),
         ));
     };
     let running = observed.talos.as_result().map_err(|why| {
-        Failed::refused(
-            format!("{node} cannot be seen: {why}"),
-            "mend the connection; nothing is done to a node that cannot be seen",
+        CommandError::refused(
+            format!("cannot observe {node}: {why}"),
+            "restore the connection; nothing is done to a node that cannot be observed",
         )
     })?;
     let past = Past::of(&session, replace)?;
-    if wish::held(session.place.profile.as_ref()).contains_key(node) {
-        let text = format!("{node} is held in the profile; it goes back since you named it");
+    if intent::held(session.config.profile.as_ref()).contains_key(node) {
+        let text = format!("{node} is held in the profile; it is rolled back because you named it");
         printer.stderr(&render::warning(&text));
     }
     if args.image.is_none()
         && let Some(refusal) = upgrade_planner::no_slot(node, &snapshot, &past.armed)
     {
-        return Err(Failed::refused(refusal.to_string(), refusal.advice()));
+        return Err(CommandError::refused(refusal.to_string(), refusal.advice()));
     }
     let remembered = rollback::before(&plans(&session)?, node, &running.version);
     let way = wanted(args, node, remembered)?;
@@ -76,13 +78,17 @@ async fn one_node(
     confirmed(&session, answer, &snapshot, replace, args.yes, &args.run, printer).await
 }
 
-/// The plans of all runs that are remembered, newest first.
-fn plans(session: &Session) -> Result<Vec<Arc<Plan>>, Failed> {
-    Ok(session.place.runs.runs()?.into_iter().map(|run| run.plan).collect())
+/// The plans of all stored runs, newest first.
+fn plans(session: &Session) -> Result<Vec<Arc<Plan>>, CommandError> {
+    Ok(session.config.runs.runs()?.into_iter().map(|run| run.plan).collect())
 }
 
-/// How to go back: as was said, or to what is remembered.
-fn wanted(args: &RollbackArgs, node: &NodeName, remembered: Option<Before>) -> Result<Way, Failed> {
+/// The way to roll back: by the flags, else by the journal.
+fn wanted(
+    args: &RollbackArgs,
+    node: &NodeName,
+    remembered: Option<Before>,
+) -> Result<Way, CommandError> {
     if let Some(image) = &args.image {
         return Ok(Way::Image(image.clone()));
     }
@@ -94,31 +100,31 @@ fn wanted(args: &RollbackArgs, node: &NodeName, remembered: Option<Before>) -> R
         (Some(to), Some(before)) if before.version == *to => Ok(slot(before)),
         (Some(to), _) => Ok(Way::Slot { version: to.clone(), schematic: None }),
         (None, Some(before)) => Ok(slot(before)),
-        (None, None) => Err(Failed::refused(
-            format!("no upgrade of {node} to what it runs is remembered here"),
-            "say what is in its other slot with --to, or what to install with --image",
+        (None, None) => Err(CommandError::refused(
+            format!("the stored runs have no upgrade of {node} to the version that it runs"),
+            "name the version in its other slot with --to, or an image to install with --image",
         )),
     }
 }
 
 async fn kubernetes(
     args: &RollbackArgs,
-    place: Place,
+    config: ClusterConfig,
     replace: bool,
     data: &ReleaseData,
     printer: Printer,
-) -> Result<Exit, Failed> {
-    let policy = place.policy(&args.pace);
-    let session = Session::open(place, &policy).await?;
-    let seen = session.look().await?;
+) -> Result<Exit, CommandError> {
+    let policy = config.policy(&args.policy);
+    let session = Session::open(config, &policy).await?;
+    let seen = session.observe().await?;
     let snapshot = &seen.snapshot;
     let Some(target) = rollback::unfinished_from(snapshot) else {
-        return Err(Failed::refused(
-            "every Kubernetes component runs the same version, so there is nothing to take back",
-            "Kubernetes as a whole does not go back a minor; an etcd snapshot does",
+        return Err(CommandError::refused(
+            "every Kubernetes component runs the same version; there is nothing to roll back",
+            "a finished Kubernetes upgrade cannot be rolled back a minor; restore an etcd snapshot instead",
         ));
     };
-    let nodes = wish::held(session.place.profile.as_ref());
+    let nodes = intent::held(session.config.profile.as_ref());
     let intent = Intent { kubernetes: Some(target), rollback: true, nodes, ..Intent::default() };
     let past = Past::of(&session, replace)?;
     let answer = planning::answer(&seen, &intent, &policy, data, &past, |_| None);

@@ -18,12 +18,12 @@ use crate::Exit;
 use crate::args::{
     FaultArgs, FaultsArgs, MachineArgs, RealArgs, SimArgs, SimCommand, StartArgs, TalosconfigArgs,
 };
-use crate::failed::chain;
+use crate::error::chain;
 use crate::printer::Printer;
 use crate::render;
 use crate::usage::Usage;
 
-/// Runs a simulated cluster, or reaches into one that runs.
+/// Runs a simulated cluster, or changes a running one.
 pub async fn sim(args: &SimArgs, printer: Printer) -> Result<Exit, Usage> {
     match &args.command {
         None => start(&args.start, printer).await,
@@ -47,7 +47,7 @@ async fn start(args: &StartArgs, printer: Printer) -> Result<Exit, Usage> {
 }
 
 fn options(args: &StartArgs) -> Result<Options, Usage> {
-    // A folder that cannot be read: starting finds the same, and says so.
+    // Starting reports a folder that cannot be read.
     let stored = cluster::stored_shape(&args.folder.dir).unwrap_or_default();
     let mut shape = stored.unwrap_or_else(|| {
         let newest = Shape::default();
@@ -144,7 +144,7 @@ fn welcome(cluster: &Cluster, args: &StartArgs) -> String {
     let dir = args.folder.dir.display();
     let mut text = format!(
         "cluster {name}: {control_planes} control planes, {workers} workers, \
-         Talos {} and Kubernetes {} at first, {} times as fast as life\n\n",
+         Talos {} and Kubernetes {} at the start, {} times real time\n\n",
         talos.tag(),
         kubernetes.tag(),
         args.speed,
@@ -155,7 +155,7 @@ fn welcome(cluster: &Cluster, args: &StartArgs) -> String {
             writeln!(text, "  {:width$}  {}  apid on {}", node.hostname, node.address, node.apid);
     }
     let real = match cluster.real_api_url() {
-        Some(url) => format!(", which leads to {url}"),
+        Some(url) => format!(", a proxy for {url}"),
         None => String::new(),
     };
     let _ = writeln!(text, "  {:width$}  Kubernetes API on {}{real}", "", cluster.kubernetes_url());
@@ -173,7 +173,7 @@ fn welcome(cluster: &Cluster, args: &StartArgs) -> String {
   kubectl --kubeconfig {dir}/{kubeconfig} get nodes
   talos-operator sim fault {host} slow-pull --dir {dir}
 
-Ctrl-C stops it; the same --dir goes on from there.\n",
+Ctrl-C stops it; start it with the same --dir to continue.\n",
         talosconfig = store::TALOSCONFIG,
         kubeconfig = store::KUBECONFIG,
         host = cluster.nodes().last().map_or("all", |node| node.hostname.as_str()),
@@ -193,7 +193,7 @@ async fn stop_signal() {
             return;
         }
     }
-    // Without signals there is no other way to stop than to be killed.
+    // Without signals, only a kill stops it.
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }
@@ -232,7 +232,7 @@ async fn faults(args: &FaultsArgs, printer: Printer) -> Result<Exit, Usage> {
 
 async fn asked(dir: &Path, ask: Ask, printer: Printer) -> Exit {
     match control::ask(dir, ask).await {
-        Ok(faults) if faults.is_empty() => printer.stderr("no fault holds\n"),
+        Ok(faults) if faults.is_empty() => printer.stderr("no active faults\n"),
         Ok(faults) => {
             let mut text = String::new();
             for fault in faults {
@@ -261,7 +261,7 @@ fn talosconfig(args: &TalosconfigArgs, printer: Printer) -> Exit {
         None => printer.stdout(&text),
         Some(path) => {
             if let Err(error) = store::write(path, text.as_bytes()) {
-                return refuse(printer, &error, "name a file that can be written");
+                return refuse(printer, &error, "name a writable file with --out");
             }
         }
     }
@@ -272,10 +272,10 @@ fn next(error: &StartError) -> &'static str {
     match error {
         StartError::Store(_) => "name another folder with --dir",
         StartError::Address(_) => {
-            "stop whatever uses it, or start in another folder with another --subnet"
+            "stop the process that uses it, or use another --dir and --subnet"
         }
         StartError::Differs { .. } => {
-            "leave these flags out to go on with it, or name another folder with --dir"
+            "remove these flags to continue with that cluster, or name another folder with --dir"
         }
         StartError::Remote(error) => error.advice(),
         StartError::Workloads(_) => "correct the file of --workloads",
@@ -284,7 +284,7 @@ fn next(error: &StartError) -> &'static str {
     }
 }
 
-/// Says why not, with everything behind it.
+/// Prints an error with its causes.
 fn refuse(printer: Printer, error: &dyn Error, next: &str) -> Exit {
     printer.stderr(&render::usage(&Usage::new(chain(error), next)));
     Exit::Refused

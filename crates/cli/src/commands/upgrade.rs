@@ -1,71 +1,59 @@
-//! `talos-operator upgrade`: plans all hops, shows the plan, asks, and runs it.
+//! `talos-operator upgrade`: plans all hops, shows the plan, asks, runs it.
 
 use upgrade_core::snapshot::Snapshot;
 
-use super::ask::ask;
+use super::prompt::confirm;
 use crate::Exit;
 use crate::args::{Output, RunArgs, UpgradeArgs};
-use crate::data::ReleaseData;
-use crate::failed::Failed;
-use crate::place::Place;
+use crate::cluster_config::ClusterConfig;
+use crate::error::CommandError;
+use crate::intent::{self, IntentArgs, Targets};
 use crate::planning::{self, Past};
 use crate::printer::Printer;
 use crate::profile::Written;
+use crate::release_data::ReleaseData;
 use crate::render::{self, Answer, Outcome};
 use crate::runner;
 use crate::session::Session;
-use crate::wish::{self, Targets, Wish};
 
 /// Upgrades a cluster.
-pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, Failed> {
+pub async fn upgrade(args: &UpgradeArgs, printer: Printer) -> Result<Exit, CommandError> {
     let data = ReleaseData::load(&args.data)?;
-    let place = Place::find(&args.cluster)?;
-    let flags = Targets { talos: args.talos.clone(), kubernetes: args.kubernetes.clone() };
-    let targets = Targets::of_upgrade(args.what(), flags, place.profile.as_ref())?;
+    let config = ClusterConfig::load(&args.cluster)?;
+    let flags = Targets::from(&args.target);
+    let targets = Targets::of_upgrade(args.what(), flags, config.profile.as_ref())?;
     args.nodes.without_kubernetes(targets.kubernetes.is_some())?;
-    place.nobody_drives()?;
-    let replace = place.may_replace(args.new_plan)?;
-    let policy = place.policy(&args.pace);
-    let session = Session::open(place, &policy).await?;
-    let seen = session.look().await?;
-    let profile = session.place.profile.as_ref();
-    if let Some(text) = wish::schematic_differs(profile, &seen.snapshot)
-        && args.installer.schematic.is_none()
-        && args.installer.extensions.is_none()
-        && args.installer.image.is_none()
+    config.refuse_if_driven()?;
+    let replace = config.may_replace(args.new_plan)?;
+    let policy = config.policy(&args.policy);
+    let session = Session::open(config, &policy).await?;
+    let seen = session.observe().await?;
+    let profile = session.config.profile.as_ref();
+    if let Some(text) = intent::schematic_differs(profile, &seen.snapshot)
+        && !args.installer.is_given()
     {
         printer.stderr(&render::warning(&text));
     }
-    let wish = Wish {
-        skip_minors: args.skip_minors,
-        rollback: args.rollback,
-        prefer: args.prefer,
-        installer: &args.installer,
-        nodes: &args.nodes,
-    };
-    let intent = wish.intent(&targets, profile, &seen.snapshot).await?;
+    let flags = IntentArgs { target: &args.target, installer: &args.installer, nodes: &args.nodes };
+    let intent = flags.intent(&targets, profile, &seen.snapshot).await?;
     let past = Past::of(&session, replace)?;
     let answer = planning::answer(&seen, &intent, &policy, &data, &past, |_| None);
-    let installer = &args.installer;
-    let other_installer = installer.schematic.is_some()
-        || installer.extensions.is_some()
-        || installer.image.is_some();
-    if let (Outcome::NothingToDo, true) = (&answer.outcome, other_installer) {
-        return Err(Failed::refused(
-            "every node runs this Talos already, and nothing tells this installer from what is in it",
-            "name a schematic that does not run yet, or choose another version; another patch is \
-             enough",
+    if matches!(answer.outcome, Outcome::NothingToDo) && args.installer.is_given() {
+        return Err(CommandError::refused(
+            "every node already runs this Talos version, and this installer image cannot be told apart \
+             from the running one",
+            "name a schematic that does not run yet, or choose another version, such as another patch",
         ));
     }
     if let Outcome::NothingToDo = answer.outcome {
         printer.stderr(&render::plan_text(&answer, &seen.snapshot));
-        let cordoned: Vec<_> = session.place.left()?.cordons.into_iter().collect();
+        let cordoned: Vec<_> = session.config.left()?.cordons.into_iter().collect();
         if replace && !cordoned.is_empty() {
-            // Rule 7: what the halted run cordoned is given back all the same.
-            printer.stderr(&render::summary::giving_back(&cordoned));
+            // Rule 7: the nodes that the halted run cordoned are uncordoned all the same.
+            printer.stderr(&render::summary::uncordoning(&cordoned));
             return runner::resume(&session, &args.run, printer).await;
         }
-        // A run that was cut off right at its end left this to do.
+        // A run that was interrupted right before its end has not updated the profile.
         if let Some(profile) = profile.filter(|_| args.nodes.is_empty()) {
             let Targets { talos, kubernetes } = targets;
             if profile.write_back(&Written { talos, kubernetes, schematic: None })? {
@@ -86,7 +74,7 @@ pub(super) async fn confirmed(
     yes: bool,
     how: &RunArgs,
     printer: Printer,
-) -> Result<Exit, Failed> {
+) -> Result<Exit, CommandError> {
     let text = render::plan_text(&answer, snapshot);
     let Outcome::Planned { plan, .. } = answer.outcome else {
         printer.stderr(&text);
@@ -94,10 +82,10 @@ pub(super) async fn confirmed(
     };
     match how.output.output {
         Output::Text => printer.stdout(&text),
-        // stdout has events only.
+        // stdout is for events only.
         Output::Json => printer.stderr(&text),
     }
-    if !yes && !ask("Go ahead?", printer)? {
+    if !yes && !confirm("Start the run?", printer)? {
         printer.stderr(&render::nothing_done());
         return Ok(Exit::Refused);
     }

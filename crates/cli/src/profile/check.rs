@@ -1,9 +1,10 @@
-//! Reads the fields of a profile one by one, and goes on after a mistake: all
-//! that is wrong is said at once.
+//! Reads the fields of a profile one by one and continues after a problem, so that all of them
+//! are reported at once.
 
 use std::path::Path;
 use std::str::FromStr;
 
+use machine_config::yaml::{Node, Value};
 use serde_json::{Map, Value as Json};
 use upgrade_core::image::ImageRef;
 use upgrade_core::intent::{Installer, NodeIntent};
@@ -12,8 +13,8 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 
 use super::Profile;
+use super::document::{self, Field};
 use super::problem::Problem;
-use super::tree::{Field, Node, Value};
 
 /// The fields of a profile, for messages.
 const FIELDS: &str = "name, talosconfig, kubeconfig, talos, policy and nodes";
@@ -21,13 +22,13 @@ const TALOS_FIELDS: &str = "version, kubernetes_version, factory, image and keep
 const NODE_FIELDS: &str = "version, image, schematic_id and hold";
 const FACTORY_FIELDS: &str = "url and schematic_id";
 
-/// Collects what is wrong on the way.
+/// Collects the problems.
 #[derive(Default)]
 struct Check {
     problems: Vec<Problem>,
 }
 
-/// Makes a profile of a file's content, or says all that is wrong with it.
+/// Makes a profile of a document, or returns all its problems.
 pub(super) fn check(path: &Path, root: Option<&Node>) -> Result<Profile, Vec<Problem>> {
     let mut check = Check::default();
     let mut profile = Profile::empty(path);
@@ -36,7 +37,7 @@ pub(super) fn check(path: &Path, root: Option<&Node>) -> Result<Profile, Vec<Pro
     };
     let mut named = false;
     for field in check.fields("the profile", root) {
-        match field.name.as_str() {
+        match field.name {
             "name" => {
                 named = true;
                 profile.name = check.name(field).unwrap_or_default();
@@ -51,7 +52,7 @@ pub(super) fn check(path: &Path, root: Option<&Node>) -> Result<Profile, Vec<Pro
     }
     if !named && check.problems.is_empty() {
         let line = root.line;
-        check.problem(line, "name: it is missing", "add `name:` with the cluster's name");
+        check.problem(line, "name: the field is missing", "add `name:` with the cluster's name");
     }
     if check.problems.is_empty() { Ok(profile) } else { Err(check.problems) }
 }
@@ -61,42 +62,42 @@ impl Check {
         self.problems.push(Problem::new(line, what, next));
     }
 
-    fn fields<'a>(&mut self, what: &str, node: &'a Node) -> &'a [Field] {
-        if let Value::Map(fields) = &node.value {
+    fn fields<'a>(&mut self, what: &str, node: &'a Node) -> Vec<Field<'a>> {
+        if let Some(fields) = document::fields(node) {
             return fields;
         }
-        let kind = node.kind();
+        let kind = document::kind(node);
         let next = "write `field: value` lines below it";
-        self.problem(node.line, format!("{what} has to be fields, not {kind}"), next);
-        &[]
+        self.problem(node.line, format!("{what}: fields belong here, not {kind}"), next);
+        Vec::new()
     }
 
-    fn unknown(&mut self, prefix: &str, field: &Field, known: &str) {
-        let what = format!("{prefix}{}: there is no such field", field.name);
+    fn unknown(&mut self, prefix: &str, field: Field<'_>, known: &str) {
+        let what = format!("{prefix}{}: unknown field", field.name);
         self.problem(field.line, what, format!("the fields are {known}"));
     }
 
     /// The text of a field, which must have some.
-    fn text<'a>(&mut self, name: &str, field: &'a Field) -> Option<&'a str> {
+    fn text<'a>(&mut self, name: &str, field: Field<'a>) -> Option<&'a str> {
         match &field.node.value {
             Value::Scalar { text, .. } if !field.node.is_null() && !text.trim().is_empty() => {
                 Some(text)
             }
             Value::Scalar { .. } => {
-                let next = "write a value, or leave the field out";
+                let next = "write a value, or remove the field";
                 self.problem(field.line, format!("{name}: the value is missing"), next);
                 None
             }
             _ => {
-                let what =
-                    format!("{name}: a single value belongs here, not {}", field.node.kind());
+                let kind = document::kind(field.node);
+                let what = format!("{name}: a single value belongs here, not {kind}");
                 self.problem(field.line, what, format!("write `{name}: value`"));
                 None
             }
         }
     }
 
-    fn name(&mut self, field: &Field) -> Option<String> {
+    fn name(&mut self, field: Field<'_>) -> Option<String> {
         let text = self.text("name", field)?;
         // It becomes part of file names and of messages.
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -108,12 +109,12 @@ impl Check {
         None
     }
 
-    fn path(&mut self, name: &str, field: &Field, profile: &Path) -> Option<std::path::PathBuf> {
+    fn path(&mut self, name: &str, field: Field<'_>, profile: &Path) -> Option<std::path::PathBuf> {
         let text = self.text(name, field)?;
         Some(super::beside(profile, text))
     }
 
-    fn parsed<T: FromStr<Err: ToString>>(&mut self, name: &str, field: &Field) -> Option<T> {
+    fn parsed<T: FromStr<Err: ToString>>(&mut self, name: &str, field: Field<'_>) -> Option<T> {
         let text = self.text(name, field)?;
         match text.parse() {
             Ok(value) => Some(value),
@@ -126,9 +127,9 @@ impl Check {
         }
     }
 
-    fn talos(&mut self, field: &Field, profile: &mut Profile) {
-        for field in self.fields("talos", &field.node) {
-            match field.name.as_str() {
+    fn talos(&mut self, field: Field<'_>, profile: &mut Profile) {
+        for field in self.fields("talos", field.node) {
+            match field.name {
                 "version" => profile.talos = self.parsed::<Version>("talos.version", field),
                 "kubernetes_version" => {
                     profile.kubernetes = self.parsed::<Version>("talos.kubernetes_version", field);
@@ -144,19 +145,19 @@ impl Check {
         }
     }
 
-    fn nodes(&mut self, field: &Field, profile: &mut Profile) {
-        for field in self.fields("nodes", &field.node) {
+    fn nodes(&mut self, field: Field<'_>, profile: &mut Profile) {
+        for field in self.fields("nodes", field.node) {
             let own = self.node(field);
-            profile.nodes.insert(NodeName(field.name.clone()), own);
+            profile.nodes.insert(NodeName(field.name.to_owned()), own);
         }
     }
 
-    fn node(&mut self, node: &Field) -> NodeIntent {
+    fn node(&mut self, node: Field<'_>) -> NodeIntent {
         let mut own = NodeIntent::default();
         let path = format!("nodes.{}", node.name);
-        for field in self.fields(&path, &node.node) {
+        for field in self.fields(&path, node.node) {
             let name = format!("{path}.{}", field.name);
-            let installer = match field.name.as_str() {
+            let installer = match field.name {
                 "version" => {
                     own.talos = self.parsed::<Version>(&name, field);
                     continue;
@@ -174,14 +175,14 @@ impl Check {
             };
             if own.installer.is_some() {
                 let what = format!("{path}: image and schematic_id are two installers");
-                self.problem(field.line, what, "leave one of them out");
+                self.problem(field.line, what, "remove one of them");
             }
             own.installer = installer;
         }
         own
     }
 
-    fn schematic(&mut self, name: &str, field: &Field) -> Option<String> {
+    fn schematic(&mut self, name: &str, field: Field<'_>) -> Option<String> {
         match crate::args::schematic(self.text(name, field)?) {
             Ok(id) => Some(id),
             Err(why) => {
@@ -191,9 +192,9 @@ impl Check {
         }
     }
 
-    fn factory(&mut self, field: &Field, profile: &mut Profile) {
-        for field in self.fields("talos.factory", &field.node) {
-            match field.name.as_str() {
+    fn factory(&mut self, field: Field<'_>, profile: &mut Profile) {
+        for field in self.fields("talos.factory", field.node) {
+            match field.name {
                 "url" => {
                     let text = self.text("talos.factory.url", field);
                     let text = text.map(ToOwned::to_owned);
@@ -215,39 +216,40 @@ impl Check {
         }
     }
 
-    /// The policy's own reader stops at its first mistake, so it gets one field
-    /// at a time, down to where its sections end.
-    fn policy(&mut self, field: &Field) -> Policy {
+    /// The policy's own reader stops at the first problem, so it gets one field at a time, down
+    /// to the fields of its sections.
+    fn policy(&mut self, field: Field<'_>) -> Policy {
         let mut good = Map::new();
-        for field in self.fields("policy", &field.node) {
+        for field in self.fields("policy", field.node) {
             let path = format!("policy.{}", field.name);
-            let Value::Map(parts) = &field.node.value else {
-                if self.fits(&path, field.line, &field.name, field.node.json()) {
-                    good.insert(field.name.clone(), field.node.json());
+            let Some(parts) = document::fields(field.node) else {
+                let value = document::json(field.node);
+                if self.fits(&path, field.line, field.name, value.clone()) {
+                    good.insert(field.name.to_owned(), value);
                 }
                 continue;
             };
             let empty = Json::Object(Map::new());
-            if !self.fits(&path, field.line, &field.name, empty) {
+            if !self.fits(&path, field.line, field.name, empty) {
                 continue;
             }
             let mut section = Map::new();
             for part in parts {
-                let value = part.node.json();
-                let alone = Map::from_iter([(part.name.clone(), value.clone())]);
+                let value = document::json(part.node);
+                let alone = Map::from_iter([(part.name.to_owned(), value.clone())]);
                 let path = format!("{path}.{}", part.name);
-                if self.fits(&path, part.line, &field.name, Json::Object(alone)) {
-                    section.insert(part.name.clone(), value);
+                if self.fits(&path, part.line, field.name, Json::Object(alone)) {
+                    section.insert(part.name.to_owned(), value);
                 }
             }
-            good.insert(field.name.clone(), Json::Object(section));
+            good.insert(field.name.to_owned(), Json::Object(section));
         }
-        // A section of which nothing was good may still be no section at all.
+        // A section without any valid field may still be invalid itself.
         let policy = match serde_json::from_value::<Policy>(Json::Object(good)) {
             Ok(policy) => policy,
             Err(error) => {
                 let what = format!("policy: {}", plain(&error));
-                self.problem(field.line, what, "correct or leave out what it names");
+                self.problem(field.line, what, "correct or remove the field that it names");
                 return Policy::default();
             }
         };
@@ -271,7 +273,7 @@ impl Check {
     }
 }
 
-/// A reader's message without the place, which would be that of a copy.
+/// The message without the position, which is one in a copy.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     if text.contains("duration") {

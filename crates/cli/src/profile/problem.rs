@@ -21,7 +21,7 @@ impl Problem {
     }
 }
 
-/// A profile that cannot be used or written.
+/// A profile that cannot be read or written.
 #[derive(Debug, Error)]
 pub enum ProfileError {
     /// It cannot be read.
@@ -32,7 +32,7 @@ pub enum ProfileError {
         /// Why not.
         error: std::io::Error,
     },
-    /// It says things that make no sense; all of them are here.
+    /// It has invalid fields; all of them are here.
     #[error("the profile {} has {} problems", path.display(), problems.len())]
     Bad {
         /// Which.
@@ -48,9 +48,8 @@ pub enum ProfileError {
         /// Why not.
         error: std::io::Error,
     },
-    /// Somebody changed it in the meantime in a way that leaves no place for
-    /// the versions.
-    #[error("the profile {} was changed meanwhile: {what}", path.display())]
+    /// It was changed in the meantime, and the versions cannot be updated.
+    #[error("the profile {} was changed in the meantime: {what}", path.display())]
     Changed {
         /// Which.
         path: PathBuf,

@@ -4,10 +4,11 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use machine_config::yaml::{self, Edit};
 use upgrade_core::version::Version;
 
+use super::document;
 use super::problem::ProfileError;
-use super::tree::{self, Node, Value};
 
 /// What is written back; `None` leaves a value as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,55 +24,29 @@ pub struct Written {
 /// Replaces the scalars in a profile's text. What the profile does not have is
 /// not added: its author left it out. Every other byte stays.
 pub(super) fn replace(text: &str, written: &Written) -> Result<String, String> {
-    let root = tree::parse(text).map_err(|problem| problem.what)?;
-    let mut changes: Vec<(std::ops::Range<usize>, String)> = Vec::new();
-    let mut change = |path: &[&str], value: Option<String>| {
-        let Some(value) = value else { return };
-        let Some(node) = root.as_ref().and_then(|root| find(root, path)) else { return };
-        let Value::Scalar { text: old, .. } = &node.value else { return };
-        if *old == value {
-            return;
-        }
-        changes.push((node.span.clone(), quoted_alike(&text[node.span.clone()], &value)));
+    let Some(root) = document::parse(text).map_err(|problem| problem.what)? else {
+        return Ok(text.to_owned());
     };
-    // A `v` before a number is a habit of its author, and stays.
-    let version = |path: &[&str], version: &Option<Version>| {
-        let node = root.as_ref().and_then(|root| find(root, path));
-        let tagged = matches!(node.map(|node| &node.value),
-            Some(Value::Scalar { text, .. }) if text.starts_with('v'));
-        version.as_ref().map(|version| if tagged { version.tag() } else { version.to_string() })
+    let Written { talos, kubernetes, schematic } = written;
+    let version = |version: &Version, old: &str| {
+        // A `v` before the number is its author's habit, and stays.
+        if old.starts_with('v') { version.tag() } else { version.to_string() }
     };
-    let talos = ["talos", "version"];
-    let kubernetes = ["talos", "kubernetes_version"];
-    change(&talos, version(&talos, &written.talos));
-    change(&kubernetes, version(&kubernetes, &written.kubernetes));
-    change(&["talos", "factory", "schematic_id"], written.schematic.clone());
-    changes.sort_by_key(|(span, _)| span.start);
-    let mut out = String::with_capacity(text.len());
-    let mut last = 0;
-    for (span, value) in changes {
-        out.push_str(&text[last..span.start]);
-        out.push_str(&value);
-        last = span.end;
-    }
-    out.push_str(&text[last..]);
-    Ok(out)
-}
-
-fn find<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
-    let Some((first, rest)) = path.split_first() else {
-        return Some(node);
+    let mut edits = Vec::new();
+    let mut change = |path: &[&str], value: &dyn Fn(&str) -> Option<String>| {
+        let Some(node) = root.at(path) else { return Ok(()) };
+        let Some(old) = node.text() else { return Ok(()) };
+        let Some(value) = value(old).filter(|value| value != old) else { return Ok(()) };
+        let edit = Edit::scalar(text, node, &value);
+        edits.push(edit.ok_or_else(|| format!("{} is not on one line", path.join(".")))?);
+        Ok::<(), String>(())
     };
-    let Value::Map(fields) = &node.value else { return None };
-    find(&fields.iter().find(|field| field.name == *first)?.node, rest)
-}
-
-/// The value with the quotes that the old one had.
-fn quoted_alike(old: &str, value: &str) -> String {
-    match old.chars().next() {
-        Some(quote @ ('"' | '\'')) => format!("{quote}{value}{quote}"),
-        _ => value.to_owned(),
-    }
+    change(&["talos", "version"], &|old| talos.as_ref().map(|new| version(new, old)))?;
+    change(&["talos", "kubernetes_version"], &|old| {
+        kubernetes.as_ref().map(|new| version(new, old))
+    })?;
+    change(&["talos", "factory", "schematic_id"], &|_| schematic.clone())?;
+    Ok(yaml::edited(text, edits))
 }
 
 /// Puts the text into the file in one step: a reader sees the old or the new

@@ -1,96 +1,88 @@
-//! The run as plain lines, for pipes, files and logs of other programs.
+//! A run as plain lines, for pipes, files and logs of other programs.
 
 use std::collections::HashMap;
 
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::jiff::{SignedDuration, Timestamp};
-use upgrade_core::journal::Outcome;
-use upgrade_core::plan::Versions;
 use upgrade_core::reason::WaitReason;
 use upgrade_core::step::{Action, StepId};
+use upgrade_view::LiveRun;
 
-use super::board::Board;
-use crate::render::time;
+use crate::render::{time, words};
 
-/// A step that talks on gets a line this often.
+/// A step that reports progress all the time gets one line in this time.
 const QUIET: SignedDuration = SignedDuration::from_secs(30);
 
-/// Makes lines of events. It remembers what it said, so as not to say it again.
+/// Makes lines of events. It remembers what it printed, to repeat nothing.
 #[derive(Debug, Default)]
 pub struct Lines {
-    since: HashMap<StepId, Timestamp>,
-    spoke: HashMap<StepId, Timestamp>,
-    waited: Option<String>,
+    started: HashMap<StepId, Timestamp>,
+    reported: HashMap<StepId, Timestamp>,
+    /// The key of the wait that was printed last.
+    waiting: Option<String>,
 }
 
 impl Lines {
-    /// The line for an event, if it is worth one. The board has taken the event
-    /// in already.
-    pub fn line(&mut self, event: &Event, board: &Board) -> Option<String> {
-        let text = self.text(event, board)?;
+    /// The line for an event, if it is worth one. `run` includes the event already.
+    pub fn line(&mut self, event: &Event, run: &LiveRun) -> Option<String> {
+        let text = self.text(event, run)?;
         Some(format!("{}  {text}\n", time::of_day(event.at)))
     }
 
-    fn text(&mut self, event: &Event, board: &Board) -> Option<String> {
-        let (done, total) = board.progress();
+    fn text(&mut self, event: &Event, run: &LiveRun) -> Option<String> {
+        let (done, total) = run.view().progress();
         let width = total.to_string().len();
         let count = format!("[{done:width$}/{total}]");
         if !matches!(event.kind, EventKind::Waiting { .. }) {
-            self.waited = None;
+            self.waiting = None;
         }
         match &event.kind {
             EventKind::RunBegan { from, to, steps } => {
-                Some(format!("{count} begins: {}, {steps} steps in all", moves(from, to)))
+                Some(format!("{count} starting: {}, {steps} steps", words::changes(from, to)))
             }
             EventKind::StepStarted { step, attempt } => {
-                self.since.insert(step.clone(), event.at);
-                self.spoke.insert(step.clone(), event.at);
-                let again =
-                    if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
-                // What ends at once is worth one line, at its end.
+                self.started.insert(step.clone(), event.at);
+                self.reported.insert(step.clone(), event.at);
+                // A short step gets one line, at its end.
                 let long = takes_long(step.action) || *attempt > 1;
-                long.then(|| format!("{count} {}: {} begins{again}", node(step), step.action))
+                let attempt = words::attempt(*attempt);
+                long.then(|| format!("{count} {}: {} started{attempt}", node(step), step.action))
             }
             EventKind::StepProgress { step, message } => {
-                let spoke = self.spoke.get(step).copied();
-                if spoke.is_some_and(|spoke| event.at.duration_since(spoke) < QUIET) {
+                let before = self.reported.get(step).copied();
+                if before.is_some_and(|before| event.at.duration_since(before) < QUIET) {
                     return None;
                 }
-                self.spoke.insert(step.clone(), event.at);
+                self.reported.insert(step.clone(), event.at);
                 Some(format!("{count} {}: {}: {message}", node(step), step.action))
             }
             EventKind::StepFinished { step, attempt: _, outcome } => {
-                self.spoke.remove(step);
-                let since = self.since.remove(step);
-                let took = since.map(|since| time::took(event.at.duration_since(since)));
-                let took = took.unwrap_or_else(|| "no time".to_owned());
-                let what = match outcome {
-                    Outcome::Done { .. } => format!("done in {took}"),
-                    Outcome::Skipped { why } => format!("nothing to do: {why}"),
-                    Outcome::Failed { failure } => format!("failed after {took}: {failure}"),
-                };
-                Some(format!("{count} {}: {} {what}", node(step), step.action))
+                self.reported.remove(step);
+                let started = self.started.remove(step);
+                let took = started.map(|started| time::took(event.at.duration_since(started)));
+                let outcome = words::outcome(outcome, took.as_deref());
+                Some(format!("{count} {}: {} {outcome}", node(step), step.action))
             }
             EventKind::Waiting { why: WaitReason::Running { .. }, .. } => None,
             EventKind::Waiting { why, until } => {
                 let key = why.key();
-                if self.waited.as_ref() == Some(&key) {
+                if self.waiting.as_ref() == Some(&key) {
                     return None;
                 }
-                self.waited = Some(key);
-                Some(format!("{count} waits until {} at the latest: {why}", time::of_day(*until)))
+                self.waiting = Some(key);
+                Some(format!("{count} waiting until {} at the latest: {why}", time::of_day(*until)))
             }
             EventKind::Halted { why } => Some(format!("{count} halted: {why}")),
             EventKind::Paused { by } => Some(format!("{count} paused by {by}")),
             EventKind::Resumed { by } => Some(format!("{count} resumed by {by}")),
-            EventKind::Completed => Some(format!("{count} everything is done")),
+            EventKind::Completed => Some(format!("{count} all steps are done")),
             _ => None,
         }
     }
 }
 
 fn node(step: &StepId) -> String {
-    step.node.as_ref().map_or_else(|| "cluster".to_owned(), ToString::to_string)
+    words::node(step.node.as_ref())
 }
 
 const fn takes_long(action: Action) -> bool {
@@ -105,32 +97,20 @@ const fn takes_long(action: Action) -> bool {
     )
 }
 
-/// What moves, in words.
-pub(crate) fn moves(from: &Versions, to: &Versions) -> String {
-    let pairs =
-        [("Talos", &from.talos, &to.talos), ("Kubernetes", &from.kubernetes, &to.kubernetes)];
-    let words: Vec<String> = pairs
-        .into_iter()
-        .filter_map(|(product, from, to)| match (from, to) {
-            (Some(from), Some(to)) if from != to => Some(format!("{product} {from} → {to}")),
-            _ => None,
-        })
-        .collect();
-    if words.is_empty() { "nothing moves".to_owned() } else { words.join(", ") }
-}
-
 #[cfg(test)]
 mod tests {
-    use upgrade_core::journal::State;
+    use std::sync::Arc;
+
+    use upgrade_core::journal::{Outcome, State};
     use upgrade_core::reason::{Failure, FailureKind, HaltReason};
 
     use super::*;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     #[test]
     fn a_run_in_lines() {
-        let plan = sample::plan();
-        let mut board = Board::new(&plan, &State::new(&plan));
+        let plan = fixtures::plan();
+        let mut run = LiveRun::new(Arc::new(plan.clone()), State::new(&plan));
         let mut lines = Lines::default();
         let step = |text: &str| text.parse::<StepId>().unwrap();
         let progress = |text: &str| EventKind::StepProgress {
@@ -142,7 +122,7 @@ mod tests {
         let started = |name: &str| EventKind::StepStarted { step: step(name), attempt: 1 };
         let failure = Failure::new(FailureKind::BootBack, "it came back on 1.12.11");
         let why = WaitReason::EtcdUnsafe { node: "cp-3".into(), why: "a learner".to_owned() };
-        let until = sample::time(900);
+        let until = fixtures::time(900);
         let events = [
             (0, EventKind::RunBegan { from: plan.from.clone(), to: plan.to.clone(), steps: 9 }),
             (1, started("1/cp-2/pull")),
@@ -170,13 +150,13 @@ mod tests {
         let mut text = String::new();
         for (seconds, kind) in events {
             let event = Event {
-                at: sample::time(seconds),
+                at: fixtures::time(seconds),
                 cluster: "prod".to_owned(),
                 plan: plan.hash(),
                 kind,
             };
-            board.apply(&event);
-            text += &lines.line(&event, &board).unwrap_or_default();
+            run.apply(&event);
+            text += &lines.line(&event, &run).unwrap_or_default();
         }
         insta::assert_snapshot!(text);
     }

@@ -4,14 +4,14 @@ use std::io::{IsTerminal as _, stderr};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use upgrade_core::jiff::Timestamp;
+use upgrade_view::LiveRun;
 
-use super::board::Board;
 use super::lanes::lanes;
 
-/// Where a terminal does not tell its size.
+/// Rows and columns if the terminal does not report its size.
 const USUAL: (usize, usize) = (24, 80);
 
-/// Redraws a second; enough for a clock, few enough for a slow connection.
+/// Redraws per second: enough for a clock, few enough for a slow connection.
 const RATE: u8 = 8;
 
 /// The part of the terminal that is redrawn.
@@ -21,7 +21,7 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Nothing if stderr is not a terminal that can be redrawn.
+    /// `None` unless stderr is a terminal that can be redrawn.
     pub(super) fn open() -> Option<Self> {
         if !stderr().is_terminal() || !console_can_move() {
             return None;
@@ -30,12 +30,12 @@ impl Screen {
         Some(Self { all, lines: Vec::new() })
     }
 
-    pub(super) fn draw(&mut self, board: &Board, now: Timestamp) {
+    pub(super) fn draw(&mut self, run: &LiveRun, now: Timestamp) {
         let (rows, columns) = size();
-        let text = lanes(board, now, rows, columns);
+        let text = lanes(run, now, rows, columns);
         let lines: Vec<&str> = text.iter().flat_map(|line| line.split('\n')).collect();
         while self.lines.len() < lines.len() {
-            // Only words, so that one style serves all.
+            // Lines carry their own colours, so one style is enough.
             let style = ProgressStyle::with_template("{msg}");
             let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
             self.lines.push(self.all.add(ProgressBar::new_spinner().with_style(style)));
@@ -50,7 +50,7 @@ impl Screen {
     }
 
     pub(super) fn note(&self, text: &str) {
-        // A terminal that is gone has nobody to tell.
+        // A failure means that the terminal is gone.
         let _ = self.all.println(text.trim_end());
     }
 

@@ -1,4 +1,4 @@
-//! How a cluster does, and what it runs.
+//! Cluster health, and the versions that run.
 
 use std::fmt::Write as _;
 
@@ -24,9 +24,11 @@ pub fn text(cluster: &str, checks: &[Check]) -> String {
     let bad = count(checks, Verdict::Bad);
     let doubtful = count(checks, Verdict::Doubtful);
     let verdict = match (bad, doubtful) {
-        (0, 0) => "is well".to_owned(),
-        (0, count) => format!("is well; {count} things to look at"),
-        (count, _) => format!("is not well: {count} checks failed"),
+        (0, 0) => "is healthy".to_owned(),
+        (0, 1) => "is healthy, with 1 warning".to_owned(),
+        (0, count) => format!("is healthy, with {count} warnings"),
+        (1, _) => "is not healthy: 1 check failed".to_owned(),
+        (count, _) => format!("is not healthy: {count} checks failed"),
     };
     format!("{out}{} {verdict}\n", paint(HEADING, cluster))
 }
@@ -45,7 +47,7 @@ pub fn json(cluster: &str, checks: &[Check]) -> String {
     pretty(&json!({"format": 1, "cluster": cluster, "well": is_well(checks), "checks": checks}))
 }
 
-/// What runs where.
+/// The versions of this program and of every node.
 pub fn versions(snapshot: Option<&Snapshot>) -> String {
     let mut out = format!("talos-operator {}\n", env!("CARGO_PKG_VERSION"));
     let Some(snapshot) = snapshot else {

@@ -10,7 +10,7 @@ use upgrade_core::version::{Minor, Version};
 use super::layout::{self, hang, remark};
 use super::plan_json::{FORMAT, pretty};
 use super::{BAD, FAINT, HEADING, paint};
-use crate::data::ReleaseData;
+use crate::release_data::ReleaseData;
 
 /// All that is known of one Talos release line.
 #[derive(Clone, Debug, Serialize)]
@@ -107,11 +107,8 @@ pub fn table(lines: &[Line]) -> String {
     );
     // The line people will want next: the newest that they can run.
     if let Some(line) = lines.iter().rev().find(|line| line.row.released) {
-        let _ = writeln!(
-            out,
-            "One line in more words: talos-operator matrix --talos {}",
-            line.row.talos
-        );
+        let _ =
+            writeln!(out, "Details of one line: talos-operator matrix --talos {}", line.row.talos);
     }
     out
 }
@@ -147,7 +144,7 @@ pub fn one(line: &Line) -> String {
         &format!("{} and newer, up to an older patch of {}", row.host_min, row.talos),
     );
     say("Upgrades to", &directions(row.talos, upgrades_to));
-    say("Goes back to", &listed(goes_back_to, "nothing that is known"));
+    say("Rolls back to", &listed(goes_back_to, "no known line"));
     let (oldest, newest) = row.kubernetes_minors();
     say("Kubernetes", &format!("{oldest} to {newest}"));
     out.push('\n');
@@ -168,7 +165,7 @@ pub fn one(line: &Line) -> String {
 
 fn directions(from: Minor, lines: &[Minor]) -> String {
     if lines.is_empty() {
-        return "nothing that is known".to_owned();
+        return "no known line".to_owned();
     }
     let direction = |line: &Minor| match from.steps_to(*line) {
         Some(0 | 1) => line.to_string(),
@@ -181,18 +178,15 @@ fn directions(from: Minor, lines: &[Minor]) -> String {
 pub fn unknown(talos: Minor, lines: &[Line]) -> String {
     let range = match lines {
         [] => "is empty".to_owned(),
-        [only] => format!("knows {} only", only.row.talos),
+        [only] => format!("has {} only", only.row.talos),
         [first, .., last] => format!("goes from {} to {}", first.row.talos, last.row.talos),
     };
-    remark(
-        BAD,
-        "refused",
-        &format!("Talos {talos} is unknown to the support matrix, which {range}"),
-    ) + &remark(
-        FAINT,
-        "  next",
-        "choose a line from `talos-operator matrix`, or bring a newer matrix with --matrix",
-    )
+    remark(BAD, "refused", &format!("Talos {talos} is not in the support matrix, which {range}"))
+        + &remark(
+            FAINT,
+            "  next",
+            "choose a line from `talos-operator matrix`, or use a newer matrix with --matrix",
+        )
 }
 
 /// Lines for programs.

@@ -1,15 +1,14 @@
-//! The report of a run as one page: nothing is fetched, nothing is run, light
-//! and dark follow the reader's system.
+//! The report of a run as one HTML page. It fetches nothing and runs no script; light and dark
+//! follow the reader's system.
 
 use std::fmt::Write as _;
 
-use upgrade_core::journal::{Outcome, Proof};
+use upgrade_core::journal::Proof;
 use upgrade_core::plan::Plan;
+use upgrade_view::{Outcomes, RunResult, Timeline};
 
-use super::time;
-use super::timeline::{class, timeline};
-use crate::progress::moves;
-use crate::story::{Standing, Story, rows};
+use super::timeline::{class, picture};
+use super::{time, words};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--page:#fff;--text:#1b1f24;--faint:#667078;--line:#d5dae0;\
@@ -32,9 +31,9 @@ rect.failed{fill:var(--bad)}rect.open{opacity:.45}\
 .key span{display:inline-block;width:11px;height:11px;border-radius:2px;margin:0 6px 0 16px}\
 code{font-family:ui-monospace,monospace;font-size:13px;overflow-wrap:anywhere}";
 
-/// A run as a page of its own.
-pub fn page(plan: &Plan, story: &Story) -> String {
-    let title = format!("{}: {}", plan.cluster, moves(&plan.from, &plan.to));
+/// The report of a run.
+pub fn page(plan: &Plan, timeline: &Timeline) -> String {
+    let title = format!("{}: {}", plan.cluster, words::changes(&plan.from, &plan.to));
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -43,9 +42,9 @@ pub fn page(plan: &Plan, story: &Story) -> String {
          <body>\n<h1>{title}</h1>\n",
         title = escape(&title)
     );
-    head(&mut out, plan, story);
+    head(&mut out, plan, timeline);
     out.push_str("<h2>Timeline</h2>\n<div class=\"picture\">\n");
-    out.push_str(&timeline(plan, story));
+    out.push_str(&picture(plan, timeline));
     out.push_str("</div>\n<p class=\"key faint\">");
     for (class, words) in [
         ("prepare", "pull, snapshot, checks"),
@@ -57,28 +56,28 @@ pub fn page(plan: &Plan, story: &Story) -> String {
         let _ = write!(out, "<span class=\"{class}\"></span>{words}");
     }
     out.push_str("</p>\n");
-    nodes(&mut out, plan, story);
-    steps(&mut out, story);
+    nodes(&mut out, plan, timeline);
+    steps(&mut out, timeline);
     let version = env!("CARGO_PKG_VERSION");
     let _ = write!(out, "<p class=\"faint\">talos-operator {version}</p>\n</body>\n</html>\n");
     out
 }
 
-fn head(out: &mut String, plan: &Plan, story: &Story) {
-    let (class, words) = match &story.standing {
-        Standing::Completed => ("", "done".to_owned()),
-        Standing::Halted(why) => ("bad", format!("halted: {why}. Advice: {}", why.advice())),
-        Standing::Paused(by) => ("", format!("paused by {by}")),
-        Standing::Begun => ("", "not finished".to_owned()),
-        Standing::Planned => ("", "not begun".to_owned()),
+fn head(out: &mut String, plan: &Plan, timeline: &Timeline) {
+    let (class, result) = match &timeline.result {
+        RunResult::Halted { why } => ("bad", format!("halted: {why}. Advice: {}", why.advice())),
+        RunResult::Open if timeline.began.is_none() => ("", "not started".to_owned()),
+        RunResult::Open => ("", "not finished".to_owned()),
+        result => ("", result.to_string()),
     };
-    let _ = writeln!(out, "<p class=\"{class}\">{}</p>", escape(&words));
-    let when = story.began.map_or_else(String::new, |began| {
-        let processes = match story.processes {
+    let _ = writeln!(out, "<p class=\"{class}\">{}</p>", escape(&result));
+    let when = timeline.began.map_or_else(String::new, |began| {
+        let processes = match timeline.processes {
             0 | 1 => String::new(),
-            count => format!(", {count} processes had it"),
+            count => format!(", {count} processes"),
         };
-        format!("began {}, took {}{processes}; ", time::moment(began), time::took(story.took()))
+        let took = time::took(timeline.took());
+        format!("started {}, took {took}{processes}; ", time::moment(began))
     });
     let _ = writeln!(
         out,
@@ -86,7 +85,7 @@ fn head(out: &mut String, plan: &Plan, story: &Story) {
         escape(&when),
         plan.hash().short()
     );
-    for proof in story.snapshots() {
+    for proof in timeline.snapshots() {
         let Proof::EtcdSnapshot { file, sha256, bytes } = proof else { continue };
         let _ = writeln!(
             out,
@@ -98,44 +97,37 @@ fn head(out: &mut String, plan: &Plan, story: &Story) {
     }
 }
 
-fn nodes(out: &mut String, plan: &Plan, story: &Story) {
-    let Some(last) = story.last else { return };
+fn nodes(out: &mut String, plan: &Plan, timeline: &Timeline) {
+    let Some(last) = timeline.last else { return };
     out.push_str(
         "<h2>Nodes</h2>\n<table>\n<tr><th>Node</th><th>What happened</th><th>Took</th>\
          <th>Verified</th></tr>\n",
     );
-    for row in rows(plan, story, last) {
-        let name = row.node.map_or_else(|| "cluster".to_owned(), |node| node.0);
+    for row in words::rows(&Outcomes::of(plan, timeline, last)) {
         let _ = writeln!(
             out,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&name),
+            escape(&row.name),
             escape(&row.happened),
-            time::took(row.took),
+            row.took,
             escape(&row.verified)
         );
     }
     out.push_str("</table>\n");
 }
 
-fn steps(out: &mut String, story: &Story) {
-    let Some(last) = story.last else { return };
+fn steps(out: &mut String, timeline: &Timeline) {
+    let Some(last) = timeline.last else { return };
     out.push_str(
-        "<h2>Steps</h2>\n<table>\n<tr><th>Began</th><th>Step</th><th>Took</th><th>Outcome</th>\
+        "<h2>Steps</h2>\n<table>\n<tr><th>Started</th><th>Step</th><th>Took</th><th>Outcome</th>\
          </tr>\n",
     );
-    for attempt in &story.attempts {
-        let outcome = match &attempt.outcome {
-            Some(Outcome::Done { .. }) => "done".to_owned(),
-            Some(Outcome::Skipped { why }) => format!("nothing to do: {why}"),
-            Some(Outcome::Failed { failure }) => format!("failed: {failure}"),
-            None => "cut off".to_owned(),
-        };
+    for attempt in &timeline.attempts {
+        let outcome = attempt.outcome.as_ref();
+        let outcome =
+            outcome.map_or("interrupted".to_owned(), |outcome| words::outcome(outcome, None));
         let bad = if attempt.failed() { " class=\"bad\"" } else { "" };
-        let again = match attempt.number {
-            1 => String::new(),
-            number => format!(", attempt {number}"),
-        };
+        let again = words::attempt(attempt.number);
         let _ = writeln!(
             out,
             "<tr><td>{}</td><td><span class=\"key\"><span class=\"{}\"></span></span>{}{again}</td>\
@@ -150,7 +142,7 @@ fn steps(out: &mut String, story: &Story) {
     out.push_str("</table>\n");
 }
 
-/// Text that stays text.
+/// Text that HTML does not read as markup.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -169,33 +161,33 @@ pub(super) fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     #[test]
     fn the_page_of_a_whole_run() {
-        let plan = sample::plan();
-        let page = page(&plan, &Story::tell(&sample::whole(&plan)));
+        let plan = fixtures::plan();
+        let page = page(&plan, &Timeline::from_entries(&fixtures::whole(&plan)));
         insta::assert_snapshot!(page);
     }
 
     #[test]
-    fn a_halt_is_seen() {
-        let plan = sample::plan();
-        let page = page(&plan, &Story::tell(&sample::halted(&plan)));
+    fn a_halted_run_shows_its_reason_and_advice() {
+        let plan = fixtures::plan();
+        let page = page(&plan, &Timeline::from_entries(&fixtures::halted(&plan)));
         assert!(page.contains("class=\"reboot failed\""), "{page}");
         assert!(page.contains("halted: 1/cp-2/upgrade failed"), "{page}");
         assert!(page.contains("Advice: find out why"), "{page}");
     }
 
     #[test]
-    fn nothing_is_fetched_and_nothing_is_run() {
-        let mut plan = sample::plan();
+    fn the_page_fetches_nothing_and_runs_nothing() {
+        let mut plan = fixtures::plan();
         plan.cluster = "<script>alert(1)</script>&'\"".to_owned();
-        let page = page(&plan, &Story::tell(&sample::killed(&plan)));
+        let page = page(&plan, &Timeline::from_entries(&fixtures::killed(&plan)));
         assert!(!page.contains("<script"), "{page}");
         for word in ["http://", "https://", "src=", "@import", "url("] {
             assert!(!page.contains(word), "{word}");
         }
-        assert!(page.contains("cut off"), "{page}");
+        assert!(page.contains("interrupted"), "{page}");
     }
 }

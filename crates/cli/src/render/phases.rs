@@ -1,4 +1,4 @@
-//! Waves in few words: neighbours that do the same become one line.
+//! Waves in few lines: consecutive waves that do the same become one.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +14,12 @@ use super::time;
 /// Lists up to this long are written out.
 const WRITTEN_OUT: usize = 8;
 
-/// What a wave does, as far as a reader tells waves apart.
+/// What a wave does, as far as it matters to a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Work {
     /// Nothing is disrupted.
     Prepare,
-    /// Nodes get another Talos, and reboot.
+    /// Nodes get another Talos and reboot.
     Reboot,
     /// Parts of Kubernetes get another image.
     Parts(Vec<&'static str>),
@@ -38,8 +38,8 @@ impl Work {
                     Target::Etcd { minor } => Some(Self::Lower(minor)),
                     _ => None,
                 };
-                // The kube-proxy image in the machine configs is where the
-                // manifests take it from: one thing to a reader.
+                // The kube-proxy image of the machine configs ends up in the manifests: one
+                // change to a reader.
                 return wave.lanes.iter().find_map(lowers).unwrap_or(Self::Manifests);
             }
             Group::ControlPlane | Group::Workers => {}
@@ -62,9 +62,9 @@ impl Work {
 /// One line of a hop: a label and what happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Phase {
-    /// Who.
+    /// The nodes, or the kind of work.
     pub(super) label: &'static str,
-    /// What.
+    /// The work.
     pub(super) text: String,
 }
 
@@ -126,7 +126,7 @@ fn names(wave: &Wave) -> Vec<&NodeName> {
     wave.lanes.iter().filter_map(|lane| lane.node.as_ref()).collect()
 }
 
-/// Who, in which order, how many at once.
+/// The nodes in their order, and how many at once.
 fn nodes(waves: &[Wave], leader: Option<&NodeName>) -> String {
     let at_once = waves.iter().map(|wave| wave.lanes.len()).max().unwrap_or(0);
     let all: Vec<&NodeName> = waves.iter().flat_map(names).collect();
@@ -192,18 +192,18 @@ fn short(image: &ImageRef) -> String {
     image.to_string()
 }
 
-/// What happens to each node that reboots. Told of the node with the most
-/// steps: others only leave some out.
+/// The steps of each node that reboots: those of the node with the most, since others only
+/// lack some.
 fn each_node(hop: &Hop, policy: &Policy) -> Option<Phase> {
     let lane: &Lane = hop
         .lanes()
         .filter(|lane| lane.steps.iter().any(|action| action.boots()))
         .max_by_key(|lane| lane.steps.len())?;
     let words = lane.steps.iter().filter_map(|action| match action {
-        Action::Forfeit => Some("yield etcd leadership".to_owned()),
+        Action::Forfeit => Some("move etcd leadership".to_owned()),
         Action::Upgrade => Some("install and reboot".to_owned()),
         Action::Rollback => Some("boot the other slot".to_owned()),
-        Action::Soak => Some(format!("wait {}", time::exact(policy.soak))),
+        Action::Soak => Some(format!("soak {}", time::exact(policy.soak))),
         Action::Install
         | Action::Cordon
         | Action::Drain

@@ -1,5 +1,4 @@
-//! The plan for people: first what changes, then how, then what to look at,
-//! and at the end what to type.
+//! The plan for people: what changes, how, what to note, and the command that runs it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -21,9 +20,8 @@ use super::{Answer, BAD, CARE, FAINT, HEADING, INFO, Outcome, paint, time};
 /// Columns before the text of a phase.
 const PHASE_INDENT: usize = 20;
 
-/// What a person does about a plan that breaks a rule: it is not their fault.
-const FAULTY_PLAN: &str =
-    "the planner made a plan that breaks its own rules; nothing was done, please report this";
+/// The advice for a plan that breaks a rule.
+const FAULTY_PLAN: &str = "this is a bug in talos-operator; nothing was done, please report it";
 
 /// The answer as text.
 pub fn plan_text(answer: &Answer, snapshot: &Snapshot) -> String {
@@ -56,7 +54,7 @@ pub fn plan_text(answer: &Answer, snapshot: &Snapshot) -> String {
                 out.push_str(&remark(BAD, "refused", &refusal.to_string()));
                 out.push_str(&remark(FAINT, "  next", &refusal.advice()));
             }
-            // Notes tell of a plan; there is none.
+            // Notes are about a plan, and there is none.
             out + &warnings(report)
         }
     }
@@ -106,7 +104,7 @@ fn headline(plan: &Plan, hash: &PlanHash, estimate: &Estimate, snapshot: &Snapsh
     out
 }
 
-/// On how many nodes, where it is not for all of them.
+/// How many nodes take part, unless all do.
 fn some_nodes(plan: &Plan, product: Product, snapshot: &Snapshot) -> String {
     if plan.nodes.is_empty() {
         return String::new();
@@ -151,7 +149,7 @@ fn reboots(plan: &Plan, snapshot: &Snapshot) -> String {
     }
     let most = counts.values().copied().max().unwrap_or(0);
     let times = match most {
-        0 => return "nothing reboots".to_owned(),
+        0 => return "no reboots".to_owned(),
         1 => "once".to_owned(),
         2 => "twice".to_owned(),
         count => format!("{count} times"),
@@ -202,7 +200,7 @@ fn components(plan: &Plan, snapshot: &Snapshot, core_dns: bool) -> String {
     row(Component::Kubelet.name(), snapshot.nodes.len(), &counts(kubelets), &plan.to.kubernetes);
     if core_dns && plan.hops.iter().any(|hop| matches!(hop.change, Change::Kubernetes { .. })) {
         // Its version is Talos's choice and travels in the manifests.
-        rows.push(["CoreDNS", "-", "-", "as the manifests say"].map(str::to_owned).to_vec());
+        rows.push(["CoreDNS", "-", "-", "as in Talos's manifests"].map(str::to_owned).to_vec());
     }
     layout::table(&["COMPONENT", "NODES", "CURRENT", "TARGET"], &rows, &[1])
 }
@@ -265,7 +263,7 @@ fn moves(plan: &Plan, component: &str) -> bool {
     })
 }
 
-/// What a hop moves.
+/// What a hop changes.
 fn moved(change: &Change) -> String {
     let (product, from, to) = (change.product(), change.from(), change.to());
     if from == to {
@@ -332,10 +330,7 @@ fn warnings_and_notes(report: &Report, findings: &[Finding]) -> String {
 }
 
 fn what_next(command: &str) -> String {
-    super::summary::go_on(
-        "to carry it out; it plans again from what it sees, and asks first",
-        command,
-    )
+    super::summary::next("Run it with the command below, which plans again and asks first", command)
 }
 
 fn nothing_to_do(report: &Report) -> String {
@@ -346,7 +341,7 @@ fn nothing_to_do(report: &Report) -> String {
         .map(ToString::to_string)
         .collect();
     let why = if there.is_empty() {
-        "everything is where it should be".to_owned()
+        "everything already runs the target versions".to_owned()
     } else {
         there.join(", ")
     };
@@ -389,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_breaks_a_rule_is_no_plan() {
+    fn a_plan_that_breaks_a_rule_is_refused() {
         let finding = Finding {
             rule: 1,
             severity: Severity::Fatal,
@@ -397,7 +392,7 @@ mod tests {
         };
         let text = text(Outcome::Refused, Report::default(), vec![finding]);
         assert!(text.starts_with("refused: rule 1: two control planes at once\n"), "{text}");
-        assert!(text.contains("please report this"), "{text}");
+        assert!(text.contains(FAULTY_PLAN), "{text}");
     }
 
     #[test]
@@ -442,11 +437,11 @@ mod tests {
     #[test]
     fn nothing_to_do_needs_no_notes() {
         let text = text(Outcome::NothingToDo, Report::default(), Vec::new());
-        assert!(text.starts_with("nothing to do: everything is where it should be\n"), "{text}");
+        assert!(text.starts_with("nothing to do: "), "{text}");
     }
 
     #[test]
-    fn things_are_counted_as_people_count() {
+    fn a_single_thing_has_no_plural() {
         assert_eq!(counted(1, "hop"), "1 hop");
         assert_eq!(counted(2, "hop"), "2 hops");
     }

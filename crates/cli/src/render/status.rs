@@ -1,21 +1,18 @@
-//! Where the last run of a cluster stands, and what happened in it.
+//! The last run of a cluster: where it stands, and its journal.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use upgrade_core::jiff::Timestamp;
-use upgrade_core::journal::{Entry, Outcome, Phase, Record, State};
+use upgrade_core::journal::{Entry, Record, State};
 use upgrade_core::plan::Plan;
-use upgrade_core::snapshot::NodeName;
-use upgrade_core::step::StepId;
 use upgrade_engine::journal::Holder;
-use upgrade_engine::store::{RunResult, Summary};
+use upgrade_engine::store::Summary;
+use upgrade_view::{NodeProgress, RunResult, RunView, Stage};
 
 use super::layout::{self, hang, remark};
 use super::plan_json::pretty;
-use super::{CARE, HEADING, paint, summary, time};
-use crate::progress::moves;
-use crate::story::nodes;
+use super::{CARE, HEADING, paint, summary, time, words};
 
 /// All that `status` knows.
 #[derive(Clone, Debug)]
@@ -35,19 +32,31 @@ pub struct Status<'a> {
 }
 
 impl Status<'_> {
-    /// Where it stands, in a few words.
-    fn stands(&self) -> String {
+    fn view(&self) -> RunView<'_> {
+        RunView::new(self.plan, self.state)
+    }
+
+    /// How it stands, in a few words.
+    fn result(&self) -> String {
         match (&self.run.result, &self.holder) {
             (RunResult::Completed, _) => "done".to_owned(),
-            (_, Some(holder)) => format!("under way: {holder}"),
-            (RunResult::Open, None) => "cut off: no process has it".to_owned(),
+            (_, Some(holder)) => format!("in progress: {holder}"),
+            (RunResult::Open, None) => "interrupted: no process is driving it".to_owned(),
             (result, None) => result.to_string(),
         }
     }
 
-    /// The nodes that the plan leaves as they are, since the user wants it so.
-    fn held(&self) -> impl Iterator<Item = &NodeName> {
-        self.plan.nodes.iter().filter(|(_, own)| own.hold).map(|(name, _)| name)
+    /// Steps done, and the hop and wave in progress.
+    fn progress(&self) -> String {
+        let steps = format!("{} of {} steps", self.run.done, self.run.steps);
+        let Some(hop) = self.view().hop() else { return steps };
+        let place = words::hop(hop.hop, self.plan.hops.len());
+        match hop.wave {
+            Some(wave) if hop.hop.waves.len() > 1 => {
+                format!("{steps}; {place}, wave {} of {}", wave.number, hop.hop.waves.len())
+            }
+            _ => format!("{steps}; {place}"),
+        }
     }
 
     fn can_go_on(&self) -> bool {
@@ -56,82 +65,64 @@ impl Status<'_> {
 
     /// For people.
     pub fn text(&self) -> String {
-        let Summary { name, cluster, rollback, from, to, began, last, done, steps, .. } = &self.run;
+        let Summary { name, cluster, rollback, from, to, began, last, .. } = &self.run;
         let mut out = format!("{} {name}\n\n", paint(HEADING, "Run"));
         let mut line = |key: &str, value: &str| {
             out.push_str(&hang(&format!("  {key:<12}"), 14, value));
         };
         line("Cluster", cluster);
-        line(if *rollback { "Goes back" } else { "Moves" }, &moves(from, to));
-        let held: Vec<String> = self.held().map(ToString::to_string).collect();
+        line(if *rollback { "Rollback" } else { "Upgrade" }, &words::changes(from, to));
+        let held = words::list(self.view().held());
         if !held.is_empty() {
-            line("Held", &held.join(", "));
+            line("Held", &held);
         }
-        line("Stands", &self.stands());
-        line("Progress", &format!("{done} of {steps} steps"));
-        line("Began", &time::moment(*began));
+        line("State", &self.result());
+        line("Progress", &self.progress());
+        line("Started", &time::moment(*began));
         line("Last entry", &time::moment(*last));
         out.push('\n');
         let rows: Vec<Vec<String>> = self.rows().map(|(name, text)| vec![name, text]).collect();
         out.push_str(&layout::table(&["NODE", "STAGE"], &rows, &[]));
         if self.run.result != RunResult::Completed {
-            let names = |nodes: Vec<&NodeName>| {
-                nodes.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-            };
-            out.push_str(&summary::next_boots(&self.state.next_boots()));
-            let cordoned: Vec<_> = self.state.our_cordons().collect();
+            out.push_str(&summary::next_boots(&self.view().next_boots()));
+            let cordoned = words::list(self.view().cordons());
             if !cordoned.is_empty() {
-                out.push_str(&remark(CARE, "cordoned by this run", &names(cordoned)));
+                out.push_str(&remark(CARE, "cordoned by this run", &cordoned));
             }
         }
         if !self.earlier.is_empty() {
             out.push('\n');
             let rows: Vec<Vec<String>> = self.earlier.iter().map(earlier).collect();
-            out.push_str(&layout::table(&["EARLIER", "MOVED", "ENDED"], &rows, &[]));
+            out.push_str(&layout::table(&["EARLIER RUN", "UPGRADE", "STATE"], &rows, &[]));
         }
         if self.can_go_on() {
             out.push('\n');
-            out.push_str(&summary::go_on("to go on", &self.resume));
+            out.push_str(&summary::next("Continue with", &self.resume));
         }
         out
     }
 
-    /// What is known of every lane.
+    /// Every node and its stage.
     fn rows(&self) -> impl Iterator<Item = (String, String)> {
-        let lanes = nodes(self.plan).into_iter().map(Some).chain([None]);
-        lanes.filter_map(|node| {
-            let steps: Vec<StepId> = self.plan.steps().filter(|step| step.node == node).collect();
-            if steps.is_empty() {
-                return None;
-            }
-            let name = node.map_or_else(|| "cluster".to_owned(), |node| node.0);
-            Some((name, self.stage(&steps)))
-        })
+        let nodes = self.view().nodes().into_iter();
+        nodes.map(|node| (words::node(node.node), self.stage(&node)))
     }
 
-    fn stage(&self, steps: &[StepId]) -> String {
-        let phase = |step: &StepId| self.state.step(step).map(|known| known.phase.clone());
-        for step in steps {
-            match phase(step) {
-                Some(Phase::Failed { failure, .. }) => {
-                    return format!("{} failed: {failure}", step.action);
-                }
-                Some(Phase::Running { since }) => {
-                    let since = time::of_day(since);
-                    return match self.holder {
-                        Some(_) => format!("{} since {since}", step.action),
-                        None => format!("{} was cut off, begun {since}", step.action),
-                    };
-                }
-                Some(Phase::InDoubt) => return format!("{} in doubt", step.action),
-                _ => {}
+    fn stage(&self, node: &NodeProgress<'_>) -> String {
+        match (node.stage(), &self.holder) {
+            (Stage::Running { step, since }, Some(_)) => {
+                format!("{} since {}", step.action, time::of_day(since))
             }
-        }
-        let done = steps.iter().filter(|step| phase(step) == Some(Phase::Done)).count();
-        match steps.len() - done {
-            0 => "done".to_owned(),
-            _ if done == 0 => "not begun".to_owned(),
-            left => format!("{left} of {} steps left", steps.len()),
+            (Stage::Running { step, since }, None) => {
+                format!("{} interrupted, started {}", step.action, time::of_day(since))
+            }
+            (Stage::Failed { step, failure }, _) => format!("{} failed: {failure}", step.action),
+            (Stage::Interrupted { step }, _) => {
+                format!("{} interrupted, checked first on resume", step.action)
+            }
+            (Stage::Queued { done: 0, .. }, _) => "not started".to_owned(),
+            (Stage::Queued { done, of }, _) => format!("{done} of {of} steps done"),
+            (Stage::Done, _) => "done".to_owned(),
         }
     }
 
@@ -139,8 +130,8 @@ impl Status<'_> {
     pub fn json(&self) -> String {
         let nodes: Vec<Value> =
             self.rows().map(|(name, stage)| json!({"name": name, "stage": stage})).collect();
-        let cordoned: Vec<_> = self.state.our_cordons().collect();
-        let next = self.state.next_boots();
+        let cordoned: Vec<_> = self.view().cordons().collect();
+        let next = self.view().next_boots();
         let armed = |certain: bool| {
             let nodes = next.iter().filter(|(_, state)| state.is_certain() == certain);
             nodes.map(|(node, _)| node).collect::<Vec<_>>()
@@ -160,10 +151,10 @@ impl Status<'_> {
 }
 
 fn earlier(run: &Summary) -> Vec<String> {
-    vec![run.name.clone(), moves(&run.from, &run.to), run.result.to_string()]
+    vec![run.name.clone(), words::changes(&run.from, &run.to), run.result.to_string()]
 }
 
-/// The journal, an entry a line.
+/// The journal, one entry per line.
 pub fn history(entries: &[Entry]) -> String {
     let mut runner = "";
     let mut day = None;
@@ -182,42 +173,30 @@ pub fn history(entries: &[Entry]) -> String {
 }
 
 fn line(at: Timestamp, record: &Record) -> String {
-    let again = |attempt: &u32| match attempt {
-        1 => String::new(),
-        attempt => format!(", attempt {attempt}"),
-    };
     let text = match record {
-        Record::Began => "took the run".to_owned(),
+        Record::Began => "process started driving the run".to_owned(),
         Record::Inherited { cordons, armed } => {
-            let list = |nodes: Vec<&NodeName>| {
-                nodes.iter().map(|node| node.0.as_str()).collect::<Vec<_>>().join(", ")
-            };
             let mut parts = Vec::new();
             if !cordons.is_empty() {
-                parts.push(format!("cordons: {}", list(cordons.iter().collect())));
+                parts.push(format!("cordons: {}", words::list(cordons)));
             }
             if !armed.is_empty() {
-                parts.push(format!("armed: {}", list(armed.keys().collect())));
+                parts.push(format!("armed: {}", words::list(armed.keys())));
             }
-            format!("took over from the run before: {}", parts.join("; "))
+            format!("inherited from the run before: {}", parts.join("; "))
         }
-        Record::Lifted { node } => format!("gave {node} back: its cordon was of the run before"),
+        Record::Lifted { node } => format!("uncordoned {node}, which the run before had cordoned"),
         Record::Started { step, attempt, evidence: _ } => {
-            format!("{step} started{}", again(attempt))
+            format!("{step} started{}", words::attempt(*attempt))
         }
         Record::Finished { step, attempt, outcome } => {
-            let how = match outcome {
-                Outcome::Done { .. } => "done".to_owned(),
-                Outcome::Skipped { why } => format!("nothing to do: {why}"),
-                Outcome::Failed { failure } => format!("failed: {failure}"),
-            };
-            format!("{step} {how}{}", again(attempt))
+            format!("{step} {}{}", words::outcome(outcome, None), words::attempt(*attempt))
         }
-        Record::Waiting { key } => format!("waits: {key}"),
+        Record::Waiting { key } => format!("waiting: {key}"),
         Record::Paused { by } => format!("paused by {by}"),
         Record::Resumed { by } => format!("resumed by {by}"),
         Record::Halted { why } => format!("halted: {why}"),
-        Record::Completed => "everything is done".to_owned(),
+        Record::Completed => "all steps are done".to_owned(),
     };
     hang(&format!("  {}  ", time::of_day(at)), 12, &text)
 }
@@ -227,14 +206,12 @@ mod tests {
     use upgrade_engine::journal::Folder;
 
     use super::*;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     fn status(entries: &[Entry], holder: Option<Holder>) -> String {
-        let plan = sample::plan();
+        let plan = fixtures::plan();
         let state = State::fold(&plan, entries).unwrap();
         let (done, steps) = state.progress();
-        let halted = state.halted().map(|why| RunResult::Halted { why: why.clone() });
-        let open = if state.completed() { RunResult::Completed } else { RunResult::Open };
         let run = Summary {
             name: "20261115T200000Z-0123456789ab".to_owned(),
             cluster: plan.cluster.clone(),
@@ -242,10 +219,10 @@ mod tests {
             rollback: false,
             from: plan.from.clone(),
             to: plan.to.clone(),
-            began: sample::time(0),
+            began: fixtures::time(0),
             last: entries.last().unwrap().at,
             runner: None,
-            result: halted.unwrap_or(open),
+            result: RunResult::of(&state),
             done,
             steps,
         };
@@ -259,30 +236,30 @@ mod tests {
 
     #[test]
     fn a_run_that_halted() {
-        insta::assert_snapshot!(status(&sample::halted(&sample::plan()), None));
+        insta::assert_snapshot!(status(&fixtures::halted(&fixtures::plan()), None));
     }
 
     #[test]
-    fn a_run_under_way_and_one_cut_off() {
-        let entries = sample::killed(&sample::plan());
+    fn a_run_in_progress_and_an_interrupted_one() {
+        let entries = fixtures::killed(&fixtures::plan());
         let entries = &entries[..entries.len() - 1];
-        let holder = Holder { host: "desk".to_owned(), pid: 41, since: sample::time(0) };
+        let holder = Holder { host: "desk".to_owned(), pid: 41, since: fixtures::time(0) };
         let text = status(entries, Some(holder));
-        assert!(text.contains("under way: process 41 on desk"), "{text}");
+        assert!(text.contains("in progress: process 41 on desk"), "{text}");
         assert!(!text.contains("resume"), "{text}");
         let text = status(entries, None);
-        assert!(text.contains("cut off: no process has it"), "{text}");
-        assert!(text.contains("was cut off, begun"), "{text}");
+        assert!(text.contains("interrupted: no process is driving it"), "{text}");
+        assert!(text.contains(" interrupted, started "), "{text}");
     }
 
     #[test]
     fn history_is_readable() {
-        let text = history(&sample::halted(&sample::plan()));
+        let text = history(&fixtures::halted(&fixtures::plan()));
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string());
     }
 
     #[test]
-    fn no_runs_are_no_trouble() {
+    fn a_folder_without_runs_has_no_last_run() {
         let folder = tempfile::tempdir().unwrap();
         assert!(Folder::new(folder.path()).last().unwrap().is_none());
     }

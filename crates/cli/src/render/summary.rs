@@ -1,5 +1,4 @@
-//! The end of a run: what happened, how long it took, what was verified, and
-//! what to do if that is not all.
+//! The end of a run: what happened, how long it took, what was verified, and what to do next.
 
 use std::path::Path;
 
@@ -8,26 +7,22 @@ use upgrade_core::journal::{Arming, Proof};
 use upgrade_core::plan::Plan;
 use upgrade_core::reason::HaltReason;
 use upgrade_core::snapshot::NodeName;
+use upgrade_view::{Outcomes, Timeline};
 
-use super::layout::{self, hang, remark};
-use super::{BAD, CARE, COMMAND, FAINT, HEADING, INFO, paint, time};
-use crate::progress::moves;
-use crate::story::{Story, rows};
+use super::layout::{self, remark};
+use super::{BAD, CARE, COMMAND, FAINT, HEADING, INFO, paint, time, words};
 
 /// What happened, how long it took, what was verified.
-pub fn table(plan: &Plan, story: &Story, now: Timestamp) -> String {
-    let rows: Vec<Vec<String>> = rows(plan, story, now)
+pub fn table(plan: &Plan, timeline: &Timeline, now: Timestamp) -> String {
+    let rows: Vec<Vec<String>> = words::rows(&Outcomes::of(plan, timeline, now))
         .into_iter()
-        .map(|row| {
-            let name = row.node.map_or_else(|| "cluster".to_owned(), |node| node.0);
-            vec![name, row.happened, time::took(row.took), row.verified]
-        })
+        .map(|row| vec![row.name, row.happened, row.took, row.verified])
         .collect();
     if rows.is_empty() {
         return String::new();
     }
     let mut out = layout::table(&["NODE", "WHAT HAPPENED", "TOOK", "VERIFIED"], &rows, &[]);
-    for proof in story.snapshots() {
+    for proof in timeline.snapshots() {
         let Proof::EtcdSnapshot { file, sha256, bytes } = proof else { continue };
         let digest = sha256.get(..12).unwrap_or(sha256);
         let text = format!("{file} ({bytes} bytes, sha256 {digest}…)");
@@ -37,16 +32,16 @@ pub fn table(plan: &Plan, story: &Story, now: Timestamp) -> String {
 }
 
 /// A run that reached its end.
-pub fn completed(plan: &Plan, story: &Story) -> String {
-    let took = time::took(story.took());
-    format!("{}: {} in {took}\n", paint(HEADING, "done"), moves(&plan.from, &plan.to))
+pub fn completed(plan: &Plan, timeline: &Timeline) -> String {
+    let took = time::took(timeline.took());
+    let changes = words::changes(&plan.from, &plan.to);
+    format!("{}: {changes} in {took}\n", paint(HEADING, "done"))
 }
 
-/// A halted run is taken up again only to give its nodes back.
-pub fn giving_back(cordoned: &[NodeName]) -> String {
-    let nodes: Vec<&str> = cordoned.iter().map(|node| node.0.as_str()).collect();
-    let text = format!("the last run halted and left {} cordoned", nodes.join(", "));
-    remark(CARE, "giving back", &format!("{text}; going on with it to lift that"))
+/// A halted run is resumed only to uncordon its nodes (rule 7).
+pub fn uncordoning(cordoned: &[NodeName]) -> String {
+    let text = format!("the last run halted and left {} cordoned", words::list(cordoned));
+    remark(CARE, "uncordoning", &format!("{text}; resuming it to uncordon them"))
 }
 
 /// A run that needs a person: why, what is left, what to do.
@@ -58,17 +53,15 @@ pub fn halted(
 ) -> String {
     let mut out = remark(BAD, "halted", &why.to_string());
     out.push_str(&remark(FAINT, "  next", why.advice()));
-    let list =
-        |nodes: &[NodeName]| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     out.push_str(&next_boots(armed));
     if !cordoned.is_empty() {
-        let text = format!("{}: not ready, so the cordon stays", list(cordoned));
+        let text = format!("{}: not ready, so the cordon stays", words::list(cordoned));
         out.push_str(&remark(CARE, "cordoned", &text));
     }
-    out + &go_on("when that is mended", resume)
+    out + "\n" + &next("Once fixed, continue with", resume)
 }
 
-/// What nodes boot next, where that is not what runs, or not known.
+/// What nodes boot next, where that is not what runs, or is unknown (rule 5).
 pub fn next_boots(armed: &[(NodeName, Arming)]) -> String {
     let named = |certain: bool| {
         let nodes = armed.iter().filter(|(_, state)| state.is_certain() == certain);
@@ -81,49 +74,49 @@ pub fn next_boots(armed: &[(NodeName, Arming)]) -> String {
         out.push_str(&remark(CARE, "armed", &text));
     }
     if !unsure.is_empty() {
-        let text = format!("{unsure}: not known; the next boot may be into the new version");
+        let text = format!("{unsure}: unknown; the next boot may be into the new version");
         out.push_str(&remark(CARE, "armed?", &text));
     }
     out
 }
 
-/// A run that somebody paused.
+/// A run that is paused.
 pub fn paused(by: &str, resume: &str) -> String {
     let text = format!("by {by}; no node is in flight");
-    remark(CARE, "paused", &text) + &go_on("to go on", resume)
+    remark(CARE, "paused", &text) + "\n" + &next("Continue with", resume)
 }
 
-/// A run that is asked to pause.
+/// A pause was requested.
 pub fn pausing(by: &str, resume: &str) -> String {
-    let text = format!("{by} asks for a pause: what is in flight reaches a safe state first");
-    remark(CARE, "pausing", &text) + &remark(FAINT, "  then", &format!("go on with `{resume}`"))
+    let text = format!("requested by {by}; nodes in flight reach a safe state first");
+    remark(CARE, "pausing", &text) + &remark(FAINT, "   then", &format!("continue with `{resume}`"))
 }
 
-/// A run that is asked to stop at once.
+/// An immediate stop was requested.
 pub fn stopping(resume: &str) -> String {
-    remark(CARE, "stopping", "at once")
-        + &remark(FAINT, "  then", &format!("go on with `{resume}`"))
+    remark(CARE, "stopping", "now; steps in progress are interrupted")
+        + &remark(FAINT, "    then", &format!("continue with `{resume}`"))
 }
 
-/// Where the report lies.
+/// The report was written.
 pub fn report(path: &Path) -> String {
     remark(INFO, "report", &path.display().to_string())
 }
 
-/// That the profile was written.
+/// The profile was updated.
 pub fn profile(path: &Path) -> String {
-    remark(INFO, "profile", &format!("{} says what runs now", path.display()))
+    remark(INFO, "profile", &format!("{} updated to the versions that run now", path.display()))
 }
 
-/// A run that was stopped at once.
+/// A run that was stopped at once (rule 8).
 pub fn stopped(resume: &str) -> String {
-    let text = "what was under way is looked at again before anything else is done";
-    remark(CARE, "stopped", text) + &go_on("to go on", resume)
+    let text = "interrupted steps are checked first when the run resumes";
+    remark(CARE, "stopped", text) + "\n" + &next("Continue with", resume)
 }
 
-/// The command that goes on.
-pub fn go_on(when: &str, command: &str) -> String {
-    let mut out = hang("", 0, &format!("{}, {when}:", paint(HEADING, "Next")));
+/// The command to run next.
+pub fn next(what: &str, command: &str) -> String {
+    let mut out = format!("{}:\n", paint(HEADING, what));
     for line in layout::command(command) {
         out.push_str("  ");
         out.push_str(&paint(COMMAND, &line));
@@ -135,7 +128,7 @@ pub fn go_on(when: &str, command: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
+    use crate::test_fixtures as fixtures;
 
     fn plain(text: &str) -> String {
         anstream::adapter::strip_str(text).to_string()
@@ -143,20 +136,20 @@ mod tests {
 
     #[test]
     fn a_run_that_is_done() {
-        let plan = sample::plan();
-        let story = Story::tell(&sample::whole(&plan));
-        let text = table(&plan, &story, sample::time(9999)) + &completed(&plan, &story);
+        let plan = fixtures::plan();
+        let timeline = Timeline::from_entries(&fixtures::whole(&plan));
+        let text = table(&plan, &timeline, fixtures::time(9999)) + &completed(&plan, &timeline);
         insta::assert_snapshot!(plain(&text));
     }
 
     #[test]
     fn a_run_that_halted() {
-        let plan = sample::plan();
-        let entries = sample::halted(&plan);
-        let story = Story::tell(&entries);
-        let crate::story::Standing::Halted(why) = &story.standing else { panic!() };
+        let plan = fixtures::plan();
+        let entries = fixtures::halted(&plan);
+        let timeline = Timeline::from_entries(&entries);
+        let upgrade_view::RunResult::Halted { why } = &timeline.result else { panic!() };
         let resume = "talos-operator resume --profile prod.yaml";
-        let text = table(&plan, &story, sample::time(9999))
+        let text = table(&plan, &timeline, fixtures::time(9999))
             + &halted(
                 why,
                 &[("cp-2".into(), Arming::Armed), ("cp-3".into(), Arming::Failed)],

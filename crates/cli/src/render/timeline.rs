@@ -1,16 +1,15 @@
-//! The run as a picture: a row a node, a bar a step, time to the right. Plain
-//! SVG with classes; the page around it gives the colours.
+//! The run as a picture: one row per node, one bar per step, time to the right. Plain SVG with
+//! classes; the page around it has the colours.
 
 use std::fmt::Write as _;
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::plan::Plan;
-use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::Action;
+use upgrade_view::{Attempt, StepKind, Timeline, lane_order};
 
 use super::page::escape;
-use super::time;
-use crate::story::{self, Attempt, Story};
+use super::{time, words};
 
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 120.0;
@@ -26,19 +25,12 @@ const STEPS: [i64; 14] = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 360
 
 /// The class of a step, by which the page colours it.
 pub(super) const fn class(action: Action) -> &'static str {
-    match action {
-        Action::CheckRemovals | Action::SnapshotEtcd | Action::DowngradeEtcd | Action::Pull => {
-            "prepare"
-        }
-        Action::Forfeit | Action::Cordon | Action::Drain | Action::Uncordon => "drain",
-        Action::Install | Action::Reboot | Action::Upgrade | Action::Rollback => "reboot",
-        Action::Verify | Action::Soak => "verify",
-        Action::SetKubeApiserver
-        | Action::SetKubeControllerManager
-        | Action::SetKubeScheduler
-        | Action::SetKubeProxy
-        | Action::SetKubelet
-        | Action::SyncManifests => "kubernetes",
+    match StepKind::of(action) {
+        StepKind::Prepare => "prepare",
+        StepKind::Drain => "drain",
+        StepKind::Reboot => "reboot",
+        StepKind::Verify => "verify",
+        StepKind::Kubernetes => "kubernetes",
     }
 }
 
@@ -55,14 +47,14 @@ impl Scale {
 }
 
 /// The picture; empty if nothing happened.
-pub(super) fn timeline(plan: &Plan, story: &Story) -> String {
-    let (Some(began), Some(last)) = (story.began, story.last) else {
+pub(super) fn picture(plan: &Plan, timeline: &Timeline) -> String {
+    let (Some(began), Some(last)) = (timeline.began, timeline.last) else {
         return String::new();
     };
     let scale = Scale { began, span: last.duration_since(began).as_secs_f64().max(1.0) };
-    let mut rows: Vec<Option<NodeName>> = vec![None];
-    rows.extend(story::nodes(plan).into_iter().map(Some));
-    rows.retain(|node| story.of(node.as_ref()).next().is_some());
+    let mut rows = vec![None];
+    rows.extend(lane_order(plan).into_iter().map(Some));
+    rows.retain(|node| timeline.of(*node).next().is_some());
     #[expect(clippy::cast_precision_loss, reason = "a picture of 2^52 rows is not drawn")]
     let y = |row: usize| TOP + row as f64 * ROW;
     let height = y(rows.len()) + 10.0;
@@ -74,15 +66,14 @@ pub(super) fn timeline(plan: &Plan, story: &Story) -> String {
     );
     ticks(&mut out, &scale, height);
     for (index, node) in rows.iter().enumerate() {
-        let name = node.as_ref().map_or("cluster", |node| node.0.as_str());
         let _ = writeln!(
             out,
             "<text class=\"name\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             LEFT - 8.0,
             y(index) + BAR - 3.0,
-            escape(name)
+            escape(&words::node(*node))
         );
-        for attempt in story.of(node.as_ref()) {
+        for attempt in timeline.of(*node) {
             bar(&mut out, &scale, y(index), attempt, last);
         }
     }
@@ -107,9 +98,9 @@ fn ticks(out: &mut String, scale: &Scale, height: f64) {
 }
 
 fn bar(out: &mut String, scale: &Scale, y: f64, attempt: &Attempt, last: Timestamp) {
-    let end = attempt.ended.or(attempt.until).unwrap_or(last);
+    let end = attempt.end(last);
     let x = scale.x(attempt.began);
-    // A step that took no time is still there to be pointed at.
+    // A step that took no time still has something to point at.
     let width = (scale.x(end) - x).max(1.5);
     let mut class = class(attempt.step.action).to_owned();
     let how = match (&attempt.outcome, attempt.failed()) {
@@ -119,7 +110,7 @@ fn bar(out: &mut String, scale: &Scale, y: f64, attempt: &Attempt, last: Timesta
         }
         (None, _) => {
             class += " open";
-            "cut off"
+            "interrupted"
         }
         _ => "done",
     };

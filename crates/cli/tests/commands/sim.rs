@@ -102,6 +102,6 @@ fn a_cluster_is_started_reached_and_stopped() {
     let (child, again) = start(temporary, "--speed 50");
     assert_eq!(again, text);
     let output = run(temporary, "fault all slow-pull --clear");
-    assert_eq!(String::from_utf8_lossy(&output.stderr), "no fault holds\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "no active faults\n");
     stop(child);
 }

@@ -6,7 +6,7 @@ use crate::bench::{Bench, has_files};
 fn a_cluster_is_looked_at() {
     let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     let health = bench.run("health --profile test").code(0);
-    let health = health.says(&["test is well", "3 members agree", "worker-1: Ready"]);
+    let health = health.says(&["test is healthy", "3 members agree", "worker-1: Ready"]);
     assert_eq!(health.stderr, "");
     let json = bench.run("health --profile test.yaml -o json").code(0);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
@@ -57,7 +57,7 @@ fn a_cluster_is_looked_at() {
 
     bench.run("status --profile test").code(1).says(&["there is no run in test.state"]);
     bench.run("resume --profile test").code(1).says(&["there is no run"]);
-    bench.run("pause --profile test").code(1).says(&["no process drives"]);
+    bench.run("pause --profile test").code(1).says(&["no process is driving"]);
     bench.run("rollback worker-9 --profile test").code(1).says(&["there is no node worker-9"]);
     bench.run("rollback worker-1 --profile test").code(1).says(&["no upgrade of worker-1"]);
     bench.run("rollback --kubernetes --profile test").code(1).says(&["runs the same version"]);
@@ -77,7 +77,7 @@ fn what_cannot_be_reached_is_said() {
         .code(1)
         .says(&["nowhere", "--kubeconfig"]);
     bench.inject("cp-1", "partition");
-    bench.run("version --talosconfig talosconfig").code(1).says(&["the cluster cannot be seen"]);
+    bench.run("version --talosconfig talosconfig").code(1).says(&["cannot observe the cluster"]);
     bench.run("upgrade os --profile test --talos 1.14.4 --yes").code(1).says(&["cannot be seen"]);
 }
 
@@ -87,6 +87,6 @@ fn the_state_of_a_cluster_without_a_profile_is_in_the_home_folder() {
     let upgrade = "upgrade os --talosconfig talosconfig --talos 1.13.12 --accept-outage --yes";
     bench.run(upgrade).code(0).says(&["done: Talos 1.13.9 → 1.13.12"]);
     assert!(bench.path(".local/state/talos-operator/test/run.jsonl").exists());
-    bench.run("status --talosconfig talosconfig").code(0).says(&["Stands      done"]);
+    bench.run("status --talosconfig talosconfig").code(0).says(&["State       done"]);
     bench.run("status --state .local/state/talos-operator/test").code(0).says(&["done"]);
 }

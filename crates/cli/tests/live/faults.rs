@@ -173,7 +173,7 @@ fn an_etcd_that_is_not_fit_is_left_alone() {
         let refused = bench.run(UPGRADE).code(1);
         let refused = refused.says(&["etcd is not fit to lose a member", words, "mend etcd first"]);
         assert!(refused.stdout.is_empty(), "{refused:#?}");
-        let health = bench.run("health --profile test").code(1).says(&[words, "is not well"]);
+        let health = bench.run("health --profile test").code(1).says(&[words, "is not healthy"]);
         // etcd answers nothing but its status on a learner, which is no second problem.
         let told = format!("{}{}", health.stdout, health.stderr);
         assert!(!told.contains("rpc not supported"), "{told}");

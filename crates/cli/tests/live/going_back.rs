@@ -27,5 +27,5 @@ fn a_node_goes_back_by_its_other_slot_and_by_an_image() {
     bench.run(line).code(0);
     assert_eq!(bench.talos(), ["1.12.11"; 4]);
     assert!(bench.read("test.yaml").contains("\"1.12.11\""));
-    bench.run("health --profile test").code(0).says(&["is well"]);
+    bench.run("health --profile test").code(0).says(&["is healthy"]);
 }

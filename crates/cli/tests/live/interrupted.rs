@@ -13,12 +13,12 @@ fn a_second_runner_is_refused_by_name_and_the_first_can_be_paused() {
     let first = bench.spawn(UPGRADE);
     bench.wait_for("beginning", |entry| entry["record"] == "began");
     let name = format!("process {}", first.id());
-    bench.run(UPGRADE).code(1).says(&[&name, "drives this cluster already"]);
+    bench.run(UPGRADE).code(1).says(&[&name, "is already driving this cluster"]);
     bench.run("resume --profile test").code(1).says(&[&name]);
     bench.run("rollback worker-1 --profile test --yes").code(1).says(&[&name]);
-    bench.run("status --profile test").code(0).says(&["under way:", &name]);
+    bench.run("status --profile test").code(0).says(&["in progress:", &name]);
     bench.wait_for("drain", step("started", "/drain"));
-    bench.run("pause --profile test").code(0).says(&["asked for a pause", &name]);
+    bench.run("pause --profile test").code(0).says(&["pause requested", &name]);
     let paused = first.finish().code(3).says(&["paused: by tester@", "resume --profile test"]);
     assert!(!paused.stderr.contains("halted"), "{paused:#?}");
     // Rule 12: nobody is in flight, no cordon is left.
@@ -36,7 +36,7 @@ fn ctrl_c_once_lets_the_node_in_flight_finish() {
     bench.wait_for("upgrade", step("started", "/upgrade"));
     run.signal("INT");
     run.finish().code(3).says(&[
-        "Ctrl-C asks for a pause",
+        "pausing: requested by Ctrl-C",
         "paused: by Ctrl-C",
         "talos-operator resume --profile test",
     ]);
@@ -103,7 +103,7 @@ fn killed_at_every_kind_of_entry_a_run_goes_on() {
         run.signal("KILL");
         let killed = run.finish();
         assert_eq!(killed.code, None, "{record} {name}: {killed:#?}");
-        bench.run("status --profile test").code(0).says(&["cut off: no process has it"]);
+        bench.run("status --profile test").code(0).says(&["interrupted: no process is driving it"]);
     }
     bench.run(line).code(0);
     assert_eq!(bench.talos(), ["1.13.12"; 4]);

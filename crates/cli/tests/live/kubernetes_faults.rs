@@ -120,13 +120,13 @@ fn components_go_back_to_their_images() {
     }
     bench.edit("component: 20s", "component: 90s");
     let back = bench.run("rollback --kubernetes --profile test --yes").code(0);
-    back.says(&["Rollback plan", "Kubernetes 1.35.4 → 1.34.2", "nothing reboots"]);
+    back.says(&["Rollback plan", "Kubernetes 1.35.4 → 1.34.2", "no reboots"]);
     let health = bench.run("health --profile test").code(0);
     health.says(&["Kubernetes: it is at 1.34.2", "worker-1: Ready, kubelet 1.34.2"]);
     assert_eq!(bench.boots(), boots, "no node reboots for Kubernetes");
     // There is nothing left to take back.
     let none = bench.run("rollback --kubernetes --profile test --yes").code(1);
-    none.says(&["nothing to take back"]);
+    none.says(&["nothing to roll back"]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Which cluster a command is about, before anybody talks to it: the profile,
-//! and the folder where journal, plans and snapshots are kept.
+//! The configuration of the cluster that a command is about: profile, flags, and the folder
+//! with journals, plans and snapshots. Nothing here talks to the cluster.
 
 use std::path::{Path, PathBuf};
 
@@ -7,30 +7,30 @@ use talos_client::Talosconfig;
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::policy::Policy;
 use upgrade_engine::journal::{FileStore, Folder, Holder};
-use upgrade_engine::store::{Inherited, RunResult};
+use upgrade_engine::store::Inherited;
+use upgrade_view::RunResult;
 
-use crate::args::{ClusterArgs, PaceArgs};
-use crate::failed::Failed;
+use crate::args::{ClusterArgs, CommandLine, PolicyArgs};
+use crate::error::CommandError;
 use crate::profile::Profile;
-use crate::render::quoted;
 use crate::settings;
 
-/// A place where a cluster's runs are remembered.
+/// A cluster as its user describes it, and its state folder.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ClusterConfig {
     /// The profile, if there is one.
     pub profile: Option<Profile>,
-    /// How it was named.
+    /// The flags that name it.
     pub args: ClusterArgs,
-    /// The folder.
+    /// The state folder.
     pub state: PathBuf,
     /// The runs in it.
     pub runs: Folder,
 }
 
-impl Place {
+impl ClusterConfig {
     /// Reads the profile, and finds the folder.
-    pub fn find(args: &ClusterArgs) -> Result<Self, Failed> {
+    pub fn load(args: &ClusterArgs) -> Result<Self, CommandError> {
         let profile = match &args.profile {
             Some(path) => Some(Profile::load(&with_ending(path))?),
             None => None,
@@ -55,13 +55,13 @@ impl Place {
         self.args.kubeconfig.as_deref().or(profile)
     }
 
-    /// How the work is done: as the flags say, else as the profile says.
-    pub fn policy(&self, pace: &PaceArgs) -> Policy {
+    /// The policy: flags first, else the profile's.
+    pub fn policy(&self, flags: &PolicyArgs) -> Policy {
         let profile = self.profile.as_ref().map(|profile| profile.policy.clone());
-        pace.over(profile.unwrap_or_default())
+        flags.over(profile.unwrap_or_default())
     }
 
-    /// Where etcd snapshots go.
+    /// The folder for etcd snapshots.
     pub fn snapshots(&self, policy: &Policy) -> PathBuf {
         match (&policy.snapshot.dir, &self.profile) {
             (Some(dir), Some(profile)) => profile.beside(dir),
@@ -70,22 +70,21 @@ impl Place {
         }
     }
 
-    /// Refuses if another process drives the cluster (rule 9). Whoever begins a
-    /// run finds that out anyway; this is for finding it out at once.
-    pub fn nobody_drives(&self) -> Result<(), Failed> {
+    /// Refuses if another process drives the cluster (rule 9). The lock of a run guards that;
+    /// this only saves the user a wait.
+    pub fn refuse_if_driven(&self) -> Result<(), CommandError> {
         match self.runs.holder()? {
             None => Ok(()),
-            Some(holder) => Err(Failed::refused(
-                format!("{holder} drives this cluster already"),
-                format!("see how far it is with `{}`", self.command("status")),
+            Some(holder) => Err(CommandError::refused(
+                format!("{holder} is already driving this cluster"),
+                format!("see its progress with `{}`", self.command("status")),
             )),
         }
     }
 
-    /// Whether a new plan may replace the run that is there. One that halted
-    /// waits for just that; one that was paused or cut off is for resuming,
-    /// unless its user says otherwise.
-    pub fn may_replace(&self, wanted: bool) -> Result<bool, Failed> {
+    /// Whether a new plan may replace the last run. A halted run may always be replaced; a
+    /// paused or interrupted one only if the user asked for it.
+    pub fn may_replace(&self, wanted: bool) -> Result<bool, CommandError> {
         let Some(last) = self.runs.last()? else {
             return Ok(false);
         };
@@ -94,52 +93,42 @@ impl Place {
             RunResult::Halted { .. } => Ok(true),
             RunResult::Open if last.entries.is_empty() => Ok(true),
             RunResult::Paused { .. } | RunResult::Open if wanted => Ok(true),
-            stands => Err(Failed::refused(
+            stands => Err(CommandError::refused(
                 format!("the last run has not ended: {stands}"),
-                format!("go on with `{}`, or start over with --new-plan", self.command("resume")),
+                format!(
+                    "continue it with `{}`, or replace it with --new-plan",
+                    self.command("resume")
+                ),
             )),
         }
     }
 
     /// What the last run leaves to the next: cordons that are ours to lift (rule 7), and
     /// nodes that are armed, or may be (rule 5).
-    pub fn left(&self) -> Result<Inherited, Failed> {
+    pub fn left(&self) -> Result<Inherited, CommandError> {
         let last = self.runs.last()?;
         Ok(last.map(|last| last.left()).transpose()?.unwrap_or_default())
     }
 
-    /// The runs, for this process to drive.
+    /// The run store, for this process to drive.
     pub fn store(&self, since: Timestamp) -> FileStore {
         FileStore { folder: self.runs.clone(), holder: Holder::this_process(since) }
     }
 
     /// A command for the same cluster, as a shell reads it.
     pub fn command(&self, verb: &str) -> String {
-        let ClusterArgs { profile, talosconfig, context, kubeconfig, state } = &self.args;
-        let mut command = format!("talos-operator {verb}");
-        let path = |path: &Path| path.display().to_string();
-        let flags = [
-            ("profile", profile.as_deref().map(path)),
-            ("talosconfig", talosconfig.as_deref().map(path)),
-            ("context", context.clone()),
-            ("kubeconfig", kubeconfig.as_deref().map(path)),
-            ("state", state.as_deref().map(path)),
-        ];
-        for (flag, value) in flags {
-            if let Some(value) = value {
-                command = format!("{command} --{flag} {}", quoted(&value));
-            }
-        }
-        command
+        let mut line = CommandLine::new(verb);
+        self.args.repeat(&mut line);
+        line.to_string()
     }
 
-    /// Where a request to pause is left for the process that drives.
+    /// The file by which another process requests a pause.
     pub fn pause_request(&self) -> PathBuf {
         self.state.join("pause")
     }
 }
 
-/// `prod` means `prod.yaml` where that is what there is.
+/// `prod` stands for `prod.yaml` if only that exists.
 fn with_ending(path: &Path) -> PathBuf {
     if !path.exists() && path.extension().is_none() {
         for ending in ["yaml", "yml"] {
@@ -152,27 +141,26 @@ fn with_ending(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// `clusters/prod.yaml` has `clusters/prod.state`.
+/// The state of `clusters/prod.yaml` is in `clusters/prod.state`.
 fn beside(profile: &Path) -> PathBuf {
     profile.with_extension("state")
 }
 
-/// Without a profile the talosconfig's name for the cluster has to do.
-fn by_name(args: &ClusterArgs) -> Result<PathBuf, Failed> {
+/// Without a profile, the folder has the talosconfig's name for the cluster.
+fn by_name(args: &ClusterArgs) -> Result<PathBuf, CommandError> {
     let next = "name a profile with --profile, or a talosconfig with --talosconfig and --context";
     let config = Talosconfig::load(args.talosconfig.as_deref());
     let context = config.and_then(|config| config.context(args.context.as_deref()));
-    let context = context.map_err(|error| Failed::of(&error, next))?;
+    let context = context.map_err(|error| CommandError::caused_by(&error, next))?;
     let name = context.cluster.unwrap_or(context.name);
     let home = settings::state_home().ok_or_else(|| {
         let next = "name a folder with --state, or a profile with --profile";
-        Failed::refused("there is no folder to remember the run in: HOME is not set", next)
+        CommandError::refused("there is no folder for the state of the run: HOME is not set", next)
     })?;
     Ok(home.join(folder_name(&name)))
 }
 
-/// A name as a single folder, whatever it is: `admin@prod` stays readable, and
-/// nothing leaves the folder above.
+/// A name as a single folder: `admin@prod` stays readable, and no name leaves the parent.
 fn folder_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_@.".contains(c);
     let name: String = name.chars().map(|c| if plain(c) { c } else { '_' }).collect();
@@ -187,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_lies_beside_the_profile() {
+    fn the_state_folder_is_beside_the_profile() {
         assert_eq!(beside(Path::new("clusters/prod.yaml")), Path::new("clusters/prod.state"));
         assert_eq!(beside(Path::new("prod")), Path::new("prod.state"));
     }
@@ -200,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_to_go_on_names_the_same_cluster() {
+    fn the_resume_command_names_the_same_cluster() {
         let folder = tempfile::tempdir().unwrap();
         let profile = folder.path().join("my prod.yaml");
         std::fs::write(&profile, "name: prod\npolicy: {snapshot: {dir: backups}}\n").unwrap();
@@ -209,15 +197,15 @@ mod tests {
             context: Some("prod".to_owned()),
             ..ClusterArgs::default()
         };
-        let place = Place::find(&args).unwrap();
-        assert_eq!(place.state, folder.path().join("my prod.state"));
-        let command = place.command("resume");
+        let config = ClusterConfig::load(&args).unwrap();
+        assert_eq!(config.state, folder.path().join("my prod.state"));
+        let command = config.command("resume");
         let path = folder.path().join("my prod").display().to_string();
         assert_eq!(command, format!("talos-operator resume --profile '{path}' --context prod"));
-        let policy = place.policy(&PaceArgs::default());
-        assert_eq!(place.snapshots(&policy), folder.path().join("backups"));
-        assert_eq!(place.snapshots(&Policy::default()), place.state.join("snapshots"));
-        assert!(place.nobody_drives().is_ok());
-        assert_eq!(place.may_replace(false), Ok(false));
+        let policy = config.policy(&PolicyArgs::default());
+        assert_eq!(config.snapshots(&policy), folder.path().join("backups"));
+        assert_eq!(config.snapshots(&Policy::default()), config.state.join("snapshots"));
+        assert!(config.refuse_if_driven().is_ok());
+        assert_eq!(config.may_replace(false), Ok(false));
     }
 }

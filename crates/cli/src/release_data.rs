@@ -11,14 +11,14 @@ use crate::usage::Usage;
 /// Everything known about releases.
 #[derive(Clone, Debug)]
 pub struct ReleaseData {
-    /// What is supported.
+    /// The support matrix.
     pub matrix: Matrix,
-    /// What was released.
+    /// The known releases.
     pub catalogue: Catalogue,
 }
 
 impl ReleaseData {
-    /// What the flags name; the built-in data where they name none.
+    /// The files of the flags, else the built-in data.
     pub fn load(args: &DataArgs) -> Result<Self, Usage> {
         Ok(Self {
             matrix: read("--matrix", args.matrix.as_deref(), Matrix::from_toml)?
@@ -41,15 +41,15 @@ fn read<T, E: ToString>(
     let text = std::fs::read_to_string(path).map_err(|error| {
         Usage::new(
             format!("{flag}: cannot read {shown}: {error}"),
-            "name a readable file, or leave the flag out for the built-in data",
+            "name a readable file, or remove the flag to use the built-in data",
         )
     })?;
     parse(&text).map(Some).map_err(|error| {
-        // TOML errors end in a picture of the place; its last line break goes.
+        // TOML errors end with an excerpt and a line break.
         let error = error.to_string();
         Usage::new(
             format!("{flag}: {shown}: {}", error.trim_end()),
-            "correct the file, or leave the flag out for the built-in data",
+            "correct the file, or remove the flag to use the built-in data",
         )
     })
 }

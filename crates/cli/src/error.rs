@@ -1,4 +1,4 @@
-//! A command that did not do what it was asked: why, and what to do next.
+//! The error of a command: the reason, and what to do next.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -10,34 +10,34 @@ use crate::Exit;
 use crate::profile::{Problem, ProfileError};
 use crate::usage::Usage;
 
-/// Why a command ended early.
+/// The error of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
-    /// What to say: usually one thing, of a bad profile everything.
+pub struct CommandError {
+    /// The messages: usually one, for an invalid profile one per problem.
     pub remarks: Vec<Usage>,
-    /// With which code.
+    /// The exit code.
     pub exit: Exit,
 }
 
-impl Failed {
-    /// Something was refused, or went wrong.
+impl CommandError {
+    /// A refusal or a failure.
     pub fn refused(message: impl Into<String>, next: impl Into<String>) -> Self {
         Self { remarks: vec![Usage::new(message, next)], exit: Exit::Refused }
     }
 
-    /// An error, with everything behind it.
-    pub fn of(error: &dyn Error, next: impl Into<String>) -> Self {
+    /// An error with its causes.
+    pub fn caused_by(error: &dyn Error, next: impl Into<String>) -> Self {
         Self::refused(chain(error), next)
     }
 }
 
-/// An error with everything behind it, said once.
+/// An error with its causes, none of them repeated.
 pub fn chain(error: &dyn Error) -> String {
     let mut message = error.to_string();
     let mut source = error.source();
     while let Some(behind) = source {
         let behind_text = behind.to_string();
-        // Some errors repeat in their own words what is behind them.
+        // Some errors repeat their cause.
         if !message.ends_with(&behind_text) {
             let _ = write!(message, ": {behind_text}");
         }
@@ -46,13 +46,13 @@ pub fn chain(error: &dyn Error) -> String {
     message
 }
 
-impl From<Usage> for Failed {
+impl From<Usage> for CommandError {
     fn from(usage: Usage) -> Self {
         Self { remarks: vec![usage], exit: Exit::BadUsage }
     }
 }
 
-impl From<ProfileError> for Failed {
+impl From<ProfileError> for CommandError {
     fn from(error: ProfileError) -> Self {
         let usage = |message: String, next: &str| Self::from(Usage::new(message, next));
         match error {
@@ -66,22 +66,22 @@ impl From<ProfileError> for Failed {
                 usage(error.to_string(), "name a readable file with --profile")
             }
             error @ (ProfileError::Write { .. } | ProfileError::Changed { .. }) => {
-                let next = "the run itself is done; write the versions into the profile by hand";
+                let next = "the run itself is done; update the versions in the profile by hand";
                 Self::refused(error.to_string(), next)
             }
         }
     }
 }
 
-impl From<FileError> for Failed {
+impl From<FileError> for CommandError {
     fn from(error: FileError) -> Self {
         let next = match &error {
-            FileError::Held { .. } => "see how far it is with `talos-operator status`",
+            FileError::Held { .. } => "see its progress with `talos-operator status`",
             FileError::Io { .. } => "check the folder, or name another one with --state",
             FileError::NotBegun(NotBegun::Unfinished { .. }) => {
-                "go on with `talos-operator resume`, or start over with --new-plan"
+                "continue it with `talos-operator resume`, or replace it with --new-plan"
             }
-            FileError::NoRun(_) => "begin one with `talos-operator upgrade`",
+            FileError::NoRun(_) => "start one with `talos-operator upgrade`",
             FileError::Broken { .. }
             | FileError::Unfit(_)
             | FileError::NotBegun(NotBegun::Unfit(_)) => KEEP,
@@ -90,10 +90,10 @@ impl From<FileError> for Failed {
     }
 }
 
-/// What to do about a journal that cannot be used.
-const KEEP: &str = "keep the file for a report, move it away, and plan again";
+/// The advice for an unreadable journal.
+const KEEP: &str = "move the file away and plan again; keep it for a bug report";
 
-impl From<Unfit> for Failed {
+impl From<Unfit> for CommandError {
     fn from(error: Unfit) -> Self {
         Self::refused(error.to_string(), KEEP)
     }
@@ -112,7 +112,7 @@ mod tests {
     struct Repeats(#[source] std::io::Error);
 
     #[test]
-    fn everything_behind_an_error_is_said_once() {
+    fn causes_are_not_repeated() {
         let inner = || std::io::Error::other("inner");
         assert_eq!(chain(&Outer(inner())), "outer: inner");
         assert_eq!(chain(&Repeats(inner())), "outer: inner");

@@ -1,42 +1,42 @@
-//! Where the image of a component stands.
+//! The path of a component's image in a configuration.
 
 use upgrade_core::snapshot::Component;
 
 use crate::error::ConfigError;
-use crate::tree::{Kind, Node};
+use crate::yaml::{Node, Value};
 
-/// Its own document's kind (from Talos 1.14), the path in the v1alpha1 document
-/// in words, and the same in parts.
-pub(crate) struct Place {
+/// The kind of the component's own document (from Talos 1.14), and the path in the v1alpha1
+/// document, whole and in parts.
+pub(crate) struct ImagePath {
     pub(crate) kind: &'static str,
     pub(crate) path: &'static str,
     pub(crate) parts: [&'static str; 3],
 }
 
-/// The places of a component.
-pub(crate) const fn of(component: Component) -> Place {
+/// The path of a component's image.
+pub(crate) const fn of(component: Component) -> ImagePath {
     match component {
-        Component::KubeApiserver => Place {
+        Component::KubeApiserver => ImagePath {
             kind: "KubeAPIServerConfig",
             path: "cluster.apiServer.image",
             parts: ["cluster", "apiServer", "image"],
         },
-        Component::KubeControllerManager => Place {
+        Component::KubeControllerManager => ImagePath {
             kind: "KubeControllerManagerConfig",
             path: "cluster.controllerManager.image",
             parts: ["cluster", "controllerManager", "image"],
         },
-        Component::KubeScheduler => Place {
+        Component::KubeScheduler => ImagePath {
             kind: "KubeSchedulerConfig",
             path: "cluster.scheduler.image",
             parts: ["cluster", "scheduler", "image"],
         },
-        Component::KubeProxy => Place {
+        Component::KubeProxy => ImagePath {
             kind: "KubeProxyConfig",
             path: "cluster.proxy.image",
             parts: ["cluster", "proxy", "image"],
         },
-        Component::Kubelet => Place {
+        Component::Kubelet => ImagePath {
             kind: "KubeletConfig",
             path: "machine.kubelet.image",
             parts: ["machine", "kubelet", "image"],
@@ -53,18 +53,18 @@ pub(crate) const COMPONENTS: [Component; 5] = [
     Component::Kubelet,
 ];
 
-/// The document that counts for a component, and the way in it: the component's
-/// own where there is one, else v1alpha1.
+/// The document that configures a component, and the path in it: the component's own
+/// document where there is one, else v1alpha1.
 pub(crate) fn document<'a>(
     documents: &'a [Node],
-    place: &'a Place,
+    place: &'a ImagePath,
 ) -> Result<Option<(&'a Node, &'a [&'static str])>, ConfigError> {
     let kind = |node: &Node| node.entry("kind").map(|(_, kind)| kind.text().map(str::to_owned));
     let own = |node: &&Node| kind(node).flatten().as_deref() == Some(place.kind);
     if let Some(found) = only(documents.iter().filter(own), place.kind)? {
         return Ok(Some((found, &place.parts[2..])));
     }
-    let main = |node: &&Node| kind(node).is_none() && matches!(node.kind, Kind::Mapping { .. });
+    let main = |node: &&Node| kind(node).is_none() && matches!(node.value, Value::Mapping { .. });
     let found = only(documents.iter().filter(main), "the v1alpha1 document")?;
     Ok(found.map(|found| (found, &place.parts[..])))
 }
@@ -80,7 +80,7 @@ fn only<'a>(
     }
 }
 
-/// How far a way leads into a document.
+/// How far a path leads into a document.
 pub(crate) enum Reached<'a> {
     /// To its end.
     End {
@@ -104,7 +104,7 @@ pub(crate) enum Reached<'a> {
     },
 }
 
-/// A section on the way that other places stand for.
+/// A section on the path that aliases elsewhere may refer to.
 pub(crate) struct Shared {
     path: String,
     line: usize,
@@ -116,7 +116,7 @@ impl From<Shared> for ConfigError {
     }
 }
 
-/// Follows a way. What is shared may be read, but not changed.
+/// Follows a path. What is shared may be read, but not changed.
 pub(crate) fn follow<'a>(
     document: &'a Node,
     way: &'a [&'static str],
@@ -127,10 +127,10 @@ pub(crate) fn follow<'a>(
     let mut in_flow = false;
     for (depth, part) in way.iter().enumerate() {
         let path = || way[..depth].join(".");
-        if matches!(section.kind, Kind::Alias) {
+        if matches!(section.value, Value::Alias) {
             return Err(ConfigError::Shared { path: path(), line: section.line });
         }
-        let Kind::Mapping { flow, .. } = section.kind else {
+        let Value::Mapping { flow, .. } = section.value else {
             if section.is_null() {
                 let rest = &way[depth..];
                 return Ok((Reached::Short { key: section_key, section, in_flow, rest }, shared));

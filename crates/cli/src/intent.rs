@@ -1,4 +1,4 @@
-//! What a user wants, from flags and profile, as the planner understands it.
+//! Flags and profile as the planner's intent.
 
 use std::collections::BTreeSet;
 
@@ -6,9 +6,9 @@ use upgrade_core::intent::{Installer, Intent, NodeIntent};
 use upgrade_core::snapshot::{Fact, NodeName, Snapshot, TalosFacts};
 use upgrade_core::version::Version;
 
-use crate::args::{InstallerArgs, Kind, NodeArgs, PreferArg};
+use crate::args::{InstallerArgs, Kind, NodeArgs, TargetArgs};
+use crate::error::CommandError;
 use crate::factory;
-use crate::failed::Failed;
 use crate::profile::Profile;
 use crate::usage::Usage;
 
@@ -26,8 +26,8 @@ impl Targets {
     pub fn of_upgrade(kind: Kind, flags: Self, profile: Option<&Profile>) -> Result<Self, Usage> {
         let refuse = |flag: &str, what: &str, other: &str| {
             Err(Usage::new(
-                format!("--{flag} is not for `upgrade {what}`"),
-                format!("leave it out, or say `upgrade {other}`"),
+                format!("--{flag} does not apply to `upgrade {what}`"),
+                format!("remove it, or use `upgrade {other}`"),
             ))
         };
         match kind {
@@ -40,8 +40,8 @@ impl Targets {
             flags.kubernetes.or_else(|| profile.and_then(|profile| profile.kubernetes.clone()));
         let missing = |flag: &str, product: &str| {
             Usage::new(
-                format!("there is no {product} target"),
-                format!("name it with --{flag}, or in a profile"),
+                format!("no {product} target version is given"),
+                format!("name it with --{flag} or in the profile"),
             )
         };
         let talos = match kind {
@@ -66,36 +66,38 @@ impl Targets {
         });
         from_profile.filter(|targets| *targets != Self::default()).ok_or_else(|| {
             Usage::new(
-                "there is nothing to plan: no target was given",
-                "give --talos-to, --kubernetes-to or both, or a profile that has versions",
+                "no target version is given",
+                "use --talos-to, --kubernetes-to or both, or a profile with versions",
             )
         })
     }
 }
 
-/// What else is wanted.
+impl From<&TargetArgs> for Targets {
+    fn from(flags: &TargetArgs) -> Self {
+        Self { talos: flags.talos.clone(), kubernetes: flags.kubernetes.clone() }
+    }
+}
+
+/// The flags that an intent is made of, beside the targets.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
-    /// Two Talos minors at once.
-    pub skip_minors: bool,
-    /// Going back.
-    pub rollback: bool,
-    /// What goes first.
-    pub prefer: PreferArg,
+pub struct IntentArgs<'a> {
+    /// The way to the targets.
+    pub target: &'a TargetArgs,
     /// The installer.
     pub installer: &'a InstallerArgs,
-    /// Which nodes.
+    /// The nodes that take part.
     pub nodes: &'a NodeArgs,
 }
 
-impl Wish<'_> {
-    /// All of it as the planner takes it. New extensions ask a factory first.
+impl IntentArgs<'_> {
+    /// The intent. New extensions need a request to the Image Factory.
     pub async fn intent(
         &self,
         targets: &Targets,
         profile: Option<&Profile>,
         snapshot: &Snapshot,
-    ) -> Result<Intent, Failed> {
+    ) -> Result<Intent, CommandError> {
         let installer = self.installer(targets, profile, snapshot).await?;
         let mut intent = Intent {
             talos: targets.talos.clone(),
@@ -103,35 +105,35 @@ impl Wish<'_> {
             installer,
             drop_extensions: self.installer.drop_extensions,
             keep_extensions: self.keeps_extensions(profile),
-            skip_minors: self.skip_minors,
-            rollback: self.rollback,
-            prefer: self.prefer.into(),
+            skip_minors: self.target.skip_minors,
+            rollback: self.target.rollback,
+            prefer: self.target.prefer.into(),
             ..Intent::default()
         };
         self.nodes(&mut intent, profile, snapshot)?;
         Ok(intent)
     }
 
-    /// What is wanted of single nodes: what the profile says, and the flags.
+    /// Adds the intents of single nodes, from profile and flags.
     fn nodes(
         &self,
         intent: &mut Intent,
         profile: Option<&Profile>,
         snapshot: &Snapshot,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CommandError> {
         if let Some(profile) = profile {
             intent.nodes.clone_from(&profile.nodes);
         }
         if intent.talos.is_none() {
-            // Talos is left alone; that a node is held counts all the same.
+            // Without a Talos target only holds matter.
             intent.nodes.retain(|_, own| own.hold);
         }
         let NodeArgs { nodes, hold } = self.nodes;
         let only: BTreeSet<NodeName> = nodes.iter().map(|node| named(node, snapshot)).collect();
         if let Some(node) = only.iter().find(|node| intent.holds(node)) {
-            return Err(Failed::refused(
+            return Err(CommandError::refused(
                 format!("{node} is held in the profile"),
-                "leave it out of --node, or remove its `hold` from the profile",
+                "remove it from --node, or remove its `hold` from the profile",
             ));
         }
         if !only.is_empty() {
@@ -146,7 +148,7 @@ impl Wish<'_> {
         Ok(())
     }
 
-    /// Whether the image brings the nodes' extensions; the profile says it of its own.
+    /// Whether the image has the nodes' extensions; the profile says so for its own image.
     fn keeps_extensions(&self, profile: Option<&Profile>) -> bool {
         let InstallerArgs { schematic, extensions, drop_extensions, keep_extensions, .. } =
             self.installer;
@@ -159,14 +161,12 @@ impl Wish<'_> {
         targets: &Targets,
         profile: Option<&Profile>,
         snapshot: &Snapshot,
-    ) -> Result<Installer, Failed> {
+    ) -> Result<Installer, CommandError> {
         let InstallerArgs { schematic, extensions, image, factory, .. } = self.installer;
-        if (schematic.is_some() || extensions.is_some() || image.is_some())
-            && targets.talos.is_none()
-        {
+        if self.installer.is_given() && targets.talos.is_none() {
             return Err(Usage::new(
-                "another installer changes Talos, and there is no Talos target",
-                "name one with --talos; it may be the version that runs",
+                "another installer needs a Talos target",
+                "name a version with --talos; it may be the running one",
             )
             .into());
         }
@@ -188,13 +188,13 @@ impl Wish<'_> {
         let made = factory::with_extensions(&url, base.as_deref(), extensions, target).await;
         match made {
             Ok(schematic) => Ok(Installer::Schematic(schematic)),
-            Err(error) => Err(Failed::refused(error.to_string(), error.advice())),
+            Err(error) => Err(CommandError::refused(error.to_string(), error.advice())),
         }
     }
 }
 
-impl Wish<'_> {
-    /// What runs on the nodes that get the installer of this wish.
+impl IntentArgs<'_> {
+    /// What runs on the nodes that get the installer of these flags.
     fn installed<'s>(
         &self,
         profile: Option<&Profile>,
@@ -216,8 +216,7 @@ impl Wish<'_> {
     }
 }
 
-/// The node that is meant by a name or an address. One that is not there is for the
-/// planner to refuse, which knows those that are.
+/// The node with this name or address. The planner refuses one that does not exist.
 fn named(text: &str, snapshot: &Snapshot) -> NodeName {
     let name = NodeName::from(text);
     if snapshot.nodes.contains_key(&name) {
@@ -227,7 +226,7 @@ fn named(text: &str, snapshot: &Snapshot) -> NodeName {
     by_address.map_or(name, |(name, _)| name.clone())
 }
 
-/// The Image Factory that built what these nodes run, if they tell one.
+/// The Image Factory of these nodes, if all report the same one.
 fn one_factory(facts: &[&TalosFacts]) -> Option<String> {
     let mut factories = facts.iter().map(|facts| facts.factory.as_ref());
     let first = factories.next()??;
@@ -235,9 +234,9 @@ fn one_factory(facts: &[&TalosFacts]) -> Option<String> {
     factory::check_url(url).ok()
 }
 
-/// The schematic of these nodes. Where they differ, one list of extensions would
-/// make them alike, which nobody asked for (rule 4).
-fn one_schematic(facts: &[&TalosFacts]) -> Result<Option<String>, Failed> {
+/// The schematic of these nodes. If they differ, one list of extensions would make them equal
+/// and drop what differs (rule 4).
+fn one_schematic(facts: &[&TalosFacts]) -> Result<Option<String>, CommandError> {
     let mut schematics: Vec<Option<String>> =
         facts.iter().map(|facts| facts.schematic.clone()).collect();
     schematics.sort();
@@ -245,18 +244,18 @@ fn one_schematic(facts: &[&TalosFacts]) -> Result<Option<String>, Failed> {
     match schematics.as_slice() {
         [] => Ok(None),
         [one] => Ok(one.clone()),
-        several => Err(Failed::refused(
+        several => Err(CommandError::refused(
             format!(
-                "the nodes run {} schematics, and --extensions would make them one",
+                "the nodes run {} different schematics, and --extensions would make them one",
                 several.len()
             ),
-            "choose nodes of one schematic with --node, or make the schematic by hand and name it \
-             with --schematic",
+            "choose nodes with the same schematic by --node, or create the schematic yourself and \
+             name it with --schematic",
         )),
     }
 }
 
-/// What the profile says of the schematic and what runs, where they differ.
+/// A warning if nodes run another schematic than that of the profile.
 pub fn schematic_differs(profile: Option<&Profile>, snapshot: &Snapshot) -> Option<String> {
     let wanted = profile?.schematic.as_deref()?;
     let differs = |fact: &Fact<TalosFacts>| {
@@ -274,13 +273,13 @@ pub fn schematic_differs(profile: Option<&Profile>, snapshot: &Snapshot) -> Opti
         count => format!(" and {count} more"),
     };
     Some(format!(
-        "the profile names schematic {}, {first}{others} run another; what runs is kept, \
-         --schematic changes it",
+        "the profile names schematic {}, but {first}{others} run another one, which is kept; use \
+         --schematic to change it",
         wanted.get(..12).unwrap_or(wanted)
     ))
 }
 
-/// The nodes that the profile holds, for a rollback of Kubernetes.
+/// The nodes that the profile holds.
 pub fn held(profile: Option<&Profile>) -> std::collections::BTreeMap<NodeName, NodeIntent> {
     let nodes = profile.into_iter().flat_map(|profile| &profile.nodes);
     nodes.filter(|(_, own)| own.hold).map(|(name, own)| (name.clone(), own.clone())).collect()
@@ -289,6 +288,7 @@ pub fn held(profile: Option<&Profile>) -> std::collections::BTreeMap<NodeName, N
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::PreferArg;
 
     fn version(minor: u64) -> Version {
         Version::new(1, minor, 1)
@@ -316,12 +316,12 @@ mod tests {
     }
 
     #[test]
-    fn targets_have_to_fit_what_is_upgraded() {
+    fn a_target_has_to_fit_the_command() {
         let of = |kind, given| Targets::of_upgrade(kind, given, None).unwrap_err().message;
-        assert!(of(Kind::Os, flags(Some(13), Some(34))).contains("--kubernetes is not for"));
-        assert!(of(Kind::K8s, flags(Some(13), Some(34))).contains("--talos is not for"));
-        assert!(of(Kind::Both, flags(Some(13), None)).contains("no Kubernetes target"));
-        assert!(of(Kind::Os, flags(None, None)).contains("no Talos target"));
+        assert!(of(Kind::Os, flags(Some(13), Some(34))).starts_with("--kubernetes "));
+        assert!(of(Kind::K8s, flags(Some(13), Some(34))).starts_with("--talos "));
+        assert!(of(Kind::Both, flags(Some(13), None)).contains("Kubernetes"));
+        assert!(of(Kind::Os, flags(None, None)).contains("Talos"));
     }
 
     #[test]
@@ -341,15 +341,20 @@ mod tests {
         let held = |nodes: &[&str], hold: &[&str], talos: Option<Version>| {
             let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
             let nodes = NodeArgs { nodes: texts(nodes), hold: texts(hold) };
-            let wish = Wish {
-                skip_minors: false,
-                rollback: false,
-                prefer: PreferArg::TalosFirst,
+            let flags = IntentArgs {
+                target: &TargetArgs {
+                    talos: None,
+                    kubernetes: None,
+                    skip_minors: false,
+                    rollback: false,
+                    prefer: PreferArg::TalosFirst,
+                },
                 installer: &InstallerArgs::default(),
                 nodes: &nodes,
             };
             let mut intent = Intent { talos, ..Intent::default() };
-            wish.nodes(&mut intent, Some(&profile), &snapshot)
+            flags
+                .nodes(&mut intent, Some(&profile), &snapshot)
                 .map_err(|failed| failed.remarks[0].message.clone())?;
             let pinned = intent.own_talos(&"cp-2".into()).is_some();
             let names = intent.nodes.keys().filter(|name| intent.holds(name));
@@ -367,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_takes_what_it_is_given() {
+    fn a_plan_needs_a_target() {
         let profile = profile();
         let both = flags(Some(13), Some(34));
         assert_eq!(Targets::of_plan(flags(None, None), Some(&profile)).unwrap(), both);

@@ -1,18 +1,19 @@
-//! How the work is done. What is not said is as the profile has it.
+//! How the work is done. A flag that is not given leaves the policy of the profile.
 
 use clap::{Args, ValueEnum};
 use upgrade_core::amount::Amount;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::policy::{Order, Policy, Prune, RebootChoice};
 
-use super::parse;
+use super::{CommandLine, parse};
+use crate::render::time;
 
 /// Which role goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OrderArg {
-    /// A bad release hurts a worker before it hurts etcd
+    /// Workers first: a bad release hits a worker before it hits etcd
     WorkersFirst,
-    /// Workers never run ahead of their control planes
+    /// Control planes first: workers never run a newer version than their control planes
     ControlPlanesFirst,
 }
 
@@ -25,12 +26,12 @@ impl From<OrderArg> for Order {
     }
 }
 
-/// What is deleted of what left Talos's manifests.
+/// Which objects are deleted that are no longer in Talos's manifests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PruneArg {
     /// Nothing
     None,
-    /// All but definitions, namespaces and volumes
+    /// All but CustomResourceDefinitions, namespaces and volumes
     Safe,
     /// Everything that the plan lists
     All,
@@ -49,23 +50,12 @@ impl From<PruneArg> for Prune {
 /// How nodes are rebooted into another Talos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RebootArg {
-    /// By kexec, which leaves the firmware out
+    /// By kexec, without the firmware
     Default,
-    /// Through the firmware: where kexec hangs or leaves devices dead
+    /// Through the firmware, where kexec hangs or leaves devices dead
     Powercycle,
-    /// The first node of each pool through the firmware; the others by kexec, once it is verified
+    /// First node of each pool through the firmware; the others by kexec once it is verified
     PowercycleFirst,
-}
-
-impl RebootArg {
-    /// As it is written.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Powercycle => "powercycle",
-            Self::PowercycleFirst => "powercycle-first",
-        }
-    }
 }
 
 impl From<RebootArg> for RebootChoice {
@@ -80,39 +70,39 @@ impl From<RebootArg> for RebootChoice {
 
 /// How the work is done.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Pace")]
-pub struct PaceArgs {
-    /// How many workers may be away at once: a number, or a percentage of them [default: 1]
+#[command(next_help_heading = "Policy")]
+pub struct PolicyArgs {
+    /// Workers that may be unavailable at once: a number or a percentage [default: 1]
     #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
     pub max_unavailable: Option<Amount>,
     /// Which role goes first when Talos is upgraded [default: control-planes-first]
     #[arg(long, value_name = "ROLE", value_enum)]
     pub order: Option<OrderArg>,
-    /// How long to wait after each verified node [default: 0s]
+    /// Pause after each verified node [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = parse::span, allow_negative_numbers = true)]
     pub soak: Option<SignedDuration>,
-    /// How long the pods of a node get to leave [default: 10m]
+    /// Time limit for the drain of a node [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = parse::span, allow_negative_numbers = true)]
     pub drain_timeout: Option<SignedDuration>,
-    /// Accept that one or two control planes leave the cluster without its API
-    /// while one of them reboots
+    /// Accept an API outage while a control plane reboots; clusters with one or two
+    /// control planes need it
     #[arg(long)]
     pub accept_outage: bool,
-    /// What is deleted of the objects that left Talos's manifests, when Kubernetes
-    /// is upgraded [default: safe]
+    /// Which objects a Kubernetes upgrade deletes that are no longer in Talos's
+    /// manifests [default: safe]
     #[arg(long, value_name = "WHAT", value_enum)]
     pub prune: Option<PruneArg>,
     /// How nodes are rebooted into another Talos [default: default]
     #[arg(long, value_name = "MODE", value_enum)]
     pub reboot_mode: Option<RebootArg>,
-    /// A Kubernetes node that is not a Talos machine of this cluster: it is neither
-    /// waited for nor upgraded; may be repeated
+    /// Kubernetes node that is not a Talos machine of this cluster: it is neither
+    /// upgraded nor waited for; repeat it for several
     #[arg(long = "foreign-node", value_name = "NODE")]
     pub foreign_nodes: Vec<String>,
 }
 
-impl PaceArgs {
-    /// The policy with what the flags say in place of its own.
+impl PolicyArgs {
+    /// The policy with these flags in place of its own values.
     pub fn over(&self, mut policy: Policy) -> Policy {
         let Self {
             max_unavailable,
@@ -146,6 +136,28 @@ impl PaceArgs {
         policy.foreign_nodes.extend(foreign_nodes.iter().map(|name| name.as_str().into()));
         policy
     }
+
+    /// Repeats these flags in another command.
+    pub fn repeat(&self, line: &mut CommandLine) {
+        let Self {
+            max_unavailable,
+            order,
+            soak,
+            drain_timeout,
+            accept_outage,
+            prune,
+            reboot_mode,
+            foreign_nodes,
+        } = self;
+        line.value("max-unavailable", max_unavailable.as_ref())
+            .choice("order", *order)
+            .value("soak", soak.map(time::exact))
+            .value("drain-timeout", drain_timeout.map(time::exact))
+            .choice("prune", *prune)
+            .choice("reboot-mode", *reboot_mode)
+            .values("foreign-node", foreign_nodes)
+            .switch("accept-outage", *accept_outage);
+    }
 }
 
 #[cfg(test)]
@@ -155,8 +167,8 @@ mod tests {
     #[test]
     fn flags_come_before_the_profile() {
         let profile = Policy { soak: SignedDuration::from_secs(5), ..Policy::default() };
-        assert_eq!(PaceArgs::default().over(profile.clone()), profile);
-        let flags = PaceArgs {
+        assert_eq!(PolicyArgs::default().over(profile.clone()), profile);
+        let flags = PolicyArgs {
             max_unavailable: Some(Amount::Count(3)),
             order: Some(OrderArg::WorkersFirst),
             drain_timeout: Some(SignedDuration::from_secs(9)),
@@ -164,7 +176,7 @@ mod tests {
             prune: Some(PruneArg::All),
             reboot_mode: Some(RebootArg::PowercycleFirst),
             foreign_nodes: vec!["edge-1".to_owned()],
-            ..PaceArgs::default()
+            ..PolicyArgs::default()
         };
         let policy = flags.over(profile);
         assert_eq!(policy.workers.max_unavailable, Amount::Count(3));

@@ -1,0 +1,74 @@
+//! `talos-operator snapshot`: an etcd snapshot, off the cluster and verified (rule 3).
+
+use std::path::Path;
+
+use serde_json::json;
+use upgrade_core::journal::Proof;
+use upgrade_core::policy::Policy;
+use upgrade_core::snapshot::Role;
+use upgrade_engine::io::{Io as _, Machine, Talos as _, Tell};
+
+use super::runs::profile_policy;
+use crate::Exit;
+use crate::args::{Output, SnapshotArgs};
+use crate::cluster_config::ClusterConfig;
+use crate::error::CommandError;
+use crate::printer::Printer;
+use crate::session::Session;
+
+/// Prints the progress of a snapshot.
+struct Progress(Printer);
+
+impl Tell for Progress {
+    fn tell(&self, text: String) {
+        self.0.stderr(&(text + "\n"));
+    }
+}
+
+/// Takes an etcd snapshot and verifies it.
+pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, CommandError> {
+    let config = ClusterConfig::load(&args.cluster)?;
+    let mut policy: Policy = profile_policy(&config);
+    if let Some(dir) = &args.dir {
+        // Relative to the working directory, not to the profile.
+        let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+        policy.snapshot.dir = Some(dir.display().to_string());
+    }
+    policy.snapshot.keep = args.keep.unwrap_or(policy.snapshot.keep);
+    let session = Session::open(config, &policy).await?;
+    let proof = take(&session, policy.snapshot.keep, printer).await?;
+    let Proof::EtcdSnapshot { file, sha256, bytes } = &proof else {
+        unreachable!("the proof of a snapshot is a snapshot");
+    };
+    printer.stdout(&match args.output.output {
+        Output::Text => format!("{file}  {bytes} bytes  sha256 {sha256}\n"),
+        Output::Json => {
+            let value = json!({"format": 1, "file": file, "sha256": sha256, "bytes": bytes});
+            serde_json::to_string(&value).expect("only strings are keys here") + "\n"
+        }
+    });
+    debug_assert!(Path::new(file).exists());
+    Ok(Exit::Done)
+}
+
+async fn take(session: &Session, keep: usize, printer: Printer) -> Result<Proof, CommandError> {
+    let talos = session.live.talos();
+    let next = "check `talos-operator health`, then retry";
+    let (_, machines) = talos.machines().await.map_err(|trouble| {
+        CommandError::refused(format!("cannot observe the cluster: {trouble}"), next)
+    })?;
+    let mut members: Vec<Machine> =
+        machines.into_iter().filter(|machine| machine.role == Role::ControlPlane).collect();
+    // Followers first: the leader has other work.
+    let etcd = talos.etcd(&members).await;
+    let leader = etcd.known().and_then(|etcd| etcd.leader()).cloned();
+    members.sort_by_key(|member| Some(&member.name) == leader.as_ref());
+    let mut why = "no control plane is known".to_owned();
+    for member in &members {
+        match talos.snapshot(member, keep, &Progress(printer)).await {
+            Ok(proof) => return Ok(proof),
+            Err(trouble) => why = format!("{}: {trouble}", member.name),
+        }
+    }
+    Err(CommandError::refused(format!("no etcd snapshot was taken: {why}"), next))
+}
