@@ -20,7 +20,7 @@ use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io;
 use vitistack_api::{KubernetesCluster, Machine, secret};
 
-use crate::pace::{Pace, Paced};
+use crate::limiter::{Limiter, Throttled};
 
 /// One call.
 const CALL: Duration = Duration::from_secs(10);
@@ -95,12 +95,12 @@ fn key(machine: &Machine) -> Option<Key> {
 }
 
 /// What a cluster is reached with.
-pub struct Keys {
+pub struct ClusterCredentials {
     talosconfig: Vec<u8>,
     kubeconfig: Option<Vec<u8>>,
 }
 
-impl Keys {
+impl ClusterCredentials {
     /// Tells whether they changed, and nothing else.
     pub fn digest(&self) -> [u8; 32] {
         let Self { talosconfig, kubeconfig } = self;
@@ -123,12 +123,12 @@ pub struct Connector {
     /// The machines.
     pub machines: Machines,
     /// Who is looked at next.
-    pub pace: Arc<Pace>,
+    pub limiter: Arc<Limiter>,
 }
 
 impl Connector {
     /// Reads a cluster's Secret. Nothing of it is in the error (rule 14).
-    pub async fn keys(&self, cluster: &KubernetesCluster) -> Result<Keys, String> {
+    pub async fn keys(&self, cluster: &KubernetesCluster) -> Result<ClusterCredentials, String> {
         let namespace = cluster.namespace().unwrap_or_default();
         let id = cluster.cluster_id();
         if id.is_empty() {
@@ -146,11 +146,15 @@ impl Connector {
         let mut take = |key: &str| data.as_mut()?.remove(key).map(|bytes| bytes.0);
         let talosconfig = take(secret::TALOSCONFIG)
             .ok_or_else(|| format!("the Secret {name} has no `{}`", secret::TALOSCONFIG))?;
-        Ok(Keys { talosconfig, kubeconfig: take(secret::KUBECONFIG) })
+        Ok(ClusterCredentials { talosconfig, kubeconfig: take(secret::KUBECONFIG) })
     }
 
     /// A cluster's live side. Nothing is asked of it yet.
-    pub async fn live(&self, cluster: &KubernetesCluster, keys: &Keys) -> Result<Paced, String> {
+    pub async fn live(
+        &self,
+        cluster: &KubernetesCluster,
+        keys: &ClusterCredentials,
+    ) -> Result<Throttled, String> {
         let namespace = cluster.namespace().unwrap_or_default();
         let credentials = Credentials {
             talosconfig: &keys.talosconfig,
@@ -169,7 +173,7 @@ impl Connector {
             }
             scrub(&text).into_owned()
         })?;
-        Ok(Paced::new(live, Arc::clone(&self.pace)))
+        Ok(Throttled::new(live, Arc::clone(&self.limiter)))
     }
 }
 

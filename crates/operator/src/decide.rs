@@ -13,12 +13,12 @@
 //! 5. Otherwise the Talos target comes first, then the Kubernetes one, which is
 //!    `blocked` while Talos is not done.
 
-mod rest;
+mod decision;
+mod idle;
+mod messages;
 pub mod target;
 #[cfg(test)]
 mod tests;
-mod verdict;
-mod words;
 
 use upgrade_core::product::Product;
 use upgrade_core::version::Version;
@@ -26,56 +26,56 @@ use vitistack_api::annotation;
 use vitistack_api::run::RunPhase;
 use vitistack_api::status::{Phase, Reason, Status};
 
-use crate::names;
-use rest::{at_rest, resting};
+use crate::keys;
+use idle::{at_rest, without_run};
 
-pub use verdict::{Act, Facts, RunView, Verdict, Words, Write};
+pub use decision::{Decision, Facts, NextAction, ProductStatus, RunView, StatusUpdate};
 
 /// Decides.
-pub fn decide(facts: &Facts<'_>) -> Verdict {
+pub fn decide(facts: &Facts<'_>) -> Decision {
     let run = facts.run;
-    let active = run.filter(|run| run.is_under_way());
-    if facts.wish.hands_off {
+    let active = run.filter(|run| run.is_active());
+    if facts.request.do_not_reconcile {
         let by = annotation::DO_NOT_RECONCILE[0].to_owned();
-        let act = if active.is_some() { Act::Pause { by } } else { Act::Rest };
-        return Verdict { write: None, act };
+        let act = if active.is_some() { NextAction::Pause { by } } else { NextAction::Idle };
+        return Decision { update: None, next: act };
     }
     if let Some(run) = active {
-        return under_way(facts, run);
+        return in_progress(facts, run);
     }
-    if facts.wish.reset {
+    if facts.request.reset {
         return reset(facts);
     }
     match run {
         // Told once; afterwards the target, if it comes back, is simply there.
         Some(run)
             if run.phase == RunPhase::Completed
-                && facts.said(run.product) == Some(Status::InProgress) =>
+                && facts.reported(run.product) == Some(Status::InProgress) =>
         {
             return completed(facts, run);
         }
         Some(run) if run.phase == RunPhase::Halted => {
-            if run.is_wanted(facts.wish) && !run.let_go {
+            if run.is_wanted(facts.request) && !run.target_removed {
                 return failed(facts, run);
             }
-            return Verdict { write: None, act: Act::Close };
+            return Decision { update: None, next: NextAction::Close };
         }
         _ => {}
     }
-    at_rest(facts)
+    without_run(facts)
 }
 
 /// A run is under way.
-fn under_way(facts: &Facts<'_>, run: &RunView) -> Verdict {
-    let wish = facts.wish;
-    let (act, reason, message) = if wish.reset || !run.is_wanted(wish) {
-        (Act::Cancel, Reason::InProgress, words::stopping(run))
-    } else if let Some(by) = &wish.pause {
-        (Act::Pause { by: by.clone() }, Reason::Paused, words::paused(run, by))
+fn in_progress(facts: &Facts<'_>, run: &RunView) -> Decision {
+    let request = facts.request;
+    let (act, reason, message) = if request.reset || !run.is_wanted(request) {
+        (NextAction::Cancel, Reason::InProgress, messages::stopping(run))
+    } else if let Some(by) = &request.pause {
+        (NextAction::Pause { by: by.clone() }, Reason::Paused, messages::paused(run, by))
     } else {
-        (Act::Drive, Reason::InProgress, words::in_progress(run))
+        (NextAction::Drive, Reason::InProgress, messages::in_progress(run))
     };
-    let own = Words {
+    let own = ProductStatus {
         status: Status::InProgress,
         reason,
         message,
@@ -87,28 +87,28 @@ fn under_way(facts: &Facts<'_>, run: &RunView) -> Verdict {
         Product::Talos => Product::Kubernetes,
         Product::Kubernetes => Product::Talos,
     };
-    let other_words = if wish.target(other).is_some() {
-        words::waits_for(other, run.product)
+    let other_status = if request.target(other).is_some() {
+        messages::waits_for(other, run.product)
     } else {
-        resting(facts, other)
+        at_rest(facts, other)
     };
     let phase = match run.product {
         Product::Talos => Phase::UpgradingTalos,
         Product::Kubernetes => Phase::UpgradingKubernetes,
     };
-    Verdict { write: Some(write(run.product, own, other_words, Some(phase))), act }
+    Decision { update: Some(write(run.product, own, other_status, Some(phase))), next: act }
 }
 
 /// Wipes what was remembered. The run, if one failed, is closed first.
-fn reset(facts: &Facts<'_>) -> Verdict {
+fn reset(facts: &Facts<'_>) -> Decision {
     if facts.run.is_some_and(|run| run.phase == RunPhase::Halted) {
-        return Verdict { write: None, act: Act::Close };
+        return Decision { update: None, next: NextAction::Close };
     }
-    let idle = |product| Words {
+    let idle = |product| ProductStatus {
         progress: None,
-        ..words::idle(product, facts.sight(), facts.seen, facts.releases)
+        ..messages::idle(product, facts.versions(), facts.observed, facts.releases)
     };
-    let write = Write {
+    let write = StatusUpdate {
         talos: idle(Product::Talos),
         kubernetes: idle(Product::Kubernetes),
         phase: our_phase(facts, Phase::Ready),
@@ -119,57 +119,59 @@ fn reset(facts: &Facts<'_>) -> Verdict {
             annotation::ROLLBACK,
         ],
     };
-    Verdict { write: Some(write), act: Act::Rest }
+    Decision { update: Some(write), next: NextAction::Idle }
 }
 
 /// A run came to its end, and nobody was told yet.
-fn completed(facts: &Facts<'_>, run: &RunView) -> Verdict {
-    let mut own = words::completed(run);
+fn completed(facts: &Facts<'_>, run: &RunView) -> Decision {
+    let mut own = messages::completed(run);
     own.versions = Some((run.to.clone(), None));
     let other = match run.product {
         Product::Talos => Product::Kubernetes,
         Product::Kubernetes => Product::Talos,
     };
-    let other_words = if facts.wish.target(other).is_some() {
-        words::next_in_line(other)
+    let other_status = if facts.request.target(other).is_some() {
+        messages::next_in_line(other)
     } else {
-        Words { versions: None, ..resting(facts, other) }
+        ProductStatus { versions: None, ..at_rest(facts, other) }
     };
     // The other target is decided on after a fresh look.
-    let mut write = write(run.product, own, other_words, Some(Phase::Ready));
-    if run.is_wanted(facts.wish) {
-        write.remove.push(names::target(run.product));
+    let mut write = write(run.product, own, other_status, Some(Phase::Ready));
+    if run.is_wanted(facts.request) {
+        write.remove.push(keys::target(run.product));
         if run.rollback {
             write.remove.push(annotation::ROLLBACK);
         }
     }
-    Verdict { write: Some(write), act: Act::Look }
+    Decision { update: Some(write), next: NextAction::Observe }
 }
 
 /// A run failed, and its target still stands.
-fn failed(facts: &Facts<'_>, run: &RunView) -> Verdict {
-    let own = Words {
+fn failed(facts: &Facts<'_>, run: &RunView) -> Decision {
+    let own = ProductStatus {
         status: Status::Failed,
         reason: Reason::Failed,
-        message: words::failed(run),
+        message: messages::failed(run),
         progress: (run.total > 0).then(|| run.progress()),
         versions: versions(facts, run.product),
     };
-    let other_words = match run.product {
-        Product::Talos if facts.wish.kubernetes.is_some() => words::waits_for_failed_talos(run),
-        Product::Talos => resting(facts, Product::Kubernetes),
+    let other_status = match run.product {
+        Product::Talos if facts.request.kubernetes.is_some() => {
+            messages::waits_for_failed_talos(run)
+        }
+        Product::Talos => at_rest(facts, Product::Kubernetes),
         // A failed Kubernetes upgrade does not stand in the way of mending it
         // with another Talos, but nothing begins while it is not settled.
-        Product::Kubernetes if facts.wish.talos.is_some() => {
-            words::waits_for_failed_kubernetes(run)
+        Product::Kubernetes if facts.request.talos.is_some() => {
+            messages::waits_for_failed_kubernetes(run)
         }
-        Product::Kubernetes => resting(facts, Product::Talos),
+        Product::Kubernetes => at_rest(facts, Product::Talos),
     };
-    let write = write(run.product, own, other_words, our_phase(facts, Phase::UpgradeFailed));
-    Verdict { write: Some(write), act: Act::Rest }
+    let write = write(run.product, own, other_status, our_phase(facts, Phase::UpgradeFailed));
+    Decision { update: Some(write), next: NextAction::Idle }
 }
 fn versions(facts: &Facts<'_>, product: Product) -> Option<(Version, Option<Version>)> {
-    let seen = facts.sight()?;
+    let seen = facts.versions()?;
     let available = target::step(product, seen, facts.releases);
     Some((seen.of_product(product).lowest.clone(), available))
 }
@@ -178,15 +180,20 @@ fn versions(facts: &Facts<'_>, product: Product) -> Option<(Version, Option<Vers
 /// cluster without any status gets one once it was seen.
 fn our_phase(facts: &Facts<'_>, phase: Phase) -> Option<Phase> {
     if facts.phase.is_empty() {
-        return (phase != Phase::Ready || facts.sight().is_some()).then_some(phase);
+        return (phase != Phase::Ready || facts.versions().is_some()).then_some(phase);
     }
     Phase::parse(facts.phase).map(|_| phase)
 }
 
-fn write(product: Product, own: Words, other: Words, phase: Option<Phase>) -> Write {
+fn write(
+    product: Product,
+    own: ProductStatus,
+    other: ProductStatus,
+    phase: Option<Phase>,
+) -> StatusUpdate {
     let (talos, kubernetes) = match product {
         Product::Talos => (own, other),
         Product::Kubernetes => (other, own),
     };
-    Write { talos, kubernetes, phase, remove: Vec::new() }
+    StatusUpdate { talos, kubernetes, phase, remove: Vec::new() }
 }

@@ -10,22 +10,22 @@ use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End, Run};
 use upgrade_engine::store::OpenRun;
 
-use crate::http::{Drives, Steps};
-use crate::pace::Paced;
-use crate::run::{Picture, Record, RunJournal, waiting};
+use crate::http::{DriveMetrics, StepMetrics};
+use crate::limiter::Throttled;
+use crate::run::{RunJournal, RunObject, RunProgress, waiting};
 
 /// A run under way in this process.
 pub struct Drive {
     /// Its object.
-    pub record: Arc<Mutex<Record>>,
+    pub record: Arc<Mutex<RunObject>>,
     /// Where it stands, after each entry.
-    pub picture: watch::Receiver<Picture>,
+    pub progress: watch::Receiver<RunProgress>,
     /// What it waits for, if a person should know.
     pub waits: watch::Receiver<Option<String>>,
     /// The keys that it uses.
     pub keys: [u8; 32],
     /// Counts it until it ends, or is let go of.
-    pub drives: Option<Drives>,
+    pub drives: Option<DriveMetrics>,
     word: watch::Sender<Word>,
     /// Its other end is gone when the task is.
     over: watch::Receiver<()>,
@@ -37,7 +37,7 @@ pub struct Start {
     /// The run.
     pub open: OpenRun<RunJournal>,
     /// The cluster.
-    pub live: Paced,
+    pub live: Throttled,
     /// Who drives.
     pub runner: String,
     /// The user's word.
@@ -45,15 +45,15 @@ pub struct Start {
     /// The keys that the cluster was reached with.
     pub keys: [u8; 32],
     /// Counts it.
-    pub drives: Drives,
+    pub drives: DriveMetrics,
 }
 
 impl Drive {
     /// Begins.
     pub fn start(start: Start) -> Self {
         let Start { open, live, runner, word, keys, drives } = start;
-        let mut steps = Steps::new(drives.metrics());
-        let (record, picture) = (open.journal.record(), open.journal.picture());
+        let mut steps = StepMetrics::new(drives.metrics());
+        let (record, progress) = (open.journal.record(), open.journal.progress());
         let (tell_wait, waits) = watch::channel(None);
         let (events, mut heard) = mpsc::unbounded_channel();
         // A pause that another process wrote down ends with a word to go on.
@@ -82,7 +82,7 @@ impl Drive {
             // Boxed: the engine's future is large.
             Box::pin(upgrade_engine::drive(run)).await
         });
-        Self { record, picture, waits, keys, drives: Some(drives), word, over, task }
+        Self { record, progress, waits, keys, drives: Some(drives), word, over, task }
     }
 
     /// Passes the user's word on.
@@ -104,7 +104,7 @@ impl Drive {
     pub async fn changed(&mut self) {
         tokio::select! {
             _ = self.over.changed() => {}
-            Ok(()) = self.picture.changed() => {}
+            Ok(()) = self.progress.changed() => {}
             Ok(()) = self.waits.changed() => {}
         }
     }

@@ -3,7 +3,7 @@
 //! Nothing here is secret, and nothing can be changed. Metrics carry no name of
 //! a cluster: a thousand clusters must not make a thousand series.
 
-mod counting;
+mod guards;
 mod metrics;
 mod process;
 mod registry;
@@ -18,7 +18,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-pub use counting::{Counted, Drives, Steps};
+pub use guards::{DriveMetrics, StatusGauge, StepMetrics};
 pub use metrics::{Metrics, RunEnd};
 pub use registry::{Kind, Metric, Registry};
 

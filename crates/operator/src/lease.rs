@@ -18,9 +18,9 @@ use tokio::runtime::Handle;
 use upgrade_core::jiff::Timestamp;
 use upgrade_engine::journal::{Fence, Lost};
 
+use crate::api_call::describe;
 use crate::clock;
-use crate::hub::said;
-use crate::pulse::Pulse;
+use crate::heartbeat::Heartbeat;
 
 /// How long a replica that fell silent keeps its leases, usually. Long enough for an
 /// API server to be restarted, short enough that a killed process is missed soon.
@@ -48,7 +48,7 @@ pub enum LeaseError {
     #[error("the lease {0}: this replica's own heartbeat is late")]
     Late(String),
     /// The API server did not do it.
-    #[error("the lease {name}: {}", said(.source))]
+    #[error("the lease {name}: {}", describe(.source))]
     Api {
         /// Which.
         name: String,
@@ -75,9 +75,9 @@ pub struct Name {
 
 /// What was last seen of a lease that somebody without a heartbeat has.
 #[derive(Debug, Default)]
-pub struct Watched(Mutex<Option<(String, Duration)>>);
+pub struct ObservedLease(Mutex<Option<(String, Duration)>>);
 
-impl Watched {
+impl ObservedLease {
     /// Whether what is seen now has been unchanged for a lease's duration, when the
     /// heartbeats were asked for last.
     fn is_over(&self, version: &str, lasts: Duration, asked: Duration, now: Duration) -> bool {
@@ -98,7 +98,7 @@ impl Watched {
 
 /// A lease that we have, until our heartbeat stops or it is given back.
 #[derive(Debug)]
-pub struct Hold {
+pub struct HeldLease {
     held: Arc<Held>,
     /// As it was written; gone once it is given back.
     claim: Option<Claim>,
@@ -114,32 +114,32 @@ struct Claim {
 /// In which session.
 #[derive(Debug)]
 struct Held {
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
     session: u64,
 }
 
 impl Fence for Held {
     fn holds(&self) -> Result<(), Lost> {
-        if self.pulse.holds(self.session, clock::since_boot()) {
+        if self.heartbeat.holds(self.session, clock::since_boot()) {
             return Ok(());
         }
         Err(Lost("its lease ran out before it could be renewed".to_owned()))
     }
 }
 
-impl Hold {
+impl HeldLease {
     /// Takes the lease, if nobody has it.
     pub async fn take(
         client: Client,
         name: Name,
-        pulse: &Arc<Pulse>,
-        watched: &Watched,
+        heartbeat: &Arc<Heartbeat>,
+        watched: &ObservedLease,
     ) -> Result<Self, LeaseError> {
         let api: Api<Lease> = Api::namespaced(client, &name.namespace);
-        let session = pulse.current(clock::since_boot());
+        let session = heartbeat.current(clock::since_boot());
         let session = session.ok_or_else(|| LeaseError::Late(name.lease.clone()))?;
-        let lease = claim(&api, &name, pulse, session, watched).await?;
-        let held = Arc::new(Held { pulse: Arc::clone(pulse), session });
+        let lease = claim(&api, &name, heartbeat, session, watched).await?;
+        let held = Arc::new(Held { heartbeat: Arc::clone(heartbeat), session });
         Ok(Self { held, claim: Some(Claim { api, lease }) })
     }
 
@@ -162,7 +162,7 @@ impl Hold {
     }
 }
 
-impl Drop for Hold {
+impl Drop for HeldLease {
     /// Whoever let go of it without a word may not have ended yet what it did. Nobody
     /// else takes it while our heartbeat goes on, so it is given back a while later.
     fn drop(&mut self) {
@@ -171,7 +171,7 @@ impl Drop for Hold {
         };
         let held = Arc::clone(&self.held);
         runtime.spawn(async move {
-            tokio::time::sleep(held.pulse.lasts()).await;
+            tokio::time::sleep(held.heartbeat.lasts()).await;
             claim.give_back(held).await;
         });
     }
@@ -218,16 +218,16 @@ impl Claim {
 async fn claim(
     api: &Api<Lease>,
     name: &Name,
-    pulse: &Pulse,
+    heartbeat: &Heartbeat,
     session: u64,
-    watched: &Watched,
+    watched: &ObservedLease,
 ) -> Result<Lease, LeaseError> {
     let failed = |source| LeaseError::Api { name: name.lease.clone(), source };
     let silent = |_| LeaseError::Silent(name.lease.clone());
     let another = || LeaseError::Held("another process".to_owned());
     let marks = BTreeMap::from([
         (ABOUT.to_owned(), name.about.clone()),
-        (SESSION.to_owned(), pulse.named(session)),
+        (SESSION.to_owned(), heartbeat.named(session)),
     ]);
     let post = PostParams::default();
     let new = Lease {
@@ -237,7 +237,7 @@ async fn claim(
             annotations: Some(marks.clone()),
             ..ObjectMeta::default()
         },
-        spec: Some(ours(name, pulse.lasts(), None)),
+        spec: Some(ours(name, heartbeat.lasts(), None)),
     };
     // Most clusters have no lease: they rested.
     match tokio::time::timeout(CALL, api.create(&post, &new)).await.map_err(silent)? {
@@ -248,10 +248,11 @@ async fn claim(
     let mut lease = found.map_err(failed)?.ok_or_else(another)?;
     let spec = lease.spec.clone().unwrap_or_default();
     let holder = spec.holder_identity.clone().unwrap_or_default();
-    if !holder.is_empty() && holder != name.holder && !is_over(&lease, &holder, pulse, watched) {
+    if !holder.is_empty() && holder != name.holder && !is_over(&lease, &holder, heartbeat, watched)
+    {
         return Err(LeaseError::Held(holder));
     }
-    lease.spec = Some(ours(name, pulse.lasts(), Some(&spec)));
+    lease.spec = Some(ours(name, heartbeat.lasts(), Some(&spec)));
     lease.annotations_mut().extend(marks);
     // The resourceVersion that came with it lets only one of us win.
     let replaced = tokio::time::timeout(CALL, api.replace(&name.lease, &post, &lease));
@@ -262,17 +263,17 @@ async fn claim(
 }
 
 /// Whether a lease that somebody else has is over (rule 9).
-fn is_over(lease: &Lease, holder: &str, pulse: &Pulse, watched: &Watched) -> bool {
+fn is_over(lease: &Lease, holder: &str, heartbeat: &Heartbeat, watched: &ObservedLease) -> bool {
     let session = lease.annotations().get(SESSION).map_or("", String::as_str);
-    if let Some(silent) = pulse.is_silent(holder, session) {
+    if let Some(silent) = heartbeat.is_silent(holder, session) {
         watched.forget();
         return silent;
     }
     let lasts = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
     let lasts = lasts.and_then(|it| u64::try_from(it).ok());
-    let lasts = lasts.map_or(pulse.lasts(), Duration::from_secs);
+    let lasts = lasts.map_or(heartbeat.lasts(), Duration::from_secs);
     let version = lease.resource_version().unwrap_or_default();
-    watched.is_over(&version, lasts, pulse.asked(), clock::since_boot())
+    watched.is_over(&version, lasts, heartbeat.asked(), clock::since_boot())
 }
 
 fn ours(name: &Name, lasts: Duration, before: Option<&LeaseSpec>) -> LeaseSpec {
@@ -301,12 +302,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::pulse::Beat;
+    use crate::heartbeat::PeerHeartbeat;
 
     #[test]
     fn a_lease_without_a_heartbeat_is_over_when_we_saw_it_unchanged_for_long() {
         // Rule 9: no other machine's clock is believed.
-        let watched = Watched::default();
+        let watched = ObservedLease::default();
         let at = |version: &str, second| {
             let second = Duration::from_secs(second);
             watched.is_over(version, DURATION, second, second)
@@ -328,15 +329,15 @@ mod tests {
             "spec": {"holderIdentity": "b", "leaseDurationSeconds": 20},
         }))
         .unwrap();
-        let pulse = Pulse::new("p".to_owned(), DURATION);
-        let watched = Watched::default();
+        let heartbeat = Heartbeat::new("p".to_owned(), DURATION);
+        let watched = ObservedLease::default();
         let begun = clock::since_boot();
         let look = |session: &str, version: &str, seconds| {
             let (session, version) = (session.to_owned(), version.to_owned());
             let at = begun + Duration::from_secs(seconds);
-            let beat = Beat { holder: "b".to_owned(), session, version, lasts: DURATION };
-            pulse.found(vec![beat], at, at);
-            is_over(&lease, "b", &pulse, &watched)
+            let beat = PeerHeartbeat { holder: "b".to_owned(), session, version, lasts: DURATION };
+            heartbeat.found(vec![beat], at, at);
+            is_over(&lease, "b", &heartbeat, &watched)
         };
         for beat in 0..10 {
             assert!(!look("s", &beat.to_string(), beat * 5), "it was taken long ago, and it beats");

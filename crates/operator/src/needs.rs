@@ -18,7 +18,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::repeat::Trouble;
+use crate::error_log::ErrorLog;
 
 /// How soon it is asked again while something is missing.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -106,13 +106,13 @@ impl State {
 impl Needs {
     /// Asks until it is dropped, and tells what is known.
     pub async fn keep_asking(self, tell: watch::Sender<State>) {
-        let mut away = Trouble::new("the hub cannot be asked", "the hub answers");
+        let mut away = ErrorLog::new("the hub cannot be asked", "the hub answers");
         let mut logged = Logged::default();
         loop {
             let asked = tokio::time::timeout(CHECK, self.check()).await;
             match asked.unwrap_or_else(|_| Err("no answer".to_owned())) {
                 Ok(missing) => {
-                    away.well();
+                    away.recovered();
                     logged.log(&missing, Instant::now());
                     tell.send_replace(State { answered: true, away: None, missing });
                 }

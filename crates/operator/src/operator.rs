@@ -12,12 +12,12 @@ use upgrade_core::policy::Policy;
 
 use crate::clock;
 use crate::connect::{Connector, Machines};
-use crate::controller::Controller;
+use crate::events::EventPublisher;
+use crate::fleet::Fleet;
+use crate::heartbeat::Heartbeat;
 use crate::http::Metrics;
-use crate::members::{self, Membership};
-use crate::news::News;
-use crate::pulse::Pulse;
-use crate::task::Shared;
+use crate::reconciler::Context;
+use crate::shard::{self, Registration};
 
 /// How many clusters without a target are looked at together: a look costs
 /// connections to every node, and is in no hurry.
@@ -44,7 +44,7 @@ pub struct Options {
     /// Where etcd snapshots go.
     pub snapshots: PathBuf,
     /// How often a cluster is looked at that nobody wants anything of.
-    pub look_every: Duration,
+    pub probe_interval: Duration,
     /// How long a replica that fell silent keeps what it drives, in whole
     /// seconds; [`crate::lease::DURATION`] if nobody says otherwise.
     pub lease: Duration,
@@ -58,8 +58,8 @@ pub struct Options {
 pub struct Operator {
     client: Client,
     options: Options,
-    controller: Controller,
-    membership: Membership,
+    controller: Fleet,
+    registration: Registration,
     ready: watch::Receiver<bool>,
     end: watch::Sender<bool>,
 }
@@ -79,44 +79,44 @@ impl Operator {
             watch_namespace,
             secret_prefix,
             snapshots,
-            look_every,
+            probe_interval,
             lease,
             policy,
             matrix,
         } = options.clone();
         // A restart within a microsecond, as the same process, is not to be had.
         let process = format!("{:x}-{:x}", clock::now().as_microsecond(), std::process::id());
-        let pulse = Arc::new(Pulse::new(process, lease));
-        let (membership, members) =
-            Membership::new(client.clone(), &namespace, &identity, Arc::clone(&pulse));
-        let shared = Arc::new(Shared {
+        let heartbeat = Arc::new(Heartbeat::new(process, lease));
+        let (registration, replicas) =
+            Registration::new(client.clone(), &namespace, &identity, Arc::clone(&heartbeat));
+        let shared = Arc::new(Context {
             client: client.clone(),
-            news: News::new(client.clone(), &identity),
+            events: EventPublisher::new(client.clone(), &identity),
             identity,
             namespace,
-            pulse,
+            heartbeat,
             connector: Connector {
                 client: client.clone(),
                 secret_prefix,
                 snapshots,
                 machines: Machines::default(),
-                pace: Arc::default(),
+                limiter: Arc::default(),
             },
             policy,
             matrix,
             catalogue,
             metrics,
-            members,
+            replicas,
             ending,
             glances: Semaphore::new(GLANCES),
             looks: Semaphore::new(LOOKS),
             writes: Arc::default(),
-            rush: Arc::default(),
+            start_gate: Arc::default(),
             lists: Semaphore::new(LISTS),
-            look_every,
+            probe_interval,
         });
-        let (controller, ready) = Controller::new(shared, watch_namespace);
-        Self { client, options, controller, membership, ready, end }
+        let (controller, ready) = Fleet::new(shared, watch_namespace);
+        Self { client, options, controller, registration, ready, end }
     }
 
     /// True once the clusters are known.
@@ -126,8 +126,8 @@ impl Operator {
 
     /// Works until `stop` comes back, then hands everything over.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { client, options, controller, membership, ready: _, end } = self;
-        let beating = tokio::spawn(membership.beat());
+        let Self { client, options, controller, registration, ready: _, end } = self;
+        let beating = tokio::spawn(registration.beat());
         let controlling = controller.run(client.clone());
         tokio::pin!(controlling);
         tokio::select! {
@@ -139,7 +139,7 @@ impl Operator {
                 // The others take over while we let go.
                 tokio::join!(
                     controlling,
-                    members::leave(client, &options.namespace, &options.identity),
+                    shard::leave(client, &options.namespace, &options.identity),
                 );
             }
         }

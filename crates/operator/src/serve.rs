@@ -13,13 +13,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use upgrade_core::catalogue::Catalogue;
 
-use crate::access::{self, Access, AccessError, Given};
-use crate::files;
+use crate::api_call::describe;
+use crate::error_log::ErrorLog;
 use crate::http::{self, Health, Metrics};
-use crate::hub::said;
+use crate::hub_config::{self, HubConfig, HubConfigError, HubOptions};
 use crate::needs::{Needs, State};
 use crate::operator::{Operator, Options};
-use crate::repeat::Trouble;
+use crate::rlimit;
 use crate::versions::{Source, Versions};
 
 /// How often the sources of versions are asked. Releases come every few weeks.
@@ -32,7 +32,7 @@ const REFRESH_AGAIN: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What is said about the hub.
-    pub hub: Given,
+    pub hub: HubOptions,
     /// The listen address of health and metrics.
     pub listen: Option<SocketAddr>,
     /// Where releases are known from, beside the catalogue.
@@ -49,7 +49,7 @@ pub struct Settings {
 pub enum ServeError {
     /// There is no way to the hub.
     #[error(transparent)]
-    Access(#[from] AccessError),
+    HubConfig(#[from] HubConfigError),
     /// The way to the hub cannot be used.
     #[error("the hub's credentials cannot be used: {0}")]
     Client(String),
@@ -68,7 +68,7 @@ impl ServeError {
     /// What to do about it.
     pub const fn next(&self) -> &'static str {
         match self {
-            Self::Access(error) => error.next(),
+            Self::HubConfig(error) => error.next(),
             Self::Client(_) => "correct the kubeconfig until `kubectl get namespaces` works",
             Self::Listen { .. } => "name another address with --listen",
         }
@@ -81,8 +81,8 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let Settings { hub, listen, sources, catalogue, options } = settings;
-    let client = client(access::find(&hub).await?)?;
-    let most = files::allow_many();
+    let client = client(hub_config::find(&hub).await?)?;
+    let most = rlimit::raise_nofile_limit();
     tracing::info!(most, "files and sockets that may be open");
     let needs = Needs {
         client: client.clone(),
@@ -100,7 +100,7 @@ pub async fn serve(
     if let Some(address) = listen {
         let listener = listener(address).await?;
         let health = Health { not_ready, metrics: Arc::clone(&metrics) };
-        background.spawn(answer(listener, health, end));
+        background.spawn(serve_http(listener, health, end));
     }
     background.spawn(needs.keep_asking(known));
     background.spawn(tell_readiness(state.clone(), operator.ready(), tell));
@@ -120,21 +120,21 @@ pub async fn serve(
 }
 
 /// The way to the hub; says which it is.
-fn client(found: Access) -> Result<Client, ServeError> {
-    let Access { config, origin, files, absent, context } = found;
+fn client(found: HubConfig) -> Result<Client, ServeError> {
+    let HubConfig { config, origin, files, absent, context } = found;
     tracing::info!(
         hub = %config.cluster_url,
         by = %origin,
-        files = (!files.is_empty()).then(|| access::list(&files)),
+        files = (!files.is_empty()).then(|| hub_config::list(&files)),
         context,
         version = env!("CARGO_PKG_VERSION"),
         "the operator starts"
     );
     if !absent.is_empty() {
-        let absent = access::list(&absent);
+        let absent = hub_config::list(&absent);
         tracing::warn!("KUBECONFIG names files that do not exist: {absent}");
     }
-    Client::try_from(config).map_err(|error| ServeError::Client(said(&error)))
+    Client::try_from(config).map_err(|error| ServeError::Client(describe(&error)))
 }
 
 async fn listener(address: SocketAddr) -> Result<TcpListener, ServeError> {
@@ -147,7 +147,7 @@ async fn listener(address: SocketAddr) -> Result<TcpListener, ServeError> {
     Ok(listener)
 }
 
-async fn answer(listener: TcpListener, health: Health, mut end: watch::Receiver<bool>) {
+async fn serve_http(listener: TcpListener, health: Health, mut end: watch::Receiver<bool>) {
     let end = async move {
         let _ = end.changed().await;
     };
@@ -189,10 +189,13 @@ async fn refresh(mut versions: Versions, client: Client, metrics: Arc<Metrics>) 
         for (source, asked) in versions.refresh(&client).await {
             metrics.refreshed(source, asked.is_ok());
             let trouble = troubles.entry(source).or_insert_with(|| {
-                Trouble::new("available versions stay as they were", "available versions are known")
+                ErrorLog::new(
+                    "available versions stay as they were",
+                    "available versions are known",
+                )
             });
             match asked {
-                Ok(()) => trouble.well(),
+                Ok(()) => trouble.recovered(),
                 Err(error) => {
                     well = false;
                     trouble.failed(&error.to_string());

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use upgrade_core::catalogue::{Broken, Catalogue};
 use upgrade_core::version::{ParseVersionError, Version};
 
-use crate::hub::said;
+use crate::api_call::describe;
 
 pub use config_map::read as read_config_map;
 pub use factory::FactoryError;
@@ -85,8 +85,8 @@ pub enum SourceError {
     #[error(transparent)]
     Factory(#[from] FactoryError),
     /// The `ConfigMap` cannot be read.
-    #[error("the ConfigMap {namespace}/{name} cannot be read: {}", said(.source))]
-    Unread {
+    #[error("the ConfigMap {namespace}/{name} cannot be read: {}", describe(.source))]
+    InheritError {
         /// Where it is.
         namespace: String,
         /// Its name.

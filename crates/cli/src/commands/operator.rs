@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use image_factory::check_url;
 use upgrade_core::policy::{Order, Policy};
-use upgrade_operator::access::Given;
+use upgrade_operator::hub_config::HubOptions;
 use upgrade_operator::versions::{Offer, Source};
 use upgrade_operator::{Options, Settings, serve};
 
@@ -20,8 +20,8 @@ use crate::usage::Usage;
 /// Works until it is told to stop.
 pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
     let data = ReleaseData::load(&args.data)?;
-    let look_every = Duration::try_from(args.look_every).unwrap_or_default();
-    if look_every < Duration::from_secs(1) {
+    let probe_interval = Duration::try_from(args.look_every).unwrap_or_default();
+    if probe_interval < Duration::from_secs(1) {
         return Err(Usage::new("--look-every is too short", "write at least 1s").into());
     }
     let lease = Duration::try_from(args.lease_duration).unwrap_or_default();
@@ -35,7 +35,7 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
     let usual = Policy { order: Order::WorkersFirst, ..Policy::default() };
     let identity = args.identity.clone().unwrap_or_else(settings::process);
     let settings = Settings {
-        hub: Given {
+        hub: HubOptions {
             kubeconfig: args.kubeconfig.clone(),
             context: args.context.clone(),
             variable: settings::kubeconfig(),
@@ -50,7 +50,7 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
             watch_namespace: args.watch_namespace.clone(),
             secret_prefix: args.secret_prefix.clone(),
             snapshots: args.snapshots.clone(),
-            look_every,
+            probe_interval,
             lease: Duration::from_secs(lease.as_secs()),
             policy: args.pace.over(usual),
             matrix: data.matrix,

@@ -9,8 +9,8 @@ use upgrade_core::product::Product;
 use upgrade_core::version::Version;
 use upgrade_planner::hops::OLDEST_HOST;
 
-use crate::names;
-use crate::seen::Seen;
+use crate::keys;
+use crate::versions_observed::ObservedVersions;
 
 /// What is known of releases.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub fn check(
     product: Product,
     text: &str,
     rollback: bool,
-    seen: &Seen,
+    seen: &ObservedVersions,
     releases: Releases<'_>,
 ) -> Checked {
     let target: Version = match text.parse() {
@@ -70,7 +70,7 @@ pub fn check(
     }
 }
 
-fn talos(target: Version, seen: &Seen, releases: Releases<'_>) -> Checked {
+fn talos(target: Version, seen: &ObservedVersions, releases: Releases<'_>) -> Checked {
     let Some(row) = releases.matrix.row(target.minor()) else {
         return Checked::Bad(format!(
             "Talos {target} is unknown to the support matrix of this operator{}",
@@ -89,7 +89,7 @@ fn talos(target: Version, seen: &Seen, releases: Releases<'_>) -> Checked {
             |version| {
                 format!(
                     "upgrade Kubernetes first: set {}={version}",
-                    names::target(Product::Kubernetes)
+                    keys::target(Product::Kubernetes)
                 )
             },
         );
@@ -105,7 +105,7 @@ fn talos(target: Version, seen: &Seen, releases: Releases<'_>) -> Checked {
     ))
 }
 
-fn kubernetes(target: Version, seen: &Seen, releases: Releases<'_>) -> Checked {
+fn kubernetes(target: Version, seen: &ObservedVersions, releases: Releases<'_>) -> Checked {
     let running = &seen.kubernetes.lowest;
     match running.minor().steps_to(target.minor()) {
         Some(0 | 1) => {}
@@ -130,7 +130,7 @@ fn kubernetes(target: Version, seen: &Seen, releases: Releases<'_>) -> Checked {
             talos.lowest,
             step(Product::Talos, seen, releases).map_or_else(String::new, |version| format!(
                 " Set {}={version}",
-                names::target(Product::Talos)
+                keys::target(Product::Talos)
             ))
         )),
         _ => Checked::Bad(format!(
@@ -143,7 +143,7 @@ fn kubernetes(target: Version, seen: &Seen, releases: Releases<'_>) -> Checked {
 /// The newest version that a product can be taken to in one go: what is shown
 /// as available. Nothing broken, no prerelease; Kubernetes only what the Talos
 /// that runs supports, and a Talos only if it supports the Kubernetes that runs.
-pub fn step(product: Product, seen: &Seen, releases: Releases<'_>) -> Option<Version> {
+pub fn step(product: Product, seen: &ObservedVersions, releases: Releases<'_>) -> Option<Version> {
     let Releases { matrix, catalogue } = releases;
     let running = &seen.of_product(product).lowest;
     let newest = match product {
@@ -155,7 +155,7 @@ pub fn step(product: Product, seen: &Seen, releases: Releases<'_>) -> Option<Ver
         let version = newest(catalogue, line)?;
         let fits = match product {
             Product::Talos => {
-                let Seen { kubernetes, .. } = seen;
+                let ObservedVersions { kubernetes, .. } = seen;
                 // The plan passes what has to come first by itself; what it refuses
                 // is not offered.
                 let row = matrix.row(version.minor());
@@ -175,7 +175,7 @@ pub fn step(product: Product, seen: &Seen, releases: Releases<'_>) -> Option<Ver
 }
 
 /// The next valid step, as the end of a sentence.
-fn next(product: Product, seen: &Seen, releases: Releases<'_>) -> String {
+fn next(product: Product, seen: &ObservedVersions, releases: Releases<'_>) -> String {
     match step(product, seen, releases) {
         Some(version) => format!("; the next valid target is {version}"),
         None => format!(
@@ -190,13 +190,13 @@ mod tests {
     use super::*;
     use crate::decide::tests::seen;
 
-    fn checked(product: Product, text: &str, seen: &Seen) -> Checked {
+    fn checked(product: Product, text: &str, seen: &ObservedVersions) -> Checked {
         let (matrix, catalogue) = (Matrix::builtin(), crate::decide::tests::catalogue());
         check(product, text, false, seen, Releases { matrix: &matrix, catalogue: &catalogue })
     }
 
     #[track_caller]
-    fn bad(product: Product, text: &str, seen: &Seen) -> String {
+    fn bad(product: Product, text: &str, seen: &ObservedVersions) -> String {
         match checked(product, text, seen) {
             Checked::Bad(text) => text,
             other => panic!("{text}: {other:?}"),

@@ -8,9 +8,9 @@ use upgrade_core::product::VersionRange;
 use upgrade_core::version::Version;
 
 use super::*;
+use crate::annotations::UpgradeRequest;
 use crate::decide::target::Releases;
-use crate::seen::Seen;
-use crate::wish::Wish;
+use crate::versions_observed::ObservedVersions;
 
 pub(super) fn catalogue() -> Catalogue {
     let versions = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
@@ -31,12 +31,12 @@ pub(super) fn catalogue() -> Catalogue {
     }
 }
 
-pub(super) fn seen(talos: &str, kubernetes: &str) -> Seen {
+pub(super) fn seen(talos: &str, kubernetes: &str) -> ObservedVersions {
     let spread = |text: &str| {
         let version: Version = text.parse().unwrap();
         VersionRange { lowest: version.clone(), newest: version }
     };
-    Seen { talos: spread(talos), kubernetes: spread(kubernetes), nodes: 5 }
+    ObservedVersions { talos: spread(talos), kubernetes: spread(kubernetes), nodes: 5 }
 }
 
 /// A cluster at rest, to be changed by each test.
@@ -44,7 +44,7 @@ struct Case {
     annotations: BTreeMap<String, String>,
     said: (Option<Status>, Option<Status>),
     phase: &'static str,
-    seen: Option<Result<Seen, &'static str>>,
+    seen: Option<Result<ObservedVersions, &'static str>>,
     run: Option<RunView>,
 }
 
@@ -72,37 +72,37 @@ impl Case {
             message: "Upgrading node cp-0".to_owned(),
             done: 2,
             total: 5,
-            let_go: false,
+            target_removed: false,
         });
         self.said.0 = Some(Status::InProgress);
         self.phase = "UpgradingTalos";
         self
     }
 
-    fn decide(&self) -> Verdict {
+    fn decide(&self) -> Decision {
         let (matrix, catalogue) = (Matrix::builtin(), catalogue());
         decide(&Facts {
-            wish: &Wish::read(&self.annotations),
-            talos_said: self.said.0,
-            kubernetes_said: self.said.1,
+            request: &UpgradeRequest::from_annotations(&self.annotations),
+            talos_reported: self.said.0,
+            kubernetes_reported: self.said.1,
             phase: self.phase,
-            seen: self.seen.as_ref().map(|seen| seen.as_ref().map_err(|why| *why)),
+            observed: self.seen.as_ref().map(|seen| seen.as_ref().map_err(|why| *why)),
             run: self.run.as_ref(),
             releases: Releases { matrix: &matrix, catalogue: &catalogue },
         })
     }
 
     #[track_caller]
-    fn told(&self) -> (Write, Act) {
-        let verdict = self.decide();
-        (verdict.write.expect("something is written"), verdict.act)
+    fn told(&self) -> (StatusUpdate, NextAction) {
+        let decision = self.decide();
+        (decision.update.expect("something is written"), decision.next)
     }
 }
 
 #[test]
 fn an_upgrade_that_could_be_had_is_shown_and_never_begun() {
     let (write, act) = Case::new(&[]).told();
-    assert_eq!(act, Act::Rest);
+    assert_eq!(act, NextAction::Idle);
     assert_eq!(write.phase, Some(Phase::Ready));
     assert_eq!(write.talos.status, Status::Idle);
     assert_eq!(write.talos.message, "Upgrade available: 1.11.6 → 1.12.11");
@@ -116,12 +116,12 @@ fn an_upgrade_that_could_be_had_is_shown_and_never_begun() {
 fn a_target_begins_a_run() {
     let (write, act) = Case::new(&[("talos-target", "1.12.0")]).told();
     let target = Version::new(1, 12, 0);
-    assert_eq!(act, Act::Begin { product: Product::Talos, target });
+    assert_eq!(act, NextAction::Begin { product: Product::Talos, target });
     assert_eq!(write.phase, Some(Phase::Ready), "nothing runs yet");
     // Both at once: Talos goes first, the other waits.
     let both = Case::new(&[("talos-target", "v1.12.0"), ("kubernetes-target", "1.35.0")]);
     let (write, act) = both.told();
-    assert!(matches!(act, Act::Begin { product: Product::Talos, .. }));
+    assert!(matches!(act, NextAction::Begin { product: Product::Talos, .. }));
     assert_eq!(write.kubernetes.status, Status::Blocked);
     assert_eq!(write.kubernetes.message, "Waiting for Talos upgrade to complete");
 }
@@ -130,7 +130,7 @@ fn a_target_begins_a_run() {
 fn a_run_is_told_while_it_lasts() {
     let case = Case::new(&[("talos-target", "1.12.0"), ("kubernetes-target", "1.35.0")]);
     let (write, act) = case.run(RunPhase::Running).told();
-    assert_eq!(act, Act::Drive);
+    assert_eq!(act, NextAction::Drive);
     assert_eq!(write.phase, Some(Phase::UpgradingTalos));
     assert_eq!(write.talos.status, Status::InProgress);
     assert_eq!(write.talos.message, "Upgrading node cp-0 (2/5 nodes completed)");
@@ -148,7 +148,7 @@ fn the_other_way_round_talos_waits_for_kubernetes() {
     run.product = Product::Kubernetes;
     run.to = Version::new(1, 34, 9);
     let (write, act) = case.told();
-    assert_eq!(act, Act::Drive);
+    assert_eq!(act, NextAction::Drive);
     assert_eq!(write.phase, Some(Phase::UpgradingKubernetes));
     // The seed has no `blocked` for Talos.
     assert_eq!((write.talos.status, write.talos.reason), (Status::Idle, Reason::Blocked));
@@ -159,26 +159,26 @@ fn the_other_way_round_talos_waits_for_kubernetes() {
 fn the_users_word_holds_while_it_runs() {
     // Rule 12.
     let gone = Case::new(&[]).run(RunPhase::Running);
-    assert_eq!(gone.told().1, Act::Cancel);
+    assert_eq!(gone.told().1, NextAction::Cancel);
     let changed = Case::new(&[("talos-target", "1.12.1")]).run(RunPhase::Running);
-    assert_eq!(changed.told().1, Act::Cancel);
+    assert_eq!(changed.told().1, NextAction::Cancel);
     let paused = Case::new(&[("talos-target", "1.12.0"), ("pause", "anna")]).run(RunPhase::Running);
     let (write, act) = paused.told();
-    assert_eq!(act, Act::Pause { by: "anna".to_owned() });
+    assert_eq!(act, NextAction::Pause { by: "anna".to_owned() });
     assert_eq!((write.talos.status, write.talos.reason), (Status::InProgress, Reason::Paused));
     assert!(write.talos.message.contains("Paused by anna at 2/5 nodes"), "{}", write.talos.message);
     let resumed = Case::new(&[("talos-target", "1.12.0")]).run(RunPhase::Paused);
-    assert_eq!(resumed.told().1, Act::Drive);
+    assert_eq!(resumed.told().1, NextAction::Drive);
     let off = Case::new(&[("talos-target", "1.12.0"), ("do-not-reconcile", "x")]);
-    let verdict = off.run(RunPhase::Running).decide();
-    assert_eq!(verdict.write, None, "nothing is written");
-    assert!(matches!(verdict.act, Act::Pause { .. }));
+    let decision = off.run(RunPhase::Running).decide();
+    assert_eq!(decision.update, None, "nothing is written");
+    assert!(matches!(decision.next, NextAction::Pause { .. }));
 }
 
 #[test]
 fn an_end_is_told_and_its_target_goes() {
     let (write, act) = Case::new(&[("talos-target", "v1.12.0")]).run(RunPhase::Completed).told();
-    assert_eq!(act, Act::Look);
+    assert_eq!(act, NextAction::Observe);
     assert_eq!(write.talos.status, Status::Completed);
     assert_eq!(write.phase, Some(Phase::Ready));
     assert_eq!(write.remove, [annotation::TALOS_TARGET]);
@@ -195,7 +195,7 @@ fn completed_stays_told_until_something_else_is() {
     case.phase = "Ready";
     case.seen = Some(Ok(seen("1.12.0", "1.34.1")));
     let (write, act) = case.told();
-    assert_eq!((write.talos.status, act), (Status::Completed, Act::Rest));
+    assert_eq!((write.talos.status, act), (Status::Completed, NextAction::Idle));
     assert_eq!(write.talos.message, "Talos 1.12.0 runs on all 5 nodes");
     // A look that fails does not unsay it.
     case.seen = Some(Err("no answer"));
@@ -204,7 +204,7 @@ fn completed_stays_told_until_something_else_is() {
     case.seen = Some(Ok(seen("1.12.0", "1.34.1")));
     case.annotations.insert(annotation::TALOS_TARGET.to_owned(), "1.12.0".to_owned());
     let (write, act) = case.told();
-    assert_eq!((write.talos.status, act), (Status::Completed, Act::Rest));
+    assert_eq!((write.talos.status, act), (Status::Completed, NextAction::Idle));
     assert!(write.remove.is_empty());
     assert!(
         write.talos.message.ends_with("the next valid target is 1.13.9"),
@@ -219,7 +219,7 @@ fn the_second_target_begins_by_itself_when_the_first_is_reached() {
     case.said = (Some(Status::Completed), Some(Status::Blocked));
     case.seen = Some(Ok(seen("1.12.0", "1.34.1")));
     let target = Version::new(1, 35, 0);
-    assert_eq!(case.told().1, Act::Begin { product: Product::Kubernetes, target });
+    assert_eq!(case.told().1, NextAction::Begin { product: Product::Kubernetes, target });
 }
 
 #[test]
@@ -231,25 +231,25 @@ fn a_failure_stays_until_its_target_is_taken_away() {
     for said in [Status::InProgress, Status::Failed] {
         case.said.0 = Some(said);
         let (write, act) = case.told();
-        assert_eq!(act, Act::Rest);
+        assert_eq!(act, NextAction::Idle);
         assert_eq!(write.talos.status, Status::Failed);
         assert_eq!(write.talos.message, "Talos upgrade failed: node cp-1 did not come back online");
         assert_eq!(write.phase, Some(Phase::UpgradeFailed));
         assert_eq!(write.kubernetes.status, Status::Blocked);
     }
     // Taken away and set again before anybody looked.
-    case.run.as_mut().unwrap().let_go = true;
-    assert_eq!(case.decide(), Verdict { write: None, act: Act::Close });
-    case.run.as_mut().unwrap().let_go = false;
+    case.run.as_mut().unwrap().target_removed = true;
+    assert_eq!(case.decide(), Decision { update: None, next: NextAction::Close });
+    case.run.as_mut().unwrap().target_removed = false;
     case.annotations.clear();
-    assert_eq!(case.decide(), Verdict { write: None, act: Act::Close });
+    assert_eq!(case.decide(), Decision { update: None, next: NextAction::Close });
     case.run.as_mut().unwrap().phase = RunPhase::Cancelled;
     let (write, act) = case.told();
     assert_eq!((write.talos.status, write.phase), (Status::Idle, Some(Phase::Ready)));
-    assert_eq!(act, Act::Rest);
+    assert_eq!(act, NextAction::Idle);
     // Set again: it begins anew.
     case.annotations.insert(annotation::TALOS_TARGET.to_owned(), "1.12.0".to_owned());
-    assert!(matches!(case.told().1, Act::Begin { .. }));
+    assert!(matches!(case.told().1, NextAction::Begin { .. }));
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn bad_targets_touch_nothing() {
     ] {
         let (write, act) =
             Case::new(&[("talos-target", talos), ("kubernetes-target", kubernetes)]).told();
-        assert_eq!(act, Act::Rest, "{talos} {kubernetes}");
+        assert_eq!(act, NextAction::Idle, "{talos} {kubernetes}");
         let told = if talos.is_empty() { &write.kubernetes } else { &write.talos };
         assert_eq!((told.status, told.reason), (Status::Failed, Reason::InvalidTarget));
         assert!(told.message.contains(why), "{}", told.message);
@@ -271,7 +271,7 @@ fn bad_targets_touch_nothing() {
         assert_eq!(write.phase, Some(Phase::UpgradeFailed));
     }
     let (write, act) = Case::new(&[("kubernetes-target", "1.35.0")]).told();
-    assert_eq!((write.kubernetes.status, act), (Status::Blocked, Act::Rest));
+    assert_eq!((write.kubernetes.status, act), (Status::Blocked, NextAction::Idle));
     assert!(write.kubernetes.message.starts_with("Talos 1.11.6 does not support K8s 1.35.0."));
     assert_eq!(write.phase, Some(Phase::Ready));
 }
@@ -280,7 +280,7 @@ fn bad_targets_touch_nothing() {
 fn an_older_target_is_a_way_back_if_the_user_says_so() {
     // Rule 13.
     let (_, act) = Case::new(&[("talos-target", "1.11.0"), ("rollback", "true")]).told();
-    assert!(matches!(act, Act::Begin { product: Product::Talos, .. }));
+    assert!(matches!(act, NextAction::Begin { product: Product::Talos, .. }));
     let mut done = Case::new(&[("talos-target", "1.12.0"), ("rollback", "true")]);
     done = done.run(RunPhase::Completed);
     done.run.as_mut().unwrap().rollback = true;
@@ -290,7 +290,7 @@ fn an_older_target_is_a_way_back_if_the_user_says_so() {
 #[test]
 fn a_pause_keeps_a_run_from_beginning() {
     let (write, act) = Case::new(&[("talos-target", "1.12.0"), ("pause", "true")]).told();
-    assert_eq!((write.talos.status, act), (Status::Idle, Act::Rest));
+    assert_eq!((write.talos.status, act), (Status::Idle, NextAction::Idle));
     assert!(write.talos.message.contains("remove the annotation"), "{}", write.talos.message);
 }
 
@@ -299,7 +299,7 @@ fn the_platforms_phases_are_respected() {
     let mut case = Case::new(&[("talos-target", "1.12.0")]);
     case.phase = "Provisioning";
     let (write, act) = case.told();
-    assert_eq!((write.phase, act), (None, Act::Rest));
+    assert_eq!((write.phase, act), (None, NextAction::Idle));
     assert!(write.talos.message.contains("it is Provisioning"), "{}", write.talos.message);
     // Without any status the first look makes it Ready.
     let mut new = Case::new(&[]);
@@ -312,11 +312,11 @@ fn the_platforms_phases_are_respected() {
 #[test]
 fn a_reset_wipes_everything_once_it_is_safe() {
     let reset = [("talos-target", "1.12.0"), ("talos-reset-upgrade-state", "true")];
-    assert_eq!(Case::new(&reset).run(RunPhase::Running).told().1, Act::Cancel);
-    assert_eq!(Case::new(&reset).run(RunPhase::Halted).decide().act, Act::Close);
+    assert_eq!(Case::new(&reset).run(RunPhase::Running).told().1, NextAction::Cancel);
+    assert_eq!(Case::new(&reset).run(RunPhase::Halted).decide().next, NextAction::Close);
     let (write, act) = Case::new(&reset).run(RunPhase::Cancelled).told();
     assert_eq!((write.talos.status, write.phase), (Status::Idle, Some(Phase::Ready)));
-    assert_eq!(act, Act::Rest);
+    assert_eq!(act, NextAction::Idle);
     for gone in [annotation::RESET, annotation::TALOS_TARGET, annotation::KUBERNETES_TARGET] {
         assert!(write.remove.contains(&gone), "{gone}");
     }
@@ -326,12 +326,12 @@ fn a_reset_wipes_everything_once_it_is_safe() {
 fn a_cluster_that_was_not_seen_is_looked_at_first() {
     let mut case = Case::new(&[("talos-target", "1.12.0")]);
     case.seen = None;
-    assert_eq!(case.decide(), Verdict { write: None, act: Act::Look });
+    assert_eq!(case.decide(), Decision { update: None, next: NextAction::Observe });
     // A cluster that cannot be seen gets its answer from trying (rule 10).
     case.seen = Some(Err("no answer within 10s"));
     let (write, act) = case.told();
-    assert!(matches!(act, Act::Begin { .. }));
+    assert!(matches!(act, NextAction::Begin { .. }));
     assert!(write.talos.message.contains("no answer within 10s"));
     case.annotations.clear();
-    assert_eq!(case.told().1, Act::Rest);
+    assert_eq!(case.told().1, NextAction::Idle);
 }

@@ -51,7 +51,7 @@ const RUN_SECONDS: Metric = Metric {
 };
 const STEPS: Metric = Metric {
     name: "talos_operator_steps_total",
-    help: "Steps of runs, by how they ended.",
+    help: "StepMetrics of runs, by how they ended.",
     kind: Kind::Counter,
     labels: &["step", "end"],
 };

@@ -18,7 +18,7 @@ use vitistack_api::{KubernetesCluster, Machine, UpgradeRun};
 use super::fix::{self, Subject};
 use super::rights::{CONFIG_MAPS, RIGHTS, Right, Scope};
 use super::{Missing, Needs, Weight};
-use crate::hub::{CALL, answer, said};
+use crate::api_call::{CALL, describe, with_timeout};
 
 /// In how many namespaces a right is asked for that is not granted everywhere.
 const NAMESPACES: usize = 16;
@@ -201,7 +201,7 @@ impl Needs {
     async fn subject(&self) -> Subject {
         let reviews: Api<SelfSubjectReview> = Api::all(self.client.clone());
         let (post, review) = (PostParams::default(), SelfSubjectReview::default());
-        let reviewed = answer(reviews.create(&post, &review)).await.ok();
+        let reviewed = with_timeout(reviews.create(&post, &review)).await.ok();
         let user = reviewed.and_then(|it| it.status?.user_info?.username);
         Subject::of(&user.unwrap_or_default())
     }
@@ -287,7 +287,7 @@ async fn denied_or<T>(
         {
             Ok(Err(answer))
         }
-        Ok(Err(error)) => Err(said(&error)),
+        Ok(Err(error)) => Err(describe(&error)),
         Err(_) => Err("no answer".to_owned()),
     }
 }

@@ -6,7 +6,7 @@ use super::Weight;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// In all that is watched.
-    Watched,
+    ObservedLease,
     /// Where clusters are: it may be granted in single namespaces.
     Clusters,
     /// In the operator's own namespace.
@@ -68,7 +68,7 @@ const fn right(
 
 const CLUSTERS: &str = "vitistack.io";
 const RUNS: &str = "upgrade.vitistack.io";
-const WATCHED: (Scope, Role) = (Scope::Watched, Role::Operator);
+const WATCHED: (Scope, Role) = (Scope::ObservedLease, Role::Operator);
 const THERE: (Scope, Role) = (Scope::Clusters, Role::Operator);
 
 /// What the leases of the operator's own namespace are used with.

@@ -6,32 +6,37 @@ use tokio::sync::{Mutex, watch};
 use upgrade_core::journal::{Entry, State};
 use upgrade_engine::journal::{Fence, Journal, JournalError};
 
-use super::picture::Picture;
-use super::record::Record;
-use crate::pace::Pace;
+use super::object::RunObject;
+use super::progress::RunProgress;
+use crate::limiter::Limiter;
 
 /// Writes entries into the run, and shows where it stands after each.
 pub struct RunJournal {
-    record: Arc<Mutex<Record>>,
+    record: Arc<Mutex<RunObject>>,
     fence: Arc<dyn Fence>,
-    show: watch::Sender<Picture>,
-    writes: Arc<Pace>,
+    show: watch::Sender<RunProgress>,
+    writes: Arc<Limiter>,
 }
 
 impl RunJournal {
     /// A journal for one drive, of a run that stands here.
-    pub fn new(record: Record, state: &State, fence: Arc<dyn Fence>, writes: Arc<Pace>) -> Self {
-        let show = watch::Sender::new(record.picture(state));
+    pub fn new(
+        record: RunObject,
+        state: &State,
+        fence: Arc<dyn Fence>,
+        writes: Arc<Limiter>,
+    ) -> Self {
+        let show = watch::Sender::new(record.progress(state));
         Self { record: Arc::new(Mutex::new(record)), fence, show, writes }
     }
 
     /// The run's object, for what is written of it beside its journal.
-    pub fn record(&self) -> Arc<Mutex<Record>> {
+    pub fn record(&self) -> Arc<Mutex<RunObject>> {
         Arc::clone(&self.record)
     }
 
     /// Where the run stands, after each entry.
-    pub fn picture(&self) -> watch::Receiver<Picture> {
+    pub fn progress(&self) -> watch::Receiver<RunProgress> {
         self.show.subscribe()
     }
 }
@@ -43,8 +48,8 @@ impl Journal for RunJournal {
         let turn = self.writes.turn().await;
         let written = record.append(entry, state).await;
         drop(turn);
-        let picture = written.map_err(|error| JournalError(error.to_string()))?;
-        self.show.send_replace(picture);
+        let progress = written.map_err(|error| JournalError(error.to_string()))?;
+        self.show.send_replace(progress);
         Ok(())
     }
 

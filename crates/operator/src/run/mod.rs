@@ -1,16 +1,16 @@
 //! Runs: each is an `UpgradeRun` object with its plan, its journal and where it
 //! stands.
 
-mod held;
+mod compress;
 mod journal;
-mod pack;
-mod parts;
-mod picture;
-mod record;
+mod journal_chunks;
+mod leased;
+mod object;
+mod progress;
 mod store;
 
-pub use held::{HeldRuns, StoreError};
 pub use journal::RunJournal;
-pub use picture::{Picture, cast, halted, waiting};
-pub use record::{Record, RecordError};
-pub use store::{KEEP, NewRun, Unread, UpgradeRuns, target};
+pub use leased::{LeasedRuns, StoreError};
+pub use object::{RunObject, RunObjectError};
+pub use progress::{RunProgress, halted, roles, waiting};
+pub use store::{InheritError, KEEP, NewRun, UpgradeRuns, target};

@@ -17,11 +17,11 @@ use vitistack_api::run::{
 };
 use vitistack_api::{UpgradeRun, label};
 
-use super::pack;
-use super::picture::role_word;
-use super::record::{RecordError, read};
+use super::compress;
+use super::object::{RunObjectError, read};
+use super::progress::role_word;
+use crate::api_call::{describe, with_timeout};
 use crate::clock;
-use crate::hub::{answer, said};
 
 /// How many runs of a cluster are kept.
 pub const KEEP: usize = 10;
@@ -45,7 +45,7 @@ pub struct UpgradeRuns {
 /// Why it is not known what earlier runs left. Nothing may be begun then: an installer on a
 /// node that is armed destroys the slot that works (rules 5 and 10).
 #[derive(Debug, Error)]
-pub enum Unread {
+pub enum InheritError {
     /// The hub did not answer; it is asked again.
     #[error("{0}")]
     Away(String),
@@ -63,7 +63,7 @@ pub struct NewRun<'a> {
     /// The plan; without one it failed before it began, with this reason.
     pub plan: Result<&'a Plan, &'a str>,
     /// Every node of the cluster.
-    pub cast: &'a BTreeMap<NodeName, Role>,
+    pub roles: &'a BTreeMap<NodeName, Role>,
     /// Who makes it.
     pub runner: &'a str,
 }
@@ -153,7 +153,7 @@ impl UpgradeRuns {
         let (hash, plan) = match new.plan {
             Ok(plan) => {
                 let text = serde_json::to_string(plan).map_err(kube::Error::SerdeError)?;
-                (plan.hash().to_string(), pack::pack(&text))
+                (plan.hash().to_string(), compress::compress(&text))
             }
             Err(_) => (String::new(), String::new()),
         };
@@ -192,33 +192,34 @@ impl UpgradeRuns {
     }
 
     /// Reads a run: its plan, and all that was journaled.
-    pub async fn read(&self, run: &UpgradeRun) -> Result<StoredRun, RecordError> {
+    pub async fn read(&self, run: &UpgradeRun) -> Result<StoredRun, RunObjectError> {
         read(&self.client, run).await
     }
 
     /// Cordons (rule 7) and armed nodes (rule 5) that the run of this plan left, and those
     /// before it. Runs that were deleted left nothing that could be known.
-    pub async fn inherited(&self, mut parent: Option<PlanHash>) -> Result<Inherited, Unread> {
-        let away = |why: String| Unread::Away(format!("the run before cannot be read: {why}"));
-        let broken = |error: &RecordError| {
+    pub async fn inherited(&self, mut parent: Option<PlanHash>) -> Result<Inherited, InheritError> {
+        let away =
+            |why: String| InheritError::Away(format!("the run before cannot be read: {why}"));
+        let broken = |error: &RunObjectError| {
             let text = format!(
                 "what an earlier run left armed is not known: {error}, if no node is armed"
             );
-            Unread::Broken(text)
+            InheritError::Broken(text)
         };
         let mut inherited = Inherited::default();
         // One that died before it wrote down what it took over left that of the one
         // before it.
         for _ in 0..EARLIER {
             let Some(hash) = parent else { break };
-            let run = answer(self.of_plan(&hash.to_string())).await.map_err(away)?;
+            let run = with_timeout(self.of_plan(&hash.to_string())).await.map_err(away)?;
             let Some(run) = run else { break };
             let run = self.read(&run).await.map_err(|error| match error {
-                RecordError::Broken { .. } => broken(&error),
+                RunObjectError::Broken { .. } => broken(&error),
                 other => away(other.to_string()),
             })?;
             let state = run.state().map_err(|error| {
-                broken(&RecordError::Broken { name: error.name, why: error.source.to_string() })
+                broken(&RunObjectError::Broken { name: error.name, why: error.source.to_string() })
             })?;
             inherited.cordons.extend(state.cordons_left(&BTreeSet::new()));
             for (node, known) in state.armed_left(&BTreeMap::new()) {
@@ -276,14 +277,14 @@ impl UpgradeRuns {
         let names = match self.names().await {
             Ok(names) => names,
             Err(error) => {
-                let error = said(&error);
+                let error = describe(&error);
                 tracing::warn!(cluster = self.owner.name, error, "old runs cannot be listed");
                 return;
             }
         };
         for name in names.iter().take(names.len().saturating_sub(KEEP)) {
             if let Err(error) = self.api.delete(name, &DeleteParams::background()).await {
-                let error = said(&error);
+                let error = describe(&error);
                 tracing::warn!(run = name, error, "an old run cannot be deleted");
             }
         }
@@ -299,11 +300,11 @@ fn first_status(new: &NewRun<'_>) -> RunStatus {
     RunStatus {
         phase,
         message: message.to_owned(),
-        progress: format!("0/{}", new.cast.len()),
+        progress: format!("0/{}", new.roles.len()),
         runner: new.runner.to_owned(),
         started: Some(now.clone()),
         nodes: new
-            .cast
+            .roles
             .iter()
             .map(|(name, role)| NodeProgress {
                 name: name.0.clone(),

@@ -32,9 +32,11 @@ pub(super) async fn ask(
             name: called,
             problem,
         }),
-        Err(error) => {
-            Err(SourceError::Unread { namespace: place, name: called, source: Box::new(error) })
-        }
+        Err(error) => Err(SourceError::InheritError {
+            namespace: place,
+            name: called,
+            source: Box::new(error),
+        }),
     }
 }
 

@@ -12,7 +12,7 @@ use testkit::cluster::shape;
 use testkit::{annotation, kubernetes_cluster};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use upgrade_operator::files;
+use upgrade_operator::rlimit;
 
 use crate::sabotage::{AT_ITS_BEGINNING, Sabotage};
 use crate::world::{World, operator_with};
@@ -163,7 +163,7 @@ fn keys_to(cluster: &Cluster, address: &str) -> (String, String) {
 async fn a_fleet_at_once_with_bad_neighbours() {
     let fleet = size_of_the_fleet();
     let world = World::start("fleet").await;
-    let most = files::allow_many();
+    let most = rlimit::raise_nofile_limit();
     let files = FILES_EACH * u64::try_from(fleet).expect("a number");
     assert!(most.is_none_or(|most| most >= files), "{most:?} open files are not enough");
     let good: Vec<String> = (0..fleet - 5).map(|number| format!("fleet-{number}")).collect();
@@ -187,7 +187,7 @@ async fn a_fleet_at_once_with_bad_neighbours() {
     assert_eq!(clusters.len() + 2, fleet);
 
     let mut settings = world.settings("only");
-    settings.options.look_every = Duration::from_mins(5);
+    settings.options.probe_interval = Duration::from_mins(5);
     // There is no other replica that could take over.
     settings.options.lease = Duration::from_mins(5);
     let operator = operator_with(settings);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use upgrade_core::jiff::Timestamp;
-use upgrade_core::journal::{Entry, Record as Kind, State};
+use upgrade_core::journal::{Entry, Record, State};
 use upgrade_core::plan::{
     Change, Group, Hop, Lane, PLAN_FORMAT, Plan, PlanHash, RebootMode, TalosTarget, Target,
     UpgradeApi, Versions, Wave,
@@ -16,8 +16,8 @@ use upgrade_core::policy::Policy;
 use upgrade_core::step::Action;
 use upgrade_core::version::Version;
 use upgrade_engine::journal::{Fence, Lost};
-use upgrade_operator::pace::Pace;
-use upgrade_operator::run::{HeldRuns, NewRun, Record, RecordError, UpgradeRuns};
+use upgrade_operator::limiter::Limiter;
+use upgrade_operator::run::{LeasedRuns, NewRun, RunObject, RunObjectError, UpgradeRuns};
 use vitistack_api::KubernetesCluster;
 use vitistack_api::run::{RunVersions, UpgradeRun};
 
@@ -42,7 +42,7 @@ fn entry(plan: &Plan, number: usize) -> Entry {
         at: Timestamp::UNIX_EPOCH,
         plan: plan.hash(),
         runner: "test".to_owned(),
-        record: Kind::Waiting { key },
+        record: Record::Waiting { key },
     }
 }
 
@@ -71,7 +71,7 @@ async fn a_journal_is_fenced_and_stays_small() {
         versions: RunVersions::default(),
         rollback: false,
         plan: Ok(&plan),
-        cast: &BTreeMap::new(),
+        roles: &BTreeMap::new(),
         runner: "test",
     };
     let made = store.create(&new).await.expect("a run");
@@ -80,13 +80,13 @@ async fn a_journal_is_fenced_and_stays_small() {
     let fence = || Arc::clone(&lease) as Arc<dyn Fence>;
     let state = State::new(&plan);
     let shared = Arc::new(plan.clone());
-    let open = |run: UpgradeRun| Record::new(client.clone(), run, Arc::clone(&shared), fence());
+    let open = |run: UpgradeRun| RunObject::new(client.clone(), run, Arc::clone(&shared), fence());
     let mut first = open(made.clone());
     let mut second = open(made);
     first.append(&entry(&plan, 0), &state).await.expect("written");
     // Rule 9: a writer with an older state has lost the run.
     let taken = second.append(&entry(&plan, LONG), &state).await;
-    assert!(matches!(taken, Err(RecordError::Taken(_))), "{taken:?}");
+    assert!(matches!(taken, Err(RunObjectError::Taken(_))), "{taken:?}");
     // A label that somebody else sets does not matter.
     let label = json!({"metadata": {"labels": {"team": "a"}}});
     world.merge(&format!("upgraderun {name}"), &label).await;
@@ -110,7 +110,7 @@ async fn a_journal_is_fenced_and_stays_small() {
     // Without the lease nothing is written.
     lease.0.store(false, Ordering::Relaxed);
     let late = first.append(&entry(&plan, LONG), &state).await;
-    assert!(matches!(late, Err(RecordError::Late { .. })), "{late:?}");
+    assert!(matches!(late, Err(RunObjectError::Late { .. })), "{late:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,11 +119,11 @@ async fn runs_in_objects_keep_to_the_contract_of_a_run_store() {
     world.cluster("kept").await;
     let cluster = world.get("kubernetescluster kept").await;
     let cluster: KubernetesCluster = serde_json::from_value(cluster).expect("a cluster");
-    let store = HeldRuns {
+    let store = LeasedRuns {
         runs: UpgradeRuns::new(world.client().await, &cluster),
         fence: Arc::new(Switch(AtomicBool::new(true))),
         runner: "test".to_owned(),
-        writes: Arc::new(Pace::default()),
+        writes: Arc::new(Limiter::default()),
     };
     let first = plan_of("1.13.9", None);
     let second = plan_of("1.13.8", Some(first.hash()));

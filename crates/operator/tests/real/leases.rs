@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use upgrade_operator::clock;
-use upgrade_operator::lease::{Hold, LeaseError, Name, Watched};
-use upgrade_operator::pulse::{Beat, Pulse};
+use upgrade_operator::heartbeat::{Heartbeat, PeerHeartbeat};
+use upgrade_operator::lease::{HeldLease, LeaseError, Name, ObservedLease};
 
 use crate::world::World;
 
@@ -23,16 +23,16 @@ const LEASE: &str = "lease upgrade-x";
 struct Replica<'a> {
     world: &'a World,
     name: &'static str,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
     client: kube::Client,
-    watched: Watched,
+    watched: ObservedLease,
 }
 
 impl<'a> Replica<'a> {
     async fn new(world: &'a World, name: &'static str) -> Self {
-        let pulse = Arc::new(Pulse::new(name.to_owned(), LASTS));
-        let (client, watched) = (world.client().await, Watched::default());
-        let replica = Self { world, name, pulse, client, watched };
+        let heartbeat = Arc::new(Heartbeat::new(name.to_owned(), LASTS));
+        let (client, watched) = (world.client().await, ObservedLease::default());
+        let replica = Self { world, name, heartbeat, client, watched };
         replica.beat();
         replica
     }
@@ -40,34 +40,34 @@ impl<'a> Replica<'a> {
     /// Its heartbeat is fresh from now on.
     fn beat(&self) {
         let now = clock::since_boot();
-        self.pulse.beaten(now + LONG, now);
+        self.heartbeat.beaten(now + LONG, now);
     }
 
     /// Its last heartbeat expires: it was sent too long ago.
     fn falls_silent(&self) {
         let now = clock::since_boot();
-        self.pulse.beaten(now.saturating_sub(LASTS), now);
+        self.heartbeat.beaten(now.saturating_sub(LASTS), now);
     }
 
     /// Reads another's heartbeat, so long after the test started.
     fn sees(&self, other: &Self, version: u64, at: Duration) {
-        let beat = Beat {
+        let beat = PeerHeartbeat {
             holder: other.name.to_owned(),
-            session: other.pulse.session(),
+            session: other.heartbeat.session(),
             version: version.to_string(),
             lasts: LASTS,
         };
-        self.pulse.found(vec![beat], at, at);
+        self.heartbeat.found(vec![beat], at, at);
     }
 
-    async fn take(&self) -> Result<Hold, LeaseError> {
+    async fn take(&self) -> Result<HeldLease, LeaseError> {
         let name = Name {
             namespace: self.world.namespace.clone(),
             lease: "upgrade-x".to_owned(),
             holder: self.name.to_owned(),
             about: "default/x".to_owned(),
         };
-        Hold::take(self.client.clone(), name, &self.pulse, &self.watched).await
+        HeldLease::take(self.client.clone(), name, &self.heartbeat, &self.watched).await
     }
 }
 

@@ -27,7 +27,7 @@ impl Sabotage {
     /// It gets only a few lines, so that logging stays fast.
     pub(crate) fn layer<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
         let heard = Targets::new()
-            .with_target("upgrade_operator::news", Level::INFO)
+            .with_target("upgrade_operator::events", Level::INFO)
             .with_target("talos_client::client", Level::DEBUG);
         Self.with_filter(heard)
     }

@@ -13,7 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::{Order, Policy};
-use upgrade_operator::access::Given;
+use upgrade_operator::hub_config::HubOptions;
 use upgrade_operator::{Options, Settings, serve};
 
 use crate::sabotage::Sabotage;
@@ -82,7 +82,7 @@ impl World {
     /// leases are there too.
     pub(crate) fn settings(&self, identity: &str) -> Settings {
         Settings {
-            hub: Given::file(self.account()),
+            hub: HubOptions::file(self.account()),
             listen: None,
             sources: Vec::new(),
             catalogue: catalogue(),
@@ -92,7 +92,7 @@ impl World {
                 watch_namespace: Some(self.namespace.clone()),
                 secret_prefix: String::new(),
                 snapshots: self.file("snapshots"),
-                look_every: Duration::from_secs(5),
+                probe_interval: Duration::from_secs(5),
                 lease: upgrade_operator::lease::DURATION,
                 policy: Policy { order: Order::WorkersFirst, ..Policy::default() },
                 matrix: Matrix::builtin(),
