@@ -20,10 +20,10 @@ pub mod target;
 #[cfg(test)]
 mod tests;
 
+use upgrade_api::run::RunPhase;
 use upgrade_core::product::Product;
 use upgrade_core::version::Version;
 use vitistack_api::annotation;
-use vitistack_api::run::RunPhase;
 use vitistack_api::status::{Phase, Reason, Status};
 
 use crate::keys;

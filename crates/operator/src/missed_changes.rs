@@ -11,7 +11,8 @@
 use futures_util::{StreamExt as _, pin_mut};
 use kube::api::{Api, WatchEvent, WatchParams};
 use kube::{Client, ResourceExt as _};
-use vitistack_api::{KubernetesCluster, UpgradeRun};
+use upgrade_api::UpgradeRun;
+use vitistack_api::KubernetesCluster;
 
 use crate::annotations::UpgradeRequest;
 use crate::api_call::{CALL, describe};

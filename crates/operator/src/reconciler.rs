@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+use upgrade_api::run::RunPhase;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::observation::Observation;
 use upgrade_core::product::Product;
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::RunPhase;
 use vitistack_api::status::Status;
 
 use crate::annotations::UpgradeRequest;

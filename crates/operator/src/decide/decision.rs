@@ -1,8 +1,8 @@
 //! What a decision is made from, and what it is.
 
+use upgrade_api::run::RunPhase;
 use upgrade_core::product::Product;
 use upgrade_core::version::Version;
-use vitistack_api::run::RunPhase;
 use vitistack_api::status::{Phase, Reason, Status};
 
 use super::target::Releases;

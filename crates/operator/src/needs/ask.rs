@@ -13,7 +13,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, ListParams, PostParams};
 use kube::core::Status;
 use kube::{Resource, ResourceExt};
-use vitistack_api::{KubernetesCluster, Machine, UpgradeRun};
+use upgrade_api::UpgradeRun;
+use vitistack_api::{KubernetesCluster, Machine};
 
 use super::fix::{self, Subject};
 use super::rights::{CONFIG_MAPS, RIGHTS, Right, Scope};

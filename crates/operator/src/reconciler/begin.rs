@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use upgrade_api::run::{ProductVersions, RunPhase, RunVersions, UpgradeRun};
 use upgrade_core::plan::PlanHash;
 use upgrade_core::product::{PerProduct, Product, VersionRange};
 use upgrade_core::version::Version;
 use upgrade_planner::Earlier;
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::{ProductVersions, RunPhase, RunVersions, UpgradeRun};
 
 use super::state::{Connection, remember};
 use super::{Next, Reconciler, SOON};

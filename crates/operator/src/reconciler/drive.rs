@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use kube::ResourceExt as _;
 use tokio::time::Instant;
+use upgrade_api::run::RunPhase;
 use upgrade_core::journal::Arming;
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End};
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::RunPhase;
 
 use super::begin::soon;
 use super::state::Connection;

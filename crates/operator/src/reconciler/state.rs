@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use tokio::time::Instant;
+use upgrade_api::run::{RunPhase, UpgradeRun};
 use upgrade_engine::io::Io as _;
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::{RunPhase, UpgradeRun};
 
 use super::{LOOK_AGAIN, Latest, Next, Reconciler};
 use crate::annotations::UpgradeRequest;

@@ -10,8 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource as _};
 use serde_json::json;
-use vitistack_api::UpgradeRun;
-use vitistack_api::run::{RunPhase, RunSpec, RunStatus};
+use upgrade_api::UpgradeRun;
+use upgrade_api::run::{RunPhase, RunSpec, RunStatus};
 
 use super::compress;
 use super::object::{AGAIN, CALL, RunObject, RunObjectError, may_pass};

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thiserror::Error;
+use upgrade_api::UpgradeRun;
+use upgrade_api::run::{ProductVersions, RunVersions};
 use upgrade_core::plan::{Group, Plan, Versions};
 use upgrade_core::product::Product;
 use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_engine::journal::Fence;
 use upgrade_engine::store::{NotBegun, OpenRun, RunStore, StoredRun, take_over};
-use vitistack_api::UpgradeRun;
-use vitistack_api::run::{ProductVersions, RunVersions};
 
 use super::journal::RunJournal;
 use super::object::{RunObject, RunObjectError};

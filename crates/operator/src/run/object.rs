@@ -15,6 +15,8 @@ use kube::core::PartialObjectMeta;
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde_json::json;
 use thiserror::Error;
+use upgrade_api::UpgradeRun;
+use upgrade_api::run::{RunPhase, RunSpec, RunStatus, RunVersions, Transition};
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::{Entry, Record, State};
 use upgrade_core::plan::Plan;
@@ -22,8 +24,6 @@ use upgrade_core::product::Product;
 use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_engine::journal::Fence;
 use upgrade_engine::store::{Inherited, StoredRun};
-use vitistack_api::UpgradeRun;
-use vitistack_api::run::{RunPhase, RunSpec, RunStatus, RunVersions, Transition};
 
 use super::compress;
 use super::journal_chunks::beginning;
@@ -283,7 +283,7 @@ fn roles(status: &RunStatus, plan: &Plan) -> (BTreeMap<NodeName, Role>, usize) {
         .nodes
         .iter()
         .map(|node| {
-            let control_plane = node.role == vitistack_api::label::CONTROL_PLANE;
+            let control_plane = node.role == upgrade_api::label::CONTROL_PLANE;
             let role = if control_plane { Role::ControlPlane } else { Role::Worker };
             (NodeName(node.name.clone()), role)
         })

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use upgrade_api::run::NodeProgress;
 use upgrade_core::journal::{Phase, State};
 use upgrade_core::plan::{Plan, Target};
 use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
 use upgrade_core::snapshot::{NodeName, Role, Snapshot};
 use upgrade_core::step::{Action, StepId};
-use vitistack_api::run::NodeProgress;
 
 /// How many nodes an object lists; those that matter come first. It bounds the
 /// object of a run over thousands of nodes.
@@ -143,8 +143,8 @@ impl Standing {
 /// The word that platforms label machines with.
 pub(super) const fn role_word(role: Role) -> &'static str {
     match role {
-        Role::ControlPlane => vitistack_api::label::CONTROL_PLANE,
-        Role::Worker => vitistack_api::label::WORKER,
+        Role::ControlPlane => upgrade_api::label::CONTROL_PLANE,
+        Role::Worker => upgrade_api::label::WORKER,
     }
 }
 

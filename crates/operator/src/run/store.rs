@@ -7,15 +7,15 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, Resource, ResourceExt as _};
 use serde_json::json;
 use thiserror::Error;
+use upgrade_api::run::{
+    NodeProgress, Owner, RunPhase, RunSpec, RunStatus, RunVersions, Transition,
+};
+use upgrade_api::{UpgradeRun, label};
 use upgrade_core::plan::{Plan, PlanHash};
 use upgrade_core::product::Product;
 use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_core::version::Version;
 use upgrade_engine::store::{Inherited, StoredRun};
-use vitistack_api::run::{
-    NodeProgress, Owner, RunPhase, RunSpec, RunStatus, RunVersions, Transition,
-};
-use vitistack_api::{UpgradeRun, label};
 
 use super::compress;
 use super::object::{RunObjectError, read};

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use upgrade_api::run::{RunVersions, UpgradeRun};
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::{Entry, Record, State};
 use upgrade_core::plan::{
@@ -19,7 +20,6 @@ use upgrade_engine::journal::{Fence, Lost};
 use upgrade_operator::limiter::Limiter;
 use upgrade_operator::run::{LeasedRuns, NewRun, RunObject, RunObjectError, UpgradeRuns};
 use vitistack_api::KubernetesCluster;
-use vitistack_api::run::{RunVersions, UpgradeRun};
 
 use crate::world::World;
 

@@ -10,7 +10,7 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use crate::resource::resource;
+use crate::resource;
 
 /// One run of the engine on one cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

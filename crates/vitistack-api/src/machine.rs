@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use crate::label;
-use crate::resource::resource;
+use upgrade_api::resource;
 
 /// A machine of the platform. Its name is that of its node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::resource::resource;
 use crate::status::Condition;
+use upgrade_api::resource;
 
 /// A cluster of the platform.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -3,11 +3,12 @@
 
 /// Makes a namespaced kind with a `metadata` field known to kube, and gives it
 /// the two fields that name it in JSON.
+#[macro_export]
 macro_rules! resource {
     ($type:ident, $group:expr, $version:expr, $plural:expr) => {
-        impl kube::Resource for $type {
+        impl $crate::reexport::kube::Resource for $type {
             type DynamicType = ();
-            type Scope = kube::core::NamespaceResourceScope;
+            type Scope = $crate::reexport::kube::core::NamespaceResourceScope;
 
             fn kind((): &()) -> std::borrow::Cow<'_, str> {
                 stringify!($type).into()
@@ -25,27 +26,28 @@ macro_rules! resource {
                 $plural.into()
             }
 
-            fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            fn meta(
+                &self,
+            ) -> &$crate::reexport::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
                 &self.metadata
             }
 
             fn meta_mut(
                 &mut self,
-            ) -> &mut k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+            ) -> &mut $crate::reexport::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta
+            {
                 &mut self.metadata
             }
         }
 
         impl $type {
             fn own_api_version() -> String {
-                <Self as kube::Resource>::api_version(&()).into_owned()
+                <Self as $crate::reexport::kube::Resource>::api_version(&()).into_owned()
             }
 
             fn own_kind() -> String {
-                <Self as kube::Resource>::kind(&()).into_owned()
+                <Self as $crate::reexport::kube::Resource>::kind(&()).into_owned()
             }
         }
     };
 }
-
-pub(crate) use resource;

@@ -124,7 +124,7 @@ fn listed(hub: &Hub) {
     hub.feed(&["apply", "--server-side", "-f", "-"], &former(spec));
     hub.kubectl(&["patch", "ur", "former", "--subresource=status", "--type=merge", "-p", status]);
     let stored = hub.kubectl(&["get", "ur", "former", "-o", "json"]);
-    let stored: vitistack_api::UpgradeRun = serde_json::from_str(&stored).expect("readable");
+    let stored: upgrade_api::UpgradeRun = serde_json::from_str(&stored).expect("readable");
     assert_eq!(stored.owner().name, "my-cluster");
     assert_eq!(stored.spec.versions.to.talos.as_deref(), Some("1.12.0"));
     // An even number of control planes is refused.
