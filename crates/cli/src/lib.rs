@@ -167,7 +167,7 @@ mod tests {
         let error = LevelFilter::ERROR.into_level().expect("a level");
         let filter = |text: &str| calm(text.parse().expect("a filter"));
         let info = filter("info");
-        assert!(info.would_enable("upgrade_operator::reconciler", &told));
+        assert!(info.would_enable("upgrade_controller::reconciler", &told));
         assert!(info.would_enable("kube_client::client::tls", &warn));
         assert!(info.would_enable("kube_runtime::watcher", &warn));
         assert!(!info.would_enable("kube_client::client", &warn));

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use tokio::sync::mpsc;
-use upgrade_operator::rlimit;
+use upgrade_controller::rlimit;
 
 use crate::host::processor;
 use crate::serve::Told;

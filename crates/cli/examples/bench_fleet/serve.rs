@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 use talos_sim::cluster::{Cluster, Options, Shape};
 use talos_sim::model::NodeRole;
-use upgrade_operator::rlimit;
+use upgrade_controller::rlimit;
 
 use crate::NODES;
 

@@ -1,13 +1,14 @@
-//! `talos-operator operator`: watches a hub's clusters and does what their
-//! annotations say.
+//! `talos-operator operator`: upgrades the clusters of a hub as their annotations ask.
 
 use std::time::Duration;
 
+use annotation_operator::{Options, serve};
 use image_factory::check_url;
+use upgrade_controller::Settings;
+use upgrade_controller::controller::ControllerOptions;
+use upgrade_controller::hub_config::HubOptions;
+use upgrade_controller::versions::{Offer, Source};
 use upgrade_core::policy::{Order, Policy};
-use upgrade_operator::hub_config::HubOptions;
-use upgrade_operator::versions::{Offer, Source};
-use upgrade_operator::{Options, Settings, serve};
 
 use crate::Exit;
 use crate::args::{OperatorArgs, VersionsArgs};
@@ -17,7 +18,7 @@ use crate::settings;
 use crate::signals::Signals;
 use crate::usage::Usage;
 
-/// Works until it is told to stop.
+/// Runs until it is stopped.
 pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
     let data = ReleaseData::load(&args.data)?;
     let probe_interval = Duration::try_from(args.look_every).unwrap_or_default();
@@ -25,8 +26,8 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
         return Err(Usage::new("--look-every is too short", "write at least 1s").into());
     }
     let lease = Duration::try_from(args.lease_duration).unwrap_or_default();
-    // Below, a busy moment of the hub would count as an end; above, a killed
-    // replica would be missed too late.
+    // Shorter, and a busy moment of the hub ends leases; longer, and the clusters of a killed
+    // replica wait for long.
     if !(Duration::from_secs(4)..=Duration::from_mins(10)).contains(&lease) {
         let given = args.lease_duration;
         let message = format!("--lease-duration {given:#} cannot be used");
@@ -44,23 +45,25 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
         listen: args.listen,
         sources: sources(&args.versions, &args.namespace)?,
         catalogue: data.catalogue,
-        options: Options {
+    };
+    let options = Options {
+        controller: ControllerOptions {
             identity,
             namespace: args.namespace.clone(),
-            watch_namespace: args.watch_namespace.clone(),
-            secret_prefix: args.secret_prefix.clone(),
-            snapshots: args.snapshots.clone(),
             probe_interval,
             lease: Duration::from_secs(lease.as_secs()),
-            policy: args.pace.over(usual),
             matrix: data.matrix,
         },
+        watch_namespace: args.watch_namespace.clone(),
+        secret_prefix: args.secret_prefix.clone(),
+        snapshots: args.snapshots.clone(),
+        policy: args.pace.over(usual),
     };
     let mut signals = Signals::listen();
     let stop = async move {
         signals.next().await;
     };
-    serve(settings, stop).await.map_err(|error| Failed::of(&error, error.next()))?;
+    serve(settings, options, stop).await.map_err(|error| Failed::of(&error, error.next()))?;
     Ok(Exit::Done)
 }
 
