@@ -1,14 +1,17 @@
-//! Whether a replica is alive: one heartbeat carries all the leases that it holds
-//! (rule 9). A thousand runs cost the hub no more renewals than one.
+//! Whether a process is alive: one heartbeat carries all the leases that it holds (rule 9).
+//! A thousand runs cost the hub no more renewals than one.
 //!
-//! Nobody trusts another machine's clock: a replica counts as silent when *we* have
-//! seen its heartbeat unchanged for the whole time that it lasts. Our own counts as
-//! over, by our clock, a good while before anybody may think so: counted from before
-//! a beat was sent, and with a margin for what is on its way.
+//! A replica writes its heartbeat into a Lease of its own ([`crate::shard`]). A process that
+//! drives one run only, such as a Kubernetes Job, renews the cluster's lease instead
+//! ([`crate::lease::RenewedLease`]): it has a heartbeat too, and owns no shard.
 //!
-//! A replica whose heartbeat stood still for that long may have been succeeded in
-//! everything. When it beats again it does so in a new *session*, and holds nothing
-//! of what it held in the one before.
+//! No clock of another machine is trusted: a process counts as silent when *we* have seen
+//! its heartbeat unchanged for as long as it lasts. Our own counts as over, by our clock,
+//! well before another process may think so: it is counted from before a beat was sent, and
+//! with a margin for requests on their way.
+//!
+//! A process whose heartbeat stood still for that long may have lost everything. Its next
+//! beat starts a new *session*, in which it holds none of what it held before.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,8 +36,8 @@ struct Known {
     until: Duration,
     /// How often our own had to begin anew.
     session: u64,
-    /// When we asked for the others'.
-    asked: Duration,
+    /// When the others' were read last; never, in a process that reads none.
+    asked: Option<Duration>,
     others: BTreeMap<String, Peer>,
 }
 
@@ -113,12 +116,17 @@ impl Heartbeat {
             let peer = peer.unwrap_or_else(|| Peer { since: now, beat: beat.clone() });
             known.others.insert(beat.holder, peer);
         }
-        known.asked = asked;
+        known.asked = Some(asked);
     }
 
-    /// When the others were asked for last.
-    pub fn asked(&self) -> Duration {
+    /// When the others were read last; `None` in a process that reads none.
+    pub fn asked(&self) -> Option<Duration> {
         self.known().asked
+    }
+
+    /// Nothing is held from now on: another process has what this one held.
+    pub fn end(&self) {
+        self.known().until = Duration::ZERO;
     }
 
     /// Whether a replica was silent for its whole time in that session; nothing if it
@@ -127,7 +135,7 @@ impl Heartbeat {
         let known = self.known();
         let peer = known.others.get(holder).filter(|peer| peer.beat.session == session)?;
         // By the last time that we asked: what came since, we have not seen.
-        Some(known.asked.saturating_sub(peer.since) >= peer.beat.lasts)
+        Some(known.asked?.saturating_sub(peer.since) >= peer.beat.lasts)
     }
 }
 

@@ -5,6 +5,8 @@
 //! ([`crate::pulse`]). One whose replica has no such heartbeat is over when *we* have
 //! seen it unchanged for its whole duration.
 
+mod renewed;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,6 +24,8 @@ use crate::api_call::{CallError, within};
 use crate::clock;
 use crate::heartbeat::Heartbeat;
 
+pub use renewed::RenewedLease;
+
 /// How long a replica that fell silent keeps its leases, usually. Long enough for an
 /// API server to be restarted, short enough that a killed process is missed soon.
 pub const DURATION: Duration = Duration::from_secs(20);
@@ -38,6 +42,9 @@ const ABOUT: &str = "upgrade.vitistack.io/about";
 
 /// The annotation that says in which session its replica took it.
 pub const SESSION: &str = "upgrade.vitistack.io/session";
+
+/// The annotation of a lease that its holder renews itself.
+const RENEWED: &str = "upgrade.vitistack.io/renewed";
 
 /// Why there is no lease.
 #[derive(Debug, Error)]
@@ -126,7 +133,7 @@ impl Fence for Held {
 }
 
 impl HeldLease {
-    /// Takes the lease, if nobody has it.
+    /// Takes the lease, if it is free.
     pub async fn take(
         client: Client,
         name: LeaseRequest,
@@ -136,7 +143,11 @@ impl HeldLease {
         let api: Api<Lease> = Api::namespaced(client, &name.namespace);
         let session = heartbeat.current(clock::since_boot());
         let session = session.ok_or_else(|| LeaseError::Late(name.lease.clone()))?;
-        let lease = claim(&api, &name, heartbeat, session, watched).await?;
+        let marks = BTreeMap::from([
+            (ABOUT.to_owned(), name.about.clone()),
+            (SESSION.to_owned(), heartbeat.named(session)),
+        ]);
+        let lease = claim(&api, &name, heartbeat, &marks, watched).await?;
         let held = Arc::new(Held { heartbeat: Arc::clone(heartbeat), session });
         Ok(Self { held, claim: Some(Claim { api, lease }) })
     }
@@ -217,15 +228,11 @@ async fn claim(
     api: &Api<Lease>,
     name: &LeaseRequest,
     heartbeat: &Heartbeat,
-    session: u64,
+    marks: &BTreeMap<String, String>,
     watched: &ObservedLease,
 ) -> Result<Lease, LeaseError> {
     let failed = |error| LeaseError::Call { name: name.lease.clone(), error };
     let another = || LeaseError::Held("another process".to_owned());
-    let marks = BTreeMap::from([
-        (ABOUT.to_owned(), name.about.clone()),
-        (SESSION.to_owned(), heartbeat.named(session)),
-    ]);
     let post = PostParams::default();
     let new = Lease {
         metadata: ObjectMeta {
@@ -245,12 +252,16 @@ async fn claim(
     let mut lease = found.map_err(failed)?.ok_or_else(another)?;
     let spec = lease.spec.clone().unwrap_or_default();
     let holder = spec.holder_identity.clone().unwrap_or_default();
-    if !holder.is_empty() && holder != name.holder && !is_over(&lease, &holder, heartbeat, watched)
+    if !holder.is_empty()
+        && holder != name.holder
+        && !is_over(&lease, &holder, heartbeat, watched, clock::since_boot())
     {
         return Err(LeaseError::Held(holder));
     }
     lease.spec = Some(ours(name, heartbeat.lasts(), Some(&spec)));
-    lease.annotations_mut().extend(marks);
+    let annotations = lease.annotations_mut();
+    annotations.retain(|key, _| ![SESSION, RENEWED].contains(&key.as_str()));
+    annotations.extend(marks.clone());
     // The resourceVersion that came with it lets only one of us win.
     let replaced = within(CALL, api.replace(&name.lease, &post, &lease)).await;
     replaced.map_err(|error| match error.code() {
@@ -259,18 +270,33 @@ async fn claim(
     })
 }
 
-/// Whether a lease that somebody else has is over (rule 9).
-fn is_over(lease: &Lease, holder: &str, heartbeat: &Heartbeat, watched: &ObservedLease) -> bool {
-    let session = lease.annotations().get(SESSION).map_or("", String::as_str);
-    if let Some(silent) = heartbeat.is_silent(holder, session) {
-        watched.forget();
-        return silent;
-    }
+/// Whether the lease of another process is over (rule 9).
+fn is_over(
+    lease: &Lease,
+    holder: &str,
+    heartbeat: &Heartbeat,
+    observed: &ObservedLease,
+    now: Duration,
+) -> bool {
+    let annotation = |key: &str| lease.annotations().get(key).map_or("", String::as_str);
+    let asked = match heartbeat.asked() {
+        Some(asked) => {
+            if let Some(silent) = heartbeat.is_silent(holder, annotation(SESSION)) {
+                observed.forget();
+                return silent;
+            }
+            asked
+        }
+        // This process reads no heartbeats. A lease that lasts by one looks unchanged all
+        // the time, and only a replica may say that it is over.
+        None if annotation(RENEWED).is_empty() => return false,
+        None => now,
+    };
     let lasts = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
     let lasts = lasts.and_then(|it| u64::try_from(it).ok());
     let lasts = lasts.map_or(heartbeat.lasts(), Duration::from_secs);
     let version = lease.resource_version().unwrap_or_default();
-    watched.is_over(&version, lasts, heartbeat.asked(), clock::since_boot())
+    observed.is_over(&version, lasts, asked, now)
 }
 
 fn ours(name: &LeaseRequest, lasts: Duration, before: Option<&LeaseSpec>) -> LeaseSpec {
@@ -334,7 +360,7 @@ mod tests {
             let at = begun + Duration::from_secs(seconds);
             let beat = PeerHeartbeat { holder: "b".to_owned(), session, version, lasts: DURATION };
             heartbeat.found(vec![beat], at, at);
-            is_over(&lease, "b", &heartbeat, &watched)
+            is_over(&lease, "b", &heartbeat, &watched, clock::since_boot())
         };
         for beat in 0..10 {
             assert!(!look("s", &beat.to_string(), beat * 5), "it was taken long ago, and it beats");
@@ -344,5 +370,27 @@ mod tests {
         assert!(!look("t", "11", 70), "seen for the first time");
         assert!(look("t", "13", 95));
         assert!(!look("s", "14", 96), "it beats, whatever was thought");
+    }
+
+    #[test]
+    fn a_process_that_reads_no_heartbeats_takes_no_lease_that_lasts_by_one() {
+        // Rule 9: to a Job the lease of a replica looks unchanged all the time.
+        let lease = |mark: &str| -> Lease {
+            serde_json::from_value(json!({
+                "metadata": {"name": "l", "resourceVersion": "7", "annotations": {mark: "s"}},
+                "spec": {"holderIdentity": "b", "leaseDurationSeconds": 20},
+            }))
+            .unwrap()
+        };
+        let heartbeat = Heartbeat::new("job".to_owned(), DURATION);
+        let over = |lease: &Lease, observed: &ObservedLease, second| {
+            is_over(lease, "b", &heartbeat, observed, Duration::from_secs(second))
+        };
+        let (of_replica, of_job) = (lease(SESSION), lease(RENEWED));
+        let observed = ObservedLease::default();
+        assert!([100, 120, 3600].iter().all(|second| !over(&of_replica, &observed, *second)));
+        assert!(!over(&of_job, &observed, 100));
+        assert!(!over(&of_job, &observed, 119));
+        assert!(over(&of_job, &observed, 120), "another Job did not renew it");
     }
 }
