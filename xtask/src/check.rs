@@ -17,7 +17,7 @@ const TARGETS: [&str; 7] =
 
 /// Unit tests that open sockets or start processes are left to `cargo xtask test`.
 const QUIET: &str = "not (package(image-factory) | package(real-control-plane) \
-                     | package(upgrade-operator) & test(/^http::/) \
+                     | package(upgrade-controller) & test(/^http::/) \
                      | package(talos-sim) & test(/^(address|factory)::/))";
 
 /// Format, lints, purity, unit, planner and engine tests.

@@ -152,19 +152,19 @@ mod tests {
     fn a_report_is_read() {
         let report = r#"<?xml version="1.0"?>
 <testsuites name="nextest-run" tests="2" failures="1">
-  <testsuite name="upgrade-operator::real" tests="2">
-    <testcase name="many::fleet" classname="upgrade-operator::real" timestamp="2026" time="61.5">
+  <testsuite name="annotation-operator::real" tests="2">
+    <testcase name="many::fleet" classname="annotation-operator::real" timestamp="2026" time="61.5">
       <failure message="panicked"/>
       <system-err>&lt;testcase</system-err>
     </testcase>
-    <testcase name="user::words" classname="upgrade-operator::real" timestamp="2026" time="0.25">
+    <testcase name="user::words" classname="annotation-operator::real" timestamp="2026" time="0.25">
     </testcase>
     <testcase name="short" classname="core" time="0.001"/>
   </testsuite>
 </testsuites>"#;
         let cases = parse(report);
         let [fleet, words, short] = &cases[..] else { panic!("three tests: {cases:?}") };
-        assert_eq!(fleet.id(), "upgrade-operator::real/many::fleet");
+        assert_eq!(fleet.id(), "annotation-operator::real/many::fleet");
         assert_eq!((fleet.failed, fleet.took), (true, Duration::from_millis(61_500)));
         assert_eq!((words.failed, words.took), (false, Duration::from_millis(250)));
         assert_eq!((short.id().as_str(), short.failed), ("core/short", false));

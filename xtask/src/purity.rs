@@ -4,6 +4,7 @@
 //! in through a dependency, and a crate that would switch the bans off.
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
@@ -16,6 +17,12 @@ const PURE: &[(&str, &str)] = &[
     ("machine-config", "crates/machine-config"),
     ("upgrade-view", "crates/upgrade-view"),
 ];
+
+/// The crate that serves every front end, its folder, and what it may not know: the kind of
+/// one front end, and the crates that have it.
+const NEUTRAL: (&str, &str) = ("upgrade-controller", "crates/upgrade-controller/src");
+const FRONT_END: &str = "KubernetesCluster";
+const FRONT_END_CRATES: [&str; 2] = ["annotation-operator", "vitistack-api"];
 
 /// Crates that run, wait, talk or read a clock. A name also stands for its
 /// family: `kube` for `kube-client`.
@@ -45,16 +52,9 @@ const FORBIDDEN_FEATURES: &[(&str, &str)] = &[("jiff", "std"), ("jiff", "tz-syst
 
 /// Fails if a pure crate could do more than think.
 pub(crate) fn check() -> Result<()> {
+    neutral()?;
     for (package, folder) in PURE {
-        let output = cargo()
-            .args(["tree", "--locked", "--edges", "normal", "--prefix", "none"])
-            .args(["--format", "{p}|{f}", "--package", package])
-            .output()
-            .context("cargo does not start")?;
-        if !output.status.success() {
-            bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        let tree = String::from_utf8(output.stdout).context("cargo tree printed no text")?;
+        let tree = dependencies(package)?;
         let found = impurities(&tree);
         if !found.is_empty() {
             bail!("{package} decides and must stay pure, but has {}", found.join(", "));
@@ -66,6 +66,43 @@ pub(crate) fn check() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Fails if the controller knows a front end: a second one must not need the first.
+fn neutral() -> Result<()> {
+    let (package, folder) = NEUTRAL;
+    let tree = dependencies(package)?;
+    let known = FRONT_END_CRATES
+        .into_iter()
+        .filter(|name| tree.lines().any(|line| line.split_whitespace().next() == Some(name)));
+    if let Some(name) = { known }.next() {
+        bail!("{package} serves every front end, but depends on {name}");
+    }
+    let mut folders = vec![folder.into()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir::<PathBuf>(folder).context("the controller has a folder")? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if fs::read_to_string(&path)?.contains(FRONT_END) {
+                bail!("{} names {FRONT_END}, a kind of one front end", path.display());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The crates that a package is built from, a line `name vX.Y.Z ...|features` each.
+fn dependencies(package: &str) -> Result<String> {
+    let output = cargo()
+        .args(["tree", "--locked", "--edges", "normal", "--prefix", "none"])
+        .args(["--format", "{p}|{f}", "--package", package])
+        .output()
+        .context("cargo does not start")?;
+    if !output.status.success() {
+        bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    String::from_utf8(output.stdout).context("cargo tree printed no text")
 }
 
 /// What is wrong with a dependency tree, a line `name vX.Y.Z ...|features` each.

@@ -271,17 +271,17 @@ mod tests {
     #[test]
     fn a_failure_comes_with_the_command_that_repeats_it() {
         let ran = |name: &str, failed| Ran {
-            suite: "upgrade-operator::real".to_owned(),
+            suite: "annotation-operator::real".to_owned(),
             name: name.to_owned(),
             took: Duration::ZERO,
             failed,
         };
         let told = failures(&[ran("a::b", true), ran("c", false)]);
         assert!(told.starts_with("1 of 2 tests failed"), "{told}");
-        assert!(told.ends_with("cargo xtask test --only upgrade-operator::real/a::b"), "{told}");
+        assert!(told.ends_with("cargo xtask test --only annotation-operator::real/a::b"), "{told}");
         assert_eq!(
-            selects("upgrade-operator::real/a::b"),
-            "(binary_id(=upgrade-operator::real) & test(=a::b))",
+            selects("annotation-operator::real/a::b"),
+            "(binary_id(=annotation-operator::real) & test(=a::b))",
         );
         assert_eq!(selects("drain"), "test(drain)");
     }

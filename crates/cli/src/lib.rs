@@ -163,7 +163,7 @@ mod tests {
         let error = LevelFilter::ERROR.into_level().expect("a level");
         let filter = |text: &str| without_client_log(text.parse().expect("a filter"));
         let info = filter("info");
-        assert!(info.would_enable("upgrade_operator::task", &info_level));
+        assert!(info.would_enable("upgrade_controller::reconciler", &info_level));
         assert!(info.would_enable("kube_client::client::tls", &warn));
         assert!(info.would_enable("kube_runtime::watcher", &warn));
         assert!(!info.would_enable("kube_client::client", &warn));

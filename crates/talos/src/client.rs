@@ -265,6 +265,7 @@ impl Node {
                     endpoint = %endpoint.address,
                     node = self.address.as_ref().map(NodeAddress::as_str),
                     round,
+                    kind = failure.kind(),
                     %failure,
                     "a read failed"
                 );

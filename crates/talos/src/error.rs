@@ -141,6 +141,23 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// One word for logs, whatever the text says.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Connect(_) => "connect",
+            Self::Broken(_) => "broken",
+            Self::Deadline(_) => "deadline",
+            Self::Idle(_) => "idle",
+            Self::Truncated(_) => "truncated",
+            Self::NotAuthorised(_) => "not-authorised",
+            Self::NotForwarded(_) => "not-forwarded",
+            Self::NotSupported(_) => "not-supported",
+            Self::NotFound(_) => "not-found",
+            Self::Status { .. } => "status",
+            Self::Malformed(_) => "malformed",
+        }
+    }
+
     /// Whether the same question may have an answer later, without anybody's
     /// help.
     pub fn may_pass(&self) -> bool {

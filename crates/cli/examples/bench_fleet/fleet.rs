@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use tokio::sync::mpsc;
-use upgrade_operator::files;
+use upgrade_controller::rlimit;
 
 use crate::host::processor;
 use crate::serve::Told;
@@ -25,7 +25,7 @@ impl Fleet {
         let program = std::env::current_exe().expect("this program");
         let (tell, told) = mpsc::unbounded_channel();
         let mut fleet = Self(Vec::new());
-        let fit = files::allow_many().and_then(|most| usize::try_from(most / FILES).ok());
+        let fit = rlimit::raise_nofile_limit().and_then(|most| usize::try_from(most / FILES).ok());
         let together = fit.map_or(TOGETHER, |fit| fit.clamp(1, TOGETHER));
         for first in (0..count).step_by(together) {
             let here = together.min(count - first);

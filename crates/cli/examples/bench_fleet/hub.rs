@@ -28,7 +28,7 @@ const WIDTH: usize = 32;
 const FLOW: &str = "talos-operator";
 
 /// A cluster's object, as the tests of the manifests have it.
-const OBJECT: &str = include_str!("../../../api/tests/deploy/cluster.yaml");
+const OBJECT: &str = include_str!("../../../vitistack-api/tests/deploy/cluster.yaml");
 
 /// A hub. It is stopped when this is dropped.
 pub(crate) struct Hub {

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 use talos_sim::cluster::{Cluster, Options, Shape};
 use talos_sim::model::NodeRole;
-use upgrade_operator::files;
+use upgrade_controller::rlimit;
 
 use crate::NODES;
 
@@ -35,7 +35,7 @@ pub(crate) struct Node {
 /// Starts clusters, tells of each in a line, and lets them live until stdin
 /// ends.
 pub(crate) async fn serve(first: usize, count: usize) {
-    files::allow_many();
+    rlimit::raise_nofile_limit();
     let mut clusters = Vec::with_capacity(count);
     for number in first..first + count {
         let cluster = start(number).await;

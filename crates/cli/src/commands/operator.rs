@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use annotation_operator::{Options, serve};
 use image_factory::check_url;
+use upgrade_controller::Settings;
+use upgrade_controller::controller::ControllerOptions;
+use upgrade_controller::hub_config::HubOptions;
+use upgrade_controller::versions::{Offer, Source};
 use upgrade_core::policy::{Order, Policy};
-use upgrade_operator::access::Given;
-use upgrade_operator::versions::{Offer, Source};
-use upgrade_operator::{Options, Settings, serve};
 
 use crate::Exit;
 use crate::args::{AvailableVersionsArgs, OperatorArgs};
@@ -19,8 +21,8 @@ use crate::usage::Usage;
 /// Runs until it is stopped.
 pub async fn operator(args: &OperatorArgs) -> Result<Exit, CommandError> {
     let data = ReleaseData::load(&args.data)?;
-    let look_every = Duration::try_from(args.look_every).unwrap_or_default();
-    if look_every < Duration::from_secs(1) {
+    let probe_interval = Duration::try_from(args.look_every).unwrap_or_default();
+    if probe_interval < Duration::from_secs(1) {
         return Err(Usage::new("--look-every is too short", "write 1s or more").into());
     }
     let lease = Duration::try_from(args.lease_duration).unwrap_or_default();
@@ -34,7 +36,7 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, CommandError> {
     let usual = Policy { order: Order::WorkersFirst, ..Policy::default() };
     let identity = args.identity.clone().unwrap_or_else(settings::process);
     let settings = Settings {
-        hub: Given {
+        hub: HubOptions {
             kubeconfig: args.kubeconfig.clone(),
             context: args.context.clone(),
             variable: settings::kubeconfig(),
@@ -43,23 +45,27 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, CommandError> {
         listen: args.listen,
         sources: sources(&args.versions, &args.namespace)?,
         catalogue: data.catalogue,
-        options: Options {
+    };
+    let options = Options {
+        controller: ControllerOptions {
             identity,
             namespace: args.namespace.clone(),
-            watch_namespace: args.watch_namespace.clone(),
-            secret_prefix: args.secret_prefix.clone(),
-            snapshots: args.snapshots.clone(),
-            look_every,
+            probe_interval,
             lease: Duration::from_secs(lease.as_secs()),
-            policy: args.policy.over(usual),
             matrix: data.matrix,
         },
+        watch_namespace: args.watch_namespace.clone(),
+        secret_prefix: args.secret_prefix.clone(),
+        snapshots: args.snapshots.clone(),
+        policy: args.policy.over(usual),
     };
     let mut signals = Signals::listen();
     let stop = async move {
         signals.next().await;
     };
-    serve(settings, stop).await.map_err(|error| CommandError::caused_by(&error, error.next()))?;
+    serve(settings, options, stop)
+        .await
+        .map_err(|error| CommandError::caused_by(&error, error.next()))?;
     Ok(Exit::Done)
 }
 

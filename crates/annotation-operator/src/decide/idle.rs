@@ -1,0 +1,124 @@
+//! No run: what becomes of the targets, and what is told meanwhile.
+
+use upgrade_core::product::Product;
+use upgrade_core::version::Version;
+use vitistack_api::status::{Phase, Reason, Status};
+
+use super::decision::{Decision, Facts, NextAction, RunView};
+use super::target::{self, Checked};
+use super::{messages, our_phase, write};
+use crate::keys;
+use crate::status::ProductStatus;
+
+/// No run: the targets are looked at.
+pub(super) fn without_run(facts: &Facts<'_>) -> Decision {
+    let request = facts.request;
+    let wanted = request.has_target();
+    let seen = match facts.observed {
+        None => return Decision { update: None, next: NextAction::Observe },
+        Some(Err(why)) => return unseen(facts, why, wanted),
+        Some(Ok(seen)) => seen,
+    };
+    let mut talos = at_rest(facts, Product::Talos);
+    let mut kubernetes = at_rest(facts, Product::Kubernetes);
+    let mut act = NextAction::Idle;
+    let mut talos_is_done = true;
+    if let Some(text) = request.target(Product::Talos) {
+        match target::check(Product::Talos, text, request.rollback, seen, facts.releases) {
+            Checked::There(version) => {
+                messages::already(&mut talos, Product::Talos, &version, seen)
+            }
+            Checked::Valid(version) => {
+                talos_is_done = false;
+                act = begin(facts, Product::Talos, version, &mut talos);
+            }
+            Checked::Bad(why) | Checked::Blocked(why) => {
+                talos_is_done = false;
+                messages::bad(&mut talos, why);
+            }
+        }
+    }
+    if let Some(text) = request.target(Product::Kubernetes) {
+        match target::check(Product::Kubernetes, text, request.rollback, seen, facts.releases) {
+            Checked::There(version) => {
+                messages::already(&mut kubernetes, Product::Kubernetes, &version, seen);
+            }
+            Checked::Bad(why) => messages::bad(&mut kubernetes, why),
+            _ if !talos_is_done => {
+                let waits = messages::waits_for(Product::Kubernetes, Product::Talos);
+                kubernetes = ProductStatus { versions: kubernetes.versions, ..waits };
+            }
+            Checked::Blocked(why) => messages::blocked(&mut kubernetes, why),
+            Checked::Valid(version) => {
+                act = begin(facts, Product::Kubernetes, version, &mut kubernetes);
+            }
+        }
+    }
+    let failed = [&talos, &kubernetes].iter().any(|words| words.status == Status::Failed);
+    let phase = if failed { Phase::UpgradeFailed } else { Phase::Ready };
+    let phase = our_phase(facts, phase);
+    let write = write(Product::Talos, talos, kubernetes, phase);
+    Decision { update: Some(write), next: act }
+}
+
+/// A valid target: begins, unless the user or the platform says to wait.
+fn begin(
+    facts: &Facts<'_>,
+    product: Product,
+    target: Version,
+    told: &mut ProductStatus,
+) -> NextAction {
+    if let Some(by) = &facts.request.pause {
+        messages::held(told, product, &target, by);
+        return NextAction::Idle;
+    }
+    if !facts.phase.is_empty() && Phase::parse(facts.phase).is_none() {
+        messages::held_by_phase(told, product, &target, facts.phase);
+        return NextAction::Idle;
+    }
+    messages::preparing(told, product, &target);
+    NextAction::Begin { product, target }
+}
+
+/// The cluster could not be seen (rule 10). What was said of it stays, except
+/// that a target gets an answer: trying is what finds out whether it is gone
+/// for long, and ends in a failure that says so.
+fn unseen(facts: &Facts<'_>, why: &str, wanted: bool) -> Decision {
+    let tell = |product| messages::unseen(facts.reported(product), why);
+    let write = write(
+        Product::Talos,
+        tell(Product::Talos),
+        tell(Product::Kubernetes),
+        Phase::parse(facts.phase),
+    );
+    let first = keys::PRODUCTS.into_iter().find_map(|product| {
+        let target = facts.request.target(product)?.parse().ok()?;
+        Some(NextAction::Begin { product, target })
+    });
+    let act = first.filter(|_| wanted && facts.request.pause.is_none()).unwrap_or(NextAction::Idle);
+    Decision { update: Some(write), next: act }
+}
+
+/// Of a product that nothing is done with.
+pub(super) fn at_rest(facts: &Facts<'_>, product: Product) -> ProductStatus {
+    let idle = messages::idle(product, facts.versions(), facts.observed, facts.releases);
+    match (facts.reported(product), facts.versions()) {
+        // It stays told for whoever waits for it, while it is still true.
+        (Some(Status::Completed), None) => {
+            let run = facts.run.filter(|run| run.product == product && run.total > 0);
+            let progress = run.map(RunView::progress);
+            ProductStatus { status: Status::Completed, reason: Reason::Completed, progress, ..idle }
+        }
+        (Some(Status::Completed), Some(seen)) => {
+            let spread = seen.of_product(product);
+            if spread.lowest != spread.newest || facts.request.target(product).is_some() {
+                return idle;
+            }
+            let message = messages::runs_everywhere(product, &spread.lowest, seen.nodes);
+            let progress = Some(format!("{0}/{0}", seen.nodes));
+            let (status, reason) = (Status::Completed, Reason::Completed);
+            ProductStatus { status, reason, message, progress, ..idle }
+        }
+        _ => idle,
+    }
+}

@@ -1,0 +1,92 @@
+//! The annotation operator: puts the parts together and runs until it is stopped.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::sync::watch;
+use upgrade_controller::controller::{Controller, ControllerOptions};
+use upgrade_controller::events::EventPublisher;
+use upgrade_controller::needs::Needs;
+use upgrade_controller::serve::{Parts, ServeError, Service, Settings};
+use upgrade_controller::versions::Source;
+use upgrade_core::policy::Policy;
+
+use crate::front_end::Annotations;
+use crate::machines::Machines;
+use crate::needs::needs;
+use crate::watch::Watch;
+
+/// How the operator works.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How the controller works.
+    pub controller: ControllerOptions,
+    /// The only namespace whose clusters are upgraded; all if there is none.
+    pub watch_namespace: Option<String>,
+    /// What the names of the clusters' Secrets begin with.
+    pub secret_prefix: String,
+    /// The folder of etcd snapshots.
+    pub snapshots: PathBuf,
+    /// How upgrades are done where annotations say nothing.
+    pub policy: Policy,
+}
+
+/// The operator.
+pub struct Operator {
+    controller: Controller<Annotations>,
+    client: Client,
+    watch_namespace: Option<String>,
+    needs: Needs,
+    listed: watch::Sender<bool>,
+}
+
+impl Operator {
+    /// Puts it together. No request is sent yet.
+    pub fn new(parts: Parts, options: Options, reads_config_map: bool) -> Self {
+        let Parts { client, catalogue, metrics } = parts;
+        let Options { controller, watch_namespace, secret_prefix, snapshots, policy } = options;
+        let namespace = controller.namespace.clone();
+        let needs = needs(client.clone(), namespace, watch_namespace.clone(), reads_config_map);
+        let front_end = Annotations {
+            client: client.clone(),
+            secret_prefix,
+            snapshots,
+            machines: Arc::new(Machines::default()),
+            policy,
+            events: EventPublisher::new(client.clone(), &controller.identity),
+            metrics: Arc::clone(&metrics),
+        };
+        let controller = Controller::new(front_end, client.clone(), controller, catalogue, metrics);
+        Self { controller, client, watch_namespace, needs, listed: watch::Sender::new(false) }
+    }
+}
+
+impl Service for Operator {
+    fn needs(&self) -> Needs {
+        self.needs.clone()
+    }
+
+    fn ready(&self) -> watch::Receiver<bool> {
+        self.listed.subscribe()
+    }
+
+    async fn run(self, stop: impl Future<Output = ()>) {
+        let Self { controller, client, watch_namespace, needs: _, listed } = self;
+        let watching = |fleet| async move {
+            Watch::new(fleet, listed).run(client, watch_namespace.as_deref()).await;
+        };
+        controller.run(watching, stop).await;
+    }
+}
+
+/// Works until `stop` returns.
+pub async fn serve(
+    settings: Settings,
+    options: Options,
+    stop: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError> {
+    let reads_config_map = settings.sources.iter().any(|it| matches!(it, Source::ConfigMap { .. }));
+    let operator = |parts| Operator::new(parts, options, reads_config_map);
+    upgrade_controller::serve(settings, operator, stop).await
+}

@@ -1,0 +1,96 @@
+//! From resolved access to the live side of a cluster.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use upgrade_cluster::{Credentials, Live};
+use upgrade_core::secret::scrub;
+use upgrade_engine::clock::SystemClock;
+
+use crate::api_call::CallError;
+use crate::cluster::ClusterAccess;
+use crate::limits::{Limiter, Throttled};
+
+/// Why a front end cannot say how a cluster is reached.
+#[derive(Debug, Error)]
+pub enum AccessError {
+    /// The object of the cluster lacks something.
+    #[error("{0}")]
+    Incomplete(String),
+    /// A Secret cannot be read.
+    #[error("the Secret {name}: {error}")]
+    Secret {
+        /// Its name.
+        name: String,
+        /// What went wrong, without a word of its content (rule 14).
+        error: CallError,
+    },
+    /// A Secret does not exist.
+    #[error("there is no Secret {0}")]
+    NoSecret(String),
+    /// A Secret lacks a key.
+    #[error("the Secret {name} has no `{key}`")]
+    NoKey {
+        /// Its name.
+        name: String,
+        /// The key.
+        key: String,
+    },
+    /// A machine of the cluster cannot be reached yet: leaving it out would leave it to no
+    /// rule (rule 10).
+    #[error("the {kind} {name} {problem}")]
+    Machine {
+        /// The kind of its object.
+        kind: &'static str,
+        /// The name of its object.
+        name: String,
+        /// What its object lacks.
+        problem: String,
+    },
+}
+
+/// Why there is no connection to a cluster.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The front end cannot say how.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The credentials cannot be used. Nothing of them is in the text (rule 14).
+    #[error("{0}")]
+    Credentials(String),
+}
+
+/// The live side of a cluster, and the digest of the credentials that opened it.
+pub struct Connection {
+    /// Of the credentials.
+    pub digest: [u8; 32],
+    /// The live side.
+    pub live: Throttled,
+}
+
+/// Opens the live side of a cluster. No request is sent yet.
+pub async fn connect(
+    access: ClusterAccess,
+    limiter: &Arc<Limiter>,
+) -> Result<Connection, ConnectError> {
+    let digest = access.digest();
+    let ClusterAccess { talosconfig, kubeconfig, inventory, snapshots } = access;
+    let credentials = Credentials {
+        talosconfig: &talosconfig,
+        kubeconfig: kubeconfig.as_deref(),
+        machines: inventory,
+        snapshots,
+    };
+    let live = Live::with(credentials, SystemClock::new()).await;
+    let live = live.map_err(|error| {
+        // The chain, once; the parts say nothing of what is in the files.
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(error) = source {
+            text = format!("{text}: {error}");
+            source = error.source();
+        }
+        ConnectError::Credentials(scrub(&text).into_owned())
+    })?;
+    Ok(Connection { digest, live: Throttled::new(live, Arc::clone(limiter)) })
+}

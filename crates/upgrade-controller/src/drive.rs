@@ -1,0 +1,147 @@
+//! One drive of a run: the engine in a task of its own, with its journal in the
+//! run's object.
+
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::task::JoinHandle;
+use upgrade_core::event::EventKind;
+use upgrade_engine::control::Word;
+use upgrade_engine::drive::{DriveError, End, Run};
+use upgrade_engine::store::OpenRun;
+
+use crate::http::{DriveMetrics, StepMetrics};
+use crate::limits::Throttled;
+use crate::run::{RunJournal, RunObject, RunProgress, waiting};
+
+/// A run under way in this process.
+pub struct Drive {
+    /// Its object.
+    pub run: Arc<Mutex<RunObject>>,
+    /// Where it stands, after each entry.
+    pub progress: watch::Receiver<RunProgress>,
+    /// What it waits for, if a person should know.
+    pub waits: watch::Receiver<Option<String>>,
+    /// The digest of the credentials that it uses.
+    pub credentials: [u8; 32],
+    /// Counts it until it ends or is dropped.
+    pub metrics: Option<DriveMetrics>,
+    word: watch::Sender<Word>,
+    /// Its other end is gone when the task is.
+    over: watch::Receiver<()>,
+    task: JoinHandle<Result<End, DriveError>>,
+}
+
+/// What a drive is made of.
+pub struct DriveStart {
+    /// The run.
+    pub open: OpenRun<RunJournal>,
+    /// The cluster.
+    pub live: Throttled,
+    /// The name of this process, for the journal.
+    pub runner: String,
+    /// Who resumes a run that was paused, for the journal.
+    pub resumed_by: &'static str,
+    /// The user's command.
+    pub word: Word,
+    /// The digest of the credentials that the cluster was reached with.
+    pub credentials: [u8; 32],
+    /// Counts it.
+    pub metrics: DriveMetrics,
+}
+
+/// The driver of a run panicked, with this text.
+#[derive(Debug)]
+pub struct DriverPanic(pub String);
+
+impl Drive {
+    /// Begins.
+    pub fn start(start: DriveStart) -> Self {
+        let DriveStart { open, live, runner, resumed_by, word, credentials, metrics } = start;
+        let mut steps = StepMetrics::new(metrics.metrics());
+        let (object, progress) = (open.journal.object(), open.journal.progress());
+        let (tell_wait, waits) = watch::channel(None);
+        let (events, mut heard) = mpsc::unbounded_channel();
+        // A pause that another process wrote down ends with a command to continue.
+        let paused = open.state.paused().is_some();
+        let resumed_by = (paused && word == Word::Go).then(|| resumed_by.to_owned());
+        let (word, control) = watch::channel(word);
+        let run = Run { open, io: Arc::new(live), runner, events, control, resumed_by };
+        tokio::spawn(async move {
+            while let Some(event) = heard.recv().await {
+                steps.take(&event);
+                let waits = match event.kind {
+                    EventKind::Waiting { why, .. } => waiting(&why),
+                    EventKind::StepProgress { .. } => continue,
+                    _ => None,
+                };
+                tell_wait.send_if_modified(|told| {
+                    let changed = *told != waits;
+                    *told = waits;
+                    changed
+                });
+            }
+        });
+        let (alive, over) = watch::channel(());
+        let task = tokio::spawn(async move {
+            let _alive = alive;
+            // Boxed: the engine's future is large.
+            Box::pin(upgrade_engine::drive(run)).await
+        });
+        Self { run: object, progress, waits, credentials, metrics: Some(metrics), word, over, task }
+    }
+
+    /// Passes the user's word on.
+    pub fn say(&self, word: Word) {
+        self.word.send_if_modified(|said| {
+            let changed = *said != word;
+            *said = word;
+            changed
+        });
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.over.has_changed().is_err()
+    }
+
+    /// Comes back when it ends, or shows something new. Nothing is lost if it
+    /// is not waited for.
+    pub async fn changed(&mut self) {
+        tokio::select! {
+            _ = self.over.changed() => {}
+            Ok(()) = self.progress.changed() => {}
+            Ok(()) = self.waits.changed() => {}
+        }
+    }
+
+    /// How it ended.
+    pub async fn end(mut self) -> Result<Result<End, DriveError>, DriverPanic> {
+        let ended = (&mut self.task).await;
+        ended.map_err(|error| match error.try_into_panic() {
+            Ok(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&it| it.to_owned()));
+                DriverPanic(text.unwrap_or_else(|| "no reason given".to_owned()))
+            }
+            Err(_) => DriverPanic("it was cancelled".to_owned()),
+        })
+    }
+
+    /// Ends it at once; what is under way is in doubt for whoever resumes.
+    pub async fn stop(mut self, limit: std::time::Duration) {
+        self.say(Word::Stop);
+        if tokio::time::timeout(limit, &mut self.task).await.is_err() {
+            self.task.abort();
+            // Whoever resumes must not meet it.
+            let _ = (&mut self.task).await;
+        }
+    }
+}
+
+impl Drop for Drive {
+    /// A drive that nobody listens to must not go on.
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,198 @@
+//! Where a run stands, for people: the fold of its journal as nodes and words.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use upgrade_api::run::NodeProgress;
+use upgrade_core::journal::{Phase, State};
+use upgrade_core::plan::{Plan, Target};
+use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
+use upgrade_core::snapshot::{NodeName, Role, Snapshot};
+use upgrade_core::step::{Action, StepId};
+
+/// How many nodes an object lists; those that matter come first. It bounds the
+/// object of a run over thousands of nodes.
+const LISTED: usize = 250;
+
+/// How many nodes a sentence names.
+const NAMED: usize = 3;
+
+const PENDING: &str = "pending";
+const UNDER_WAY: &str = "in-progress";
+const DONE: &str = "done";
+const FAILED: &str = "failed";
+
+/// Where a run stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunProgress {
+    /// The nodes, at most `LISTED` of them.
+    pub nodes: Vec<NodeProgress>,
+    /// Nodes done.
+    pub done: usize,
+    /// Nodes in all.
+    pub total: usize,
+    /// What is done right now.
+    pub message: String,
+}
+
+impl RunProgress {
+    /// As in `2/5`.
+    pub fn progress(&self) -> String {
+        format!("{}/{}", self.done, self.total)
+    }
+}
+
+/// Every node of a cluster with its role, before anything is done to it.
+pub fn roles(snapshot: &Snapshot) -> BTreeMap<NodeName, Role> {
+    snapshot.nodes.iter().map(|(name, node)| (name.clone(), node.role)).collect()
+}
+
+/// Draws the picture. Nodes that the plan leaves alone are done, and so are those
+/// that an object was too small to list.
+pub(super) fn progress(
+    plan: &Plan,
+    state: &State,
+    what: &str,
+    roles: &BTreeMap<NodeName, Role>,
+    unlisted: usize,
+) -> RunProgress {
+    let mut standings: BTreeMap<&NodeName, Standing> = BTreeMap::new();
+    for (hop, lane) in plan.lanes() {
+        let Some(node) = &lane.node else { continue };
+        if !matches!(lane.target, Target::Talos(_) | Target::Kubernetes { .. }) {
+            continue;
+        }
+        let standing = standings.entry(node).or_default();
+        for action in &lane.steps {
+            let id = StepId { hop: hop.number, node: Some(node.clone()), action: *action };
+            standing.take(*action, state.step(&id).map(|step| &step.phase));
+        }
+    }
+    let everyone: BTreeSet<&NodeName> = roles.keys().chain(standings.keys().copied()).collect();
+    let mut nodes: Vec<NodeProgress> = everyone
+        .iter()
+        .map(|name| {
+            let standing = standings.get(*name);
+            let (word, step) = standing.map_or((DONE, String::new()), Standing::words);
+            NodeProgress {
+                name: name.0.clone(),
+                role: roles.get(*name).map_or("", |role| role_word(*role)).to_owned(),
+                state: word.to_owned(),
+                step,
+            }
+        })
+        .collect();
+    let done = nodes.iter().filter(|node| node.state == DONE).count() + unlisted;
+    let total = nodes.len() + unlisted;
+    let moving: Vec<&str> = nodes
+        .iter()
+        .filter(|node| node.state == UNDER_WAY)
+        .map(|node| node.name.as_str())
+        .collect();
+    let message = match moving.as_slice() {
+        [] if done < total => format!("Preparing the {what} upgrade"),
+        [] => format!("Finishing the {what} upgrade"),
+        [one] => format!("Upgrading node {one}"),
+        several => format!("Upgrading nodes {}", names(several)),
+    };
+    let rank = |word: &str| [UNDER_WAY, FAILED, PENDING].iter().position(|it| *it == word);
+    nodes.sort_by_key(|node| rank(&node.state).unwrap_or(usize::MAX));
+    nodes.truncate(LISTED);
+    RunProgress { nodes, done, total, message }
+}
+
+/// Where a node stands.
+#[derive(Default)]
+struct Standing {
+    steps: usize,
+    done: usize,
+    under_way: Option<Action>,
+    failed: Option<String>,
+}
+
+impl Standing {
+    fn take(&mut self, action: Action, phase: Option<&Phase>) {
+        self.steps += 1;
+        match phase {
+            Some(Phase::Done) => self.done += 1,
+            Some(Phase::Running { .. } | Phase::InDoubt) => {
+                self.under_way.get_or_insert(action);
+            }
+            Some(Phase::Failed { failure, .. }) => {
+                self.failed.get_or_insert_with(|| format!("{action}: {failure}"));
+            }
+            Some(Phase::Pending) | None => {}
+        }
+    }
+
+    fn words(&self) -> (&'static str, String) {
+        let Self { steps, done, under_way, failed } = self;
+        if let Some(why) = failed {
+            (FAILED, why.clone())
+        } else if let Some(action) = under_way {
+            (UNDER_WAY, action.to_string())
+        } else if done == steps {
+            (DONE, String::new())
+        } else if *done > 0 {
+            (UNDER_WAY, String::new())
+        } else {
+            (PENDING, String::new())
+        }
+    }
+}
+
+/// The word that platforms label machines with.
+pub(super) const fn role_word(role: Role) -> &'static str {
+    match role {
+        Role::ControlPlane => upgrade_api::label::CONTROL_PLANE,
+        Role::Worker => upgrade_api::label::WORKER,
+    }
+}
+
+fn names(several: &[&str]) -> String {
+    let named = several.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    match several.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+/// Why a run stopped, as a sentence that names the node and what to do.
+pub fn halted(reason: &HaltReason) -> String {
+    let what = match reason {
+        HaltReason::StepFailed {
+            step: StepId { node: Some(node), action, .. }, failure, ..
+        } => match failure.kind {
+            FailureKind::NeverReturned => {
+                format!("node {node} did not come back online: {failure}")
+            }
+            FailureKind::BootBack => {
+                format!("node {node} came back on its old version: {failure}")
+            }
+            _ => format!("node {node}: {action} failed: {failure}"),
+        },
+        HaltReason::StepFailed { step: StepId { action, .. }, failure, .. } => {
+            format!("{action} failed: {failure}")
+        }
+        HaltReason::Overdue { step: StepId { node: Some(node), action, .. }, limit } => {
+            format!("node {node}: {action} did not end within {limit:#}")
+        }
+        other => other.to_string(),
+    };
+    format!("{what}. {}", sentence(reason.advice()))
+}
+
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}", chars.as_str())
+}
+
+/// Why a run waits, where a person can do something about it or should know.
+pub fn waiting(reason: &WaitReason) -> Option<String> {
+    match reason {
+        WaitReason::Running { .. }
+        | WaitReason::StaleObservation { .. }
+        | WaitReason::Paused { .. } => None,
+        other => Some(format!("Waiting: {other}")),
+    }
+}
