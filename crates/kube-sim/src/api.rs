@@ -1,11 +1,11 @@
-//! What goes in and what comes out.
+//! Requests and replies of the API server.
 
 use std::fmt;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Who asks. The door knows from the certificate or token.
+/// The authenticated user. The HTTPS server takes it from the client certificate or token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     /// The user name.
@@ -34,7 +34,7 @@ pub enum Method {
     Patch,
     /// `DELETE`
     Delete,
-    /// Any other: nothing here knows it.
+    /// Any other method; no resource supports it.
     Other,
 }
 
@@ -42,7 +42,7 @@ impl Method {
     /// The method with this name.
     pub fn from_name(name: &str) -> Self {
         match name {
-            // The door cuts the body of an answer to HEAD.
+            // The HTTPS server drops the body of a reply to HEAD.
             "GET" | "HEAD" => Self::Get,
             "POST" => Self::Post,
             "PUT" => Self::Put,
@@ -79,14 +79,14 @@ pub struct Request {
     pub content_type: String,
     /// The `Accept` header; empty if there is none.
     pub accept: String,
-    /// The `User-Agent` header: the field manager of those who name none.
+    /// The `User-Agent` header: the default field manager of writes that name none.
     pub user_agent: String,
     /// The body.
     pub body: Bytes,
 }
 
 impl Request {
-    /// A request without a body. What follows a `?` in the path is the query.
+    /// A request without a body. Text after a `?` in the path is the query.
     pub fn new(method: Method, path: &str) -> Self {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         Self {
@@ -105,30 +105,30 @@ impl Request {
         Self::new(Method::Get, path)
     }
 
-    /// The same with a JSON body.
+    /// Adds a JSON body.
     #[must_use]
     pub fn with_json(self, body: &serde_json::Value) -> Self {
         let content_type = "application/json".to_owned();
         Self { content_type, body: Bytes::from(body.to_string()), ..self }
     }
 
-    /// The same with a content type.
+    /// Sets the `Content-Type`.
     #[must_use]
     pub fn with_content_type(self, content_type: &str) -> Self {
         Self { content_type: content_type.to_owned(), ..self }
     }
 
-    /// The same with an `Accept` header.
+    /// Sets the `Accept` header.
     #[must_use]
     pub fn accepting(self, accept: &str) -> Self {
         Self { accept: accept.to_owned(), ..self }
     }
 }
 
-/// The answer to a request.
+/// The reply to a request.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// A whole answer.
+    /// A complete response.
     Response {
         /// The HTTP status code.
         status: u16,
@@ -141,10 +141,10 @@ pub enum Reply {
         /// The body.
         body: Bytes,
     },
-    /// An answer that goes on: status 200, and its items come from
+    /// A streaming response with status 200; its items come from
     /// [`outputs`](crate::ApiServer::outputs).
     Watch {
-        /// Which stream its items name.
+        /// The stream that its items belong to.
         stream: StreamId,
         /// The `Content-Type` header.
         content_type: &'static str,
@@ -156,20 +156,20 @@ pub enum Reply {
 #[serde(transparent)]
 pub struct StreamId(pub u64);
 
-/// Something for an open watch.
+/// An item to send on an open watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     /// The watch.
     pub stream: StreamId,
-    /// What it is told.
+    /// What to send.
     pub item: Item,
 }
 
-/// What a watch is told.
+/// An item of a watch stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// One event: a line of JSON with its newline.
     Event(Bytes),
-    /// The answer is over.
+    /// The end of the stream.
     End,
 }

@@ -1,7 +1,7 @@
-//! Events: what kubelets and controllers tell people about objects.
+//! Events: what kubelets and controllers report about objects.
 //!
-//! What is told again is counted, and not told twice. An hour after the last
-//! time an event is forgotten, and so is the oldest when there are too many.
+//! A repeated event increases its count instead of creating another object. An event expires one
+//! hour after its last occurrence; when there are too many, the oldest is removed.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::names::EVENTS;
 use crate::object;
 use crate::time::Time;
 
-/// How long an event is kept after it has last happened, as an API server does.
+/// How long an event is kept after its last occurrence, as in an API server.
 pub(crate) const KEPT: Duration = Duration::from_hours(1);
 
-/// How many events there are at most.
+/// The maximum number of events.
 pub(crate) const MOST: usize = 1000;
 
-/// Who tells something.
+/// The component that reports an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'a> {
     /// The component, `kubelet`.
@@ -46,7 +46,7 @@ pub(crate) fn about(object: &Value) -> Value {
     reference
 }
 
-/// A node as its own kubelet speaks of it: by its name, whatever its UID is.
+/// A node in events of its own kubelet: by name, whatever its UID is.
 pub(crate) fn about_node(name: &str) -> Value {
     json!({"kind": "Node", "name": name, "uid": name})
 }
@@ -58,8 +58,8 @@ pub(crate) fn about_container(pod: &Value, container: &str) -> Value {
     reference
 }
 
-/// Tells something. Reasons that are no good news are `warning`s. Nobody waits
-/// for an event, so one that cannot be written is lost.
+/// Records an event; bad news has type `Warning`. Events are best effort: one that cannot be
+/// written is dropped.
 pub(crate) fn tell(
     api: &mut dyn Api,
     now: Time,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_s_life_and_a_node_s_are_told() {
+    fn the_lifecycles_of_a_pod_and_a_node_are_reported() {
         let mut cluster = Cluster::new(1, at(0), Timings::default());
         cluster.sync(at(0), &facts("1", true));
         let pod = json!({
@@ -186,13 +186,13 @@ mod tests {
         assert!(told(&cluster, "p").contains(&once("Killing")));
         let node = cluster.server.store().get(&NODES, "", "w1").unwrap();
         assert_eq!(about(node)["uid"], object::uid(node));
-        // An hour later nobody remembers.
+        // Events expire after an hour.
         cluster.advance(at(160 + 3600));
         assert_eq!(cluster.server.store().count(&EVENTS), 0);
     }
 
     #[test]
-    fn there_are_never_too_many() {
+    fn the_number_of_events_is_limited() {
         let mut cluster = Cluster::new(1, at(0), Timings::default());
         for number in 0..u64::try_from(MOST).unwrap() + 50 {
             let now = at(number);

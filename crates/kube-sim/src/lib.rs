@@ -1,9 +1,8 @@
 //! The Kubernetes API of one simulated cluster: a pure, synchronous model.
 //!
-//! An [`ApiServer`] takes requests and the time, and gives replies and what
-//! open watches are to be told. It has no clock, no sockets, no threads and no
-//! state outside itself; its only chance is a seeded generator that is part of
-//! its state. Whoever drives it does this:
+//! An [`ApiServer`] takes requests and the time, and returns replies and items for open watches. It
+//! has no clock, no sockets, no threads and no state outside itself; its only randomness is a
+//! seeded generator that is part of its state. The caller drives it like this:
 //!
 //! ```text
 //! loop:
@@ -12,12 +11,12 @@
 //!     after either:                  outputs() -> to the open watches
 //! ```
 //!
-//! Doors own what is not the API itself: TLS, who the caller is, and HTTP. The
-//! simulated kubelets, and the controllers in [`controllers`], do not send
-//! requests: they work on the [`Store`], which knows the same rules.
+//! The caller also owns everything that is not the API itself: TLS, authentication and HTTP. The
+//! simulated kubelets and the controllers in [`controllers`] do not send requests: they work on the
+//! [`Store`] directly, which enforces the same rules.
 //!
-//! Objects are plain JSON. It is storage and rules for an upgrade and for the
-//! commands that people use around one, not a second Kubernetes.
+//! Objects are plain JSON. The model covers what an upgrade needs and the commands people use
+//! around one; it is not a second Kubernetes.
 
 #![forbid(clippy::disallowed_methods)]
 

@@ -1,4 +1,4 @@
-//! What resources are called: a group and a plural.
+//! Resource names: an API group and a plural.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,18 +15,18 @@ pub struct ResourceName {
 }
 
 impl ResourceName {
-    /// A name known when this was written.
+    /// A name known at compile time.
     pub const fn new(group: &'static str, plural: &'static str) -> Self {
         Self { group: Cow::Borrowed(group), plural: Cow::Borrowed(plural) }
     }
 
-    /// A name that somebody sent.
+    /// A name from a request.
     pub fn owned(group: &str, plural: &str) -> Self {
         Self { group: Cow::Owned(group.to_owned()), plural: Cow::Owned(plural.to_owned()) }
     }
 }
 
-/// As messages have it: `pods`, `deployments.apps`.
+/// The form used in messages: `pods`, `deployments.apps`.
 impl fmt::Display for ResourceName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { group, plural } = self;

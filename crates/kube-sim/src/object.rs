@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// The value at a path of fields; `None` if anything on the way is missing.
+/// The value at a path of fields; `None` if any part of the path is missing.
 pub fn at<'a>(object: &'a Value, path: &[&str]) -> Option<&'a Value> {
     path.iter().try_fold(object, |value, field| value.get(field))
 }
@@ -32,7 +32,7 @@ pub fn name(object: &Value) -> &str {
     text(object, &["metadata", "name"])
 }
 
-/// `metadata.namespace`; empty for what belongs to none.
+/// `metadata.namespace`; empty for cluster-scoped objects.
 pub fn namespace(object: &Value) -> &str {
     text(object, &["metadata", "namespace"])
 }
@@ -42,7 +42,7 @@ pub fn uid(object: &Value) -> &str {
     text(object, &["metadata", "uid"])
 }
 
-/// `metadata.resourceVersion` as the number that it is here.
+/// `metadata.resourceVersion`, which is always a number here.
 pub fn revision(object: &Value) -> u64 {
     text(object, &["metadata", "resourceVersion"]).parse().unwrap_or_default()
 }
@@ -62,7 +62,7 @@ pub fn is_deleting(object: &Value) -> bool {
     at(object, &["metadata", "deletionTimestamp"]).is_some_and(|time| !time.is_null())
 }
 
-/// The value as a map, made one if it is not.
+/// The value as a map; replaces any other value with an empty map.
 pub fn map(value: &mut Value) -> &mut Map<String, Value> {
     if !value.is_object() {
         *value = Value::Object(Map::new());
@@ -73,12 +73,12 @@ pub fn map(value: &mut Value) -> &mut Map<String, Value> {
     }
 }
 
-/// `metadata`, made if it is not there.
+/// `metadata`, created if missing.
 pub fn metadata(object: &mut Value) -> &mut Map<String, Value> {
     map(map(object).entry("metadata").or_insert(Value::Null))
 }
 
-/// Puts a value at a path, making maps on the way.
+/// Sets the value at a path, creating maps on the way.
 pub fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) {
     let Some((last, way)) = path.split_last() else { return };
     let mut here = object;
@@ -88,7 +88,7 @@ pub fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) {
     map(here).insert((*last).to_owned(), value.into());
 }
 
-/// Takes a value from a path; maps that become empty stay.
+/// Removes the value at a path; maps that become empty stay.
 pub fn remove(object: &mut Value, path: &[&str]) -> Option<Value> {
     let (last, way) = path.split_last()?;
     let mut here = object;

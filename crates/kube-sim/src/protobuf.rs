@@ -1,8 +1,7 @@
-//! Objects in protobuf. Clients written in Go send the kinds that they know in
-//! it, whatever they accept in return.
+//! Protobuf decoding. Go clients send built-in kinds as protobuf, whatever they accept in reply.
 //!
-//! A message says no more than field numbers; what they mean is in
-//! `data/protobuf.txt`, and what type they have in the schema.
+//! A message contains only field numbers; `data/protobuf.txt` maps them to names, and the schema
+//! gives their types.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,15 +13,15 @@ use crate::object;
 use crate::schema::{self, Schema};
 use crate::time::Time;
 
-/// What a protobuf body begins with.
+/// The prefix of every protobuf body.
 pub(crate) const MAGIC: &[u8] = b"k8s\0";
 
-/// What a number in a message is.
+/// The meaning of a field number.
 #[derive(Clone, Copy)]
 enum Field {
-    /// A field, and whether its zero means something.
+    /// A named field, and whether its zero value is significant.
     Named(&'static str, bool),
-    /// A message whose fields are fields here.
+    /// An embedded message whose fields belong to this message.
     Inline(&'static str),
 }
 
@@ -46,13 +45,13 @@ static MESSAGES: LazyLock<BTreeMap<&'static str, BTreeMap<u64, Field>>> = LazyLo
         .collect()
 });
 
-/// One field as it is on the wire.
+/// One field as encoded on the wire.
 enum Wire<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
-/// Reads the next field; `None` at the end or where it cannot be read.
+/// Reads the next field; `None` at the end or if it is malformed.
 fn next<'a>(bytes: &mut &'a [u8]) -> Option<(u64, Wire<'a>)> {
     let key = number(bytes)?;
     let wire = match key & 7 {
@@ -100,7 +99,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The object in a body; `None` if it cannot be read or is of no known kind.
+/// The object in a body; `None` if the body is malformed or its kind is unknown.
 pub(crate) fn decode(body: &[u8]) -> Option<Value> {
     let envelope = fields(body.strip_prefix(MAGIC)?)?;
     let part = |wanted: u64| {
@@ -195,7 +194,7 @@ fn value(wire: &Wire<'_>, schema: Schema<'_>) -> Option<Value> {
     let reference = schema.reference().unwrap_or_default();
     match wire {
         Wire::Number(number) if schema.type_name() == "boolean" => Some(json!(*number != 0)),
-        // A negative number is written as the large one with the same bits.
+        // A negative number is encoded as the large one with the same bits.
         Wire::Number(number) => Some(json!(number.cast_signed())),
         Wire::Bytes(bytes) => match reference.rsplit('.').next().unwrap_or_default() {
             "Time" | "MicroTime" => time(bytes, reference.ends_with("MicroTime")),
@@ -241,7 +240,7 @@ fn time(bytes: &[u8], micro: bool) -> Option<Value> {
             _ => {}
         }
     }
-    // No time at all is written as an empty message.
+    // An empty message means that no time is set.
     if bytes.is_empty() {
         return Some(Value::Null);
     }
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_with_no_grace() {
+    fn an_eviction_without_a_grace_period() {
         let meta = [field(1, b"pod"), field(2, b""), field(3, b"default")].concat();
         // gracePeriodSeconds is a pointer: its zero counts.
         let options = [8, 0];
@@ -304,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_nothing() {
+    fn malformed_bytes_decode_to_nothing() {
         assert_eq!(decode(b"k8s\0\xff\xff"), None);
         assert_eq!(decode(b"{}"), None);
         assert_eq!(decode(&envelope("v1", "Unheard", b"")), None);

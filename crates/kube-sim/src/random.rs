@@ -17,7 +17,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A generator of its own, seeded by the next number of this one.
+    /// An independent generator, seeded with the next number of this one.
     #[must_use]
     pub const fn split(&mut self) -> Self {
         Self(self.number())
@@ -32,25 +32,25 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, or 0 if that is 0. The bias of the remainder is
-    /// far below anything a simulation could notice.
+    /// A number below `limit`, or 0 if `limit` is 0. The bias of the remainder is negligible for a
+    /// simulation.
     pub const fn below(&mut self, limit: u64) -> u64 {
         if limit == 0 { 0 } else { self.number() % limit }
     }
 
-    /// A number from the first to the last, both included.
+    /// A number in the inclusive range.
     pub const fn between(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last.saturating_sub(first) + 1)
     }
 
-    /// A duration from the first to the last, both included.
+    /// A duration in the inclusive range.
     pub fn duration(&mut self, first: Duration, last: Duration) -> Duration {
         let width = last.saturating_sub(first);
         let nanoseconds = u64::try_from(width.as_nanos()).unwrap_or(u64::MAX - 1);
         first + Duration::from_nanos(self.below(nanoseconds + 1))
     }
 
-    /// True so many times in a thousand.
+    /// True with a probability of `in_thousand` / 1000.
     pub const fn chance(&mut self, in_thousand: u64) -> bool {
         self.below(1000) < in_thousand
     }
@@ -78,7 +78,7 @@ impl Random {
         )
     }
 
-    /// The end of a generated name: no vowels, so that it spells nothing.
+    /// The suffix of a generated name; it contains no vowels, so it never spells a word.
     pub fn suffix(&mut self, length: usize) -> String {
         self.text(b"bcdfghjklmnpqrstvwxz2456789", length)
     }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_kept() {
+    fn numbers_stay_in_their_range() {
         let mut random = Random::new(3);
         let (low, high) = (Duration::from_secs(30), Duration::from_mins(1));
         for _ in 0..1000 {

@@ -1,9 +1,7 @@
-//! The shapes of objects: which fields there are, of which types, and how lists
-//! and maps merge.
+//! Schemas of objects: which fields exist, their types, and how lists and maps merge.
 //!
-//! A shape is a JSON schema with the `x-kubernetes-` extensions: of the kinds
-//! known from the start those in `data/schema.json`, of custom resources the
-//! one in their definition.
+//! A schema is a JSON schema with the `x-kubernetes-` extensions: `data/schema.json` for built-in
+//! kinds, the definition's own for custom resources.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,19 +12,19 @@ use crate::types::ResourceType;
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// All definitions, by name. They never change.
+/// All definitions, by name.
 static DEFINITIONS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../data/schema.json"))
-        .expect("the shapes that this crate brings are readable")
+        .expect("the bundled schemas are valid JSON")
 });
 
 static METADATA: LazyLock<Value> = LazyLock::new(|| json!({"$ref": META}));
 
-/// The shape of a value; `None` inside if nothing is known about it.
+/// The schema of a value; `None` inside if nothing is known about it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schema<'a> {
     node: Option<&'a Value>,
-    /// The root of a custom resource: its metadata has the shape of all.
+    /// The root of a custom resource: its metadata has the common schema.
     root: bool,
 }
 
@@ -43,7 +41,7 @@ pub(crate) fn definitions() -> &'static Map<String, Value> {
     &DEFINITIONS
 }
 
-/// Group, version and kind of those that have one, and their definition.
+/// Group, version and kind with the definition, for definitions of kinds.
 static KINDS: LazyLock<BTreeMap<(&'static str, &'static str, &'static str), &'static str>> =
     LazyLock::new(|| {
         let text = |kind: &'static Value, field: &str| kind[field].as_str().unwrap_or_default();
@@ -65,7 +63,7 @@ pub(crate) fn definition_name(group: &str, version: &str, kind: &str) -> Option<
     KINDS.get(&(group, version, kind)).copied()
 }
 
-/// The shape of a custom resource in one version.
+/// The schema of a custom resource in one version.
 pub(crate) fn custom<'a>(definition: &'a Value, version: &str) -> Option<&'a Value> {
     crate::object::list(definition, &["spec", "versions"])
         .iter()
@@ -74,7 +72,7 @@ pub(crate) fn custom<'a>(definition: &'a Value, version: &str) -> Option<&'a Val
 }
 
 impl<'a> Schema<'a> {
-    /// The shape of a kind's objects as they are stored.
+    /// The schema of a kind's objects as they are stored.
     pub(crate) fn of(kind: &'a ResourceType) -> Self {
         Self::of_version(kind, &kind.version)
     }
@@ -87,12 +85,12 @@ impl<'a> Schema<'a> {
         Self { node: name.and_then(|name| DEFINITIONS.get(name)), root: false }
     }
 
-    /// The shape with this name.
+    /// The schema with this name.
     pub(crate) fn named(name: &str) -> Self {
         Self::plain(DEFINITIONS.get(name))
     }
 
-    /// The name of the shape that this refers to.
+    /// The name of the schema that this one references.
     pub(crate) fn reference(self) -> Option<&'a str> {
         self.node?.get("$ref")?.as_str()
     }
@@ -105,7 +103,7 @@ impl<'a> Schema<'a> {
         self.node.is_some()
     }
 
-    /// What a keyword says, here or where this refers to.
+    /// The value of a keyword, here or in the referenced schema.
     pub(crate) fn keyword(self, keyword: &str) -> Option<&'a Value> {
         let node = self.node?;
         node.get(keyword).or_else(|| {
@@ -122,12 +120,12 @@ impl<'a> Schema<'a> {
         self.keyword(keyword).and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// `object`, `array`, `string`; empty if anything may be there.
+    /// `object`, `array`, `string`; empty if any type is allowed.
     pub(crate) fn type_name(self) -> &'a str {
         if self.flag("x-kubernetes-int-or-string") || self.text("format") == "int-or-string" {
             return "";
         }
-        // Quantities and raw values are more than their type says.
+        // Quantities and raw values accept more than their declared type.
         let name = self.node.and_then(|node| node.get("$ref")).and_then(Value::as_str);
         match name {
             Some(name)
@@ -140,7 +138,7 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// The shape of a field.
+    /// The schema of a field.
     pub(crate) fn field(self, field: &str) -> Self {
         if self.root && field == "metadata" {
             return Self::plain(Some(&METADATA));
@@ -151,12 +149,12 @@ impl<'a> Schema<'a> {
         )
     }
 
-    /// The named fields; `None` if this is no struct.
+    /// The named fields; `None` if this is not a struct.
     pub(crate) fn fields(self) -> Option<&'a Map<String, Value>> {
         self.keyword("properties").and_then(Value::as_object)
     }
 
-    /// Whether a field may be there.
+    /// Whether the schema allows a field.
     pub(crate) fn allows(self, field: &str) -> bool {
         if self.root && ["apiVersion", "kind", "metadata"].contains(&field) {
             return true;
@@ -171,7 +169,7 @@ impl<'a> Schema<'a> {
                     || self.flag("x-kubernetes-embedded-resource")
                         && ["apiVersion", "kind", "metadata"].contains(&field)
             }
-            // A built-in object without fields is a raw one.
+            // A built-in object without declared fields accepts any.
             (None, _) => self.root_of_builtin(),
         }
     }
@@ -180,12 +178,12 @@ impl<'a> Schema<'a> {
         self.node.is_some_and(|node| node.get("$ref").is_some()) || self.type_name().is_empty()
     }
 
-    /// The shape of an item.
+    /// The schema of a list item.
     pub(crate) fn items(self) -> Self {
         Self::plain(self.keyword("items"))
     }
 
-    /// How a list merges when it is applied.
+    /// How server-side apply merges a list.
     pub(crate) fn list_type(self) -> ListType {
         match self.text("x-kubernetes-list-type") {
             "set" => ListType::Set,
@@ -198,7 +196,7 @@ impl<'a> Schema<'a> {
         }
     }
 
-    /// Whether a map is applied as a whole.
+    /// Whether server-side apply replaces a map as a whole.
     pub(crate) fn is_atomic(self) -> bool {
         self.text("x-kubernetes-map-type") == "atomic"
     }
@@ -223,7 +221,7 @@ impl<'a> Schema<'a> {
         self.text("x-kubernetes-patch-strategy").split(',').any(|strategy| strategy == "replace")
     }
 
-    /// What a field is when nobody says.
+    /// The default value of a field.
     pub(crate) fn default(self) -> Option<&'a Value> {
         self.keyword("default")
     }

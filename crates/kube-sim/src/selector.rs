@@ -23,7 +23,7 @@ enum Requirement {
 pub struct LabelSelector(Vec<Requirement>);
 
 impl LabelSelector {
-    /// Whether nothing is asked for.
+    /// Whether it selects everything.
     pub(crate) fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
@@ -37,8 +37,8 @@ impl LabelSelector {
         Ok(Self(requirements))
     }
 
-    /// Reads the selector of an object. No selector selects nothing; an empty
-    /// one everything.
+    /// Parses the selector of an object. A missing selector selects nothing; an empty one selects
+    /// everything.
     pub fn of(selector: Option<&Value>) -> Option<Self> {
         let selector = selector.filter(|selector| !selector.is_null())?;
         let mut requirements = Vec::new();
@@ -52,7 +52,7 @@ impl LabelSelector {
         Some(Self(requirements))
     }
 
-    /// Reads a list of expressions; nothing if one of them means nothing.
+    /// Parses a list of expressions; `None` if one of them is invalid.
     pub(crate) fn of_expressions(expressions: &[Value]) -> Option<Self> {
         let mut requirements = Vec::new();
         for expression in expressions {
@@ -76,12 +76,12 @@ impl LabelSelector {
         Some(Self(requirements))
     }
 
-    /// Whether an object's labels fulfil it.
+    /// Whether an object's labels match.
     pub fn matches(&self, object: &Value) -> bool {
         self.matches_labels(object::at(object, &["metadata", "labels"]))
     }
 
-    /// Whether labels fulfil it.
+    /// Whether these labels match.
     pub fn matches_labels(&self, labels: Option<&Value>) -> bool {
         let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
         let number = |key: &str| label(key).and_then(|text| text.parse::<i64>().ok());
@@ -176,12 +176,12 @@ fn requirement(part: &str) -> Result<Requirement, Status> {
     }
 }
 
-/// Conditions on fields, all of which must hold: the field, what it is compared
-/// with, and whether it must be equal.
+/// Conditions on fields, all of which must hold: the field, the value to compare with, and whether
+/// it must be equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector(Vec<(String, String, bool)>);
 
-/// The fields of single resources that can be selected by.
+/// The fields that a resource can be selected by.
 fn selectable(resource: &ResourceName, custom: &[String]) -> Vec<String> {
     let own: &[&str] = match (resource.group.as_ref(), resource.plural.as_ref()) {
         ("", "pods") => &[
@@ -226,13 +226,13 @@ fn selectable(resource: &ResourceName, custom: &[String]) -> Vec<String> {
 }
 
 impl FieldSelector {
-    /// Whether nothing is asked for.
+    /// Whether it selects everything.
     pub(crate) fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Reads `spec.nodeName=a,status.phase!=Failed` for a resource; `custom`
-    /// are the fields that its definition adds.
+    /// Parses `spec.nodeName=a,status.phase!=Failed` for a resource; `custom` are the additional
+    /// fields of its definition.
     pub fn parse(text: &str, resource: &ResourceName, custom: &[String]) -> Result<Self, Status> {
         let known = selectable(resource, custom);
         let mut conditions = Vec::new();
@@ -263,13 +263,13 @@ impl FieldSelector {
         Ok(Self(conditions))
     }
 
-    /// Whether an object fulfils it.
+    /// Whether an object matches.
     pub fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|(field, wanted, equal)| (field_text(object, field) == *wanted) == *equal)
     }
 }
 
-/// A field as a selector sees it.
+/// A field's value for comparison with a selector.
 fn field_text(object: &Value, field: &str) -> String {
     let path: Vec<&str> = match field {
         "source" => vec!["source", "component"],

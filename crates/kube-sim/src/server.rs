@@ -1,4 +1,4 @@
-//! The API server: requests in, replies out.
+//! The API server: handles requests and returns replies.
 
 use std::time::Duration;
 
@@ -38,14 +38,13 @@ mod tests;
 use tokens::Tokens;
 use watch::Watches;
 
-/// How long history is remembered at least: as long as a real API server
-/// leaves between two compactions.
+/// How long history is kept at least: the interval between two compactions of a real API server.
 const HISTORY: Duration = Duration::from_mins(5);
 
 /// The API server of one cluster, with its storage and its controllers.
 ///
-/// It is serialisable, and what was serialised goes on where it was. Open
-/// watches do not survive: clients come back with the version they know.
+/// A deserialised server continues where the serialised one stopped. Open watches do not survive:
+/// clients reconnect with the version they know.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ApiServer {
     version: Version,
@@ -69,17 +68,17 @@ impl ApiServer {
         }
     }
 
-    /// Which version of Kubernetes `/version` tells, such as `v1.36.4`.
+    /// Sets the version that `/version` reports, such as `v1.36.4`.
     pub fn set_version(&mut self, version: &str) {
         self.version = Version::new(version);
     }
 
-    /// A server that nothing but requests changes: no controllers run.
+    /// A server without controllers: only requests change its objects.
     pub fn without_controllers(seed: u64, now: Time) -> Self {
         Self { controllers: Controllers::off(), ..Self::new(seed, now) }
     }
 
-    /// Answers a request. Everything that is due by `now` happens before.
+    /// Answers a request, after everything that is due by `now`.
     pub fn request(&mut self, now: Time, caller: &Caller, request: &Request) -> Reply {
         self.advance(now);
         if asks_for_node_leases(&request.path) {
@@ -90,17 +89,17 @@ impl ApiServer {
         reply
     }
 
-    /// Takes what has come up for open watches since the last call.
+    /// Takes the items for open watches since the last call.
     pub fn outputs(&mut self) -> Vec<Output> {
         self.watches.take(&self.store)
     }
 
-    /// The caller has gone away: nothing more is sent to the stream.
+    /// The caller has disconnected: nothing more is sent to the stream.
     pub fn close(&mut self, stream: StreamId) {
         self.watches.close(stream);
     }
 
-    /// When something happens by itself next.
+    /// The time of the next event that needs no request.
     pub fn next_event(&self) -> Option<Time> {
         let renewal =
             if self.watches.want_node_leases() { self.store.next_renewal() } else { None };
@@ -108,24 +107,24 @@ impl ApiServer {
         next.into_iter().flatten().min()
     }
 
-    /// Forgets the history up to now, as etcd's compaction does: who goes on
-    /// from an earlier version is told that it is gone.
+    /// Forgets the history so far, like etcd's compaction: a client that continues from an earlier
+    /// version gets 410 Gone.
     pub fn compact(&mut self) {
         self.watches.pump(&self.store);
         let revision = self.store.revision();
         self.store.compact(revision);
     }
 
-    /// Puts away what has been seen and what nobody looks at, to take less
-    /// memory. Changes after `seen` stay at hand.
+    /// Compresses delivered changes and unused objects to save memory. Changes after `seen` stay
+    /// uncompressed.
     pub fn rest(&mut self, seen: u64) {
         self.watches.pump(&self.store);
         let seen = self.controllers.seen().map_or(seen, |own| own.min(seen));
         self.store.rest(seen);
     }
 
-    /// Makes everything happen that is due by `now`. Time never goes back: an
-    /// earlier `now` counts as the latest one.
+    /// Processes everything that is due by `now`. Time never goes back: an earlier `now` counts as
+    /// the latest one.
     pub fn advance(&mut self, now: Time) {
         self.store.now = self.store.now.max(now);
         if self.watches.want_node_leases() {
@@ -140,8 +139,8 @@ impl ApiServer {
         }
     }
 
-    /// The budgets of pods on these nodes allow no eviction from now on, whatever
-    /// their numbers say; those of other pods do again.
+    /// Blocks evictions of pods on these nodes from now on, whatever their budgets allow; evictions
+    /// on other nodes are unblocked.
     pub fn stick_budgets(&mut self, nodes: std::collections::BTreeSet<String>) {
         self.controllers.stick_budgets(&self.store, nodes);
     }
@@ -151,14 +150,14 @@ impl ApiServer {
         &self.store
     }
 
-    /// The objects, to be changed by what runs in the cluster: kubelets, and
-    /// those who set the scene.
+    /// The objects, for changes by what runs in the cluster: kubelets, and the code that sets up a
+    /// scenario.
     pub fn store_mut(&mut self) -> &mut Store {
         &mut self.store
     }
 }
 
-/// Whether a request may be about the leases of nodes.
+/// Whether a request may read node leases.
 fn asks_for_node_leases(path: &str) -> bool {
     path.contains("leases")
         && path::Target::parse(path).is_some_and(|target| {
@@ -166,7 +165,7 @@ fn asks_for_node_leases(path: &str) -> bool {
         })
 }
 
-/// A status as an answer.
+/// A status as a reply.
 fn respond(status: &Status) -> Reply {
     let retry = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     Reply::Response {

@@ -1,19 +1,19 @@
-//! Errors as an API server tells them: a code, a reason, and words.
+//! Errors of the API server: a code, a reason and a message.
 
 use serde_json::{Map, Value, json};
 
 use crate::names::ResourceName;
 
-/// An error, or the outcome of something that has no object to answer with.
+/// An error, or the outcome of an operation that returns no object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The HTTP status code.
     pub code: u16,
-    /// The machine's word for it.
+    /// The machine-readable reason.
     pub reason: &'static str,
-    /// The reader's.
+    /// The human-readable message.
     pub message: String,
-    /// What it is about.
+    /// What the status is about.
     pub details: Option<Box<Details>>,
 }
 
@@ -24,24 +24,24 @@ pub struct Details {
     pub name: String,
     /// The API group.
     pub group: String,
-    /// The resource, or the kind where the object was not valid.
+    /// The resource, or the kind if the object is invalid.
     pub kind: String,
     /// The object's UID.
     pub uid: String,
-    /// The single reasons.
+    /// The individual causes.
     pub causes: Vec<Cause>,
-    /// When to come back.
+    /// How long to wait before a retry.
     pub retry_after_seconds: u32,
 }
 
-/// One reason of several.
+/// One cause of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
-    /// The machine's word for it.
+    /// The machine-readable reason.
     pub reason: &'static str,
-    /// The reader's.
+    /// The human-readable message.
     pub message: String,
-    /// The field it is about.
+    /// The field that it is about.
     pub field: String,
 }
 
@@ -62,7 +62,7 @@ impl Cause {
         Self { reason: "FieldValueRequired", message, field: field.to_owned() }
     }
 
-    /// A field that must not be there, or not change.
+    /// A field that must not be set or must not change.
     pub fn forbidden(field: &str, why: &str) -> Self {
         let message = format!("Forbidden: {why}");
         Self { reason: "FieldValueForbidden", message, field: field.to_owned() }
@@ -70,7 +70,7 @@ impl Cause {
 }
 
 impl Cause {
-    /// A word that is none of those that can be said.
+    /// A value outside the supported ones.
     pub(crate) fn unsupported(field: &str, value: &str, known: &[&str]) -> Self {
         let known: Vec<String> = known.iter().map(|word| format!("{word:?}")).collect();
         let message =
@@ -112,7 +112,7 @@ impl Status {
         Self::plain(409, "AlreadyExists", message).about(resource, name)
     }
 
-    /// 409: something is in the way.
+    /// 409: the operation conflicts with the object's state.
     pub fn conflict(resource: &ResourceName, name: &str, why: &str) -> Self {
         let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
         Self::plain(409, "Conflict", message).about(resource, name)
@@ -125,7 +125,7 @@ impl Status {
         Self::conflict(resource, name, why)
     }
 
-    /// 400: the request makes no sense.
+    /// 400: the request is invalid.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::plain(400, "BadRequest", message)
     }
@@ -136,21 +136,21 @@ impl Status {
         Self::plain(403, "Forbidden", message).about(resource, name)
     }
 
-    /// 405: the resource does not know the verb.
+    /// 405: the resource does not support the verb.
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         let details = Some(Box::default());
         Self { details, ..Self::plain(405, "MethodNotAllowed", message) }
     }
 
-    /// 406: nothing that the caller accepts can be had.
+    /// 406: none of the accepted media types is available.
     pub fn not_acceptable(known: &str) -> Self {
         let message = format!("406: Not Acceptable\n\nAvailable representations: {known}");
         let details = Some(Box::default());
         Self { details, ..Self::plain(406, "NotAcceptable", message) }
     }
 
-    /// 415: the body is of a type that is not known here.
+    /// 415: the body has an unsupported media type.
     pub fn unsupported_media_type(known: &str) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {known}"
@@ -158,7 +158,7 @@ impl Status {
         Self::plain(415, "UnsupportedMediaType", message)
     }
 
-    /// 415: a patch of a type that is not known here.
+    /// 415: the patch has an unsupported media type.
     pub(crate) fn unsupported_patch() -> Self {
         let details = Some(Box::default());
         Self { details, ..Self::plain(415, "UnsupportedMediaType", "415: Unsupported Media Type") }
@@ -169,22 +169,22 @@ impl Status {
         Self::invalid("", "", "", vec![Cause::invalid("patch", &json!(patched), why)])
     }
 
-    /// 500 in so many words, without a reason.
+    /// 500 with only a message and no reason.
     pub(crate) fn failure(message: impl Into<String>) -> Self {
         Self::plain(500, "", message)
     }
 
-    /// 410: what the caller goes on from has been forgotten.
+    /// 410: the version that the caller continues from is no longer available.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::plain(410, "Expired", message)
     }
 
-    /// 422: the object breaks rules.
+    /// 422: the object is invalid.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
         let mut told = Vec::new();
         for cause in &causes {
             let words = format!("{}: {}", cause.field, cause.message);
-            // What two checks found is said once.
+            // A cause that two checks found is reported once.
             if !told.contains(&words) {
                 told.push(words);
             }
@@ -206,13 +206,13 @@ impl Status {
         Self { details: Some(Box::new(details)), ..Self::plain(422, "Invalid", message) }
     }
 
-    /// 409: others own the fields and mean something else.
+    /// 409: other managers own the fields with other values.
     pub fn apply_conflict(message: String, causes: Vec<Cause>) -> Self {
         let details = Some(Box::new(Details { causes, ..Details::default() }));
         Self { details, ..Self::plain(409, "Conflict", message) }
     }
 
-    /// 429: a budget allows no more.
+    /// 429: the budget allows no further disruption.
     pub fn too_many_disruptions(message: &str, budget: &str, retry: u32) -> Self {
         let cause =
             Cause { reason: "DisruptionBudget", message: budget.to_owned(), field: String::new() };
@@ -224,7 +224,7 @@ impl Status {
         Self { details, ..Self::plain(429, "TooManyRequests", message) }
     }
 
-    /// 504: the caller knows a future that has not come.
+    /// 504: the requested version is newer than the current one.
     pub fn too_large_version(wanted: u64, current: u64) -> Self {
         let cause = Cause {
             reason: "ResourceVersionTooLarge",
@@ -240,7 +240,7 @@ impl Status {
         Self { details, ..Self::plain(504, "Timeout", message) }
     }
 
-    /// 200: done, and there is no object to show.
+    /// 200: the operation succeeded and returns no object.
     pub fn success(resource: &ResourceName, name: &str, uid: &str) -> Self {
         let mut status = Self::plain(200, "", "").about(resource, name);
         if let Some(details) = &mut status.details {
@@ -249,13 +249,13 @@ impl Status {
         status
     }
 
-    /// 500: broken on the inside.
+    /// 500: internal error.
     pub fn internal(message: impl Into<String>) -> Self {
         let message = format!("Internal error occurred: {}", message.into());
         Self::plain(500, "InternalError", message)
     }
 
-    /// The object that a caller gets.
+    /// The JSON object in the response body.
     pub fn to_value(&self) -> Value {
         let Self { code, reason, message, details } = self;
         let outcome = if *code < 300 { "Success" } else { "Failure" };

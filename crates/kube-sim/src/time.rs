@@ -1,6 +1,5 @@
-//! Virtual time, for the API server here and for the model of the nodes. No
-//! model reads a clock: whoever drives it says what time it is, and time may run
-//! at any speed or jump.
+//! Virtual time, for the API server and for the model of the nodes. No model reads a clock: the
+//! caller passes the current time, which may run at any speed or jump.
 
 use std::time::Duration;
 
@@ -14,12 +13,12 @@ use serde::{Deserialize, Serialize};
 pub struct Time(u64);
 
 impl Time {
-    /// The instant so many nanoseconds after the Unix epoch.
+    /// The instant this many nanoseconds after the Unix epoch.
     pub const fn from_nanos(nanoseconds: u64) -> Self {
         Self(nanoseconds)
     }
 
-    /// The instant so many seconds after the Unix epoch.
+    /// The instant this many seconds after the Unix epoch.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds * 1_000_000_000)
     }
@@ -34,7 +33,7 @@ impl Time {
         self.0 / 1_000_000_000
     }
 
-    /// The instant that much later; the end of time if there is none.
+    /// The instant that much later; the maximum on overflow.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -53,25 +52,25 @@ impl Time {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// As jiff has it.
+    /// As a jiff timestamp.
     pub fn to_jiff(self) -> jiff::Timestamp {
         jiff::Timestamp::from_nanosecond(i128::from(self.0)).unwrap_or_default()
     }
 
-    /// As objects have it: to the second, `2026-01-02T03:04:05Z`.
+    /// The format of object fields, in seconds: `2026-01-02T03:04:05Z`.
     pub fn to_text(self) -> String {
         let seconds = i64::try_from(self.as_secs()).unwrap_or(i64::MAX);
         jiff::Timestamp::from_second(seconds).unwrap_or_default().to_string()
     }
 
-    /// As leases and events have it: to the microsecond.
+    /// The format of leases and events, in microseconds.
     pub fn to_micro_text(self) -> String {
         let microseconds = i64::try_from(self.0 / 1000).unwrap_or(i64::MAX);
         let timestamp = jiff::Timestamp::from_microsecond(microseconds).unwrap_or_default();
         format!("{timestamp:.6}")
     }
 
-    /// The instant that an object's field names.
+    /// Parses the time in an object's field.
     pub fn from_text(text: &str) -> Option<Self> {
         let timestamp: jiff::Timestamp = text.parse().ok()?;
         u64::try_from(timestamp.as_nanosecond()).ok().map(Self)

@@ -1,5 +1,4 @@
-//! The kinds that are served: those known from the start, and those that
-//! custom resource definitions bring.
+//! The served kinds: built-in ones and those of custom resource definitions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -8,7 +7,7 @@ use crate::names::ResourceName;
 
 mod builtin;
 
-/// What there is to know about a resource before an object of it is seen.
+/// The properties of a resource type.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct ResourceType {
@@ -22,23 +21,23 @@ pub struct ResourceType {
     pub kind: String,
     /// The kind of a list of them.
     pub list_kind: String,
-    /// What one is called.
+    /// The singular name, for clients.
     pub singular: String,
-    /// What those in a hurry call them.
+    /// Short names for the command line.
     pub short_names: Vec<String>,
-    /// The sets that it is part of, such as `all`.
+    /// The categories it belongs to, such as `all`.
     pub categories: Vec<String>,
     /// Whether objects belong to a namespace.
     pub namespaced: bool,
-    /// Whether `status` is a subresource, out of reach of a plain update.
+    /// Whether `status` is a subresource, which a plain update does not change.
     pub status: bool,
     /// Whether `scale` is a subresource.
     pub scale: bool,
-    /// Whether a change of the spec counts up `metadata.generation`.
+    /// Whether a change of the spec increments `metadata.generation`.
     pub generation: bool,
     /// Whether objects are stored; reviews are only answered.
     pub stored: bool,
-    /// The definition that brought it.
+    /// The definition of a custom resource.
     pub definition: Option<Arc<serde_json::Value>>,
 }
 
@@ -58,7 +57,7 @@ impl ResourceType {
     }
 }
 
-/// All types. Clusters without definitions of their own share them.
+/// All types. Clusters without custom resource definitions share one set.
 #[derive(Clone, Debug)]
 pub struct Types {
     types: Arc<BTreeMap<ResourceName, Arc<ResourceType>>>,
@@ -81,7 +80,7 @@ impl Types {
         self.types.get(resource)
     }
 
-    /// The type that a path names, if that version of it is served.
+    /// The type that a path names, if that version is served.
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ResourceType>> {
         self.types
             .get(&ResourceName::owned(group, plural))

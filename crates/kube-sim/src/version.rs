@@ -1,4 +1,4 @@
-//! Which Kubernetes this pretends to be.
+//! The simulated version of Kubernetes.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -15,12 +15,12 @@ impl Default for Version {
 }
 
 impl Version {
-    /// The version with this name; a missing `v` is added.
+    /// Parses a version; adds a missing `v`.
     pub(crate) fn new(text: &str) -> Self {
         Self(format!("v{}", text.trim_start_matches('v')))
     }
 
-    /// What `/version` answers.
+    /// The reply to `/version`.
     pub(crate) fn to_value(&self) -> Value {
         let mut parts = self.0.trim_start_matches('v').split('.');
         let (major, minor) = (parts.next().unwrap_or("1"), parts.next().unwrap_or("0"));

@@ -1,4 +1,4 @@
-//! From changes to what has to be looked at.
+//! Queues the objects that a change affects, like an informer.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::object;
 use crate::store::{Change, ChangeKind, Store};
 
 impl Controllers {
-    /// Takes in the changes since the last time.
+    /// Processes the changes since the last call.
     pub(super) fn absorb(&mut self, store: &Store) {
         let seen = self.seen.filter(|seen| *seen >= store.compacted());
         let Some(seen) = seen else { return self.absorb_all(store) };
@@ -30,7 +30,7 @@ impl Controllers {
         self.seen = Some(store.revision());
     }
 
-    /// Looks at everything there is, as if it were new.
+    /// Queues every object as if it were new.
     fn absorb_all(&mut self, store: &Store) {
         self.index = super::Index::default();
         for kind in store.types().iter() {
@@ -56,7 +56,7 @@ impl Controllers {
         let is_pod = *resource == PODS;
         let gone = change.kind == ChangeKind::Deleted;
         let stays = |previous: &Arc<Value>| !gone && index::same(previous, object, is_pod);
-        // Most changes are of a status, and leave everything where it is.
+        // Most changes are status updates, which do not affect the index.
         if !previous.as_ref().is_some_and(stays) {
             if let Some(previous) = previous {
                 self.index.take(resource, previous, is_pod);
@@ -197,7 +197,7 @@ impl Controllers {
         }
         self.enqueue(Kind::Node, "", name);
         self.unpark();
-        // Each set looks at every node, so only those look that care.
+        // Each set examines every node, so queue only the sets that the change affects.
         for set in store.list(&DAEMON_SETS, None) {
             if self.models.care(set, before.as_ref(), self.index.nodes.get(name)) {
                 self.enqueue(Kind::DaemonSet, object::namespace(set), object::name(set));
@@ -205,7 +205,7 @@ impl Controllers {
         }
     }
 
-    /// The pods that fitted nowhere are tried again.
+    /// Retries the pods that did not fit on any node.
     fn unpark(&mut self) {
         for (namespace, name) in std::mem::take(&mut self.parked) {
             self.enqueue(Kind::Place, &namespace, &name);

@@ -13,7 +13,8 @@ use crate::object;
 use crate::store::Store;
 use crate::time::Time;
 
-/// How long an eviction may take before it counts as not having happened.
+/// How long the disruption controller waits for an evicted pod to go before the eviction no longer
+/// counts.
 const DISRUPTION: Duration = Duration::from_mins(2);
 
 impl Controllers {
@@ -42,7 +43,7 @@ impl Controllers {
             count += 1;
             match scale_of(store, pod) {
                 Some((uid, scale)) => drop(owners.insert(uid, scale)),
-                // A pod of nobody's does not count; a strange owner's is a riddle.
+                // A pod without a controller does not count; one with an unknown owner is an error.
                 None if counts_owners(&budget) && select::controller(pod).is_some() => {
                     failure = Some(format!("found no controllers for pod {:?}", object::name(pod)));
                 }
@@ -50,7 +51,7 @@ impl Controllers {
             }
             let node = object::text(pod, &["spec", "nodeName"]);
             if self.stuck.contains(node) {
-                failure = Some(format!("the pods on {node} are not let go (a simulated fault)"));
+                failure = Some(format!("evictions from {node} are blocked by a simulated fault"));
             }
             if object::is_deleting(pod) {
                 continue;
@@ -77,7 +78,7 @@ impl Controllers {
         };
         let resource = &POD_DISRUPTION_BUDGETS;
         if let Some(failure) = failure {
-            // The numbers stay as they were, and nobody may trust them.
+            // The numbers keep their last values, which are not valid any more.
             let seen = object::number(&budget, &["status", "observedGeneration"]).unwrap_or(0);
             let list = put("False", "SyncFailed", &failure, seen);
             let _ = store.modify_status(&manager(), resource, namespace, name, |budget| {
@@ -107,7 +108,7 @@ impl Controllers {
     }
 }
 
-/// Whether a budget is about a share of what the owners of its pods want.
+/// Whether a budget is relative to the replica counts of its pods' owners.
 fn counts_owners(budget: &Value) -> bool {
     object::at(budget, &["spec", "maxUnavailable"]).is_some()
         || object::at(budget, &["spec", "minAvailable"]).is_some_and(Value::is_string)
@@ -125,7 +126,7 @@ fn demands(budget: &Value, count: i64, scale: i64) -> (i64, i64) {
     }
 }
 
-/// The UID of what decides how many pods of this kind there are, and how many.
+/// The UID and the replica count of the pod's owner.
 fn scale_of(store: &Store, pod: &Value) -> Option<(String, i64)> {
     let find = |object: &Value, kind: &str, resource: &ResourceName| {
         let owner =

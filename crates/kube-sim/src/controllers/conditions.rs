@@ -1,4 +1,4 @@
-//! Conditions: lists of what is so, and since when.
+//! Status conditions.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ pub(crate) fn get<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
         .find(|condition| object::text(condition, &["type"]) == kind)
 }
 
-/// Whether a condition is there and true.
+/// Whether a condition is present and true.
 pub(crate) fn is_true(object: &Value, kind: &str) -> bool {
     get(object, kind).is_some_and(|condition| object::text(condition, &["status"]) == "True")
 }
@@ -22,8 +22,8 @@ pub(crate) fn since(object: &Value, kind: &str) -> Option<Time> {
     Time::from_text(object::text(get(object, kind)?, &["lastTransitionTime"]))
 }
 
-/// Sets a condition. The time of the last transition stays if it is none, and
-/// so does every field that is not named here.
+/// Sets a condition. If the status does not change, the transition time stays; so does every field
+/// that is not set here.
 pub(crate) fn put(
     conditions: &mut Vec<Value>,
     kind: &str,

@@ -1,4 +1,4 @@
-//! One pod of a daemon set on every node that it wants.
+//! Daemon sets: one pod on every eligible node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::store::Store;
 
 const HASH: &str = "controller-revision-hash";
 
-/// What the pods of daemon sets put up with, beyond what they say.
+/// The tolerations that daemon set pods get in addition to their own.
 const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -62,7 +62,7 @@ impl Controllers {
             }
             alive.sort_by_key(|pod| object::is_deleting(pod));
             let Some(pod) = alive.first() else {
-                // One at a time: the one before has to be gone.
+                // Create one only after the surplus is gone.
                 if over.is_empty() {
                     create(store, model, name, node);
                 }
@@ -95,8 +95,8 @@ impl Controllers {
     }
 }
 
-/// What the sets' pods are made from, for as long as their templates stay: each
-/// set looks often, and at every node.
+/// The pod models of the sets, cached while their templates stay the same: each set is reconciled
+/// often, against every node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Models {
     /// By the UID of the set.
@@ -124,12 +124,12 @@ impl Models {
         model
     }
 
-    /// A set is gone.
+    /// Drops a deleted set.
     pub(super) fn forget(&mut self, set: &Value) {
         self.known.remove(object::uid(set));
     }
 
-    /// Whether a change of a node makes a difference to a set.
+    /// Whether a change of a node affects a set.
     pub(super) fn care(
         &mut self,
         set: &Value,
@@ -157,7 +157,7 @@ struct Counts {
     available: usize,
 }
 
-/// A pod of the set, for no node yet.
+/// A pod of the set without a node.
 fn model(set: &Value, hash: &str) -> Value {
     let mut pod = pods::from_template(set);
     object::set(&mut pod, &["metadata", "labels", HASH], hash);
@@ -175,7 +175,7 @@ fn model(set: &Value, hash: &str) -> Value {
     pod
 }
 
-/// Whether a node gets a pod, and whether it may keep one.
+/// Whether a node gets a pod, and whether it may keep an existing one.
 fn wants(model: &Value, info: &NodeInfo) -> (bool, bool) {
     let spec = model.get("spec").unwrap_or(&Value::Null);
     if !select::wants_node(spec, &info.node) || info.deleting {
@@ -185,7 +185,7 @@ fn wants(model: &Value, info: &NodeInfo) -> (bool, bool) {
     let repels = |effects: &[&str]| {
         info.taints().iter().any(|taint| {
             effects.contains(&object::text(taint, &["effect"]))
-                // A node that is not reachable still counts.
+                // An unreachable node still counts.
                 && !object::text(taint, &["key"]).starts_with("node.kubernetes.io/")
                 && select::toleration(tolerations, taint).is_none()
         })
@@ -213,7 +213,7 @@ fn create(store: &mut Store, model: &Value, name: &str, node: &str) {
     let _ = store.create(&manager(), &PODS, pod);
 }
 
-/// Replaces pods of an older template, as many at once as may be missing.
+/// Replaces pods of an older template, as many at once as may be unavailable.
 fn replace(store: &mut Store, set: &Value, counts: &Counts, outdated: Vec<(bool, Arc<Value>)>) {
     if object::text(set, &["spec", "updateStrategy", "type"]) == "OnDelete" {
         return;

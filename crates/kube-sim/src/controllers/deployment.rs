@@ -1,4 +1,4 @@
-//! Deployments: which replica set is the new one, and what the status says.
+//! Deployments: selects the new replica set and updates the status.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::time::Time;
 pub(super) const HASH: &str = "pod-template-hash";
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
-/// A number of a replica set.
+/// A count in a replica set.
 pub(super) fn replicas(set: &Value) -> i64 {
     object::number(set, &["spec", "replicas"]).unwrap_or(1)
 }
@@ -32,7 +32,8 @@ fn revision(object: &Value) -> i64 {
     object::annotation(object, REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// The hashes of templates, for as long as they stay: each deployment looks often.
+/// The template hashes, cached while the templates stay the same: each deployment is reconciled
+/// often.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hashes {
     /// By the UID of the deployment, with its generation.
@@ -51,7 +52,7 @@ impl Hashes {
         hash
     }
 
-    /// A deployment is gone.
+    /// Drops a deleted deployment.
     pub(super) fn forget(&mut self, deployment: &Value) {
         self.known.remove(object::uid(deployment));
     }
@@ -151,7 +152,7 @@ impl Controllers {
         let _ = store.set_status(&manager(), &DEPLOYMENTS, namespace, name, status);
     }
 
-    /// Whether it goes on, has arrived, or has waited for too long.
+    /// Whether the rollout progresses, is complete or has timed out.
     fn progress(
         &mut self,
         deployment: &Value,
@@ -179,7 +180,7 @@ impl Controllers {
             put(list, "Progressing", "True", "ReplicaSetUpdated", &message, now);
             renew(list, now);
         } else if reason == "NewReplicaSetAvailable" || reason == "ProgressDeadlineExceeded" {
-            // It had arrived; a pod that is lost later is not a rollout.
+            // The rollout was complete; a pod lost later does not start another one.
             return;
         }
         let seconds =
@@ -199,7 +200,7 @@ impl Controllers {
     }
 }
 
-/// Sets a condition, with the time of its last change of any kind.
+/// Sets a condition with the time of its last update.
 fn put(list: &mut Vec<Value>, kind: &str, status: &str, reason: &str, message: &str, now: Time) {
     if conditions::put(list, kind, status, reason, message, now)
         && let Some(condition) =
@@ -244,7 +245,7 @@ fn make(
     store.create(&manager(), &REPLICA_SETS, set)
 }
 
-/// The new replica set has the highest revision, and the deployment the same.
+/// Gives the new replica set the highest revision, and the deployment the same one.
 fn mark_revision(store: &mut Store, deployment: &Value, sets: &[Arc<Value>], new: &Arc<Value>) {
     let others = sets.iter().filter(|set| object::uid(set) != object::uid(new));
     let newest = revision(new).max(others.map(|set| revision(set) + 1).max().unwrap_or(1));

@@ -1,4 +1,4 @@
-//! Forgets events: those whose time is over, and the oldest of too many.
+//! Removes expired events, and the oldest when there are too many.
 
 use super::{Controllers, Kind, manager};
 use crate::events::{KEPT, MOST, last};

@@ -1,5 +1,5 @@
-//! Deletes what its owners have left behind, and carries out the ways of
-//! deleting an owner.
+//! Garbage collection: deletes objects whose owners are gone, and carries out the propagation
+//! policies.
 
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ fn owners(object: &Value) -> &[Value] {
     object::list(object, &["metadata", "ownerReferences"])
 }
 
-/// The resource and the object that an owner reference means: nothing if the
-/// kind is not known, no object if it is gone.
+/// The resource and the object that an owner reference names: `None` if the kind is unknown, no
+/// object if it is gone.
 fn owner_of<'a>(
     store: &'a Store,
     namespace: &str,
@@ -104,7 +104,7 @@ impl Controllers {
         }
     }
 
-    /// Lets the dependents of an owner live on without it.
+    /// Removes the owner reference from the dependents of an owner (`Orphan`).
     fn release(&self, store: &mut Store, uid: &str) {
         let dependents = self.index.dependents.get(uid).cloned().unwrap_or_default();
         for (resource, namespace, name) in dependents {
@@ -116,8 +116,7 @@ impl Controllers {
         }
     }
 
-    /// Deletes the dependents first; the owner goes when none of those that
-    /// hold it back is left.
+    /// Deletes the dependents first; the owner goes when no blocking dependent is left.
     fn delete_dependents(&self, store: &mut Store, resource: &ResourceName, owner: &Value) {
         let uid = object::uid(owner);
         let own = reference(resource, owner);

@@ -1,4 +1,4 @@
-//! What has to be found quickly.
+//! Indexes for fast lookups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use crate::time::Time;
 /// A resource, a namespace and a name.
 pub(super) type Reference = (ResourceName, String, String);
 
-/// What the scheduler knows of a node.
+/// The scheduler's view of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NodeInfo {
-    /// The part of it that placing pods asks about.
+    /// The part of the node that scheduling reads.
     pub(super) node: Value,
     pub(super) ready: bool,
     pub(super) deleting: bool,
@@ -41,7 +41,7 @@ impl NodeInfo {
         }
     }
 
-    /// Whether nothing differs that matters to placing pods.
+    /// Whether both are the same for scheduling.
     pub(super) fn same(&self, other: &Self) -> bool {
         self.ready == other.ready
             && self.deleting == other.deleting
@@ -64,11 +64,11 @@ pub(super) struct Index {
     pub(super) nodes: BTreeMap<String, NodeInfo>,
     /// Pods by the node they are bound to.
     pub(super) bound: BTreeMap<String, BTreeSet<(String, String)>>,
-    /// What the pods of a node ask for.
+    /// The resource requests of a node's pods.
     pub(super) used: BTreeMap<String, Resources>,
     /// Events by the time they last happened.
     pub(super) events: BTreeSet<(Time, String, String)>,
-    /// How many pods of an owner a node runs: by owner, then by node.
+    /// The number of an owner's pods on each node: by owner, then by node.
     pub(super) together: BTreeMap<String, BTreeMap<String, u32>>,
 }
 
@@ -98,7 +98,7 @@ impl Index {
         }
     }
 
-    /// Counts a pod in or out.
+    /// Adds or removes a pod.
     fn count(&mut self, pod: &Value, add: bool) {
         let node = object::text(pod, &["spec", "nodeName"]);
         if node.is_empty() {
@@ -134,7 +134,7 @@ impl Index {
         }
     }
 
-    /// The pods that belong to an owner, by name.
+    /// The pods of an owner, by name.
     pub(super) fn owned<'a>(
         &'a self,
         uid: &str,
@@ -149,7 +149,7 @@ impl Index {
     }
 }
 
-/// Whether both versions of an object have the same place in the index.
+/// Whether both versions of an object have the same index entries.
 pub(super) fn same(previous: &Value, object: &Value, is_pod: bool) -> bool {
     let owners = ["metadata", "ownerReferences"];
     object::list(previous, &owners) == object::list(object, &owners)

@@ -1,9 +1,9 @@
-//! What acts by itself on the objects: placing pods, rolling out, collecting
-//! garbage, emptying namespaces, watching over nodes.
+//! The built-in controllers: scheduling, rollouts, garbage collection, namespace deletion, node
+//! lifecycle.
 //!
-//! The controllers read the store's log, keep an index of what they need to
-//! find quickly, and look again at the objects that a change concerns. They
-//! hold no truth of their own: after a restart they look at everything once.
+//! The controllers read the store's log, keep indexes for fast lookups, and reconcile the objects
+//! that a change affects. They hold no state of record: after a restart they reconcile every object
+//! once.
 
 mod absorb;
 mod budget;
@@ -38,12 +38,12 @@ use crate::time::Time;
 use index::Index;
 use nodes::Watch;
 
-/// More looks than this at one moment mean that two controllers disagree; the
-/// rest waits for the next moment.
+/// More reconciliations than this at one moment mean that two controllers disagree; the rest waits
+/// for the next moment.
 const MOST_LOOKS: usize = 1_000_000;
 
-/// Which controller is to look. The order is the order of looking: pods find
-/// their places before those who count them count.
+/// The controller of a work item. They run in this order: pods are scheduled before the controllers
+/// that count them run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Node,
@@ -62,7 +62,7 @@ enum Kind {
     Events,
 }
 
-/// An object that a controller is to look at.
+/// An object that a controller has to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Work {
     kind: Kind,
@@ -70,17 +70,17 @@ struct Work {
     name: String,
 }
 
-/// The controllers and what they remember between two looks.
+/// The controllers and their state between two calls.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Controllers {
-    /// Whether they do nothing at all.
+    /// Whether the controllers are off.
     off: bool,
-    /// What has been heard of the nodes.
+    /// The last signs of life of the nodes.
     watch: Watch,
-    /// Nodes whose pods no budget lets go.
+    /// Nodes whose pods cannot be evicted, a simulated fault.
     #[serde(default)]
     stuck: BTreeSet<String>,
-    /// The changes up to this revision have been seen.
+    /// The changes up to this revision have been processed.
     #[serde(skip)]
     seen: Option<u64>,
     #[serde(skip)]
@@ -91,36 +91,34 @@ pub struct Controllers {
     hashes: deployment::Hashes,
     #[serde(skip)]
     queue: BTreeSet<Work>,
-    /// Pods that fit nowhere as things are.
+    /// Pods that do not fit on any node at present.
     #[serde(skip)]
     parked: BTreeSet<(String, String)>,
     #[serde(skip)]
     timers: BTreeMap<Time, BTreeSet<Work>>,
-    /// When the next event is to be forgotten.
+    /// When the next event expires.
     #[serde(skip)]
     forgets: Option<Time>,
 }
 
 impl Controllers {
-    /// Controllers that do nothing: for an API server alone, as one without a
-    /// controller manager is.
+    /// Disabled controllers: for an API server alone, like one without a controller manager.
     pub fn off() -> Self {
         Self { off: true, ..Self::default() }
     }
 
-    /// The changes up to this revision have been seen; `None` if no change has
-    /// to be.
+    /// The changes up to this revision have been processed; `None` if no change needs to be.
     pub(crate) fn seen(&self) -> Option<u64> {
         self.seen.filter(|_| !self.off)
     }
 
-    /// When something is due by itself next.
+    /// The time of the next action that needs no change.
     pub fn next_event(&self) -> Option<Time> {
         self.timers.first_key_value().map(|(at, _)| *at)
     }
 
-    /// Reacts to what has changed and to the time, [`Store::now`]. Called after
-    /// every request and at the time of [`next_event`](Self::next_event).
+    /// Reacts to changes and to the time, [`Store::now`]. Call it after every request and at the
+    /// time of [`next_event`](Self::next_event).
     pub fn react(&mut self, store: &mut Store) {
         if self.off {
             return;
@@ -164,14 +162,14 @@ impl Controllers {
         self.queue.insert(Work { kind, namespace, name });
     }
 
-    /// Looks again at a later time.
+    /// Queues an object for a later time.
     fn later(&mut self, at: Time, kind: Kind, namespace: &str, name: &str) {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         self.timers.entry(at).or_default().insert(Work { kind, namespace, name });
     }
 }
 
-/// Controllers write under one name.
+/// All controllers write as one field manager.
 fn manager() -> Write {
     Write::by("kube-controller-manager")
 }

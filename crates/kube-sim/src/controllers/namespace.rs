@@ -1,4 +1,4 @@
-//! What every namespace has, and how one is emptied.
+//! Namespaces: creates their default objects, and deletes their content.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::names::{CONFIG_MAPS, NAMESPACES, ResourceName, SERVICE_ACCOUNTS};
 use crate::object;
 use crate::store::{DeleteOptions, Store};
 
-/// What comes back in every namespace.
+/// A config map that is recreated in every namespace.
 pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
 
 impl Controllers {

@@ -1,4 +1,4 @@
-//! Watches over nodes: those not heard of, and what that means for their pods.
+//! Node lifecycle: detects silent nodes, and taints and evicts their pods.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use crate::store::signs::NODE_LEASES;
 use crate::store::{DeleteOptions, Store};
 use crate::time::Time;
 
-/// How long a node may be silent.
+/// How long a node may be silent before it counts as unreachable.
 const SILENCE: Duration = Duration::from_secs(40);
-/// How long pods stay on a node that is lost, unless they say otherwise.
+/// How long pods stay on an unreachable node by default, in seconds.
 const PATIENCE: i64 = 300;
-/// Looks that come later than this were missed because nobody looked.
+/// A check delayed by more than this was missed because the model was not advanced.
 const LATE: Duration = Duration::from_secs(5);
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -28,22 +28,22 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 const NODE: Source<'_> = Source::controller("node-controller");
 const TAINT: Source<'_> = Source::controller("taint-eviction-controller");
 
-/// When nodes were last heard of.
+/// The last signs of life of the nodes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Watch {
     heard: BTreeMap<String, Time>,
-    /// Since when pods are bound to nodes that are not there.
+    /// Since when pods are bound to nodes that do not exist.
     missing: BTreeMap<String, Time>,
-    /// When the nodes will be looked at.
+    /// When the nodes are checked next.
     #[serde(skip)]
     armed: BTreeMap<String, Time>,
 }
 
 impl Controllers {
-    /// A lease has changed.
+    /// Records a changed lease as a sign of life.
     pub(super) fn heard_by(&mut self, store: &Store, lease: &Value) {
         if object::namespace(lease) == NODE_LEASES {
-            // It may have been written later than it was renewed, never earlier.
+            // A lease may be written after its renewal time, never before.
             let renewed = Time::from_text(object::text(lease, &["spec", "renewTime"]));
             let now = store.now();
             self.heard_of(
@@ -54,13 +54,13 @@ impl Controllers {
         }
     }
 
-    /// A node has shown that it lives, or is new.
+    /// Records a sign of life, or a new node.
     pub(super) fn heard_of(&mut self, now: Time, name: &str, at: Time) {
         self.watch.heard.insert(name.to_owned(), at);
         self.arm(now, name, at.plus(SILENCE));
     }
 
-    /// Sees to it that a node is looked at by itself, once.
+    /// Schedules a check of a node, once.
     fn arm(&mut self, now: Time, name: &str, at: Time) {
         if self.watch.armed.get(name).is_none_or(|armed| *armed <= now) {
             self.watch.armed.insert(name.to_owned(), at);
@@ -68,7 +68,8 @@ impl Controllers {
         }
     }
 
-    /// After a time in which nothing could be heard nobody is blamed for it.
+    /// Restarts every silence timer after a time in which the API server could not receive signs of
+    /// life.
     pub(super) fn forgive(&mut self, now: Time) {
         if self.next_event().is_some_and(|due| due.plus(LATE) < now) {
             for heard in self.watch.heard.values_mut() {
@@ -87,13 +88,13 @@ impl Controllers {
         if renews {
             self.watch.heard.insert(name.to_owned(), now);
         }
-        // What a kubelet reports is a sign of life, as a renewed lease is: one that
-        // has just come back reports before it renews.
+        // A status report is a sign of life, like a renewed lease: a kubelet that has just
+        // restarted reports before it renews.
         let heard = self.watch.heard.entry(name.to_owned()).or_insert(now);
         *heard = reported(&node).map_or(*heard, |at| at.max(*heard));
         let heard = *heard;
         let silent = heard.plus(SILENCE) <= now;
-        // Whoever renews without writing says when it stops.
+        // A kubelet with lazy renewals reports when they stop.
         if !silent && !renews {
             self.arm(now, name, heard.plus(SILENCE));
         }
@@ -112,7 +113,7 @@ impl Controllers {
             });
         }
         if ready == "True" && !taints.iter().any(drives_out) {
-            // Its pods have nothing to fear.
+            // No taint evicts its pods.
             return;
         }
         let bound = self.index.bound.get(name).cloned().unwrap_or_default();
@@ -125,7 +126,7 @@ impl Controllers {
         }
     }
 
-    /// Deletes a pod that does not tolerate where it is, when its time is over.
+    /// Deletes a pod that does not tolerate the node's taints, when its toleration time is over.
     fn evict(&mut self, store: &mut Store, pod: &Value, taints: &[Value], node: &str) {
         if object::is_deleting(pod) || select::is_over(pod) {
             return;
@@ -154,7 +155,7 @@ impl Controllers {
         }
     }
 
-    /// Pods of a node that is not there any more are forgotten.
+    /// Deletes the pods of a node that no longer exists.
     fn clear_missing(&mut self, store: &mut Store, name: &str) {
         self.watch.heard.remove(name);
         self.watch.armed.remove(name);
@@ -177,7 +178,7 @@ fn drives_out(taint: &Value) -> bool {
     object::text(taint, &["effect"]) == "NoExecute"
 }
 
-/// The node is not heard of: nothing is known about it.
+/// Marks a silent node as unknown.
 fn lose(store: &mut Store, node: &std::sync::Arc<Value>) -> std::sync::Arc<Value> {
     let now = store.now();
     if conditions::get(node, "Ready").is_none_or(|ready| ready["status"] != "Unknown") {
@@ -195,7 +196,7 @@ fn lose(store: &mut Store, node: &std::sync::Arc<Value>) -> std::sync::Arc<Value
     changed.unwrap_or_else(|_| node.clone())
 }
 
-/// The taints that a node should have; others' stay.
+/// The taints that a node should have; taints of others stay.
 fn taints(node: &Value, ready: &str, now: Time) -> Vec<Value> {
     let wanted: &[(&str, &str)] = match ready {
         "True" => &[],
@@ -222,15 +223,15 @@ fn taints(node: &Value, ready: &str, now: Time) -> Vec<Value> {
     taints
 }
 
-/// When its kubelet last said how it is; `None` if somebody else did.
+/// When the kubelet last reported its status; `None` if another writer did.
 fn reported(node: &Value) -> Option<Time> {
     let ready = conditions::get(node, "Ready")?;
     let own = object::text(ready, &["status"]) != "Unknown";
     Time::from_text(object::text(ready, &["lastHeartbeatTime"])).filter(|_| own)
 }
 
-/// When the condition became what it is. A pod that came up after its node was
-/// lost has a kubelet that works: nobody but that kubelet speaks for it then.
+/// When the condition last changed. If a pod became ready after its node was lost, its kubelet
+/// works: only that kubelet reports the pod's status then.
 fn ready_since(object: &Value) -> Option<Time> {
     let ready = conditions::get(object, "Ready")?;
     Time::from_text(object::text(ready, &["lastTransitionTime"]))

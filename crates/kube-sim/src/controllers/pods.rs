@@ -1,4 +1,4 @@
-//! What the controllers of pods have in common.
+//! What the workload controllers share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::object;
 use crate::store::{DeleteOptions, Store};
 use crate::time::Time;
 
-/// The reference to an owner that controls.
+/// An owner reference with `controller: true`.
 pub(super) fn controlled_by(owner: &Value) -> Value {
     json!({
         "apiVersion": object::text(owner, &["apiVersion"]),
@@ -23,7 +23,7 @@ pub(super) fn controlled_by(owner: &Value) -> Value {
     })
 }
 
-/// A pod as its owner's template has it, without a name yet.
+/// A pod from its owner's template, without a name.
 pub(super) fn from_template(owner: &Value) -> Value {
     let template = |field: &str| object::at(owner, &["spec", "template", "metadata", field]);
     let mut pod = json!({
@@ -57,8 +57,8 @@ pub(super) fn hash(template: &Value) -> String {
         .collect()
 }
 
-/// Whether nobody who counts, selects or places pods sees a difference: most of
-/// what kubelets report is of no concern to others.
+/// Whether the difference is irrelevant to every controller that counts, selects or schedules pods:
+/// most status updates of kubelets are.
 pub(super) fn count_alike(previous: &Value, pod: &Value) -> bool {
     let same = |path: &[&str]| object::at(previous, path) == object::at(pod, path);
     let ready = |pod: &Value, field: &str| {
@@ -79,7 +79,7 @@ pub(super) fn is_ready(pod: &Value) -> bool {
     conditions::is_true(pod, "Ready")
 }
 
-/// Whether a pod has been ready for long enough; if not yet, when.
+/// Whether a pod has been ready for long enough; if not, when it will be.
 pub(super) fn is_available(pod: &Value, wait: i64, now: Time) -> Result<bool, Time> {
     if !is_ready(pod) {
         return Ok(false);
@@ -91,7 +91,7 @@ pub(super) fn is_available(pod: &Value, wait: i64, now: Time) -> Result<bool, Ti
     }
 }
 
-/// How dear a pod is: the cheapest is deleted first.
+/// The rank of a pod for deletion: the lowest is deleted first.
 pub(super) fn worth(pod: &Value) -> (bool, bool, bool, std::cmp::Reverse<u64>) {
     (
         !object::text(pod, &["spec", "nodeName"]).is_empty(),
@@ -104,7 +104,7 @@ pub(super) fn worth(pod: &Value) -> (bool, bool, bool, std::cmp::Reverse<u64>) {
     )
 }
 
-/// Deletes a pod as its owner: with its grace period.
+/// Deletes a pod on behalf of its owner, with its grace period.
 pub(super) fn delete(store: &mut Store, pod: &Value) {
     let options =
         DeleteOptions { uid: Some(object::uid(pod).to_owned()), ..DeleteOptions::default() };
@@ -126,7 +126,7 @@ impl Controllers {
             .collect()
     }
 
-    /// Takes pods that match a selector and that nobody controls.
+    /// Adopts pods that match the selector and have no controller.
     pub(super) fn adopt(store: &mut Store, owner: &Value) {
         let namespace = object::namespace(owner);
         let selector = object::at(owner, &["spec", "selector"]);
@@ -150,7 +150,7 @@ impl Controllers {
     }
 }
 
-/// Leaves out counters that are zero, as the API does with optional ones.
+/// Omits counters that are zero, as the API does with optional fields.
 pub(super) fn drop_zeros(status: &mut Value, fields: &[&str]) {
     for field in fields {
         if object::number(status, &[field]) == Some(0) {

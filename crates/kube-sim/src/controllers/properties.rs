@@ -1,4 +1,4 @@
-//! Random worlds: what must hold in all of them.
+//! Property tests: invariants that hold in all random clusters.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::names::{
 use crate::object;
 use crate::store::{DeleteOptions, Store};
 
-/// Something that people do to a cluster.
+/// An action of a user.
 #[derive(Clone, Debug)]
 enum Act {
     Roll(usize),
@@ -33,7 +33,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     proptest::collection::vec(act, 1..12)
 }
 
-/// Who wants how many, and what their budget says.
+/// Random workloads: replicas and budget of each.
 fn apps() -> impl Strategy<Value = Vec<(i64, &'static str, Value)>> {
     let rule = prop_oneof![
         (0..4_i64).prop_map(|least| ("minAvailable", json!(least))),
@@ -79,7 +79,7 @@ fn healthy(store: &Store, budget: &Value) -> i64 {
     i64::try_from(count).unwrap()
 }
 
-/// Evicts a pod; what is left must be what its budget asks for.
+/// Evicts a pod; the pods left must satisfy their budget.
 fn evict(cluster: &mut Cluster, pod: &Value) -> bool {
     let now = cluster.server.store().now();
     cluster.advance(now);
@@ -164,7 +164,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_rollout_arrives_and_no_budget_is_broken(
+    fn every_rollout_completes_and_no_budget_is_violated(
         seed in any::<u64>(), apps in apps(), acts in acts(),
     ) {
         let mut cluster = world(seed, &apps);
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn a_drained_node_is_empty_and_its_pods_are_elsewhere(
+    fn a_drained_node_is_empty_and_its_pods_run_on_other_nodes(
         seed in any::<u64>(), replicas in 2..8_i64, worker in 0..4_usize,
     ) {
         let apps = [(replicas, "maxUnavailable", json!(1))];
@@ -203,7 +203,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_left_behind(seed in any::<u64>(), apps in apps(), acts in acts()) {
+    fn deleted_owners_leave_no_dependents(seed in any::<u64>(), apps in apps(), acts in acts()) {
         let mut cluster = world(seed, &apps);
         for (turn, one) in acts.iter().enumerate() {
             act(&mut cluster, apps.len(), one, turn + 1);
@@ -220,7 +220,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_seed_is_the_same_world(seed in any::<u64>(), apps in apps(), acts in acts()) {
+    fn the_same_seed_gives_the_same_cluster(seed in any::<u64>(), apps in apps(), acts in acts()) {
         let mut worlds = [world(seed, &apps), world(seed, &apps)];
         for (turn, one) in acts.iter().enumerate() {
             for cluster in &mut worlds {

@@ -1,4 +1,4 @@
-//! Keeps as many pods as a replica set wants.
+//! Replica sets: keeps the desired number of pods.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Rollouts of deployments: how many pods of which replica set.
+//! Rollouts of deployments: how many pods each replica set gets.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::names::REPLICA_SETS;
 use crate::object;
 use crate::store::Store;
 
-/// How many pods must be available, and how many there may be.
+/// How many pods must be available, and how many may exist.
 pub(super) fn limits(deployment: &Value) -> (i64, i64) {
     let wanted = replicas(deployment);
     if object::text(deployment, &["spec", "strategy", "type"]) == "Recreate" {
@@ -51,7 +51,7 @@ fn scale(store: &mut Store, deployment: &Value, set: &Value, count: i64) {
 }
 
 impl Controllers {
-    /// Takes a rollout as far as it may go now.
+    /// Advances a rollout as far as the limits allow.
     pub(super) fn roll(
         &self,
         store: &mut Store,
@@ -113,7 +113,7 @@ impl Controllers {
     }
 }
 
-/// Takes pods away from the old sets: first those that do not work anyway.
+/// Scales the old sets down: broken pods first.
 fn shrink(
     store: &mut Store,
     deployment: &Value,
@@ -130,7 +130,7 @@ fn shrink(
         let size = replicas(set);
         let broken = (size - available(set)).clamp(0, surplus);
         surplus -= broken;
-        // What is left works; it may go as long as enough others do.
+        // The remaining pods are available; delete them only while enough others are.
         let spare = (usable - least).clamp(0, surplus).min(size - broken);
         surplus -= spare;
         usable -= spare;

@@ -1,4 +1,4 @@
-//! Places pods on nodes.
+//! The scheduler: assigns pods to nodes.
 
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ impl Controllers {
         }
     }
 
-    /// The best node, or why there is none.
+    /// The best node, or why none fits.
     fn choose(&self, pod: &Value) -> Result<String, String> {
         let asked = select::requests(pod);
         let owner = select::controller(pod).map_or("", |owner| object::text(owner, &["uid"]));
@@ -85,7 +85,7 @@ impl Controllers {
     }
 }
 
-/// Why a pod cannot be on a node.
+/// Why a pod cannot run on a node.
 fn refusal(
     pod: &Value,
     info: &NodeInfo,

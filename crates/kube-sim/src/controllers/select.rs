@@ -1,11 +1,11 @@
-//! What fits where: tolerations, affinity, quantities.
+//! Scheduling predicates: tolerations, affinity, quantities.
 
 use serde_json::{Value, json};
 
 use crate::object;
 use crate::selector::LabelSelector;
 
-/// What a pod asks for, and what a node has.
+/// Requested or allocatable resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Resources {
     pub(super) cpu_millis: u64,
@@ -53,13 +53,13 @@ pub(super) fn quantity(value: &Value) -> u64 {
     whole.saturating_add(part)
 }
 
-/// What a list of resources says.
+/// Parses a resource list.
 pub(super) fn resources(value: &Value) -> Resources {
     let of = |name: &str| value.get(name).map_or(0, quantity);
     Resources { cpu_millis: of("cpu"), memory: of("memory") / 1000, pods: of("pods") / 1000 }
 }
 
-/// What a pod asks for: its own place, and what its containers want.
+/// What a pod requests: one pod slot, and its containers' resources.
 pub(super) fn requests(pod: &Value) -> Resources {
     let mut sum = Resources { pods: 1, ..Resources::default() };
     for container in object::list(pod, &["spec", "containers"]) {
@@ -93,8 +93,7 @@ pub(super) fn simple(wanted: &serde_json::Map<String, Value>, object: &Value) ->
     wanted.iter().all(|(key, value)| object::label(object, key) == value.as_str())
 }
 
-/// Whether a pod may be on a node by its own wish: its node selector and its
-/// required node affinity.
+/// Whether a pod's node selector and required node affinity match a node.
 pub(super) fn wants_node(spec: &Value, node: &Value) -> bool {
     let selected = object::at(spec, &["nodeSelector"])
         .and_then(Value::as_object)
@@ -117,7 +116,7 @@ pub(super) fn wants_node(spec: &Value, node: &Value) -> bool {
         })
 }
 
-/// The one node that a pod is meant for, if its affinity names one.
+/// The single node that a pod's affinity names, if any.
 pub(super) fn named_node(pod: &Value) -> Option<&str> {
     let required =
         ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
@@ -129,7 +128,7 @@ pub(super) fn named_node(pod: &Value) -> Option<&str> {
     (object::text(field, &["operator"]) == "In").then_some(value.as_str()?)
 }
 
-/// The toleration of a taint, if there is one.
+/// The toleration that matches a taint, if any.
 pub(super) fn toleration<'a>(tolerations: &'a [Value], taint: &Value) -> Option<&'a Value> {
     tolerations.iter().find(|toleration| {
         let field = |name: &str| object::text(toleration, &[name]);

@@ -10,7 +10,7 @@ use crate::store::Store;
 impl Controllers {
     #[expect(clippy::unused_self, reason = "as all controllers are called")]
     pub(super) fn service(&mut self, store: &mut Store, namespace: &str, name: &str) {
-        // Nobody sends anything to a service of a world that lives shortly.
+        // Nothing uses the services of a brief store.
         if store.is_brief() {
             return;
         }
@@ -94,7 +94,7 @@ impl Controllers {
     }
 }
 
-/// Creates an object, or brings these fields of it up to date.
+/// Creates an object, or updates these fields of it.
 fn put(store: &mut Store, resource: &ResourceName, object: Value, fields: &[&str]) {
     let (namespace, name) =
         (object::namespace(&object).to_owned(), object::name(&object).to_owned());

@@ -1,4 +1,4 @@
-//! The pods of stateful sets: with names, in order, each with its volumes.
+//! Stateful sets: named pods, in order, each with its volumes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Controllers {
         status(store, &set, &revision, &counts, wanted);
     }
 
-    /// Does the next thing, or everything at once where order does not matter.
+    /// Takes the next step, or all steps at once if order does not matter.
     fn step_stateful_set(
         &mut self,
         store: &mut Store,

@@ -108,7 +108,7 @@ fn a_deployment_comes_up_on_workers() {
 }
 
 #[test]
-fn a_rollout_finishes_and_keeps_enough_pods() {
+fn a_rollout_completes_and_keeps_enough_pods() {
     let mut cluster = cluster(3);
     add(&mut cluster, deployment("web", 8, "web:1"));
     cluster.advance(after(20));
@@ -138,7 +138,7 @@ fn a_rollout_finishes_and_keeps_enough_pods() {
 }
 
 #[test]
-fn a_rollout_that_cannot_go_on_says_so() {
+fn a_stuck_rollout_reports_its_deadline() {
     let mut cluster = cluster(2);
     let mut wanted = deployment("web", 2, "web:1");
     object::set(&mut wanted, &["spec", "progressDeadlineSeconds"], 60);
@@ -157,7 +157,7 @@ fn a_rollout_that_cannot_go_on_says_so() {
     assert!(status(&cluster, &DEPLOYMENTS, "web", "availableReplicas") >= 1);
 }
 
-/// What a cluster brings along, in short.
+/// A short form of the workloads that a cluster starts with.
 const FURNITURE: &str = "
 apiVersion: apps/v1
 kind: DaemonSet
@@ -202,7 +202,7 @@ fn the_furniture_runs_everywhere() {
     assert_eq!(object::number(dns, &["status", "readyReplicas"]), Some(2));
     let slices = store.list(&ENDPOINT_SLICES, Some("kube-system")).next().unwrap();
     assert_eq!(object::list(slices, &["endpoints"]).len(), 2);
-    // Another image goes round, one node at a time.
+    // A new image rolls out, one node at a time.
     let write = me();
     cluster
         .server
@@ -237,7 +237,7 @@ fn a_lost_node_loses_its_pods() {
     assert_eq!(object::list(&node, &["spec", "taints"]).len(), 2);
     assert_eq!(status(&cluster, &DEPLOYMENTS, "web", "readyReplicas"), 1);
     assert_eq!(pods(&cluster).len(), 2);
-    // After five minutes another takes over; the old one cannot leave.
+    // After five minutes a replacement runs; the old pod stays in Terminating.
     cluster.advance(after(400));
     assert_eq!(status(&cluster, &DEPLOYMENTS, "web", "readyReplicas"), 2);
     assert_eq!(pods(&cluster).len(), 3);
@@ -250,7 +250,7 @@ fn a_lost_node_loses_its_pods() {
 }
 
 #[test]
-fn silence_of_the_api_is_nobodys_fault() {
+fn no_node_is_lost_while_the_api_server_is_down() {
     let mut cluster = cluster(2);
     cluster.advance(after(20));
     cluster.resume(after(600));
@@ -260,7 +260,7 @@ fn silence_of_the_api_is_nobodys_fault() {
 }
 
 #[test]
-fn garbage_goes_in_three_ways() {
+fn garbage_collection_follows_the_propagation_policy() {
     for (propagation, pods_left, sets_left) in [
         (Propagation::Background, 0, 0),
         (Propagation::Foreground, 0, 0),
@@ -284,7 +284,7 @@ fn garbage_goes_in_three_ways() {
 }
 
 #[test]
-fn a_namespace_is_furnished_and_emptied() {
+fn a_namespace_gets_its_default_objects_and_is_emptied() {
     let mut cluster = cluster(2);
     let space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     add(&mut cluster, space);
@@ -307,7 +307,7 @@ fn a_namespace_is_furnished_and_emptied() {
 }
 
 #[test]
-fn a_job_is_done() {
+fn a_job_completes() {
     let mut cluster = cluster(2);
     add(
         &mut cluster,
@@ -351,7 +351,7 @@ fn a_stateful_set_moves_with_its_volume() {
     let claim = get(&cluster, &PERSISTENT_VOLUME_CLAIMS, "data-db-0");
     assert_eq!(object::text(&claim, &["status", "phase"]), "Bound");
     assert_eq!(cluster.server.store().count(&VOLUME_ATTACHMENTS), 2);
-    // Its node is emptied, and the volume does not want to go.
+    // Its node is emptied, and the volume does not detach.
     let home = object::text(&get(&cluster, &PODS, "db-0"), &["spec", "nodeName"]).to_owned();
     let mut stuck = facts(2);
     for facts in &mut stuck {
@@ -369,7 +369,7 @@ fn a_stateful_set_moves_with_its_volume() {
     cluster.sync(after(100), &facts(2));
     cluster.advance(after(120));
     assert_eq!(status(&cluster, &STATEFUL_SETS, "db", "readyReplicas"), 2);
-    // A new image goes from the last to the first.
+    // A new image rolls out from the last pod to the first.
     set_image(&mut cluster, &STATEFUL_SETS, "db", "db:2");
     cluster.advance(after(180));
     assert_eq!(status(&cluster, &STATEFUL_SETS, "db", "updatedReplicas"), 2);
@@ -391,7 +391,7 @@ fn workloads_are_read() {
 }
 
 #[test]
-fn a_pod_that_fits_nowhere_waits() {
+fn a_pod_that_fits_on_no_node_stays_pending() {
     let mut cluster = cluster(1);
     let mut big = deployment("big", 1, "big:1");
     let container = &mut big["spec"]["template"]["spec"]["containers"][0];
@@ -410,7 +410,7 @@ fn a_pod_that_fits_nowhere_waits() {
 }
 
 #[test]
-fn a_cluster_survives_as_data() {
+fn a_cluster_survives_serialisation() {
     let mut cluster = cluster(2);
     add(&mut cluster, deployment("web", 3, "web:1"));
     cluster.advance(after(2));
@@ -427,7 +427,7 @@ fn a_cluster_survives_as_data() {
 }
 
 #[test]
-fn what_nobody_counts_makes_no_work() {
+fn irrelevant_changes_queue_no_work() {
     let pod = json!({
         "metadata": {"name": "a", "labels": {"app": "a"}},
         "spec": {"nodeName": "w1"},

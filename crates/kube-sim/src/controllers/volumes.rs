@@ -1,4 +1,4 @@
-//! Volumes: one for each claim, attached where a pod needs it.
+//! Volumes: one for each claim, attached to the nodes that need it.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +21,7 @@ pub(super) fn claims(pod: &Value) -> impl Iterator<Item = &str> {
 }
 
 impl Controllers {
-    /// Makes a volume for a claim that has none; removes that of a claim that
-    /// is gone.
+    /// Creates a volume for an unbound claim; deletes the volume of a deleted claim.
     pub(super) fn bind_claim(&mut self, store: &mut Store, namespace: &str, name: &str) {
         let claims = &PERSISTENT_VOLUME_CLAIMS;
         let Some(claim) = store.get(claims, namespace, name).cloned() else {
@@ -85,8 +84,8 @@ impl Controllers {
         self.enqueue(Kind::Volume, "", &volume);
     }
 
-    /// Attaches a volume to the nodes whose pods need it, and detaches it from
-    /// others. A volume for one node waits until it is free.
+    /// Attaches a volume to the nodes whose pods need it, and detaches it from others. A
+    /// single-node volume waits until the other node has detached it.
     #[expect(clippy::unused_self, reason = "as all controllers are called")]
     pub(super) fn attach(&mut self, store: &mut Store, volume: &str) {
         let attached: Vec<_> = store

@@ -1,12 +1,11 @@
-//! Workloads that a user gives.
+//! Workloads from a user's YAML file.
 
 use serde_json::Value;
 
 use crate::object;
 use crate::store::{Store, Write};
 
-/// Reads a file with several YAML documents. Lists are taken apart; empty
-/// documents are left out.
+/// Parses a file with several YAML documents. Lists are expanded; empty documents are skipped.
 pub fn load_workloads(yaml: &str) -> Result<Vec<Value>, String> {
     let documents: Vec<Value> =
         serde_saphyr::from_multiple(yaml).map_err(|error| error.to_string())?;
@@ -33,8 +32,7 @@ pub fn load_workloads(yaml: &str) -> Result<Vec<Value>, String> {
     Ok(objects)
 }
 
-/// Creates objects, in their order, by this field manager. What is there
-/// already stays as it is.
+/// Creates objects in order, as this field manager. Existing objects stay unchanged.
 pub fn apply(store: &mut Store, manager: &str, objects: Vec<Value>) -> Result<(), String> {
     for mut object in objects {
         let (version, kind) =

@@ -9,7 +9,7 @@ use crate::schema::{ListType, Schema};
 use crate::status::{Cause, Status};
 use crate::types::ResourceType;
 
-/// Who applies, and how.
+/// The manager that applies, and its options.
 pub(crate) struct Manager<'a> {
     pub(crate) name: &'a str,
     pub(crate) subresource: &'a str,
@@ -17,8 +17,7 @@ pub(crate) struct Manager<'a> {
     pub(crate) time: &'a str,
 }
 
-/// Applies a configuration to an object, or to nothing: the object with the
-/// configuration in it.
+/// Applies a configuration to an object, or creates one from it.
 pub(crate) fn apply(
     kind: &ResourceType,
     live: Option<&Value>,
@@ -109,11 +108,11 @@ fn merge(live: &mut Value, config: &Value, schema: Schema<'_>) {
     }
 }
 
-/// Removes what was applied before and is not any more, unless somebody still
-/// owns it or something in it.
+/// Removes fields that were applied before and no longer are, unless another manager still owns
+/// them or something in them.
 fn prune(object: &mut Value, gone: &FieldSet, owners: &[&FieldSet], schema: Schema<'_>) {
     let mut paths = gone.paths();
-    // Whole items go first: without its keys an item could not be found.
+    // Remove whole items first: an item cannot be found without its keys.
     paths.sort_by_key(Vec::len);
     for path in paths {
         let owned = owners.iter().any(|set| set.at(&path).is_some());
@@ -132,7 +131,7 @@ fn remove(value: &mut Value, path: &[String], schema: Schema<'_>) {
                 map.remove(field);
             } else if let Some(inner) = map.get_mut(field) {
                 remove(inner, rest, schema.field(field));
-                // A list or map that was only there for what is gone goes too.
+                // Remove a list or map that has become empty.
                 if parts(inner, schema.field(field)).is_some_and(|parts| parts.is_empty()) {
                     map.remove(field);
                 }
@@ -152,7 +151,7 @@ fn remove(value: &mut Value, path: &[String], schema: Schema<'_>) {
     }
 }
 
-/// `"kubectl" with subresource "scale" using apps/v1`, as messages name a manager.
+/// `"kubectl" with subresource "scale" using apps/v1`, the form used in messages.
 fn described(entry: &Entry) -> String {
     let mut words = format!("{:?}", entry.manager);
     if !entry.subresource.is_empty() {
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_applied_any_more_goes() {
+    fn fields_no_longer_applied_are_removed() {
         let first = config(&json!([{"name": "a", "image": "x", "tty": true}, {"name": "b"}]));
         let live = go(None, &first, "me", false).unwrap();
         let second = config(&json!([{"name": "a", "image": "y"}]));
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn others_keep_what_is_theirs() {
+    fn fields_of_other_managers_stay() {
         let mine = config(&json!([{"name": "a", "image": "x"}]));
         let live = go(None, &mine, "me", false).unwrap();
         let theirs = json!({"metadata": {"labels": {"l": "1"}}});
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conflict_names_who_and_what() {
+    fn a_conflict_names_manager_and_field() {
         let live = go(None, &config(&json!([{"name": "a", "image": "x"}])), "them", false).unwrap();
         let mine = config(&json!([{"name": "a", "image": "y"}]));
         let error = go(Some(&live), &mine, "me", false).unwrap_err();
@@ -270,12 +269,12 @@ mod tests {
         );
         let live = go(Some(&live), &mine, "me", true).unwrap();
         assert_eq!(containers(&live), &json!([{"name": "a", "image": "y"}]));
-        // The loser does not own it any more, and does not conflict.
+        // The manager that lost the field no longer owns it and gets no conflict.
         go(Some(&live), &mine, "me", false).unwrap();
     }
 
     #[test]
-    fn agreeing_is_sharing() {
+    fn managers_that_apply_the_same_value_share_it() {
         let config = config(&json!([{"name": "a", "image": "x"}]));
         let live = go(None, &config, "them", false).unwrap();
         let live = go(Some(&live), &config, "me", false).unwrap();

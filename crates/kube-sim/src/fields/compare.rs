@@ -1,4 +1,4 @@
-//! What is different between two objects, field by field.
+//! The differences between two objects, field by field.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::set::{FieldSet, parts};
 use crate::schema::Schema;
 
-/// Fields that came, went or changed.
+/// Fields that were added, removed or changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Comparison {
     pub(super) added: FieldSet,
@@ -15,10 +15,10 @@ pub(super) struct Comparison {
     pub(super) removed: FieldSet,
 }
 
-/// Structs that are always there, so that they are never what was added.
+/// Structs that always exist, so that they never count as added.
 const STRUCTS: [&str; 6] = ["metadata", "spec", "status", "strategy", "template", "updateStrategy"];
 
-/// A value and everything in it.
+/// The fields of a value and everything in it.
 fn everything(value: &Value, schema: Schema<'_>, custom: bool) -> FieldSet {
     let mut set = FieldSet::leaf();
     for (step, item, inner) in parts(value, schema).into_iter().flatten() {
@@ -36,7 +36,7 @@ fn everything(value: &Value, schema: Schema<'_>, custom: bool) -> FieldSet {
 }
 
 impl Comparison {
-    /// Puts in what is different one step further down.
+    /// Adds the differences one step below.
     fn put(&mut self, step: &str, below: Self) {
         let Self { added, modified, removed } = below;
         let targets = [&mut self.added, &mut self.modified, &mut self.removed];
@@ -48,7 +48,7 @@ impl Comparison {
     }
 }
 
-/// A value that is new at a step of `schema`.
+/// The fields of a value that is new at a step of `schema`.
 fn added(
     step: &str,
     value: &Value,
@@ -67,7 +67,7 @@ fn added(
     set
 }
 
-/// The same as [`compare`] for maps: only what differs gets a name.
+/// The same as [`compare`] for maps: only fields that differ get a name.
 fn compare_maps(
     before: &Map<String, Value>,
     after: &Map<String, Value>,
@@ -96,9 +96,9 @@ fn compare_maps(
     result
 }
 
-/// Compares two values of one shape.
+/// Compares two values of one schema.
 pub(super) fn compare(old: &Value, new: &Value, schema: Schema<'_>, custom: bool) -> Comparison {
-    // Most of an object is as it was, and telling that needs no names.
+    // Most of an object is unchanged, and that check needs no names.
     if old == new {
         return Comparison::default();
     }

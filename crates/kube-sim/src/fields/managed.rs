@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: reading, writing, and keeping up with plain writes.
+//! `metadata.managedFields`: reading, writing, and updating them after plain writes.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::object;
 use crate::schema::Schema;
 use crate::types::ResourceType;
 
-/// One manager's fields.
+/// The fields of one manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) manager: String,
@@ -56,7 +56,7 @@ pub(super) fn read(object: &Value) -> Vec<Entry> {
         .collect()
 }
 
-/// Writes the managers of an object, in the order that they always have.
+/// Writes the managers of an object in canonical order.
 pub(super) fn write(object: &mut Value, mut entries: Vec<Entry>) {
     entries.retain(|entry| !entry.set.is_empty());
     entries.sort_by(|one, other| {
@@ -79,7 +79,7 @@ pub(super) fn write(object: &mut Value, mut entries: Vec<Entry>) {
     }
 }
 
-/// Fields that nobody owns.
+/// Removes fields that are never owned.
 pub(super) fn strip(set: &mut FieldSet) {
     set.member = false;
     set.children.remove("f:apiVersion");
@@ -105,14 +105,13 @@ pub(super) fn strip(set: &mut FieldSet) {
     set.children.retain(|_, child| !child.is_empty());
 }
 
-/// Whether somebody wants all ownership forgotten: one empty entry.
+/// Whether a caller resets all ownership: one empty entry.
 fn is_reset(object: &Value) -> bool {
     matches!(object::list(object, &["metadata", "managedFields"]), [one] if object::is_blank(Some(one)))
 }
 
-/// The frequent case: a manager changes only what it owns alone, such as a
-/// kubelet that says again how its node is. Then nothing changes but the time;
-/// `false` if it is another case.
+/// The frequent case: a manager changes only fields that it owns alone, such as a kubelet that
+/// repeats the node's status. Then only the time changes; `false` in all other cases.
 fn track_own(
     kind: &ResourceType,
     old: &Value,
@@ -167,7 +166,7 @@ fn track_own(
 
 /// Keeps `managedFields` of `new` after a plain write by `manager`.
 ///
-/// An object whose ownership nobody tracks stays so until it is applied.
+/// An object without tracked ownership stays untracked until it is applied.
 pub(crate) fn track(
     kind: &ResourceType,
     old: Option<&Value>,

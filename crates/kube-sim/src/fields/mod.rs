@@ -1,8 +1,8 @@
-//! Who owns which field: what `metadata.managedFields` is for.
+//! Field ownership, the purpose of `metadata.managedFields`.
 //!
-//! Plain writes take the fields that they change; applying owns what it says,
-//! conflicts with others that own it and mean something else, and removes what
-//! it said before and does not say any more.
+//! A plain write takes ownership of the fields it changes. An apply owns the fields it contains,
+//! conflicts with other owners of different values, and removes fields that it contained before and
+//! no longer does.
 
 mod apply;
 mod compare;

@@ -1,4 +1,4 @@
-//! Sets of fields, as `metadata.managedFields` has them.
+//! Sets of fields in the format of `metadata.managedFields`.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 
 use crate::schema::{ListType, Schema};
 
-/// A tree of steps: `f:name` into a map, `k:{...}` to an item with these keys,
-/// `v:...` to an item that is this value.
+/// A tree of steps: `f:name` to a map field, `k:{...}` to the item with these keys, `v:...` to the
+/// item with this value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSet {
-    /// Whether the place itself is in the set, not only what is below it.
+    /// Whether this path is in the set, not only what is below it.
     pub(crate) member: bool,
     pub(crate) children: BTreeMap<String, FieldSet>,
 }
@@ -40,7 +40,7 @@ impl FieldSet {
         result
     }
 
-    /// Whether both have a member in common.
+    /// Whether both sets have a common member.
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.member && other.member
             || self.children.iter().any(|(step, child)| {
@@ -48,8 +48,8 @@ impl FieldSet {
             })
     }
 
-    /// Whether all members are in a set that is still as `managedFields` has it.
-    /// Every place without anything below it is a member there, but for the root.
+    /// Whether all members are in a set in `managedFields` format. There, every path with nothing
+    /// below it is a member, except the root.
     pub(crate) fn is_covered_by(&self, other: &Value, root: bool) -> bool {
         (!self.member || is_member(other, root))
             && self.children.iter().all(|(step, child)| {
@@ -57,7 +57,7 @@ impl FieldSet {
             })
     }
 
-    /// Whether it has a member in common with such a set.
+    /// Whether it has a common member with such a set.
     pub(crate) fn is_met_by(&self, other: &Value, root: bool) -> bool {
         self.member && is_member(other, root)
             || self.children.iter().any(|(step, child)| {
@@ -162,7 +162,7 @@ impl FieldSet {
         Value::Object(map)
     }
 
-    /// What an applied configuration is about.
+    /// The fields of an applied configuration.
     pub(crate) fn of(value: &Value, schema: Schema<'_>) -> Self {
         let mut set = Self::default();
         match parts(value, schema) {
@@ -180,7 +180,7 @@ impl FieldSet {
     }
 }
 
-/// Whether a place of a written set is a member itself.
+/// Whether a path of a set in `managedFields` format is a member itself.
 fn is_member(set: &Value, root: bool) -> bool {
     let map = set.as_object();
     map.is_some_and(|map| map.contains_key("."))
@@ -205,7 +205,7 @@ pub(crate) fn item_step(item: &Value, list: &ListType, items: Schema<'_>) -> Opt
     }
 }
 
-/// The parts of a value that are owned one by one; `None` if it is one itself.
+/// The parts of a value that are owned separately; `None` if the value is owned as a whole.
 pub(crate) fn parts<'a, 's>(
     value: &'a Value,
     schema: Schema<'s>,
@@ -236,7 +236,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_set_of_a_pod_and_back() {
+    fn a_pod_s_field_set_survives_a_round_trip() {
         let types = Types::default();
         let pods = types.find("", "v1", "pods").unwrap();
         let pod = json!({
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_sets() {
+    fn set_operations_hold() {
         let one = FieldSet::from_value(&json!({"f:a": {}, "f:b": {"f:c": {}, ".": {}}}));
         let two = FieldSet::from_value(&json!({"f:b": {"f:c": {}}, "f:d": {}}));
         assert_eq!(one.union(&two).difference(&two), one.difference(&two));

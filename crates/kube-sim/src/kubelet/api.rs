@@ -1,5 +1,5 @@
-//! The little that a kubelet asks of an API server, so that the same kubelets
-//! can work for the embedded one and for a real one.
+//! The API server operations that a kubelet needs, so that the same kubelets work with the embedded
+//! API server and with a real one.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::time::Time;
 
 /// The requests of a kubelet. Patches are JSON merge patches (RFC 7386).
 pub trait Api {
-    /// An object, if it is there.
+    /// Gets an object, if it exists.
     fn get(
         &mut self,
         resource: &ResourceName,
@@ -21,14 +21,13 @@ pub trait Api {
         name: &str,
     ) -> Result<Option<Arc<Value>>, Status>;
 
-    /// All objects of a resource.
+    /// Lists all objects of a resource.
     fn list(&mut self, resource: &ResourceName) -> Result<Vec<Arc<Value>>, Status>;
 
-    /// Creates an object. The namespace is the object's own.
+    /// Creates an object in its own namespace.
     fn create(&mut self, resource: &ResourceName, object: Value) -> Result<Arc<Value>, Status>;
 
-    /// Merges a patch into an object, or into its subresource if that is not
-    /// empty.
+    /// Merges a patch into an object, or into its subresource unless that is empty.
     fn patch(
         &mut self,
         resource: &ResourceName,
@@ -38,7 +37,7 @@ pub trait Api {
         patch: &Value,
     ) -> Result<Arc<Value>, Status>;
 
-    /// Deletes an object with this UID at once.
+    /// Deletes the object with this UID immediately.
     fn delete(
         &mut self,
         resource: &ResourceName,
@@ -47,18 +46,18 @@ pub trait Api {
         uid: &str,
     ) -> Result<(), Status>;
 
-    /// Whether events are kept at all.
+    /// Whether events are recorded.
     fn keeps_events(&self) -> bool {
         true
     }
 
-    /// Whether it takes over the renewals of a node's lease, which was written
-    /// for the time `written`. Real API servers do not.
+    /// Whether it takes over the renewals of a node's lease, last written at `written`. Real API
+    /// servers do not.
     fn take_over_lease(&mut self, _node: &str, _written: Time) -> bool {
         false
     }
 
-    /// The renewals end that it may have taken over.
+    /// Ends renewals taken over before.
     fn end_lease(&mut self, _node: &str) {}
 }
 
@@ -120,7 +119,7 @@ impl Api for Store {
     }
 }
 
-/// Events are many, and nobody asks who owns which of their fields.
+/// Events are frequent, and field ownership of them is never read.
 fn write(resource: &ResourceName) -> Write {
     Write { applied: *resource == EVENTS, ..Write::by("kubelet") }
 }

@@ -1,4 +1,4 @@
-//! Attaching volumes to nodes: the part of a storage driver.
+//! The volume attacher: the storage driver's part in attaching volumes.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::names::{PERSISTENT_VOLUME_CLAIMS, VOLUME_ATTACHMENTS};
 use crate::object;
 use crate::time::Time;
 
-/// What holds an attachment until the volume is detached.
+/// The finalizer of an attachment until the volume is detached.
 const FINALIZER: &str = "external-attacher/sim";
 
-/// A volume that is attached to a node, or to be.
+/// A volume that is attached to a node or is going to be.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Attachment {
     object: Arc<Value>,
@@ -37,7 +37,7 @@ impl Kubelets {
         self.attachments.insert(name.to_owned(), known);
     }
 
-    /// Attaches or detaches a volume whose time has come.
+    /// Attaches or detaches a volume when it is due.
     pub(super) fn attach(&mut self, now: Time, api: &mut dyn Api, name: &str, at: Time) {
         let Some(known) = self.attachments.get_mut(name).filter(|known| known.due == Some(at))
         else {
@@ -50,7 +50,7 @@ impl Kubelets {
         let mut finalizers = object::list(&object, &["metadata", "finalizers"]).to_vec();
         let result = if object::is_deleting(&object) {
             if stuck {
-                // It is asked again and again, as a real one would be.
+                // Retried without end, like a real driver.
                 Err(())
             } else {
                 finalizers.retain(|name| name != FINALIZER);

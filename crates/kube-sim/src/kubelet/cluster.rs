@@ -1,4 +1,4 @@
-//! The embedded API server and its kubelets, in step.
+//! The embedded API server and its kubelets, driven together.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct Cluster {
     pub server: ApiServer,
     /// The kubelets.
     pub kubelets: Kubelets,
-    /// The revision at which nobody had anything more to say.
+    /// The revision at which no controller and no kubelet had anything left to do.
     #[serde(skip)]
     settled: Option<u64>,
 }
@@ -25,13 +25,12 @@ impl Cluster {
         Self { server, kubelets, settled: None }
     }
 
-    /// When something happens by itself next.
+    /// The time of the next event.
     pub fn next_event(&self) -> Option<Time> {
         [self.server.next_event(), self.kubelets.next_event()].into_iter().flatten().min()
     }
 
-    /// Takes in what the machines are now. Everything that is due before
-    /// happens before.
+    /// Takes the current facts of all machines, after everything that is due before.
     pub fn sync(&mut self, now: Time, facts: &[NodeFacts]) {
         self.advance(now);
         self.kubelets.follow(self.server.store());
@@ -40,7 +39,7 @@ impl Cluster {
         self.settle(now);
     }
 
-    /// The same where only some machines have changed, and some have left.
+    /// The same for changed machines and removed ones only.
     pub fn update(&mut self, now: Time, changed: &[NodeFacts], gone: &[String]) {
         self.advance(now);
         if changed.is_empty() && gone.is_empty() {
@@ -53,41 +52,41 @@ impl Cluster {
         self.settle(now);
     }
 
-    /// Makes everything happen that is due by `now`, each thing at its time.
+    /// Processes everything that is due by `now`, each event at its time.
     pub fn advance(&mut self, now: Time) {
         let nothing_new = self.settled == Some(self.server.store().revision());
         if nothing_new && self.next_event().is_none_or(|at| at > now) {
             return self.server.store_mut().pass(now);
         }
-        // What has been written since the last time was written then.
+        // Writes since the last call happened at that time.
         self.settle(self.server.store().now());
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
-            // What is overdue happens now: time never goes back.
+            // Overdue events happen now: time never goes back.
             let at = at.max(self.server.store().now());
             self.settle(at);
             if self.next_event().is_some_and(|next| next <= at) {
-                // Whatever could not be done at its time is for the next look.
+                // Events that failed at their time are retried at the next call.
                 break;
             }
         }
         self.settle(now);
     }
 
-    /// The API server answers again after a time in which it did not: nothing
-    /// happened in it meanwhile, and nobody is blamed for silence.
+    /// The API server is available again after an outage: nothing happened in it meanwhile, and no
+    /// node is blamed for its silence.
     pub fn resume(&mut self, now: Time) {
         self.settle(now);
     }
 
-    /// Puts away what has not been asked for since the last call, to take less
-    /// memory. Nothing but that changes.
+    /// Compresses what has not been used since the last call to save memory, without changing
+    /// anything else.
     pub fn rest(&mut self) {
         self.server.rest(self.kubelets.seen());
         self.kubelets.rest_pods();
     }
 
-    /// Lets controllers and kubelets answer each other until none has anything
-    /// more to say at this moment.
+    /// Lets controllers and kubelets react to each other until none has anything left to do at this
+    /// moment.
     fn settle(&mut self, now: Time) {
         for _ in 0..100 {
             self.server.advance(now);

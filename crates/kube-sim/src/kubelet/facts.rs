@@ -1,11 +1,11 @@
-//! What a machine tells of itself: all that a kubelet knows of its node.
+//! The facts of a machine: everything that a kubelet knows about its node.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A node as the machine under it is at one moment.
+/// The state of a machine at one moment.
 #[expect(clippy::struct_excessive_bools, reason = "each is a plain fact of its own")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFacts {
@@ -15,44 +15,44 @@ pub struct NodeFacts {
     pub addresses: Vec<String>,
     /// Whether it is a control plane.
     pub control_plane: bool,
-    /// Whether workloads may run on it although it is a control plane.
+    /// Whether this control plane also runs workloads.
     pub runs_workloads: bool,
     /// Whether its kubelet runs. If it does not, nothing is reported.
     pub kubelet_up: bool,
-    /// Whether the kubelet calls the node ready.
+    /// Whether the kubelet reports the node as ready.
     pub ready: bool,
     /// The version of the kubelet, `v1.35.0`.
     pub kubelet_version: String,
     /// Changes with every boot.
     pub boot_id: String,
-    /// The operating system in words.
+    /// The operating system, as reported in `osImage`.
     pub os_image: String,
     /// The version of the kernel.
     pub kernel: String,
     /// The container runtime, `containerd://2.1.4`.
     pub runtime: String,
-    /// The processor's architecture, as Go calls it.
+    /// The processor's architecture, in Go's notation.
     pub architecture: String,
     /// Thousandths of a processor.
     pub cpu_millis: u64,
     /// Bytes of memory.
     pub memory: u64,
-    /// How many pods fit.
+    /// The maximum number of pods.
     pub pods: u32,
     /// Labels beyond those of every node.
     pub labels: BTreeMap<String, String>,
     /// Annotations beyond those of every node.
     pub annotations: BTreeMap<String, String>,
-    /// Images on the node, by what they are for.
+    /// Images on the node, by purpose.
     pub images: BTreeMap<String, String>,
     /// Its static pods.
     pub static_pods: Vec<StaticPod>,
-    /// What is wrong with it.
+    /// Its faults.
     pub faults: NodeFaults,
 }
 
 impl NodeFacts {
-    /// A node in good order.
+    /// A healthy node.
     pub fn new(name: &str, address: &str, control_plane: bool) -> Self {
         Self {
             name: name.to_owned(),
@@ -91,7 +91,7 @@ pub struct StaticPod {
     pub component: String,
     /// Its image.
     pub image: String,
-    /// Whether it answers.
+    /// Whether it is ready.
     pub ready: bool,
     /// The version of the resource it was made from.
     pub config_version: u64,
@@ -102,29 +102,29 @@ pub struct StaticPod {
     pub config_hash: String,
 }
 
-/// What is wrong with a node. A kubelet that never comes back needs no word of
-/// its own: its node never says [`kubelet_up`](NodeFacts::kubelet_up) again.
+/// The faults of a node. A kubelet that never comes back needs no fault of its own:
+/// [`kubelet_up`](NodeFacts::kubelet_up) stays false.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFaults {
-    /// Images that cannot be pulled: those that begin so.
+    /// Prefixes of images that cannot be pulled.
     pub unpullable: Vec<String>,
-    /// Volumes stay attached for ever.
+    /// Volumes are never detached.
     pub volumes_stay: bool,
-    /// The budgets of its pods allow no eviction. That is the API server's
-    /// affair, not the kubelet's, and only the embedded one obeys.
+    /// The budgets of its pods allow no eviction. This is a fault of the API server, not of the
+    /// kubelet, and only the embedded API server implements it.
     #[serde(default)]
     pub budgets_stuck: bool,
 }
 
-/// How long things take: the shortest and the longest time.
+/// Durations: the shortest and the longest of each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timings {
     /// From a bound pod to a running one.
     pub start: (Duration, Duration),
     /// From a running pod to a ready one.
     pub ready: (Duration, Duration),
-    /// From the wish to stop to the end, if the pod has no hook and does not
-    /// ask for more than the usual half minute: then it takes all it may.
+    /// From deletion to termination, unless the pod has a hook or a longer grace period than the
+    /// default 30 seconds: then it uses all of it.
     pub stop: (Duration, Duration),
     /// The work of a job.
     pub work: (Duration, Duration),
@@ -133,7 +133,7 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// The same where time passes so many times as fast.
+    /// The same durations divided by `speed`.
     #[must_use]
     pub fn faster(&self, speed: f64) -> Self {
         let range = |(from, to): (Duration, Duration)| (from.div_f64(speed), to.div_f64(speed));

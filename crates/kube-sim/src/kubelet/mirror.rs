@@ -1,4 +1,4 @@
-//! Static pods, and the mirror pods that show them in the API.
+//! Static pods, and the mirror pods that represent them in the API.
 
 use serde_json::{Value, json};
 
@@ -13,13 +13,13 @@ use crate::time::Time;
 const NAMESPACE: &str = "kube-system";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// Whether a pod only shows a static pod.
+/// Whether a pod is a mirror pod.
 pub(super) fn is_mirror(pod: &Value) -> bool {
     object::annotation(pod, MIRROR).is_some()
 }
 
 impl Kubelets {
-    /// Makes the mirror pods of a node what its static pods are.
+    /// Brings the mirror pods of a node in line with its static pods.
     pub(super) fn mirror(&mut self, now: Time, api: &mut dyn Api, name: &str) {
         let Some(kubelet) = self.nodes.get(name) else { return };
         let mut failed = false;
@@ -32,7 +32,7 @@ impl Kubelets {
         }
     }
 
-    /// Somebody deletes a mirror pod: the kubelet makes it again.
+    /// A deleted mirror pod is created again by the kubelet.
     pub(super) fn observe_mirror(&mut self, pod: &Value, gone: bool) {
         let node = object::text(pod, &["spec", "nodeName"]);
         let Some(kubelet) = self.nodes.get(node) else { return };
@@ -78,7 +78,7 @@ fn put_mirror(
     Ok(())
 }
 
-/// Removes what shows a static pod that is not there any more.
+/// Removes mirror pods without a static pod.
 fn remove_others(api: &mut dyn Api, kubelet: &Kubelet) -> Result<(), Status> {
     if !kubelet.facts.control_plane {
         return Ok(());

@@ -1,13 +1,11 @@
-//! The kubelets of a simulated cluster: what they register, renew, run and
-//! report, as requests to an [`Api`].
+//! The kubelets of a simulated cluster: registration, leases, pods and status, as requests to an
+//! [`Api`].
 //!
-//! They are pure: time and facts come in, requests go out. Whoever drives them
-//! tells what the machines are ([`sync`](Kubelets::sync)), what has changed at
-//! the API server ([`observe`](Kubelets::observe), or
-//! [`follow`](Kubelets::follow) for the embedded one), and calls
-//! [`advance`](Kubelets::advance) at the time of
-//! [`next_event`](Kubelets::next_event). An API server that does not answer is
-//! asked again a little later.
+//! They are pure: time and facts come in, requests go out. The caller passes the facts of the
+//! machines ([`sync`](Kubelets::sync)) and the changes at the API server
+//! ([`observe`](Kubelets::observe), or [`follow`](Kubelets::follow) for the embedded one), and
+//! calls [`advance`](Kubelets::advance) at the time of [`next_event`](Kubelets::next_event). A
+//! request that the API server does not answer is retried a little later.
 
 mod api;
 mod attacher;
@@ -40,9 +38,9 @@ use attacher::Attachment;
 use node::Kubelet;
 use pods::Run;
 
-/// What happens falls on these beats, so that much of it happens together.
+/// Events are aligned to this interval in nanoseconds, so that many fall together.
 const BEAT: u64 = 100_000_000;
-/// How long to wait with an API server that did not answer.
+/// The wait before a retry when the API server did not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Something that is due.
@@ -64,11 +62,11 @@ pub struct Kubelets {
     pods: BTreeMap<String, Run>,
     attachments: BTreeMap<String, Attachment>,
     due: BTreeMap<Time, BTreeSet<Due>>,
-    /// Pods to be looked at.
+    /// Pods to reconcile.
     touched: BTreeSet<String>,
-    /// Nodes that have something to report.
+    /// Nodes with something to report.
     changed: BTreeSet<String>,
-    /// The changes of the embedded store up to this revision are known.
+    /// The changes of the embedded store up to this revision have been processed.
     seen: u64,
     listed: bool,
 }
@@ -90,14 +88,13 @@ impl Kubelets {
         }
     }
 
-    /// When something is due by itself next.
+    /// The time of the next event.
     pub fn next_event(&self) -> Option<Time> {
         self.due.first_key_value().map(|(at, _)| *at)
     }
 
-    /// Takes in what the machines are now, and does what follows from it and
-    /// what is due. Nodes that are not named any more are left as they are in
-    /// the API, without a kubelet.
+    /// Takes the facts of all machines, and does what follows from them and what is due. A node
+    /// that is missing here keeps its objects in the API, but has no kubelet any more.
     pub fn sync(&mut self, now: Time, api: &mut dyn Api, facts: &[NodeFacts]) {
         let new = |facts: &NodeFacts| !self.nodes.contains_key(&facts.name);
         if self.nodes.len() != facts.len() || facts.iter().any(new) {
@@ -109,7 +106,7 @@ impl Kubelets {
         self.update(now, api, facts);
     }
 
-    /// The same where only some machines have changed.
+    /// The same for changed machines only.
     pub fn update(&mut self, now: Time, api: &mut dyn Api, changed: &[NodeFacts]) {
         for facts in changed {
             if self.learn(now, facts) {
@@ -119,8 +116,8 @@ impl Kubelets {
         self.advance(now, api);
     }
 
-    /// These machines have left: their nodes stay as they are in the API, without
-    /// a kubelet.
+    /// These machines are gone: their nodes keep their objects in the API, but have no kubelet any
+    /// more.
     pub fn forget(&mut self, api: &mut dyn Api, gone: &[String]) {
         for name in gone {
             if self.nodes.remove(name).is_some() {
@@ -129,13 +126,13 @@ impl Kubelets {
         }
     }
 
-    /// The nodes whose pods no budget lets go.
+    /// The nodes whose pods cannot be evicted, a simulated fault.
     pub(super) fn stuck(&self) -> BTreeSet<String> {
         let stuck = self.nodes.values().filter(|kubelet| kubelet.facts.faults.budgets_stuck);
         stuck.map(|kubelet| kubelet.facts.name.clone()).collect()
     }
 
-    /// Does what is due by `now`, and what has come up.
+    /// Does what is due by `now`, including follow-up work.
     pub fn advance(&mut self, now: Time, api: &mut dyn Api) {
         self.work(now, api);
         while let Some(entry) = self.due.first_entry()
@@ -167,8 +164,8 @@ impl Kubelets {
         }
     }
 
-    /// Takes in a change of an object. Pods, volume attachments and nodes
-    /// matter; everything else may be told or not.
+    /// Takes a change of an object. Pods, volume attachments and nodes matter; other objects are
+    /// ignored.
     pub fn observe(&mut self, now: Time, resource: &ResourceName, object: &Arc<Value>, gone: bool) {
         if *resource == PODS {
             self.observe_pod(object, gone);
@@ -181,7 +178,7 @@ impl Kubelets {
         }
     }
 
-    /// Takes in what has changed in the embedded API server's store.
+    /// Takes the changes of the embedded API server's store.
     pub fn follow(&mut self, store: &Store) {
         let now = store.now();
         let changes = if self.listed { store.changes_since(self.seen) } else { None };
@@ -201,7 +198,7 @@ impl Kubelets {
         self.seen = store.revision();
     }
 
-    /// Up to where the embedded store's changes are known.
+    /// The revision up to which the embedded store's changes have been processed.
     pub(super) fn seen(&self) -> u64 {
         self.seen
     }
@@ -212,7 +209,7 @@ impl Kubelets {
         from + Duration::from_millis(self.random.number() % (span.saturating_add(1)))
     }
 
-    /// Puts something into the schedule, on the next beat at or after `at`.
+    /// Schedules something for the next aligned time at or after `at`.
     fn plan(&mut self, at: Time, due: Due) -> Time {
         let at = Time::from_nanos(at.as_nanos().div_ceil(BEAT).saturating_mul(BEAT));
         self.due.entry(at).or_default().insert(due);

@@ -12,7 +12,7 @@ use crate::object;
 use crate::store::signs::{NODE_LEASES, RENEWAL};
 use crate::time::Time;
 
-/// How often the status is reported although nothing has changed.
+/// The interval of status reports without a change.
 const HEARTBEAT: Duration = Duration::from_mins(5);
 
 pub(super) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
@@ -22,26 +22,26 @@ const NO_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balance
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Kubelet {
     pub(super) facts: NodeFacts,
-    /// Which one it is, in order of appearance: for the addresses of its pods.
+    /// Its index in order of registration, for the addresses of its pods.
     pub(super) number: u32,
     /// The UID of its node; empty as long as it is not registered.
     pub(super) uid: String,
     /// The boot during which its pods were started.
     pub(super) boot: String,
-    /// How many addresses it has given to pods.
+    /// The number of addresses given to pods.
     pub(super) given: u32,
     renewal: Option<Time>,
     heartbeat: Option<Time>,
-    /// It has started, perhaps with its machine, and nobody was told yet.
+    /// The kubelet has started, perhaps with its machine, and no event reports it yet.
     #[serde(default)]
     news: Option<bool>,
 }
 
 impl Kubelets {
-    /// Takes in what a machine is. Whether its kubelet has stopped.
+    /// Takes the facts of a machine. Returns whether its kubelet has stopped.
     pub(super) fn learn(&mut self, now: Time, facts: &NodeFacts) -> bool {
         let Some(kubelet) = self.nodes.get_mut(&facts.name) else {
-            // Others may have gone since, and their numbers with them.
+            // Earlier nodes may be gone, and their numbers with them.
             let last = self.nodes.values().map(|kubelet| kubelet.number).max();
             let number = last.map_or(0, |last| last.saturating_add(1));
             let kubelet = Kubelet {
@@ -69,7 +69,7 @@ impl Kubelets {
             if !before.kubelet_up || kubelet.boot != facts.boot_id {
                 self.starts(now, &facts.name);
             } else if facts.ready && !before.ready {
-                // Meanwhile its pods were called unready.
+                // The node controller marked its pods unready meanwhile.
                 self.kubelet_starts(&facts.name, false);
             }
         } else {
@@ -79,7 +79,7 @@ impl Kubelets {
         before.kubelet_up && !facts.kubelet_up
     }
 
-    /// A kubelet starts: it reports, renews its lease, and looks at its pods.
+    /// A kubelet starts: it reports, renews its lease, and reconciles its pods.
     fn starts(&mut self, now: Time, name: &str) {
         self.changed.insert(name.to_owned());
         let renewal = self.plan(now, Due::Lease(name.to_owned()));
@@ -93,7 +93,7 @@ impl Kubelets {
         self.kubelet_starts(name, rebooted);
     }
 
-    /// Somebody else has changed a node: a kubelet that runs says how it is.
+    /// Another writer changed the node: a running kubelet corrects the status.
     pub(super) fn observe_node(&mut self, node: &Value) {
         let name = object::name(node);
         let Some(kubelet) = self.nodes.get(name).filter(|kubelet| kubelet.facts.kubelet_up) else {
@@ -104,8 +104,8 @@ impl Kubelets {
         }
     }
 
-    /// A lease is gone: a kubelet that does not count its renewals itself makes
-    /// it again when the next one is due.
+    /// A lease is gone: a kubelet that does not keep count of its renewals itself creates it again
+    /// at the next renewal.
     pub(super) fn observe_lost_lease(&mut self, now: Time, name: &str) {
         let stays = |kubelet: &Kubelet| kubelet.facts.kubelet_up && kubelet.renewal.is_none();
         if self.nodes.get(name).is_some_and(stays) {
@@ -116,8 +116,7 @@ impl Kubelets {
         }
     }
 
-    /// Registers the node or brings its object up to date, then its static
-    /// pods.
+    /// Registers the node or updates its object, then its static pods.
     pub(super) fn report(&mut self, now: Time, api: &mut dyn Api, name: &str) {
         let Some(kubelet) = self.nodes.get(name).filter(|kubelet| kubelet.facts.kubelet_up) else {
             return;
@@ -136,7 +135,7 @@ impl Kubelets {
         }
     }
 
-    /// Reports once more a little later.
+    /// Retries the report a little later.
     pub(super) fn again(&mut self, now: Time, name: &str) {
         let at = self.plan(now.plus(RETRY), Due::Heartbeat(name.to_owned()));
         if let Some(kubelet) = self.nodes.get_mut(name) {
@@ -163,7 +162,7 @@ impl Kubelets {
         let written = put_lease(now, api, kubelet);
         if written && api.take_over_lease(name, now) {
             if let Some(kubelet) = self.nodes.get_mut(name) {
-                // Who needs no renewals as signs of life needs no reports either.
+                // Without renewals as signs of life, no reports are needed either.
                 (kubelet.renewal, kubelet.heartbeat) = (None, None);
             }
             return;
@@ -198,7 +197,7 @@ fn put_lease(now: Time, api: &mut dyn Api, kubelet: &Kubelet) -> bool {
     }
 }
 
-/// The UID of the node that is registered afterwards.
+/// Returns the UID of the registered node.
 fn put_node(
     now: Time,
     api: &mut dyn Api,
@@ -264,7 +263,7 @@ fn labels(facts: &NodeFacts) -> Map<String, Value> {
     labels
 }
 
-/// Talos writes down which labels, annotations and taints are its own.
+/// Talos records which labels, annotations and taints it manages.
 fn annotations(facts: &NodeFacts) -> Map<String, Value> {
     let mut annotations = Map::new();
     let mut labels: Vec<&str> = facts.labels.keys().map(String::as_str).collect();
@@ -286,7 +285,7 @@ fn annotations(facts: &NodeFacts) -> Map<String, Value> {
             .insert("talos.dev/owned-annotations".to_owned(), json!(json!(keys).to_string()));
     }
     annotations.extend(facts.annotations.iter().map(|(key, value)| (key.clone(), json!(value))));
-    // Volumes are attached for the node, not by it.
+    // The controller attaches the node's volumes, not the kubelet.
     let attached = "volumes.kubernetes.io/controller-managed-attach-detach".to_owned();
     annotations.insert(attached, json!("true"));
     annotations
@@ -315,7 +314,7 @@ fn status(now: Time, facts: &NodeFacts, old: &Value) -> Value {
     json!({
         "addresses": addresses,
         "capacity": resources(facts.cpu_millis, facts.memory),
-        // Talos keeps a little for itself.
+        // Talos reserves some resources.
         "allocatable": resources(
             facts.cpu_millis.saturating_sub(50),
             facts.memory.saturating_sub(512 << 20),

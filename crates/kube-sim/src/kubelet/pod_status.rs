@@ -1,4 +1,4 @@
-//! What a kubelet reports of a pod.
+//! The status that a kubelet reports for a pod.
 
 use serde_json::{Map, Value, json};
 
@@ -7,16 +7,16 @@ use crate::controllers::conditions;
 use crate::object;
 use crate::time::Time;
 
-/// How far a pod is.
+/// The progress of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Its containers wait, and why.
+    /// Its containers wait, with the reason.
     Waiting { reason: &'static str, message: String },
-    /// Its containers run, but do not answer yet.
+    /// Its containers run but are not ready.
     Running,
-    /// It does what it is there for.
+    /// It is ready.
     Ready,
-    /// It has done its work.
+    /// It has completed.
     Succeeded,
 }
 
@@ -93,7 +93,7 @@ fn containers(pod: &Value, now: Time, restarts: u32, progress: &Progress) -> Vec
             let known = object::list(pod, &["status", "containerStatuses"])
                 .iter()
                 .find(|known| object::text(known, &["name"]) == name);
-            // A container that goes on running has started when it did.
+            // A container that keeps running keeps its start time.
             let since = known
                 .filter(|known| object::number(known, &["restartCount"]) == Some(restarts.into()))
                 .map(|known| object::text(known, &["state", "running", "startedAt"]))

@@ -1,4 +1,4 @@
-//! Running pods: from bound to ready, and to the end.
+//! Running pods, from binding to termination.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,25 @@ use crate::object;
 use crate::store::Stored;
 use crate::time::Time;
 
-/// The longest wait between two attempts to pull an image.
+/// The longest backoff between two image pulls.
 const LONGEST_BACKOFF: Duration = Duration::from_mins(5);
-/// The grace period of those who do not name one.
+/// The default grace period, in seconds.
 const USUAL_GRACE: i64 = 30;
 
-/// How far a kubelet is with a pod.
+/// The stage of a pod on its kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Stage {
-    /// The kubelet has not looked at it yet.
+    /// The kubelet has not handled it yet.
     New,
-    /// Its containers are being made.
+    /// Its containers are being created.
     Creating,
     /// An image could not be pulled.
     Pulling,
-    /// It runs, but does not answer yet.
+    /// It runs but is not ready.
     Starting,
-    /// It runs.
+    /// It is ready.
     Ready,
-    /// It is on its way out.
+    /// It is terminating.
     Stopping,
     /// It has ended.
     Done,
@@ -45,13 +45,13 @@ pub(super) struct Run {
     pod: Stored,
     node: String,
     stage: Stage,
-    /// When it goes on.
+    /// When the next stage is due.
     pub(super) due: Option<Time>,
     restarts: u32,
-    /// How often an image could not be pulled.
+    /// The number of failed image pulls.
     failures: u32,
     address: String,
-    /// Whether the API may show something else than the kubelet knows.
+    /// Whether the API may show another status than the kubelet's.
     stale: bool,
 }
 
@@ -64,8 +64,7 @@ impl Run {
         self.pod = Stored::from_value(pod.clone());
     }
 
-    /// Nobody has asked for the pod lately. Who owns its fields matters to no
-    /// kubelet.
+    /// The pod has not been used lately. Kubelets do not need its field ownership.
     fn rest(&mut self) {
         self.pod.cool_as(|pod| {
             let mut pod = pod.clone();
@@ -78,7 +77,7 @@ impl Run {
         object::number(self.pod.value(), &["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0)
     }
 
-    /// What comes from a status that somebody wrote before.
+    /// Continues from a status in the API.
     fn new(pod: &Arc<Value>) -> Self {
         let stage = match object::text(pod, &["status", "phase"]) {
             "Succeeded" | "Failed" => Stage::Done,
@@ -120,7 +119,7 @@ impl Kubelets {
                 self.pods.remove(&key);
                 return;
             }
-            // An answer was faster than the news of what came before it.
+            // The reply to a write arrived before an older watch event.
             Some(run) if object::revision(pod) < object::revision(run.pod.value()) => return,
             Some(run) => {
                 let ended =
@@ -134,7 +133,7 @@ impl Kubelets {
                             != Some(run.grace()));
                 run.set(pod);
                 if node_ready && run.stage == Stage::Ready && !conditions::is_true(pod, "Ready") {
-                    // Others call it unready because of its node, which is back.
+                    // The node controller marked it unready; its node is back.
                     run.stale = true;
                 } else if !wants {
                     return;
@@ -145,7 +144,7 @@ impl Kubelets {
         self.touched.insert(key);
     }
 
-    /// A kubelet has started, perhaps after a boot of the machine.
+    /// A kubelet has started, perhaps after a reboot of the machine.
     pub(super) fn kubelet_starts(&mut self, node: &str, rebooted: bool) {
         for (key, run) in self.pods.iter_mut().filter(|(_, run)| run.node() == node) {
             if rebooted && [Stage::Starting, Stage::Ready].contains(&run.stage) {
@@ -158,7 +157,7 @@ impl Kubelets {
         }
     }
 
-    /// Looks at a pod: something has changed, or something is due.
+    /// Handles a pod that has changed or is due.
     pub(super) fn step(&mut self, now: Time, api: &mut dyn Api, key: &str) {
         let Some(run) = self.pods.get(key) else { return };
         let up = self.nodes.get(run.node()).is_some_and(|kubelet| kubelet.facts.kubelet_up);
@@ -196,7 +195,7 @@ impl Kubelets {
         }
     }
 
-    /// Starts the containers, if their images and volumes can be had.
+    /// Starts the containers once their images and volumes are available.
     fn start(&mut self, now: Time, api: &mut dyn Api, key: &str) {
         let Some(run) = self.pods.get(key) else { return };
         let Some(kubelet) = self.nodes.get(run.node()) else { return };
@@ -231,7 +230,7 @@ impl Kubelets {
         self.tell(now, api, key, &Progress::Running);
     }
 
-    /// Stops a pod, then lets the API forget it.
+    /// Stops a pod, then deletes it from the API.
     fn stop(&mut self, now: Time, api: &mut dyn Api, key: &str) {
         let Some(run) = self.pods.get(key) else { return };
         let grace = Duration::from_secs(u64::try_from(run.grace()).unwrap_or(0));
@@ -255,7 +254,7 @@ impl Kubelets {
             told::stops(now, api, run.pod.value());
         }
         let lasts = if run.stage == Stage::Stopping {
-            // The time it has got shorter meanwhile.
+            // The grace period has been shortened meanwhile.
             run.due.map_or(grace, |due| due.since(now)).min(grace)
         } else {
             let asked = object::number(run.pod.value(), &["spec", "terminationGracePeriodSeconds"]);
@@ -269,7 +268,7 @@ impl Kubelets {
         self.goes(now, key, Stage::Stopping, Some((lasts, lasts)));
     }
 
-    /// The next stage, and when to look again.
+    /// Enters the next stage, and schedules the end of it.
     fn goes(&mut self, now: Time, key: &str, stage: Stage, range: Option<(Duration, Duration)>) {
         let due = range.map(|range| {
             let lasts = self.draw(range);
@@ -326,25 +325,25 @@ impl Kubelets {
         }
     }
 
-    /// The pod, for what else has to do with it.
+    /// The pod, for other parts of the kubelet.
     pub(super) fn pod(&self, key: &str) -> Option<&Arc<Value>> {
         self.pods.get(key).map(|run| run.pod.value())
     }
 
-    /// Puts away the pods that nobody has asked for lately.
+    /// Compresses the pods that have not been used lately.
     pub(super) fn rest_pods(&mut self) {
         self.pods.values_mut().for_each(Run::rest);
     }
 }
 
-/// Whether a pod ends when its work is done: those of jobs do.
+/// Whether a pod ends when its work is done, as pods of jobs do.
 fn works(pod: &Value) -> bool {
     object::list(pod, &["metadata", "ownerReferences"])
         .iter()
         .any(|owner| object::text(owner, &["kind"]) == "Job")
 }
 
-/// How long the longest hook before the end sleeps.
+/// The duration of the longest `preStop` sleep.
 fn hook(pod: &Value) -> Duration {
     let seconds = object::list(pod, &["spec", "containers"])
         .iter()

@@ -86,7 +86,7 @@ fn a_pod_runs_and_stops() {
 }
 
 #[test]
-fn who_asks_for_a_long_grace_period_uses_it() {
+fn a_pod_uses_all_of_a_long_grace_period() {
     let mut cluster = cluster();
     cluster.sync(start(), &[worker()]);
     let mut long = bound("a");
@@ -98,7 +98,7 @@ fn who_asks_for_a_long_grace_period_uses_it() {
     cluster.server.store_mut().delete(&write, &PODS, "default", "a", &options).unwrap();
     cluster.advance(after(120));
     assert!(pod(&cluster, "a").is_some());
-    // Somebody loses patience.
+    // A user shortens the grace period.
     let options = DeleteOptions { grace_period_seconds: Some(5), ..DeleteOptions::default() };
     cluster.server.store_mut().delete(&write, &PODS, "default", "a", &options).unwrap();
     cluster.advance(after(126));
@@ -151,20 +151,20 @@ fn a_restart_of_the_kubelet_leaves_its_pods_alone() {
 }
 
 #[test]
-fn what_others_say_of_a_node_and_its_pods_is_corrected() {
+fn a_kubelet_corrects_the_status_that_others_wrote() {
     let mut cluster = cluster();
     let mut facts = worker();
     cluster.sync(start(), std::slice::from_ref(&facts));
     cluster.server.store_mut().create(&Write::by("me"), &PODS, bound("a")).unwrap();
     cluster.advance(after(10));
-    // The node is not ready for a while, and its pods are called unready.
+    // The node is not ready for a while, and its pods are marked unready.
     facts.ready = false;
     cluster.sync(after(11), std::slice::from_ref(&facts));
     assert!(!conditions::is_true(&pod(&cluster, "a").unwrap(), "Ready"));
     facts.ready = true;
     cluster.sync(after(12), std::slice::from_ref(&facts));
     assert!(conditions::is_true(&pod(&cluster, "a").unwrap(), "Ready"));
-    // Somebody thinks that it is lost.
+    // The node controller marks it as lost.
     let unready = |object: &mut Value| {
         let conditions = object["status"]["conditions"].as_array_mut().unwrap();
         let ready = conditions.iter_mut().find(|it| it["type"] == "Ready").unwrap();
@@ -179,7 +179,7 @@ fn what_others_say_of_a_node_and_its_pods_is_corrected() {
 }
 
 #[test]
-fn an_image_that_cannot_be_pulled() {
+fn an_image_that_cannot_be_pulled_backs_off() {
     let mut cluster = cluster();
     let mut facts = worker();
     facts.faults.unpullable = vec!["app:".to_owned()];
@@ -212,7 +212,7 @@ fn static_pods_are_mirrored() {
     assert_eq!(object::label(&before, "k8s-app"), Some("kube-apiserver"));
     assert_eq!(object::annotation(&before, "talos.dev/config-version"), Some("1"));
     assert_eq!(object::text(&before, &["status", "hostIP"]), "10.0.0.1");
-    // Another definition is another pod.
+    // A new definition makes a new pod.
     cluster.sync(after(5), &[control_plane(2, "api:2", false)]);
     let changed = mirror(&cluster);
     assert_ne!(object::uid(&changed), object::uid(&before));
@@ -220,7 +220,7 @@ fn static_pods_are_mirrored() {
     assert!(!conditions::is_true(&changed, "Ready"));
     cluster.sync(after(8), &[control_plane(2, "api:2", true)]);
     assert!(conditions::is_true(&mirror(&cluster), "Ready"));
-    // One that somebody deletes comes back.
+    // A deleted mirror pod comes back.
     let write = Write::by("me");
     let options = DeleteOptions::default();
     let name = "kube-apiserver-c1";
@@ -231,7 +231,7 @@ fn static_pods_are_mirrored() {
     assert!(conditions::is_true(&again, "Ready"));
 }
 
-/// What a request for the lease of the worker finds.
+/// The renewal time of the worker's lease, as a request sees it.
 fn renewed(cluster: &mut Cluster, now: Time) -> Time {
     cluster.advance(now);
     let path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/w1";
@@ -250,7 +250,7 @@ fn brief() -> Cluster {
 }
 
 #[test]
-fn leases_that_nobody_reads_are_written_for_those_who_do() {
+fn lazy_leases_are_written_when_they_are_read() {
     let mut cluster = brief();
     cluster.advance(after(5));
     let before = cluster.server.store().revision();
@@ -261,7 +261,7 @@ fn leases_that_nobody_reads_are_written_for_those_who_do() {
     let list = crate::Request::get("/apis/coordination.k8s.io/v1/leases");
     let _ = cluster.server.request(after(125), &crate::Caller::admin(), &list);
     assert!(cluster.server.store().revision() > before + 1);
-    // Who watches gets every one of them.
+    // A watch gets every renewal.
     let watch = crate::Request::get("/apis/coordination.k8s.io/v1/leases?watch=1");
     let _ = cluster.server.request(after(125), &crate::Caller::admin(), &watch);
     cluster.server.outputs();
@@ -297,7 +297,7 @@ fn a_silent_node_is_lost_at_the_same_time_whether_its_lease_was_written_or_not()
 }
 
 #[test]
-fn a_lease_that_somebody_deletes_comes_back() {
+fn a_deleted_lease_comes_back() {
     let mut cluster = brief();
     cluster.advance(after(25));
     let options = DeleteOptions::now();
@@ -308,7 +308,7 @@ fn a_lease_that_somebody_deletes_comes_back() {
 }
 
 #[test]
-fn a_brief_store_keeps_track_of_what_people_write_only() {
+fn a_brief_store_tracks_fields_of_outside_writers_only() {
     let mut cluster = brief();
     cluster.server.store_mut().create(&Write::by("me"), &PODS, bound("a")).unwrap();
     cluster.advance(after(30));
@@ -321,7 +321,7 @@ fn a_brief_store_keeps_track_of_what_people_write_only() {
     assert_eq!(managers(&pod), ["me"]);
     let store = cluster.server.store_mut();
     assert!(managers(Store::get(store, &NODES, "", "w1").unwrap()).is_empty());
-    // Somebody who applies owns what they have applied, here too.
+    // Server-side apply tracks ownership here too.
     let wanted = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w1"},
         "spec": {"unschedulable": true}});
     let (node, _) = store.apply(&Write::by("me"), &NODES, &wanted, "", false).unwrap();

@@ -1,4 +1,4 @@
-//! What kubelets tell people about their nodes and pods.
+//! The events of kubelets about their nodes and pods.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ fn source(host: &str) -> Source<'_> {
     Source { component: "kubelet", host }
 }
 
-/// A kubelet has started, perhaps because its machine has.
+/// A kubelet has started, perhaps with its machine.
 pub(super) fn started(now: Time, api: &mut dyn Api, kubelet: &Kubelet, rebooted: bool) {
     let name = &kubelet.facts.name;
     let (source, about) = (source(name), about_node(name));
@@ -24,14 +24,14 @@ pub(super) fn started(now: Time, api: &mut dyn Api, kubelet: &Kubelet, rebooted:
     }
 }
 
-/// A node is ready that was not, or the other way round.
+/// A node has become ready or not ready.
 pub(super) fn turned(now: Time, api: &mut dyn Api, name: &str, ready: bool) {
     let reason = if ready { "NodeReady" } else { "NodeNotReady" };
     let message = format!("Node {name} status is now: {reason}");
     tell(api, now, source(name), &about_node(name), false, reason, &message);
 }
 
-/// A pod has got further, or has not.
+/// A pod has progressed or failed to.
 pub(super) fn went(now: Time, api: &mut dyn Api, pod: &Value, progress: &Progress) {
     let source = source(object::text(pod, &["spec", "nodeName"]));
     for container in object::list(pod, &["spec", "containers"]) {
@@ -56,7 +56,7 @@ pub(super) fn went(now: Time, api: &mut dyn Api, pod: &Value, progress: &Progres
     }
 }
 
-/// A pod is stopped.
+/// A pod is being stopped.
 pub(super) fn stops(now: Time, api: &mut dyn Api, pod: &Value) {
     let source = source(object::text(pod, &["spec", "nodeName"]));
     for container in object::list(pod, &["spec", "containers"]) {

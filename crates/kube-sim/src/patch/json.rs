@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Carries out a list of operations, all or none. The error is for the caller.
+/// Applies a list of operations, all or none. The error goes to the caller.
 pub(crate) fn json_patch(target: &mut Value, patch: &Value) -> Result<(), String> {
     let operations = patch.as_array().ok_or("a JSON patch is a list of operations")?;
     let mut result = target.clone();
@@ -56,7 +56,7 @@ fn missing(operation: &str, path: &str) -> String {
     format!("{operation} operation does not apply: doc is missing path: {path}: missing value")
 }
 
-/// The container of a path and the last step into it.
+/// The container at a path, and the last step of the path.
 fn parent<'a>(target: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
     let (way, last) = path.rsplit_once('/')?;
     let last = last.replace("~1", "/").replace("~0", "~");

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Merges maps, removes what is null, replaces everything else.
+/// Merges maps, removes null fields, replaces everything else.
 pub(crate) fn merge_patch(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_merge_twice_is_a_merge_once(mut target in value(), patch in value()) {
+        fn a_merge_patch_is_idempotent(mut target in value(), patch in value()) {
             merge_patch(&mut target, &patch);
             let once = target.clone();
             merge_patch(&mut target, &patch);

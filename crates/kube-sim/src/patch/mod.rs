@@ -1,5 +1,4 @@
-//! Patches: three ways to say what should be different. The fourth, applying,
-//! is in `fields`.
+//! Patches of three types. The fourth, server-side apply, is in `fields`.
 
 mod json;
 mod merge;

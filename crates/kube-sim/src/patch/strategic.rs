@@ -1,4 +1,4 @@
-//! Strategic merge patches: a merge patch that knows which lists merge.
+//! Strategic merge patches: merge patches that know how lists merge.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ const RETAIN: &str = "$retainKeys";
 const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
 const ORDER_PREFIX: &str = "$setElementOrder/";
 
-/// Merges `patch` into `target`. The error is for the caller.
+/// Merges `patch` into `target`. The error goes to the caller.
 pub(crate) fn strategic_merge_patch(
     target: &mut Value,
     patch: &Value,
@@ -128,8 +128,8 @@ fn merge_list(list: &mut Vec<Value>, items: &[Value], schema: Schema<'_>) -> Res
     Ok(())
 }
 
-/// Those that the patch names, in its order, between those that it does not
-/// name, in theirs. Who is new gives way to nobody.
+/// Items named in the patch, in its order, between the items it does not name, in theirs. New items
+/// come after the others.
 fn interleave(list: Vec<Value>, fresh: Vec<Value>, items: &[Value], key: &str) -> Vec<Value> {
     let place = |of: &Value| items.iter().position(|item| item.get(key) == of.get(key));
     let old = list.into_iter().enumerate().map(|(index, item)| (Some(index), item));
@@ -150,7 +150,7 @@ fn interleave(list: Vec<Value>, fresh: Vec<Value>, items: &[Value], key: &str) -
     result
 }
 
-/// A value as Go prints it.
+/// A value in Go's print format.
 pub(crate) fn go(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -166,8 +166,7 @@ pub(crate) fn go(value: &Value) -> String {
     }
 }
 
-/// Puts the named items in the named order; the others stay behind those that
-/// stood before them.
+/// Puts the named items in the named order; each other item stays behind its predecessor.
 fn put_in_order(list: &mut [Value], order: &[Value], key: Option<&str>) {
     let rank = |item: &Value| {
         order.iter().position(|wanted| match key {

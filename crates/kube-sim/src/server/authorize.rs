@@ -1,5 +1,4 @@
-//! Who may do what, as the RBAC objects say. Administrators, the group
-//! `system:masters`, may do everything.
+//! RBAC authorization. The group `system:masters` may do everything.
 
 use serde_json::{Value, json};
 
@@ -14,7 +13,7 @@ use crate::store::Store;
 const MASTERS: &str = "system:masters";
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// What somebody wants to do.
+/// The attributes of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wish {
     pub(super) verb: String,
@@ -23,12 +22,12 @@ pub(super) struct Wish {
     pub(super) subresource: String,
     pub(super) namespace: String,
     pub(super) name: String,
-    /// The path, if it is not about a resource.
+    /// The path of a request that is not for a resource.
     pub(super) path: String,
 }
 
 impl Wish {
-    /// What a request wants.
+    /// The attributes of a request.
     pub(super) fn of(request: &Request, query: &Query) -> Self {
         let path = request.path.trim_end_matches('/').to_owned();
         let Some(target) = Target::parse(&request.path) else {
@@ -54,7 +53,7 @@ impl Wish {
             (Method::Other, _) => "other",
         };
         let Target { group, namespace, plural, name, subresource, .. } = target;
-        // A namespace is in itself.
+        // The namespace of a Namespace request is its name.
         let inside = group.is_empty() && plural == "namespaces";
         let namespace = if inside { name.clone() } else { namespace };
         let verb = verb.to_owned();
@@ -69,7 +68,7 @@ impl Wish {
     }
 }
 
-/// Refuses what a caller may not do.
+/// Rejects a request that the caller may not make.
 pub(super) fn check(store: &Store, caller: &Caller, wish: &Wish) -> Result<(), Status> {
     let missing = match decide(store, caller, wish) {
         Ok(()) => return Ok(()),
@@ -101,7 +100,7 @@ pub(super) fn check(store: &Store, caller: &Caller, wish: &Wish) -> Result<(), S
     Err(status)
 }
 
-/// Whether a caller may; if not, which roles are missing that might have helped.
+/// Whether a caller may do this; if not, the missing roles that might have allowed it.
 pub(super) fn decide(store: &Store, caller: &Caller, wish: &Wish) -> Result<(), String> {
     if caller.groups.iter().any(|group| group == MASTERS) {
         return Ok(());
@@ -115,7 +114,7 @@ pub(super) fn decide(store: &Store, caller: &Caller, wish: &Wish) -> Result<(), 
     Err(if missing.is_empty() { String::new() } else { format!("RBAC: {}", missing.join(", ")) })
 }
 
-/// Everything that a caller may do in a namespace, or everywhere if it is empty.
+/// All rules of a caller in a namespace, or cluster-wide if it is empty.
 pub(super) fn rules_of(
     store: &Store,
     caller: &Caller,
@@ -125,7 +124,7 @@ pub(super) fn rules_of(
     if caller.groups.iter().any(|group| group == MASTERS) {
         return everything();
     }
-    // Who is nobody may ask how the server is; the door lets nobody ask more.
+    // Anonymous callers may read the server's health; the HTTPS server rejects everything else.
     let mut rules = vec![json!({
         "verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version"],
     })];
@@ -165,7 +164,7 @@ fn everything() -> Vec<Value> {
     ]
 }
 
-/// The role `view`, shortened to the groups that matter here.
+/// The role `view`, reduced to the groups used here.
 fn reading() -> Vec<Value> {
     let core = [
         "configmaps",
@@ -186,7 +185,7 @@ fn reading() -> Vec<Value> {
     ]
 }
 
-/// What everybody may who is known: to look around, and to ask about themselves.
+/// The rules of all authenticated callers: discovery, and reviews about themselves.
 fn everybody() -> Vec<Value> {
     let paths = ["/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*"];
     let access = ["selfsubjectaccessreviews", "selfsubjectrulesreviews"];

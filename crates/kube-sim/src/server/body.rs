@@ -1,4 +1,4 @@
-//! The bodies of requests.
+//! Request bodies.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::store::unknown;
 
 const KNOWN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// JSON or protobuf, or YAML where a caller may send that.
+/// Parses JSON or protobuf, or YAML where that is allowed.
 pub(super) fn parse(body: &Bytes, yaml: bool) -> Result<Value, String> {
     if body.starts_with(protobuf::MAGIC) {
         return protobuf::decode(body).ok_or_else(|| "unreadable protobuf".to_owned());
@@ -30,12 +30,12 @@ pub(super) fn parse(body: &Bytes, yaml: bool) -> Result<Value, String> {
     Err(words(&error))
 }
 
-/// What Go says of JSON that breaks off; of other mistakes, where they are.
+/// Go's message for truncated JSON; for other errors, the position.
 fn words(error: &serde_json::Error) -> String {
     if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
 }
 
-/// The beginning of a body, for its sender to recognise it.
+/// The start of a body, for the error message.
 fn summary(body: &[u8]) -> String {
     const LONGEST: usize = 30;
     let start = body.get(..LONGEST).unwrap_or(body);
@@ -53,7 +53,7 @@ fn summary(body: &[u8]) -> String {
     }
 }
 
-/// Why a body is no object of any kind.
+/// The error for a body that is not an object of any kind.
 fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Status {
     Status::bad_request(format!(
         "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; \
@@ -62,7 +62,7 @@ fn unrecognized(kind: &str, why: &str, body: &[u8]) -> Status {
     ))
 }
 
-/// Takes out what is null: to a kind with fixed fields that is nothing.
+/// Removes null fields: built-in kinds treat them as absent.
 fn without_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -106,7 +106,7 @@ pub(super) fn decode(operation: &Operation<'_>) -> Result<(Value, Vec<String>), 
     Err(unrecognized(&kind.kind, &why, &request.body))
 }
 
-/// What must be true of every object that comes in.
+/// The checks of every incoming object.
 pub(super) fn check(
     operation: &Operation<'_>,
     object: Value,
@@ -162,8 +162,7 @@ fn check_kind(operation: &Operation<'_>, object: &Value) -> Result<(), Status> {
     )))
 }
 
-/// Unknown fields are dropped; whether that is an error, a warning or nothing is
-/// the caller's choice.
+/// Removes unknown fields; whether they are an error, a warning or ignored is the caller's choice.
 fn check_unknown(
     operation: &Operation<'_>,
     object: &mut Value,
@@ -185,7 +184,7 @@ fn check_unknown(
     }
 }
 
-/// The path says which object it is; the object may say it again.
+/// Takes name and namespace from the path; the object's own must match.
 fn name_and_namespace(operation: &Operation<'_>, object: &mut Value) -> Result<(), Status> {
     let target = &operation.target;
     let namespace = object::namespace(object);

@@ -1,4 +1,4 @@
-//! Deleting one, or all that are selected.
+//! Deletes one object or all selected ones.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::object;
 use crate::status::Status;
 use crate::store::{DeleteOptions, Deleted, Propagation, Write};
 
-/// Kinds whose deletion is answered with the object, not with a status.
+/// Kinds whose deletion returns the object instead of a status.
 const SHOWN: [&str; 6] = [
     "pods",
     "services",
@@ -65,7 +65,7 @@ impl ApiServer {
     }
 }
 
-/// `DeleteOptions` come in the body, in the query, or not at all.
+/// `DeleteOptions` from the body or the query; both are optional.
 fn options(operation: &Operation<'_>) -> Result<(DeleteOptions, Write), Status> {
     let request = operation.request;
     let mut given = json!({});
@@ -91,7 +91,7 @@ fn options(operation: &Operation<'_>) -> Result<(DeleteOptions, Write), Status> 
     Ok((from_value(&given)?, write))
 }
 
-/// The options that an object has.
+/// Parses `DeleteOptions`.
 pub(super) fn from_value(given: &Value) -> Result<DeleteOptions, Status> {
     let text = |path: &[&str]| {
         Some(object::text(given, path)).filter(|text| !text.is_empty()).map(str::to_owned)

@@ -1,4 +1,4 @@
-//! What there is: versions, groups, resources, and whether the server is well.
+//! Discovery: versions, groups and resources, and the health endpoints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,12 +17,11 @@ use crate::types::ResourceType;
 const VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// The same, in the order that custom resources have them.
+/// The same verbs in the order of custom resources.
 const CUSTOM_VERBS: [&str; 8] =
     ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
-/// A subresource: its name, and the group, version, kind and verbs of what it
-/// answers with.
+/// A subresource: its name, the group, version and kind of its objects, and its verbs.
 type Subresource = (&'static str, [&'static str; 3], &'static [&'static str]);
 
 fn subresources(kind: &ResourceType) -> Vec<Subresource> {
@@ -66,7 +65,7 @@ fn verbs(kind: &ResourceType) -> &'static [&'static str] {
 type Groups<'a> = BTreeMap<String, BTreeMap<String, Vec<&'a Arc<ResourceType>>>>;
 
 impl ApiServer {
-    /// The answer to a path that is not about objects; `None` if it is.
+    /// The reply to a path that is not for objects; `None` for all others.
     pub(super) fn discover(
         &self,
         request: &Request,
@@ -179,7 +178,7 @@ impl ApiServer {
         }))
     }
 
-    /// Everything at once: the core group, or all the others.
+    /// Aggregated discovery: the core group, or all others.
     fn aggregated(&self, core: bool) -> Value {
         let groups = self.groups();
         let items: Vec<Value> = groups
@@ -231,7 +230,7 @@ fn group((name, versions): (&String, &BTreeMap<String, Vec<&Arc<ResourceType>>>)
 
 fn aggregated_resource(kind: &ResourceType, version: &str) -> Value {
     let response = |[group, version, kind]: [&str; 3]| json!({"group": group, "version": version, "kind": kind});
-    // Kinds known from the start leave out what their group has said.
+    // Built-in kinds omit the group and version of their list.
     let own = match kind.definition {
         Some(_) => [kind.name.group.as_ref(), version, kind.kind.as_str()],
         None => ["", "", kind.kind.as_str()],

@@ -1,4 +1,4 @@
-//! From a request to a verb.
+//! Maps requests to verbs.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::status::{Cause, Status};
 use crate::store::Write;
 use crate::types::ResourceType;
 
-/// A request for a resource, understood.
+/// A parsed request for a resource.
 pub(super) struct Operation<'a> {
     pub(super) caller: &'a Caller,
     pub(super) request: &'a Request,
@@ -137,7 +137,7 @@ impl ApiServer {
         }
     }
 
-    /// An object as an answer.
+    /// An object as a reply.
     pub(super) fn show(&self, status: u16, view: &View, object: &Value) -> Reply {
         if view.is_plain() {
             return answer(status, object);
@@ -164,8 +164,7 @@ impl ApiServer {
     }
 }
 
-/// The field manager that the caller names, or else the first word of its
-/// user agent.
+/// The field manager that the caller names, or the first word of its user agent.
 fn manager(request: &Request, query: &Query) -> String {
     let named = query.get("fieldManager");
     if !named.is_empty() {
@@ -175,7 +174,7 @@ fn manager(request: &Request, query: &Query) -> String {
     if agent.is_empty() { "unknown".to_owned() } else { agent.to_owned() }
 }
 
-/// What a caller may ask of a write.
+/// Validates the options of a write.
 fn check_options(request: &Request, query: &Query) -> Result<(), Status> {
     let kind = match request.method {
         Method::Post => "CreateOptions",
@@ -212,7 +211,7 @@ pub(super) fn answer(status: u16, object: &Value) -> Reply {
     body(status, object.to_string())
 }
 
-/// JSON text as an answer.
+/// JSON text as a reply.
 pub(super) fn body(status: u16, json: String) -> Reply {
     Reply::Response {
         status,
@@ -233,7 +232,7 @@ pub(super) fn text(status: u16, body: String) -> Reply {
     }
 }
 
-/// What a server says of a path that means nothing to it.
+/// The reply to an unknown path.
 fn page_not_found() -> Reply {
     text(404, "404 page not found\n".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Eviction, which honours budgets, and binding.
+//! Eviction, which respects budgets, and binding.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::store::{Store, Write};
 
 const MESSAGE: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// How long to wait for a budget whose numbers are not known yet.
+/// The retry delay, in seconds, while a budget's numbers are unknown.
 const RETRY: u32 = 10;
 
 impl ApiServer {
@@ -85,7 +85,7 @@ impl ApiServer {
 }
 
 impl Store {
-    /// Evicts a pod if its budget allows, and counts that against the budget.
+    /// Evicts a pod if its budget allows, and counts the disruption.
     pub fn evict(
         &mut self,
         write: &Write,
@@ -95,7 +95,7 @@ impl Store {
     ) -> Result<(), Status> {
         let pod = self.current(&PODS, namespace, name)?.clone();
         let phase = object::text(&pod, &["status", "phase"]);
-        // What is over, has not begun or is going is no loss.
+        // Evicting a finished, pending or terminating pod disrupts nothing.
         let harmless =
             ["Succeeded", "Failed", "Pending"].contains(&phase) || object::is_deleting(&pod);
         if !harmless && let Some(budget) = self.budget_of(&pod)? {
@@ -112,7 +112,7 @@ impl Store {
         Ok(())
     }
 
-    /// The budget that a pod is under.
+    /// The budget that covers a pod.
     fn budget_of(&self, pod: &Value) -> Result<Option<Arc<Value>>, Status> {
         let budgets: Vec<&Arc<Value>> = self
             .list(&POD_DISRUPTION_BUDGETS, Some(object::namespace(pod)))
@@ -135,7 +135,7 @@ impl Store {
         }
     }
 
-    /// Takes one disruption from a budget.
+    /// Uses one allowed disruption of a budget.
     fn charge(&mut self, write: &Write, budget: &Value, pod: &str) -> Result<(), Status> {
         let name = object::name(budget);
         let number = |path: &[&str]| object::number(budget, path).unwrap_or(0);
@@ -163,7 +163,7 @@ impl Store {
         Ok(())
     }
 
-    /// Gives a pod a node.
+    /// Binds a pod to a node.
     pub fn bind(
         &mut self,
         write: &Write,
@@ -190,7 +190,7 @@ impl Store {
     }
 }
 
-/// Why a budget allows nothing: it says so itself, or its numbers do.
+/// Why a budget allows nothing: its condition or its numbers.
 fn refusal(budget: &Value) -> String {
     let name = object::name(budget);
     let number = |path: &[&str]| object::number(budget, path).unwrap_or(0);

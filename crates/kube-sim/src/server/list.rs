@@ -1,4 +1,4 @@
-//! Lists: selected, in pages, as they are or were.
+//! Lists: selected, in pages, at the current or an earlier version.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::store::{Key, Stored};
 
 const TOKEN: base64::engine::GeneralPurpose = base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// What objects a list, a watch or a deletion is about.
+/// The objects that a list, a watch or a delete collection selects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
     pub(super) labels: LabelSelector,
     pub(super) fields: FieldSelector,
-    /// The one object that a path names.
+    /// The name, if a path names a single object.
     pub(super) name: String,
 }
 
@@ -43,7 +43,7 @@ impl Selection {
         })
     }
 
-    /// The same without looking at what nobody asks about.
+    /// The same without decoding the object if no selector needs it.
     pub(super) fn matches_stored(&self, stored: &Stored) -> bool {
         self.is_everything() || self.matches(stored.value())
     }
@@ -91,7 +91,7 @@ impl ApiServer {
                 .map(|object| Arc::new(Stored::from_value(object)))
                 .collect()
         };
-        // Without a limit nobody asks where the list ends.
+        // Without a limit, no continue token is needed.
         let limited = !query.get("limit").is_empty();
         let last_key = objects.last().filter(|_| limited).map(|stored| key(stored.value()));
         let mut found = objects;
@@ -104,7 +104,7 @@ impl ApiServer {
                 Status::bad_request(why)
             })?,
         };
-        // Who selects is told to go on as long as there is anything at all.
+        // With a selector, the list continues while any object is left.
         let ends = found.last().is_none_or(|last| last_key.as_ref() == Some(&key(last.value())));
         if limit > 0 && (found.len() > limit || found.len() == limit && !ends) {
             let remaining = found.len() - limit;
@@ -114,7 +114,7 @@ impl ApiServer {
                 let token = json!({"rv": revision, "namespace": namespace, "name": name});
                 metadata["continue"] = json!(TOKEN.encode(token.to_string()));
             }
-            // With a selector nobody knows how many there would be.
+            // With a selector, the remaining count is unknown.
             if query.get("labelSelector").is_empty() && query.get("fieldSelector").is_empty() {
                 metadata["remainingItemCount"] = json!(remaining);
             }
@@ -127,7 +127,7 @@ impl ApiServer {
         Ok(answer(200, &operation.view.many(objects, &metadata, self.store.now())))
     }
 
-    /// The revision to list at, and the last object of the page before.
+    /// The revision to list at, and the last object of the previous page.
     fn start(&self, operation: &Operation<'_>) -> Result<(u64, Option<(String, String)>), Status> {
         let query = &operation.query;
         let current = self.store.revision();

@@ -1,15 +1,15 @@
-//! What form an answer has. Everything is JSON; a caller that would rather have
-//! protobuf and also takes JSON gets JSON.
+//! Content negotiation. Every response is JSON; a caller that prefers protobuf and also
+//! accepts JSON gets JSON.
 
 use super::query::Query;
 use crate::status::Status;
 
-/// The form of an answer.
+/// The form of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// The object itself.
     Object,
-    /// A table for people.
+    /// A table for display.
     Table(Include),
     /// Only the metadata.
     Metadata,
@@ -17,7 +17,7 @@ pub(super) enum Format {
     Aggregated,
 }
 
-/// What a table has of each object.
+/// The part of each object that a table includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Include {
     Metadata,
@@ -27,7 +27,7 @@ pub(super) enum Include {
 
 const KNOWN: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// The first form that the caller takes and that can be had.
+/// The first accepted form that is available.
 pub(super) fn negotiate(accept: &str, query: &Query) -> Result<Format, Status> {
     if accept.trim().is_empty() {
         return Ok(Format::Object);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_that_fits() {
+    fn the_first_available_form_is_used() {
         let is = |accept: &str, wanted: Option<Format>| {
             assert_eq!(negotiate(accept, &Query::default()).ok(), wanted, "{accept}");
         };

@@ -1,5 +1,4 @@
-//! `OpenAPI`, as far as clients ask for it: the shapes of kinds, and which
-//! parameters a write takes.
+//! `OpenAPI` as far as clients use it: the schemas of kinds, and the parameters of writes.
 
 mod binary;
 
@@ -15,7 +14,7 @@ use crate::types::{ResourceType, Types};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Group and version of everything that is served.
+/// Group and version of everything served.
 fn versions(types: &Types) -> BTreeSet<(String, String)> {
     types
         .iter()
@@ -29,8 +28,7 @@ fn path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// Where the documents are. The hash changes when the document does, so that
-/// clients may keep it.
+/// The index of the documents. The hash changes with the document, so clients may cache it.
 pub(super) fn index(types: &Types) -> Value {
     let mut paths = Map::new();
     for (group, version) in versions(types) {
@@ -43,7 +41,7 @@ pub(super) fn index(types: &Types) -> Value {
     json!({"paths": paths})
 }
 
-/// FNV-1a: small, and the same everywhere.
+/// FNV-1a: small and stable across platforms.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -73,7 +71,7 @@ pub(super) fn document(types: &Types, group: &str, version: &str) -> Option<Valu
     }))
 }
 
-/// The older form, in one piece.
+/// `OpenAPI` v2, in one document.
 pub(super) fn version_two(request: &Request, types: &Types) -> Reply {
     let accept = &request.accept;
     let wants_binary = binary::is_wanted(accept);
@@ -109,7 +107,7 @@ pub(super) fn version_two(request: &Request, types: &Types) -> Reply {
     }
 }
 
-/// The name of a kind's schema: the group backwards, as Java names packages.
+/// The name of a kind's schema: the group reversed, like Java packages.
 fn schema_name(kind: &ResourceType, version: &str) -> String {
     if kind.definition.is_none()
         && let Some(name) = schema::definition_name(&kind.name.group, version, &kind.kind)
@@ -143,7 +141,7 @@ fn add_schema(schemas: &mut Map<String, Value>, kind: &ResourceType, version: &s
     add_definition(schemas, META, prefix);
 }
 
-/// A definition and everything that it refers to.
+/// Adds a definition and everything that it references.
 fn add_definition(schemas: &mut Map<String, Value>, name: &str, prefix: &str) {
     if schemas.contains_key(name) {
         return;

@@ -1,4 +1,4 @@
-//! Patching, in four languages.
+//! Patch requests of all four types.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ impl ApiServer {
         let live = self.store.current(&storage, &target.namespace, &target.name)?;
         let mut object = operation.view.outgoing(live);
         match media {
-            // What exactly was wrong is not told.
+            // A real API server does not report the detail either.
             JSON => json_patch(&mut object, &patch).map_err(|_| Status {
                 code: 422,
                 reason: "Invalid",
@@ -69,7 +69,7 @@ impl ApiServer {
         }
         let shown = object.to_string();
         let (object, warnings) = body::check(operation, object).map_err(|status| {
-            // What cannot be read any more was made so by the patch.
+            // An object that cannot be decoded was broken by the patch.
             match status.message.split_once(" cannot be handled as a ") {
                 Some((_, why)) if status.code == 400 && !status.message.contains("strict") => {
                     Status::bad_patch(&shown, why.split_once(": ").map_or(why, |(_, why)| why))
@@ -117,7 +117,7 @@ impl ApiServer {
     }
 }
 
-/// An applied configuration may name no field that its kind does not have.
+/// Rejects fields in an applied configuration that the kind does not have.
 fn undeclared(operation: &Operation<'_>, config: &Value) -> Result<(), Status> {
     let kind = operation.kind();
     let schema = Schema::of_version(kind, &operation.view.version);
@@ -140,7 +140,7 @@ fn undeclared(operation: &Operation<'_>, config: &Value) -> Result<(), Status> {
     )))
 }
 
-/// Whether a patch has a map where a list should be.
+/// Whether a patch has a map where the schema has a list.
 fn misplaced(patch: &Value, schema: Schema<'_>) -> bool {
     let Value::Object(map) = patch else { return false };
     map.iter().any(|(field, value)| {

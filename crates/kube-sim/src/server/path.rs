@@ -1,6 +1,6 @@
-//! What a path names.
+//! Resource paths.
 
-/// A resource path, taken apart.
+/// A parsed resource path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) group: String,
@@ -12,7 +12,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// The resource that a path names; `None` for everything else.
+    /// The resource that a path names; `None` for all other paths.
     pub(super) fn parse(path: &str) -> Option<Self> {
         let parts: Vec<String> =
             path.trim_matches('/').split('/').map(super::query::decode).collect();
@@ -33,8 +33,8 @@ impl Target {
             })
         };
         match rest {
-            // Namespaces have two subresources of their own; everything else
-            // after a namespace's name is a resource in it.
+            // Namespaces have two subresources of their own; anything else after a namespace's name
+            // is a resource in it.
             ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => {
                 target("", "namespaces", name, sub)
             }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_taken_apart() {
+    fn paths_are_parsed() {
         let parts = |path: &str| {
             let target = Target::parse(path)?;
             Some([target.group, target.namespace, target.plural, target.name, target.subresource])

@@ -1,4 +1,4 @@
-//! Objects as callers see them: in the version and the form that they asked for.
+//! Objects in the version and form that the caller requested.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::object;
 use crate::time::Time;
 use crate::types::ResourceType;
 
-/// How a caller sees objects of a kind.
+/// How a caller sees the objects of a kind.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub(super) kind: Arc<ResourceType>,
@@ -21,7 +21,7 @@ pub(super) struct View {
     pub(super) format: Format,
 }
 
-/// Fields of events that are called otherwise in `events.k8s.io`.
+/// Fields of events with another name in `events.k8s.io`.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -33,19 +33,19 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
 ];
 
 impl View {
-    /// Where the objects are stored: events of both groups are the same.
+    /// The resource the objects are stored as: both event groups share one.
     pub(super) fn storage(&self) -> ResourceName {
         if self.is_event_view() { EVENTS } else { self.kind.name.clone() }
     }
 
-    /// Whether callers see objects as they are stored.
+    /// Whether callers see objects as stored.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self.format, Format::Object | Format::Aggregated)
             && !self.is_event_view()
             && self.version == self.kind.version
     }
 
-    /// A list for those callers.
+    /// A list of objects as stored.
     pub(super) fn plain_list<'a>(
         &self,
         texts: impl Iterator<Item = &'a str>,
@@ -78,7 +78,7 @@ impl View {
         self.kind.name.group == "events.k8s.io"
     }
 
-    /// An object as it is stored, from what the caller sent.
+    /// Converts an object from the caller to its stored form.
     pub(super) fn incoming(&self, mut object: Value) -> Value {
         if self.is_event_view()
             && let Value::Object(map) = &mut object
@@ -92,7 +92,7 @@ impl View {
         object
     }
 
-    /// An object in the caller's version.
+    /// Converts an object to the caller's version.
     pub(super) fn outgoing(&self, object: &Value) -> Value {
         let mut object = object.clone();
         if self.is_event_view()
@@ -134,7 +134,7 @@ impl View {
             Format::Object | Format::Aggregated => {
                 let item = |object| {
                     let mut item = self.outgoing(object);
-                    // The list has said what they are.
+                    // The list's kind implies the kind of its items.
                     if self.kind.definition.is_none()
                         && let Value::Object(map) = &mut item
                     {
@@ -162,7 +162,7 @@ impl View {
         }
     }
 
-    /// One object of a watch; only the first table explains its columns.
+    /// One object of a watch; only the first table contains the column definitions.
     pub(super) fn event(&self, object: &Value, first: bool, now: Time) -> Value {
         match self.format {
             Format::Table(include) => {
@@ -174,7 +174,7 @@ impl View {
         }
     }
 
-    /// A bookmark: a version, and nothing else.
+    /// A bookmark, which only carries a version.
     pub(super) fn bookmark(&self, revision: u64, end: bool) -> Value {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if end {
@@ -241,8 +241,8 @@ fn partial(object: &Value) -> Value {
     })
 }
 
-/// The text of an item of a built-in kind: its list has said what it is. Only
-/// the outermost fields are looked at.
+/// The JSON text of an item of a built-in kind without `apiVersion` and `kind`, which the list
+/// implies. Only the outermost fields are parsed.
 fn without_type(text: &str) -> String {
     let fields = serde_json::from_str::<BTreeMap<&str, &RawValue>>(text);
     let mut fields = fields.expect("a stored object is a JSON object");

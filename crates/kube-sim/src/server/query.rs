@@ -1,6 +1,6 @@
-//! The query of a request.
+//! Query strings.
 
-/// Decodes percent signs.
+/// Decodes percent encoding.
 pub(super) fn decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -20,7 +20,7 @@ pub(super) fn decode(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// A query, decoded.
+/// The decoded query.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Query(Vec<(String, String)>);
 
@@ -42,7 +42,7 @@ impl Query {
         self.0.iter().any(|(found, _)| found == key)
     }
 
-    /// Whether a key is set to something true, or just named.
+    /// Whether a key is set to a true value, or has no value.
     pub(super) fn flag(&self, key: &str) -> bool {
         self.has(key) && !["false", "0"].contains(&self.get(key))
     }

@@ -1,4 +1,4 @@
-//! Reviews, which are answered and not stored, and tokens.
+//! Reviews, which are answered but not stored, and tokens.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::names::SERVICE_ACCOUNTS;
 use crate::object;
 use crate::status::Status;
 
-/// What a review asks about.
+/// The attributes that a review checks.
 fn wish(spec: &Value) -> Wish {
     let of = |part: &str, field: &str| object::text(spec, &[part, field]).to_owned();
     let resource = |field: &str| of("resourceAttributes", field);
@@ -26,7 +26,7 @@ fn wish(spec: &Value) -> Wish {
     }
 }
 
-/// Whom a review asks about.
+/// The user that a review checks.
 fn subject(spec: &Value) -> Caller {
     let groups = object::list(spec, &["groups"]).iter().filter_map(Value::as_str);
     Caller {
@@ -71,7 +71,7 @@ impl ApiServer {
         Ok(reply(201, &object))
     }
 
-    /// A token for a service account.
+    /// Creates a token for a service account.
     pub(super) fn token(&mut self, operation: &Operation<'_>) -> Result<Reply, Status> {
         let target = &operation.target;
         self.store.current(&SERVICE_ACCOUNTS, &target.namespace, &target.name)?;

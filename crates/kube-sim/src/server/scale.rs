@@ -12,7 +12,7 @@ use crate::selector::LabelSelector;
 use crate::status::Status;
 use crate::types::ResourceType;
 
-/// Where a kind has its numbers.
+/// The JSON paths of a kind's replica counts.
 struct Paths {
     spec: Vec<String>,
     status: Vec<String>,
@@ -109,7 +109,7 @@ fn scale_of(kind: &ResourceType, paths: &Paths, object: &Value) -> Value {
         "spec": {},
         "status": {"replicas": object::number(object, &borrowed(&paths.status)).unwrap_or(0)},
     });
-    // Nothing is left out, as Go does it.
+    // Go omits zero counts.
     if let Some(count) = object::number(object, &borrowed(&paths.spec)).filter(|count| *count != 0)
     {
         scale["spec"]["replicas"] = json!(count);

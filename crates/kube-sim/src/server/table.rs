@@ -1,4 +1,4 @@
-//! Tables: the columns that people see.
+//! Tables: the columns of `kubectl get`.
 
 use serde_json::{Value, json};
 
@@ -10,8 +10,7 @@ mod cells;
 mod path;
 pub(super) use cells::cells;
 
-/// The columns of a kind known from the start. A tilde marks those that are only
-/// shown when asked for, a hash those that are numbers.
+/// The columns of a built-in kind. A tilde marks wide columns, a hash numeric ones.
 fn known(kind: &ResourceType) -> &'static str {
     match (kind.name.group.as_ref(), kind.name.plural.as_ref()) {
         ("", "nodes") => {
@@ -62,7 +61,7 @@ fn custom<'a>(kind: &'a ResourceType, version: &str) -> Option<&'a [Value]> {
     Some(object::list(version, &["additionalPrinterColumns"])).filter(|columns| !columns.is_empty())
 }
 
-/// What the columns are.
+/// The column definitions.
 pub(super) fn columns(kind: &ResourceType, version: &str) -> Vec<Value> {
     let column = |name: &str, form: &str, priority: i64| {
         let format = if name == "Name" { "name" } else { "" };
@@ -89,13 +88,13 @@ pub(super) fn columns(kind: &ResourceType, version: &str) -> Vec<Value> {
         .collect()
 }
 
-/// How long ago, in the few letters that people read.
+/// The age in kubectl's short form.
 pub(super) fn age(now: Time, since: &str) -> String {
     let Some(since) = Time::from_text(since) else { return "<unknown>".to_owned() };
     short(now.since(since).as_secs())
 }
 
-/// Two units at most, and only where they matter.
+/// At most two units, and the second only for small values.
 pub(super) fn short(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
     let two = |big: u64, unit: &str, small: u64, part: &str| {

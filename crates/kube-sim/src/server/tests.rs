@@ -1,4 +1,4 @@
-//! Conversations with the whole server.
+//! Tests of the whole server by requests.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ impl Talk {
         self.server.request(self.now, &Caller::admin(), request)
     }
 
-    /// The code and the body of an answer.
+    /// The code and the body of a response.
     fn ask(&mut self, request: &Request) -> (u16, Value) {
         match self.send(request) {
             Reply::Response { status, body, .. } => {
@@ -67,7 +67,7 @@ impl Talk {
         }
     }
 
-    /// What a stream has been told since the last look; the end as null.
+    /// The items of a stream since the last call; its end is null.
     fn told(&mut self) -> Vec<Value> {
         let line = |output: Output| match output.item {
             Item::Event(line) => serde_json::from_slice(&line).unwrap(),

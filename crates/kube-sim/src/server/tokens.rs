@@ -1,4 +1,4 @@
-//! Tokens of service accounts: those that were asked for, and those in secrets.
+//! Service account tokens, requested ones and those in secrets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,10 +13,10 @@ use crate::names::{SECRETS, SERVICE_ACCOUNTS};
 use crate::object;
 use crate::time::Time;
 
-/// More than so many at a time make the first to expire invalid.
+/// The maximum number of tokens; a new one then invalidates the one that expires first.
 const MOST: usize = 1000;
 
-/// The tokens that were asked for.
+/// The requested tokens.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct Tokens(BTreeMap<String, Token>);
 
@@ -36,7 +36,7 @@ impl fmt::Debug for Tokens {
 }
 
 impl ApiServer {
-    /// Makes a token for a service account that is there.
+    /// Creates a token for an existing service account.
     pub(super) fn make_token(&mut self, namespace: &str, account: &str, until: Time) -> String {
         let now = self.store.now();
         let tokens = &mut self.tokens.0;
@@ -55,7 +55,7 @@ impl ApiServer {
         made
     }
 
-    /// The service account that a token belongs to.
+    /// The service account of a token.
     pub fn account_of(&self, token: &str) -> Option<Caller> {
         if let Some(known) = self.tokens.0.get(token) {
             let Token { namespace, account, uid, until } = known;

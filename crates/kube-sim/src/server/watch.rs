@@ -20,25 +20,25 @@ use crate::time::Time;
 /// How long a watch without `timeoutSeconds` stays open.
 const TIMEOUT: Duration = Duration::from_mins(30);
 
-/// How often those who want bookmarks get one.
+/// The bookmark interval of watches that request bookmarks.
 const BOOKMARK: Duration = Duration::from_mins(1);
 
-/// One of them.
+/// An open watch.
 #[derive(Clone, Debug)]
 struct Watch {
     view: View,
     resource: ResourceName,
     namespace: String,
     selection: Selection,
-    /// Changes up to here have been told.
+    /// Changes up to this revision have been sent.
     seen: u64,
     until: Time,
     bookmark: Option<Time>,
-    /// Whether nothing has been told yet.
+    /// Whether nothing has been sent yet.
     first: bool,
 }
 
-/// All of them.
+/// All open watches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watches {
     next: u64,
@@ -52,7 +52,7 @@ impl Watch {
             && self.selection.matches(object)
     }
 
-    /// What a change is to somebody who only knows what is selected.
+    /// The event type of a change for a watch with a selector.
     fn event(&self, change: &Change) -> Option<&'static str> {
         if change.resource != self.resource {
             return None;
@@ -67,13 +67,13 @@ impl Watch {
         }
     }
 
-    /// What it is told about a change, if anything.
+    /// The item for a change, if the watch selects it.
     fn tell(&mut self, change: &Change, now: Time, lines: &mut Lines) -> Option<Item> {
         self.seen = change.revision;
         let kind = self.event(change)?;
         let first = std::mem::take(&mut self.first);
         if kind == "DELETED" && change.kind != ChangeKind::Deleted {
-            // It is not selected any more: told as it was, at the version of now.
+            // No longer selected: send the last selected state with the current version.
             let previous = change.previous.as_ref().unwrap_or(&change.object);
             let mut last = previous.as_ref().clone();
             let version = change.revision.to_string();
@@ -96,7 +96,7 @@ fn text_line(kind: &str, object: &str) -> Item {
     Item::Event(format!("{{\"object\":{object},\"type\":\"{kind}\"}}\n").into())
 }
 
-/// Lines that many watches get alike: by revision and kind of event.
+/// Lines shared by many watches: by revision and event type.
 type Lines = BTreeMap<(u64, &'static str), Item>;
 
 impl Watches {
@@ -105,7 +105,7 @@ impl Watches {
         self.outputs.retain(|output| output.stream != stream);
     }
 
-    /// Whether anybody reads the leases of nodes.
+    /// Whether any watch selects node leases.
     pub(super) fn want_node_leases(&self) -> bool {
         self.open.values().any(|watch| {
             watch.resource == LEASES && ["", NODE_LEASES].contains(&watch.namespace.as_str())
@@ -122,7 +122,7 @@ impl Watches {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Bookmarks and timeouts that are due.
+    /// Sends bookmarks and timeouts that are due.
     pub(super) fn advance(&mut self, store: &Store) {
         self.pump(store);
         let now = store.now();
@@ -143,7 +143,7 @@ impl Watches {
         });
     }
 
-    /// Tells what has changed.
+    /// Sends the changes to the watches.
     pub(super) fn pump(&mut self, store: &Store) {
         let (now, revision) = (store.now(), store.revision());
         let mut lines = Lines::new();
@@ -177,8 +177,7 @@ impl ApiServer {
         let current = self.store.revision();
         let timeout = query.get("timeoutSeconds").parse().map_or(TIMEOUT, Duration::from_secs);
         let now = self.store.now();
-        // A list that streams begins with what there is; so does a watch from
-        // nowhere.
+        // A streaming list starts with the existing objects; so does a watch without a version.
         let begin = initial.unwrap_or(from == 0);
         let mut watch = Watch {
             resource: view.storage(),
@@ -193,8 +192,8 @@ impl ApiServer {
         self.watches.next += 1;
         let stream = StreamId(self.watches.next);
         let content_type = "application/json";
-        // History is forgotten up to and including `compacted`; whoever knows
-        // that version misses nothing.
+        // History is forgotten up to and including `compacted`; a client at that version misses
+        // nothing.
         if !begin && from != 0 && from < self.store.compacted() {
             let why = format!("too old resource version: {from} ({})", self.store.compacted() + 1);
             let item = line("ERROR", &Status::expired(why).to_value());
@@ -232,7 +231,7 @@ impl ApiServer {
     }
 }
 
-/// `sendInitialEvents`, which may only be said together with how.
+/// `sendInitialEvents`, which requires `resourceVersionMatch`.
 fn check_initial(operation: &Operation<'_>) -> Result<Option<bool>, Status> {
     let query = &operation.query;
     let forbidden = |field: &str, why: &str| {

@@ -1,4 +1,4 @@
-//! Server-side apply on what is stored.
+//! Server-side apply on stored objects.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::object;
 use crate::status::Status;
 
 impl Store {
-    /// Applies a configuration to the object of that name, which is made if it
-    /// is not there. Also says whether it was.
+    /// Applies a configuration to the object with its name, or creates it. Also returns whether it
+    /// was created.
     pub fn apply(
         &mut self,
         write: &Write,

@@ -1,4 +1,4 @@
-//! What a caller may leave out of the kinds known from the start.
+//! Defaults of built-in kinds.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +6,7 @@ use crate::names::NAMESPACES;
 use crate::object;
 use crate::types::ResourceType;
 
-/// Fills in what is missing.
+/// Sets the defaults of missing fields.
 pub(super) fn fill(kind: &ResourceType, new: &mut Value) {
     if kind.name == NAMESPACES {
         namespace(new);
@@ -72,7 +72,7 @@ pub(super) fn fill(kind: &ResourceType, new: &mut Value) {
     }
 }
 
-/// What the server itself puts into an object, so that it belongs to nobody.
+/// Fields that the server itself sets at creation; no manager owns them.
 pub(super) fn born(kind: &ResourceType, new: &mut Value) {
     if kind.definition.is_some() {
         return;
@@ -181,7 +181,7 @@ fn container(container: &mut Value) {
     }
 }
 
-/// A job finds its pods by its own UID.
+/// The selector of a job: it selects pods by the job's UID.
 fn job_labels(new: &mut Value) {
     let (uid, name) = (object::uid(new).to_owned(), object::name(new).to_owned());
     if uid.is_empty() || object::flag(new, &["spec", "manualSelector"]) {
@@ -219,7 +219,7 @@ fn service(new: &mut Value) {
     }
 }
 
-/// `stringData` is written only: it becomes `data`.
+/// `stringData` is write-only: it is merged into `data`.
 fn secret(new: &mut Value) {
     use base64::Engine as _;
     if let Some(Value::Object(texts)) = object::map(new).remove("stringData") {
@@ -241,7 +241,7 @@ fn definition(new: &mut Value) {
     put(part(new, &["spec", "conversion"]), "strategy", json!("None"));
 }
 
-/// A definition that nobody has looked at yet.
+/// The status of a definition that no controller has handled yet.
 fn new_definition(new: &mut Value) {
     let stored: Vec<Value> = object::list(new, &["spec", "versions"])
         .iter()
@@ -254,7 +254,7 @@ fn new_definition(new: &mut Value) {
     put(status, "storedVersions", json!(stored));
 }
 
-/// Numbers that a status always has.
+/// Counters that a status always contains.
 fn status(kind: &ResourceType, new: &mut Value) {
     let numbers: &[&str] = match kind.name.plural.as_ref() {
         "daemonsets" => &[

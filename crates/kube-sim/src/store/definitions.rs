@@ -1,4 +1,4 @@
-//! Custom resource definitions: what they bring, and what they say of it.
+//! Custom resource definitions: the types they define, and their status.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::object;
 use crate::types::ResourceType;
 
 impl Store {
-    /// Serves what the definitions define now, and tells so in their status.
+    /// Serves the defined types, and updates the status of the definitions.
     pub(super) fn definitions_changed(&mut self) {
         let definitions: Vec<Arc<Value>> =
             self.list(&CUSTOM_RESOURCE_DEFINITIONS, None).cloned().collect();
@@ -22,7 +22,7 @@ impl Store {
             .filter(|name| !definitions.iter().any(|definition| name_of(definition) == *name))
             .collect();
         for name in gone {
-            // The objects of a kind go with it, and those who watch are told.
+            // Delete the objects with their kind, so that watches see it.
             if let Ok(kind) = self.kind(&name) {
                 let orphans: Vec<Arc<Value>> = self.list(&name, None).cloned().collect();
                 for object in orphans {
@@ -89,8 +89,7 @@ fn type_of(definition: &Arc<Value>) -> ResourceType {
     }
 }
 
-/// Which of two versions is preferred: stable before beta before alpha, then
-/// the higher number.
+/// The order of versions: stable before beta before alpha, then the higher number.
 fn priority(version: &str) -> (u8, u64, u64) {
     let digits = |text: &str| text.parse::<u64>().ok();
     let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };

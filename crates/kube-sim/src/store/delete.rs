@@ -1,4 +1,4 @@
-//! Deleting: at once, or when whoever holds the object lets go.
+//! Deletion: immediate, or after finalizers and grace periods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,43 +11,43 @@ use crate::object;
 use crate::status::Status;
 use crate::types::ResourceType;
 
-/// What happens to those that an object owns.
+/// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
-    /// They are deleted after it.
+    /// The dependents are deleted after it.
     Background,
-    /// They are deleted before it.
+    /// The dependents are deleted before it.
     Foreground,
-    /// They stay, ownerless.
+    /// The dependents stay without an owner.
     Orphan,
 }
 
 /// How to delete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// How long a pod may take; `None` for what the pod says itself.
+    /// The grace period of a pod; `None` for the pod's own.
     pub grace_period_seconds: Option<i64>,
-    /// What happens to those that the object owns.
+    /// What happens to its dependents.
     pub propagation: Option<Propagation>,
-    /// The UID that the object must have.
+    /// A precondition: the object's UID.
     pub uid: Option<String>,
-    /// The version that the object must have.
+    /// A precondition: the object's version.
     pub resource_version: Option<String>,
 }
 
 impl DeleteOptions {
-    /// At once.
+    /// Immediate deletion.
     pub fn now() -> Self {
         Self { grace_period_seconds: Some(0), ..Self::default() }
     }
 }
 
-/// What came of it.
+/// The outcome of a deletion.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deleted {
-    /// It is gone; so it was last.
+    /// It is gone; this was its last state.
     Gone(Arc<Value>),
-    /// It is marked, and goes when its finalizers and its kubelet let go.
+    /// It is marked, and goes when its finalizers and its kubelet are done.
     Marked(Arc<Value>),
 }
 
@@ -71,7 +71,7 @@ impl Store {
             || !object::list(&new, &["metadata", "finalizers"]).is_empty()
             || !object::list(&new, &["spec", "finalizers"]).is_empty();
         if !waits && kind.name == PODS {
-            // A pod is told of its end even if it has no time left for it.
+            // Set the timestamp even for a grace period of zero, so that watches see it.
             object::set(&mut new, &["metadata", "deletionTimestamp"], self.now.to_text());
             object::set(&mut new, &["metadata", "deletionGracePeriodSeconds"], 0);
             count_up(&old, &mut new);
@@ -100,14 +100,14 @@ impl Store {
     }
 }
 
-/// The wish to go is a new generation.
+/// A deletion timestamp increments the generation.
 fn count_up(old: &Value, new: &mut Value) {
     let generation = object::number(old, &["metadata", "generation"]).unwrap_or(0);
     object::set(new, &["metadata", "generation"], generation + 1);
 }
 
 fn check(kind: &ResourceType, old: &Value, options: &DeleteOptions) -> Result<(), Status> {
-    // This refusal names the kind, not the resource.
+    // This error names the kind, not the resource.
     let conflict = |what: &str, wanted: &str, found: &str, how: &str| {
         let why = format!(
             "the {what} in the precondition ({wanted}) does not match the {what} in record \
@@ -130,7 +130,7 @@ fn check(kind: &ResourceType, old: &Value, options: &DeleteOptions) -> Result<()
     Ok(())
 }
 
-/// Only a pod that runs somewhere is given time.
+/// The grace period; only a pod that runs on a node has one.
 fn grace(kind: &ResourceType, old: &Value, options: &DeleteOptions) -> i64 {
     if kind.name != PODS
         || object::text(old, &["spec", "nodeName"]).is_empty()
@@ -141,12 +141,11 @@ fn grace(kind: &ResourceType, old: &Value, options: &DeleteOptions) -> i64 {
     let own = object::number(old, &["spec", "terminationGracePeriodSeconds"]).unwrap_or(30);
     let running = object::number(old, &["metadata", "deletionGracePeriodSeconds"]);
     let wanted = options.grace_period_seconds.unwrap_or(running.unwrap_or(own)).max(0);
-    // Once it runs, the time can only become shorter.
+    // A running grace period can only be shortened.
     running.map_or(wanted, |running| wanted.min(running))
 }
 
-/// Propagation is carried out by two finalizers that the garbage collector
-/// takes away.
+/// Propagation policies are two finalizers that the garbage collector removes.
 fn set_finalizers(new: &mut Value, options: &DeleteOptions) {
     let Some(propagation) = options.propagation else { return };
     let mut finalizers: Vec<Value> = object::list(new, &["metadata", "finalizers"]).to_vec();

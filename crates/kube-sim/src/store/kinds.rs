@@ -1,4 +1,4 @@
-//! What single kinds ask for beyond the common rules.
+//! Validation and admission of individual kinds.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::selector::LabelSelector;
 use crate::status::Cause;
 use crate::types::ResourceType;
 
-/// What admission adds to new objects, and nobody owns.
+/// The changes of admission to new objects; no manager owns them.
 pub(super) fn admit(kind: &ResourceType, new: &mut Value) {
     if kind.name == PODS {
         admit_pod(new);
@@ -20,7 +20,7 @@ pub(super) fn admit(kind: &ResourceType, new: &mut Value) {
     }
 }
 
-/// What admission adds again to objects that are changed.
+/// The changes of admission to updated objects.
 pub(super) fn admit_update(kind: &ResourceType, new: &mut Value) {
     if kind.name == PODS {
         admit_tolerations(new);
@@ -40,7 +40,7 @@ fn admit_pod(new: &mut Value) {
     admit_tolerations(new);
 }
 
-/// A pod may stay five minutes on a node that is gone.
+/// The default tolerations: a pod stays five minutes on an unreachable node.
 fn admit_tolerations(new: &mut Value) {
     let is_daemon = object::list(new, &["metadata", "ownerReferences"])
         .iter()
@@ -63,7 +63,7 @@ fn admit_tolerations(new: &mut Value) {
     }
 }
 
-/// A node is not ready until somebody says so.
+/// A new node is not ready until its kubelet reports.
 fn admit_node(new: &mut Value) {
     let ready = object::list(new, &["status", "conditions"]).iter().any(|condition| {
         object::text(condition, &["type"]) == "Ready"
@@ -77,7 +77,7 @@ fn admit_node(new: &mut Value) {
     }
 }
 
-/// The quality of service that a pod's resources earn it.
+/// The QoS class of a pod.
 fn quality(pod: &Value) -> &'static str {
     let containers = object::list(pod, &["spec", "containers"]);
     let part = |container: &Value, what: &str| {
@@ -103,7 +103,7 @@ fn quality(pod: &Value) -> &'static str {
     }
 }
 
-/// What is wrong with an object.
+/// Validates an object.
 pub(super) fn check(kind: &ResourceType, new: &Value, causes: &mut Vec<Cause>) {
     let workload = [&DEPLOYMENTS, &DAEMON_SETS, &REPLICA_SETS, &STATEFUL_SETS];
     if kind.name == PODS {
@@ -172,7 +172,7 @@ fn check_selector(new: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What of an object must stay as it is.
+/// Validates an update: immutable fields.
 pub(super) fn check_update(kind: &ResourceType, old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     let differs = |path: &[&str]| object::at(old, path) != object::at(new, path);
     let workload = [&DEPLOYMENTS, &DAEMON_SETS, &REPLICA_SETS, &STATEFUL_SETS];
@@ -193,7 +193,7 @@ pub(super) fn check_update(kind: &ResourceType, old: &Value, new: &Value, causes
     }
 }
 
-/// A pod is what it is: only images and a few other fields may change.
+/// Pods are immutable except for images and a few other fields.
 fn check_pod_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     let containers = |pod| object::list(pod, &["spec", "containers"]).len();
     if containers(old) != containers(new) {
@@ -225,7 +225,7 @@ fn check_pod_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// The keys of a ConfigMap or a Secret become names of files.
+/// The keys of a ConfigMap or a Secret have to be valid file names.
 fn check_keys(new: &Value, causes: &mut Vec<Cause>) {
     for field in ["data", "binaryData"] {
         let map = new.get(field).and_then(Value::as_object);

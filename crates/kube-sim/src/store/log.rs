@@ -1,8 +1,7 @@
-//! The history: one change a revision, until it is compacted.
+//! The history: one change per revision, until it is compacted.
 //!
-//! The latest changes are there to be read. Those that everybody has seen can
-//! be packed: they take a hundredth of the memory, and only who goes on from
-//! an old version wants them again.
+//! Recent changes are available directly. Changes that every reader has processed can be compressed
+//! to a hundredth of the memory; only clients that continue from an old version need them again.
 
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
@@ -19,17 +18,17 @@ use serde_json::Value;
 use crate::names::ResourceName;
 use crate::time::Time;
 
-/// Fewer changes are not worth a block of their own.
+/// The minimum number of changes in a block.
 const BLOCK: usize = 16;
 
-/// What happened to an object.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChangeKind {
-    /// It is new.
+    /// Created.
     Added,
-    /// It is different.
+    /// Updated.
     Modified,
-    /// It is gone.
+    /// Deleted.
     Deleted,
 }
 
@@ -40,17 +39,17 @@ pub struct Change {
     pub revision: u64,
     /// When.
     pub at: Time,
-    /// What the object is.
+    /// The resource of the object.
     pub resource: ResourceName,
-    /// What happened.
+    /// The kind of change.
     pub kind: ChangeKind,
-    /// The object as it is since, or was last.
+    /// The object after the change; for a deletion, its last state.
     pub object: Arc<Value>,
-    /// The object as it was before.
+    /// The object before the change.
     pub previous: Option<Arc<Value>>,
 }
 
-/// Changes that have been packed: deflated JSON.
+/// Compressed changes: deflated JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Block {
     last: u64,
@@ -71,7 +70,7 @@ fn read_bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[u8]>, D
 }
 
 impl Block {
-    /// `None` for no changes. Memory does not fail.
+    /// `None` if there are no changes. Compression in memory does not fail.
     fn pack(changes: &[Change]) -> Option<Self> {
         let (first, last) = (changes.first()?, changes.last()?);
         let text = serde_json::to_vec(changes).ok()?;
@@ -91,10 +90,10 @@ impl Block {
 /// Changes, oldest first, without a gap.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Log {
-    /// The last revision that is not in here any more.
+    /// The last revision that has been compacted.
     compacted: u64,
     packed: VecDeque<Block>,
-    /// Those after the packed ones.
+    /// The changes after the compressed ones.
     changes: VecDeque<Change>,
 }
 
@@ -103,7 +102,7 @@ impl Log {
         self.changes.back().map_or(self.begin(), |change| change.revision)
     }
 
-    /// The revision before the first change that is not packed.
+    /// The revision before the first uncompressed change.
     fn begin(&self) -> u64 {
         self.packed.back().map_or(self.compacted, |block| block.last)
     }
@@ -117,15 +116,14 @@ impl Log {
         self.changes.push_back(change);
     }
 
-    /// The changes after a revision that are not packed; `None` if that is not
-    /// all of them.
+    /// The uncompressed changes after a revision; `None` if that is not all of them.
     pub(super) fn since(&self, revision: u64) -> Option<impl Iterator<Item = &Change>> {
         let skip = revision.checked_sub(self.begin())?;
         let skip = usize::try_from(skip).unwrap_or(usize::MAX).min(self.changes.len());
         Some(self.changes.range(skip..))
     }
 
-    /// All changes after a revision; `None` if some are forgotten.
+    /// All changes after a revision; `None` if some have been compacted.
     pub(super) fn history(&self, revision: u64) -> Option<Vec<Change>> {
         if revision < self.compacted {
             return None;
@@ -141,7 +139,7 @@ impl Log {
         packed.or_else(|| self.changes.front().map(|change| change.at))
     }
 
-    /// The newest revision that is at least so old, as far as blocks tell.
+    /// The newest revision that is at least that old, at the granularity of blocks.
     pub(super) fn revision_at(&self, time: Time) -> u64 {
         let packed = self.packed.iter().take_while(|block| block.until <= time);
         let packed = packed.last().map_or(self.compacted, |block| block.last);
@@ -152,7 +150,7 @@ impl Log {
         changes.last().map_or(packed, |change| change.revision)
     }
 
-    /// Packs the changes up to a revision, if they are worth it.
+    /// Compresses the changes up to a revision, if there are enough.
     pub(super) fn pack(&mut self, revision: u64) {
         let count = self.changes.partition_point(|change| change.revision <= revision);
         if count < BLOCK {
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_is_history_all_the_same() {
+    fn compressed_changes_stay_in_the_history() {
         let (plain, mut packed) = (log(50), log(50));
         packed.pack(20);
         packed.pack(40);
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compacted_is_forgotten() {
+    fn compacted_changes_are_gone() {
         let mut log = log(50);
         log.pack(20);
         log.pack(40);

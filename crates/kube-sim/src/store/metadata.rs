@@ -1,4 +1,4 @@
-//! What names, labels, finalizers and owners may look like.
+//! Validation of metadata: names, labels, finalizers and owners.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ const LABEL: &str = "a valid label must be an empty string or consist of alphanu
     'my_value',  or '12345', regex used for validation is \
     '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// Names that may stand in a path, and labels that may be selected by.
+/// Validates names, which become part of paths, and labels, which selectors use.
 pub(super) fn check_metadata(kind: &ResourceType, new: &Value, causes: &mut Vec<Cause>) {
     let name = object::name(new);
     if name.is_empty() {
@@ -89,7 +89,7 @@ fn check_owners(new: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What of the metadata must stay while an object is on its way out.
+/// Validates changes of metadata during deletion.
 pub(super) fn check_metadata_update(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     if !object::is_deleting(old) {
         return;
@@ -112,7 +112,7 @@ pub(super) fn check_metadata_update(old: &Value, new: &Value, causes: &mut Vec<C
     }
 }
 
-/// A name, perhaps with a domain before it. `shown` is how the caller wrote it.
+/// Validates a name with an optional domain prefix. `shown` is the caller's spelling.
 fn check_key(field: &str, shown: &str, key: &str, causes: &mut Vec<Cause>) {
     let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(a, b)| (Some(a), b));
     let mut wrong = |why: &str| causes.push(Cause::invalid(field, &json!(shown), why));
@@ -131,7 +131,7 @@ fn check_key(field: &str, shown: &str, key: &str, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Letters, digits, and `-_.` between them.
+/// Whether the text is a name part: letters and digits, with `-_.` between them.
 fn is_word(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(u8::is_ascii_alphanumeric)

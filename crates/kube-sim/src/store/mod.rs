@@ -1,7 +1,7 @@
-//! The objects, their history, and the rules of changing them.
+//! The stored objects, their history, and the rules for changing them.
 //!
-//! Every change takes one revision, and stands in a log until it is compacted:
-//! watches, lists that go on from an earlier page, and controllers read it.
+//! Every change creates one revision and stays in a log until it is compacted: watches, paged lists
+//! and controllers read it.
 
 mod apply;
 mod defaults;
@@ -38,19 +38,19 @@ pub(crate) use stored::Stored;
 /// Namespace and name.
 pub(crate) type Key = (String, String);
 
-/// Who writes, and how.
+/// The writer, and the options of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Write {
     /// The field manager.
     pub manager: String,
     /// Whether everything is done except storing it.
     pub dry_run: bool,
-    /// Whether the new object's owners of fields are already right.
+    /// Whether the field ownership of the new object is already set.
     pub(crate) applied: bool,
 }
 
 impl Write {
-    /// A write that counts, by this field manager.
+    /// A persistent write by this field manager.
     pub fn by(manager: &str) -> Self {
         Self { manager: manager.to_owned(), ..Self::default() }
     }
@@ -64,9 +64,9 @@ pub struct Store {
     types: Types,
     objects: BTreeMap<ResourceName, BTreeMap<Key, Arc<Stored>>>,
     log: Log,
-    /// The latest change that is more than a sign of life.
+    /// The latest change that is not just a lease renewal.
     kept: u64,
-    /// Whether kubelets and controllers tell nobody what they do.
+    /// Whether kubelets and controllers record no events.
     quiet: bool,
     signs: Signs,
 }
@@ -91,23 +91,23 @@ impl Store {
         store
     }
 
-    /// What time it is: what the API server was last told.
+    /// The current time, as last passed to the API server.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Time passes, and nothing happens. It never goes back.
+    /// Advances the time without processing anything. Time never goes back.
     pub(crate) fn pass(&mut self, now: Time) {
         self.now = self.now.max(now);
     }
 
-    /// Whether kubelets and controllers leave no events from now on: for what
-    /// has happened so long ago that nobody remembers.
+    /// Stops kubelets and controllers from recording events: for a simulated past that is long
+    /// over.
     pub fn set_quiet(&mut self, quiet: bool) {
         self.quiet = quiet;
     }
 
-    /// Whether they leave none.
+    /// Whether no events are recorded.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
@@ -122,57 +122,54 @@ impl Store {
         self.log.revision()
     }
 
-    /// The revision of the latest change that is more than a sign of life: of
-    /// anything but leases.
+    /// The revision of the latest change of anything but leases.
     pub fn revision_to_keep(&self) -> u64 {
         self.kept
     }
 
-    /// The changes after a revision, oldest first; `None` if some of them have
-    /// been packed or forgotten.
+    /// The changes after a revision, oldest first; `None` if some have been compressed or
+    /// compacted.
     pub fn changes_since(&self, revision: u64) -> Option<impl Iterator<Item = &Change>> {
         self.log.since(revision)
     }
 
-    /// The same for who comes late; `None` if some have been forgotten.
+    /// The same including compressed changes; `None` if some have been compacted.
     pub(crate) fn history(&self, revision: u64) -> Option<Vec<Change>> {
         self.log.history(revision)
     }
 
-    /// Puts away what is not needed at hand: changes up to a revision, and
-    /// objects that nobody has looked at since the last time.
+    /// Compresses the changes up to a revision, and the objects not used since the last call.
     pub(crate) fn rest(&mut self, seen: u64) {
         self.log.pack(seen);
         for stored in self.objects.values_mut().flat_map(BTreeMap::values_mut) {
-            // Who holds it just now is looking at it.
+            // A shared object is in use.
             if let Some(stored) = Arc::get_mut(stored) {
                 stored.cool();
             }
         }
     }
 
-    /// The revision up to which history has been forgotten.
+    /// The revision up to which history has been compacted.
     pub fn compacted(&self) -> u64 {
         self.log.compacted()
     }
 
-    /// Forgets the history up to a revision.
+    /// Compacts the history up to a revision.
     pub(crate) fn compact(&mut self, revision: u64) {
         self.log.compact(revision);
     }
 
-    /// When the oldest change that is remembered happened.
+    /// When the oldest change in the history happened.
     pub(crate) fn oldest_change(&self) -> Option<Time> {
         self.log.oldest()
     }
 
-    /// The newest revision that is at least so old.
+    /// The newest revision that is at least that old.
     pub(crate) fn revision_at(&self, time: Time) -> u64 {
         self.log.revision_at(time)
     }
 
-    /// The objects of a resource as they were at an earlier revision; `None` if
-    /// that has been forgotten.
+    /// The objects of a resource at an earlier revision; `None` if it has been compacted.
     pub fn list_at(
         &self,
         resource: &ResourceName,
@@ -211,8 +208,7 @@ impl Store {
         self.objects.get(resource)?.get(&(namespace.to_owned(), name.to_owned()))
     }
 
-    /// The objects of a resource, of one namespace or of all, in order of
-    /// namespace and name.
+    /// The objects of a resource in one namespace or in all, ordered by namespace and name.
     pub fn list<'a>(
         &'a self,
         resource: &ResourceName,
@@ -221,7 +217,7 @@ impl Store {
         self.list_stored(resource, namespace).map(|(_, stored)| stored.value())
     }
 
-    /// The same as they are kept, with their keys.
+    /// The same in stored form, with their keys.
     pub(crate) fn list_stored<'a>(
         &'a self,
         resource: &ResourceName,
@@ -235,12 +231,12 @@ impl Store {
             .take_while(move |((found, _), _)| namespace.is_none_or(|wanted| wanted == found))
     }
 
-    /// How many objects of a resource there are.
+    /// The number of objects of a resource.
     pub fn count(&self, resource: &ResourceName) -> usize {
         self.objects.get(resource).map_or(0, BTreeMap::len)
     }
 
-    /// Stores a new object.
+    /// Creates an object.
     pub fn create(
         &mut self,
         write: &Write,
@@ -256,8 +252,8 @@ impl Store {
         Ok(self.put(write, &kind, None, object))
     }
 
-    /// Replaces an object, except its status where that is a subresource. If
-    /// the new one has a `resourceVersion`, it must be the current one.
+    /// Replaces an object, except for a status that is a subresource. If the new object has a
+    /// `resourceVersion`, it must be the current one.
     pub fn update(
         &mut self,
         write: &Write,
@@ -267,7 +263,7 @@ impl Store {
         self.replace(write, resource, object, "")
     }
 
-    /// Replaces the status of an object, and nothing else of it.
+    /// Replaces only the status of an object.
     pub fn update_status(
         &mut self,
         write: &Write,
@@ -277,7 +273,7 @@ impl Store {
         self.replace(write, resource, object, "status")
     }
 
-    /// Changes an object as it is now.
+    /// Modifies the current object.
     pub fn modify(
         &mut self,
         write: &Write,
@@ -289,7 +285,7 @@ impl Store {
         self.modify_part(write, resource, (namespace, name), "", change)
     }
 
-    /// Changes the status of an object as it is now.
+    /// Modifies the status of the current object.
     pub fn modify_status(
         &mut self,
         write: &Write,
@@ -318,7 +314,7 @@ impl Store {
         self.replace(write, resource, object, subresource)
     }
 
-    /// Makes the status of an object this one, as controllers do again and again.
+    /// Sets the status of an object, as controllers do on every sync.
     pub(crate) fn set_status(
         &mut self,
         write: &Write,
@@ -354,12 +350,12 @@ impl Store {
         Ok(self.put(write, &kind, Some(old), object))
     }
 
-    /// The type of a resource; 404 if it is not served.
+    /// The type of a resource, or 404 if it is not served.
     pub(crate) fn kind(&self, resource: &ResourceName) -> Result<Arc<ResourceType>, Status> {
         self.types.get(resource).cloned().ok_or_else(Status::no_such_resource)
     }
 
-    /// The object; 404 if there is none.
+    /// The current object, or 404.
     pub(crate) fn current(
         &self,
         resource: &ResourceName,
@@ -369,7 +365,7 @@ impl Store {
         self.get(resource, namespace, name).ok_or_else(|| Status::not_found(resource, name))
     }
 
-    /// Stores an object that is as it should be.
+    /// Stores a validated object.
     pub(crate) fn put(
         &mut self,
         write: &Write,
@@ -378,7 +374,7 @@ impl Store {
         mut object: Value,
     ) -> Arc<Value> {
         if write.dry_run {
-            // A new object has no version yet; a changed one keeps its own.
+            // In a dry run, a new object has no version and an updated one keeps its own.
             return Arc::new(object);
         }
         let revision = self.log.revision() + 1;
@@ -394,7 +390,7 @@ impl Store {
         object
     }
 
-    /// Removes an object. The last that is heard of it is `last`.
+    /// Removes an object; watches get `last` as its final state.
     pub(crate) fn take(
         &mut self,
         write: &Write,

@@ -1,4 +1,4 @@
-//! What an object goes through before it is stored.
+//! The steps before an object is stored.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::object;
 use crate::status::{Cause, Status};
 use crate::types::ResourceType;
 
-/// The longest name; what is generated is cut to leave room for its end.
+/// The longest prefix of a generated name; a longer one is cut to leave room for the suffix.
 const GENERATED_PREFIX: usize = 58;
 
 impl Store {
-    /// A new object as it will be stored, but for its revision.
+    /// A new object as stored, without its revision.
     pub(super) fn prepare_create(
         &mut self,
         write: &Write,
@@ -68,7 +68,7 @@ impl Store {
         Ok(new)
     }
 
-    /// New objects need a namespace that is there to stay.
+    /// Rejects new objects in a namespace that is missing or terminating.
     fn check_namespace(&self, kind: &ResourceType, new: &Value) -> Result<(), Status> {
         if !kind.namespaced {
             return Ok(());
@@ -90,7 +90,7 @@ impl Store {
         Ok(())
     }
 
-    /// A changed object as it will be stored, but for its revision.
+    /// An updated object as stored, without its revision.
     pub(super) fn prepare_update(
         &mut self,
         write: &Write,
@@ -125,7 +125,7 @@ impl Store {
             keep(old, object::map(&mut new), "status");
         }
         keep_metadata(kind, old, &mut new);
-        // All but the status and a few labels is as it was stored, and complete.
+        // Everything but the status and a few labels is unchanged, and so already complete.
         let complete_already =
             subresource == "status" && kind.definition.is_none() && kind.name != NAMESPACES;
         let mut causes = if complete_already { Vec::new() } else { complete(kind, &mut new) };
@@ -151,7 +151,7 @@ impl Store {
     }
 }
 
-/// Whether nothing holds back an object that is being deleted.
+/// Whether nothing blocks the removal of an object that is being deleted.
 pub(super) fn is_finished(object: &Value) -> bool {
     object::is_deleting(object)
         && object::list(object, &["metadata", "finalizers"]).is_empty()
@@ -159,9 +159,8 @@ pub(super) fn is_finished(object: &Value) -> bool {
         && object::number(object, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0) == 0
 }
 
-/// Leaves of the new object its status, and makes everything else what it was.
-/// Of nodes, pods and namespaces the labels and annotations are taken too, as
-/// kubelets expect.
+/// Keeps only the status of the new object and restores everything else. For nodes, pods and
+/// namespaces the labels and annotations are kept too, as kubelets expect.
 fn with_status(kind: &ResourceType, old: &Value, new: &mut Value) {
     let own: &[&str] = if [&NODES, &PODS, &NAMESPACES].contains(&&kind.name) {
         &["managedFields", "labels", "annotations", "finalizers"]
@@ -180,7 +179,7 @@ fn with_status(kind: &ResourceType, old: &Value, new: &mut Value) {
     }
 }
 
-/// Makes all fields what they were, except some.
+/// Restores all fields except some.
 fn keep_all(before: &Map<String, Value>, new: &mut Map<String, Value>, except: &[&str]) {
     new.retain(|field, _| except.contains(&field.as_str()) || before.contains_key(field));
     for field in before.keys().filter(|field| !except.contains(&field.as_str())) {
@@ -194,8 +193,7 @@ fn keep(old: &Value, new: &mut Map<String, Value>, field: &str) {
     }
 }
 
-/// Makes a field what it was. Mostly it is that already, and looking is cheaper
-/// than copying.
+/// Restores a field. Most are unchanged, and comparing is cheaper than copying.
 fn keep_in(before: &Map<String, Value>, new: &mut Map<String, Value>, field: &str) {
     match before.get(field) {
         same if same == new.get(field) => {}
@@ -204,7 +202,7 @@ fn keep_in(before: &Map<String, Value>, new: &mut Map<String, Value>, field: &st
     }
 }
 
-/// What of the metadata no caller can change.
+/// Restores the metadata that no caller can change.
 fn keep_metadata(kind: &ResourceType, old: &Value, new: &mut Value) {
     const KEPT: [&str; 8] = [
         "name",
@@ -234,7 +232,7 @@ fn keep_metadata(kind: &ResourceType, old: &Value, new: &mut Value) {
     }
 }
 
-/// Whether something other than metadata and status differs.
+/// Whether anything but metadata and status differs.
 fn differs(old: &Value, new: &Value) -> bool {
     let rest = |object: &'_ Value| {
         let fields = object.as_object().into_iter().flatten();
@@ -246,7 +244,7 @@ fn differs(old: &Value, new: &Value) -> bool {
     rest(old) != rest(new) || !old.as_object().into_iter().flatten().all(same)
 }
 
-/// Defaults and checks, those of the kind or those of its schema.
+/// Defaults and validation, those of the kind or those of its schema.
 fn complete(kind: &ResourceType, new: &mut Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     if kind.definition.is_some() {

@@ -1,4 +1,4 @@
-//! A store as data: its objects as lists, since their keys are no texts.
+//! Serialisation of a store: objects become lists, because their keys are not strings.
 
 use std::sync::Arc;
 

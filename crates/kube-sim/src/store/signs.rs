@@ -1,11 +1,10 @@
-//! Brief stores: those of worlds that live shortly and in memory, where what
-//! nobody reads would be most of the work.
+//! Brief stores, for short-lived worlds in memory: they skip writes that are never read and would
+//! be most of the work.
 //!
-//! Leases are renewed again and again. Here a kubelet hands its lease over, and it
-//! is written only when somebody is about to read it, or when the kubelet stops.
-//! Who looks finds what would have been written. A node whose status is what it was
-//! is not reported again. Services have no endpoints. And who owns which of the
-//! fields that kubelets and controllers write is not kept track of.
+//! Leases are renewed all the time. Here a kubelet hands its lease over, and the store writes it
+//! only before a read or when the kubelet stops; a reader finds what would have been written. A
+//! node whose status has not changed is not reported again. Services have no endpoints. Ownership
+//! of fields that kubelets and controllers write is not tracked.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,28 +16,27 @@ use crate::names::LEASES;
 use crate::object;
 use crate::time::Time;
 
-/// How often a lease is renewed.
+/// The renewal interval of leases.
 pub(crate) const RENEWAL: Duration = Duration::from_secs(10);
 
-/// Where the leases of nodes are.
+/// The namespace of node leases.
 pub(crate) const NODE_LEASES: &str = "kube-node-lease";
 
-/// Those who live in the cluster itself.
+/// The writers inside the cluster.
 const OWN: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kubelet"];
 
-/// The leases that have been handed over.
+/// The leases that kubelets have handed over.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Signs {
-    /// Whether any are: whether the store is brief.
+    /// Whether the store is brief.
     lazy: bool,
-    /// By node: the renewal that was written last.
+    /// By node: the last renewal that was written.
     written: BTreeMap<String, Time>,
 }
 
 impl Store {
-    /// From now on leases are written only for those who read them, services have
-    /// no endpoints, and `managedFields` tell nothing of what kubelets and
-    /// controllers write.
+    /// Makes the store brief: leases are written only when they are read, services have no
+    /// endpoints, and `managedFields` do not track the writes of kubelets and controllers.
     pub fn be_brief(&mut self) {
         self.signs.lazy = true;
     }
@@ -48,14 +46,13 @@ impl Store {
         self.signs.lazy
     }
 
-    /// Whether it is kept track of who owns the fields that are written.
+    /// Whether the ownership of the written fields is tracked.
     pub(super) fn tracks(&self, write: &Write) -> bool {
         let own = || OWN.contains(&write.manager.as_str());
         !(write.applied || self.signs.lazy && own())
     }
 
-    /// Takes over a lease that has just been written; `false` if it is not
-    /// wanted.
+    /// Takes over a lease that has just been written; `false` if the store is not brief.
     pub(crate) fn take_over_lease(&mut self, node: &str, written: Time) -> bool {
         if self.signs.lazy {
             self.signs.written.insert(node.to_owned(), written);
@@ -70,13 +67,13 @@ impl Store {
         self.signs.written.contains_key(node)
     }
 
-    /// The kubelet does not renew its lease any more.
+    /// Ends the renewals of a stopped kubelet.
     pub(crate) fn end_lease(&mut self, node: &str) {
         self.write_lease(node);
         self.signs.written.remove(node);
     }
 
-    /// Writes all leases as they should be by now.
+    /// Writes all handed-over leases as of now.
     pub(crate) fn write_leases(&mut self) {
         let nodes: Vec<String> = self.signs.written.keys().cloned().collect();
         for node in nodes {
@@ -84,7 +81,7 @@ impl Store {
         }
     }
 
-    /// When the next renewal is due that somebody wants to read.
+    /// The time of the next renewal that a reader needs.
     pub(crate) fn next_renewal(&self) -> Option<Time> {
         self.signs.written.values().min().map(|written| written.plus(RENEWAL))
     }
@@ -97,7 +94,7 @@ impl Store {
         }
         *written = written.plus(RENEWAL * u32::try_from(missed).unwrap_or(u32::MAX));
         let time = written.to_micro_text();
-        // One that was deleted is made anew by its kubelet.
+        // The kubelet recreates a deleted lease itself.
         let _ = self.modify(&Write::by("kubelet"), &LEASES, NODE_LEASES, node, |lease| {
             object::set(lease, &["spec", "renewTime"], time);
         });

@@ -1,6 +1,6 @@
-//! An object as it is kept: as a value while somebody works with it, as text
-//! otherwise. Each form is made from the other when it is asked for, so reading
-//! is the same for both; a value takes ten times the memory of its text.
+//! The stored form of an object: a value while it is in use, otherwise text. Either form is created
+//! from the other on demand, so readers see no difference; a value takes ten times the memory of
+//! its text.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,12 +10,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// One object. At least one of its forms is there.
+/// One object. At least one of its forms is present.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     value: OnceLock<Arc<Value>>,
     text: OnceLock<Arc<str>>,
-    /// Whether the value was asked for since the last [`cool`](Self::cool).
+    /// Whether the value was used since the last [`cool`](Self::cool).
     used: AtomicBool,
 }
 
@@ -37,12 +37,12 @@ impl Stored {
             .get_or_init(|| self.value.get().map(ToString::to_string).unwrap_or_default().into())
     }
 
-    /// Keeps only the text, unless the value was asked for since the last time.
+    /// Keeps only the text, unless the value was used since the last call.
     pub(crate) fn cool(&mut self) {
         self.cool_as(Value::to_string);
     }
 
-    /// The same with a text that need not be all of the value.
+    /// The same with a text that may omit parts of the value.
     pub(crate) fn cool_as(&mut self, write: impl FnOnce(&Value) -> String) {
         if std::mem::take(self.used.get_mut()) {
             return;
@@ -60,7 +60,7 @@ impl Clone for Stored {
     }
 }
 
-/// Written as it is.
+/// Writes the text unchanged.
 impl Serialize for Stored {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let raw: &RawValue = serde_json::from_str(self.text()).map_err(S::Error::custom)?;
@@ -68,7 +68,7 @@ impl Serialize for Stored {
     }
 }
 
-/// Read without being understood.
+/// Keeps the text without parsing it.
 impl<'de> Deserialize<'de> for Stored {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unused_value_becomes_text_and_comes_back() {
+    fn an_unused_value_becomes_text_and_is_restored() {
         let value = Arc::new(json!({"a": [1, -2, "x"], "b": {"c": null}}));
         let mut stored = Stored::from_value(value.clone());
         stored.cool();

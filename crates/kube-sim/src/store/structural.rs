@@ -1,4 +1,4 @@
-//! Structural schemas of custom resources: defaults and checks.
+//! Structural schemas of custom resources: defaults and validation.
 
 use serde_json::{Value, json};
 
@@ -7,8 +7,7 @@ use crate::schema::Schema;
 use crate::status::Cause;
 use crate::types::ResourceType;
 
-/// Takes out what is not in the schema, fills in defaults, and says what is
-/// wrong.
+/// Prunes fields outside the schema, sets defaults, and collects errors.
 pub(super) fn complete(kind: &ResourceType, new: &mut Value, causes: &mut Vec<Cause>) {
     let schema = Schema::of(kind);
     super::unknown::prune(new, schema);
@@ -98,7 +97,7 @@ fn has_type(value: &Value, schema: Schema<'_>) -> bool {
         || found == "null" && schema.keyword("nullable") == Some(&json!(true))
 }
 
-/// Enumerations, and limits of size.
+/// Validates enumerations and limits.
 fn limits(value: &Value, schema: Schema<'_>, path: &str, causes: &mut Vec<Cause>) {
     if let Some(Value::Array(allowed)) = schema.keyword("enum")
         && !allowed.contains(value)

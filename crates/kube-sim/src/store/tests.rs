@@ -17,7 +17,7 @@ fn pod(name: &str) -> Value {
 }
 
 #[test]
-fn what_is_created_can_be_read() {
+fn a_created_object_can_be_read() {
     let mut store = store();
     let made = store.create(&me(), &PODS, pod("a")).unwrap();
     assert_eq!(store.get(&PODS, "default", "a"), Some(&made));
@@ -54,7 +54,7 @@ fn an_old_version_is_a_conflict() {
 }
 
 #[test]
-fn a_change_of_nothing_makes_no_revision() {
+fn an_update_without_a_change_creates_no_revision() {
     let mut store = store();
     store.create(&me(), &PODS, pod("a")).unwrap();
     let before = store.revision();
@@ -63,7 +63,7 @@ fn a_change_of_nothing_makes_no_revision() {
 }
 
 #[test]
-fn status_and_spec_are_apart() {
+fn status_and_spec_are_updated_separately() {
     let mut store = store();
     store.create(&me(), &PODS, pod("a")).unwrap();
     let both = |pod: &mut Value| {
@@ -84,7 +84,7 @@ fn status_and_spec_are_apart() {
 }
 
 #[test]
-fn a_pod_goes_when_its_kubelet_says_so() {
+fn a_pod_is_removed_when_its_kubelet_confirms() {
     let mut store = store();
     store.create(&me(), &PODS, pod("a")).unwrap();
     let options = DeleteOptions::default();
@@ -97,7 +97,7 @@ fn a_pod_goes_when_its_kubelet_says_so() {
 }
 
 #[test]
-fn finalizers_hold_an_object() {
+fn finalizers_delay_a_deletion() {
     let mut store = store();
     let object = json!({"metadata": {"name": "a", "namespace": "default", "finalizers": ["x/y"]}});
     store.create(&me(), &CONFIG_MAPS, object).unwrap();
@@ -120,7 +120,7 @@ fn finalizers_hold_an_object() {
 }
 
 #[test]
-fn a_missing_namespace_is_told() {
+fn a_missing_namespace_is_an_error() {
     let mut store = store();
     let object = json!({"metadata": {"name": "a", "namespace": "nowhere"}});
     let error = store.create(&me(), &CONFIG_MAPS, object).unwrap_err();
@@ -128,7 +128,7 @@ fn a_missing_namespace_is_told() {
 }
 
 #[test]
-fn a_store_survives_as_data() {
+fn a_store_survives_serialisation() {
     let mut store = store();
     store.create(&me(), &PODS, pod("a")).unwrap();
     let text = serde_json::to_string(&store).unwrap();

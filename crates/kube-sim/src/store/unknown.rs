@@ -1,10 +1,10 @@
-//! Fields that are not known, and values of the wrong type.
+//! Unknown fields and values of the wrong type.
 
 use serde_json::Value;
 
 use crate::schema::Schema;
 
-/// Takes unknown fields out and names them.
+/// Removes unknown fields and returns their names.
 pub(crate) fn prune(value: &mut Value, schema: Schema<'_>) -> Vec<String> {
     let mut unknown = Vec::new();
     walk(value, schema, "", &mut unknown);
@@ -41,12 +41,12 @@ pub(super) fn join(path: &str, field: &str) -> String {
     if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") }
 }
 
-/// The first value of a wrong type, as the decoder of a built-in kind tells it.
+/// The first value of a wrong type, in the wording of the decoder of built-in kinds.
 pub(crate) fn mistyped(value: &Value, schema: Schema<'_>, kind: &str) -> Option<String> {
     find(value, schema, kind, "")
 }
 
-/// What Go calls the type of a field.
+/// Go's name for the type of a field.
 fn go_type(schema: Schema<'_>) -> String {
     if let Some(reference) = schema.reference() {
         let parts: Vec<&str> = reference.rsplitn(3, '.').collect();
@@ -66,7 +66,7 @@ fn go_type(schema: Schema<'_>) -> String {
     }
 }
 
-/// `owner` is the struct that `path`, which leads there from the root, ends in.
+/// `owner` is the struct at the end of `path`, which starts at the root.
 fn find(value: &Value, schema: Schema<'_>, owner: &str, path: &str) -> Option<String> {
     let wanted = schema.type_name();
     let (found, right) = match value {
@@ -105,7 +105,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn unknown_fields_go_by_name() {
+    fn unknown_fields_are_removed_and_named() {
         let types = Types::default();
         let schema = Schema::of(types.find("", "v1", "pods").unwrap());
         let mut pod = json!({
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_types_are_told() {
+    fn wrong_types_are_reported() {
         let types = Types::default();
         let schema = Schema::of(types.find("", "v1", "configmaps").unwrap());
         let told = mistyped(&json!({"data": {"a": 1}}), schema, "ConfigMap");

@@ -1,9 +1,9 @@
-//! The kinds that are known from the start.
+//! The built-in kinds.
 
 use super::ResourceType;
 use crate::names::ResourceName;
 
-/// One of them, as short as it can be said.
+/// A built-in kind in compact form.
 struct BuiltIn {
     group: &'static str,
     version: &'static str,

@@ -1,19 +1,19 @@
-//! The older form of `OpenAPI` in protobuf, which is the only one that some
-//! clients take: kubectl checks a `kind: List` with it.
+//! `OpenAPI` v2 as protobuf, the only form that some clients accept: kubectl validates a `kind:
+//! List` with it.
 //!
-//! Only shapes are in it, not paths: those clients learn from the newer form.
+//! It contains schemas only, no paths: those clients read paths from `OpenAPI` v3.
 
 use serde_json::Value;
 
-/// What such a document is called.
+/// The media type of such a document.
 pub(super) const MEDIA: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// Whether a caller takes it.
+/// Whether a caller accepts it.
 pub(super) fn is_wanted(accept: &str) -> bool {
     accept.contains("com.github.proto-openapi.spec.v2")
 }
 
-/// A document, from its JSON.
+/// Encodes a JSON document.
 pub(super) fn encode(document: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     text(&mut out, 1, &document["swagger"]);
@@ -63,7 +63,7 @@ fn schema(out: &mut Vec<u8>, value: &Value) {
     }
     for (name, extension) in value.as_object().into_iter().flatten() {
         if name.starts_with("x-") {
-            // Extensions are YAML, and JSON is YAML.
+            // Extensions are YAML, and JSON is a subset of YAML.
             message(out, 31, |named| {
                 bytes(named, 1, name.as_bytes());
                 message(named, 2, |any| bytes(any, 2, extension.to_string().as_bytes()));

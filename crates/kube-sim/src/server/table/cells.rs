@@ -1,4 +1,4 @@
-//! What stands in the cells.
+//! The cells of tables.
 
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
-//! The little of JSON path that printer columns use: `.spec.a`, `['b']`, `[0]`,
-//! `[*]`, and `[?(@.type=="Ready")]`.
+//! The subset of JSON path that printer columns use: `.spec.a`, `['b']`, `[0]`, `[*]`, and
+//! `[?(@.type=="Ready")]`.
 
 use serde_json::Value;
 
-/// What a path finds.
+/// The values at a path.
 pub(super) fn find<'a>(object: &'a Value, path: &str) -> Vec<&'a Value> {
     let mut found = vec![object];
     let mut rest = path.trim();
@@ -15,7 +15,7 @@ pub(super) fn find<'a>(object: &'a Value, path: &str) -> Vec<&'a Value> {
             found = found.into_iter().flat_map(|value| bracket(value, step)).collect();
         } else {
             rest = rest.strip_prefix('.').unwrap_or(rest);
-            // A dot in a key is escaped.
+            // Dots in keys are escaped.
             let mut field = String::new();
             let mut letters = rest.char_indices();
             let mut end = rest.len();

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Authorization tests.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn bind(talk: &mut Talk, path: &str, kind: &str, role: &str) {
 }
 
 #[test]
-fn who_is_given_nothing_may_only_look_around() {
+fn a_user_without_roles_may_only_use_discovery() {
     let mut talk = Talk::new();
     assert_eq!(get(&mut talk, "/api/v1").0, 200);
     assert_eq!(get(&mut talk, "/version").0, 200);
@@ -78,7 +78,7 @@ fn who_is_given_nothing_may_only_look_around() {
 }
 
 #[test]
-fn roles_give_what_they_say_where_they_say_it() {
+fn roles_grant_their_rules_in_their_scope() {
     let mut talk = Talk::new();
     let role = json!({
         "metadata": {"name": "reader"},
@@ -108,7 +108,7 @@ fn roles_give_what_they_say_where_they_say_it() {
 }
 
 #[test]
-fn reviews_answer_for_who_asks() {
+fn reviews_answer_for_their_subject() {
     let mut talk = Talk::new();
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let body = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
@@ -125,7 +125,7 @@ fn reviews_answer_for_who_asks() {
 }
 
 #[test]
-fn a_token_is_its_account_s_until_it_expires() {
+fn a_token_is_valid_for_its_account_until_it_expires() {
     let mut talk = Talk::new();
     let account = json!({"metadata": {"name": "robot"}});
     assert_eq!(talk.post("/api/v1/namespaces/default/serviceaccounts", &account).0, 201);

@@ -66,7 +66,7 @@ fn a_definition_is_established_and_served() {
 }
 
 #[test]
-fn objects_are_completed_pruned_and_checked() {
+fn objects_get_defaults_pruning_and_validation() {
     let mut talk = talk();
     let thing = |spec: Value| {
         json!({
@@ -99,7 +99,7 @@ fn objects_are_completed_pruned_and_checked() {
 }
 
 #[test]
-fn applying_knows_the_lists() {
+fn server_side_apply_uses_the_list_types() {
     let mut talk = talk();
     let config = |parts: Value| {
         json!({
@@ -116,7 +116,7 @@ fn applying_knows_the_lists() {
 }
 
 #[test]
-fn objects_go_with_their_kind() {
+fn objects_are_deleted_with_their_definition() {
     let mut talk = talk();
     let thing = json!({"metadata": {"name": "t"}, "spec": {"mode": "a"}});
     assert_eq!(talk.post(THINGS, &thing).0, 201);
@@ -127,7 +127,7 @@ fn objects_go_with_their_kind() {
 }
 
 #[test]
-fn types_survive_as_data() {
+fn types_survive_serialisation() {
     let mut talk = talk();
     let text = serde_json::to_string(&talk.server).unwrap();
     talk.server = serde_json::from_str(&text).unwrap();

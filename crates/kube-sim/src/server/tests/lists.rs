@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn pages_are_of_one_moment() {
+fn pages_show_one_version() {
     let mut talk = Talk::new();
     for name in ["a", "b", "c"] {
         talk.configmap(name, &json!({}));

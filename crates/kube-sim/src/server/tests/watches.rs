@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_watch_from_nowhere_begins_with_what_there_is() {
+fn a_watch_without_a_version_starts_with_the_existing_objects() {
     let mut talk = Talk::new();
     talk.configmap("a", &json!({}));
     talk.watch("/api/v1/namespaces/default/configmaps?watch=1");
@@ -44,7 +44,7 @@ fn a_streamed_list_ends_with_a_bookmark() {
 }
 
 #[test]
-fn what_is_forgotten_is_gone() {
+fn a_compacted_version_is_gone() {
     let mut talk = Talk::new();
     talk.configmap("a", &json!({}));
     let version = talk.server.store().revision();
@@ -61,7 +61,7 @@ fn what_is_forgotten_is_gone() {
 }
 
 #[test]
-fn history_is_forgotten_with_time() {
+fn history_is_compacted_with_time() {
     let mut talk = Talk::new();
     talk.configmap("a", &json!({}));
     let version = talk.server.store().revision();
@@ -71,7 +71,7 @@ fn history_is_forgotten_with_time() {
 }
 
 #[test]
-fn bookmarks_and_the_end_come_in_time() {
+fn bookmarks_and_timeouts_come_on_time() {
     let mut talk = Talk::new();
     talk.watch("/api/v1/configmaps?watch=1&allowWatchBookmarks=true&timeoutSeconds=90");
     for _ in 0..2 {
@@ -115,7 +115,7 @@ mod replay {
     }
 
     proptest! {
-        /// Whoever lists and then watches knows what a later list would say.
+        /// A client that lists and then watches knows what a later list would return.
         #[test]
         fn a_watch_is_a_list_that_goes_on(before in prop::collection::vec(step(), 0..12),
                                           after in prop::collection::vec(step(), 0..12)) {
@@ -149,7 +149,7 @@ mod replay {
             for event in talk.told() {
                 let mut object = event["object"].clone();
                 let name = object["metadata"]["name"].to_string();
-                // A list says once what its items are.
+                // A list implies the kind of its items.
                 object.as_object_mut().unwrap().retain(|field, _| !["kind", "apiVersion"].contains(&field.as_str()));
                 if event["type"] == "DELETED" { known.remove(&name); } else { known.insert(name, object); }
             }
@@ -160,7 +160,7 @@ mod replay {
 }
 
 #[test]
-fn what_was_put_away_is_the_same() {
+fn compressed_history_is_the_same() {
     let mut talk = Talk::new();
     talk.configmap("a", &json!({"n": "0"}));
     let version = talk.server.store().revision();
@@ -189,7 +189,7 @@ fn what_was_put_away_is_the_same() {
         assert!(talk.server.store().changes_since(version).is_none(), "they are packed");
         assert_eq!(look(&mut talk), before);
     }
-    // A server that was saved meanwhile has it all, too.
+    // A server serialised meanwhile has all of it too.
     let saved = serde_json::to_string(&talk.server).unwrap();
     talk.server = serde_json::from_str(&saved).unwrap();
     assert_eq!(look(&mut talk), before);

@@ -40,7 +40,7 @@ fn errors_are_what_a_real_server_says() {
 }
 
 #[test]
-fn unknown_fields_as_the_caller_likes() {
+fn unknown_fields_follow_field_validation() {
     let mut talk = Talk::new();
     let body =
         json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x"}, "foo": 1});
@@ -89,7 +89,7 @@ fn deployment(replicas: u32, image: &str) -> Value {
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/default/deployments/d";
 
 #[test]
-fn applying_makes_owns_and_conflicts() {
+fn server_side_apply_creates_owns_and_conflicts() {
     let mut talk = Talk::new();
     let path = |manager: &str| format!("{DEPLOYMENT}?fieldManager={manager}");
     let (code, object) = talk.patch(&path("them"), APPLY, &deployment(2, "i"));
@@ -128,7 +128,7 @@ fn applying_makes_owns_and_conflicts() {
 }
 
 #[test]
-fn scale_is_a_view() {
+fn scale_reads_and_writes_the_replica_count() {
     let mut talk = Talk::new();
     talk.post("/apis/apps/v1/namespaces/default/deployments", &deployment(2, "i"));
     let path = format!("{DEPLOYMENT}/scale");
@@ -140,7 +140,7 @@ fn scale_is_a_view() {
 }
 
 #[test]
-fn a_budget_is_honoured() {
+fn a_budget_is_respected() {
     let mut talk = Talk::new();
     for name in ["a", "b"] {
         talk.pod(name, &json!({"app": "x"}));
@@ -156,7 +156,7 @@ fn a_budget_is_honoured() {
             json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}});
         talk.post(&path, &body)
     };
-    // Nobody has counted yet.
+    // The budget has no numbers yet.
     let (code, status) = evict(&mut talk, "a", "");
     assert_eq!((code, &status["details"]["retryAfterSeconds"]), (429, &json!(10)));
     let numbers = json!({"status": {
@@ -185,12 +185,12 @@ fn a_budget_is_honoured() {
         })
     );
     assert_eq!(evict(&mut talk, "zz", "").0, 404);
-    // What is going already is no loss.
+    // Evicting a terminating pod disrupts nothing.
     assert_eq!(evict(&mut talk, "a", "").0, 201);
 }
 
 #[test]
-fn deleting_answers_with_what_there_is() {
+fn a_deletion_returns_the_object_or_a_status() {
     let mut talk = Talk::new();
     talk.configmap("x", &json!({}));
     let path = "/api/v1/namespaces/default/configmaps/x";
@@ -226,7 +226,7 @@ fn a_namespace_goes_when_it_is_finalized() {
 }
 
 #[test]
-fn events_are_seen_from_two_sides() {
+fn events_are_served_in_both_groups() {
     let mut talk = Talk::new();
     let event = json!({
         "metadata": {"name": "e"}, "regarding": {"kind": "Node", "name": "n1"}, "note": "hello",
