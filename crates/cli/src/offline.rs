@@ -18,15 +18,15 @@ pub const CLUSTER: &str = "offline";
 /// The cluster as the flags describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// How many control planes.
+    /// The number of control planes.
     pub control_planes: usize,
-    /// How many workers.
+    /// The number of workers.
     pub workers: usize,
-    /// The Talos that runs, if it was said.
+    /// The running Talos, if it is given.
     pub talos: Option<Version>,
-    /// The Kubernetes that runs, if it was said.
+    /// The running Kubernetes, if it is given.
     pub kubernetes: Option<Version>,
-    /// The installer of the nodes, if it was said.
+    /// The installer of the nodes, if it is given.
     pub installer: Option<ImageRef>,
 }
 

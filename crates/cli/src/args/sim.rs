@@ -53,7 +53,7 @@ pub enum SimCommand {
     Talosconfig(TalosconfigArgs),
 }
 
-/// Which folder.
+/// The folder of a cluster.
 #[derive(Clone, Debug, Args)]
 pub struct DirArgs {
     /// Folder of the cluster, with its talosconfig, keys and state
@@ -253,7 +253,7 @@ pub struct FaultArgs {
     pub folder: ExistingArgs,
 }
 
-/// Which faults hold.
+/// The arguments of `sim faults`.
 #[derive(Clone, Debug, Args)]
 pub struct FaultsArgs {
     /// List every kind of fault
