@@ -138,7 +138,7 @@ pub enum Command {
     Matrix(MatrixArgs),
     /// Run the operator: upgrade the clusters of a hub as their annotations say
     Operator(Box<OperatorArgs>),
-    /// Print the CustomResourceDefinitions that the operator needs
+    /// Print the custom resource definitions that the operator needs
     Crds(CrdsArgs),
     /// Run a simulated cluster on this machine for rehearsals
     Sim(Box<SimArgs>),

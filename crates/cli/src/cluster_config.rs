@@ -13,6 +13,7 @@ use upgrade_view::RunResult;
 use crate::args::{ClusterArgs, CommandLine, PolicyArgs};
 use crate::error::CommandError;
 use crate::profile::Profile;
+use crate::render::words;
 use crate::settings;
 
 /// A cluster as its user describes it, and its state folder.
@@ -76,7 +77,7 @@ impl ClusterConfig {
         match self.runs.holder()? {
             None => Ok(()),
             Some(holder) => Err(CommandError::refused(
-                format!("{holder} is already driving this cluster"),
+                format!("{} is already driving this cluster", words::process(&holder)),
                 format!("see its progress with `{}`", self.command("status")),
             )),
         }

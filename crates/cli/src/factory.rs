@@ -23,7 +23,7 @@ pub enum FactoryError {
     /// An answer of another form.
     #[error("unexpected answer of the Image Factory at {url}: {why}")]
     Nonsense {
-        /// Which.
+        /// Its URL.
         url: String,
         /// What was wrong.
         why: String,
@@ -33,15 +33,15 @@ pub enum FactoryError {
     Unknown {
         /// The target.
         target: Version,
-        /// Which.
+        /// Their names.
         names: Vec<String>,
     },
     /// The factory does not know the running schematic, so the rest of it would be lost.
     #[error("the Image Factory at {url} does not know the running schematic {schematic}")]
     Elsewhere {
-        /// Which factory.
+        /// Its URL.
         url: String,
-        /// Which schematic.
+        /// The running schematic.
         schematic: String,
     },
 }

@@ -1,5 +1,4 @@
-//! A cluster made of nothing but numbers and versions: what an observer would
-//! report of a healthy one.
+//! A healthy cluster made of numbers and versions, for plans without a real one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,26 +12,26 @@ use upgrade_core::snapshot::{
 use upgrade_core::version::Version;
 use upgrade_planner::installer::{EMPTY_SCHEMATIC, FACTORY, schematic_of};
 
-/// The name a cluster without a name gets.
+/// The name of an offline cluster.
 pub const CLUSTER: &str = "offline";
 
-/// What the flags say of the cluster.
+/// The cluster as the flags describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// How many control planes.
+    /// The number of control planes.
     pub control_planes: usize,
-    /// How many workers.
+    /// The number of workers.
     pub workers: usize,
-    /// The Talos that runs, if it was said.
+    /// The running Talos, if it is given.
     pub talos: Option<Version>,
-    /// The Kubernetes that runs, if it was said.
+    /// The running Kubernetes, if it is given.
     pub kubernetes: Option<Version>,
-    /// The installer of the nodes, if it was said.
+    /// The installer of the nodes, if it is given.
     pub installer: Option<ImageRef>,
 }
 
 impl Cluster {
-    /// The cluster as an observer would see it on a good day.
+    /// The observation of this cluster, with everything healthy.
     pub fn snapshot(&self) -> Snapshot {
         let control_planes = names("cp", self.control_planes);
         let workers = names("worker", self.workers);
@@ -44,8 +43,7 @@ impl Cluster {
         let nodes = nodes.chain(workers.into_iter().enumerate().map(node(Role::Worker, 1)));
         Snapshot {
             cluster: CLUSTER.to_owned(),
-            // Nothing was observed, so there is no moment to name; the planner
-            // reads no clock either.
+            // Nothing was observed, and the planner does not use the time.
             taken_at: Timestamp::UNIX_EPOCH,
             nodes: nodes.collect(),
             etcd: Fact::Known(etcd),
@@ -109,7 +107,7 @@ impl Cluster {
         })
     }
 
-    /// The images of a Talos cluster that nobody changed.
+    /// The default images of a Talos cluster.
     fn images(&self, role: Role) -> Fact<BTreeMap<Component, ImageRef>> {
         let Some(version) = &self.kubernetes else {
             return Fact::Unasked;
@@ -143,8 +141,8 @@ fn names(prefix: &str, count: usize) -> Vec<NodeName> {
     (1..=count).map(|number| NodeName(format!("{prefix}-{number}"))).collect()
 }
 
-/// Everyone healthy and in step, the first one leading: the leader goes last,
-/// and a plan shows it best if that is not where the name would put it.
+/// All members healthy and in sync. The first one leads: the leader goes last, and a plan shows
+/// that best if its name would put it first.
 fn etcd(control_planes: &[NodeName], talos: Option<&Version>) -> EtcdFacts {
     let version = talos.and_then(|talos| Matrix::builtin().etcd(talos));
     let ids: Vec<MemberId> = (1..).map(MemberId).take(control_planes.len()).collect();
@@ -166,7 +164,7 @@ fn etcd(control_planes: &[NodeName], talos: Option<&Version>) -> EtcdFacts {
     EtcdFacts { members: members.collect(), alarms: Vec::new() }
 }
 
-/// What an Image Factory reference tells of the node:
+/// What an Image Factory reference says about the node:
 /// `<platform>-installer[-secureboot]/<schematic>`.
 struct Built {
     platform: String,
@@ -177,8 +175,7 @@ struct Built {
 impl Built {
     fn read(installer: &ImageRef) -> Self {
         let schematic = schematic_of(installer);
-        // The part of the name that tells the kind: the last, or the one before
-        // the schematic.
+        // The last part of the name, or the one before the schematic.
         let name = installer.repository.rsplit('/').nth(usize::from(schematic.is_some()));
         let name = name.unwrap_or_default();
         let (name, secure_boot) =
@@ -206,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_known_and_up() {
+    fn an_offline_cluster_is_known_and_healthy() {
         let snapshot = cluster(3, 5).snapshot();
         assert_eq!(snapshot.nodes.len(), 8);
         assert!(snapshot.nodes.values().all(Node::is_up));

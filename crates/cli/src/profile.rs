@@ -37,15 +37,15 @@ use upgrade_core::version::Version;
 pub use problem::{Problem, ProfileError};
 pub use write::Written;
 
-/// How large a profile may be; a whole page of comments is a few kilobytes.
+/// The largest profile; one with a page of comments has a few kilobytes.
 const LARGEST: u64 = 1 << 20;
 
 /// A valid profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// The cluster's name, as the profile's author calls it.
+    /// The name of the cluster.
     pub name: String,
     /// The talosconfig, if it is named.
     pub talosconfig: Option<PathBuf>,
@@ -59,13 +59,13 @@ pub struct Profile {
     pub factory_url: Option<String>,
     /// The schematic that runs.
     pub schematic: Option<String>,
-    /// The installer that the nodes get, if it is one's own.
+    /// An installer image of the user, if one is named.
     pub image: Option<ImageRef>,
-    /// Whether that image brings the extensions that the nodes have.
+    /// Whether that image has the nodes' extensions.
     pub keep_extensions: bool,
-    /// How upgrades are done.
+    /// The policy of upgrades.
     pub policy: Policy,
-    /// What is wanted of single nodes.
+    /// The intents of single nodes.
     pub nodes: BTreeMap<NodeName, NodeIntent>,
 }
 

@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(found.version, Version::new(1, 12, 11));
         assert!(found.image.unwrap().to_string().ends_with(":v1.12.11"));
         assert_eq!(before(&plans, &cp, &Version::new(1, 12, 11)), None);
-        assert_eq!(before(&plans, &"nobody".into(), &Version::new(1, 13, 9)), None);
+        assert_eq!(before(&plans, &"other".into(), &Version::new(1, 13, 9)), None);
     }
 
     #[test]

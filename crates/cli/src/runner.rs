@@ -63,12 +63,12 @@ pub async fn resume(
 }
 
 /// A journal that also shows its entries to the timeline.
-struct Told<J> {
+struct Observed<J> {
     journal: J,
     entries: mpsc::UnboundedSender<Entry>,
 }
 
-impl<J: Journal> Journal for Told<J> {
+impl<J: Journal> Journal for Observed<J> {
     async fn append(&mut self, entry: &Entry, state: &State) -> Result<(), JournalError> {
         self.journal.append(entry, state).await?;
         // The receiver is gone only once the run is over.
@@ -98,7 +98,7 @@ async fn run<J: Journal>(
     let (word, control) = watch::channel(Word::Go);
     let mut progress = Progress::new(&plan, &state, how.output.output, printer);
     let (entries, mut written) = mpsc::unbounded_channel();
-    let journal = Told { journal, entries };
+    let journal = Observed { journal, entries };
     let mut driven = Box::pin(drive(Run {
         open: OpenRun { plan: Arc::clone(&plan), state, journal, inherited },
         io: Arc::clone(&session.live),

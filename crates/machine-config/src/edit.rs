@@ -1,4 +1,4 @@
-//! Reading and setting images, in the text itself.
+//! Reading and setting images in the text of a configuration.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,7 @@ use crate::error::ConfigError;
 use crate::image_path::{self, ImagePath, Reached};
 use crate::yaml::{self, Edit, Node, Value};
 
-/// The image that a configuration names for a component; `None` if it names
-/// none, and Talos takes its own.
+/// The image that a configuration names for a component; `None` stands for Talos's default.
 pub fn image(text: &str, component: Component) -> Result<Option<ImageRef>, ConfigError> {
     image_in(&yaml::parse(text)?, component)
 }
@@ -49,7 +48,7 @@ fn image_in(documents: &[Node], component: Component) -> Result<Option<ImageRef>
     }
 }
 
-/// Whether the configuration says that kube-proxy is not to run.
+/// Whether the configuration disables kube-proxy.
 pub fn proxy_is_off(text: &str) -> Result<bool, ConfigError> {
     let documents = yaml::parse(text)?;
     let path = image_path::of(Component::KubeProxy);
@@ -67,8 +66,8 @@ pub fn proxy_is_off(text: &str) -> Result<bool, ConfigError> {
     Ok(matches!(reached, Reached::End { value, .. } if value.text() == Some(off)))
 }
 
-/// The text with another image for a component, every other byte as it was;
-/// `None` if that image is there already.
+/// The text with another image for a component, every other byte as it was; `None` if the
+/// image is the same.
 pub fn set_image(
     text: &str,
     component: Component,
@@ -106,7 +105,7 @@ pub fn set_image(
     Ok(Some(changed))
 }
 
-/// The changed text names the new image, and all others as before.
+/// Whether the changed text names the new image, and all others as before.
 fn reads_well(before: &[Node], changed: &str, component: Component, image: &ImageRef) -> bool {
     let Ok(after) = yaml::parse(changed) else {
         return false;
@@ -122,7 +121,7 @@ fn reads_well(before: &[Node], changed: &str, component: Component, image: &Imag
         })
 }
 
-/// Puts the image in the place of a value that is there.
+/// Replaces a value that exists.
 fn replace(
     text: &str,
     path: &ImagePath,
@@ -155,7 +154,7 @@ fn fill(text: &str, key: &Node, in_flow: bool, value: &str) -> Option<Edit> {
     in_flow.then(|| Edit::insert(key.span.end, format!(": {value}")))
 }
 
-/// Puts the keys that are missing into a section.
+/// Adds the missing keys to a section.
 fn insert(
     text: &str,
     key: Option<&Node>,
@@ -210,7 +209,7 @@ fn insert(
     }
 }
 
-/// `apiServer: {image: ...}`, for between braces.
+/// `apiServer: {image: ...}`, for use between braces.
 fn in_braces(rest: &[&str], image: &str) -> String {
     match rest {
         [] => image.to_owned(),
@@ -219,7 +218,7 @@ fn in_braces(rest: &[&str], image: &str) -> String {
     }
 }
 
-/// The same as lines, from a column on.
+/// The same as lines, indented to a column.
 fn lines(rest: &[&str], image: &str, column: usize, step: usize) -> Vec<String> {
     let last = rest.len().saturating_sub(1);
     let line = |(depth, part): (usize, &&str)| {
@@ -229,7 +228,7 @@ fn lines(rest: &[&str], image: &str, column: usize, step: usize) -> Vec<String> 
     rest.iter().enumerate().map(line).collect()
 }
 
-/// Puts lines after the one that `at` is in.
+/// Inserts lines after the one that contains `at`.
 fn after_line(text: &str, at: usize, lines: &[String]) -> Edit {
     let end = line_end(text);
     let put = lines.join(end);
@@ -240,12 +239,12 @@ fn after_line(text: &str, at: usize, lines: &[String]) -> Edit {
     }
 }
 
-/// How the text ends its lines.
+/// The line ending of the text.
 fn line_end(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// How far the text indents: as it does for the first section in a document.
+/// The indentation of the text: that of the first section in a document.
 fn indentation(documents: &[Node]) -> usize {
     let sections = documents.iter().flat_map(Node::entries);
     let mut steps = sections.filter_map(|(key, value)| match &value.value {

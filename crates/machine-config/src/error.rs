@@ -36,7 +36,7 @@ pub enum ConfigError {
     /// A scalar or a list stands where a section should be.
     #[error("machine configuration, line {line}: {path} is not a section with keys; make it one")]
     NotASection {
-        /// Which.
+        /// The path of the value.
         path: String,
         /// From 1.
         line: usize,
@@ -47,7 +47,7 @@ pub enum ConfigError {
          anchor, which would change them too; write it out, then continue"
     )]
     Shared {
-        /// Which.
+        /// The path of the value.
         path: String,
         /// From 1.
         line: usize,
@@ -58,7 +58,7 @@ pub enum ConfigError {
          write it as registry/name:tag"
     )]
     NotAnImage {
-        /// Which.
+        /// The path of the value.
         path: String,
         /// From 1.
         line: usize,
@@ -69,7 +69,7 @@ pub enum ConfigError {
          set it with talosctl, then continue"
     )]
     Entangled {
-        /// Which.
+        /// The path of the value.
         path: &'static str,
     },
 }

@@ -1,7 +1,6 @@
-//! What the next Kubernetes no longer has, held against what a cluster uses.
+//! What the next Kubernetes no longer has, compared with what a cluster uses.
 //!
-//! The table lives in `removals.toml`; a caller may bring a newer one of the
-//! same form.
+//! The table is in `removals.toml`; a caller may bring a newer one of the same form.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
@@ -15,7 +14,7 @@ use crate::settings::Settings;
 
 const BUILTIN: &str = include_str!("removals.toml");
 
-/// What one minor took away.
+/// What one minor removed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -75,7 +74,7 @@ pub struct Removals {
 #[error("table of removals: {0}")]
 pub struct RemovalsError(String);
 
-/// What of a cluster's the next minor does not know.
+/// Something in use that the next minor does not have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Finding {
     /// A flag of a component: it would not start.
@@ -86,7 +85,7 @@ pub enum Finding {
         place: &'static str,
         /// The flag, without dashes.
         name: String,
-        /// Since when it is gone.
+        /// The minor that removed it.
         gone: Minor,
     },
     /// A feature gate: the component would not start.
@@ -97,7 +96,7 @@ pub enum Finding {
         place: &'static str,
         /// The gate.
         name: String,
-        /// Since when it is gone.
+        /// The minor that removed it.
         gone: Minor,
     },
     /// An admission plugin: the API server would not start.
@@ -106,31 +105,31 @@ pub enum Finding {
         place: &'static str,
         /// The plugin.
         name: String,
-        /// Since when it is gone.
+        /// The minor that removed it.
         gone: Minor,
     },
-    /// Objects that nobody could reach any more.
+    /// Objects that would no longer be reachable.
     Objects {
         /// Group, version and resource.
         resource: String,
         /// How many there are.
         count: usize,
-        /// Since when it is gone.
+        /// The minor that removed it.
         gone: Minor,
     },
-    /// A version of the API that some client asked for. Its objects live on in
-    /// a newer version, and the client may be long gone.
+    /// A version of the API that a client has used. Its objects live on in a newer version, and
+    /// the client may no longer exist.
     Requested {
         /// Group, version and resource.
         resource: String,
-        /// Since when it is gone.
+        /// The minor that removed it.
         gone: Minor,
     },
 }
 
 impl Finding {
-    /// Whether the upgrade must not begin. Only what breaks Kubernetes itself
-    /// does: a client that asked once is told of, not waited for.
+    /// Whether the upgrade must not start: only for what breaks Kubernetes itself. The request
+    /// of a client is reported.
     pub const fn is_fatal(&self) -> bool {
         !matches!(self, Self::Requested { .. })
     }
@@ -138,10 +137,10 @@ impl Finding {
     /// What to do about it.
     pub const fn advice(&self) -> &'static str {
         match self {
-            Self::Flag { .. } | Self::AdmissionPlugin { .. } => "take it out of extraArgs",
-            Self::FeatureGate { .. } => "take it out; its feature is on for good, or gone",
-            Self::Objects { .. } => "delete them, or move them to what replaces them",
-            Self::Requested { .. } => "update the client that asks for it",
+            Self::Flag { .. } | Self::AdmissionPlugin { .. } => "remove it from extraArgs",
+            Self::FeatureGate { .. } => "remove it, since its feature is always on or gone",
+            Self::Objects { .. } => "delete them, or migrate them to their replacement",
+            Self::Requested { .. } => "update the client that uses it",
         }
     }
 }
@@ -159,17 +158,17 @@ impl Display for Finding {
                 write!(f, "kube-apiserver {gone} has no admission plugin {name} (set in {place})")
             }
             Self::Objects { resource, count, gone } => {
-                write!(f, "Kubernetes {gone} has no {resource}, and there are {count} of them")
+                write!(f, "Kubernetes {gone} has no {resource}, but {count} objects exist")
             }
             Self::Requested { resource, gone } => {
-                write!(f, "Kubernetes {gone} has no {resource}, and some client asked for it")
+                write!(f, "Kubernetes {gone} has no {resource}, but a client has used it")
             }
         }
     }
 }
 
 impl Removals {
-    /// The table this program was built with.
+    /// The built-in table.
     pub fn builtin() -> Self {
         Self::from_toml(BUILTIN).expect("the built-in table is checked by a test")
     }
@@ -180,25 +179,25 @@ impl Removals {
         for pair in table.rows.windows(2) {
             if pair[0].kubernetes >= pair[1].kubernetes {
                 let minor = pair[1].kubernetes;
-                let text = format!("{minor} stands out of order; list each once, oldest first");
+                let text = format!("{minor} is out of order; list each minor once, oldest first");
                 return Err(RemovalsError(text));
             }
         }
         Ok(table)
     }
 
-    /// The rows that lie on a way between two minors.
+    /// The rows after `from`, up to `to`.
     fn between(&self, from: Minor, to: Minor) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(move |row| from < row.kubernetes && row.kubernetes <= to)
     }
 
-    /// The resources that go on the way, and when.
+    /// The resources that are removed on the way, and by which minor.
     pub fn resources(&self, from: Minor, to: Minor) -> Vec<(&Resource, Minor)> {
         let rows = self.between(from, to);
         rows.flat_map(|row| row.resources.iter().map(|one| (one, row.kubernetes))).collect()
     }
 
-    /// What of the settings of one machine goes on the way.
+    /// The settings of one machine that are removed on the way.
     pub fn findings(&self, from: Minor, to: Minor, settings: &[Settings]) -> Vec<Finding> {
         let mut findings = Vec::new();
         for row in self.between(from, to) {
@@ -250,7 +249,7 @@ cluster:
     }
 
     #[test]
-    fn only_what_goes_on_the_way_is_found() {
+    fn removals_between_two_minors_are_found() {
         assert_eq!(
             found(34, 35),
             ["kubelet 1.35 has no flag --pod-infra-container-image (set in machine.kubelet)"]
@@ -265,7 +264,7 @@ cluster:
     }
 
     #[test]
-    fn the_table_covers_every_minor_of_the_matrix_that_is_out() {
+    fn the_table_covers_every_released_minor_of_the_matrix() {
         use upgrade_core::matrix::Matrix;
         let matrix = Matrix::builtin();
         let newest = matrix.rows().iter().filter(|row| row.released);
@@ -275,7 +274,7 @@ cluster:
     }
 
     #[test]
-    fn resources_are_read_and_bad_tables_refused() {
+    fn invalid_tables_are_refused() {
         let table = Removals::builtin();
         let gone = table.resources(Minor::new(1, 36), Minor::new(1, 37));
         let names: Vec<_> = gone.iter().map(|(one, _)| one.to_string()).collect();

@@ -1,5 +1,5 @@
-//! What a configuration tells the components of Kubernetes: flags, feature
-//! gates, admission plugins. Names only; values may hold anything.
+//! Settings of the Kubernetes components in a configuration: flags, feature gates, admission
+//! plugins. Only their names: values may be secrets (rule 14).
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use upgrade_core::snapshot::Component;
 
 use crate::error::ConfigError;
 
-/// What one component is told.
+/// The settings of one component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Which.
+    /// The component.
     pub component: Component,
-    /// Where it stands: a path, or the kind of a document.
+    /// Where they are set: a path, or the kind of a document.
     pub place: &'static str,
     /// Flags by name, without dashes.
     pub flags: BTreeSet<String>,
@@ -23,7 +23,7 @@ pub struct Settings {
     pub admission_plugins: BTreeSet<String>,
 }
 
-/// Where the settings of a component stand.
+/// Where the settings of a component are.
 struct Source {
     component: Component,
     kind: &'static str,
@@ -64,13 +64,12 @@ const SOURCES: [Source; 5] = [
     },
 ];
 
-/// What a configuration tells each component. Those that are told nothing are
-/// left out.
+/// The settings of every component that has any.
 pub fn settings(text: &str) -> Result<Vec<Settings>, ConfigError> {
     let options = serde_saphyr::options! { with_snippet: false };
     let documents: Vec<Value> =
         serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
-            // The words of the error may quote the text, and the text holds keys.
+            // The error may quote the text, which has keys (rule 14).
             let line = error.location().map_or(1, |location| location.line());
             ConfigError::Unreadable { line: usize::try_from(line).unwrap_or(1) }
         })?;
@@ -170,7 +169,7 @@ config: {featureGates: {D: false}}
     }
 
     #[test]
-    fn an_error_names_the_line_and_nothing_else() {
+    fn an_error_has_the_line_and_no_content() {
         // Rule 14.
         let error = settings("machine:\n  token: s3cr3t\n  ca: [s3cr3t\n").unwrap_err();
         assert!(matches!(error, ConfigError::Unreadable { line: 1.. }));

@@ -10,6 +10,9 @@
 //! All of it is pure: data and functions of their arguments, the time included. It contains no
 //! prose either, except for the one line of a [`RunResult`]: words belong to the front ends.
 
+// Nothing here reads a clock or the environment; an exception cannot be made.
+#![forbid(clippy::disallowed_methods)]
+
 mod kind;
 mod live;
 mod outcome;

@@ -31,7 +31,7 @@ impl From<OrderArg> for Order {
 pub enum PruneArg {
     /// Nothing
     None,
-    /// All but CustomResourceDefinitions, namespaces and volumes
+    /// All but custom resource definitions, namespaces and volumes
     Safe,
     /// Everything that the plan lists
     All,

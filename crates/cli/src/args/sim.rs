@@ -53,7 +53,7 @@ pub enum SimCommand {
     Talosconfig(TalosconfigArgs),
 }
 
-/// Which folder.
+/// The folder of a cluster.
 #[derive(Clone, Debug, Args)]
 pub struct DirArgs {
     /// Folder of the cluster, with its talosconfig, keys and state
@@ -253,7 +253,7 @@ pub struct FaultArgs {
     pub folder: ExistingArgs,
 }
 
-/// Which faults hold.
+/// The arguments of `sim faults`.
 #[derive(Clone, Debug, Args)]
 pub struct FaultsArgs {
     /// List every kind of fault
@@ -281,8 +281,8 @@ pub struct TalosconfigArgs {
 
 fn cluster_name(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
-    if begins && text.len() <= 63 && text.bytes().all(plain) {
+    let starts_well = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
+    if starts_well && text.len() <= 63 && text.bytes().all(plain) {
         Ok(text.to_owned())
     } else {
         Err(format!("`{text}` is not a name: write lower-case letters, digits and dashes"))

@@ -175,7 +175,7 @@ mod tests {
     use crate::profile::Profile;
 
     #[test]
-    fn the_profile_and_the_workloads_are_good() {
+    fn the_profile_and_the_workloads_are_valid() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("demo.yaml");
         write(&path, &profile_text(40.0)).unwrap();

@@ -74,7 +74,8 @@ pub fn pause(args: &PauseArgs, printer: Printer) -> Result<Exit, CommandError> {
         CommandError::refused(message, "check the permissions of its folder")
     })?;
     printer.stderr(&format!(
-        "pause requested: {holder} stops once nodes in flight reach a safe state\n"
+        "pause requested: {} stops once nodes in flight reach a safe state\n",
+        render::words::process(&holder)
     ));
     Ok(Exit::Done)
 }

@@ -137,8 +137,8 @@ impl Check {
                 "factory" => self.factory(field, profile),
                 "image" => profile.image = self.parsed::<ImageRef>("talos.image", field),
                 "keep_extensions" => {
-                    let told = self.parsed::<bool>("talos.keep_extensions", field);
-                    profile.keep_extensions = told.unwrap_or_default();
+                    let keep = self.parsed::<bool>("talos.keep_extensions", field);
+                    profile.keep_extensions = keep.unwrap_or_default();
                 }
                 _ => self.unknown("talos.", field, TALOS_FIELDS),
             }

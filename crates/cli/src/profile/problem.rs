@@ -27,15 +27,15 @@ pub enum ProfileError {
     /// It cannot be read.
     #[error("cannot read the profile {}: {error}", path.display())]
     Read {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         error: std::io::Error,
     },
     /// It has invalid fields; all of them are here.
     #[error("the profile {} has {} problems", path.display(), problems.len())]
     Bad {
-        /// Which.
+        /// Its path.
         path: PathBuf,
         /// In the order of the file.
         problems: Vec<Problem>,
@@ -43,15 +43,15 @@ pub enum ProfileError {
     /// It cannot be written back.
     #[error("cannot write the profile {}: {error}", path.display())]
     Write {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         error: std::io::Error,
     },
     /// It was changed in the meantime, and the versions cannot be updated.
     #[error("the profile {} was changed in the meantime: {what}", path.display())]
     Changed {
-        /// Which.
+        /// Its path.
         path: PathBuf,
         /// What is in the way.
         what: String,

@@ -1,4 +1,4 @@
-//! Writes what runs now back into a profile: the scalars and nothing else.
+//! Updates the versions in a profile: three scalars and nothing else.
 
 use std::fs;
 use std::io::{self, Write as _};

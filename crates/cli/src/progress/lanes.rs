@@ -33,7 +33,7 @@ pub fn lanes(run: &LiveRun, now: Timestamp, rows: usize, columns: usize) -> Vec<
         .into_iter()
         .map(|index| {
             let name = format!("{:width$}", name(index));
-            lane(&name, &Lane::of(&view, &nodes, index, now), columns)
+            drawn(&name, &Lane::of(&view, &nodes, index, now), columns)
         })
         .collect();
     if hidden > 0 {
@@ -100,24 +100,24 @@ fn queued(reason: &Queued<'_>) -> (&'static str, String) {
 }
 
 fn behind(nodes: &[Option<&NodeName>]) -> String {
-    let name = |node: &Option<&NodeName>| match node {
+    let name = |node: Option<&NodeName>| match node {
         Some(node) => node.to_string(),
         None => "the cluster".to_owned(),
     };
     match nodes {
         [] => String::new(),
-        [one] => format!("after {}", name(one)),
-        [one, two] => format!("after {} and {}", name(one), name(two)),
-        [one, rest @ ..] => format!("after {} and {} more", name(one), rest.len()),
+        [one] => format!("after {}", name(*one)),
+        [one, two] => format!("after {} and {}", name(*one), name(*two)),
+        [one, rest @ ..] => format!("after {} and {} more", name(*one), rest.len()),
     }
 }
 
-fn lane(name: &str, lane: &Lane, columns: usize) -> String {
+fn drawn(name: &str, lane: &Lane, columns: usize) -> String {
     let Lane { mark, style, word, text } = lane;
     let before = format!("  {mark} {name}  ");
     let room = columns.saturating_sub(before.chars().count() + STAGE + 2);
-    let line = format!("{before}{}  {}", paint(*style, &format!("{word:STAGE$}")), cut(text, room));
-    line.trim_end().to_owned()
+    let text = format!("{before}{}  {}", paint(*style, &format!("{word:STAGE$}")), cut(text, room));
+    text.trim_end().to_owned()
 }
 
 fn overall(run: &LiveRun, now: Timestamp, columns: usize) -> String {

@@ -12,6 +12,10 @@ use super::{BAD, CARE, FAINT, HEADING, paint};
 
 /// Every check, and the verdict.
 pub fn text(cluster: &str, checks: &[Check]) -> String {
+    let name = |check: &Check| check.node.as_ref().map_or("-", |node| node.0.as_str()).to_owned();
+    let area = checks.iter().map(|check| layout::width(&check.area.to_string())).max();
+    let node = checks.iter().map(|check| layout::width(&name(check))).max();
+    let (area, node) = (area.unwrap_or(0), node.unwrap_or(0));
     let mut out = String::new();
     for check in checks {
         let (mark, style) = match check.verdict {
@@ -19,7 +23,12 @@ pub fn text(cluster: &str, checks: &[Check]) -> String {
             Verdict::Doubtful => ("?", CARE),
             Verdict::Bad => ("✗", BAD),
         };
-        out.push_str(&layout::hang(&format!("{} ", paint(style, mark)), 2, &check.to_string()));
+        let mark = paint(style, mark);
+        let first = format!("{mark} {:area$}  {:node$}  ", check.area, name(check));
+        out.push_str(&layout::hang(&first, area + node + 6, &check.text));
+    }
+    if !checks.is_empty() {
+        out.push('\n');
     }
     let bad = count(checks, Verdict::Bad);
     let doubtful = count(checks, Verdict::Doubtful);

@@ -4,7 +4,7 @@ use anstyle::Style;
 
 use super::{HEADING, paint};
 
-/// The widest line: reads well, fits beside something else, survives a mail.
+/// The widest line: easy to read, and fits most terminals.
 const WIDTH: usize = 96;
 
 /// Characters, which is columns for all that is printed here.
@@ -12,9 +12,8 @@ pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A line that begins with a word and a colon; what follows is wrapped below
-/// itself. Lines that were broken already, such as a picture of a place in a
-/// file, stay as they are.
+/// A line that starts with a word and a colon; the text is wrapped at its own start. Line
+/// breaks in the text, such as in an excerpt of a file, stay.
 pub(crate) fn remark(style: Style, word: &str, text: &str) -> String {
     let prefix = format!("{}: ", paint(style, word));
     let indent = width(word) + 2;
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stand_right() {
+    fn numbers_are_right_aligned() {
         let text = table(
             &["A", "N"],
             &[vec!["a".into(), "7".into()], vec!["b".into(), "10".into()]],

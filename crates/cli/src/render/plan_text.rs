@@ -330,7 +330,7 @@ fn warnings_and_notes(report: &Report, findings: &[Finding]) -> String {
 }
 
 fn what_next(command: &str) -> String {
-    super::summary::next("Run it with the command below, which plans again and asks first", command)
+    super::summary::next("To run it (it plans again and asks first)", command)
 }
 
 fn nothing_to_do(report: &Report) -> String {

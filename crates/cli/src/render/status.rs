@@ -14,20 +14,20 @@ use super::layout::{self, hang, remark};
 use super::plan_json::pretty;
 use super::{CARE, HEADING, paint, summary, time, words};
 
-/// All that `status` knows.
+/// What `status` shows.
 #[derive(Clone, Debug)]
 pub struct Status<'a> {
-    /// The run in a line.
+    /// The summary of the run.
     pub run: Summary,
     /// Its plan.
     pub plan: &'a Plan,
     /// The fold of its journal.
     pub state: &'a State,
-    /// Who drives it now, if anybody does.
+    /// The process that drives it, if there is one.
     pub holder: Option<Holder>,
     /// The runs before it, newest first.
     pub earlier: &'a [Summary],
-    /// The command that goes on with it.
+    /// The command that continues it.
     pub resume: String,
 }
 
@@ -40,7 +40,10 @@ impl Status<'_> {
     fn result(&self) -> String {
         match (&self.run.result, &self.holder) {
             (RunResult::Completed, _) => "done".to_owned(),
-            (_, Some(holder)) => format!("in progress: {holder}"),
+            (_, Some(holder)) => {
+                let since = time::moment(holder.since);
+                format!("in progress: {}, since {since}", words::process(holder))
+            }
             (RunResult::Open, None) => "interrupted: no process is driving it".to_owned(),
             (result, None) => result.to_string(),
         }
@@ -59,7 +62,7 @@ impl Status<'_> {
         }
     }
 
-    fn can_go_on(&self) -> bool {
+    fn can_resume(&self) -> bool {
         self.run.result != RunResult::Completed && self.holder.is_none()
     }
 
@@ -84,10 +87,14 @@ impl Status<'_> {
         let rows: Vec<Vec<String>> = self.rows().map(|(name, text)| vec![name, text]).collect();
         out.push_str(&layout::table(&["NODE", "STAGE"], &rows, &[]));
         if self.run.result != RunResult::Completed {
-            out.push_str(&summary::next_boots(&self.view().next_boots()));
+            let mut left = summary::next_boots(&self.view().next_boots());
             let cordoned = words::list(self.view().cordons());
             if !cordoned.is_empty() {
-                out.push_str(&remark(CARE, "cordoned by this run", &cordoned));
+                left.push_str(&remark(CARE, "cordoned by this run", &cordoned));
+            }
+            if !left.is_empty() {
+                out.push('\n');
+                out.push_str(&left);
             }
         }
         if !self.earlier.is_empty() {
@@ -95,7 +102,7 @@ impl Status<'_> {
             let rows: Vec<Vec<String>> = self.earlier.iter().map(earlier).collect();
             out.push_str(&layout::table(&["EARLIER RUN", "UPGRADE", "STATE"], &rows, &[]));
         }
-        if self.can_go_on() {
+        if self.can_resume() {
             out.push('\n');
             out.push_str(&summary::next("Continue with", &self.resume));
         }
@@ -145,7 +152,7 @@ impl Status<'_> {
             "maybeArmed": armed(false),
             "cordoned": cordoned,
             "earlier": self.earlier,
-            "next": self.can_go_on().then_some(&self.resume),
+            "next": self.can_resume().then_some(&self.resume),
         }))
     }
 }

@@ -87,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn exact_times_are_read_back() {
+    fn exact_times_parse_as_flags() {
         for text in ["30s", "5m", "1m30s", "2h", "1h30m", "1h30m5s"] {
             assert_eq!(exact(text.parse().unwrap()), text);
         }
     }
 
     #[test]
-    fn what_was_and_what_comes() {
+    fn past_times_are_exact_and_future_ones_rounded() {
         let seconds = SignedDuration::from_secs;
         assert_eq!(about(seconds(41)), "about 50 s");
         assert_eq!(about(seconds(700)), "about 12 min");

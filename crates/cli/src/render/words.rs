@@ -4,6 +4,7 @@ use upgrade_core::journal::Outcome;
 use upgrade_core::plan::{Hop, Versions};
 use upgrade_core::product::Product;
 use upgrade_core::snapshot::NodeName;
+use upgrade_engine::journal::Holder;
 use upgrade_view::{ClusterOutcome, NodeOutcome, Outcomes, Unfinished, Verified, VersionChange};
 
 use super::time;
@@ -14,6 +15,11 @@ const CUT: usize = 60;
 /// A node, or the cluster as a whole.
 pub(crate) fn node(node: Option<&NodeName>) -> String {
     node.map_or_else(|| "cluster".to_owned(), ToString::to_string)
+}
+
+/// The process that drives a cluster.
+pub(crate) fn process(holder: &Holder) -> String {
+    format!("process {} on {}", holder.pid, holder.host)
 }
 
 /// Names in one line.

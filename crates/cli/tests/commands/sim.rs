@@ -43,7 +43,7 @@ fn stop(mut child: Child) {
 }
 
 #[test]
-fn a_real_api_that_cannot_be_had_is_refused() {
+fn an_unusable_real_api_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let temporary = folder.path();
     let refused = |flags: &str, code: i32, wanted: &[&str]| {

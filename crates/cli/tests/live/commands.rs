@@ -3,10 +3,10 @@
 use crate::bench::{Bench, has_files};
 
 #[test]
-fn a_cluster_is_looked_at() {
+fn commands_that_only_read() {
     let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     let health = bench.run("health --profile test").code(0);
-    let health = health.says(&["test is healthy", "3 members agree", "worker-1: Ready"]);
+    let health = health.says(&["test is healthy", "3 members agree", "worker-1  Ready"]);
     assert_eq!(health.stderr, "");
     let json = bench.run("health --profile test.yaml -o json").code(0);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
@@ -65,7 +65,7 @@ fn a_cluster_is_looked_at() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_said() {
+fn an_unreachable_cluster_is_reported() {
     let bench = Bench::start(1, 0, "1.13.9", "1.34.2");
     bench.run("health --talosconfig nowhere").code(1).says(&["nowhere", "no such file"]);
     bench

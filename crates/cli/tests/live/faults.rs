@@ -106,7 +106,7 @@ fn an_installer_that_fails_in_the_older_call() {
 }
 
 #[test]
-fn what_only_slows_down_passes() {
+fn slow_nodes_do_not_fail_the_run() {
     let bench = legacy();
     bench.inject("worker-1", "slow-pull=5");
     // A dropped call that changes the node is never repeated by itself (rule 8), so a run
@@ -117,7 +117,7 @@ fn what_only_slows_down_passes() {
 }
 
 #[test]
-fn a_node_that_does_not_become_well() {
+fn a_node_that_does_not_become_healthy() {
     let bench = legacy();
     bench.edit("verify: 90s", "verify: 15s");
     // Rule 10: it was unmet neither before nor at planning.
@@ -164,7 +164,7 @@ fn a_version_that_boots_by_kexec_alone_halts_at_the_first_node() {
 }
 
 #[test]
-fn an_etcd_that_is_not_fit_is_left_alone() {
+fn an_unfit_etcd_is_not_disrupted() {
     let bench = legacy();
     for (fault, words) in
         [("etcd-learner", "learner"), ("etcd-alarm", "NOSPACE"), ("etcd-lag", "behind")]
@@ -184,7 +184,7 @@ fn an_etcd_that_is_not_fit_is_left_alone() {
 }
 
 #[test]
-fn a_node_that_cannot_be_seen_is_left_alone() {
+fn a_node_that_cannot_be_observed_is_not_touched() {
     let bench = legacy();
     bench.inject("worker-1", "partition");
     bench.run(UPGRADE).code(1).says(&["worker-1 cannot be seen", "mend the connection"]);

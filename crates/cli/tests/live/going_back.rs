@@ -4,7 +4,7 @@
 use crate::bench::Bench;
 
 #[test]
-fn a_node_goes_back_by_its_other_slot_and_by_an_image() {
+fn a_node_is_rolled_back_by_its_other_slot_and_by_an_image() {
     let bench = Bench::start(3, 1, "1.12.11", "1.34.2");
     bench.run("upgrade os --profile test --talos 1.13.12 --yes").code(0);
     let back = bench.run("rollback worker-1 --profile test --yes").code(0);

@@ -47,7 +47,7 @@ fn new_extensions_make_a_new_schematic() {
 }
 
 #[test]
-fn another_schematic_that_does_not_boot_is_a_boot_back() {
+fn a_schematic_that_does_not_boot_is_a_boot_fallback() {
     let bench = Bench::start(3, 1, "1.13.9", "1.34.2");
     with_factory(&bench);
     bench.inject("worker-1", "boot-back");
@@ -58,7 +58,7 @@ fn another_schematic_that_does_not_boot_is_a_boot_back() {
 }
 
 #[test]
-fn what_runs_is_kept_whatever_the_machine_config_names() {
+fn the_running_installer_is_kept_whatever_the_machine_config_names() {
     // Rule 4: with the installer of the machine config no node would come back.
     let machines = Machines {
         platform: "nocloud".to_owned(),

@@ -8,7 +8,7 @@ use crate::bench::{Bench, step};
 const UPGRADE: &str = "upgrade os --profile test --talos 1.13.12 --accept-outage --yes";
 
 #[test]
-fn a_second_runner_is_refused_by_name_and_the_first_can_be_paused() {
+fn a_second_process_is_refused_and_the_first_can_be_paused() {
     let bench = Bench::start(3, 1, "1.12.11", "1.34.2");
     let first = bench.spawn(UPGRADE);
     bench.wait_for("beginning", |entry| entry["record"] == "began");
@@ -65,7 +65,7 @@ fn ctrl_c_twice_stops_at_once() {
 /// Rule 8: one run, killed after an entry of every kind that it writes, and
 /// taken up again each time.
 #[test]
-fn killed_at_every_kind_of_entry_a_run_goes_on() {
+fn a_run_killed_at_every_kind_of_entry_resumes() {
     let bench = Bench::start(3, 1, "1.12.11", "1.34.2");
     let mut line = UPGRADE;
     let moments: [(&str, &str); 9] = [
@@ -114,7 +114,7 @@ fn killed_at_every_kind_of_entry_a_run_goes_on() {
 }
 
 #[test]
-fn killed_after_a_halt_or_a_pause_it_goes_on_as_well() {
+fn a_run_killed_after_a_halt_or_a_pause_resumes() {
     let bench = Bench::start(1, 1, "1.12.11", "1.34.2");
     bench.inject("worker-1", "failing-pull");
     let run = bench.spawn(UPGRADE);
@@ -138,7 +138,7 @@ fn killed_after_a_halt_or_a_pause_it_goes_on_as_well() {
 }
 
 #[test]
-fn a_run_that_was_cut_off_can_be_replaced() {
+fn an_interrupted_run_can_be_replaced() {
     let bench = Bench::start(3, 1, "1.12.11", "1.34.2");
     let run = bench.spawn(UPGRADE);
     bench.wait_for("cordon", step("finished", "/cordon"));

@@ -49,7 +49,7 @@ spec:
 ";
 
 #[test]
-fn an_api_that_throttles_fails_and_dawdles_is_asked_again() {
+fn a_slow_throttling_or_failing_api_is_retried() {
     let bench = Bench::with(3, 2, "1.13.12", "1.34.2", WEB);
     bench.inject("cp-1", "api-throttles=5");
     bench.inject("cp-2", "api-errors=7");
@@ -60,7 +60,7 @@ fn an_api_that_throttles_fails_and_dawdles_is_asked_again() {
 }
 
 #[test]
-fn a_stuck_budget_is_named_and_the_node_given_back() {
+fn a_blocking_budget_is_named_and_the_node_uncordoned() {
     let bench = Bench::with(3, 2, "1.13.12", "1.34.2", WEB);
     bench.edit("drain: {timeout: 60s}", "drain: {timeout: 5s}");
     for worker in ["worker-1", "worker-2"] {
@@ -95,7 +95,7 @@ fn a_volume_that_stays_attached_is_named() {
 }
 
 #[test]
-fn a_kubelet_that_never_returns_halts_and_the_run_goes_on_later() {
+fn a_kubelet_that_never_returns_halts_the_run_which_resumes_later() {
     let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     bench.edit("component: 90s", "component: 20s");
     bench.inject("worker-1", "kubelet-never-returns");
@@ -103,11 +103,11 @@ fn a_kubelet_that_never_returns_halts_and_the_run_goes_on_later() {
     halted.says(&["halted:", "the kubelet of worker-1 did not come back", "resume --profile test"]);
     bench.clear("worker-1", "kubelet-never-returns");
     bench.run("resume --profile test").code(0);
-    bench.run("health --profile test").code(0).says(&["Kubernetes: worker-1: Ready, kubelet 1.35"]);
+    bench.run("health --profile test").code(0).says(&["Kubernetes  worker-1  Ready, kubelet 1.35"]);
 }
 
 #[test]
-fn components_go_back_to_their_images() {
+fn components_are_rolled_back_to_their_images() {
     let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     let boots = bench.boots();
     bench.edit("component: 90s", "component: 20s");
@@ -122,7 +122,7 @@ fn components_go_back_to_their_images() {
     let back = bench.run("rollback --kubernetes --profile test --yes").code(0);
     back.says(&["Rollback plan", "Kubernetes 1.35.4 → 1.34.2", "no reboots"]);
     let health = bench.run("health --profile test").code(0);
-    health.says(&["Kubernetes: it is at 1.34.2", "worker-1: Ready, kubelet 1.34.2"]);
+    health.says(&["it is at 1.34.2", "worker-1  Ready, kubelet 1.34.2"]);
     assert_eq!(bench.boots(), boots, "no node reboots for Kubernetes");
     // There is nothing left to take back.
     let none = bench.run("rollback --kubernetes --profile test --yes").code(1);

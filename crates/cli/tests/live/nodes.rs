@@ -40,7 +40,7 @@ fn one_node_first_then_the_others() {
 }
 
 #[test]
-fn versions_of_their_own_and_a_hold_while_it_is_paused() {
+fn nodes_with_versions_of_their_own_and_a_hold_during_a_pause() {
     let bench = Bench::start(3, 2, "1.13.9", "1.34.2");
     bench.edit(
         "policy:\n",

@@ -100,7 +100,7 @@ fn a_single_machine_is_upgraded_with_consent() {
 }
 
 #[test]
-fn kubernetes_alone_reboots_nobody() {
+fn kubernetes_alone_reboots_no_node() {
     let bench = Bench::start(3, 1, "1.13.12", "1.34.2");
     let line = "upgrade k8s --profile test --target-k8s-version 1.35.10 --yes";
     bench.run(line).code(0).says(&["done: Kubernetes 1.34.2 → 1.35.10", "images, Ready"]);
@@ -124,7 +124,7 @@ fn both_over_several_minors() {
 }
 
 #[test]
-fn nodes_with_a_network_that_leads_nowhere() {
+fn nodes_with_an_unreachable_second_network() {
     // Finding 14: every member lists its address in the storage network first. Each control
     // plane reaches only its own there, and each is the endpoint for a while.
     let bench = Bench::in_storage_network("1.13.9");

@@ -336,12 +336,12 @@ async fn what_the_next_minor_does_not_know_stops_the_run_before_it_begins() {
     assert_eq!(
         text,
         "not ready for Kubernetes 1.35: kubelet 1.35 has no flag --pod-infra-container-image (set \
-         in machine.kubelet) on worker-1, worker-2, worker-3 and 2 more: take it out of extraArgs; \
+         in machine.kubelet) on worker-1, worker-2, worker-3 and 2 more: remove it from extraArgs; \
          kube-scheduler 1.35 has no feature gate PodIndexLabel (set in cluster.scheduler) on cp-1: \
-         take it out; its feature is on for good, or gone"
+         remove it, since its feature is always on or gone"
     );
-    let warned = "Kubernetes 1.35 has no old.io/v1beta1 things, and some client asked for it: \
-                  update the client that asks for it";
+    let warned = "Kubernetes 1.35 has no old.io/v1beta1 things, but a client has used it: \
+                  update the client that uses it";
     let said = driver.messages();
     assert!(said.iter().any(|it| it == warned), "{said:?}");
     assert!(!said.iter().any(|it| it.contains("x/v1 y")), "not on this way");
@@ -361,7 +361,7 @@ async fn objects_that_nobody_could_reach_stop_the_run() {
     let mut driver = Driver::new(&world, &plan);
     let end = driver.go().await;
     let (_, _, text) = driver.failure(&end);
-    assert!(text.contains(&format!("has no {workloads}, and there are 3 of them")), "{text}");
+    assert!(text.contains(&format!("has no {workloads}, but 3 objects exist")), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

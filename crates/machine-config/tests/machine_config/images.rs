@@ -45,7 +45,7 @@ fn differences<'a>(before: &'a str, after: &'a str) -> Vec<(&'a str, &'a str)> {
 }
 
 #[test]
-fn what_talos_makes_changes_in_one_line() {
+fn generated_configurations_change_in_one_line() {
     for (version, text) in CONTROL_PLANES {
         assert_eq!(images(text).unwrap().len(), 5, "{version}");
         for component in ALL {
@@ -63,7 +63,7 @@ fn what_talos_makes_changes_in_one_line() {
 }
 
 #[test]
-fn a_worker_has_its_kubelet_only() {
+fn a_worker_has_no_image_but_the_kubelet() {
     for (version, text) in WORKERS {
         let old = reference(Component::Kubelet, "v1.34.2");
         let all: Vec<_> = images(text).unwrap().into_values().collect();
@@ -77,7 +77,7 @@ fn a_worker_has_its_kubelet_only() {
 
 /// Each text, and the same with kube-scheduler at `s:v2`.
 #[test]
-fn every_way_to_write_it_is_kept() {
+fn the_style_of_the_author_is_kept() {
     for (before, after) in [
         (
             "cluster:\n  scheduler:\n    image: s:v1 # pinned\n",
@@ -164,7 +164,7 @@ fn every_way_to_write_it_is_kept() {
 }
 
 #[test]
-fn what_would_change_more_is_refused_with_its_line() {
+fn a_shared_value_is_refused_with_its_line() {
     let image: ImageRef = "s:v2".parse().unwrap();
     let path = || "cluster.scheduler".to_owned();
     for (text, error) in [
@@ -220,7 +220,7 @@ fn errors_never_quote_the_text() {
 }
 
 #[test]
-fn a_proxy_that_is_off_is_seen() {
+fn a_disabled_proxy_is_recognised() {
     for (text, off) in [
         ("cluster: {proxy: {disabled: true}}", true),
         ("cluster: {proxy: {disabled: false}}", false),

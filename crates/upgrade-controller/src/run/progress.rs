@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use upgrade_api::run::NodeProgress;
-use upgrade_core::journal::{Phase, State};
-use upgrade_core::plan::{Plan, Target};
+use upgrade_core::journal::State;
+use upgrade_core::plan::Plan;
 use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
 use upgrade_core::snapshot::{NodeName, Role, Snapshot};
-use upgrade_core::step::{Action, StepId};
+use upgrade_core::step::StepId;
+use upgrade_view::{RunView, Stage};
 
 /// How many nodes an object lists; those that matter come first. It bounds the
 /// object of a run over thousands of nodes.
@@ -55,24 +56,14 @@ pub(super) fn progress(
     roles: &BTreeMap<NodeName, Role>,
     unlisted: usize,
 ) -> RunProgress {
-    let mut standings: BTreeMap<&NodeName, Standing> = BTreeMap::new();
-    for (hop, lane) in plan.lanes() {
-        let Some(node) = &lane.node else { continue };
-        if !matches!(lane.target, Target::Talos(_) | Target::Kubernetes { .. }) {
-            continue;
-        }
-        let standing = standings.entry(node).or_default();
-        for action in &lane.steps {
-            let id = StepId { hop: hop.number, node: Some(node.clone()), action: *action };
-            standing.take(*action, state.step(&id).map(|step| &step.phase));
-        }
-    }
-    let everyone: BTreeSet<&NodeName> = roles.keys().chain(standings.keys().copied()).collect();
+    let view = RunView::new(plan, state).nodes();
+    let changes: BTreeMap<&NodeName, upgrade_view::NodeProgress<'_>> =
+        view.iter().filter_map(|node| Some((node.node?, node.changes()?))).collect();
+    let everyone: BTreeSet<&NodeName> = roles.keys().chain(changes.keys().copied()).collect();
     let mut nodes: Vec<NodeProgress> = everyone
         .iter()
         .map(|name| {
-            let standing = standings.get(*name);
-            let (word, step) = standing.map_or((DONE, String::new()), Standing::words);
+            let (word, step) = changes.get(*name).map_or((DONE, String::new()), words);
             NodeProgress {
                 name: name.0.clone(),
                 role: roles.get(*name).map_or("", |role| role_word(*role)).to_owned(),
@@ -100,43 +91,19 @@ pub(super) fn progress(
     RunProgress { nodes, done, total, message }
 }
 
-/// Where a node stands.
-#[derive(Default)]
-struct Standing {
-    steps: usize,
-    done: usize,
-    under_way: Option<Action>,
-    failed: Option<String>,
-}
-
-impl Standing {
-    fn take(&mut self, action: Action, phase: Option<&Phase>) {
-        self.steps += 1;
-        match phase {
-            Some(Phase::Done) => self.done += 1,
-            Some(Phase::Running { .. } | Phase::InDoubt) => {
-                self.under_way.get_or_insert(action);
-            }
-            Some(Phase::Failed { failure, .. }) => {
-                self.failed.get_or_insert_with(|| format!("{action}: {failure}"));
-            }
-            Some(Phase::Pending) | None => {}
-        }
+/// The state of a node, and its step. A failure is shown until it is retried, also while the
+/// node is uncordoned.
+fn words(node: &upgrade_view::NodeProgress<'_>) -> (&'static str, String) {
+    if let Some((step, failure)) = node.failed() {
+        return (FAILED, format!("{}: {failure}", step.action));
     }
-
-    fn words(&self) -> (&'static str, String) {
-        let Self { steps, done, under_way, failed } = self;
-        if let Some(why) = failed {
-            (FAILED, why.clone())
-        } else if let Some(action) = under_way {
-            (UNDER_WAY, action.to_string())
-        } else if done == steps {
-            (DONE, String::new())
-        } else if *done > 0 {
-            (UNDER_WAY, String::new())
-        } else {
-            (PENDING, String::new())
+    match node.stage() {
+        Stage::Running { step, .. } | Stage::Interrupted { step } | Stage::Failed { step, .. } => {
+            (UNDER_WAY, step.action.to_string())
         }
+        Stage::Queued { done: 0, .. } => (PENDING, String::new()),
+        Stage::Queued { .. } => (UNDER_WAY, String::new()),
+        Stage::Done => (DONE, String::new()),
     }
 }
 
