@@ -1,7 +1,7 @@
 //! The pure crates stay pure: no runtime, no network, no clock.
 //!
-//! Clippy's bans (see `clippy.toml`) catch calls; this check catches what comes
-//! in through a dependency, and a crate that would switch the bans off.
+//! Clippy's bans (see `clippy.toml`) catch calls; this check catches impurity through a dependency,
+//! and a crate that switches the bans off.
 
 use std::fs;
 
@@ -9,15 +9,15 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo::cargo;
 
-/// The crates that decide, and their folders.
+/// The deciding crates, and their folders.
 const PURE: &[(&str, &str)] = &[
     ("upgrade-core", "crates/core"),
     ("upgrade-planner", "crates/planner"),
     ("machine-config", "crates/machine-config"),
 ];
 
-/// Crates that run, wait, talk or read a clock. A name also stands for its
-/// family: `kube` for `kube-client`.
+/// Crates with a runtime, a network or a clock. A name also stands for its family: `kube` for
+/// `kube-client`.
 const FORBIDDEN: &[&str] = &[
     "tokio",
     "async-std",
@@ -39,17 +39,17 @@ const FORBIDDEN: &[&str] = &[
     "quanta",
 ];
 
-/// Crates that have a clock which we leave switched off: name and feature.
+/// Crates whose clock is a feature that must stay disabled: name and feature.
 const FORBIDDEN_FEATURES: &[(&str, &str)] = &[("jiff", "std"), ("jiff", "tz-system")];
 
-/// Fails if a pure crate could do more than think.
+/// Fails if a pure crate could do IO or read a clock.
 pub(crate) fn check() -> Result<()> {
     for (package, folder) in PURE {
         let output = cargo()
             .args(["tree", "--locked", "--edges", "normal", "--prefix", "none"])
             .args(["--format", "{p}|{f}", "--package", package])
             .output()
-            .context("cargo does not start")?;
+            .context("cannot start cargo")?;
         if !output.status.success() {
             bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
@@ -67,7 +67,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with a dependency tree, a line `name vX.Y.Z ...|features` each.
+/// The violations in a dependency tree, one line `name vX.Y.Z ...|features` each.
 fn impurities(tree: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in tree.lines() {
