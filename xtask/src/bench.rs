@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measurements that print ratios from one run.
+//! `cargo xtask bench`: measurements that print ratios within one run.
 
 mod binary;
 mod elf;
@@ -21,14 +21,14 @@ pub(crate) struct Args {
 enum Bench {
     /// Planning and deciding for 10 to 10,000 nodes
     Planner,
-    /// Memory, start and requests a second of 1 to 1,000 simulated clusters, and of one with up
-    /// to 1,000 nodes
+    /// Memory, start time and requests per second of 1 to 1,000 simulated clusters, and of one with
+    /// up to 1,000 nodes
     Sim,
     /// What 10, 100 and 1,000 clusters of ten nodes cost the operator on a real API server
     Fleet(fleet::Args),
-    /// The same upgrade by us and by the real talosctl, and how far both are from the floor
+    /// The same upgrade by us and by the real talosctl, and how far both are from the minimum time
     Rollout(rollout::Args),
-    /// The binary as it is shipped: its size, what it needs, and how soon it is ready
+    /// The shipped binary: its size, its dependencies, and its time to readiness
     Binary(binary::Args),
 }
 
@@ -56,7 +56,7 @@ fn example(package: &str, example: &str) -> Result<()> {
         .args(["run", "--quiet", "--profile", "dist", "--locked", "--package", package])
         .args(["--example", example])
         .status()
-        .context("cargo does not start")?;
+        .context("cannot start cargo")?;
     if !status.success() {
         bail!("the benchmark ended with {status}");
     }

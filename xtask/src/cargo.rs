@@ -1,4 +1,4 @@
-//! Cargo as if it were called by hand.
+//! Cargo, in the same environment as when it is called by hand.
 
 use std::env;
 use std::ffi::OsStr;
@@ -7,9 +7,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// What cargo sets for the program that it runs, which is this one. Build scripts
-/// watch some of it: handed on, it would make every `cargo xtask` build again what
-/// a plain `cargo` had built, and the other way round.
+/// Variables that cargo sets for the program it runs, which is this one. Build scripts watch some
+/// of them: passed on, they would make every `cargo xtask` rebuild what a plain `cargo` had built,
+/// and the other way round.
 const FOR_US_ALONE: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
 
 /// Cargo.
@@ -29,7 +29,7 @@ pub(crate) fn clean(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Runs a command of cargo's to its end.
+/// Runs a cargo command to its end.
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     run_with(arguments, &[])
 }
@@ -37,16 +37,16 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
 /// The same with variables.
 pub(crate) fn run_with(arguments: &[&str], variables: &[(&str, &str)]) -> Result<()> {
     let status = cargo().args(arguments).envs(variables.iter().copied()).status();
-    let status = status.context("cargo does not start")?;
+    let status = status.context("cannot start cargo")?;
     if !status.success() {
         bail!("`cargo {}` ended with {status}", arguments.join(" "));
     }
     Ok(())
 }
 
-/// Where cargo puts what it builds: this program is there.
+/// Cargo's target folder: this program is in it.
 pub(crate) fn target_folder() -> Result<PathBuf> {
-    let program = env::current_exe().context("where is this program?")?;
+    let program = env::current_exe().context("the path of this program")?;
     let target = program.parent().and_then(Path::parent).context("a program in a folder")?;
     Ok(target.to_owned())
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what to run after every change. No sockets, no real tools.
+//! `cargo xtask check`: the checks for every change. No sockets, no real tools.
 
 use anyhow::Result;
 
@@ -11,7 +11,7 @@ use crate::{cargo, purity};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-/// What is built: unit tests, and the suites of the crates that decide.
+/// The build targets: unit tests, and the suites of the deciding crates.
 const TARGETS: [&str; 7] =
     ["--lib", "--test", "planner", "--test", "engine", "--test", "machine_config"];
 

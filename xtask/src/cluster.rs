@@ -1,7 +1,7 @@
-//! `cargo xtask cluster`: a real control plane to try things on.
+//! `cargo xtask cluster`: a real control plane for experiments.
 //!
-//! A thin layer over the crate that the tests use: this one shows what happens,
-//! listens to Ctrl-C and finds the programs.
+//! A thin layer over the crate that the tests use: it shows progress, handles Ctrl-C and finds the
+//! programs.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,8 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::cargo::checkout;
 use crate::tools::{self, host};
 
-/// How often a control plane that runs is looked at: often enough for Ctrl-C
-/// to feel immediate.
+/// The polling interval of a running control plane: short enough for Ctrl-C to feel immediate.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What to do with the cluster.
@@ -32,7 +31,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Start it, or go on with the one from before, until Ctrl-C
+    /// Start it, or continue the previous one, until Ctrl-C
     Up {
         #[command(flatten)]
         place: Place,
@@ -41,16 +40,16 @@ enum Command {
         #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
         port_base: Option<u16>,
 
-        /// Return when it is ready, and let it run
+        /// Return when it is ready, and leave it running
         #[arg(long)]
         detach: bool,
     },
-    /// Stop it, whoever started it; its data stays
+    /// Stop it, even if another terminal started it; its data stays
     Down {
         #[command(flatten)]
         place: Place,
     },
-    /// Show its components and how they do
+    /// Show its components and their state
     Status {
         #[command(flatten)]
         place: Place,
@@ -59,7 +58,7 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Place {
-    /// Where it lives [default: target/cluster of this checkout]
+    /// Its folder [default: target/cluster of this checkout]
     #[arg(long, value_name = "FOLDER")]
     dir: Option<PathBuf>,
 }
@@ -95,8 +94,8 @@ fn up(folder: &Path, port_base: Option<u16>, detach: bool) -> Result<()> {
     let mut plane = match ControlPlane::start(options) {
         Ok(plane) => plane,
         Err(Error::AlreadyRunning { .. }) => {
-            let found = inspect(folder, &tools)?.context("it went away")?;
-            host::note("it runs already");
+            let found = inspect(folder, &tools)?.context("it stopped meanwhile")?;
+            host::note("it is already running");
             invite(&found.access, &tools.kubectl, folder, true);
             return Ok(());
         }
@@ -121,7 +120,7 @@ fn down(folder: &Path) -> Result<()> {
     let stopped = take_down(folder)?;
     let folder = folder.display();
     if stopped.is_empty() {
-        host::note(&format!("nothing runs in {folder}"));
+        host::note(&format!("nothing is running in {folder}"));
     } else {
         let names: Vec<&str> = stopped.into_iter().map(Component::name).collect();
         host::note(&format!("stopped {}; the data is kept in {folder}", names.join(", ")));
@@ -140,7 +139,7 @@ fn status(folder: &Path) -> Result<()> {
         host::note(&format!("watched by process {owner}"));
     }
     if !found.is_ready() {
-        bail!("not all of it is ready");
+        bail!("some components are not ready");
     }
     host::note(&format!("kubeconfig: {}", kubeconfig.display()));
     Ok(())
@@ -170,7 +169,7 @@ pub(crate) fn find_tools() -> Result<Tools> {
     })
 }
 
-/// The kubeconfig is the result; what to do with it is advice.
+/// Prints the kubeconfig as the result, and how to use it as advice.
 fn invite(access: &Access, kubectl: &Path, folder: &Path, detached: bool) {
     let Access { url, kubeconfig, token, authority } = access;
     let (kubeconfig, kubectl) = (kubeconfig.display(), kubectl.display());
@@ -199,7 +198,7 @@ fn show(event: Event<'_>) {
         Event::Ready { component, took } => {
             host::note(&format!("{component:24} ready after {took:.1?}"));
         }
-        Event::PortTaken => host::note("a port was taken meanwhile; trying others"),
+        Event::PortTaken => host::note("a port was taken in the meantime; trying others"),
         Event::Stopping { component } => host::note(&format!("{component:24} stopping")),
         _ => {}
     }

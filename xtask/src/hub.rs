@@ -1,5 +1,5 @@
-//! The hub that all tests of a run share: a real control plane with everything that
-//! is shipped but the pods.
+//! The hub that all tests of a run share: a real control plane with all shipped manifests except
+//! the pods.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,13 +11,13 @@ use real_control_plane::{ControlPlane, Options};
 use crate::cargo::{checkout, target_folder};
 use crate::cluster;
 
-/// What the tests read its folder from.
+/// The variable with its folder, for the tests.
 const VARIABLE: &str = "TALOS_OPERATOR_TEST_HUB";
 
-/// The manifests that it is given.
+/// The manifests that it gets.
 const MANIFESTS: [&str; 4] = ["00-namespace", "10-crds", "20-rbac", "30-admission"];
 
-/// A hub that runs.
+/// A running hub.
 pub(crate) struct Hub {
     plane: ControlPlane,
     folder: PathBuf,
@@ -27,7 +27,7 @@ impl Hub {
     /// Starts one in a folder of this process.
     pub(crate) fn start() -> Result<Self> {
         let folder = target_folder()?.join(format!("test-hub-{}", std::process::id()));
-        // Of an earlier process of the same number that was killed.
+        // Left over from a killed process with the same ID.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         let home = folder.join("hub");
@@ -36,12 +36,12 @@ impl Hub {
         Ok(Self { plane, folder })
     }
 
-    /// What tells the tests about it.
+    /// The variable that shows it to the tests.
     pub(crate) fn variable(&self) -> (OsString, OsString) {
         (VARIABLE.into(), self.folder.join("hub").into())
     }
 
-    /// Stops it, and leaves nothing.
+    /// Stops it, and removes its folder.
     pub(crate) fn stop(self) -> Result<()> {
         let Self { plane, folder } = self;
         plane.stop()?;
@@ -49,7 +49,7 @@ impl Hub {
     }
 }
 
-/// The shipped manifests but the pods.
+/// The shipped manifests except the pods.
 pub(crate) fn manifests() -> Vec<PathBuf> {
     MANIFESTS.iter().map(|part| checkout().join("deploy").join(format!("{part}.yaml"))).collect()
 }

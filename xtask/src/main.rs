@@ -24,21 +24,21 @@ use clap::Parser;
 enum Xtask {
     /// Format, lints, purity, all tests, documentation: everything CI checks
     Test(test::Args),
-    /// The quick part of it, for after every change: no sockets, no real tools
+    /// The quick checks for every change: no sockets, no real tools
     Check(check::Args),
-    /// What takes longer: 200 clusters at once, 100,000 seeds, every mutant, benchmarks
+    /// The slow checks: 200 clusters at once, 100,000 seeds, every mutant, benchmarks
     Nightly(nightly::Args),
     /// Measure, and print ratios
     Bench(bench::Args),
     /// A real Kubernetes control plane on this machine: up, down, status
     Cluster(cluster::Args),
-    /// The engine on thousands of in-memory worlds, refereed; `replay FILE` plays a kept one
+    /// Thousands of upgrades on in-memory worlds with a referee; `replay FILE` repeats a saved one
     Simulate(simulate::Args),
-    /// Deliberate breakages of each rule, and how soon the referee catches them
+    /// Break each guard on purpose, and count the seeds until the referee catches it
     Mutants(simulate::Args),
     /// Real Talos nodes in namespaces of this machine: build, up, down, test, compare
     RealTalos(real_talos::Args),
-    /// Build the real tools that the tests compare with, or show where they are
+    /// Build the real tools that the tests use, or show where they are
     Tools(tools::Args),
 }
 
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // The chain of causes, without a backtrace that helps nobody here.
+            // The chain of causes; a backtrace would not help here.
             tools::host::note(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }

@@ -1,4 +1,4 @@
-//! cargo-nextest, the test runner: found or installed, run, and its report read.
+//! cargo-nextest, the test runner: finding or installing it, running it, and parsing its report.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,26 +13,26 @@ use crate::cargo;
 use crate::tools::host;
 use crate::tools::version::{fits, probe};
 
-/// The version that is installed if there is none that fits.
+/// The version that is installed if no suitable one is found.
 const PINNED: Version = Version::new(0, 9, 151);
 
-/// Where nextest leaves its report: below the checkout, whatever the target folder is.
+/// Where nextest writes its report: in the checkout, whatever the target folder is.
 const REPORT: &str = "target/nextest/default/junit.xml";
 
-/// A test runner that is there.
+/// An available test runner.
 #[derive(Clone, Debug)]
 pub(crate) struct Nextest {
     program: PathBuf,
 }
 
-/// Which tests to run, and what they are given.
+/// Which tests to run, and their environment.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
-    /// An expression of nextest's own language; all tests if there is none.
+    /// A filter expression of nextest; `None` for all tests.
     pub(crate) filter: Option<String>,
-    /// Features, targets and the like: what cargo builds.
+    /// Cargo's build options: features, targets and the like.
     pub(crate) build: Vec<String>,
-    /// Variables for the tests.
+    /// Environment variables of the tests.
     pub(crate) variables: Vec<(OsString, OsString)>,
 }
 
@@ -50,15 +50,14 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// What `cargo xtask test --only` takes for this test alone.
+    /// The argument of `cargo xtask test --only` for this test alone.
     pub(crate) fn id(&self) -> String {
         format!("{}/{}", self.suite, self.name)
     }
 }
 
 impl Nextest {
-    /// The runner on the PATH if it is new enough, or else our own, which is
-    /// installed where it is missing.
+    /// The runner on the PATH if it is new enough, otherwise our own, installed if missing.
     pub(crate) fn ensure() -> Result<Self> {
         let on_path = PathBuf::from("cargo-nextest");
         let found = probe(&on_path, &["nextest", "--version"]);
@@ -76,7 +75,7 @@ impl Nextest {
     /// Runs tests; the report is read whether they pass or not.
     pub(crate) fn run(&self, run: &Run) -> Result<(bool, Vec<Ran>)> {
         let report = cargo::checkout().join(REPORT);
-        // An earlier one must not be taken for this run's.
+        // An old report must not be mistaken for this run's.
         let _ = fs::remove_file(&report);
         let mut command = self.command(&["run", "--locked", "--workspace"]);
         command.args(&run.build);
@@ -84,7 +83,7 @@ impl Nextest {
             command.args(["--filterset", filter]);
         }
         command.envs(run.variables.iter().map(|(name, value)| (name, value)));
-        let status = command.status().context("cargo-nextest does not start")?;
+        let status = command.status().context("cannot start cargo-nextest")?;
         let text = fs::read_to_string(&report);
         let text =
             text.with_context(|| format!("no tests ran ({status}): {}", report.display()))?;
@@ -98,8 +97,8 @@ impl Nextest {
     }
 }
 
-/// Builds it from source. It only starts processes and waits for them: a build
-/// that is not optimised is ready in a third of the time.
+/// Builds it from source. It only starts processes and waits for them, so an unoptimised build is
+/// good enough, and ready in a third of the time.
 fn install(root: &Path) -> Result<()> {
     host::note(&format!("cargo-nextest {PINNED}: installing the test runner"));
     let began = host::now();
@@ -107,13 +106,13 @@ fn install(root: &Path) -> Result<()> {
         .args(["install", "--quiet", "--locked", "--debug", "--no-default-features", "--root"])
         .arg(root)
         .args(["--version", &format!("={PINNED}"), "cargo-nextest"])
-        // Its sources are no part of this workspace, nor of its target folder.
+        // Outside this workspace, so that it uses neither its sources nor its target folder.
         .current_dir(std::env::temp_dir())
         .status()
-        .context("cargo does not start")?;
+        .context("cannot start cargo")?;
     if !status.success() {
         bail!(
-            "cargo-nextest {PINNED} cannot be installed ({status}); install it yourself with \
+            "cargo-nextest {PINNED} could not be installed ({status}); install it yourself with \
              `cargo install cargo-nextest --locked`"
         );
     }
@@ -121,8 +120,8 @@ fn install(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads a `JUnit` report as nextest writes it: a `testcase` with its attributes in
-/// one tag, and inside of it a `failure` or an `error` if there was one.
+/// Parses a `JUnit` report as nextest writes it: a `testcase` with its attributes in one tag, and a
+/// `failure` or an `error` inside it if the test failed.
 fn parse(report: &str) -> Vec<Ran> {
     let mut cases = Vec::new();
     for case in report.split("<testcase ").skip(1) {

@@ -1,4 +1,4 @@
-//! `cargo xtask nightly`: what takes longer than anybody waits for after a change.
+//! `cargo xtask nightly`: the checks that take too long to run after every change.
 
 use anyhow::{Result, bail};
 
@@ -10,19 +10,19 @@ use crate::simulate;
 use crate::test::{self, tests, with_hub};
 use crate::tools::host::note;
 
-/// What takes longer: 200 clusters, benchmarks, real nodes, 100,000 seeds, every mutant.
+/// The slow checks: 200 clusters, benchmarks, real nodes, 100,000 seeds, every mutant.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// How many simulated upgrades
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     seeds: u64,
 
-    /// How many clusters an operator has at once
+    /// How many clusters one operator serves at once
     #[arg(long, value_name = "N", default_value_t = 200,
           value_parser = clap::value_parser!(u32).range(40..=1000))]
     clusters: u32,
 
-    /// Leave this check out; repeat it for several
+    /// Skip this check; repeat for several
     #[arg(long, value_name = "CHECK")]
     skip: Vec<Check>,
 }
@@ -40,7 +40,7 @@ enum Check {
     MutantTests,
     /// Simulated upgrades
     Seeds,
-    /// Every mutant has to be caught by the simulation
+    /// Every mutant must be caught by the simulation
     Mutants,
 }
 
@@ -78,7 +78,7 @@ impl Check {
     }
 }
 
-/// Runs every check, also after a failure, and then says which ones failed.
+/// Runs every check, continues after a failure, and reports the failed ones at the end.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut report = Report::default();
     let mut failed = Vec::new();

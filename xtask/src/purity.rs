@@ -1,7 +1,7 @@
 //! The pure crates stay pure: no runtime, no network, no clock.
 //!
-//! Clippy's bans (see `clippy.toml`) catch calls; this check catches what comes
-//! in through a dependency, and a crate that would switch the bans off.
+//! Clippy's bans (see `clippy.toml`) catch calls; this check catches impurity through a dependency,
+//! and a crate that switches the bans off.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo::cargo;
 
-/// The crates that decide, and their folders.
+/// The deciding crates, and their folders.
 const PURE: &[(&str, &str)] = &[
     ("upgrade-core", "crates/core"),
     ("upgrade-planner", "crates/planner"),
@@ -24,8 +24,8 @@ const NEUTRAL: (&str, &str) = ("upgrade-controller", "crates/upgrade-controller/
 const FRONT_END: &str = "KubernetesCluster";
 const FRONT_END_CRATES: [&str; 2] = ["annotation-operator", "vitistack-api"];
 
-/// Crates that run, wait, talk or read a clock. A name also stands for its
-/// family: `kube` for `kube-client`.
+/// Crates with a runtime, a network or a clock. A name also stands for its family: `kube` for
+/// `kube-client`.
 const FORBIDDEN: &[&str] = &[
     "tokio",
     "async-std",
@@ -47,10 +47,10 @@ const FORBIDDEN: &[&str] = &[
     "quanta",
 ];
 
-/// Crates that have a clock which we leave switched off: name and feature.
+/// Crates whose clock is a feature that must stay disabled: name and feature.
 const FORBIDDEN_FEATURES: &[(&str, &str)] = &[("jiff", "std"), ("jiff", "tz-system")];
 
-/// Fails if a pure crate could do more than think.
+/// Fails if a pure crate could do IO or read a clock.
 pub(crate) fn check() -> Result<()> {
     neutral()?;
     for (package, folder) in PURE {
@@ -105,7 +105,7 @@ fn dependencies(package: &str) -> Result<String> {
     String::from_utf8(output.stdout).context("cargo tree printed no text")
 }
 
-/// What is wrong with a dependency tree, a line `name vX.Y.Z ...|features` each.
+/// The violations in a dependency tree, one line `name vX.Y.Z ...|features` each.
 fn impurities(tree: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in tree.lines() {

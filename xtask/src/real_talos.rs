@@ -1,10 +1,10 @@
 //! `cargo xtask real-talos`: real node code as a test tier.
 //!
-//! Real `machined`, `apid`, `trustd`, containerd, etcd, kubelets and control planes,
-//! built from their Go modules, as three control planes and two workers. Each node
-//! has network, mount, process, host name and control group namespaces of its own,
-//! all inside outer ones without a route out. What is not real: kernel, disks, boot
-//! loader and installer (a stand-in decides what the next boot runs).
+//! Real `machined`, `apid`, `trustd`, containerd, etcd, kubelets and control planes, built from
+//! their Go modules, as three control planes and two workers. Each node has its own network, mount,
+//! process, host name and control group namespaces, all inside outer ones without a route out. What
+//! is not real: kernel, disks, boot loader and installer (a stand-in decides what the next boot
+//! runs).
 
 mod cleanup;
 mod cluster;
@@ -33,7 +33,7 @@ use self::parts::Parts;
 use crate::cargo::checkout;
 use crate::tools::host::{note, print_line};
 
-/// The nodes of a cluster end within seconds; the rest is for a busy machine.
+/// The nodes of a cluster end within seconds; the rest is a reserve for a busy machine.
 const END: Duration = Duration::from_mins(2);
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -43,30 +43,30 @@ pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
 
-    /// Where the cluster lives [default: target/real-talos of this checkout]
+    /// The cluster's folder [default: target/real-talos of this checkout]
     #[arg(long, value_name = "FOLDER", global = true)]
     dir: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Build what the nodes are made of, where it is missing
+    /// Build the missing parts of the nodes
     Build,
-    /// Start a new cluster for use by hand, until Ctrl-C
+    /// Start a new cluster for manual use, until Ctrl-C
     Up {
-        /// Return when it is ready, and let it run
+        /// Return when it is ready, and leave it running
         #[arg(long)]
         detach: bool,
     },
-    /// End the cluster, whoever started it, and what a killed command left
+    /// Stop the cluster, even if another terminal started it, and clean up after a killed command
     Down,
-    /// Start a cluster, run our binary against it, end it
+    /// Start a cluster, run the scenarios with our binary, stop it
     Test {
         /// Only scenarios with this in their name
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
 
-        /// Use the cluster that runs already, and leave it running
+        /// Use the running cluster, and leave it running
         #[arg(long)]
         running: bool,
 
@@ -74,17 +74,17 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         binary: Option<PathBuf>,
     },
-    /// Read the same resources from real and simulated nodes, and list where they differ
+    /// Read the same resources from real and simulated nodes, and list the differences
     Compare {
-        /// Use the cluster that runs already, and leave it running
+        /// Use the running cluster, and leave it running
         #[arg(long)]
         running: bool,
 
-        /// Take the simulator of this talos-operator instead of building one
+        /// Use the simulator of this talos-operator instead of building one
         #[arg(long, value_name = "FILE")]
         binary: Option<PathBuf>,
     },
-    /// Who ends the nodes when the command is killed; not for use by hand
+    /// The process that ends the nodes when the command is killed; not for manual use
     #[command(hide = true)]
     Keep,
 }
@@ -133,7 +133,7 @@ fn down(folder: &Path) -> Result<()> {
     if Place::new(folder).take_down(END)? {
         note("real-talos: the nodes are gone; their logs are kept");
     } else {
-        note(&format!("real-talos: nothing runs in {}", folder.display()));
+        note(&format!("real-talos: nothing is running in {}", folder.display()));
     }
     Ok(())
 }
@@ -170,7 +170,7 @@ fn interrupted() -> Result<Arc<AtomicBool>> {
     Ok(interrupt)
 }
 
-/// Where the keys are, and how to use them.
+/// Prints where the keys are, and how to use them.
 fn invite(cluster: &Cluster) -> Result<()> {
     let inside = cluster.invitation()?;
     let (talosconfig, kubeconfig) = (cluster.talosconfig(), cluster.kubeconfig());

@@ -1,4 +1,4 @@
-//! What a command of ours did: each stage with its time, and the slowest tests.
+//! The report of a command: each stage with its duration, and the slowest tests.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Does something that has a name, and takes its time.
+    /// Runs a stage and records its name and duration.
     pub(crate) fn stage<T>(
         &mut self,
         name: &'static str,
@@ -36,7 +36,7 @@ impl Report {
         done.with_context(|| format!("the check `{name}` failed"))
     }
 
-    /// Shows it all.
+    /// Prints the report.
     pub(crate) fn print(&self) {
         host::note("\nThe slowest tests:");
         let mut tests: Vec<&Ran> = self.tests.iter().collect();
@@ -53,12 +53,12 @@ impl Report {
         }
         let failed = self.stages.iter().any(|(_, _, passed)| !passed);
         let end =
-            if failed { "in all, not everything passed" } else { "in all, everything passed" };
+            if failed { "in total; some checks failed" } else { "in total; all checks passed" };
         host::note(&format!("{:>8}  {end}", clock(total)));
     }
 }
 
-/// Minutes and seconds, and tenths where they matter.
+/// Minutes and seconds, with tenths for short times.
 fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     if seconds < 60 {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_that_fails_says_which() {
+    fn a_failed_stage_is_named() {
         let mut report = Report::default();
         let failed = report.stage("doc", || -> Result<()> { anyhow::bail!("broken link") });
         assert_eq!(

@@ -1,5 +1,5 @@
-//! `cargo xtask simulate` and `cargo xtask mutants`: the engine on in-memory
-//! worlds, by the thousand. `docs/simulation.md` has the story.
+//! `cargo xtask simulate` and `cargo xtask mutants`: the engine on thousands of in-memory worlds.
+//! See `docs/simulation.md`.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitStatus};
@@ -8,21 +8,21 @@ use anyhow::{Context, Result, bail};
 
 use crate::cargo::{cargo, target_folder};
 
-/// What is passed on to the simulation.
+/// Arguments for the simulation.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    /// `--help` shows them
+    /// `--help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }
 
-/// The profile that plays fastest; worth its build for hundreds of thousands.
+/// The fastest build profile; worth its build time for hundreds of thousands of seeds.
 const FASTEST: [&str; 2] = ["--profile", "simulation"];
 
 const MUTANTS: [&str; 2] = ["--features", "mutants"];
 
-/// Plays seeds.
+/// Runs seeds.
 pub(crate) fn simulate(Args { words }: &Args) -> Result<()> {
     let replays = words.first().is_some_and(|word| word == "replay");
     let command = if replays { None } else { Some("simulate") };
@@ -34,19 +34,19 @@ pub(crate) fn mutants(Args { words }: &Args) -> Result<()> {
     run(&MUTANTS, Some("mutants"), words)
 }
 
-/// So many seeds, as the tests want them: with the program that the tests' own
-/// build has left, so that nothing is compiled for it.
+/// Runs this many seeds for the tests, with the program that the tests' build has left, so that
+/// nothing needs compiling.
 pub(crate) fn seeds(count: u64) -> Result<()> {
     let program = target_folder()?.join("debug/upgrade-simulation");
     let status = Command::new(&program)
         .args(["simulate", "--seeds", &count.to_string()])
         .status()
-        .with_context(|| format!("{} does not start", program.display()))?;
+        .with_context(|| format!("cannot start {}", program.display()))?;
     ended_well(status)
 }
 
-/// So many seeds as fast as it goes. With the program that plays the mutants, none of
-/// which is alive: it is built once for both.
+/// Runs this many seeds as fast as possible, with the program of the mutants and all of them
+/// disabled: one build serves both.
 pub(crate) fn many_seeds(count: u64) -> Result<()> {
     run(&MUTANTS, Some("simulate"), &["--seeds".into(), count.to_string().into()])
 }
@@ -66,7 +66,7 @@ fn run(features: &[&str], command: Option<&str>, words: &[OsString]) -> Result<(
         .args(command)
         .args(words)
         .status()
-        .context("cargo does not start")?;
+        .context("cannot start cargo")?;
     ended_well(status)
 }
 

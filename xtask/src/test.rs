@@ -1,8 +1,7 @@
-//! `cargo xtask test`: everything that CI checks, in the order in which it is
-//! cheapest to fail.
+//! `cargo xtask test`: everything that CI checks, cheapest failures first.
 //!
-//! The real tools and the test runner are built while Rust compiles, and while the
-//! tests run that need none of them.
+//! The real tools and the test runner are built while Rust compiles, and while the tests run that
+//! do not need them.
 
 use std::ffi::OsString;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -16,7 +15,7 @@ use crate::report::Report;
 use crate::tools::{self, host};
 use crate::{cargo, purity, simulate};
 
-/// Checks everything.
+/// Runs all checks.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only tests with this in their name, or the one test `PACKAGE::BINARY/TEST`; no other checks
@@ -38,7 +37,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The tests that were asked for by name; all checks if there are none.
+    /// The filter for the selected tests; `None` for all checks.
     fn selection(&self) -> Option<String> {
         if self.processes {
             return Some(STARTS_PROCESSES.to_owned());
@@ -63,8 +62,8 @@ pub(crate) const TOOLS: &[&str] = &[
     "talosctl-1.12",
 ];
 
-/// The tests that need real tools, in nextest's language. Whatever else asks for a
-/// tool fails on a machine that has none yet.
+/// The tests that need real tools, as a nextest filter. Any other test that uses a tool fails on a
+/// machine without tools.
 const NEEDS_TOOLS: &str =
     "binary(/^(real|failures|tools|operator|deploy)$/) | test(/real::|real_api_server|talosctl/)";
 
@@ -72,10 +71,10 @@ const NEEDS_TOOLS: &str =
 const STARTS_PROCESSES: &str = "binary(/^(real|failures|tools|operator|deploy|live|commands)$/) \
                                 | test(/real::|real_api_server|talosctl/)";
 
-/// How many simulated upgrades belong to the tests.
+/// How many seeds are part of the tests.
 const SEEDS: u64 = 2_000;
 
-/// Runs every check and stops at the first that fails.
+/// Runs every check and stops at the first failure.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(selection) = args.selection() {
         return run_only(&selection, args.times);
@@ -111,10 +110,10 @@ fn check_all(report: &mut Report) -> Result<()> {
     with_hub(report, "tests with tools", &nextest, run)
 }
 
-/// The seeds and the documentation: neither needs tools or the test runner.
+/// The seeds and the documentation, which need neither tools nor the test runner.
 fn rest(report: &mut Report) -> Result<()> {
     report.stage("simulate", || simulate::seeds(SEEDS))?;
-    // The runner leaves examples in the documentation to cargo.
+    // nextest does not run doc tests.
     report.stage("doc tests", || {
         cargo::run(&["test", "--quiet", "--doc", "--workspace", "--locked"])
     })?;
@@ -124,13 +123,13 @@ fn rest(report: &mut Report) -> Result<()> {
     })
 }
 
-/// Lints of everything.
+/// Clippy for everything.
 pub(crate) fn clippy() -> Result<()> {
     let args = ["clippy", "--quiet", "--workspace", "--all-targets", "--locked"];
     cargo::run(&[&args[..], &["--", "-D", "warnings"]].concat())
 }
 
-/// Runs tests, and keeps what came of them.
+/// Runs tests, and records their results.
 pub(crate) fn tests(
     report: &mut Report,
     name: &'static str,
@@ -166,7 +165,7 @@ pub(crate) fn with_hub(
     done
 }
 
-/// What failed, each with the command that repeats it alone.
+/// The failed tests, each with the command that repeats it alone.
 fn failures(ran: &[Ran]) -> String {
     let failed: Vec<&Ran> = ran.iter().filter(|test| test.failed).collect();
     let mut lines =
@@ -175,7 +174,7 @@ fn failures(ran: &[Ran]) -> String {
     lines.join("\n")
 }
 
-/// Some tests, again and again if wanted.
+/// Some tests, repeated if requested.
 fn run_only(selection: &str, times: u32) -> Result<()> {
     let nextest = Nextest::ensure()?;
     let variables = variables(tools::ensure(TOOLS)?);
@@ -199,18 +198,18 @@ fn run_only(selection: &str, times: u32) -> Result<()> {
     hub.stop()
 }
 
-/// One test by its whole id, or those with a text in their names.
+/// A filter for one test by its full id, or for those with a text in their names.
 fn selects(name: &str) -> String {
     match name.split_once('/') {
         Some((suite, test)) => {
-            // The suite of a library's own tests is its package.
+            // The suite of a library's unit tests is its package.
             format!("(binary_id(={suite}) & test(={test}))")
         }
         None => format!("test({name})"),
     }
 }
 
-/// How the tests hear of the tools.
+/// The variables that name the tools for the tests.
 fn variables(
     paths: impl IntoIterator<Item = (&'static str, std::path::PathBuf)>,
 ) -> Vec<(OsString, OsString)> {
@@ -225,7 +224,7 @@ pub(crate) fn tool_variables() -> Result<Vec<(OsString, OsString)>> {
     Ok(variables(tools::ensure(TOOLS)?))
 }
 
-/// What is built beside everything else.
+/// Builds in the background.
 struct Background {
     runner: Receiver<Result<Nextest>>,
     tools: Receiver<Result<Vec<(OsString, OsString)>>>,
@@ -235,9 +234,9 @@ impl Background {
     fn start() -> Self {
         let (tell_runner, runner) = mpsc::channel();
         let (tell_tools, tools) = mpsc::channel();
-        // Ends with this process: a build that is cut off is begun again next time.
+        // Ends with this process: an interrupted build starts again next time.
         thread::spawn(move || {
-            // Nobody hears it if a check failed meanwhile.
+            // The receiver is gone if a check failed meanwhile.
             let _ = tell_runner.send(Nextest::ensure());
             let _ = tell_tools.send(tools::ensure_beside(TOOLS).map(variables));
         });
@@ -248,7 +247,7 @@ impl Background {
         self.runner.recv().context("the test runner was not built")?
     }
 
-    /// The tools, if they are there already.
+    /// The tools, if they are ready.
     fn try_tools(&self) -> Result<Option<Vec<(OsString, OsString)>>> {
         match self.tools.try_recv() {
             Ok(built) => built.map(Some),

@@ -1,10 +1,9 @@
 //! `cargo xtask tools`: the real programs that the tests run against.
 //!
-//! Talos clients, etcd and the Kubernetes control plane are built from Go
-//! modules pinned in the folders below `tools/`. Whatever is built goes into a
-//! cache of the user, in a folder whose name holds the version and a hash of
-//! everything that went into the build: a changed pin is a new folder, and two
-//! checkouts that agree share one.
+//! Talos clients, etcd and the Kubernetes control plane are built from Go modules pinned in the
+//! folders below `tools/`. Results go into a cache of the user, in a folder named after the version
+//! and a hash of all build inputs: a changed pin gives a new folder, and two checkouts with the
+//! same pins share one.
 //!
 //! Other commands call [`ensure`] and hand the paths to the tests through
 //! [`variable`]; the same variables let a user bring a binary of their own.
@@ -32,7 +31,7 @@ use self::source::{Choice, Source};
 /// Builds the real programs the tests run against, where they are missing.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Tools, or folders below `tools/`; all of them when left out
+    /// Tools, or folders below `tools/`; all if omitted
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
@@ -53,20 +52,19 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// The path of every tool asked for (all when `names` is empty), building
-/// what nobody has yet.
+/// The path of every requested tool (all if `names` is empty); builds the missing ones.
 pub(crate) fn ensure(names: &[&str]) -> Result<BTreeMap<&'static str, PathBuf>> {
     ensure_with(names, host::is_watched())
 }
 
-/// The same while something else has the terminal: progress is a line now and then.
+/// The same while another task uses the terminal: progress is a line now and then.
 pub(crate) fn ensure_beside(names: &[&str]) -> Result<BTreeMap<&'static str, PathBuf>> {
     ensure_with(names, false)
 }
 
 fn ensure_with(names: &[&str], redrawn: bool) -> Result<BTreeMap<&'static str, PathBuf>> {
     let planned = plan(names)?;
-    // A tool the user named wrongly is worth knowing before minutes of builds.
+    // Report a wrong file from the user before minutes of builds.
     for Planned { tool, choice, .. } in &planned {
         if let Choice::Refuse { reason } = choice {
             bail!("{}: {reason}", tool.name);
@@ -129,12 +127,12 @@ pub(crate) fn variable(name: &str) -> String {
     format!("TALOS_OPERATOR_TOOL_{upper}")
 }
 
-/// One tool, and what is to be done about it.
+/// One tool, and what to do about it.
 struct Planned {
     tool: &'static Tool,
     folder: Folder,
     wanted: Version,
-    /// Its folder in the cache, there or not.
+    /// Its folder in the cache, which may not exist.
     entry: PathBuf,
     choice: Choice,
 }
@@ -168,7 +166,7 @@ fn plan(names: &[&str]) -> Result<Vec<Planned>> {
         .map(|tool| {
             let folder = Folder::read(tool.folder)?;
             let wanted = match tool.module {
-                // A program of ours alone has no version; its cache entry has a hash.
+                // Our own programs have no version; their cache entry has a hash.
                 "" => Version::new(0, 1, 0),
                 module => folder.version_of(module)?,
             };
@@ -176,7 +174,7 @@ fn plan(names: &[&str]) -> Result<Vec<Planned>> {
             let entry = host.cache.join(format!("{}-{wanted}-{hash}", tool.name));
             let mut candidates = host.candidates(tool, &entry);
             if tool.on_request {
-                // A containerd or kubelet of the host is not what the nodes run.
+                // The nodes must not run a containerd or kubelet of the host.
                 candidates.retain(|candidate| candidate.source == Source::Cache);
             }
             let choice = source::choose(&wanted, &candidates, |path| {
@@ -205,7 +203,7 @@ mod tests {
         }
     }
 
-    /// The nodes' parts and the control plane that the tests use are one release.
+    /// The parts of the nodes and the control plane of the tests have the same release.
     #[test]
     fn the_kubelet_is_of_the_same_version_as_the_control_plane() {
         let version = |folder| {
@@ -215,8 +213,8 @@ mod tests {
         assert_eq!(version("kubernetes"), version("real-talos/kubelet"));
     }
 
-    /// The client prints the tag that this module embeds, not the one of the
-    /// module we ask for by name; the two drift apart if a dependency lifts it.
+    /// The client prints the tag embedded in this module, not the version of the module that we pin
+    /// by name; the two drift apart if a dependency raises it.
     #[test]
     fn the_talos_tag_comes_from_the_pinned_version() {
         for name in [

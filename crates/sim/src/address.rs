@@ -1,10 +1,9 @@
 //! Where the nodes of a cluster listen.
 //!
-//! Each has an address of its own on loopback, in a block that follows from the
-//! cluster's folder, so that it is the same at every start and clusters side by
-//! side do not meet. Some systems (macOS) have only 127.0.0.1 there; then the
-//! nodes share it, each on a port of its own, and know each other by addresses
-//! that exist only inside the simulation.
+//! Each node has its own loopback address, in a block derived from the cluster's folder: the
+//! addresses are the same at every start, and clusters side by side do not collide. Some systems
+//! (macOS) have only 127.0.0.1. There the nodes share it, each on its own port, and know each other
+//! by addresses that exist only inside the simulation.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,53 +17,52 @@ use crate::server::listen;
 /// apid's port on every real node.
 pub const APID_PORT: u16 = 50_000;
 
-/// The Image Factory's port, where an address has all its ports to itself.
+/// The Image Factory's port, for layouts with one address per node.
 const FACTORY_PORT: u16 = 8080;
 
-/// The port of a Kubernetes API server, likewise.
+/// The port of a Kubernetes API server, for layouts with one address per node.
 const KUBERNETES_PORT: u16 = 6443;
 
-/// Where in a block the address is that the control planes share. No node has
-/// it, see [`node_address`].
+/// The host part, within a block, of the address that the control planes share. No node has it, see
+/// [`node_address`].
 const SHARED: u32 = 254;
 
-/// Blocks lie in 127.64.0.0 to 127.127.255.0, away from the addresses near
-/// 127.0.0.1 that other programs use.
+/// Blocks lie in 127.64.0.0 to 127.127.255.0, away from the addresses near 127.0.0.1 that other
+/// programs use.
 const FIRST_BLOCK: u32 = u32::from_be_bytes([127, 64, 0, 0]);
 const BLOCKS: u32 = 64 * 256;
 
-/// How many blocks are tried before giving up: more than there are clusters of
-/// one name on a machine, whatever processes they belong to.
+/// How many blocks are tried before giving up: more than the clusters of one name on any machine.
 const ATTEMPTS: u32 = 512;
 
 /// How the nodes are told apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
-    /// An address each if the system can do that, else a port each.
+    /// One address per node if the system supports it, otherwise one port per node.
     #[default]
     Auto,
-    /// An address each, apid on its usual port.
+    /// One address per node, apid on its usual port.
     Addresses,
-    /// 127.0.0.1 for all, a port each.
+    /// 127.0.0.1 for all, one port per node.
     Ports,
 }
 
-/// Where everything listens. Part of what a folder remembers.
+/// Where everything listens. The folder stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
-    /// Of each node, the address that the cluster knows it by.
+    /// The address of each node inside the cluster.
     pub nodes: Vec<IpAddr>,
-    /// Of each node, where its apid is reached.
+    /// Where each node's apid listens.
     pub apid: Vec<SocketAddr>,
-    /// Of each control plane, where its Kubernetes API server is reached.
+    /// Where each control plane's Kubernetes API server listens.
     pub kubernetes: Vec<SocketAddr>,
-    /// Where the Kubernetes API is reached as long as one of them serves it.
+    /// The shared address of the Kubernetes API, open while any control plane serves it.
     pub endpoint: SocketAddr,
-    /// Where the Image Factory is reached.
+    /// Where the Image Factory listens.
     pub factory: SocketAddr,
 }
 
-/// Sockets that are open, in the order of [`Places`].
+/// Open sockets, in the order of [`Places`].
 #[derive(Debug)]
 pub struct Sockets {
     /// Of each node.
@@ -77,7 +75,7 @@ pub struct Sockets {
     pub factory: TcpListener,
 }
 
-/// Why nothing listens.
+/// Why the sockets could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum AddressError {
     /// An address is taken or cannot be used.
@@ -97,14 +95,13 @@ pub enum AddressError {
 }
 
 impl Places {
-    /// Opens the sockets of a cluster that has been started before.
+    /// Opens the sockets of a cluster that was started before.
     pub fn reopen(&self) -> Result<Sockets, AddressError> {
         let hint = ": is another simulator or a real node using it?";
         let open = |address: &SocketAddr| open(*address, hint);
-        // The factory's first: it is open as long as a cluster runs, while the
-        // others are closed when their node is down. So a block that belongs to
-        // a cluster is found taken at once, and nobody listens in place of a node
-        // that is down there, not even until the next socket cannot be opened.
+        // The factory's first: it is open as long as a cluster runs, while the others are closed
+        // when their node is down. So a block of a running cluster is found taken at once, and no
+        // other cluster listens in place of a node that is down, not even briefly.
         let factory = open(&self.factory)?;
         Ok(Sockets {
             apid: self.apid.iter().map(open).collect::<Result<_, _>>()?,
@@ -114,9 +111,8 @@ impl Places {
         })
     }
 
-    /// Finds places for a new cluster of `count` nodes, of which the first ones
-    /// are control planes: in the block that begins at `subnet`, or
-    /// in the first free one of those that follow from `seed`.
+    /// Finds places for a new cluster of `count` nodes, control planes first: in the block that
+    /// begins at `subnet`, or in the first free block derived from `seed`.
     pub fn find(
         count: usize,
         control_planes: usize,
@@ -137,7 +133,7 @@ impl Places {
         }
         let hash = Sha256::digest(seed);
         let start = u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]) % BLOCKS;
-        // Each try is a block further than the cluster is wide.
+        // Each try moves on by the width of the cluster.
         let width = u32::try_from(count / 250 + 1).map_err(|_| AddressError::TooMany(count))?;
         let mut last = AddressError::TooMany(count);
         for attempt in 0..ATTEMPTS {
@@ -243,7 +239,7 @@ mod tests {
         assert!(one.nodes.iter().all(|node| !two.nodes.contains(node)));
         let error = one.reopen().unwrap_err();
         assert!(error.to_string().contains(&one.factory.to_string()), "{error}");
-        // The block is somebody's even while all of its nodes are down.
+        // The block stays taken even while all of its nodes are down.
         let Sockets { apid, kubernetes, endpoint, factory } = sockets;
         drop((apid, kubernetes, endpoint));
         let error = one.reopen().unwrap_err();

@@ -1,13 +1,12 @@
-//! apid's routing: which nodes a request is for, and how their answers become
-//! one. All of it works on bytes and none of it does input or output.
+//! apid's routing: which nodes a request is for, and how their answers are merged. All of it works
+//! on bytes and does no IO.
 //!
 //! - `node`, exactly one value: that node's answer, unchanged.
-//! - `nodes`, the old way: the answers of all of them, each embedded message
-//!   with the name of its node. A node that fails becomes a message too, and
-//!   the call succeeds.
+//! - `nodes`, the older form: the answers of all of them, each embedded message with the name of
+//!   its node. A node that fails becomes a message too, and the call succeeds.
 //! - neither, or a request that another apid forwarded: this node.
 //!
-//! Workers have no certificate to call others with, so they forward nothing.
+//! Workers have no certificate to call other nodes with, so they forward nothing.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -36,10 +35,10 @@ pub enum Route {
     Many(Vec<String>),
 }
 
-/// What routing has to know of the node that was asked.
+/// What routing needs to know about the node that received the request.
 #[derive(Clone, Debug)]
 pub struct Router {
-    /// Whether it forwards at all: control planes do.
+    /// Whether it forwards at all: only control planes do.
     pub forwards: bool,
     /// Its own name and addresses.
     pub local: Vec<String>,
@@ -105,10 +104,10 @@ fn values(metadata: &HeaderMap, key: &str) -> Vec<String> {
         .collect()
 }
 
-/// Why a target could not be reached, as the connecting side says it.
+/// Why a target could not be reached, from the view of the connecting side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
-    /// Nobody has this name or address.
+    /// No node has this name or address.
     Unknown,
     /// The node is down, or cut off.
     Down,
@@ -117,7 +116,7 @@ pub enum Unreachable {
 }
 
 impl Unreachable {
-    /// What the caller is told.
+    /// The status that the caller receives.
     pub fn status(self, target: &str) -> Status {
         let is_address = target.parse::<std::net::IpAddr>().is_ok();
         let dial = |why: &str| {
@@ -137,7 +136,7 @@ impl Unreachable {
     }
 }
 
-/// What a caller is told whose stream broke with the machine behind it.
+/// The status of a caller whose stream broke because the machine went down.
 pub fn broken() -> Status {
     Status::unavailable("error reading from server: EOF")
 }

@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use crate::model::Time;
 
-/// Slower than this is not time passing at all.
+/// The lowest speed; below it, time practically stands still.
 const SLOWEST: f64 = 0.001;
 
-/// Faster than this and a reboot is over before a socket can be closed.
+/// The highest speed; above it, a reboot is over before a socket can be closed.
 const FASTEST: f64 = 100_000.0;
 
-/// A year of real time, and an end for sleeps that have none.
+/// A year of real time: the longest sleep, so that far instants do not overflow.
 const LONG: Duration = Duration::from_hours(365 * 24);
 
 /// A clock that began at some virtual instant and runs at some speed.
@@ -30,23 +30,23 @@ impl Clock {
         Self { real: Instant::now(), time, speed: bounded(speed) }
     }
 
-    /// What it shows.
+    /// The virtual time now.
     pub fn now(&self) -> Time {
         self.time.plus(self.real.elapsed().mul_f64(self.speed))
     }
 
-    /// When, in real time, it will show `time`.
+    /// The real instant at which the virtual time will be `time`.
     pub fn instant_of(&self, time: Time) -> Instant {
         let wait = time.since(self.time).as_secs_f64() / self.speed;
         self.real + Duration::try_from_secs_f64(wait).unwrap_or(LONG).min(LONG)
     }
 
-    /// How fast it runs.
+    /// Virtual seconds per real second.
     pub fn speed(&self) -> f64 {
         self.speed
     }
 
-    /// Goes on from here at another speed.
+    /// Continues from the current time at another speed.
     pub fn set_speed(&mut self, speed: f64) {
         *self = Self::starting_at(self.now(), speed);
     }
@@ -56,18 +56,17 @@ fn bounded(speed: f64) -> f64 {
     if speed.is_finite() { speed.clamp(SLOWEST, FASTEST) } else { 1.0 }
 }
 
-/// The instant of real time that it is.
+/// The current instant of real time.
 pub fn real_now() -> Instant {
     Instant::now()
 }
 
-/// The instant of real time that much later.
+/// The instant of real time after `duration`.
 pub fn real_after(duration: Duration) -> Instant {
     Instant::now() + duration
 }
 
-/// The time of the machine that the simulator runs on: where a new cluster's
-/// clock begins, and what certificates are dated by.
+/// The host's wall clock: where a new cluster's clock begins, and the date of certificates.
 #[expect(clippy::disallowed_methods, reason = "this is the file that reads the clock")]
 pub fn wall_time() -> Time {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

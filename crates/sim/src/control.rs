@@ -1,8 +1,7 @@
-//! Reaching into a running cluster: faults, and how fast time passes.
+//! Controlling a running cluster: faults, and the speed of time.
 //!
-//! The simulator listens on a port of loopback and leaves the port and a
-//! password in its folder, readable by their owner. One line of JSON asks, one
-//! answers.
+//! The simulator listens on a loopback port and stores the port and a password in its folder,
+//! readable by their owner. One line of JSON is a request, one line the reply.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -21,10 +20,10 @@ use crate::store::{self, StoreError};
 /// The longest line that is read.
 const MAX_LINE: u64 = 64 * 1024;
 
-/// Nothing that is asked here takes long.
+/// Every request here is quick.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How a running simulator is reached.
+/// The address and password of a running simulator.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Control {
     address: SocketAddr,
@@ -37,11 +36,11 @@ impl std::fmt::Debug for Control {
     }
 }
 
-/// What can be asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
-    /// Make something go wrong.
+    /// Inject a fault.
     Inject {
         /// On this node, or on all.
         node: Option<String>,
@@ -57,13 +56,13 @@ pub enum Ask {
         /// Its name.
         fault: String,
     },
-    /// Which faults hold?
+    /// List the active faults.
     Faults,
-    /// Let time pass at another speed.
+    /// Change the speed of time.
     Speed(f64),
 }
 
-/// A fault that holds.
+/// An active fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActiveFault {
     /// The node's name.
@@ -72,29 +71,29 @@ pub struct ActiveFault {
     pub fault: String,
 }
 
-/// What comes back.
+/// The reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Told {
-    /// Done; these faults hold now.
+    /// Done; these faults are active now.
     Faults(Vec<ActiveFault>),
-    /// Refused, and why.
+    /// Refused, with the reason.
     Refused(String),
 }
 
-/// Why a running simulator could not be asked.
+/// Why the request to a running simulator failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// There is none.
+    /// The folder holds none.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Nobody answers there any more.
-    #[error("no simulator answers for this folder; is it running?")]
+    /// Nothing listens on the port any more.
+    #[error("no simulator is running for this folder")]
     Gone(#[source] std::io::Error),
-    /// It answered something else.
-    #[error("the simulator of this folder answers something else; is it another version?")]
+    /// The answer is not the expected JSON.
+    #[error("the simulator of this folder gave an unexpected answer; is it another version?")]
     Strange,
-    /// It refused.
+    /// It refused the request.
     #[error("{0}")]
     Refused(String),
 }
@@ -105,7 +104,7 @@ struct Line {
     ask: Ask,
 }
 
-/// Asks the simulator that runs in a folder.
+/// Sends a request to the simulator that runs in a folder.
 pub async fn ask(folder: &Path, ask: Ask) -> Result<Vec<ActiveFault>, ControlError> {
     let control: Control = store::read_control(folder)?;
     let line = Line { password: control.password, ask };
@@ -129,7 +128,7 @@ pub async fn ask(folder: &Path, ask: Ask) -> Result<Vec<ActiveFault>, ControlErr
     }
 }
 
-/// Opens the door: where it is, and the socket to [`serve`].
+/// Opens the control port: its address and password, and the socket for [`serve`].
 pub fn open() -> std::io::Result<(Control, TcpListener)> {
     let listener = server::listen((Ipv4Addr::LOCALHOST, 0).into())?;
     let mut random = [0; 32];
@@ -144,7 +143,7 @@ pub fn open() -> std::io::Result<(Control, TcpListener)> {
     Ok((control, listener))
 }
 
-/// Answers until the task is aborted.
+/// Serves until the task is aborted.
 pub async fn serve(listener: TcpListener, control: Control, driver: Driver) {
     while let Ok((stream, _)) = listener.accept().await {
         let (control, driver) = (control.clone(), driver.clone());
@@ -163,14 +162,14 @@ async fn answer(stream: TcpStream, control: &Control, driver: &Driver) -> std::i
             .visit(move |inside| obey(inside, &line.ask))
             .await
             .unwrap_or_else(|| Told::Refused("the simulator is stopping".to_owned())),
-        _ => Told::Refused("the request makes no sense, or its password is wrong".to_owned()),
+        _ => Told::Refused("the request is malformed or its password is wrong".to_owned()),
     };
     let mut text = serde_json::to_vec(&told)?;
     text.push(b'\n');
     writer.write_all(&text).await
 }
 
-/// Does what was asked.
+/// Carries out a request.
 pub fn obey(inside: &mut Inside, ask: &Ask) -> Told {
     match try_obey(inside, ask) {
         Ok(()) => Told::Faults(active(inside)),

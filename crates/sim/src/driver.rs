@@ -1,5 +1,5 @@
-//! The one task that owns a world: it takes calls from a queue, lets time pass,
-//! and hands what comes up to the open streams.
+//! The one task that owns a world: it takes calls from a queue, advances time, and passes output to
+//! the open streams.
 
 use std::collections::HashMap;
 
@@ -16,59 +16,59 @@ use crate::model::{
 use crate::schedule::Schedule;
 use crate::store::{Saved, StateFile};
 
-/// How many messages may wait for a reader before its stream is given up: far
-/// more than a node has to say in one go, and a bound on memory.
+/// How many messages may wait for a reader before its stream is closed: far more than a node sends
+/// at once, and a bound on memory.
 const STREAM_CAPACITY: usize = 16_384;
 
-/// Changes are saved together, this long after the first of them.
+/// Changes are saved together, this long after the first one.
 const SAVE_AFTER: Duration = Duration::from_secs(1);
 
-/// If the Kubernetes side is this far behind, nobody has looked for a while:
-/// the process or the machine was stopped, or there was no etcd.
+/// If the Kubernetes side is this far behind, nothing advanced it for a while: the process or the
+/// machine was suspended, or etcd was down.
 const STANDSTILL: Duration = Duration::from_mins(2);
 
-/// Whether a node can be reached, and how often it could not be any more.
+/// Whether a node is reachable, and how often it became unreachable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Presence {
     /// Whether it answers connections now.
     pub reachable: bool,
-    /// Counts its disappearances: connections from before one are gone, even if
-    /// the node is back already.
+    /// Counts how often it became unreachable: connections from before are gone, even if the node
+    /// is back already.
     pub epoch: u64,
 }
 
-/// What a call got.
+/// The outcome of a call.
 #[derive(Debug)]
 pub enum Answer {
     /// The answer of a unary method, or all items of a stream.
     Items(Vec<Response>),
-    /// Items to come.
+    /// A stream whose items follow.
     Open(Open),
     /// A failure.
     Failed(Status),
     /// The node could not be reached.
     Down,
-    /// The node dropped the connection that the call came by.
+    /// The node dropped the connection that carried the call.
     Dropped,
-    /// The node has taken the call, and never answers.
+    /// The node has accepted the call and never answers.
     Silent,
 }
 
-/// What becomes of a new connection.
+/// What happens to a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Welcome {
     /// It is served.
     Taken,
     /// It is closed at once.
     Dropped,
-    /// It stays open, and is never answered.
+    /// It stays open without an answer.
     Silent,
 }
 
-/// An open stream. Dropping it tells the node that the caller has gone.
+/// An open stream. Dropping it tells the node that the caller is gone.
 #[derive(Debug)]
 pub struct Open {
-    /// What is sent to it.
+    /// The items to send.
     pub contents: mpsc::Receiver<Content>,
     stream: StreamId,
     commands: mpsc::UnboundedSender<Command>,
@@ -76,7 +76,7 @@ pub struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // If nobody listens any more, there is no node left to tell.
+        // A send error means that the driver has stopped; there is nothing left to close.
         let _ = self.commands.send(Command::Close(self.stream));
     }
 }
@@ -92,9 +92,9 @@ pub struct Call {
     pub method: &'static str,
     /// Its message.
     pub request: Request,
-    /// Whether another node's apid forwards it, over a connection of its own.
+    /// Whether another node's apid forwards it, over its own connection.
     pub forwarded: bool,
-    /// The node that was asked, which may have forwarded it.
+    /// The node that received the request, which may have forwarded it.
     pub through: NodeIndex,
 }
 
@@ -122,20 +122,20 @@ impl std::fmt::Debug for Command {
     }
 }
 
-/// What the task owns, for those who [visit](Driver::visit) it.
+/// What the task owns, for closures passed to [visit](Driver::visit).
 #[derive(Debug)]
 pub struct Inside {
     /// The cluster.
     pub world: World,
     /// Its clock.
     pub clock: Clock,
-    /// Faults to come.
+    /// Faults that are due later.
     pub schedule: Schedule,
     /// Its Kubernetes API.
     pub kubernetes: Kubernetes,
 }
 
-/// A handle on the task. Clones are handles on the same one.
+/// A handle on the task. Clones share the same task.
 #[derive(Clone, Debug)]
 pub struct Driver {
     commands: mpsc::UnboundedSender<Command>,
@@ -167,40 +167,39 @@ impl Driver {
         (driver, tokio::spawn(task.run(queue, closed)))
     }
 
-    /// Calls a method; [`Answer::Down`] if the simulator is being stopped.
+    /// Calls a method; [`Answer::Down`] while the simulator is stopping.
     pub async fn call(&self, call: Call) -> Answer {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Call(Box::new(call), reply));
         answer.await.unwrap_or(Answer::Down)
     }
 
-    /// Asks the Kubernetes API; [`ApiAnswer::Gone`] if the simulator is being
-    /// stopped.
+    /// Sends a request to the Kubernetes API; [`ApiAnswer::Gone`] while the simulator is stopping.
     pub async fn api(&self, call: ApiCall) -> ApiAnswer {
         let (reply, answer) = oneshot::channel();
         let _ = self.commands.send(Command::Api(Box::new(call), reply));
         answer.await.unwrap_or(ApiAnswer::Gone)
     }
 
-    /// What becomes of a new connection to a node.
+    /// Decides what happens to a new connection to a node.
     pub async fn accepts(&self, node: NodeIndex) -> Welcome {
         let (reply, accepted) = oneshot::channel();
         let _ = self.commands.send(Command::Connect(node, reply));
         accepted.await.unwrap_or(Welcome::Dropped)
     }
 
-    /// Who can be reached, and changes of that.
+    /// Which nodes are reachable, and changes of that.
     pub fn presence(&self) -> watch::Receiver<Vec<Presence>> {
         self.presence.clone()
     }
 
-    /// Where the Kubernetes API can be reached: at the address that the control
-    /// planes share, then at each node's.
+    /// Where the Kubernetes API is reachable: at the address that the control planes share, then at
+    /// each node's.
     pub(crate) fn kubernetes_presence(&self) -> watch::Receiver<Vec<Presence>> {
         self.kubernetes_presence.clone()
     }
 
-    /// Looks at, or changes, what the task owns; `None` once it has stopped.
+    /// Reads or changes what the task owns; `None` once it has stopped.
     pub async fn visit<T: Send + 'static>(
         &self,
         visit: impl FnOnce(&mut Inside) -> T + Send + 'static,
@@ -231,7 +230,7 @@ struct Task {
     watches: Watches,
     file: Option<StateFile>,
     save_at: Option<Instant>,
-    /// What was [worth saving](Task::worth) at the last time.
+    /// The [worth](Task::worth) of the last saved state.
     saved: Option<(u64, u64)>,
 }
 
@@ -275,8 +274,8 @@ impl Task {
         [world.next_event(), schedule.next()].into_iter().flatten().min()
     }
 
-    /// Lets everything happen that is due, one thing after the other: a node
-    /// that went down and came back in between still drops its connections.
+    /// Processes everything that is due, one event after the other: a node that went down and came
+    /// back in between still drops its connections.
     fn settle(&mut self) -> Time {
         let now = self.inside.clock.now();
         let stood_still = now.since(self.inside.kubernetes.now()) > STANDSTILL;
@@ -291,7 +290,7 @@ impl Task {
             }
             self.changed();
             if next(self) == Some(at) {
-                // Nothing moved; going on would never end.
+                // No progress; continuing would loop forever.
                 break;
             }
         }
@@ -348,7 +347,7 @@ impl Task {
                 visit(&mut self.inside);
                 let Inside { world, kubernetes, .. } = &mut self.inside;
                 kubernetes.follow(world, now);
-                // Nobody knows what the visitor did.
+                // The visitor may have changed anything.
                 self.saved = None;
                 self.changed();
             }
@@ -388,8 +387,7 @@ impl Task {
         }
     }
 
-    /// Another pair of numbers as soon as there is something to save; that
-    /// nodes are still alive is not.
+    /// Changes as soon as there is something to save; a mere renewal of leases does not count.
     fn worth(&self) -> (u64, u64) {
         let Inside { world, kubernetes, .. } = &self.inside;
         (world.touched(), kubernetes.api().store().revision_to_keep())
@@ -401,8 +399,7 @@ impl Task {
             let Some(sender) = self.streams.get(&stream) else {
                 continue;
             };
-            // A reader that does not read loses its stream: dropping the sender
-            // ends it.
+            // A reader that does not keep up loses its stream: dropping the sender ends it.
             if sender.try_send(content).is_err() || ends {
                 self.streams.remove(&stream);
             }
@@ -418,7 +415,7 @@ impl Task {
         let mut changed = false;
         for (index, presence) in self.presence.iter_mut().enumerate() {
             let node = NodeIndex(index);
-            // Who hangs takes connections, and keeps those that there are.
+            // A node that hangs accepts connections and keeps the open ones.
             let reachable = world.is_reachable(node) || world.is_silent(node);
             if presence.reachable != reachable {
                 presence.reachable = reachable;
@@ -438,11 +435,14 @@ impl Task {
             return;
         };
         let Inside { world, schedule, kubernetes, .. } = &self.inside;
-        // A full disk must not stop the cluster; the next change tries again.
+        // A full disk must not stop the cluster; the next change retries.
         match file.save(&Saved { world, schedule, kubernetes }) {
             Ok(()) => self.saved = Some(worth),
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the state is not saved");
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "could not save the state"
+                );
             }
         }
     }

@@ -1,5 +1,5 @@
-//! An Image Factory beside the nodes, over plain HTTP: releases, extensions,
-//! schematics, and which images a registry would have.
+//! An Image Factory beside the nodes, over plain HTTP: releases, extensions, schematics, and the
+//! images of a registry.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::driver::Driver;
 use crate::model::{self, Registry};
 use crate::schematic::Schematic;
 
-/// Official extensions that every version has, with something about each. The
-/// real list is longer; these are the ones in common use.
+/// Official extensions that every version has, each with a description. The real list is longer;
+/// these are the common ones.
 const EXTENSIONS: &[(&str, &str)] = &[
     ("siderolabs/amd-ucode", "AMD CPU microcode"),
     ("siderolabs/drbd", "DRBD kernel modules"),
@@ -39,7 +39,7 @@ const EXTENSIONS: &[(&str, &str)] = &[
     ("siderolabs/zfs", "ZFS kernel modules and tools"),
 ];
 
-/// From this line on installers come from an Image Factory only.
+/// From this line on, installers come only from an Image Factory.
 const FACTORY_ONLY_SINCE: Minor = Minor::new(1, 14);
 
 /// Serves until the task is aborted.
@@ -55,7 +55,7 @@ pub async fn serve(listener: TcpListener, driver: Driver) {
         .route("/healthz", get(StatusCode::OK))
         .with_state(Arc::new(driver));
     if let Err(error) = axum::serve(listener, app).await {
-        tracing::error!(%error, "the Image Factory has stopped");
+        tracing::error!(%error, "the Image Factory stopped");
     }
 }
 
@@ -114,7 +114,7 @@ async fn versions(State(driver): Shared, Query(query): Query<VersionsQuery>) -> 
     json(StatusCode::OK, &tags)
 }
 
-/// The registry names the newest release of a line; those before it exist too.
+/// The registry lists the newest release of a line; the older ones exist too.
 fn released(registry: &Registry) -> Vec<Version> {
     let mut versions = Vec::new();
     for newest in &registry.talos {

@@ -1,15 +1,14 @@
 //! A cluster of simulated Talos nodes.
 //!
-//! [`model`] is the heart: a pure, synchronous state machine of one cluster.
-//! Sockets, and the in-memory worlds of the deterministic simulation, are
-//! doors to it.
+//! [`model`] is the core: a pure, synchronous state machine of one cluster. Sockets, and the
+//! in-memory worlds of the deterministic simulation, are adapters around it.
 //!
-//! The doors: [`cluster`] starts a whole cluster on loopback. Its [`driver`]
-//! owns the model and the [`clock`]; a [`server`] a node listens and speaks TLS
-//! ([`tls`], [`pki`], [`pings`]); [`grpc`] reads requests, which [`apid`] routes. Beside
-//! the nodes stand an Image Factory ([`factory`]), a [`store`] for what
-//! survives a restart, and a [`control`] for the faults of [`schedule`] while
-//! it all runs. [`kubernetes`] serves the cluster's Kubernetes API.
+//! The adapters: [`cluster`] starts a whole cluster on loopback. Its [`driver`] owns the model and
+//! the [`clock`]. Each node has a [`server`] that listens and speaks TLS ([`tls`], [`pki`],
+//! [`pings`]); [`grpc`] reads requests, which [`apid`] routes. Beside the nodes there are an Image
+//! Factory ([`factory`]), a [`store`] for everything that survives a restart, and a [`control`]
+//! port for the faults of [`schedule`] at run time. [`kubernetes`] serves the cluster's Kubernetes
+//! API.
 
 pub mod address;
 pub mod apid;

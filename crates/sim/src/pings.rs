@@ -1,9 +1,8 @@
-//! How often a caller may ask whether the node is still there.
+//! How often a caller may send HTTP/2 pings.
 //!
-//! apid keeps gRPC's usual rule: a ping that comes within five minutes of the
-//! last one, with nothing sent to the caller in between, is one too many, and
-//! the third such ends the connection. HTTP/2 frames are watched as they pass,
-//! for the library that reads them says nothing of pings.
+//! apid keeps gRPC's usual rule: a ping within five minutes of the last one, with nothing sent to
+//! the caller in between, is one too many, and the third such ping ends the connection. Frames are
+//! inspected as they pass, because the HTTP/2 library does not report pings.
 
 use std::io;
 use std::pin::Pin;
@@ -18,10 +17,10 @@ use crate::clock;
 /// gRPC's own default, which apid does not change.
 const LEAST_INTERVAL: Duration = Duration::from_mins(5);
 
-/// How many early pings are forgiven.
+/// How many early pings are tolerated.
 const FORGIVEN: u32 = 2;
 
-/// What a client says before its first frame.
+/// The length of a client's preface before its first frame.
 const PREFACE: usize = 24;
 
 const DATA: u8 = 0;
@@ -32,7 +31,7 @@ const ACK: u8 = 1;
 /// A frame that ends the connection: code 11, "enhance your calm".
 const GO_AWAY: &[u8] = b"\0\0\x16\x07\0\0\0\0\0\x7f\xff\xff\xff\0\0\0\x0btoo_many_pings";
 
-/// Frames of one direction, cut out of whatever pieces they come in.
+/// Frames of one direction, reassembled from chunks of any size.
 #[derive(Debug)]
 struct Frames {
     head: [u8; 9],
@@ -49,7 +48,7 @@ impl Frames {
         self.filled == 0 && self.skip == 0
     }
 
-    /// Takes bytes, and calls for each frame with its type and flags.
+    /// Takes bytes, and calls `frame` for each frame with its type and flags.
     fn pass(&mut self, mut bytes: &[u8], mut frame: impl FnMut(u8, u8)) {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
@@ -81,7 +80,7 @@ struct Strikes {
 }
 
 impl Strikes {
-    /// Whether this one was too many.
+    /// Counts a ping; returns whether it was one too many.
     fn ping(&mut self, now: Instant) -> bool {
         let early = self.last.is_some_and(|last| now < last + LEAST_INTERVAL);
         self.last = Some(now);
@@ -104,7 +103,7 @@ pub struct Watched<S> {
 }
 
 impl<S> Watched<S> {
-    /// Watches a connection that has said nothing yet.
+    /// Wraps a connection on which nothing has been received yet.
     pub fn new(stream: S) -> Self {
         Self {
             stream,
@@ -132,7 +131,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Watched<S> {
         });
         if too_many {
             if this.outgoing.is_between() {
-                // If there is no room for it, the caller finds out without it.
+                // Best effort: without room for it the caller sees the connection close.
                 let _ = Pin::new(&mut this.stream).poll_write(context, GO_AWAY);
                 let _ = Pin::new(&mut this.stream).poll_flush(context);
             }
@@ -195,7 +194,7 @@ mod tests {
         strikes.sent_something = true;
         assert!(!strikes.ping(now) && !strikes.ping(now) && !strikes.ping(now));
         assert!(strikes.ping(now));
-        // Those that keep to the rule are never too many.
+        // Pings that keep the rule are never too many.
         let mut strikes = Strikes::default();
         assert!((0..9).all(|n| !strikes.ping(now + LEAST_INTERVAL * n)));
     }

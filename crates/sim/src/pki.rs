@@ -1,8 +1,7 @@
-//! Certificates: the cluster's authority, the nodes' own and those of callers.
+//! Certificates: the cluster's authority, the nodes' own and those of clients.
 //!
-//! Keys are those that Talos makes: Ed25519 for its own API, P-256 for that of
-//! Kubernetes. What a caller may do stands in the organisations (`O`) of its
-//! certificate.
+//! Keys have the types that Talos uses: Ed25519 for its own API, P-256 for that of Kubernetes. A
+//! client's roles are the organisations (`O`) of its certificate.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,20 +17,20 @@ use crate::model::Time;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// As long as Talos's own authority.
+/// The lifetime of Talos's own authority.
 const CA_LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
 
-/// As long as a talosconfig that Talos makes.
+/// The lifetime of a talosconfig that Talos makes.
 pub const CLIENT_LIFETIME: Duration = Duration::from_hours(365 * 24);
 
-/// Certificates begin a little earlier, for callers whose clock is behind.
+/// Certificates are valid from a little earlier, for clients whose clock is behind.
 const LEEWAY: Duration = Duration::from_hours(1);
 
 /// Why a certificate could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
-    /// The generator refused, or what it was given is not PEM.
-    #[error("a certificate cannot be made or read")]
+    /// The generator failed, or its input is not PEM.
+    #[error("cannot create or read a certificate")]
     Certificate(#[from] rcgen::Error),
 }
 
@@ -45,37 +44,37 @@ pub struct Pair {
 }
 
 impl std::fmt::Debug for Pair {
-    /// Rule 14: never the key.
+    /// Rule 14: without the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Pair(..)")
     }
 }
 
-/// What a client certificate says.
+/// The content of a client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its organisation, such as `os:admin`. A real certificate may have
     /// several; the generator writes one.
     pub role: String,
-    /// From when it holds.
+    /// Start of validity.
     pub not_before: Time,
-    /// Until when.
+    /// End of validity.
     pub not_after: Time,
-    /// What it may be used for, in order; a node wants exactly the client's.
+    /// Its extended key usages, in order; a node accepts exactly client authentication.
     pub usages: Vec<Usage>,
 }
 
-/// What a certificate may be used for.
+/// An extended key usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// To show who calls.
+    /// Client authentication.
     Client,
-    /// To show who is called.
+    /// Server authentication.
     Server,
 }
 
 impl Identity {
-    /// A caller with this role, from now on.
+    /// A client with this role, valid from now on.
     pub fn new(role: impl Into<String>, now: Time) -> Self {
         Self {
             role: role.into(),
@@ -85,13 +84,13 @@ impl Identity {
         }
     }
 
-    /// The same, but it held until a day ago.
+    /// The same, but expired a day ago.
     #[must_use]
     pub fn expired(self, now: Time) -> Self {
         Self { not_before: now.minus(DAY * 30), not_after: now.minus(DAY), ..self }
     }
 
-    /// The same for other uses.
+    /// The same with other key usages.
     #[must_use]
     pub fn with_usages(self, usages: Vec<Usage>) -> Self {
         Self { usages, ..self }
@@ -106,12 +105,12 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new one, for the nodes.
+    /// Generates one for the nodes.
     pub fn generate(now: Time) -> Result<Self, PkiError> {
         Self::make("talos", &PKCS_ED25519, now)
     }
 
-    /// A new one, for Kubernetes.
+    /// Generates one for Kubernetes.
     pub fn generate_kubernetes(now: Time) -> Result<Self, PkiError> {
         Self::make("kubernetes", &PKCS_ECDSA_P256_SHA256, now)
     }
@@ -129,7 +128,7 @@ impl Authority {
         Self::load(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
-    /// One that was made before.
+    /// Loads a stored one.
     pub fn load(pair: Pair) -> Result<Self, PkiError> {
         let key = KeyPair::from_pem(&pair.key)?;
         let issuer = Issuer::from_ca_cert_pem(&pair.certificate, key)?;
@@ -141,7 +140,7 @@ impl Authority {
         &self.pair
     }
 
-    /// A server's certificate, for the names and addresses it is called by.
+    /// A server's certificate for its names and addresses.
     pub fn server(
         &self,
         hostname: &str,
@@ -160,7 +159,7 @@ impl Authority {
         self.sign(params)
     }
 
-    /// The certificate of a user of Kubernetes: a name and a group.
+    /// A Kubernetes user's certificate: a name and a group.
     pub fn user(&self, name: &str, identity: &Identity) -> Result<Pair, PkiError> {
         let Identity { role, not_before, not_after, .. } = identity;
         let mut params = params(*not_before, *not_after, Some(role));
@@ -169,7 +168,7 @@ impl Authority {
         self.sign(params)
     }
 
-    /// A caller's certificate.
+    /// A Talos client's certificate.
     pub fn client(&self, identity: &Identity) -> Result<Pair, PkiError> {
         let Identity { role, not_before, not_after, usages } = identity;
         let mut params = params(*not_before, *not_after, Some(role));

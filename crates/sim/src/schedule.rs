@@ -1,5 +1,5 @@
-//! When faults begin and end: at once, some (virtual) time after the start, or
-//! when a node is asked for something. How they are written is in `words`.
+//! When faults start and end: at once, after some virtual time, or when a method of a node is
+//! called. Their text form is in `words`.
 
 mod words;
 
@@ -13,24 +13,23 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::model::{Fault, FaultKind, NodeIndex, Time, World};
 
-/// One entry of a file of faults.
+/// One entry of a fault file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Planned {
-    /// Host name or address; all nodes if it is left out.
+    /// Host name or address; all nodes if omitted.
     #[serde(default)]
     pub node: Option<String>,
     /// Such as `boot-back` or `slow-pull=5`.
     #[serde(deserialize_with = "fault")]
     pub fault: Fault,
-    /// Virtual time from the start until it begins.
+    /// Virtual time until it starts.
     #[serde(default, deserialize_with = "duration")]
     pub after: Option<Duration>,
-    /// The method of the node that brings it about when it is called, such as
-    /// `Reboot` or `Upgrade`.
+    /// The method that starts it when it is called, such as `Reboot` or `Upgrade`.
     #[serde(default)]
     pub on: Option<String>,
-    /// How long it lasts; until it is cleared if left out.
+    /// How long it lasts; until it is cleared if omitted.
     #[serde(default, rename = "for", deserialize_with = "duration")]
     pub lasting: Option<Duration>,
 }
@@ -45,12 +44,12 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
     parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// Reads a file of faults: a YAML list of [`Planned`].
+/// Parses a fault file: a YAML list of [`Planned`].
 pub fn parse_file(text: &str) -> Result<Vec<Planned>, FaultError> {
     serde_saphyr::from_str(text).map_err(|error| FaultError::File(error.to_string()))
 }
 
-/// What begins or ends, and when. Part of a cluster's state.
+/// Pending starts and ends of faults. Part of a cluster's state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
     entries: Vec<Entry>,
@@ -76,7 +75,7 @@ enum What {
 }
 
 impl Schedule {
-    /// Plans a fault, counting from `now`.
+    /// Plans a fault; times count from `now`.
     pub fn add(&mut self, world: &World, now: Time, planned: &Planned) -> Result<(), FaultError> {
         let Planned { node, fault, after, on, lasting } = planned;
         let node = match node {
@@ -92,7 +91,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// When something begins or ends next.
+    /// When the next fault starts or ends.
     pub fn next(&self) -> Option<Time> {
         self.entries
             .iter()
@@ -103,7 +102,7 @@ impl Schedule {
             .min()
     }
 
-    /// Begins and ends what is due.
+    /// Starts and ends the faults that are due.
     pub fn advance(&mut self, world: &mut World, now: Time) {
         while let Some(at) = self
             .entries
@@ -115,7 +114,7 @@ impl Schedule {
         }
     }
 
-    /// A node is asked for something: begins what waited for that.
+    /// A method of a node is called: starts the faults that wait for it.
     pub fn called(&mut self, world: &mut World, now: Time, node: NodeIndex, method: &str) {
         while let Some(at) = self.entries.iter().position(|entry| {
             matches!(&entry.when, When::Called(name) if name == method)
@@ -126,7 +125,7 @@ impl Schedule {
         }
     }
 
-    /// Forgets when a fault would have ended or begun.
+    /// Drops the planned start and end of a fault.
     pub fn forget(&mut self, node: Option<NodeIndex>, kind: FaultKind) {
         self.entries.retain(|entry| {
             let same = match &entry.what {
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_none_says_so() {
+    fn an_invalid_file_is_refused() {
         for text in
             ["node: cp-1", "- {node: cp-1}", "- {fault: boot-back, wenn: 3}", "- {fault: fly}"]
         {

@@ -1,6 +1,6 @@
-//! Schematics of the Image Factory: read strictly, written in the one form that
-//! their id is the hash of. That form is Go's YAML: fields in a fixed order,
-//! four spaces a level, nothing that is empty.
+//! Schematics of the Image Factory: parsed strictly, written in the canonical form that their id is
+//! the hash of. That form is Go's YAML: fields in a fixed order, four spaces per level, empty
+//! fields omitted.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,12 +11,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::model;
 
-/// What is wrong with a schematic.
+/// Why a schematic is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SchematicError(String);
 
-/// What an image is made of.
+/// The content of an image.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Schematic {
@@ -72,7 +72,7 @@ struct DiskImage {
 }
 
 impl Schematic {
-    /// Reads YAML, and so JSON.
+    /// Parses YAML, which includes JSON.
     pub fn parse(text: &str) -> Result<Self, SchematicError> {
         if text.trim().is_empty() {
             return Err(SchematicError("EOF".to_owned()));
@@ -92,7 +92,7 @@ impl Schematic {
         &self.customization.system_extensions.official_extensions
     }
 
-    /// The id, and the schematic as the registries know it.
+    /// The id, and the schematic as the registries store it.
     pub fn resolve(&self) -> (String, model::Schematic) {
         let yaml = self.to_yaml();
         let mut id = String::with_capacity(64);
@@ -245,7 +245,7 @@ fn emit_value(out: &mut String, value: &Yaml, column: usize) {
                 indent(out, column);
                 out.push('-');
                 match item {
-                    // A map begins on the line of its dash.
+                    // A map starts on the line of its dash.
                     Yaml::Map(map) if !map.is_empty() => {
                         out.push(' ');
                         emit_map(out, map, column + 2, true);
@@ -257,7 +257,7 @@ fn emit_value(out: &mut String, value: &Yaml, column: usize) {
     }
 }
 
-/// The next level: Go goes to the next multiple of four.
+/// The next level: Go indents to the next multiple of four.
 fn deeper(column: usize) -> usize {
     (column / 4 + 1) * 4
 }
@@ -266,8 +266,8 @@ fn indent(out: &mut String, column: usize) {
     out.push_str(&" ".repeat(column));
 }
 
-/// A string as Go's YAML writes it: plain where that reads back as the same
-/// string, quoted otherwise, as a block if it has several lines.
+/// A string as Go's YAML writes it: plain where that parses as the same string, otherwise quoted,
+/// or as a block if it has several lines.
 fn scalar(out: &mut String, text: &str, column: usize) {
     if text.contains('\n') && text.chars().all(|c| c == '\n' || !c.is_control()) {
         let chomp = match text.trim_end_matches('\n').len() {
@@ -294,7 +294,7 @@ fn scalar(out: &mut String, text: &str, column: usize) {
     }
 }
 
-/// Whether a plain scalar would be read as a number, a boolean or nothing.
+/// Whether a plain scalar would be parsed as a number, a boolean or null.
 fn is_something_else(text: &str) -> bool {
     const WORDS: &[&str] = &[
         "", "~", "null", "true", "false", "yes", "no", "on", "off", "y", "n", ".nan", ".inf",
@@ -307,7 +307,7 @@ fn is_something_else(text: &str) -> bool {
         || ["0x", "0o", "0b"].iter().any(|prefix| lower.starts_with(prefix))
 }
 
-/// Four digits, a dash and so on: read as a time.
+/// Four digits, a dash and so on: parsed as a timestamp.
 fn is_date(text: &str) -> bool {
     let mut parts = text.splitn(3, '-');
     let mut digits = |least: usize, most: usize| {

@@ -1,5 +1,5 @@
-//! One node's apid on a socket. While the node cannot be reached nobody
-//! listens there, and the connections it had are gone.
+//! One node's apid on a socket. While the node is unreachable the socket is closed, and its
+//! connections are dropped.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,27 +22,26 @@ use crate::grpc::Door;
 use crate::pings::Watched;
 use crate::tls;
 
-/// Whoever connects and then says nothing is not kept longer than this.
+/// The time limit for a handshake.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a refused caller has to read why.
+/// How long a refused client has to read the alert.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long to wait before the address is tried again, if somebody took it
-/// while the node was down.
+/// The pause before the address is bound again, if another process took it while the node was down.
 const BIND_RETRY: Duration = Duration::from_millis(200);
 
-/// Waiting connections, as many as Go asks for.
+/// The listen backlog, the same as Go's.
 const BACKLOG: i32 = 1024;
 
-/// Flow control windows of the real apid.
+/// The flow control window of the real apid.
 const STREAM_WINDOW: u32 = 65_535 * 32;
 const CONNECTION_WINDOW: u32 = 65_535 * 16;
 
 /// Opens a listening socket.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A node that reboots takes its address again at once.
+    // A rebooted node binds its address again at once.
     #[cfg(unix)]
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
@@ -56,15 +55,15 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
-    /// How it shows who it is.
+    /// The server's side of TLS.
     pub tls: Arc<ServerConfig>,
-    /// What it answers; the caller's roles are filled in for each connection.
+    /// The endpoint; the caller's roles are filled in for each connection.
     pub door: Door,
 }
 
 impl Server {
-    /// Serves until the task is aborted. The first listener is already open, so
-    /// that a taken address is found before anything has started.
+    /// Serves until the task is aborted. The first listener is already open, so that a taken
+    /// address is found before anything has started.
     pub async fn run(self, listener: TcpListener) {
         let presence = self.door.driver.presence();
         let node = self.door.node.0;
@@ -85,7 +84,7 @@ impl Server {
             let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, accepting).await {
                 Ok(Ok(stream)) => stream,
                 Ok(Err((error, stream))) => {
-                    tracing::debug!(%error, "a caller was refused");
+                    tracing::debug!(%error, "client refused");
                     refuse(stream).await;
                     return;
                 }
@@ -103,13 +102,13 @@ impl Server {
                 .serve_connection(TokioIo::new(Watched::new(stream)), service)
                 .await;
             if let Err(error) = served {
-                tracing::debug!(%error, "a connection ended");
+                tracing::debug!(%error, "connection ended");
             }
         }
     }
 }
 
-/// Takes connections at an address while whoever is there can be reached.
+/// Accepts connections at an address while the node behind it is reachable.
 pub(crate) async fn serve<F>(
     address: SocketAddr,
     listener: TcpListener,
@@ -143,7 +142,7 @@ pub(crate) async fn serve<F>(
                     let now = presence.borrow_and_update().get(index).copied();
                     match now.filter(|now| now.reachable) {
                         None => break,
-                        // Gone and back: the connections from before are not.
+                        // It was unreachable in between: drop the older connections.
                         Some(now) if now != here => {
                             connections = JoinSet::new();
                             here = now;
@@ -163,15 +162,15 @@ async fn listen_again(address: SocketAddr) -> TcpListener {
         match listen(address) {
             Ok(listener) => return listener,
             Err(error) => {
-                tracing::warn!(%address, %error, "cannot listen again yet");
+                tracing::warn!(%address, %error, "cannot listen yet; retrying");
                 tokio::time::sleep(BIND_RETRY).await;
             }
         }
     }
 }
 
-/// Waits for the caller to have read the alert: closing a socket with unread
-/// bytes in it would take the alert back.
+/// Waits until the client has read the alert: closing a socket with unread bytes in it would
+/// discard the alert.
 async fn refuse(mut stream: TcpStream) {
     let _ = stream.shutdown().await;
     let mut rest = [0; 4096];

@@ -1,16 +1,16 @@
-//! The folder of a cluster: what survives a restart.
+//! The folder of a cluster: everything that survives a restart.
 //!
 //! ```text
-//! cluster.json   what kind of cluster it is and where it listens; the marker
-//! state.json     the world as it is
+//! cluster.json   shape and addresses of the cluster; the marker
+//! state.json     the state of the world
 //! ca.crt ca.key  the cluster's authority; kubernetes-ca.* that of Kubernetes
 //! talosconfig    for the user; kubeconfig likewise
-//! control.json   how to reach the running simulator
+//! control.json   port and password of the running simulator
 //! lock           held by the process that serves the folder
 //! ```
 //!
-//! Files are written beside their place and moved into it, readable by their
-//! owner only: most of them hold keys.
+//! Files are written to a temporary name and renamed, readable by their owner only: most of them
+//! hold keys.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -36,21 +36,21 @@ pub const TALOSCONFIG: &str = "talosconfig";
 /// The name of the file that kubectl reads.
 pub const KUBECONFIG: &str = "kubeconfig";
 
-/// The name of the authority of the nodes, and that of Kubernetes.
+/// The file names of the authorities of Talos and of Kubernetes, without extension.
 const TALOS_CA: &str = "ca";
 const KUBERNETES_CA: &str = "kubernetes-ca";
 
-/// Written into every marker. Another number means another layout.
+/// The format version in every marker. Another number means another layout.
 const FORMAT: u32 = 4;
 
-/// What is wrong with a folder.
+/// Why a folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Somebody else's files are in it.
+    /// It holds other files.
     #[error("{} is not empty and not a folder of this simulator", .0.display())]
     NotOurs(PathBuf),
-    /// Another process has it.
-    #[error("{} is in use: another simulator serves this folder", .0.display())]
+    /// Another process holds its lock.
+    #[error("{} is in use by another simulator", .0.display())]
     InUse(PathBuf),
     /// No simulator was ever started there.
     #[error("{} holds no simulated cluster", .0.display())]
@@ -59,30 +59,30 @@ pub enum StoreError {
     #[error("no simulator runs in {}", .0.display())]
     NotRunning(PathBuf),
     /// It was written by another version of the simulator.
-    #[error("{} has format {found}, and this simulator reads {FORMAT}", path.display())]
+    #[error("{} has format {found}; this simulator reads format {FORMAT}", path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The format in the file.
         found: u32,
     },
     /// A file cannot be read or written.
     #[error("cannot {what} {}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The reason.
         #[source]
         source: io::Error,
     },
-    /// A file does not hold what it should.
+    /// The content of a file is invalid.
     #[error("{} is damaged", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
@@ -99,19 +99,19 @@ struct Marked<T> {
     value: T,
 }
 
-/// A folder that this process holds.
+/// A folder whose lock this process holds.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
-    /// Whether the folder was not there before.
+    /// Whether this process created the folder.
     created: bool,
     /// Held while it is open.
     _lock: File,
 }
 
 impl Store {
-    /// Takes a folder: an empty or missing one becomes ours, one of ours is
-    /// used again, any other is refused.
+    /// Opens a folder: an empty or missing one is set up, one of ours is reused, any other is
+    /// refused.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let ours = path.join(MARKER).exists();
         if !ours && fs::read_dir(path).is_ok_and(|mut files| files.any(|file| !is_lock(&file))) {
@@ -134,8 +134,7 @@ impl Store {
         Ok(Self { path: path.to_owned(), created, _lock: lock })
     }
 
-    /// Gives up on a folder that did not become ours: as if it had never been
-    /// opened.
+    /// Undoes [`open`](Self::open) on a folder that did not get a marker.
     pub fn abandon(self) {
         if self.path.join(MARKER).exists() {
             return;
@@ -156,7 +155,7 @@ impl Store {
         read_marker(&self.path)
     }
 
-    /// Writes the marker: from now on the folder is ours.
+    /// Writes the marker: from now on the folder is a cluster's.
     pub fn set_marker<T: Serialize>(&self, value: &T) -> Result<(), StoreError> {
         let marked = Marked { format: FORMAT, value };
         write_json(&self.path.join(MARKER), &marked, true)
@@ -177,7 +176,7 @@ impl Store {
         read_authority(&self.path)
     }
 
-    /// Keeps the authority.
+    /// Stores the authority.
     pub fn set_authority(&self, pair: &Pair) -> Result<(), StoreError> {
         write_pair(&self.path, TALOS_CA, pair)
     }
@@ -187,7 +186,7 @@ impl Store {
         read_pair(&self.path, KUBERNETES_CA)
     }
 
-    /// Keeps the authority of Kubernetes.
+    /// Stores the authority of Kubernetes.
     pub fn set_kubernetes_authority(&self, pair: &Pair) -> Result<(), StoreError> {
         write_pair(&self.path, KUBERNETES_CA, pair)
     }
@@ -202,14 +201,14 @@ impl Store {
         write(&self.path.join(TALOSCONFIG), text.as_bytes())
     }
 
-    /// Says how the running simulator is reached.
+    /// Writes the port and password of the running simulator.
     pub fn set_control<T: Serialize>(&self, value: &T) -> Result<(), StoreError> {
         write_json(&self.path.join(CONTROL), value, false)
     }
 
-    /// Takes that back.
+    /// Removes them.
     pub fn remove_control(&self) {
-        // Whoever finds a stale one is told that nobody answers there.
+        // A stale file is harmless: its port no longer answers.
         let _ = fs::remove_file(self.path.join(CONTROL));
     }
 }
@@ -234,7 +233,7 @@ pub fn read_marker<T: DeserializeOwned>(folder: &Path) -> Result<Option<T>, Stor
     }
 }
 
-/// Reads how to reach the simulator that runs in a folder.
+/// Reads the port and password of the simulator that runs in a folder.
 pub fn read_control<T: DeserializeOwned>(folder: &Path) -> Result<T, StoreError> {
     if !folder.join(MARKER).exists() {
         return Err(StoreError::Missing(folder.to_owned()));
@@ -265,38 +264,38 @@ fn read_pair(folder: &Path, name: &str) -> Result<Option<Pair>, StoreError> {
     Ok(key.zip(certificate).map(|(key, certificate)| Pair { certificate, key }))
 }
 
-/// What is saved of a running cluster.
+/// The saved state of a running cluster.
 #[derive(Debug, Serialize)]
 pub struct Saved<'a> {
     /// The cluster.
     pub world: &'a World,
-    /// Faults to come.
+    /// Faults that are due later.
     pub schedule: &'a Schedule,
     /// Its Kubernetes API.
     pub kubernetes: &'a Kubernetes,
 }
 
-/// What was saved.
+/// The restored state.
 #[derive(Debug, Deserialize)]
 pub struct Restored {
     /// The cluster.
     pub world: World,
-    /// Faults to come.
+    /// Faults that are due later.
     pub schedule: Schedule,
     /// Its Kubernetes API.
     pub kubernetes: Kubernetes,
 }
 
-/// Where a cluster's state is saved.
+/// The file of a cluster's state.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
-    /// A digest of what was written last.
+    /// A digest of the last written state.
     written: Option<u64>,
 }
 
 impl StateFile {
-    /// Writes the state, unless it is what was written last.
+    /// Writes the state, unless it has not changed.
     pub fn save(&mut self, saved: &Saved<'_>) -> Result<(), StoreError> {
         let bytes = serde_json::to_vec(saved)
             .map_err(|source| StoreError::Damaged { path: self.path.clone(), source })?;
@@ -304,8 +303,8 @@ impl StateFile {
         bytes.hash(&mut hasher);
         let digest = Some(hasher.finish());
         if digest != self.written {
-            // It comes again and again, and a reader sees the old or the new one
-            // either way: no need to wait for the disk.
+            // It is written again and again, and a reader sees either the old or the new one: no
+            // need to wait for the disk.
             replace(&self.path, &bytes, false)?;
             self.written = digest;
         }
@@ -330,7 +329,7 @@ fn write_json<T: Serialize>(path: &Path, value: &T, pretty: bool) -> Result<(), 
     write(path, &bytes)
 }
 
-/// Writes a file of ours: all of it or nothing, for its owner only.
+/// Writes a file atomically, readable by its owner only.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     replace(path, bytes, true)
 }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::pki::Pair;
 
-/// PEM as a talosconfig and a machine configuration hold it.
+/// PEM in the base64 form of a talosconfig and a machine configuration.
 pub fn encode(pem: &str) -> String {
     STANDARD.encode(pem)
 }

@@ -1,5 +1,5 @@
-//! The nodes' side of TLS: 1.3 at least, a certificate of the cluster's
-//! authority from every caller, and the roles that stand in it.
+//! The nodes' side of TLS: at least 1.3, a client certificate of the cluster's authority, and the
+//! roles in it.
 
 use std::sync::Arc;
 
@@ -19,34 +19,33 @@ use crate::pki::Pair;
 /// Why a node's TLS could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// Not PEM, though it should be.
+    /// Stored data is not PEM.
     #[error("a stored certificate or key is not PEM")]
     Pem(#[from] rustls::pki_types::pem::Error),
-    /// Certificate and key do not go together, or are of no use.
+    /// Certificate and key do not match, or are unusable.
     #[error("a stored certificate or key cannot be used")]
     Rustls(#[from] rustls::Error),
-    /// The authority's certificate cannot be one.
+    /// The authority's certificate is not a CA certificate.
     #[error("the cluster's authority cannot be used")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
 }
 
-/// What is made of a caller's certificate.
+/// How client certificates are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// It is needed, for clients and for nothing else: the check that apid adds
-    /// to the usual ones.
+    /// Required, and for client authentication only: the check that apid adds to the usual ones.
     OnlyClients,
-    /// Any will do whose owner has its key, and none too: an API server answers
-    /// those that it does not know instead of hanging up.
+    /// Optional, and of any authority as long as the client has its key: an API server answers
+    /// unknown clients with 401 instead of closing the connection.
     Later,
 }
 
-/// What a node answers with, and whom it lets in.
+/// The TLS configuration of a node's apid.
 pub fn server_config(authority: &str, node: &Pair) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(configure(authority, node, Judgement::OnlyClients, &["h2"])?.0)
 }
 
-/// TLS for a server, and who judges the certificates of this authority.
+/// TLS for a server, and the verifier for certificates of this authority.
 pub(crate) fn configure(
     authority: &str,
     server: &Pair,
@@ -69,7 +68,7 @@ pub(crate) fn configure(
     Ok((Arc::new(config), judge))
 }
 
-/// The roles of a caller: the organisations of its certificate.
+/// The roles of a client: the organisations of its certificate.
 pub fn roles(leaf: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, certificate)) = X509Certificate::from_der(leaf) else {
         return Vec::new();
@@ -82,7 +81,7 @@ pub fn roles(leaf: &CertificateDer<'_>) -> Vec<String> {
         .collect()
 }
 
-/// The usual checks of signatures, and a judgement of certificates.
+/// The usual signature checks, plus a [`Judgement`].
 #[derive(Debug)]
 struct Judged {
     judge: Arc<dyn ClientCertVerifier>,
@@ -110,8 +109,8 @@ impl ClientCertVerifier for Judged {
         let verified = self
             .judge
             .verify_client_cert(end_entity, intermediates, now)
-            // Every cluster's authority has the same name, so another's signature
-            // is a wrong one here; the caller is told that the authority is.
+            // Every cluster's authority has the same name, so a certificate of another cluster
+            // appears as a wrong signature; the client is told "unknown authority".
             .map_err(|error| match error {
                 rustls::Error::InvalidCertificate(CertificateError::BadSignature) => {
                     CertificateError::UnknownIssuer.into()
@@ -121,7 +120,7 @@ impl ClientCertVerifier for Judged {
         if is_only_for_clients(end_entity) {
             Ok(verified)
         } else {
-            // The alert that apid's own check ends in: "bad certificate".
+            // The same alert as apid's own check: "bad certificate".
             Err(CertificateError::BadEncoding.into())
         }
     }

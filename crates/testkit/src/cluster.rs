@@ -1,4 +1,4 @@
-//! Simulated clusters in a hurry.
+//! Simulated clusters that run faster than real time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use talos_sim::model::{Range, Timings, World};
 
 use crate::PATIENCE;
 
-/// How fast time passes in a cluster that hurries.
+/// The speed of these clusters.
 pub const SPEED: f64 = 20.0;
 
-/// Times that are short in themselves, for clusters whose speed is [`SPEED`].
+/// Short durations, for clusters that run at [`SPEED`].
 pub fn timings() -> Timings {
     Timings {
         pull: Range::secs(1, 3),
@@ -45,12 +45,12 @@ pub fn shape(
     }
 }
 
-/// Options of a cluster that hurries.
+/// Options of a fast cluster.
 pub fn options(shape: Shape) -> Options {
     Options { shape: Some(shape), speed: SPEED, timings: timings(), ..Options::default() }
 }
 
-/// Starts a cluster that hurries, with three control planes.
+/// Starts a fast cluster with three control planes.
 pub async fn simulated(name: &str, workers: usize, talos: &str, kubernetes: &str) -> Cluster {
     start(options(shape(name, 3, workers, talos, kubernetes))).await
 }
@@ -60,8 +60,8 @@ pub async fn start(options: Options) -> Cluster {
     Cluster::start(options).await.expect("the cluster starts")
 }
 
-/// Waits until something holds of the simulated machines. They are looked at in
-/// this process: no tool is started and no API is asked.
+/// Waits until a condition of the simulated machines holds. It reads them in this process, without
+/// any tool or API.
 pub async fn until(
     cluster: &Cluster,
     what: &str,
@@ -82,11 +82,9 @@ pub async fn until(
     assert!(waited.is_ok(), "it never happened: {what}");
 }
 
-/// Lets that much simulated time pass at once. Everything that is due in it
-/// happens, in its order.
+/// Advances simulated time at once. Everything that becomes due happens, in order.
 pub async fn pass(cluster: &Cluster, time: Duration) {
-    // In small steps: a cluster that misses minutes at once takes it that the
-    // simulator was stopped for so long.
+    // In small steps: a jump of minutes would look like a suspension of the simulator.
     let step = Duration::from_secs(1);
     let mut left = time;
     while !left.is_zero() {

@@ -1,8 +1,8 @@
-//! A real control plane that knows our kinds.
+//! A real control plane with our custom resources.
 //!
-//! `cargo xtask test` starts one and names its folder in a variable: every test
-//! takes a namespace of it. Without that, the tests of one process share one that
-//! the first of them starts. It ends with the last test that uses it.
+//! `cargo xtask test` starts one and sets a variable to its folder: every test uses a namespace of
+//! it. Without the variable, the tests of one process share a hub that the first of them starts. It
+//! ends with the last test that uses it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,8 +21,8 @@ use crate::tenant::Tenant;
 /// The variable that names the folder of the hub that all tests share.
 const VARIABLE: &str = "TALOS_OPERATOR_TEST_HUB";
 
-/// The hub of this process, if there is no other. Whoever uses it keeps it alive:
-/// what is owned by a static is never dropped, and its folder would stay.
+/// The hub of this process, if there is no other. Its users keep it alive: a static is never
+/// dropped, and the hub's folder would stay.
 static OF_PROCESS: Mutex<Weak<Own>> = Mutex::new(Weak::new());
 
 /// A hub.
@@ -38,7 +38,7 @@ struct Own {
     access: Access,
     kubectl: PathBuf,
     plane: Mutex<ControlPlane>,
-    /// Dropped after what lives in it.
+    /// Dropped after the control plane that uses it.
     _folder: TempDir,
 }
 
@@ -48,13 +48,13 @@ impl Hub {
         blocking(Self::find_shared).await
     }
 
-    /// A hub for one test that changes it for everybody, or restarts it.
+    /// A hub for one test that restarts it or changes it for everyone.
     pub async fn start() -> Self {
         blocking(|| Self::of(start_own(&manifests::paths()))).await
     }
 
-    /// The same without the shipped manifests: for tests of the manifests, and for a
-    /// cluster that is not a hub.
+    /// The same without the shipped manifests: for tests of the manifests, and for a cluster that
+    /// is not a hub.
     pub async fn empty() -> Self {
         blocking(|| Self::of(start_own(&[]))).await
     }
@@ -91,7 +91,7 @@ impl Hub {
         Self { access: own.access.clone(), kubectl: own.kubectl.clone(), own: Some(own) }
     }
 
-    /// How a simulated cluster uses this as its own Kubernetes.
+    /// Lets a simulated cluster use this as its Kubernetes API.
     pub fn real_api(&self) -> RealApi {
         let Access { url, token, authority, .. } = self.access.clone();
         RealApi { url, token_file: token, ca_file: authority }
@@ -107,7 +107,7 @@ impl Hub {
         .await;
     }
 
-    /// The kubeconfig of the user who may do everything.
+    /// The kubeconfig of the administrator.
     pub(crate) fn admin(&self) -> Kubeconfig {
         Kubeconfig::read_from(&self.access.kubeconfig).expect("a kubeconfig")
     }

@@ -1,10 +1,10 @@
-//! The kinds that tests ask a hub for, by the words of a kubectl command.
+//! The kinds that tests use on a hub, by their names in a kubectl command.
 
 use kube::core::ApiResource;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Group, version, kind and plural; the other words for it.
+/// Group, version, kind and plural, and its other names.
 const KINDS: &[([&str; 4], &[&str])] = &[
     (["", "v1", "Event", "events"], &["event"]),
     (["", "v1", "Pod", "pods"], &["pod"]),
@@ -25,10 +25,10 @@ const KINDS: &[([&str; 4], &[&str])] = &[
     (["upgrade.vitistack.io", "v1alpha1", "UpgradeRun", "upgraderuns"], &["upgraderun"]),
 ];
 
-/// The kinds that belong to no namespace.
+/// The cluster-scoped kinds.
 const CLUSTER_WIDE: &[&str] = &["Node", "Namespace", "ClusterRole", "ClusterRoleBinding"];
 
-/// What a word of a kubectl command means.
+/// The resource of a name in a kubectl command.
 #[track_caller]
 pub(crate) fn named(word: &str) -> ApiResource {
     let known =
@@ -47,7 +47,7 @@ pub(crate) fn named(word: &str) -> ApiResource {
     }
 }
 
-/// The kind that an object says it is.
+/// The resource of an object's kind.
 #[track_caller]
 pub(crate) fn of(object: &serde_json::Value) -> ApiResource {
     let kind = object["kind"].as_str().unwrap_or_default();
@@ -58,7 +58,7 @@ pub(crate) fn of(object: &serde_json::Value) -> ApiResource {
     named(plural)
 }
 
-/// Whether objects of a kind belong to no namespace.
+/// Whether a kind is cluster-scoped.
 pub(crate) fn is_cluster_wide(resource: &ApiResource) -> bool {
     CLUSTER_WIDE.contains(&resource.kind.as_str())
 }

@@ -1,13 +1,13 @@
-//! What the tests of several crates share.
+//! Shared helpers for the tests of several crates.
 //!
 //! - [`tool`]: the real talosctl, kubectl and etcdutl.
-//! - [`Hub`]: a real control plane that knows our kinds, one for many tests.
-//! - [`Tenant`]: a namespace of a hub that belongs to one test, with the shipped
-//!   account and its rights, and a watch instead of a poll for what is waited for.
-//! - [`cluster`]: simulated clusters in a hurry.
+//! - [`Hub`]: a real control plane with our custom resources, one for many tests.
+//! - [`Tenant`]: a namespace of a hub for one test, with the shipped account and its rights, and
+//!   watches instead of polling.
+//! - [`cluster`]: simulated clusters that run faster than real time.
 //! - [`workloads`]: the Deployments and budgets that drains meet.
 //!
-//! It is made for tests: whatever goes wrong is a panic that says what was expected.
+//! It is for tests: every failure is a panic that names the expectation.
 
 pub mod cluster;
 mod hub;
@@ -25,5 +25,5 @@ pub use self::program::{Printed, now, tool};
 pub use self::tenant::Tenant;
 pub use self::watch::Watch;
 
-/// Nothing here takes this long on a machine that does not stand still.
+/// The deadline of every wait; nothing takes this long unless the machine hangs.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);

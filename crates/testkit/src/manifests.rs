@@ -1,13 +1,13 @@
-//! The shipped manifests, for a namespace of a test.
+//! The shipped manifests, for the namespace of a test.
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// Where the operator lives as it is shipped.
+/// The operator's namespace in the shipped manifests.
 const SHIPPED: &str = "vitistack-system";
 
-/// Everything that is shipped but the pods, whose place the tests take.
+/// All shipped manifests except the pods, which the tests replace.
 const PARTS: [&str; 4] = ["00-namespace", "10-crds", "20-rbac", "30-admission"];
 
 /// The file of a shipped manifest.
@@ -15,13 +15,13 @@ pub(crate) fn path(part: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy")).join(format!("{part}.yaml"))
 }
 
-/// The files that a hub is given.
+/// The manifests that a hub gets.
 pub(crate) fn paths() -> Vec<PathBuf> {
     PARTS.iter().map(|part| path(part)).collect()
 }
 
-/// The shipped account and its rights, in another namespace: what belongs to no
-/// namespace gets a name of its own, and every rule stays as it is.
+/// The shipped account and its rights, in another namespace: cluster-scoped objects get a unique
+/// name, and every rule stays unchanged.
 pub(crate) fn account_in(namespace: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(path("20-rbac")).expect("a manifest");
     account_from(&text, namespace)

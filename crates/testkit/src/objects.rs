@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// A cluster's object, with everything that the schema demands.
+/// A `KubernetesCluster` with all required fields.
 pub fn kubernetes_cluster(name: &str) -> Value {
     let pool = json!({
         "name": "wp", "replicas": 2, "version": "1.34.2", "provider": "kubevirt",

@@ -1,17 +1,16 @@
-//! The real tools, and what a program printed.
+//! The real tools, and the output of a program.
 
 use std::path::PathBuf;
 use std::process::Output;
 use std::time::Instant;
 
-/// Where a real tool is: named by a variable, or in the cache that
-/// `cargo xtask tools` fills.
+/// The path of a real tool: from its variable, or in the cache that `cargo xtask tools` fills.
 #[track_caller]
 pub fn tool(name: &str) -> PathBuf {
     real_control_plane::find_tool(name).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What a command printed.
+/// The exit code and output of a command.
 #[derive(Debug)]
 pub struct Printed {
     /// Its exit code, unless a signal ended it.
@@ -33,7 +32,7 @@ impl From<Output> for Printed {
 }
 
 impl Printed {
-    /// It ended with this code.
+    /// Asserts this exit code.
     #[track_caller]
     #[expect(clippy::return_self_not_must_use, reason = "the assertion is the point")]
     pub fn code(self, code: i32) -> Self {
@@ -41,7 +40,7 @@ impl Printed {
         self
     }
 
-    /// It printed all of these, wherever its lines are wrapped.
+    /// Asserts that it printed all of these, however its lines are wrapped.
     #[track_caller]
     #[expect(clippy::return_self_not_must_use, reason = "the assertion is the point")]
     pub fn says(self, words: &[&str]) -> Self {

@@ -1,4 +1,4 @@
-//! A namespace of a hub that belongs to one test.
+//! A namespace of a hub for one test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::manifests;
 use crate::objects::{annotation, kubernetes_cluster};
 use crate::watch::{self, Watch};
 
-/// The account that is shipped.
+/// The shipped service account.
 const ACCOUNT: &str = "talos-operator";
 
 /// A namespace, the shipped account in it, and a folder.
@@ -48,7 +48,7 @@ impl Tenant {
         tenant
     }
 
-    /// The namespace, the account with the shipped rights, and its kubeconfig.
+    /// Creates the namespace, the account with the shipped rights, and its kubeconfig.
     async fn furnish(&self, admin: &Kubeconfig) {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": self.namespace}});
@@ -70,8 +70,8 @@ impl Tenant {
         self.write("account", &account);
     }
 
-    /// Gives the account the shipped rights, again if a test took some away. Its
-    /// `ClusterRole` is `talos-operator-<namespace>`.
+    /// Grants the account the shipped rights, also after a test removed some. Its `ClusterRole` is
+    /// `talos-operator-<namespace>`.
     pub async fn grant_shipped_rights(&self) {
         for object in manifests::account_in(&self.namespace) {
             self.apply(&object).await;
@@ -84,7 +84,7 @@ impl Tenant {
         fs::write(self.file(name), text).expect("written");
     }
 
-    /// The hub that this is a part of.
+    /// The hub of this namespace.
     pub fn hub(&self) -> &Hub {
         &self.hub
     }
@@ -140,7 +140,7 @@ impl Tenant {
         ran.await.expect("no panic").expect("a shell")
     }
 
-    /// The same, and it has to end well. What it printed comes back.
+    /// The same, asserting success. Returns its output.
     pub async fn shell(&self, script: &str) -> String {
         let output = self.try_shell(script).await;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -204,28 +204,28 @@ impl Tenant {
         found.unwrap_or_else(|error| panic!("{what}: {error}"))
     }
 
-    /// Whether a named object is there.
+    /// Whether a named object exists.
     pub async fn exists(&self, what: &str) -> bool {
         let selection = Selection::read(what);
         let name = selection.name.as_deref().expect("a name");
         self.api(&selection).get_opt(name).await.expect("an answer").is_some()
     }
 
-    /// Waits by a watch until something holds of an object, or of a list
-    /// `{"items": [...]}`. Sees every state that there was.
+    /// Waits with a watch until a condition of an object, or of a list `{"items": [...]}`, holds.
+    /// It sees every state.
     pub async fn until(&self, what: &str, why: &str, holds: impl FnMut(&Value) -> bool) -> Value {
         let selection = Selection::read(what);
         watch::until(self.api(&selection), &selection, why, holds).await
     }
 
-    /// Watches objects, one state of one of them at a time: for tests that act on
-    /// what they see, or that watch very many.
+    /// Watches objects, one state of one object at a time: for tests that react to what they see,
+    /// or that watch many objects.
     pub fn watch(&self, what: &str) -> Watch {
         let selection = Selection::read(what);
         Watch::new(self.api(&selection), what, &selection)
     }
 
-    /// Sets annotations of a cluster, `key=value`; `key-` takes one away.
+    /// Sets annotations of a cluster, `key=value`; `key-` removes one.
     pub async fn annotate(&self, name: &str, annotations: &[&str]) {
         let mut patch = serde_json::Map::new();
         for annotation in annotations {
@@ -249,7 +249,7 @@ impl Tenant {
     pub async fn runs_of(&self, name: &str) -> Vec<Value> {
         let listed = self.get(&format!("upgraderuns -l upgrade.vitistack.io/cluster={name}")).await;
         let mut runs = listed["items"].as_array().cloned().unwrap_or_default();
-        // Kubernetes keeps seconds, and names end in random letters.
+        // Kubernetes stores whole seconds, and names end in random letters.
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         runs.sort_by_key(|run| {
             let (meta, made) = (&run["metadata"], annotation(run, "made").to_owned());
@@ -263,13 +263,13 @@ impl Tenant {
         self.runs_of(name).await.pop()
     }
 
-    /// Makes the objects of a simulated cluster.
+    /// Creates the objects of a simulated cluster.
     pub async fn register(&self, name: &str, cluster: &Cluster) {
         self.keys(name, cluster.talosconfig(), cluster.kubeconfig()).await;
         self.apply(&kubernetes_cluster(name)).await;
     }
 
-    /// Makes the object of a cluster.
+    /// Creates a `KubernetesCluster`.
     pub async fn cluster(&self, name: &str) {
         self.apply(&kubernetes_cluster(name)).await;
     }

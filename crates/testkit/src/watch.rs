@@ -1,5 +1,4 @@
-//! Waiting for something on a hub by a watch: no state is missed, and nothing is
-//! asked again and again.
+//! Waiting for changes on a hub with a watch: no state is missed, and nothing is polled.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 use crate::PATIENCE;
 use crate::kinds::{Selection, is_cluster_wide};
 
-/// The objects of a selection, whatever it names.
+/// The objects of a selection, of any kind.
 pub(crate) fn api(client: Client, namespace: &str, selection: &Selection) -> Api<DynamicObject> {
     let resource = &selection.resource;
     if is_cluster_wide(resource) {
@@ -24,8 +23,8 @@ pub(crate) fn api(client: Client, namespace: &str, selection: &Selection) -> Api
     }
 }
 
-/// Waits until something holds: of the object that is named, or else of the list
-/// `{"items": [...]}`, ordered by name. Calls `holds` with every state that there was.
+/// Waits until a condition holds, of the named object or of the list `{"items": [...]}`, ordered by
+/// name. Calls `holds` with every state.
 pub(crate) async fn until(
     api: Api<DynamicObject>,
     selection: &Selection,
@@ -37,7 +36,7 @@ pub(crate) async fn until(
         let mut events = pin!(events(api, selection));
         let mut objects = Objects::default();
         while let Some(event) = events.next().await {
-            // A hub that is restarted is watched again.
+            // The hub may restart; the watch resumes.
             let Ok(event) = event else { continue };
             if !objects.take(event) {
                 continue;
@@ -66,8 +65,8 @@ fn events(
     watcher::watcher(api, config).default_backoff()
 }
 
-/// A watch that gives one object at a time: first those that are there, then every
-/// change of one of them. It does not tell of objects that are deleted.
+/// A watch that returns one object at a time: first the existing ones, then every change of one of
+/// them. It does not report deletions.
 pub struct Watch {
     what: String,
     events: BoxStream<'static, watcher::Result<watcher::Event<DynamicObject>>>,
@@ -82,7 +81,7 @@ impl Watch {
     pub async fn next(&mut self) -> Value {
         let waiting = async {
             loop {
-                // An error is a hub that restarts; it is watched again.
+                // The hub may restart; the watch resumes.
                 let event = self.events.next().await.expect("a watch has no end");
                 if let Ok(watcher::Event::InitApply(object) | watcher::Event::Apply(object)) = event
                 {
@@ -95,7 +94,7 @@ impl Watch {
     }
 }
 
-/// What a watch has told so far.
+/// The state that a watch has reported so far.
 #[derive(Default)]
 struct Objects {
     known: BTreeMap<String, Value>,
@@ -104,7 +103,7 @@ struct Objects {
 }
 
 impl Objects {
-    /// Takes an event; true if there is something to judge.
+    /// Applies an event; returns whether there is a new state to check.
     fn take(&mut self, event: watcher::Event<DynamicObject>) -> bool {
         let value = |object: DynamicObject| {
             let name = object.metadata.name.clone().unwrap_or_default();

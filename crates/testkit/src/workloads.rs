@@ -1,4 +1,4 @@
-//! What runs on the clusters of the tests.
+//! Workloads for the clusters of the tests.
 
 /// A Deployment of two pods.
 pub const WEB: &str = "\
@@ -49,7 +49,7 @@ pub fn web_with_budget() -> String {
     format!("{WEB}---\n{WEB_BUDGET}")
 }
 
-/// The same with a budget that lets no pod go.
+/// The same with a budget that allows no eviction.
 pub fn web_held() -> String {
     web_with_budget().replace("minAvailable: 1", "minAvailable: 2")
 }

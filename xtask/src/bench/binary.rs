@@ -1,5 +1,5 @@
-//! `cargo xtask bench binary`: the binary as it is shipped. How large is it, does
-//! it need anything of the system, and how soon is the operator ready?
+//! `cargo xtask bench binary`: the size of the shipped binary, its dependencies on the system, and
+//! the operator's time to readiness.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -21,15 +21,15 @@ use crate::cargo::{cargo, target_folder};
 use crate::tools::host;
 use crate::{cluster, hub};
 
-/// What is wanted: bytes, and the time until it is ready.
+/// The limits: size in bytes, and time until it is ready.
 const LARGEST: f64 = 25e6;
 const SOONEST: Duration = Duration::from_secs(1);
 
 /// How long a start may take before it counts as failed.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Starts a program, tells its process, and ends it when stdin ends: also when
-/// this process is killed outright.
+/// Starts a program, prints its process ID, and ends it when stdin ends, also when this process is
+/// killed.
 const SCRIPT: &str = r#"
 log=$1; shift
 "$@" </dev/null >/dev/null 2>"$log" &
@@ -56,7 +56,7 @@ impl Args {
     }
 }
 
-/// Builds, looks and measures.
+/// Builds, inspects and measures.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     let binary = build(&target)?;
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut took = starts(&binary, args.starts, &interrupt)?;
     took.sort();
     let (Some(slowest), Some(median)) = (took.last(), took.get(took.len() / 2)) else {
-        bail!("it was never started");
+        bail!("the operator was never started");
     };
     let size = megabytes(bytes.len());
     let static_word = if needs.nothing() { "yes" } else { "no" };
@@ -83,13 +83,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     host::note(&format!("commit {}, {target}, {} starts", program::commit(), took.len()));
     host::print_table(["WHAT", "FOUND", "OF WHAT IS ALLOWED"], &rows);
     if !needs.nothing() {
-        bail!("it is not static: it {needs}");
+        bail!("the binary is not static: it {needs}");
     }
     if size * 1e6 > LARGEST {
-        bail!("it is larger than {:.0} MB", LARGEST / 1e6);
+        bail!("the binary is larger than {:.0} MB", LARGEST / 1e6);
     }
     if *slowest > SOONEST {
-        bail!("it was not ready within {SOONEST:?} of its start");
+        bail!("the operator was not ready within {SOONEST:?} of its start");
     }
     Ok(())
 }
@@ -104,34 +104,34 @@ fn megabytes(bytes: usize) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Builds it, linked with everything.
+/// Builds the binary, statically linked.
 fn build(target: &str) -> Result<PathBuf> {
     let print = ["--print", "target-libdir", "--target", target];
-    let folder = Command::new("rustc").args(print).output().context("rustc does not start")?;
+    let folder = Command::new("rustc").args(print).output().context("cannot start rustc")?;
     let folder = String::from_utf8_lossy(&folder.stdout).trim().to_owned();
     if !Path::new(&folder).is_dir() {
-        bail!("Rust's own library for {target} is missing: `rustup target add {target}`");
+        bail!("the Rust standard library for {target} is missing: `rustup target add {target}`");
     }
     let mut cargo = cargo();
     cargo.args(["build", "--profile", "dist", "--locked", "--target", target]);
     cargo.args(["--package", "talos-operator", "--bin", "talos-operator"]);
-    // The one library in C needs a compiler and nothing of a C library, so the
-    // system's own does where musl's is missing.
+    // The one library in C needs a compiler but no C library, so the system's compiler works where
+    // musl's is missing.
     let musl = Command::new("musl-gcc").arg("--version").output();
     if musl.is_err() {
         cargo.env(format!("CC_{}", target.replace('-', "_")), "cc");
     }
-    let built = cargo.status().context("cargo does not start")?;
+    let built = cargo.status().context("cannot start cargo")?;
     if !built.success() {
-        bail!("the binary cannot be built for {target}");
+        bail!("cannot build the binary for {target}");
     }
     Ok(target_folder()?.join(target).join("dist/talos-operator"))
 }
 
-/// How long each of so many starts took, on a hub of its own.
+/// The duration of each of `count` starts, on their own hub.
 fn starts(binary: &Path, count: u16, interrupt: &Arc<AtomicBool>) -> Result<Vec<Duration>> {
     let folder = target_folder()?.join("bench-binary");
-    // Of an earlier run that was cut off.
+    // Left over from an interrupted run.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let mut options = Options::new(folder.join("hub"), cluster::find_tools()?);
@@ -151,12 +151,11 @@ fn starts(binary: &Path, count: u16, interrupt: &Arc<AtomicBool>) -> Result<Vec<
     Ok(took)
 }
 
-/// Gives the hub everything that is shipped but the pods; the kubeconfig of the
-/// shipped account.
+/// Installs all shipped manifests except the pods; returns the kubeconfig of the shipped account.
 fn furnish(plane: &ControlPlane, folder: &Path) -> Result<PathBuf> {
     let kubectl = |arguments: &[&str]| -> Result<String> {
         let output = plane.kubectl().args(arguments).stdin(Stdio::null()).output();
-        let output = output.context("kubectl does not start")?;
+        let output = output.context("cannot start kubectl")?;
         if !output.status.success() {
             let told = String::from_utf8_lossy(&output.stderr);
             bail!("kubectl {}: {}", arguments.join(" "), told.trim());
@@ -181,9 +180,9 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    /// From the start of the process until it says that it is ready.
+    /// The time from the start of the process until it reports ready.
     fn until_ready(&self) -> Result<Duration> {
-        // An address of our own: nobody else listens there, whatever the port.
+        // An address derived from our process ID: nothing else listens there, on any port.
         let [.., high, low] = std::process::id().to_be_bytes();
         let address = SocketAddr::from((Ipv4Addr::new(127, 158, high, low), 8080));
         let log = self.folder.join("operator.log");
@@ -204,7 +203,7 @@ impl Start<'_> {
     }
 }
 
-/// The operator under way; dropping it ends it, and waits for that.
+/// The running operator; dropping it ends it, and waits for that.
 struct Running {
     shell: Child,
     pid: String,
@@ -224,10 +223,10 @@ impl Running {
             .env("POD_NAMESPACE", "vitistack-system")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // What ends us at a terminal is no business of its: we end it.
+            // Ctrl-C at the terminal must not reach it: we end it ourselves.
             .process_group(0)
             .spawn()
-            .context("no shell")?;
+            .context("cannot start a shell")?;
         let stdout = shell.stdout.take();
         let mut running = Self { shell, pid: String::new() };
         let mut line = String::new();
@@ -238,7 +237,7 @@ impl Running {
 
     fn lives(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        // One that ended and was not waited for is still listed, as a zombie.
+        // A process that ended but was not waited for is still listed, as a zombie.
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
     }
 }

@@ -1,5 +1,4 @@
-//! What a program for Linux needs of others: the few fields of its file that
-//! say so.
+//! The dependencies of a Linux program, from the few fields of its file that name them.
 
 use std::fmt;
 
@@ -8,12 +7,12 @@ use object::Endianness;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{Dyn as _, FileHeader as _, ProgramHeader as _};
 
-/// What a program needs.
+/// The dependencies of a program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs {
-    /// The loader that has to start it.
+    /// The dynamic loader it needs.
     pub(super) interpreter: Option<String>,
-    /// How many shared libraries.
+    /// The number of shared libraries.
     pub(super) libraries: usize,
 }
 
@@ -30,16 +29,16 @@ impl fmt::Display for Needs {
 }
 
 impl Needs {
-    /// Whether it runs on a system with nothing on it.
+    /// Whether it runs on a system without any libraries.
     pub(super) fn nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Reads what a program needs, from its file.
+/// Reads a program's dependencies from its file.
 pub(super) fn needs(file: &[u8]) -> Result<Needs> {
     let header =
-        FileHeader64::<Endianness>::parse(file).context("it is not a program for 64-bit Linux")?;
+        FileHeader64::<Endianness>::parse(file).context("not a program for 64-bit Linux")?;
     let endian = header.endian()?;
     let mut needs = Needs::default();
     for segment in header.program_headers(endian, file)? {
@@ -77,7 +76,7 @@ mod tests {
     #[test]
     fn a_static_program_needs_nothing() {
         assert!(needs(&file(PT_LOAD, b"code")).expect("a file").nothing());
-        // One that may be loaded anywhere has a dynamic segment without libraries.
+        // A position-independent one has a dynamic segment without libraries.
         let mut entries = [0_u8; 32];
         entries[0] = 5;
         assert!(needs(&file(PT_DYNAMIC, &entries)).expect("a file").nothing());
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_refused() {
+    fn a_file_that_is_not_a_program_is_refused() {
         for bytes in [&b"#!/bin/sh"[..], b"", b"\x7fELF\x01\x01", b"\x7fELF\x02\x01"] {
             assert!(needs(bytes).is_err(), "{bytes:?}");
         }

@@ -1,33 +1,34 @@
-//! `cargo xtask bench fleet`: builds the operator and what measures it, and
-//! lets that work.
+//! `cargo xtask bench fleet`: builds the operator and its benchmark, and runs the benchmark.
 
 use anyhow::Result;
 
 use super::program;
 use crate::tools;
 
-/// The real tools that a hub is made of.
+/// The real tools of a hub.
 const TOOLS: [&str; 5] =
     ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
 
-/// How large, and for how long.
+/// The size and duration of the benchmark.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How many clusters, size by size
+    /// How many clusters, for each size
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "10,100,1000")]
     clusters: Vec<usize>,
 
-    /// For how many seconds nothing is done and everything counted [default: one round of looks]
+    /// Length of the quiet period, in seconds, in which usage is counted [default: one polling
+    /// interval]
     #[arg(long, value_name = "SECONDS")]
     quiet: Option<u64>,
 
-    /// How often, in seconds, the operator looks at a cluster that rests; 300 is its default
+    /// Polling interval, in seconds, of clusters without an upgrade target; 300 is the operator's
+    /// default
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     look_every: u64,
 }
 
 impl Args {
-    /// A small fleet, and a short look at it.
+    /// A small fleet, and a short quiet period.
     pub(crate) fn quick() -> Self {
         Self { clusters: vec![10], quiet: Some(30), look_every: 300 }
     }

@@ -1,6 +1,5 @@
-//! A benchmark that is a program of its own: built together with what it
-//! measures, and waited for. Whoever wants it to end waits until it has cleaned
-//! up.
+//! A benchmark that is a separate program: built together with the binary that it measures, and run
+//! to its end. An interrupt waits until it has cleaned up.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,16 +13,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cargo::{cargo, target_folder};
 
-/// Builds the binary and the example that measures it, optimised; the folder
-/// that they are in.
+/// Builds the binary and the example that measures it, optimised; returns their folder.
 pub(super) fn build(example: &str) -> Result<PathBuf> {
     let built = cargo()
         .args(["build", "--profile", "dist", "--locked", "--package", "talos-operator"])
         .args(["--bin", "talos-operator", "--example", example])
         .status()
-        .context("cargo does not start")?;
+        .context("cannot start cargo")?;
     if !built.success() {
-        bail!("talos-operator cannot be built");
+        bail!("cannot build talos-operator");
     }
     Ok(target_folder()?.join("dist"))
 }
@@ -40,7 +38,7 @@ pub(super) fn run(mut command: Command) -> Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&interrupt))
             .context("listening for Ctrl-C")?;
     }
-    let child = command.spawn().context("the benchmark does not start")?;
+    let child = command.spawn().context("cannot start the benchmark")?;
     let status = wait(child, &interrupt)?;
     if !status.success() {
         bail!("the benchmark ended with {status}");
@@ -48,7 +46,7 @@ pub(super) fn run(mut command: Command) -> Result<()> {
     Ok(())
 }
 
-/// Waits for its end; a signal that came to this process alone is passed on.
+/// Waits for its end; a signal that reached only this process is passed on.
 fn wait(mut child: Child, interrupt: &AtomicBool) -> Result<ExitStatus> {
     loop {
         if let Some(status) = child.try_wait().context("waiting for the benchmark")? {

@@ -9,10 +9,10 @@ use super::program;
 use crate::cargo::target_folder;
 use crate::tools;
 
-/// The talosctl that is compared with.
+/// The talosctl to compare with.
 const TALOSCTL: &str = "talosctl-1.14";
 
-/// Which upgrades, and how fast time passes.
+/// Which upgrades, and the speed of time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Which upgrades: os or k8s, control planes + workers
@@ -24,22 +24,22 @@ pub(crate) struct Args {
     )]
     cases: Vec<String>,
 
-    /// Where chance begins: the same seed gives nodes with the same times
+    /// Random seed: the same seed gives nodes with the same durations
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// How many times faster than life time passes; beyond 20 talosctl misses reboots
-    /// [default: 1 for up to ten nodes, 10 for more]
+    /// How many times faster than real time; beyond 20 talosctl misses reboots [default: 1 for up
+    /// to ten nodes, 10 for more]
     #[arg(long, value_name = "FACTOR")]
     speed: Option<f64>,
 
-    /// Where pictures, logs and journals go [default: `rollout` in cargo's target folder]
+    /// Folder for pictures, logs and journals [default: `rollout` in cargo's target folder]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
 }
 
 impl Args {
-    /// The small clusters, hurried.
+    /// The small clusters, faster than real time.
     pub(crate) fn quick() -> Self {
         let cases = ["os-3+0", "os-3+5", "k8s-3+5"].map(str::to_owned).to_vec();
         Self { cases, seed: 1, speed: Some(10.0), out: None }
@@ -49,7 +49,7 @@ impl Args {
 /// Builds, and measures.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut paths = tools::ensure(&[TALOSCTL])?;
-    let talosctl = paths.remove(TALOSCTL).context("talosctl was to be there")?;
+    let talosctl = paths.remove(TALOSCTL).context("talosctl is missing")?;
     let version = tools::version::probe(&talosctl, &["version", "--client", "--short"]);
     let version = version.map_err(|why| anyhow!("{}: {why}", talosctl.display()))?;
     let folder = program::build("bench_rollout")?;

@@ -1,4 +1,4 @@
-//! What is left of a cluster after its command ended, however it ended.
+//! Checks what is left of a cluster after its command ended, however it ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -17,21 +17,21 @@ use crate::tools::host::{self as clock, note};
 /// How the command is ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum End {
-    /// Ctrl-C: it clears up itself.
+    /// Ctrl-C: the command cleans up itself.
     Interrupt,
-    /// `kill -9` of the command: its keeper clears up.
+    /// `kill -9` of the command: its keeper cleans up.
     Kill,
-    /// `kill -9` of the command and its keeper: the next `down` clears up.
+    /// `kill -9` of the command and its keeper: the next `down` cleans up.
     KillBoth,
 }
 
-/// Nodes boot for a while before the end, so that containers and mounts exist.
+/// How long nodes boot before the end, so that containers and mounts exist.
 const RUNNING: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_mins(3);
 const POLL: Duration = Duration::from_millis(200);
 const NAMESPACES: [&str; 3] = ["net", "mnt", "pid"];
 
-/// Starts a cluster in a folder of its own, ends its command, and looks for the rest.
+/// Starts a cluster in its own folder, ends its command, and checks that nothing is left.
 pub(super) fn run(folder: &Path, end: End) -> Result<()> {
     let folder = folder.with_file_name(format!(
         "{}-cleanup",
@@ -45,7 +45,7 @@ pub(super) fn run(folder: &Path, end: End) -> Result<()> {
         stop(&folder, &mut command, end)?;
         Ok(spaces)
     });
-    // Whatever went wrong above, nothing of this scenario may disturb the next.
+    // After any failure above, this scenario must not affect the next one.
     command.kill().ok();
     command.wait().ok();
     let left = ended.and_then(|spaces| nothing_left(&folder, &before, &spaces));
@@ -97,7 +97,8 @@ fn stop(folder: &Path, command: &mut Child, end: End) -> Result<()> {
         Ok(())
     };
     let id = command.id().to_string();
-    let keeper = fs::read_to_string(folder.join("keeper.pid")).context("the keeper's number")?;
+    let keeper =
+        fs::read_to_string(folder.join("keeper.pid")).context("the keeper's process ID")?;
     match end {
         End::Interrupt => signal("-INT", &id)?,
         End::Kill => signal("-KILL", &id)?,
@@ -109,11 +110,11 @@ fn stop(folder: &Path, command: &mut Child, end: End) -> Result<()> {
     command.wait()?;
     let place = Place::new(folder);
     if matches!(end, End::KillBoth) {
-        ensure!(place.take_down(PATIENCE)?, "`down` found nothing to clear up");
+        ensure!(place.take_down(PATIENCE)?, "`down` found nothing to clean up");
     }
     let began = clock::now();
     while place.is_kept()? {
-        ensure!(began.elapsed() < PATIENCE, "the keeper still runs");
+        ensure!(began.elapsed() < PATIENCE, "the keeper is still running");
         thread::sleep(POLL);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! A cluster of real nodes: starting it, entering its network, switching nodes.
+//! A cluster of real nodes: starting it, entering its network, switching nodes on and off.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -20,23 +20,23 @@ use super::keeper::{Keeper, Place};
 use super::parts::{Parts, succeed};
 use crate::tools::host::{self, note};
 
-/// The address of registry, discovery and load balancer; in our namespaces only.
+/// The address of registry, discovery service and load balancer, inside our namespaces only.
 const HUB: &str = "10.5.0.1";
 
-/// How long a machine is dark between two boots. Real firmware takes longer; this is
-/// enough for everybody to notice.
+/// How long a machine is off between two boots. Real firmware takes longer; this is enough for all
+/// components to notice.
 const OFF_SECONDS: u32 = 5;
 
-/// All waits for the cluster as a whole: two minutes on an idle machine.
+/// The deadline of waits for the whole cluster: it takes two minutes on an idle machine.
 pub(super) const PATIENCE: Duration = Duration::from_mins(15);
 const STEP: Duration = Duration::from_secs(2);
 
-/// How many looks in a row have to find everything ready: right after a boot, leader
-/// election restarts controllers that were ready a moment ago.
+/// How many checks in a row must find everything ready: right after a boot, leader election
+/// restarts controllers that were just ready.
 const STEADY: u32 = 8;
 const SHOW: Duration = Duration::from_secs(15);
 
-/// Pods to evict, with budgets that allow one at a time.
+/// Pods to evict, with budgets that allow one eviction at a time.
 const WORKLOADS: &str = include_str!("workloads.yaml");
 
 /// A node and its address.
@@ -64,7 +64,7 @@ pub(super) fn control_planes() -> impl Iterator<Item = Node> {
     NODES.into_iter().filter(|node| node.control_plane)
 }
 
-/// A cluster that runs.
+/// A running cluster.
 pub(super) struct Cluster {
     pub(super) folder: PathBuf,
     pub(super) parts: Parts,
@@ -78,7 +78,10 @@ impl Cluster {
     pub(super) fn start(folder: &Path, parts: Parts, interrupt: Arc<AtomicBool>) -> Result<Self> {
         let place = Place::new(folder);
         if place.is_kept()? {
-            bail!("a cluster runs in {}; `cargo xtask real-talos down` ends it", folder.display());
+            bail!(
+                "a cluster is running in {}; stop it with `cargo xtask real-talos down`",
+                folder.display()
+            );
         }
         place.take_down(Duration::from_mins(1)).context("cleaning up after an earlier cluster")?;
         for part in ["nodes", "cfg", "log", "state"] {
@@ -101,13 +104,13 @@ impl Cluster {
     pub(super) fn attach(folder: &Path, parts: Parts, interrupt: Arc<AtomicBool>) -> Result<Self> {
         let place = Place::new(folder);
         if !place.is_kept()? {
-            bail!("no cluster runs in {}", folder.display());
+            bail!("no cluster is running in {}", folder.display());
         }
         let keeper = RefCell::new(None);
         Ok(Self { folder: folder.to_owned(), parts, place, keeper, interrupt })
     }
 
-    /// Writes machine configs and what the hub has to know.
+    /// Writes machine configs and the hub's description.
     fn describe(&self) -> Result<()> {
         let [kubernetes, _] = &self.parts.kubernetes;
         let talos = self.parts.talos[0].to_string();
@@ -148,9 +151,9 @@ impl Cluster {
         for node in NODES {
             self.switch(node.name, "on")?;
         }
-        note("real-talos: nodes are on; waiting for the first to answer");
+        note("real-talos: nodes are powered on; waiting for the first answer");
         self.until("the first control plane answers", || {
-            // A node that cannot boot is not worth the wait.
+            // Fail early if the node cannot boot.
             ensure!(self.boots("cp1")? < 4, "cp1 does not boot:\n{}", self.end_of_log("cp1"));
             Ok(refused(&self.talosctl("cp1", &["bootstrap"])?))
         })?;
@@ -160,16 +163,16 @@ impl Cluster {
             Ok(refused(&self.talosctl("cp1", &["kubeconfig", "--force", "--merge=false", &path])?))
         })?;
         self.until("all nodes are ready", || Ok(self.unready_nodes()))?;
-        self.until("all control planes are whole", || Ok(self.unready_control_planes()))?;
+        self.until("all control planes are complete", || Ok(self.unready_control_planes()))?;
         self.kubectl_apply(WORKLOADS)?;
         self.until("all pods are ready", || Ok(self.unready_workloads()))?;
         note(&format!("real-talos: the cluster is up after {:.0?}", began.elapsed()));
         Ok(())
     }
 
-    /// Waits until all nodes, control planes and pods are ready, and stay so for a while.
-    /// Every scenario begins with it: a plan is refused while a node is not, and a budget
-    /// that an earlier scenario used up is not this one's fault.
+    /// Waits until all nodes, control planes and pods are ready and stay ready. Every scenario
+    /// begins with it: a plan is refused while a node is not ready, and a budget that an earlier
+    /// scenario used up must not fail this one.
     pub(super) fn settle(&self) -> Result<()> {
         let mut ready = 0;
         self.until("everything is ready and stays so", || {
@@ -180,7 +183,7 @@ impl Cluster {
         })
     }
 
-    /// The releases that there are here: newer patches than these have no images.
+    /// The available releases: there are no images of newer patches.
     fn releases(&self) -> String {
         let list = |versions: &[Version]| {
             versions.iter().map(|version| format!("{:?}", version.to_string())).collect::<Vec<_>>()
@@ -201,7 +204,7 @@ impl Cluster {
         self.folder.join("cfg/kubeconfig")
     }
 
-    /// A program in the hub's network. It dies with us.
+    /// A program in the hub's network. It ends with this process.
     pub(super) fn inside(&self, program: impl AsRef<OsStr>) -> Result<Command> {
         let network = format!("--net=/proc/{}/ns/net", self.place.hub()?);
         let mut command = Command::new("setpriv");
@@ -212,12 +215,12 @@ impl Cluster {
         Ok(command)
     }
 
-    /// The command line that does the same by hand.
+    /// The command prefix that does the same by hand.
     pub(super) fn invitation(&self) -> Result<String> {
         Ok(format!("nsenter --net=/proc/{}/ns/net --", self.place.hub()?))
     }
 
-    /// The real client, asking one node.
+    /// The real talosctl with one node as its target.
     pub(super) fn talosctl(&self, node: &str, arguments: &[&str]) -> Result<Output> {
         let address =
             NODES.iter().find(|known| known.name == node).context("no such node")?.address;
@@ -249,7 +252,7 @@ impl Cluster {
         })
     }
 
-    /// Asks the hub to press a node's switch: `on` or `off`.
+    /// Asks the hub to switch a node `on` or `off`.
     pub(super) fn switch(&self, node: &str, state: &str) -> Result<()> {
         let answer = self.ask(&format!("POST /{node}/{state}"))?;
         if !answer.starts_with("HTTP/1.0 200") {
@@ -258,10 +261,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Gives etcd a learner that never starts (`add`), or takes it away (`remove`).
+    /// Adds an etcd learner that never starts (`add`), or removes it (`remove`).
     pub(super) fn learner(&self, action: &str) -> Result<()> {
         let answer = self.ask(&format!("POST /cp1/learner/{action}"))?;
-        ensure!(answer.starts_with("HTTP/1.0 200"), "a learner, {action}: {}", answer.trim());
+        ensure!(answer.starts_with("HTTP/1.0 200"), "learner {action}: {}", answer.trim());
         Ok(())
     }
 
@@ -273,7 +276,7 @@ impl Cluster {
         states[node]["boots"].as_u64().with_context(|| format!("the hub does not know {node}"))
     }
 
-    /// What a node said last.
+    /// The last lines of a node's log.
     fn end_of_log(&self, node: &str) -> String {
         let log = fs::read(self.folder.join("log").join(format!("{node}.log"))).unwrap_or_default();
         let text = String::from_utf8_lossy(&log);
@@ -282,7 +285,8 @@ impl Cluster {
     }
 
     fn ask(&self, request: &str) -> Result<String> {
-        let mut stream = UnixStream::connect(self.place.socket()).context("reaching the hub")?;
+        let mut stream =
+            UnixStream::connect(self.place.socket()).context("connecting to the hub")?;
         stream.set_read_timeout(Some(Duration::from_mins(2)))?;
         write!(stream, "{request} HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
@@ -290,7 +294,7 @@ impl Cluster {
         Ok(answer)
     }
 
-    /// Nodes that are missing, not ready or cordoned; nothing when all are well.
+    /// Nodes that are missing, not ready or cordoned; `None` if there are none.
     pub(super) fn unready_nodes(&self) -> Option<String> {
         let columns = "jsonpath={range .items[*]}{.metadata.name} \
             {.status.conditions[?(@.type==\"Ready\")].status} {.spec.unschedulable}{\"\\n\"}{end}";
@@ -310,8 +314,8 @@ impl Cluster {
         (!missing.is_empty()).then(|| format!("not ready: {}", missing.join(", ")))
     }
 
-    /// Control plane pods that are missing or not ready, and etcd members that do not
-    /// vote; nothing when all are well.
+    /// Control plane pods that are missing or not ready, and etcd members that do not vote; `None`
+    /// if there are none.
     pub(super) fn unready_control_planes(&self) -> Option<String> {
         let columns = "jsonpath={range .items[*]}{.metadata.name} \
             {.status.conditions[?(@.type==\"Ready\")].status}{\"\\n\"}{end}";
@@ -335,7 +339,7 @@ impl Cluster {
         (voting != wanted).then(|| format!("{voting} of {wanted} etcd members vote"))
     }
 
-    /// Deployments and daemon sets with fewer ready pods than they should have.
+    /// Deployments and daemon sets with fewer ready pods than desired.
     pub(super) fn unready_workloads(&self) -> Option<String> {
         let columns = "jsonpath={range .items[*]}{.metadata.name} {.status.replicas}\
             {.status.desiredNumberScheduled} {.status.readyReplicas}{.status.numberReady}{\"\\n\"}{end}";
@@ -350,7 +354,7 @@ impl Cluster {
         (!waiting.is_empty()).then(|| format!("not ready: {}", waiting.join("; ")))
     }
 
-    /// Waits until the question has no more objection.
+    /// Waits until the check reports no problem.
     pub(super) fn until(
         &self,
         what: &str,
@@ -363,7 +367,7 @@ impl Cluster {
             let Some(reason) = question()? else { return Ok(()) };
             let waited = began.elapsed();
             if waited > PATIENCE {
-                bail!("{what}: not within {PATIENCE:?}: {reason}");
+                bail!("timed out after {PATIENCE:?} waiting until {what}: {reason}");
             }
             if shown.elapsed() > SHOW {
                 shown = host::now();
@@ -373,7 +377,7 @@ impl Cluster {
         }
     }
 
-    /// Fails when somebody pressed Ctrl-C, or the nodes are gone.
+    /// Fails after Ctrl-C, or when the nodes are gone.
     pub(super) fn check(&self) -> Result<()> {
         if self.interrupt.load(Ordering::Relaxed) {
             bail!("interrupted");
@@ -393,14 +397,14 @@ impl Cluster {
     }
 }
 
-/// The name of the cluster's control group: one for each folder.
+/// The name of the cluster's control group, unique for its folder.
 pub(super) fn cgroup(folder: &Path) -> String {
     use sha2::{Digest as _, Sha256};
     let hash = Sha256::digest(folder.as_os_str().as_encoded_bytes());
     format!("real-talos-{:02x}{:02x}{:02x}", hash[0], hash[1], hash[2])
 }
 
-/// Why a command failed; nothing if it did not.
+/// The error output of a failed command; `None` on success.
 pub(super) fn refused(output: &Output) -> Option<String> {
     (!output.status.success()).then(|| {
         let said = String::from_utf8_lossy(&output.stderr);

@@ -1,5 +1,5 @@
-//! Real nodes beside simulated ones: the same resources, read by the same real
-//! talosctl, and where they differ in shape or meaning.
+//! Compares real nodes with simulated ones: the same resources, read by the same real talosctl, and
+//! their differences in shape or meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -15,10 +15,10 @@ use super::cluster::{Cluster, PATIENCE, refused};
 use super::read;
 use crate::tools::host::{self, note};
 
-/// Differences that are known, with the reason for each.
+/// Known differences, with the reason for each.
 const ACCEPTED: &str = include_str!("accepted.txt");
 
-/// What our client knows, by the names that talosctl has for them.
+/// The resource kinds that our client uses, by their names in talosctl.
 const KINDS: [&str; 29] = [
     "machinestatus",
     "extensions",
@@ -51,8 +51,7 @@ const KINDS: [&str; 29] = [
     "extramanifestsconfigs",
 ];
 
-/// The calls that our client makes beside reading resources, as far as they change
-/// nothing.
+/// The calls of our client besides reading resources, as far as they change nothing.
 const CALLS: [&[&str]; 9] = [
     &["version"],
     &["service"],
@@ -65,19 +64,19 @@ const CALLS: [&[&str]; 9] = [
     &["kubeconfig", "-"],
 ];
 
-/// Manifests that only simulated nodes have: the pods of the real ones have a bridge.
+/// Manifests that only simulated nodes have: the real ones use a bridge for pods.
 const OTHER_NETWORK: &str = "05-flannel";
 
-/// Values are cut here: whole manifests are values.
+/// Values are truncated to this length: some are whole manifests.
 const VALUE: usize = 160;
 
-/// Machine configs hold keys, and are the users' own in any case.
+/// Machine configs hold keys, and their content belongs to the user.
 const WITHOUT_CONTENT: [&str; 1] = ["machineconfig"];
 
-/// Where the simulated nodes are: control planes from .2 on, then workers.
+/// The addresses of the simulated nodes: control planes from .2 on, then workers.
 const SUBNET: &str = "127.77.13.0";
 
-/// A simulated cluster; it ends with this.
+/// A simulated cluster; dropping it ends it.
 struct Simulated {
     child: Child,
 }
@@ -89,7 +88,7 @@ impl Drop for Simulated {
     }
 }
 
-/// Compares a control plane and a worker of each, and fails on what is not accepted.
+/// Compares a control plane and a worker of each, and fails on differences that are not accepted.
 pub(super) fn run(cluster: &Cluster, binary: &Path) -> Result<()> {
     let folder = cluster.folder.join("simulated");
     if folder.exists() {
@@ -163,8 +162,7 @@ fn start(cluster: &Cluster, binary: &Path, folder: &Path) -> Result<Simulated> {
 /// Values by path.
 pub(super) type Shape = BTreeMap<String, BTreeSet<String>>;
 
-/// What a kind of resource looks like on a node: every path in it, and the values that
-/// mean something.
+/// The shape of a kind of resource on a node: every path in it, and the values that have a meaning.
 fn shape(kind: &str, output: &Output, node: &str) -> Result<Shape> {
     let mut paths = Shape::new();
     if let Some(reason) = refused(output) {
@@ -174,8 +172,8 @@ fn shape(kind: &str, output: &Output, node: &str) -> Result<Shape> {
     }
     let documents = serde_json::Deserializer::from_slice(&output.stdout).into_iter::<Value>();
     for document in documents {
-        let document = document.with_context(|| format!("what talosctl says of {kind}"))?;
-        let Some(object) = document.as_object() else { bail!("{kind}: no object") };
+        let document = document.with_context(|| format!("talosctl's output for {kind}"))?;
+        let Some(object) = document.as_object() else { bail!("{kind}: not an object") };
         if document["metadata"]["id"] == OTHER_NETWORK {
             continue;
         }
@@ -190,7 +188,7 @@ fn shape(kind: &str, output: &Output, node: &str) -> Result<Shape> {
     Ok(paths)
 }
 
-/// What a call answers: its lines, without their spacing.
+/// The output of a call: its lines, with normalised spacing.
 fn lines(output: &Output, node: &str) -> Shape {
     if let Some(reason) = refused(output) {
         let reason = reason.lines().next().unwrap_or_default().to_owned();
@@ -220,8 +218,8 @@ fn walk(path: &str, value: &Value, node: &str, paths: &mut Shape) {
     }
 }
 
-/// A value without what differs from cluster to cluster: names, addresses, times,
-/// numbers and hashes.
+/// A value without the parts that differ from cluster to cluster: names, addresses, times, numbers
+/// and hashes.
 fn neutral(text: &str, node: &str) -> String {
     let mut text = text.replace(node, "NODE");
     for (name, place) in [("cp-", "cp"), ("worker-", "worker"), ("real-talos", "CLUSTER")] {
@@ -238,22 +236,22 @@ fn neutral(text: &str, node: &str) -> String {
         } else {
             out.push_str(bare);
         }
-        // Some hashes end like this, and some do not.
+        // Only some hashes have this padding.
         out.push_str(if is_hash(bare) { end.trim_matches('=') } else { end });
     }
     out
 }
 
-/// What ends a word.
+/// Word separators.
 const BETWEEN: [char; 12] = [' ', '/', '=', ',', ':', '"', '[', ']', '(', ')', '@', '>'];
 
-/// Numbers, versions, dates, spans of time, shares.
+/// Whether a word is a number, version, date, duration or percentage.
 fn is_number(word: &str) -> bool {
     word.bytes().any(|byte| byte.is_ascii_digit())
         && word.chars().all(|c| c.is_ascii_digit() || ".-+TZhms%".contains(c))
 }
 
-/// Long words with digits in them, and tokens of a cluster.
+/// Whether a word is a hash or a token: long, with digits.
 fn is_hash(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     let letters_and_digits =
@@ -290,13 +288,13 @@ fn differences(title: &str, real: &Shape, simulated: &Shape) -> Vec<String> {
     found
 }
 
-/// Lines of `PATTERN  # REASON`, where `*` stands for anything.
+/// Lines of `PATTERN  # REASON`, where `*` matches anything.
 fn accepted(text: &str) -> Result<Vec<&str>> {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| match line.split_once("  # ") {
             Some((pattern, reason)) if !reason.trim().is_empty() => Ok(pattern.trim()),
-            _ => bail!("an accepted difference without a reason: {line}"),
+            _ => bail!("accepted difference without a reason: {line}"),
         })
         .collect()
 }
@@ -325,7 +323,7 @@ fn judge(found: &BTreeSet<String>, accepted: &[&str]) -> Result<()> {
     let unknown: Vec<&String> = found.iter().filter(|line| !known(line)).collect();
     for pattern in accepted {
         if !found.iter().any(|line| matches(pattern, line)) {
-            note(&format!("    no difference any more, remove it: {pattern}"));
+            note(&format!("    no longer a difference, remove it: {pattern}"));
         }
     }
     note(&format!("    {} differences, {} of them not accepted", found.len(), unknown.len()));

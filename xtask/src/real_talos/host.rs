@@ -1,4 +1,4 @@
-//! What the tier needs from the machine, and what it leaves there.
+//! The tier's requirements for the machine, and its cleanup there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// What is asked of the machine, by number in the kernel's mask.
+/// The required capabilities, by bit number in the kernel's mask.
 const CAPABILITIES: [(u32, &str, &str); 5] = [
     (12, "CAP_NET_ADMIN", "networks of the nodes"),
     (18, "CAP_SYS_CHROOT", "containers of the nodes"),
@@ -19,7 +19,7 @@ const CAPABILITIES: [(u32, &str, &str); 5] = [
     (7, "CAP_SETUID", "containers of the nodes"),
 ];
 
-/// Programs that have to be on the PATH, and the package that has them.
+/// Programs that must be on the PATH, and their packages.
 const PROGRAMS: [(&str, &str); 7] = [
     ("ip", "iproute2"),
     ("unshare", "util-linux"),
@@ -30,7 +30,7 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("dpkg-deb", "dpkg"),
 ];
 
-/// Settings of the whole machine that a kubelet changes, and Talos 1.14 itself.
+/// Settings of the whole machine that a kubelet, or Talos 1.14 itself, changes.
 const SETTINGS: [&str; 8] = [
     "vm/overcommit_memory",
     "vm/panic_on_oom",
@@ -42,7 +42,7 @@ const SETTINGS: [&str; 8] = [
     "fs/inotify/max_user_instances",
 ];
 
-/// Says what is missing here, all of it at once.
+/// Reports all missing requirements at once.
 pub(super) fn check() -> Result<()> {
     if std::env::consts::OS != "linux" {
         bail!("real Talos nodes need Linux namespaces; this is {}", std::env::consts::OS);
@@ -83,7 +83,7 @@ fn on_path(program: &str) -> bool {
         .is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
 }
 
-/// The machine's settings as they are.
+/// The machine's current settings.
 pub(super) fn read_settings() -> BTreeMap<String, String> {
     SETTINGS
         .iter()
@@ -109,7 +109,7 @@ const COUNTERS: [&str; 11] = [
     "kernel/tainted",
 ];
 
-/// Every setting of the machine outside of its networks, which the nodes have their own of.
+/// Every setting of the machine except those of networks, which each node has for itself.
 pub(super) fn all_settings() -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for part in ["fs", "kernel", "vm", "user"] {
@@ -132,7 +132,7 @@ fn collect(root: &Path, place: &Path, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Puts settings back that differ from what was read.
+/// Restores settings that differ from the saved ones.
 pub(super) fn restore_settings(saved: &BTreeMap<String, String>) -> Result<()> {
     for (name, value) in saved {
         let path = Path::new("/proc/sys").join(name);
@@ -144,7 +144,7 @@ pub(super) fn restore_settings(saved: &BTreeMap<String, String>) -> Result<()> {
     Ok(())
 }
 
-/// The groups of this name, in all hierarchies.
+/// The control groups of this name, in all hierarchies.
 pub(super) fn control_groups(name: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     search(Path::new("/sys/fs/cgroup"), name, &mut found);
@@ -165,7 +165,7 @@ fn search(folder: &Path, name: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Removes the groups of this name. Their last processes may still be ending.
+/// Removes the control groups of this name. Their last processes may still be ending.
 pub(super) fn remove_control_groups(name: &str, limit: Duration) -> Result<()> {
     const PAUSE: Duration = Duration::from_millis(200);
     let mut waited = Duration::ZERO;

@@ -1,12 +1,11 @@
-//! Who ends the nodes, whatever ends the command.
+//! The keeper: it ends the nodes, however the command ends.
 //!
-//! The command starts a keeper, and the keeper starts the hub: the first process of
-//! a process namespace, with whose end the kernel ends everything inside, and with
-//! that all mounts and networks. The hub dies with the keeper (the kernel's death
-//! signal). The keeper holds a pipe from the command, and when that closes without a
-//! word it ends the hub, removes the control groups and restores the settings of the
-//! machine. If both are killed at once, what they noted in the folder is left, and the
-//! next `up` or `down` clears up.
+//! The command starts a keeper, and the keeper starts the hub, the first process of a process
+//! namespace. When the hub ends, the kernel ends everything inside, and with that all mounts and
+//! networks. The hub dies with the keeper (the kernel's death signal). The keeper holds a pipe from
+//! the command. When the pipe closes without a message, the keeper ends the hub, removes the
+//! control groups and restores the machine's settings. If both are killed at once, their notes in
+//! the folder stay, and the next `up` or `down` cleans up.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -28,23 +27,23 @@ use crate::tools::host::note;
 
 const POLL: Duration = Duration::from_millis(100);
 
-/// Control groups are gone within a second or two of their processes.
+/// The deadline for cleaning up: control groups are gone within a second or two of their processes.
 const CLEANING: Duration = Duration::from_mins(1);
 
-/// How long the hub may take to lay its cables.
+/// How long the hub may take to set up its networks.
 const HUB_START: Duration = Duration::from_secs(30);
 
-/// The command's word that it leaves and the nodes stay.
+/// The command's message that it exits and the nodes stay.
 const DETACH: &str = "detach";
 
-/// What was there before, noted before anything is touched.
+/// The state before the first change.
 #[derive(Serialize, Deserialize)]
 struct Noted {
     cgroup: String,
     settings: BTreeMap<String, String>,
 }
 
-/// The files of a cluster's folder that keeper and command share.
+/// The files in a cluster's folder that keeper and command share.
 pub(super) struct Place {
     folder: PathBuf,
 }
@@ -66,11 +65,11 @@ impl Place {
         self.file("control.sock")
     }
 
-    /// The host's number of the hub, for entering its network.
+    /// The hub's process ID on the host, for entering its network.
     pub(super) fn hub(&self) -> Result<u32> {
         let text = fs::read_to_string(self.file("hub.pid"))
-            .context("no cluster runs here: `cargo xtask real-talos up` starts one")?;
-        text.trim().parse().context("hub.pid holds no number")
+            .context("no cluster is running here: start one with `cargo xtask real-talos up`")?;
+        text.trim().parse().context("hub.pid does not hold a number")
     }
 
     fn lock(&self) -> Result<Option<File>> {
@@ -82,13 +81,13 @@ impl Place {
         }
     }
 
-    /// Whether a keeper lives here.
+    /// Whether a keeper is running.
     pub(super) fn is_kept(&self) -> Result<bool> {
         Ok(self.folder.is_dir() && self.lock()?.is_none())
     }
 
-    /// Restores what a keeper that was killed could not. Only for who has the lock,
-    /// or knows that nobody else can.
+    /// Restores what a killed keeper could not. Only for the holder of the lock, or when no other
+    /// process can hold it.
     fn clean(&self) -> Result<bool> {
         let path = self.file("noted.json");
         if !path.exists() {
@@ -109,7 +108,7 @@ impl Place {
     fn wait_for_hub(&self) -> Result<()> {
         let Ok(hub) = self.hub() else { return Ok(()) };
         let mut waited = Duration::ZERO;
-        // Another program may have its number by now.
+        // Another program may have its process ID by now.
         while fs::read_to_string(format!("/proc/{hub}/comm")).is_ok_and(|name| name == "kit\n") {
             if waited > CLEANING {
                 bail!("the hub (process {hub}) has not ended within {CLEANING:?}");
@@ -120,7 +119,8 @@ impl Place {
         Ok(())
     }
 
-    /// Ends the nodes, whoever started them; says whether there was anything to end.
+    /// Ends the nodes, even if another command started them; returns whether there was anything to
+    /// end.
     pub(super) fn take_down(&self, limit: Duration) -> Result<bool> {
         if !self.folder.is_dir() {
             return Ok(false);
@@ -132,9 +132,9 @@ impl Place {
                 return Ok(self.clean()? || ended);
             }
             if !ended {
-                // It holds the lock, so the number is its own.
-                let keeper =
-                    fs::read_to_string(self.file("keeper.pid")).context("who keeps it?")?;
+                // It holds the lock, so the process ID is valid.
+                let keeper = fs::read_to_string(self.file("keeper.pid"))
+                    .context("the keeper's process ID")?;
                 Command::new("kill").args(["-TERM", keeper.trim()]).status()?;
                 ended = true;
             }
@@ -150,7 +150,7 @@ impl Place {
     }
 }
 
-/// The keeper as its starter sees it.
+/// The keeper, as seen by the command that started it.
 pub(super) struct Keeper {
     child: Child,
     pipe: Option<ChildStdin>,
@@ -167,7 +167,7 @@ impl Keeper {
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)
             .stderr(log)
-            // What ends us at our terminal must not end it.
+            // Ctrl-C at the terminal must not end it.
             .process_group(0)
             .spawn()
             .context("starting the keeper")?;
@@ -191,7 +191,7 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// Fails if the keeper ended by itself.
+    /// Fails if the keeper ended unexpectedly.
     pub(super) fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             Some(status) => bail!("the keeper of the nodes ended with {status}"),
@@ -213,7 +213,7 @@ impl Drop for Keeper {
         if let Err(error) = self.child.wait() {
             note(&format!("waiting for the keeper: {error}"));
         }
-        // Usually nothing: it does this itself unless it was killed.
+        // Usually nothing is left: the keeper does this unless it was killed.
         if let Ok(Some(_lock)) = self.place.lock()
             && let Err(error) = self.place.clean()
         {
@@ -222,11 +222,11 @@ impl Drop for Keeper {
     }
 }
 
-/// The keeper's own program.
+/// The main function of the keeper.
 pub(super) fn keep(folder: &Path, kit: &Path, cgroup: &str) -> Result<()> {
     let place = Place::new(folder);
     let Some(_lock) = place.lock()? else {
-        bail!("a cluster runs in {} already", folder.display())
+        bail!("a cluster is already running in {}", folder.display())
     };
     place.clean().context("cleaning up after an earlier cluster")?;
     let noted = Noted { cgroup: cgroup.to_owned(), settings: host::read_settings() };
@@ -281,13 +281,13 @@ fn run_hub(place: &Place, folder: &Path, kit: &Path, ended: &Arc<AtomicBool>) ->
         }
         thread::sleep(POLL);
     }
-    // Its child is told to die with it, and everything inside with that.
+    // Its child dies with it (death signal), and everything inside with that.
     hub.kill().context("ending the hub")?;
     hub.wait().context("waiting for the hub")?;
     Ok(())
 }
 
-/// Ends the keeper when the pipe closes, unless it was told that this is no end.
+/// Ends the keeper when the pipe closes, unless the command has detached.
 fn follow_pipe(ended: Arc<AtomicBool>) {
     thread::spawn(move || {
         for line in io::stdin().lock().lines() {

@@ -1,4 +1,4 @@
-//! The observer beside a run: what API servers, etcd members and pods did.
+//! The observer of a run: it samples API servers, etcd members and pods.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -12,35 +12,34 @@ use serde::Deserialize;
 
 use super::cluster::{Cluster, control_planes};
 
-/// Long enough for a sample that was taken after a run's last line.
+/// Long enough for a sample after a run's last line.
 const AFTER: Duration = Duration::from_millis(2500);
 
-/// What may be missing at any moment of any run, by "namespace/app": how many pods
-/// of each service have to be ready.
+/// How many pods must be ready at every moment of any run, by "namespace/app".
 const BUDGETS: [(&str, usize); 2] = [("default/web", 3), ("default/store", 1)];
 
-/// One look at the cluster.
+/// One sample of the cluster.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Sample {
     /// Milliseconds since 1970.
     pub(super) time: u64,
-    /// Problems by control plane, empty where there is none.
+    /// Problems by control plane, empty if there is none.
     pub(super) api: BTreeMap<String, String>,
     pub(super) etcd: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) pods: Option<BTreeMap<String, usize>>,
 }
 
-/// Which findings a run may have.
+/// The tolerated findings of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowed {
     /// How many API servers, and how many etcd members, may be down at once.
     pub(super) down: usize,
-    /// Whether budgets of pods are looked at.
+    /// Whether pod budgets are checked.
     pub(super) budgets: bool,
 }
 
-/// Watches while it lives.
+/// Observes until it is dropped.
 pub(super) struct Observer {
     child: Child,
     file: PathBuf,
@@ -57,12 +56,12 @@ impl Observer {
             .stderr(Stdio::null())
             .spawn()
             .context("starting the observer")?;
-        // A run that begins before the first answers would seem to begin with an outage.
+        // A run that starts before the first answers would seem to start with an outage.
         thread::sleep(AFTER);
         Ok(Self { child, file })
     }
 
-    /// Ends it a moment after the run, and returns what it saw.
+    /// Ends it a moment after the run, and returns the samples.
     pub(super) fn end(mut self) -> Result<Vec<Sample>> {
         thread::sleep(AFTER);
         self.child.kill().context("ending the observer")?;
@@ -77,12 +76,12 @@ fn parse(text: &str) -> Result<Vec<Sample>> {
     while let Some(line) = lines.next() {
         match serde_json::from_str(line) {
             Ok(sample) => samples.push(sample),
-            // It was killed while it wrote.
+            // It was killed while writing the last line.
             Err(_) if lines.peek().is_none() => {}
             Err(error) => return Err(error).context("a line of the observer"),
         }
     }
-    // Nothing was asked before the first.
+    // Samples before the first answers do not count.
     Ok(samples.into_iter().skip_while(|sample: &Sample| is_unasked(sample)).collect())
 }
 
@@ -95,7 +94,7 @@ fn down(problems: &BTreeMap<String, String>) -> Vec<String> {
     down.map(|(name, problem)| format!("{name} ({problem})")).collect()
 }
 
-/// What was wrong during a run, and whether its end was as it said.
+/// Fails on problems during a run, and if the cluster was not healthy at its reported end.
 pub(super) fn judge(samples: &[Sample], end: Option<u64>, allowed: Allowed) -> Result<String> {
     if samples.len() < 3 {
         bail!("the observer took {} samples", samples.len());
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_were_cut_off_or_came_too_early_do_not_count() {
+    fn incomplete_and_early_lines_do_not_count() {
         let text = "{\"time\":1,\"api\":{\"a\":\"not asked yet\"},\"etcd\":{}}\n\
                     {\"time\":2,\"api\":{\"a\":\"\"},\"etcd\":{}}\n{\"tim";
         let samples = parse(text).expect("readable");

@@ -1,5 +1,5 @@
-//! What the nodes are made of: root filesystems and container images, put together
-//! once from the built programs and a few Debian packages.
+//! The parts of the nodes: root filesystems and container images, assembled once from the built
+//! programs and a few Debian packages.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,10 +14,10 @@ use sha2::{Digest, Sha256};
 use super::root;
 use crate::tools::{self, host};
 
-/// The tools that hold the Talos of the nodes, oldest first.
+/// The tools that contain the Talos of the nodes, oldest first.
 const TALOS: [&str; 2] = ["machined-1.13", "machined-1.14"];
 
-/// Everything else that is built.
+/// All other tools.
 const TOOLS: [&str; 17] = [
     "node-kit",
     "node-config",
@@ -38,7 +38,7 @@ const TOOLS: [&str; 17] = [
     "talosctl-1.14",
 ];
 
-/// A part of the recipe below changed: what was put together before is not it.
+/// The version of the assembly below: a change invalidates what was assembled before.
 const RECIPE: &str = "3";
 
 /// Packages for the nodes' own root, and for the image of kube-proxy.
@@ -59,12 +59,12 @@ const NFTABLES: [&str; 12] = [
     "libc6",
 ];
 
-/// The tags that each Talos release asks for by itself. The programs behind them
-/// are those of the same minor that `tools/` pins.
+/// The image tags that each Talos release uses. The programs behind them are those of the same
+/// minor that `tools/` pins.
 const ETCD_TAGS: [(&str, &str); 2] = [("etcd", "v3.6.12"), ("etcd-3.7", "3.7.1,v3.7.1")];
 const PAUSE_TAGS: &str = "3.10.1,3.10.2";
 
-/// What the installer does when it is told to fail.
+/// The exit code of the installer that fails.
 pub(super) const INSTALLER_EXIT: u8 = 7;
 
 /// All parts, ready.
@@ -73,11 +73,11 @@ pub(super) struct Parts {
     pub(super) tools: BTreeMap<&'static str, PathBuf>,
     /// Root filesystems by Talos version.
     pub(super) roots: BTreeMap<String, PathBuf>,
-    /// What the registry serves.
+    /// The images in the registry.
     pub(super) images: PathBuf,
     /// The Talos releases, oldest first.
     pub(super) talos: [Version; 2],
-    /// The Kubernetes releases. The older one is the newer one with another number in it.
+    /// The Kubernetes releases. The older one is the newer one with another version number in it.
     pub(super) kubernetes: [Version; 2],
 }
 
@@ -101,7 +101,7 @@ impl Parts {
             kubernetes: [oldest, newest],
         };
         if !place.is_dir() {
-            // Another command may be at it.
+            // Another command may be assembling them.
             let lock = File::create(place.with_extension("lock")).context("creating a lock")?;
             lock.lock().context("waiting for another command")?;
             if !place.is_dir() {
@@ -116,7 +116,7 @@ impl Parts {
         self.tools.get(name).map(PathBuf::as_path).with_context(|| format!("no {name} was built"))
     }
 
-    /// Makes everything beside its place, and moves it there whole.
+    /// Assembles everything in a temporary folder, and renames it.
     fn put_together(&self, place: &Path) -> Result<()> {
         let began = host::now();
         host::note("real-talos: putting root filesystems and images together");
@@ -207,7 +207,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The installer of a release, one that fails, and one that takes its time.
+    /// The installer of a release, one that fails, and a slow one.
     fn write_installers(
         &self,
         write: &impl Fn(&str, &str, &[String]) -> Result<()>,
@@ -223,7 +223,7 @@ impl Parts {
         write("slow/installer", &tag, &with("text:seconds=20".to_owned()))
     }
 
-    /// A Kubernetes program that calls itself by another version.
+    /// A Kubernetes program with another version number.
     fn stamp(&self, name: &str, version: &Version, folder: &Path) -> Result<PathBuf> {
         let path = self.tool(name)?;
         let [_, newest] = &self.kubernetes;
@@ -243,8 +243,8 @@ impl Parts {
     }
 }
 
-/// Writes a program that calls itself by another version. The number is replaced
-/// where it stands, so that it has to be as long.
+/// Writes a copy of a program with another version number. It is replaced in place, so it must have
+/// the same length.
 fn restamp(from: &Path, built: &Version, wanted: &Version, to: &Path) -> Result<()> {
     let (old, new) = (format!("v{built}"), format!("v{wanted}"));
     if old.len() != new.len() {
@@ -265,7 +265,7 @@ fn restamp(from: &Path, built: &Version, wanted: &Version, to: &Path) -> Result<
     succeed(Command::new("chmod").arg("755").arg(to))
 }
 
-/// The folder of the parts, named after all that goes into them.
+/// The folder of the parts, named after all of its inputs.
 fn place(tools: &BTreeMap<&'static str, PathBuf>) -> Result<PathBuf> {
     let mut hasher = Sha256::new();
     hasher.update(RECIPE);
@@ -300,7 +300,7 @@ fn unpack(folder: &Path, packages: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end, and shows what it said if that was a failure.
+/// Runs a command to its end, and shows its output if it fails.
 pub(super) fn succeed(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("running {command:?}"))?;
     if !output.status.success() {

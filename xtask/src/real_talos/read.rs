@@ -1,13 +1,12 @@
-//! The fields that decide something in our client (`crates/talos`, `crates/cluster`).
-//! A simulated node without one of them is wrong, and so is a real one: no reason
-//! accepts it.
+//! The fields that our client (`crates/talos`, `crates/cluster`) bases decisions on. A simulated
+//! node without one of them is wrong, and so is a real one: such a difference is never accepted.
 
 use std::collections::BTreeSet;
 
 use super::compare::Shape;
 
-/// By kind, and by their paths in what talosctl shows. Left out are kinds that nodes in
-/// namespaces do not have: boot entries, extensions, schematics, the installer's process.
+/// By kind, and by their paths in talosctl's output. Kinds that nodes in namespaces do not have are
+/// left out: boot entries, extensions, schematics, the installer's process.
 const READ: [(&str, &[&str]); 15] = [
     ("machinestatus", &["metadata.id", "spec.stage", "spec.status.ready"]),
     ("securitystate", &["metadata.id", "spec.secureBoot"]),
@@ -48,7 +47,7 @@ const READ: [(&str, &[&str]); 15] = [
     ),
 ];
 
-/// What the client reads of a kind, and one of the two control planes does not have.
+/// The fields of a kind that the client reads and that one of the two nodes lacks.
 pub(super) fn missing(kind: &str, real: &Shape, simulated: &Shape) -> BTreeSet<String> {
     let Some((_, paths)) = READ.iter().find(|(name, _)| *name == kind) else {
         return BTreeSet::new();
@@ -57,7 +56,7 @@ pub(super) fn missing(kind: &str, real: &Shape, simulated: &Shape) -> BTreeSet<S
     for (side, shape) in [("real", real), ("simulated", simulated)] {
         let lacking = paths.iter().filter(|path| !shape.contains_key(**path));
         found.extend(lacking.map(|path| {
-            format!("{kind}: {path}: the client reads it, and the {side} node does not have it")
+            format!("{kind}: {path}: the client reads it, but the {side} node does not have it")
         }));
     }
     found
@@ -68,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_that_the_client_reads_is_missed() {
+    fn a_missing_field_that_the_client_reads_is_reported() {
         let shape = |paths: &[&str]| -> Shape {
             paths.iter().map(|path| ((*path).to_owned(), BTreeSet::new())).collect()
         };

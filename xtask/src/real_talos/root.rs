@@ -20,7 +20,7 @@ const FOLDERS: &str = "boot/EFI dev proc sys run tmp root mnt system old var .ex
     usr/share/zoneinfo/Etc usr/lib/firmware usr/lib/modules \
     usr/local/lib/kubelet/credentialproviders";
 
-/// Files that have to be there for Talos to mount something over them.
+/// Files that must exist so that Talos can mount something over them.
 const EMPTY_FILES: &str = "etc/extensions.yaml etc/resolv.conf etc/hosts etc/machine-id \
     etc/cri/conf.d/cri.toml etc/cri/conf.d/01-registries.part \
     etc/cri/conf.d/20-customization.part etc/cri/conf.d/base-spec.json \
@@ -41,7 +41,7 @@ const LINKS: [(&str, &str); 11] = [
     ("etc/ca-certificates", "/etc/ssl"),
 ];
 
-/// Files of the release's sources, and where they go.
+/// Files of the release's sources, and their destinations.
 const SOURCES: [(&str, &str); 6] = [
     ("hack/zoneinfo/Etc/UTC", "usr/share/zoneinfo/Etc/UTC"),
     ("hack/nfsmount.conf", "etc/nfsmount.conf"),
@@ -78,7 +78,7 @@ pub(super) fn build(parts: &Parts, tool: &str, packages: &Path, root: &Path) -> 
     for name in ["sh", "ls", "cat", "ps", "mount", "umount"] {
         link(&root.join("usr/bin").join(name), "busybox")?;
     }
-    // What runc is linked with: in Debian's places, behind our links.
+    // The libraries of runc: in Debian's paths, behind our links.
     for (from, to) in [
         ("lib/.", "usr/lib"),
         ("usr/lib/.", "usr/lib"),
@@ -104,7 +104,7 @@ fn from_sources(tool: &str, root: &Path) -> Result<()> {
     let files = SOURCES.iter().map(|(from, to)| (talos.join(from), *to));
     let release = (machinery.join("version/os-release"), "etc/os-release");
     for (from, to) in files.chain([release]) {
-        // Read and written: what Go keeps is read-only.
+        // Read and written instead of copied: files in Go's cache are read-only.
         let contents = fs::read(&from).with_context(|| format!("reading {}", from.display()))?;
         fs::write(root.join(to), contents)?;
     }

@@ -12,11 +12,11 @@ use super::cluster::Cluster;
 use crate::cargo;
 use crate::tools::host;
 
-/// The longest run: every node reboots, every kubelet restarts.
+/// The deadline of the longest run: every node reboots, every kubelet restarts.
 const LIMIT: Duration = Duration::from_mins(45);
 const POLL: Duration = Duration::from_millis(100);
 
-/// The binary that is tested: the named one, or one that is built now.
+/// The binary under test: the given one, or a new build.
 pub(super) fn binary(named: Option<PathBuf>) -> Result<PathBuf> {
     if let Some(path) = named {
         return path.canonicalize().with_context(|| format!("reading {}", path.display()));
@@ -25,12 +25,12 @@ pub(super) fn binary(named: Option<PathBuf>) -> Result<PathBuf> {
     cargo::run(&["build", "--quiet", "--package", "talos-operator"])?;
     let path = cargo::target_folder()?.join("debug/talos-operator");
     if !path.is_file() {
-        bail!("cargo has not built {}", path.display());
+        bail!("cargo did not build {}", path.display());
     }
     Ok(path)
 }
 
-/// What came out of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
@@ -42,7 +42,7 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// Fails unless it ended well.
+    /// Fails unless it ended successfully.
     pub(super) fn succeeded(self) -> Result<Self> {
         if self.status.success() {
             return Ok(self);
@@ -50,7 +50,7 @@ impl Ended {
         bail!("it ended with {}:\n{}", self.status, last_lines(&self.err, &self.out))
     }
 
-    /// Fails unless it was refused or failed, with each of these words in what it said.
+    /// Fails unless it was refused or failed, with all of these in its output.
     pub(super) fn failed_saying(self, words: &[&str]) -> Result<Self> {
         let said = format!("{}\n{}", self.out, self.err);
         if self.status.code() != Some(1) {
@@ -72,7 +72,7 @@ fn last_lines(err: &str, out: &str) -> String {
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
-/// A run under way.
+/// A run in progress.
 pub(super) struct Running {
     child: Child,
     out: PathBuf,
@@ -80,8 +80,7 @@ pub(super) struct Running {
     began: std::time::Instant,
 }
 
-/// Starts our binary with the cluster's keys. What it says goes into files named
-/// after the scenario.
+/// Starts our binary with the cluster's keys. Its output goes into files named after the scenario.
 pub(super) fn start(
     cluster: &Cluster,
     binary: &Path,
@@ -116,12 +115,12 @@ pub(super) fn finish(
 }
 
 impl Running {
-    /// What it said so far on stderr and stdout.
+    /// Its output so far, stderr and stdout.
     pub(super) fn said(&self) -> String {
         [&self.out, &self.err].map(|path| fs::read_to_string(path).unwrap_or_default()).concat()
     }
 
-    /// Kills it without a word once it has said something; fails if it ends before.
+    /// Kills it with SIGKILL once it has printed `words`; fails if it ends before.
     pub(super) fn kill_after(mut self, cluster: &Cluster, words: &str) -> Result<()> {
         while !self.said().contains(words) {
             if let Some(status) = self.child.try_wait()? {
@@ -161,7 +160,7 @@ impl Running {
         self.child.wait().ok();
         match interrupted {
             Some(error) => Err(error),
-            None => bail!("it has not ended within {LIMIT:?}:\n{}", last_lines(&self.said(), "")),
+            None => bail!("it did not end within {LIMIT:?}:\n{}", last_lines(&self.said(), "")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is tried on real nodes, in an order in which each leaves what the next needs.
+//! The scenarios on real nodes, in an order in which each leaves the state that the next one needs.
 
 use std::fs;
 use std::path::Path;
@@ -18,19 +18,20 @@ use super::run::{self, Ended};
 use crate::report::Report;
 use crate::tools::host::note;
 
-/// A host that is nowhere: every node asks the hub's registry for every image.
+/// An image host that does not exist: every node asks the hub's registry for every image.
 const IMAGES: &str = "images.test";
 
 /// One member of each kind may be down, and budgets hold.
 const ROLLING: Allowed = Allowed { down: 1, budgets: true };
 
-/// A scenario, and the cluster that it needs.
+/// A scenario.
 struct Scenario {
     name: &'static str,
     run: fn(&Bench<'_>) -> Result<()>,
 }
 
-/// One cluster from its start on: each scenario finds what the ones before it left.
+/// All on one cluster, from its start on: each scenario continues from the state of the previous
+/// ones.
 const FIRST: [Scenario; 12] = [
     Scenario { name: "health", run: health },
     Scenario { name: "compare", run: like_simulated },
@@ -46,17 +47,17 @@ const FIRST: [Scenario; 12] = [
     Scenario { name: "upgrade-both", run: upgrade_both },
 ];
 
-/// A second one, still as it was generated.
+/// On a second cluster, as generated.
 const SECOND: [Scenario; 1] = [Scenario { name: "upgrade-k8s", run: upgrade_k8s }];
 
-/// Ways to end the command that started a cluster; each starts one of its own.
+/// Ways to end the command of a cluster; each scenario starts its own cluster.
 const ENDS: [(&str, End); 3] = [
     ("cleanup-interrupted", End::Interrupt),
     ("cleanup-killed", End::Kill),
     ("cleanup-killed-with-keeper", End::KillBoth),
 ];
 
-/// What a scenario works with.
+/// The environment of a scenario.
 struct Bench<'a> {
     cluster: &'a Cluster,
     binary: &'a Path,
@@ -67,7 +68,7 @@ impl Bench<'_> {
         run::finish(self.cluster, self.binary, name, arguments)
     }
 
-    /// Runs it under the eyes of the observer.
+    /// Runs the binary while the observer watches.
     fn observed(&self, name: &str, arguments: &[&str], allowed: Allowed) -> Result<Ended> {
         let observer = Observer::start(self.cluster, name)?;
         let ended = self.run(name, arguments);
@@ -82,7 +83,7 @@ impl Bench<'_> {
         &self.cluster.parts.talos[1]
     }
 
-    /// Fails unless every node runs this Talos, and is ready.
+    /// Fails unless every node runs this Talos version and is ready.
     fn every_node_runs(&self, version: &Version) -> Result<()> {
         for node in NODES {
             self.runs(node.name, version)?;
@@ -93,7 +94,7 @@ impl Bench<'_> {
     fn runs(&self, node: &str, version: &Version) -> Result<()> {
         let output = self.cluster.talosctl(node, &["version", "--short"])?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        // The client names its own version before that of the node.
+        // The client prints its own version before the node's.
         let server = said.split_once("Server:").map_or("", |(_, server)| server);
         ensure!(
             server.split_whitespace().any(|word| word == format!("v{version}")),
@@ -115,7 +116,7 @@ impl Bench<'_> {
     }
 }
 
-/// All scenarios, each group on a cluster of its own.
+/// All scenarios, each group on its own cluster.
 pub(super) fn all(
     folder: &Path,
     parts: &Parts,
@@ -143,7 +144,7 @@ pub(super) fn all(
     finish(&report, &failed)
 }
 
-/// Scenarios on a cluster that runs.
+/// The scenarios on a running cluster.
 pub(super) fn on(cluster: &Cluster, binary: &Path, only: Option<&str>) -> Result<()> {
     let mut failed = Vec::new();
     let mut report = Report::default();
@@ -169,7 +170,7 @@ fn some(
             bench.cluster.settle()?;
             (scenario.run)(bench)
         });
-        // A cluster that is gone fails everything after it, too.
+        // Without a cluster, all later scenarios would fail too.
         bench.cluster.check()?;
         judge(scenario.name, done, failed);
     }
@@ -207,7 +208,7 @@ fn health(bench: &Bench<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Simulated nodes have to say what real ones say.
+/// Compares simulated nodes with real ones.
 fn like_simulated(bench: &Bench<'_>) -> Result<()> {
     compare::run(bench.cluster, bench.binary)
 }
@@ -288,8 +289,8 @@ fn installer_fails(bench: &Bench<'_>) -> Result<()> {
         .failed_saying(&[&INSTALLER_EXIT.to_string()])?;
     ensure!(bench.boots()? == before, "a node rebooted although its installer failed");
     let runs = installer_runs(bench)?;
-    ensure!(runs == 1, "the installer that failed ran {runs} times in all (rule 5)");
-    // What an installer that failed left is not known before the node boots.
+    ensure!(runs == 1, "the failing installer ran {runs} times in total (rule 5)");
+    // The effect of a failed installer is unknown until the node boots.
     let image = installer("siderolabs", talos);
     let refused = bench.run("installer-failed", &upgrade_os_arguments(&talos.to_string(), &image));
     refused?.failed_saying(&["armed"])?;
@@ -307,10 +308,12 @@ fn reboot(bench: &Bench<'_>, node: &str) -> Result<()> {
         bail!("rebooting {node}: {reason}");
     }
     bench.cluster.until("the node is back", || Ok(bench.cluster.unready_nodes()))?;
-    bench.cluster.until("control planes are whole", || Ok(bench.cluster.unready_control_planes()))
+    bench
+        .cluster
+        .until("control planes are complete", || Ok(bench.cluster.unready_control_planes()))
 }
 
-/// How often an installer container ended with a failure, as the nodes logged it.
+/// How often an installer container failed, according to the nodes' logs.
 fn installer_runs(bench: &Bench<'_>) -> Result<usize> {
     NODES.iter().map(|node| failures_of(bench, node.name)).sum()
 }
@@ -346,7 +349,7 @@ fn node_off(bench: &Bench<'_>) -> Result<()> {
     bench.every_node_runs(&bench.cluster.parts.talos[0])
 }
 
-/// Over a real minor; killed in the middle and resumed.
+/// Across a real minor; killed in the middle and resumed.
 fn upgrade_os(bench: &Bench<'_>) -> Result<()> {
     let talos = bench.newest_talos();
     let (version, image) = (talos.to_string(), installer("siderolabs", talos));
@@ -379,7 +382,7 @@ fn rollback_node(bench: &Bench<'_>) -> Result<()> {
     bench.all_is_well()
 }
 
-/// Every node goes back over a minor of Talos and of etcd, which downgrades first.
+/// Every node goes back one minor of Talos and of etcd, whose data is downgraded first.
 fn rollback_os(bench: &Bench<'_>) -> Result<()> {
     let [oldest, _] = &bench.cluster.parts.talos;
     let (version, image) = (oldest.to_string(), installer("siderolabs", oldest));
@@ -417,7 +420,7 @@ fn upgrade_both(bench: &Bench<'_>) -> Result<()> {
     bench.every_node_runs(talos)
 }
 
-/// A member that never joins is no reason to call etcd whole.
+/// A learner that never joins must keep etcd from being reported as healthy.
 fn learner(bench: &Bench<'_>) -> Result<()> {
     bench.cluster.learner("add")?;
     let talos = bench.newest_talos();

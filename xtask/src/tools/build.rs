@@ -1,8 +1,7 @@
 //! Building one tool into the cache.
 //!
-//! The binary is built beside its place and moved there whole, so a folder
-//! that is there is complete; a lock keeps a second process from building the
-//! same thing, and gives it the first one's result instead.
+//! The binary is built in a temporary folder and renamed, so an existing folder is complete. A lock
+//! keeps a second process from building the same tool; it gets the first one's result instead.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{BufRead as _, BufReader};
@@ -23,13 +22,13 @@ use super::{edit, host, variable, version};
 /// allows for a machine eight times slower; beyond it a download hangs.
 const BUILD_LIMIT: Duration = Duration::from_hours(1);
 
-/// How often a watched line is redrawn.
+/// How often a redrawn progress line is updated.
 const REDRAW: Duration = Duration::from_secs(1);
 
-/// How often a line is added where nobody can redraw one, as in CI logs.
+/// How often a progress line is printed where redrawing is not possible, as in CI logs.
 const REPEAT: Duration = Duration::from_secs(30);
 
-/// The errors stand at the end of Go's output; more than this is scrolling.
+/// The errors are at the end of Go's output; more than this would scroll away.
 const ERROR_LINES: usize = 30;
 
 /// One build to do.
@@ -42,7 +41,7 @@ pub(crate) struct Job<'a> {
     /// This is build number `position` of `total`.
     pub(crate) position: usize,
     pub(crate) total: usize,
-    /// Whether progress is one line that is drawn again and again.
+    /// Whether progress is a single line that is redrawn.
     pub(crate) redrawn: bool,
 }
 
@@ -50,7 +49,7 @@ pub(crate) struct Job<'a> {
 pub(crate) fn build(job: &Job<'_>) -> Result<PathBuf> {
     let Job { tool, folder, wanted, entry, .. } = job;
     let binary = entry.join(tool.binary);
-    let cache = entry.parent().context("the cache is a folder in a folder")?;
+    let cache = entry.parent().context("the cache entry has no parent folder")?;
     fs::create_dir_all(cache).with_context(|| format!("creating {}", cache.display()))?;
 
     let _lock = lock(&beside(entry, "lock"), &job.title())?;
@@ -60,8 +59,8 @@ pub(crate) fn build(job: &Job<'_>) -> Result<PathBuf> {
     }
     check_go(tool, folder)?;
 
-    // Both are ours alone under the lock: left over from a build that was
-    // killed, or from a user who deleted the binary only.
+    // The lock makes both ours: left over from a build that was killed, or from a user who deleted
+    // only the binary.
     let partial = beside(entry, "partial");
     for leftover in [&partial, entry] {
         if leftover.exists() {
@@ -82,7 +81,7 @@ pub(crate) fn build(job: &Job<'_>) -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// Checks that what was built is what `go.mod` pins.
+/// Checks that the built program has the version that `go.mod` pins.
 fn prove(job: &Job<'_>, unproven: &Path) -> Result<()> {
     let Job { tool, wanted, .. } = job;
     if tool.module.is_empty() {
@@ -90,12 +89,12 @@ fn prove(job: &Job<'_>, unproven: &Path) -> Result<()> {
     }
     if tool.version_arguments.is_empty() {
         return version::built_in(unproven, tool.module, wanted)
-            .with_context(|| format!("{}: what was built", tool.name));
+            .with_context(|| format!("{}: the built program", tool.name));
     }
     let found = version::probe(unproven, tool.version_arguments)
-        .map_err(|problem| anyhow::anyhow!("{}: what was built {problem}", tool.name))?;
+        .map_err(|problem| anyhow::anyhow!("{}: the built program {problem}", tool.name))?;
     if found != *wanted {
-        bail!("{}: what was built says it is {found}, and go.mod pins {wanted}", tool.name);
+        bail!("{}: the built program reports {found}, but go.mod pins {wanted}", tool.name);
     }
     Ok(())
 }
@@ -107,8 +106,8 @@ impl Job<'_> {
     }
 }
 
-/// The cache entry's name with an ending. Not `with_extension`, which would
-/// take part of the version for one.
+/// The cache entry's name with a suffix. Not `with_extension`, which would replace part of the
+/// version.
 fn beside(entry: &Path, ending: &str) -> PathBuf {
     let mut name = entry.as_os_str().to_owned();
     name.push(".");
@@ -116,15 +115,15 @@ fn beside(entry: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Waits for the lock, saying so. It has no deadline of its own: the holder's
-/// build has one, and the system drops a dead process's lock. The file stays,
-/// because deleting it would let two processes lock two files of one name.
+/// Waits for the lock, with a message. It has no deadline of its own: the holder's build has one,
+/// and the system releases a dead process's lock. The file stays, because deleting it would let two
+/// processes lock two files of the same name.
 fn lock(path: &Path, title: &str) -> Result<File> {
     let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
-            host::note(&format!("{title}: another process builds it, waiting"));
+            host::note(&format!("{title}: another process is building it; waiting"));
             file.lock()
         }
         Err(TryLockError::Error(error)) => Err(error),
@@ -133,8 +132,7 @@ fn lock(path: &Path, title: &str) -> Result<File> {
     Ok(file)
 }
 
-/// Asks Go for its version inside the folder, so that a Go which fetches newer
-/// versions of itself has the chance to do so.
+/// Runs `go env GOVERSION` inside the folder, so that a Go toolchain that updates itself can do so.
 fn check_go(tool: &Tool, folder: &Folder) -> Result<()> {
     let needed = &folder.go;
     let advice = format!(
@@ -158,7 +156,7 @@ fn check_go(tool: &Tool, folder: &Folder) -> Result<()> {
         Some(found) if found < *needed => {
             bail!("Go {found} is too old for {}: {advice}", tool.name)
         }
-        // A Go that gives no number is somebody's own; it will tell.
+        // A custom Go without a version number: let the build decide.
         Some(_) | None => Ok(()),
     }
 }
@@ -168,8 +166,8 @@ pub(super) fn go(folder: &Folder) -> Command {
     command
         .current_dir(&folder.path)
         .stdin(Stdio::null())
-        // Neither a workspace around us nor a setting for cross-compiling may
-        // change what is built; and a binary without C runs anywhere.
+        // Neither a surrounding workspace nor cross-compilation settings may change the result; and
+        // a binary without C runs anywhere.
         .env("GOWORK", "off")
         .env("CGO_ENABLED", "0")
         .env_remove("GOOS")
@@ -182,8 +180,8 @@ fn compile(job: &Job<'_>, module_file: Option<&Path>, target: &Path) -> Result<(
     let Job { tool, folder, wanted, .. } = job;
     let mut command = go(folder);
     command
-        // `readonly`: the committed go.sum decides, whatever GOFLAGS say. The
-        // state of our own repository is not the tool's (`buildvcs`).
+        // `readonly`: the committed go.sum decides, whatever GOFLAGS says. The state of our own
+        // repository must not be stamped into the tool (`buildvcs`).
         .args(["build", "-v", "-mod=readonly", "-buildvcs=false", "-trimpath", "-gcflags"])
         .arg(COMPILER_FLAGS)
         .arg("-ldflags")
@@ -223,13 +221,13 @@ fn compile(job: &Job<'_>, module_file: Option<&Path>, target: &Path) -> Result<(
 struct Built {
     status: ExitStatus,
     output: Output,
-    /// What it and everything it started used; known on Linux only.
+    /// CPU time of the build and its child processes; known on Linux only.
     cpu: Option<Duration>,
 }
 
-/// Follows a build to its end, showing how far it is.
+/// Follows a build to its end, showing progress.
 fn watch(mut child: Child, job: &Job<'_>) -> Result<Built> {
-    let stderr = child.stderr.take().context("Go's output was asked for")?;
+    let stderr = child.stderr.take().context("stderr is not piped")?;
     let (sender, lines) = mpsc::channel();
     // Ends with the pipe, which ends with the child.
     thread::spawn(move || {
@@ -254,7 +252,7 @@ fn watch(mut child: Child, job: &Job<'_>) -> Result<Built> {
         if now - started > BUILD_LIMIT {
             child.kill().ok();
             child.wait().ok();
-            bail!("{}: not built within {BUILD_LIMIT:?}, given up", job.title());
+            bail!("{}: gave up: not built within {BUILD_LIMIT:?}", job.title());
         }
         if now - shown >= interval {
             shown = now;
@@ -266,18 +264,18 @@ fn watch(mut child: Child, job: &Job<'_>) -> Result<Built> {
             }
         }
     }
-    // Its output has ended, and so has all its work; nobody has waited for it yet.
+    // Its output has ended, so its work is done; it has not been waited for yet.
     let cpu = cpu_time(child.id());
     Ok(Built { status: child.wait().context("waiting for `go build`")?, output, cpu })
 }
 
-/// The processor time of a process and of the children that it waited for.
+/// The CPU time of a process and of the children that it waited for.
 fn cpu_time(process: u32) -> Option<Duration> {
     parse_cpu_time(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
-/// Fields 14 to 17 of `/proc/<pid>/stat`, in hundredths of a second. The name in
-/// field 2 may hold anything but ends with the last parenthesis.
+/// Fields 14 to 17 of `/proc/<pid>/stat`, in hundredths of a second. The name in field 2 may
+/// contain anything, and ends with the last parenthesis.
 fn parse_cpu_time(stat: &str) -> Option<Duration> {
     let (_, rest) = stat.rsplit_once(") ")?;
     let fields = rest.split_whitespace().skip(11).take(4).map(str::parse::<u64>);
@@ -285,7 +283,7 @@ fn parse_cpu_time(stat: &str) -> Option<Duration> {
     (ticks.len() == 4).then(|| Duration::from_millis(ticks.iter().sum::<u64>() * 10))
 }
 
-/// What Go has said so far.
+/// Go's output so far.
 #[derive(Default)]
 struct Output {
     downloaded: usize,
@@ -297,7 +295,7 @@ struct Output {
 
 impl Output {
     /// With `-v`, Go names each package it compiles on a line of its own.
-    /// Whatever is neither that nor a download is an error or its context.
+    /// Any other line that is not a download is an error or its context.
     fn add(&mut self, line: String) {
         if line.starts_with("go: downloading ") {
             self.downloaded += 1;

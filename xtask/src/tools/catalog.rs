@@ -1,7 +1,7 @@
-//! The tools there are, and how each is built.
+//! The tools, and how each is built.
 //!
-//! Versions are not written here: they are read from the `go.mod` that pins
-//! them, so that there is one place to change.
+//! Versions are not repeated here: they are read from the `go.mod` that pins them, so that there is
+//! one place to change.
 
 use anyhow::{Result, bail};
 use semver::Version;
@@ -17,25 +17,25 @@ pub(crate) struct Tool {
     pub(crate) module: &'static str,
     /// The Go package of its `main`.
     pub(crate) package: &'static str,
-    /// Its file name, in the cache as on anybody's PATH.
+    /// Its file name, in the cache and on a user's PATH.
     pub(crate) binary: &'static str,
-    /// What makes it print its version without talking to anybody. A program that
-    /// would start something instead has none; what Go wrote into it counts then.
+    /// The arguments that make it print its version without contacting a server. Empty for a
+    /// program that would start something instead; its embedded build information counts then.
     pub(crate) version_arguments: &'static [&'static str],
-    /// Its build tags, divided by commas.
+    /// Its build tags, separated by commas.
     pub(crate) tags: &'static str,
-    /// Whether it is built only where somebody asks for it by name: a part of the
-    /// tier with real Talos nodes, which costs far more than the tests need.
+    /// Whether it is built only on request by name: a part of the tier with real Talos nodes, which
+    /// costs far more than the tests need.
     pub(crate) on_request: bool,
-    /// Packages whose `gitVersion` and its siblings the linker has to fill in.
-    /// The other tools carry their version in their sources.
+    /// Packages whose `gitVersion` and related variables the linker must set. The other tools carry
+    /// their version in their sources.
     pub(crate) stamped_packages: &'static [&'static str],
 }
 
-/// The compiler's orders, the same for every package of every tool, so that the
-/// tools share what they have in common in Go's build cache. The same code, built a
-/// third faster: functions are not inlined, and there are no debug tables, which the
-/// linker would drop anyway (measured in `docs/adr/0002-fast-feedback.md`).
+/// The compiler flags, the same for every package of every tool, so that the tools share common
+/// packages in Go's build cache. The builds are a third faster: functions are not inlined, and
+/// there are no debug tables, which the linker would drop anyway (measured in
+/// `docs/adr/0002-fast-feedback.md`).
 pub(crate) const COMPILER_FLAGS: &str = "all=-l -dwarf=false";
 
 const TALOS: &str = "github.com/siderolabs/talos";
@@ -84,7 +84,7 @@ const KUBERNETES_COMPONENT: Tool = Tool {
     module: KUBERNETES,
     version_arguments: &["--version"],
     on_request: false,
-    // What a server answers at /version, and what a client calls itself.
+    // A server's /version, and a client's user agent.
     stamped_packages: &["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"],
     ..NODE_PART
 };
@@ -92,7 +92,7 @@ const KUBERNETES_COMPONENT: Tool = Tool {
 const KUBERNETES_NODE_PART: Tool =
     Tool { folder: "real-talos/kubelet", on_request: true, ..KUBERNETES_COMPONENT };
 
-/// All tools, in the order they are built: the quick feedback first.
+/// All tools, in build order: those for quick feedback first.
 static TOOLS: [Tool; 20] = [
     Tool { name: "talosctl-1.14", folder: "talosctl-1.14", ..TALOSCTL },
     Tool { name: "talosctl-1.13", folder: "talosctl-1.13", ..TALOSCTL },
@@ -199,8 +199,7 @@ static TOOLS: [Tool; 20] = [
 ];
 
 impl Tool {
-    /// The linker's orders: no debug tables, and the version where the sources
-    /// leave it open.
+    /// The linker flags: no debug tables, and the version where the sources leave it open.
     pub(crate) fn link_flags(&self, version: &Version) -> String {
         let Version { major, minor, .. } = version;
         let stamps = [
@@ -216,8 +215,8 @@ impl Tool {
         flags.join(" ")
     }
 
-    /// Everything besides the folder's files that shapes the binary, so that a
-    /// changed recipe never finds yesterday's build in the cache.
+    /// Everything besides the folder's files that shapes the binary, so that a changed recipe never
+    /// reuses an old build.
     pub(crate) fn recipe(&self, version: &Version) -> String {
         let platform = (std::env::consts::OS, std::env::consts::ARCH);
         let mut recipe =
@@ -230,8 +229,8 @@ impl Tool {
     }
 }
 
-/// The tools that go by these names: a tool's own, or that of the folder which
-/// pins it. No names mean all of them but those that have to be asked for.
+/// The tools with these names: a tool's own, or its folder's. No names mean all except those built
+/// only on request.
 pub(crate) fn select(names: &[&str]) -> Result<Vec<&'static Tool>> {
     for name in names {
         if !TOOLS.iter().any(|tool| tool.name == *name || tool.folder == *name) {

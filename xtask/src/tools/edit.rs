@@ -1,10 +1,9 @@
 //! Changes to the sources of a module before it is built.
 //!
-//! A folder below `tools/` may hold an `edits.txt`. The module is then fetched by
-//! name, checked against `go.sum`, copied beside the build, changed there and built
-//! from the copy. Nothing of its sources is kept in this repository but the few
-//! words that each change looks for, and a change that does not find them exactly
-//! once stops the build.
+//! A folder below `tools/` may hold an `edits.txt`. The module is then fetched by name, checked
+//! against `go.sum`, copied beside the build, changed there and built from the copy. This
+//! repository keeps none of its sources except the few words that each change replaces; a change
+//! whose text does not occur exactly once stops the build.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use super::build::go;
 use super::catalog::Tool;
 use super::folder::Folder;
 
-/// Where the copy goes, below the folder of the build.
+/// The path of the copy, below the build's folder.
 const COPY: &str = "source";
 
 /// One change.
@@ -28,8 +27,8 @@ struct Edit {
     new: String,
 }
 
-/// Makes the edited copy of a tool's module and returns the `go.mod` to build it
-/// with; nothing for a tool without edits.
+/// Makes the edited copy of a tool's module and returns the `go.mod` to build it with; `None` for a
+/// tool without edits.
 pub(super) fn prepare(
     tool: &Tool,
     folder: &Folder,
@@ -42,7 +41,7 @@ pub(super) fn prepare(
     copy_folder(&fetched(tool.module, folder)?, &copy)?;
     for edit in &edits {
         apply(&copy, edit)
-            .with_context(|| format!("{} {wanted} is not as edits.txt expects it", tool.module))?;
+            .with_context(|| format!("{} {wanted} does not match edits.txt", tool.module))?;
     }
     let module_file = build.join("go.mod");
     let pinned = folder.file("go.mod").context("a folder without go.mod")?;
@@ -52,7 +51,7 @@ pub(super) fn prepare(
     Ok(Some(module_file))
 }
 
-/// Removes what only the build needed.
+/// Removes files that only the build needed.
 pub(super) fn discard(build: &Path) -> Result<()> {
     fs::remove_dir_all(build.join(COPY)).context("removing the edited sources")?;
     for name in ["go.mod", "go.sum"] {
@@ -77,7 +76,7 @@ pub(super) fn fetched(module: &str, folder: &Folder) -> Result<PathBuf> {
     Ok(PathBuf::from(place))
 }
 
-/// Copies a folder so that it may be changed: Go's cache is read-only.
+/// Copies a folder as writable files: Go's cache is read-only.
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("creating {}", to.display()))?;
     for entry in fs::read_dir(from).with_context(|| format!("reading {}", from.display()))? {
@@ -86,7 +85,7 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
         if entry.file_type()?.is_dir() {
             copy_folder(&entry.path(), &place)?;
         } else {
-            // Written, not copied: a copy would have the permissions, too.
+            // Written, not copied: a copy would keep the permissions.
             fs::write(&place, fs::read(entry.path())?)
                 .with_context(|| format!("writing {}", place.display()))?;
         }
@@ -99,7 +98,7 @@ fn apply(copy: &Path, Edit { file, old, new }: &Edit) -> Result<()> {
     let text = fs::read_to_string(&path).with_context(|| format!("reading {file}"))?;
     match text.matches(old.as_str()).count() {
         1 => Ok(fs::write(&path, text.replacen(old.as_str(), new, 1))?),
-        found => bail!("{file} has {found} places with `{old}`, and one is expected"),
+        found => bail!("`{old}` occurs {found} times in {file}; one is expected"),
     }
 }
 
@@ -119,7 +118,7 @@ fn parse(text: &str) -> Result<Vec<Edit>> {
                 };
                 edits.push(Edit { file, old, new: rest.to_owned() });
             }
-            _ => bail!("line {number} is none of `@ FILE`, `- OLD`, `+ NEW`, in this order"),
+            _ => bail!("line {number} must be one of `@ FILE`, `- OLD`, `+ NEW`, in this order"),
         }
     }
     if file.is_some() {

@@ -1,4 +1,4 @@
-//! A folder below `tools/`: what it pins, and the hash of what is in it.
+//! A folder below `tools/`: its pins, and the hash of its content.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,12 +22,12 @@ impl Folder {
     /// Reads the folder `tools/<name>` of this checkout.
     pub(crate) fn read(name: &str) -> Result<Self> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools").join(name);
-        let path = path.canonicalize().with_context(|| format!("tools/{name} is not there"))?;
+        let path = path.canonicalize().with_context(|| format!("tools/{name} does not exist"))?;
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(&path).with_context(|| format!("reading {}", path.display()))? {
             let entry = entry?;
             let file_name = entry.file_name().to_string_lossy().into_owned();
-            // Hidden files are editors' and file managers', never Go's.
+            // Hidden files belong to editors and file managers, never to Go.
             if entry.file_type()?.is_file() && !file_name.starts_with('.') {
                 files.insert(file_name, fs::read(entry.path())?);
             }
@@ -49,20 +49,19 @@ impl Folder {
         self.files.get(name).map(|contents| String::from_utf8_lossy(contents).into_owned())
     }
 
-    /// A short hash of all files and of the recipe they are built by.
+    /// A short hash of all files and the build recipe.
     pub(crate) fn fingerprint(&self, recipe: &str) -> String {
         fingerprint(&self.files, recipe)
     }
 }
 
-/// Twelve hex digits: enough to tell a handful of folders apart, short enough
-/// to read in a path.
+/// Twelve hex digits: enough to distinguish a handful of folders, short enough to read in a path.
 fn fingerprint(files: &BTreeMap<String, Vec<u8>>, recipe: &str) -> String {
     let mut hasher = Sha256::new();
     let recipe = ("", recipe.as_bytes());
     let files = files.iter().map(|(name, contents)| (name.as_str(), contents.as_slice()));
     for (name, contents) in std::iter::once(recipe).chain(files) {
-        // Lengths first, or bytes could wander from one file into the next.
+        // Lengths first, so that bytes cannot move from one file to the next unnoticed.
         for part in [name.as_bytes(), contents] {
             hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
             hasher.update(part);
@@ -71,9 +70,8 @@ fn fingerprint(files: &BTreeMap<String, Vec<u8>>, recipe: &str) -> String {
     hasher.finalize()[..6].iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 
-/// The `go` line and the required modules. Replacements are left out: what
-/// stands after `=>` is another module's business, and none of our tools is
-/// itself replaced.
+/// The `go` line and the required modules. Replacements are ignored: the part after `=>` is another
+/// module, and none of our tools is itself replaced.
 fn parse_go_mod(text: &str) -> Option<(Version, BTreeMap<String, Version>)> {
     let mut go = None;
     let mut requirements = BTreeMap::new();
@@ -96,9 +94,8 @@ fn parse_go_mod(text: &str) -> Option<(Version, BTreeMap<String, Version>)> {
     Some((go?, requirements))
 }
 
-/// Go's own versions: `1.26.5`, `1.26`, and with `go` before them where Go
-/// reports itself. Anything behind the numbers (`rc1`, an experiment's name)
-/// is dropped; it never decides whether a module builds.
+/// Go's own versions: `1.26.5`, `1.26`, and with the prefix `go` in Go's own output. Any suffix
+/// (`rc1`, an experiment's name) is dropped; it never decides whether a module builds.
 pub(crate) fn parse_go_version(text: &str) -> Option<Version> {
     let text = text.trim().trim_start_matches("go");
     let numbers: String = text.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();

@@ -1,5 +1,4 @@
-//! What this command takes from the machine it runs on: environment, clock
-//! and terminal. Nothing else in it touches them.
+//! This command's access to the machine: environment, clock and terminal. No other file uses them.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,12 +13,12 @@ use super::catalog::Tool;
 use super::source::{Candidate, Source};
 use super::variable;
 
-/// The places where tools are looked for and put.
+/// Where tools are searched and stored.
 #[derive(Debug)]
 pub(crate) struct Host {
     /// The folder that holds one folder for each built tool.
     pub(crate) cache: PathBuf,
-    /// What the user named, by tool.
+    /// The files that the user named, by tool.
     named: BTreeMap<&'static str, PathBuf>,
     assets: Option<PathBuf>,
     path: Vec<PathBuf>,
@@ -39,41 +38,40 @@ impl Host {
         })
     }
 
-    /// The files that might be this tool, best first: what the user named, then
-    /// the test binaries they installed, then our own exact build, then
-    /// whatever else the machine has.
+    /// The candidates for this tool, best first: the file that the user named, the installed test
+    /// binaries, our own exact build, then the PATH.
     pub(crate) fn candidates(&self, tool: &Tool, entry: &Path) -> Vec<Candidate> {
         let Self { cache: _, named, assets, path } = self;
         let in_folder = |source: Source, folder: &Path| {
             let path = folder.join(tool.binary);
             path.is_file().then_some(Candidate { source, path })
         };
-        // Not asked whether it is there: if it is not, the user has to know.
+        // Included even if it does not exist: the user has to know.
         let named = named.get(tool.name).map(|path| Candidate {
             source: Source::Variable(variable(tool.name)),
             path: path.clone(),
         });
         let assets = assets.as_deref().and_then(|folder| in_folder(Source::Assets, folder));
         let cached = in_folder(Source::Cache, entry);
-        // As a shell does it: the first on the PATH is the one there is.
+        // Like a shell: only the first match on the PATH counts.
         let on_path = path.iter().find_map(|folder| in_folder(Source::Path, folder));
         [named, assets, cached, on_path].into_iter().flatten().collect()
     }
 }
 
-/// Where tools are kept that were built once.
+/// The cache of the built tools.
 pub(crate) fn cache_folder() -> Result<PathBuf> {
-    // A relative XDG_CACHE_HOME is invalid by its specification, and would
-    // mean another cache for each working directory.
+    // A relative XDG_CACHE_HOME is invalid by its specification, and would mean another cache for
+    // each working directory.
     let cache = environment("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute())
         .or_else(|| environment("HOME").map(|home| PathBuf::from(home).join(".cache")))
-        .context("no place for the built tools: set XDG_CACHE_HOME or HOME")?;
+        .context("no cache folder for the tools: set XDG_CACHE_HOME or HOME")?;
     Ok(cache.join("talos-operator/tools"))
 }
 
-/// A variable that is set to nothing counts as unset.
+/// An empty variable counts as unset.
 #[expect(clippy::disallowed_methods, reason = "the one place where this command reads settings")]
 fn environment(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
@@ -85,7 +83,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Result lines go to stdout. A reader that went away is no error of ours.
+/// Results go to stdout. A closed pipe is not an error.
 pub(crate) fn print_table<const COLUMNS: usize>(
     header: [&str; COLUMNS],
     rows: &[[String; COLUMNS]],
@@ -101,12 +99,12 @@ pub(crate) fn print_line(line: &str) {
     writeln!(io::stdout().lock(), "{line}").ok();
 }
 
-/// Everything that is not the result goes to stderr.
+/// Everything except results goes to stderr.
 pub(crate) fn note(line: &str) {
     writeln!(io::stderr().lock(), "{line}").ok();
 }
 
-/// A line that the next one overwrites; only where somebody watches.
+/// A line that the next one overwrites; for terminals only.
 pub(crate) fn overwrite(line: &str) {
     let mut err = io::stderr().lock();
     write!(err, "\r\x1b[2K{line}").ok();

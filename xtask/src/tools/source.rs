@@ -1,4 +1,4 @@
-//! Which of several binaries to use, or whether to build one.
+//! Chooses between several binaries, or a build.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use semver::Version;
 
 use super::version::fits;
 
-/// Where a binary may come from.
+/// Where a binary comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The variable of that name.
+    /// The environment variable of that name.
     Variable(String),
     /// The folder that `KUBEBUILDER_ASSETS` names.
     Assets,
-    /// What we built earlier.
+    /// Our own earlier build.
     Cache,
     /// A folder on the PATH.
     Path,
@@ -22,7 +22,7 @@ pub(crate) enum Source {
 
 impl fmt::Display for Source {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // `pad`, not `write`: these stand in columns.
+        // `pad`, not `write`: the names are shown in columns.
         formatter.pad(match self {
             Self::Variable(name) => name,
             Self::Assets => "KUBEBUILDER_ASSETS",
@@ -32,29 +32,29 @@ impl fmt::Display for Source {
     }
 }
 
-/// A file that is there and might be the tool.
+/// An existing file that might be the tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub(crate) source: Source,
     pub(crate) path: PathBuf,
 }
 
-/// What to do about one tool.
+/// What to do for one tool.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// Ours, built before, exactly as pinned.
+    /// Our own earlier build, exactly as pinned.
     Cached { path: PathBuf },
-    /// Somebody else's, and good enough.
+    /// Another binary that is good enough.
     Use { source: Source, path: PathBuf, found: Version },
-    /// Nothing fits; `passed_over` says why not, for each that was looked at.
+    /// None fits; `passed_over` has the reason for each candidate.
     Build { passed_over: Vec<String> },
-    /// The user named a file for this tool and it will not do. Going on with
-    /// another one would test something else than what they asked for.
+    /// The user named a file for this tool that does not fit. Using another one would test
+    /// something else than the user asked for.
     Refuse { reason: String },
 }
 
-/// Takes the first candidate that fits. They come in order of preference, and
-/// `probe`, which runs the program, is called only as far as needed.
+/// Chooses the first candidate that fits. They come in order of preference, and `probe`, which runs
+/// the program, is called only as far as needed.
 pub(crate) fn choose(
     wanted: &Version,
     candidates: &[Candidate],
@@ -62,7 +62,7 @@ pub(crate) fn choose(
 ) -> Choice {
     let mut passed_over = Vec::new();
     for Candidate { source, path } in candidates {
-        // Its version was checked when it was built, before it got its place.
+        // Its version was checked when it was built.
         if *source == Source::Cache {
             return Choice::Cached { path: path.clone() };
         }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_file_is_never_replaced_in_silence() {
+    fn a_named_file_is_never_replaced_silently() {
         let candidates = [candidate(variable()), candidate(Source::Cache)];
         for outcome in [Ok(Version::new(1, 13, 9)), Err("does not start".to_owned())] {
             let choice = choose(&WANTED, &candidates, |_| outcome.clone());

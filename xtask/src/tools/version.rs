@@ -1,4 +1,4 @@
-//! What version a program says it is, and whether that will do.
+//! The version that a program reports, and whether it is suitable.
 
 use std::fs;
 use std::path::Path;
@@ -9,14 +9,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use semver::Version;
 
-/// A program that only prints its version does so in well under a second; ten
-/// leave room for a cold disk, and end the wait for one that asks a question.
+/// Printing a version takes well under a second; ten leave room for a cold disk, and end the wait
+/// for a program that prompts.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
 const PROBE_POLL: Duration = Duration::from_millis(20);
 
-/// Whether a binary that is not ours can stand in for the pinned one. A later
-/// patch may: that is what users run. Another minor speaks another protocol,
-/// and a pre-release is nobody's reference.
+/// Whether another binary can replace the pinned one. A later patch can: users run those. Another
+/// minor has another protocol, and a pre-release is not a reference.
 pub(crate) fn fits(wanted: &Version, found: &Version) -> bool {
     (wanted.major, wanted.minor) == (found.major, found.minor)
         && found.patch >= wanted.patch
@@ -31,7 +30,7 @@ pub(crate) fn first_version(output: &str) -> Option<Version> {
         .find_map(|word| Version::parse(word).ok())
 }
 
-/// Runs the program and reads its version; the error says why there is none.
+/// Runs the program and reads its version; the error is the reason why there is none.
 pub(crate) fn probe(program: &Path, arguments: &[&str]) -> std::result::Result<Version, String> {
     let mut child = Command::new(program)
         .args(arguments)
@@ -58,8 +57,7 @@ pub(crate) fn probe(program: &Path, arguments: &[&str]) -> std::result::Result<V
         .ok_or_else(|| format!("printed no version ({})", output.status))
 }
 
-/// Looks for a module's version in the list of modules that Go writes into every
-/// program it builds.
+/// Searches the module list that Go embeds into every program for a module's version.
 pub(crate) fn built_in(program: &Path, module: &str, wanted: &Version) -> Result<()> {
     let contents = fs::read(program).with_context(|| format!("reading {}", program.display()))?;
     let entry = format!("\t{module}\tv{wanted}");

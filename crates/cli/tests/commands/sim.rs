@@ -58,7 +58,7 @@ fn an_unusable_real_api_is_refused() {
     let alone = ["--kubernetes-token-file <FILE>", "--kubernetes-ca-file <FILE>"];
     refused("--kubernetes-api https://127.0.0.1:1", 2, &alone);
     let files = "--kubernetes-token-file token --kubernetes-ca-file ca";
-    let missing = ["cannot read the token from", "name files that can be read"];
+    let missing = ["cannot read the token from", "name readable files"];
     refused(&format!("--kubernetes-api https://127.0.0.1:1 {files}"), 1, &missing);
     std::fs::write(temporary.join("token"), "s3cret").expect("written");
     std::fs::write(temporary.join("ca"), "no certificate").expect("written");

@@ -10,7 +10,7 @@ use crate::schedule::FaultError;
 use crate::store::StoreError;
 use crate::tls::TlsError;
 
-/// Why a cluster did not start. Nothing of it is left running then.
+/// Why a cluster did not start. Nothing of it is left running.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The folder.
@@ -40,7 +40,7 @@ pub enum StartError {
     /// The kubelets of a real Kubernetes API.
     #[error("cannot start the kubelets")]
     Kubelets(#[source] std::io::Error),
-    /// No cluster has that shape.
+    /// No cluster can have that shape.
     #[error("{0}")]
     Shape(&'static str),
     /// The folder holds another cluster.

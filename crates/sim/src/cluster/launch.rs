@@ -1,4 +1,4 @@
-//! Starting the tasks of a cluster that is prepared.
+//! Starting the tasks of a prepared cluster.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::store::Store;
 use crate::{apid, control, factory};
 
 impl Prepared {
-    /// Starts everything. Inside of a runtime.
+    /// Starts everything. Must be called inside a runtime.
     pub(super) fn start(self, store: Option<Store>) -> Result<Cluster, StartError> {
         let Self {
             shape,

@@ -1,5 +1,5 @@
-//! What a folder remembers of a cluster, and what can be made of it without
-//! starting it.
+//! What a folder stores about a cluster beside its state, and what can be made from it without
+//! starting the cluster.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::pki::{Authority, Identity, PkiError};
 use crate::store::{self, StoreError};
 use crate::talosconfig;
 
-/// What a folder remembers beside the state.
+/// What a folder stores beside the state.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Marker {
     pub(super) shape: Shape,
@@ -28,7 +28,7 @@ pub fn stored_shape(folder: &Path) -> Result<Option<Shape>, StoreError> {
     Ok(store::read_marker::<Marker>(folder)?.map(|marker| marker.shape))
 }
 
-/// Makes a talosconfig for the cluster in a folder, whether it runs or not.
+/// Makes a talosconfig for the cluster in a folder, whether it is running or not.
 pub fn mint_talosconfig(folder: &Path, identity: &Identity) -> Result<String, StartError> {
     let missing = || StoreError::Missing(folder.to_owned());
     let marker: Marker = store::read_marker(folder)?.ok_or_else(missing)?;
@@ -62,7 +62,7 @@ pub(super) fn mint(
     ))
 }
 
-/// Refuses to go on with a cluster as if it were another.
+/// Refuses to continue a cluster with options that describe a different one.
 pub(super) fn compare(folder: &Path, options: &Options, marker: &Marker) -> Result<(), StartError> {
     let Marker { shape: found, real_api, .. } = marker;
     let wanted = options.shape.as_ref().unwrap_or(found);
@@ -77,7 +77,7 @@ pub(super) fn compare(folder: &Path, options: &Options, marker: &Marker) -> Resu
         ("seed", wanted.seed.to_string(), found.seed.to_string()),
         match (&options.real_api, real_api) {
             (Some(_), None) => ("with", real, own),
-            // A real one that is not named again is the one from before.
+            // Without the option, the real API of the last start is used again.
             _ => ("with", real.clone(), real),
         },
     ];

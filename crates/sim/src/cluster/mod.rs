@@ -1,5 +1,4 @@
-//! A whole cluster on loopback: the handle for whoever runs one, a command or a
-//! test.
+//! A whole cluster on loopback: the handle for a command or a test that runs one.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), talos_sim::cluster::StartError> {
@@ -42,17 +41,17 @@ pub use options::{Machines, Options, Shape, newest_kubernetes, platform};
 pub struct NodePlace {
     /// Its name.
     pub hostname: String,
-    /// What it is for.
+    /// Its role.
     pub role: NodeRole,
-    /// The address that the cluster knows it by: what `--nodes` takes.
+    /// Its address inside the cluster: the value for `--nodes`.
     pub address: IpAddr,
-    /// Where its apid is reached.
+    /// Where its apid listens.
     pub apid: SocketAddr,
-    /// Where its Kubernetes API server is reached, if it is to run one.
+    /// Where its Kubernetes API server listens; `None` for a worker.
     pub kubernetes: Option<SocketAddr>,
 }
 
-/// A cluster that runs. Dropping it stops it without saving the last second.
+/// A running cluster. Dropping it stops it without saving the last second.
 #[derive(Debug)]
 pub struct Cluster {
     shape: Shape,
@@ -64,15 +63,15 @@ pub struct Cluster {
     real_api_url: Option<String>,
     driver: Driver,
     tasks: JoinSet<()>,
-    /// The kubelets of a real Kubernetes API; they end with the driver.
+    /// The kubelets of a real Kubernetes API; they end together with the driver.
     kubelets: Option<thread::JoinHandle<()>>,
     store: Option<Store>,
 }
 
 impl Cluster {
-    /// Starts a cluster, or goes on with the one in the folder.
+    /// Starts a cluster, or continues the one in the folder.
     pub async fn start(options: Options) -> Result<Self, StartError> {
-        // Keys and files take their time; whoever else runs here goes on.
+        // Making keys and files takes a while; the runtime's other tasks must not wait for it.
         let started = tokio::task::spawn_blocking(move || Self::start_here(&options));
         match started.await {
             Ok(started) => started,
@@ -96,7 +95,7 @@ impl Cluster {
         }
     }
 
-    /// What it is made of.
+    /// The shape: names, counts and first versions.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -106,33 +105,33 @@ impl Cluster {
         &self.nodes
     }
 
-    /// A talosconfig of an administrator.
+    /// A talosconfig for an administrator.
     pub fn talosconfig(&self) -> &str {
         &self.talosconfig
     }
 
-    /// A talosconfig of somebody else.
+    /// A talosconfig for another identity.
     pub fn talosconfig_for(&self, identity: &Identity) -> Result<String, PkiError> {
         mint(&self.shape, &self.places, &self.authority, identity)
     }
 
-    /// A kubeconfig of an administrator.
+    /// A kubeconfig for an administrator.
     pub fn kubeconfig(&self) -> &str {
         &self.kubeconfig
     }
 
-    /// Where the Kubernetes API is reached as long as a control plane serves
-    /// it, as `https://...`.
+    /// The shared address of the Kubernetes API as `https://...`, open while any control plane
+    /// serves it.
     pub fn kubernetes_url(&self) -> String {
         format!("https://{}", self.places.endpoint)
     }
 
-    /// Where the real Kubernetes API behind that is, if it is one.
+    /// The address of the real Kubernetes API behind it, if there is one.
     pub fn real_api_url(&self) -> Option<&str> {
         self.real_api_url.as_deref()
     }
 
-    /// Where the Image Factory is reached, as `http://...`.
+    /// The address of the Image Factory as `http://...`.
     pub fn factory_url(&self) -> String {
         format!("http://{}", self.places.factory)
     }
@@ -142,13 +141,12 @@ impl Cluster {
         self.store.as_ref().map(Store::path)
     }
 
-    /// What owns the world.
+    /// The handle on the task that owns the world.
     pub fn driver(&self) -> &Driver {
         &self.driver
     }
 
-    /// Asks for a fault, its end, or another speed; answers with the faults
-    /// that hold then.
+    /// Injects or clears a fault, or changes the speed; returns the faults that are then active.
     pub async fn ask(&self, ask: Ask) -> Result<Vec<ActiveFault>, String> {
         let told = self.driver.visit(move |inside| control::obey(inside, &ask));
         match told.await {
@@ -158,7 +156,7 @@ impl Cluster {
         }
     }
 
-    /// Makes something go wrong on a node: `inject("cp-1", "boot-back")`.
+    /// Injects a fault on a node: `inject("cp-1", "boot-back")`.
     pub async fn inject(&self, node: &str, fault: &str) -> Result<(), String> {
         let ask =
             Ask::Inject { node: Some(node.to_owned()), fault: fault.to_owned(), lasting: None };
@@ -179,7 +177,7 @@ impl Cluster {
         }
         self.tasks.shutdown().await;
         if let Some(kubelets) = self.kubelets.take() {
-            // A request that is under way ends first.
+            // A request in flight ends first.
             let _ = tokio::task::spawn_blocking(move || kubelets.join()).await;
         }
     }

@@ -1,4 +1,4 @@
-//! What a cluster is made of, and how one is started.
+//! The shape of a cluster, and the options to start one.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::model::platform::{CONTAINER, EQUINIX, PLATFORMS};
 use crate::model::{Discovery, Timings};
 use crate::schedule::Planned;
 
-/// What a cluster is made of. A folder remembers it.
+/// The shape of a cluster. A folder stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
     /// Its name.
@@ -23,17 +23,16 @@ pub struct Shape {
     pub control_planes: usize,
     /// How many workers.
     pub workers: usize,
-    /// The Talos that runs on all nodes at first.
+    /// The Talos version that all nodes run at first.
     pub talos: Version,
-    /// The Kubernetes, likewise.
+    /// The Kubernetes version at first.
     pub kubernetes: Version,
-    /// Where chance begins: the same seed gives the same run.
+    /// The random seed: the same seed gives the same run.
     pub seed: u64,
 }
 
 impl Default for Shape {
-    /// Three control planes and two workers on the newest releases that go
-    /// together.
+    /// Three control planes and two workers on the newest releases that work together.
     fn default() -> Self {
         let catalogue = Catalogue::builtin();
         let talos = newest(&catalogue.talos).unwrap_or(Version::new(1, 13, 9));
@@ -58,24 +57,24 @@ pub fn newest_kubernetes(talos: &Version) -> Option<Version> {
     newest(&supported)
 }
 
-/// What the machines of a cluster are.
+/// The machines of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machines {
     /// The platform, such as `metal` or `nocloud`.
     pub platform: String,
     /// Whether the firmware boots signed images only.
     pub secure_boot: bool,
-    /// The installer of the machine configurations, if it is not the one that fits.
+    /// The installer in the machine configurations, if it is not the one that fits.
     pub install_image: Option<String>,
 }
 
-/// Reads the name of a platform.
+/// Parses the name of a platform.
 pub fn platform(text: &str) -> Result<String, String> {
     if PLATFORMS.contains(&text) || [CONTAINER, EQUINIX].contains(&text) {
         return Ok(text.to_owned());
     }
     let known = PLATFORMS.join(", ");
-    Err(format!("`{text}` is no platform of Talos: write one of {known}, {EQUINIX}, {CONTAINER}"))
+    Err(format!("`{text}` is not a Talos platform: use one of {known}, {EQUINIX}, {CONTAINER}"))
 }
 
 impl Default for Machines {
@@ -87,37 +86,36 @@ impl Default for Machines {
 /// How a cluster is started.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What it is made of. A folder that holds a cluster already must hold this
-    /// one; `None` takes whatever is there, or the default.
+    /// The shape. A folder that already holds a cluster must hold this one; `None` takes the
+    /// existing one, or the default.
     pub shape: Option<Shape>,
     /// Where its state is kept; in memory only if `None`.
     pub folder: Option<PathBuf>,
-    /// Virtual seconds a real second.
+    /// Virtual seconds per real second.
     pub speed: f64,
     /// How long things take, in a new cluster.
     pub timings: Timings,
-    /// Whether each node of a new cluster has times of its own, from the seed:
-    /// then two who upgrade the same cluster meet the same nodes, in whatever
-    /// order they go.
+    /// Whether each node of a new cluster has its own durations, derived from the seed: then two
+    /// programs that upgrade the same cluster see the same nodes, in whatever order they upgrade
+    /// them.
     pub own_times: bool,
     /// What the machines of a new cluster are.
     pub machines: Machines,
-    /// How nodes are told apart, in a new cluster.
+    /// How node addresses are chosen in a new cluster.
     pub layout: Layout,
-    /// The block of addresses of a new cluster, if it is to be a certain one.
+    /// The block of addresses of a new cluster; `None` for one derived from the folder.
     pub subnet: Option<Ipv4Addr>,
-    /// What goes wrong.
+    /// Faults to inject.
     pub faults: Vec<Planned>,
-    /// Objects that the Kubernetes API has from the start; those that are there
-    /// already stay as they are.
+    /// Objects that the Kubernetes API has from the start; existing ones stay unchanged.
     pub workloads: Vec<serde_json::Value>,
-    /// The real Kubernetes API that the nodes register with, instead of one of
-    /// their own. A folder remembers it.
+    /// The real Kubernetes API that the nodes register with, instead of the embedded one. A folder
+    /// stores it.
     pub real_api: Option<RealApi>,
     /// How the nodes of a new cluster find each other.
     pub discovery: Discovery,
-    /// Whether the nodes of a new cluster have addresses in a storage network as well,
-    /// which sort first and which nobody else reaches.
+    /// Whether the nodes of a new cluster also have addresses in a storage network, which sort
+    /// first and which no other node can reach.
     pub storage_network: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Everything that can fail before the first task is started.
+//! Everything that can fail before the first task starts.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::schedule::Schedule;
 use crate::store::Store;
 use crate::{talosconfig, tls};
 
-/// A cluster whose tasks can be started.
+/// A cluster whose tasks are ready to start.
 pub(super) struct Prepared {
     pub(super) shape: Shape,
     pub(super) places: Places,
@@ -30,14 +30,14 @@ pub(super) struct Prepared {
     pub(super) talosconfig: String,
     pub(super) kubeconfig: String,
     pub(super) servers: Vec<Arc<rustls::ServerConfig>>,
-    /// Of the shared address first, then of each control plane's own.
+    /// The shared address first, then each control plane's own.
     pub(super) gates: Vec<Gate>,
     /// The kubelets of a real Kubernetes API.
     pub(super) kubelets: Option<remote::Start>,
 }
 
 impl Prepared {
-    /// Reads, makes and checks everything. Blocks, inside of a runtime.
+    /// Reads, makes and checks everything. Blocks; must be called inside a runtime.
     pub(super) fn new(options: &Options, store: Option<&Store>) -> Result<Self, StartError> {
         let wall = clock::wall_time();
         let marker: Option<Marker> = match store {
@@ -81,7 +81,7 @@ impl Prepared {
             };
             (world, Schedule::default(), kubernetes)
         };
-        // The nodes ran on while nobody looked, and time never goes back.
+        // The nodes kept running while the simulator was stopped, and time never goes back.
         let now: Time = world.now().max(wall);
         world.advance(now);
         for planned in &options.faults {
@@ -145,9 +145,9 @@ fn servers(
     spec.nodes.iter().zip(&places.apid).map(server).collect()
 }
 
-/// Whether a real Kubernetes API is there and lets us in.
+/// Checks that a real Kubernetes API is there and accepts the token.
 fn reach(api: RealApi) -> Result<Arc<Place>, StartError> {
-    // The folder remembers it, and may be used from elsewhere.
+    // The folder stores the path, and may be used from another directory.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let (token_file, ca_file) = (absolute(api.token_file), absolute(api.ca_file));
     let place = Arc::new(Place::open(&RealApi { url: api.url, token_file, ca_file })?);
@@ -155,7 +155,7 @@ fn reach(api: RealApi) -> Result<Arc<Place>, StartError> {
     Ok(place)
 }
 
-/// Creates what is wished for, and the class of the volumes that are made here.
+/// Creates the requested objects, and the class of the volumes that are made here.
 fn furnish(place: &Arc<Place>, wished: &[serde_json::Value]) -> Result<(), StartError> {
     let objects = std::iter::once(remote::storage()).chain(wished.iter().cloned());
     let furnishing = remote::furnish(place, objects.collect());

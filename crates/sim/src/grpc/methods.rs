@@ -1,8 +1,7 @@
-//! The methods that a node answers: how a request is read, and whether the
-//! answer is a stream.
+//! The methods that a node serves: how a request is decoded, and whether the answer is a stream.
 //!
-//! Requests are handled as bytes until they have found their node, as apid does
-//! it: routing and merging never need to know what a message says.
+//! Requests stay bytes until they have reached their node, as in apid: routing and merging never
+//! need to decode a message.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -17,8 +16,7 @@ use crate::model::Request;
 pub struct Method {
     /// As HTTP/2 names it: `/machine.MachineService/Version`.
     pub path: &'static str,
-    /// Whether apid treats its answer as a stream when it merges those of
-    /// several nodes.
+    /// Whether apid merges the answers of several nodes as a stream.
     pub streaming: bool,
     /// Reads the one message of a request.
     pub decode: fn(Bytes) -> Result<Request, DecodeError>,
@@ -39,7 +37,7 @@ impl Method {
 static BY_PATH: LazyLock<HashMap<&'static str, &'static Method>> =
     LazyLock::new(|| METHODS.iter().map(|method| (method.path, method)).collect());
 
-/// What a real node says of a method that it lacks.
+/// A real node's error text for a method that it lacks.
 pub(super) fn unknown(path: &str) -> String {
     let mut parts = path.trim_start_matches('/').splitn(2, '/');
     let service = parts.next().unwrap_or_default();
@@ -178,7 +176,7 @@ mod tests {
                 }
             }
         }
-        // Our client does not ask for the time, so that service is not in `proto/`.
+        // Our client does not use the time service, so it is not in `proto/`.
         let time = METHODS.iter().filter(|method| method.path.starts_with("/time.")).count();
         assert_eq!(defined + time, METHODS.len());
     }

@@ -1,5 +1,5 @@
-//! The gRPC door of one node: reads requests, routes them as apid does, asks
-//! the model, and writes the answers.
+//! The gRPC endpoint of one node: reads requests, routes them as apid does, calls the model, and
+//! writes the answers.
 
 mod encode;
 mod methods;
@@ -31,12 +31,12 @@ type Frames = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 /// How many merged messages wait for the caller.
 const MERGE_CAPACITY: usize = 64;
 
-/// Who is who: names and addresses of all nodes, by which they find each other.
+/// Names and addresses of all nodes, by which they find each other.
 #[derive(Debug, Default)]
 pub struct Directory {
     /// Of each node, its name and addresses.
     pub names: Vec<Vec<String>>,
-    /// Of each node, where it is in the storage network, if there is one.
+    /// Each node's address in the storage network, if there is one.
     pub storage: Vec<Option<String>>,
 }
 
@@ -50,14 +50,14 @@ impl Directory {
     }
 }
 
-/// One node's door, for one connection: it knows who is on the other side.
+/// One node's endpoint, for one connection: it knows the caller's roles.
 #[derive(Clone, Debug)]
 pub struct Door {
     /// Which node.
     pub node: NodeIndex,
-    /// Where it sends what is not for itself.
+    /// Decides where requests for other nodes go.
     pub router: Arc<Router>,
-    /// Everybody.
+    /// All nodes.
     pub directory: Arc<Directory>,
     /// The world.
     pub driver: Driver,
@@ -66,7 +66,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// Answers one request of HTTP/2.
+    /// Answers one HTTP/2 request.
     pub async fn serve(
         self,
         request: http::Request<Incoming>,
@@ -99,8 +99,8 @@ impl Door {
         }
     }
 
-    /// Roles come from the certificate. One that may speak for others does so
-    /// in the metadata, if it wants to.
+    /// Roles come from the certificate. A certificate that may impersonate takes them from the
+    /// metadata, if given.
     fn caller(&self, metadata: &HeaderMap) -> Caller {
         let own = Caller::with_roles(self.roles.iter().map(String::as_str));
         let others: Vec<&str> =
@@ -123,7 +123,7 @@ impl Door {
             Some(node) => node,
             None => match self.directory.find_in_storage(target) {
                 Some(node) if node == self.node => node,
-                // Whatever should route there drops it without a word.
+                // No route leads there: packets are dropped without an answer.
                 Some(_) => std::future::pending().await,
                 None => return Err(Unreachable::Unknown.status(target)),
             },
@@ -148,7 +148,7 @@ impl Door {
                 let part = door.part(&target, caller, &path, message, streaming, &sender);
                 tokio::select! {
                     () = part => {}
-                    // The caller has gone: so does the call.
+                    // The caller is gone: cancel the call.
                     () = sender.closed() => {}
                 }
             });
@@ -199,7 +199,7 @@ impl Door {
         }
     }
 
-    /// Asks the node itself.
+    /// Calls the node itself.
     async fn ask(
         &self,
         node: NodeIndex,
@@ -237,7 +237,7 @@ impl Door {
             Answer::Down => Err(Unreachable::Down.status(target)),
             Answer::Dropped => Err(Unreachable::Dropped.status(target)),
             Answer::Open(open) if method.streaming => Ok(Box::pin(Contents(Some(open)))),
-            // A unary method that takes its time: its failure is the call's.
+            // A slow unary method: its failure is the call's.
             Answer::Open(open) => {
                 let first = Contents(Some(open)).next().await;
                 let message = first.unwrap_or_else(|| Err(apid::broken()))?;
@@ -286,7 +286,7 @@ impl Stream for Contents {
             }
             Some(Content::End(Ok(()))) => None,
             Some(Content::End(Err(failure))) => Some(Err(encode::status(failure))),
-            // Nobody ends a stream without a word but a machine that goes down.
+            // Only a machine that goes down ends a stream without a status.
             Some(Content::Drop) | None => Some(Err(apid::broken())),
         };
         self.0 = None;

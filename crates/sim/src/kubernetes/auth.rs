@@ -1,5 +1,5 @@
-//! Who calls the Kubernetes API: a certificate of the cluster's authority, a
-//! token of a service account, or nobody.
+//! Who calls the Kubernetes API: a certificate of the cluster's authority, a service account token,
+//! or anonymous.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,35 +18,35 @@ use crate::model::{ClusterSpec, Time};
 use crate::pki::{Authority, Pair};
 use crate::tls::{self, Judgement, TlsError};
 
-/// What somebody may ask without saying who they are, as Talos sets it up.
+/// Paths that anonymous callers may read, as Talos configures it.
 const PUBLIC: [&str; 3] = ["/livez", "/readyz", "/healthz"];
 
-/// What a caller has shown.
+/// What a caller has presented.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// A certificate: who it names, or nobody if it is worthless.
+    /// A certificate: the identity in it, or `None` inside if it is not valid.
     pub certificate: Option<Option<Caller>>,
     /// A bearer token.
     pub token: Option<String>,
 }
 
-/// TLS for the API servers, and the judge of the certificates that callers show.
+/// TLS for the API servers, and the verifier of client certificates.
 #[derive(Clone, Debug)]
 pub struct Gate {
-    /// How a server shows who it is.
+    /// The server's side of TLS.
     pub tls: Arc<ServerConfig>,
     judge: Arc<dyn ClientCertVerifier>,
 }
 
 impl Gate {
-    /// For a server with this certificate, and callers of this authority.
+    /// For a server with this certificate, and clients of this authority.
     pub fn new(authority: &str, server: &Pair) -> Result<Self, TlsError> {
         let (tls, judge) =
             tls::configure(authority, server, Judgement::Later, &["h2", "http/1.1"])?;
         Ok(Self { tls, judge })
     }
 
-    /// Who a certificate names: the name and the groups, if it holds.
+    /// The identity in a certificate, name and groups, if it is valid.
     pub fn caller(&self, chain: &[CertificateDer<'_>]) -> Option<Caller> {
         let (leaf, rest) = chain.split_first()?;
         let now = UnixTime::since_unix_epoch(Duration::from_secs(clock::wall_time().as_secs()));
@@ -91,17 +91,17 @@ pub(crate) fn gates(
     Ok(gates)
 }
 
-/// Whether a path is for everybody: a health check.
+/// Whether a path is open to anonymous callers: a health check.
 pub(super) fn is_public(path: &str) -> bool {
     PUBLIC.contains(&path)
 }
 
-/// Who calls; `None` if that has to be known and is not.
+/// The caller; `None` if the path requires one and the credentials are missing or invalid.
 pub(super) fn caller(api: &ApiServer, shown: &Credentials, path: &str) -> Option<Caller> {
     let known = match (&shown.certificate, &shown.token) {
         (Some(Some(caller)), _) => Some(caller.clone()),
         (_, Some(token)) => Some(api.account_of(token)?),
-        // A certificate of somebody else is no certificate.
+        // A certificate of another authority is not accepted.
         (Some(None), None) => return None,
         (None, None) => None,
     };

@@ -1,5 +1,4 @@
-//! Requests at the task that owns the cluster: from a door to the API server
-//! and back.
+//! Requests to the task that owns the cluster: from an endpoint to the API server and back.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,36 +11,36 @@ use super::auth::{self, Credentials};
 use super::{Kubernetes, health};
 use crate::model::{ApiTrouble, NodeIndex, Time, World};
 
-/// How many events may wait for a reader before its watch is given up.
+/// How many events may wait for a reader before its watch is closed.
 const WATCH_CAPACITY: usize = 16_384;
 
 /// A request to the Kubernetes API.
 #[derive(Debug)]
 pub struct ApiCall {
-    /// Whose door it came by; `None` for the address that all share.
+    /// The control plane whose address received it; `None` for the shared address.
     pub node: Option<NodeIndex>,
-    /// Who asks.
+    /// Who calls.
     pub credentials: Credentials,
-    /// What they ask.
+    /// The request itself.
     pub request: Request,
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Debug)]
 pub enum ApiAnswer {
     /// An answer.
     Whole(Reply),
-    /// One of the others, but not before so much time has passed.
+    /// Another outcome, delivered only after this long.
     Late(Duration, Box<Self>),
     /// A watch: the content type, and the events.
     Watch(&'static str, OpenWatch),
-    /// Nobody is there any more.
+    /// No API server is there any more.
     Gone,
     /// It is there, and never answers.
     Silent,
 }
 
-/// An open watch. Dropping it tells the API server that the caller has gone.
+/// An open watch. Dropping it tells the API server that the caller is gone.
 #[derive(Debug)]
 pub struct OpenWatch {
     /// The lines to send; it ends when the sender is dropped.
@@ -52,7 +51,7 @@ pub struct OpenWatch {
 
 impl Drop for OpenWatch {
     fn drop(&mut self) {
-        // If nobody listens any more, there is no server left to tell.
+        // A send error means that the server has stopped; there is nothing left to close.
         let _ = self.gone.send(self.stream);
     }
 }
@@ -69,7 +68,7 @@ impl Watches {
         Self { open: HashMap::new(), gone }
     }
 
-    /// Answers a request that came by the door of `node`.
+    /// Answers a request that arrived at the address of `node`.
     pub(crate) fn call(
         &mut self,
         kubernetes: &mut Kubernetes,
@@ -131,19 +130,18 @@ impl Watches {
         }
     }
 
-    /// The reader has gone away.
+    /// Closes the watch of a reader that is gone.
     pub(crate) fn close(&mut self, kubernetes: &mut Kubernetes, stream: StreamId) {
         self.open.remove(&stream);
         kubernetes.api_mut().close(stream);
     }
 
-    /// Hands out what has come up.
+    /// Delivers pending events.
     pub(crate) fn deliver(&mut self, kubernetes: &mut Kubernetes) {
         for Output { stream, item } in kubernetes.api_mut().outputs() {
             let delivered = match (self.open.get(&stream), item) {
                 (None, _) => continue,
-                // A reader that does not read loses its watch: dropping the
-                // sender ends it.
+                // A reader that does not keep up loses its watch: dropping the sender ends it.
                 (Some(sender), Item::Event(line)) => sender.try_send(line).is_ok(),
                 (Some(_), Item::End) => false,
             };

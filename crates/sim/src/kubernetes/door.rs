@@ -25,7 +25,7 @@ use crate::driver::Driver;
 use crate::model::NodeIndex;
 use crate::server::{self, HANDSHAKE_TIMEOUT};
 
-/// The largest body that an API server takes.
+/// The largest body that an API server accepts.
 const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// One address of the Kubernetes API.
@@ -37,9 +37,9 @@ pub struct Server {
     pub gate: Gate,
     /// Which control plane; `None` for the address that they share.
     pub node: Option<NodeIndex>,
-    /// Who owns the API server.
+    /// The driver of the task that owns the API server.
     pub driver: Driver,
-    /// The way to a real one, which then answers instead.
+    /// Forwarding to a real API server, which then answers instead.
     pub(crate) way: Option<Way>,
 }
 
@@ -88,7 +88,7 @@ impl Server {
                     .await
             };
             if let Err(error) = served {
-                tracing::debug!(%error, "a connection to the Kubernetes API ended");
+                tracing::debug!(%error, "connection to the Kubernetes API ended");
             }
         }
     }
@@ -102,12 +102,12 @@ fn token(request: &http::Request<Incoming>) -> Option<String> {
 
 type Answered = Either<Full<Bytes>, Either<Lines, Incoming>>;
 
-/// The connection breaks: the API server is gone, and with it the caller.
+/// Breaks the connection: the API server went down while the caller was waiting.
 #[derive(Debug, thiserror::Error)]
-#[error("the API server has gone")]
+#[error("the API server went down")]
 struct Gone;
 
-/// Lets a real API server answer, unless one beside this node's etcd could not.
+/// Forwards to a real API server, unless the simulated one could not serve without its etcd.
 async fn pass(
     way: Way,
     node: Option<NodeIndex>,

@@ -1,6 +1,5 @@
-//! The nodes' own drains, as Talos does them: every pod that a controller would
-//! make anew is evicted, a budget that refuses is asked again, and what does not
-//! go in time is left to its fate.
+//! The nodes' own drains, as Talos does them: every pod that a controller recreates is evicted, a
+//! refused eviction is retried, and pods that do not leave in time are left on the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,17 +13,17 @@ use serde_json::Value;
 
 use crate::model::DRAIN_TIMEOUT;
 
-/// How long it waits before it asks a budget again.
+/// How long it waits before it retries a refused eviction.
 const REFUSED: Duration = Duration::from_secs(5);
-/// How often it looks whether a pod has gone, and for how long.
+/// The polling interval while a pod leaves, and the time after which it stops waiting.
 const LOOK: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_mins(1);
-/// The grace period that it gives.
+/// The grace period of its evictions, in seconds.
 pub(super) const GRACE: i64 = 60;
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// An API server that pods can be evicted at.
+/// An API server at which pods can be evicted.
 pub(crate) trait Evict: Api {
     /// Evicts a pod, with [`GRACE`] seconds of grace.
     fn evict(&mut self, namespace: &str, name: &str) -> Result<(), Status>;
@@ -38,7 +37,7 @@ impl Evict for Store {
     }
 }
 
-/// The drains that go on, by node.
+/// Drains in progress, by node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Drains {
     nodes: BTreeMap<String, Drain>,
@@ -50,36 +49,35 @@ struct Drain {
     pods: Vec<Leaving>,
 }
 
-/// A pod on its way out.
+/// A pod that is leaving.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Leaving {
     namespace: String,
     name: String,
     uid: String,
-    /// Until when it is waited for; `None` before it has been evicted.
+    /// The end of the wait for it; `None` before it has been evicted.
     patience: Option<Time>,
-    /// When to do something next.
+    /// When the next step is due.
     due: Time,
 }
 
 impl Drains {
-    /// Whether the drain of this node goes on already.
+    /// Whether a drain of this node is in progress.
     pub(super) fn has(&self, node: &str) -> bool {
         self.nodes.contains_key(node)
     }
 
-    /// Whether none goes on.
+    /// Whether no drain is in progress.
     pub(super) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// When there is something to do.
+    /// When the next step is due.
     pub(super) fn next_event(&self) -> Option<Time> {
         self.nodes.values().flat_map(|drain| &drain.pods).map(|pod| pod.due).min()
     }
 
-    /// Does what is due on the nodes that are being drained, and names those
-    /// that are done.
+    /// Does what is due on the nodes that are being drained, and returns those that are done.
     pub(super) fn advance(
         &mut self,
         now: Time,
@@ -103,8 +101,7 @@ impl Drains {
 }
 
 impl Leaving {
-    /// The next step with a pod. It stays on the list until it has gone or is
-    /// given up.
+    /// The next step for a pod. It stays on the list until it is gone or the wait for it has ended.
     fn stays(&mut self, now: Time, until: Time, api: &mut dyn Evict) -> bool {
         if now >= until {
             return false;
@@ -127,7 +124,7 @@ impl Leaving {
                 self.due = now.plus(REFUSED);
                 true
             }
-            // Gone already, or a failure that Talos writes into its log.
+            // Already gone, or a failure that Talos only logs.
             Err(_) => false,
         }
     }
@@ -150,8 +147,8 @@ fn pods_of(now: Time, api: &mut dyn Evict, node: &str) -> Result<Vec<Leaving>, S
         .collect())
 }
 
-/// Whether somebody makes another one elsewhere: mirrors, pods of nobody and
-/// those of daemon sets stay.
+/// Whether a controller makes a replacement elsewhere: mirror pods, pods without an owner and those
+/// of daemon sets stay.
 fn is_replaceable(pod: &Value) -> bool {
     let owners = object::list(pod, &["metadata", "ownerReferences"]);
     let controller = owners.iter().find(|owner| object::flag(owner, &["controller"]));

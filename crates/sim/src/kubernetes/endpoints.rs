@@ -1,5 +1,5 @@
-//! The endpoints of the Service `kubernetes`: the API servers enter themselves there once
-//! they are ready, and the others take out who is gone.
+//! The endpoints of the Service `kubernetes`: API servers add themselves once they are ready, and
+//! the others remove the ones that are gone.
 
 use kube_sim::names::ENDPOINT_SLICES;
 use kube_sim::{Store, Write, object};
@@ -11,7 +11,7 @@ use crate::model::World;
 const NAMESPACE: &str = "default";
 const NAME: &str = "kubernetes";
 
-/// Who was listed last.
+/// The addresses of the last update.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listed(Option<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! What the kubelets are told of their machines.
+//! The facts that kubelets receive about their machines.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use sha2::{Digest as _, Sha256};
 
 use crate::model::{Component, KubernetesNode, KubernetesPod, NodeIndex, World};
 
-/// The kernel and the runtime, as all nodes of the model have them.
+/// The kernel, the same on all nodes of the model.
 const KERNEL: &str = "6.18.0-talos";
 const RUNTIME: &str = "containerd://2.1.4";
 
-/// Of all nodes, in their order.
+/// The facts of all nodes, in their order.
 pub(super) fn of_all(world: &World) -> Vec<NodeFacts> {
     (0..world.len()).filter_map(|index| world.kubernetes(NodeIndex(index))).map(of).collect()
 }
 
-/// What the kubelets were told last, so that they are told only what is new.
+/// The facts last sent to the kubelets, so that only changes are sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
     nodes: Vec<Option<KubernetesNode>>,
 }
 
 impl Told {
-    /// What has changed since the last time, and the names of those that have
-    /// left; `None` if it is the first time.
+    /// What has changed since the last call, and the names of the nodes that have left; `None` on
+    /// the first call.
     pub(super) fn news(&mut self, world: &World) -> Option<(Vec<NodeFacts>, Vec<String>)> {
         let first = self.nodes.is_empty();
         let (mut changed, mut gone) = (Vec::new(), Vec::new());
@@ -42,7 +42,7 @@ impl Told {
             }
             *known = current;
         }
-        // Who has taken the name of one that left has not left.
+        // If another node took the name of one that left, the name is not gone.
         gone.retain(|name| !changed.iter().any(|facts| facts.name == *name));
         (!first).then_some((changed, gone))
     }
@@ -87,7 +87,7 @@ fn static_pod(pod: &KubernetesPod) -> StaticPod {
     }
 }
 
-/// The tag of an image; nothing if it has none.
+/// The tag of an image; empty if it has none.
 fn tag(image: &str) -> &str {
     let image = image.split('@').next().unwrap_or(image);
     image.rsplit('/').next().and_then(|last| last.split_once(':')).map_or("", |(_, tag)| tag)

@@ -1,5 +1,4 @@
-//! What the nodes and their objects tell each other: a cordon either way, and
-//! whether a node is ready.
+//! Synchronises the nodes with their Node objects: cordons in both directions, and readiness.
 
 use kube_sim::names::NODES;
 use kube_sim::{Store, Write, object};
@@ -8,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::model::{NodeIndex, World};
 
-/// Talos marks the cordons that are its own to lift.
+/// Talos marks the cordons that it set itself and may lift.
 const CORDONED: &str = "talos.dev/cordoned";
 
-/// What both sides have agreed on, by node: whoever differs from it has changed.
+/// The last state that both sides agreed on, by node: the side that differs from it has changed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Feed {
     nodes: Vec<Agreed>,
@@ -20,11 +19,11 @@ pub(super) struct Feed {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Agreed {
     cordoned: bool,
-    /// As the object has it; `None` before there is one.
+    /// Readiness in the object; `None` before the object exists.
     ready: Option<bool>,
 }
 
-/// Talos's own cordon, to be set or lifted at a node's object.
+/// Talos's own cordon, to be set or lifted on a Node object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wish {
     pub(super) node: NodeIndex,
@@ -33,9 +32,8 @@ pub(super) struct Wish {
 }
 
 impl Feed {
-    /// One look at all nodes, and at their objects by name; what is to be
-    /// written into those. Objects that have not changed since the last look are
-    /// looked at only if the node has.
+    /// Compares all nodes with their objects by name and returns the cordons to write. Objects that
+    /// have not changed since the last pass are compared only if their node has.
     pub(super) fn pass<'a>(
         &mut self,
         world: &mut World,
@@ -72,7 +70,7 @@ impl Feed {
         wishes
     }
 
-    /// A wish could not be carried out: the next look has it again.
+    /// A cordon could not be written: the next pass returns it again.
     pub(super) fn failed(&mut self, node: NodeIndex, cordoned: bool) {
         if let Some(agreed) = self.nodes.get_mut(node.0) {
             agreed.cordoned = !cordoned;
@@ -96,7 +94,7 @@ pub(super) fn cordon_patch(cordoned: bool) -> Value {
 /// Carries it out in the embedded store.
 pub(super) fn cordon(store: &mut Store, Wish { name, cordoned, .. }: &Wish) {
     let write = Write::by("talos");
-    // A node that has gone from the API has nothing to be cordoned.
+    // A node without an object has nothing to cordon.
     let _ = store.modify(&write, &NODES, "", name, |node| {
         if *cordoned {
             object::set(node, &["spec", "unschedulable"], json!(true));

@@ -1,5 +1,4 @@
-//! An API server that is not well: without its etcd, what it still knows and
-//! says, and how it turns requests away.
+//! An unhealthy API server: what it still serves without its etcd, and how it refuses requests.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,8 +9,8 @@ use serde_json::json;
 /// How long a request waits for an etcd that has no leader.
 pub(super) const PATIENCE: Duration = Duration::from_secs(7);
 
-/// The checks of `/livez`, `/readyz` and `/healthz`, shortened to those that
-/// can be told apart here. The flag: whether it fails without etcd.
+/// The checks of `/livez`, `/readyz` and `/healthz`, reduced to those that can differ here. The
+/// flag: whether it fails without etcd.
 const CHECKS: &[(&str, bool)] = &[
     ("ping", false),
     ("log", false),
@@ -25,7 +24,7 @@ const CHECKS: &[(&str, bool)] = &[
     ("shutdown", false),
 ];
 
-/// Whether a request asks for what only etcd has.
+/// Whether a request needs data that only etcd has.
 pub(super) fn needs_etcd(path: &str) -> bool {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts.as_slice() {
@@ -35,7 +34,7 @@ pub(super) fn needs_etcd(path: &str) -> bool {
     }
 }
 
-/// What a health check says without etcd; `None` if the path is not one.
+/// The answer of a health check without etcd; `None` if the path is not one.
 pub(super) fn without_etcd(request: &Request) -> Option<Reply> {
     let path = request.path.trim_matches('/');
     let (name, single) = path.split_once('/').unwrap_or((path, ""));
@@ -64,7 +63,7 @@ pub(super) fn without_etcd(request: &Request) -> Option<Reply> {
     Some(plain(500, text))
 }
 
-/// What a request gets that has waited for etcd.
+/// The answer to a request whose wait for etcd timed out.
 pub(super) fn timed_out() -> Reply {
     let status = json!({
         "kind": "Status",
@@ -83,8 +82,7 @@ pub(super) fn timed_out() -> Reply {
     }
 }
 
-/// What a request gets that is turned away with 429, in the words of an API
-/// server that has too much to do, or with 500.
+/// The answer to a refused request: 429 with the text of an overloaded API server, or 500.
 pub(super) fn refused(code: u16) -> Reply {
     if code != 429 {
         let status = Status::internal("a simulated fault");

@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use crate::pki::{Authority, Identity, Pair, PkiError};
 use crate::talosconfig::encode;
 
-/// The group that may do everything.
+/// The group with unlimited access.
 pub const ADMINISTRATORS: &str = "system:masters";
 
 /// Writes a kubeconfig with a new certificate for an administrator.
@@ -61,10 +61,10 @@ pub fn archive(text: &str) -> Bytes {
     const BLOCK: usize = 512;
     let mut tar = header(text.len()).to_vec();
     tar.extend_from_slice(text.as_bytes());
-    // Up to a whole block, and two empty ones at the end.
+    // Padded to a whole block, followed by two empty ones.
     tar.resize(tar.len().next_multiple_of(BLOCK) + 2 * BLOCK, 0);
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    // Memory does not fail.
+    // Writing to memory does not fail.
     let _ = encoder.write_all(&tar);
     encoder.finish().unwrap_or_default().into()
 }

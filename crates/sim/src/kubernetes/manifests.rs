@@ -1,9 +1,7 @@
-//! What the control planes create in Kubernetes: the objects of their bootstrap
-//! manifests that are not there.
+//! What the control planes create in Kubernetes: the missing objects of their bootstrap manifests.
 //!
-//! Up to 1.12 an object that somebody has deleted comes back at the next look.
-//! From 1.13 on each object is applied once and written into an inventory; what
-//! is in there is left alone.
+//! Up to 1.12, a deleted object comes back at the next pass. From 1.13 on, each object is applied
+//! once and recorded in an inventory; objects in the inventory are left alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,27 +18,25 @@ use crate::model::{NodeIndex, World};
 /// The field manager of what nodes create.
 pub(super) const MANAGER: &str = "talos";
 
-/// The annotation that says which inventory an object belongs to.
+/// The annotation with the inventory that an object belongs to.
 const OWNER: &str = "config.k8s.io/owning-inventory";
 
 const INVENTORY: &str = "talos-bootstrap-manifests-inventory";
 const NAMESPACE: &str = "kube-system";
 
-/// An API server that objects can be installed at.
+/// An API server where objects can be installed.
 pub(super) trait Install: Api {
-    /// Whether an object of its name is there; `None` if its kind is not known.
+    /// Whether an object of this name exists; `None` if its kind is not known.
     fn has(&mut self, object: &Value) -> Result<Option<bool>, Status>;
 
     /// Creates an object, or applies it.
     fn install(&mut self, object: Value, how: How) -> Result<(), Status>;
 
-    /// Whether objects of its kind are in namespaces; `None` if its kind is not
-    /// known.
+    /// Whether objects of this kind are namespaced; `None` if the kind is not known.
     fn is_namespaced(&mut self, object: &Value) -> Result<Option<bool>, Status>;
 
-    /// The object where nodes put it: one without a namespace goes into `default`,
-    /// one of the whole cluster loses the namespace that it was written with.
-    /// `None` if its kind is not known.
+    /// The object as nodes create it: a namespaced one without a namespace goes into `default`, a
+    /// cluster-scoped one loses its namespace. `None` if its kind is not known.
     fn placed(&mut self, object: &Value) -> Result<Option<Value>, Status> {
         let Some(namespaced) = self.is_namespaced(object)? else { return Ok(None) };
         let mut object = object.clone();
@@ -62,19 +58,18 @@ pub(super) enum How {
     Applied,
 }
 
-/// When each control plane has looked last.
+/// The last pass of each control plane.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Manifests {
     #[serde(default)]
     looked: BTreeMap<usize, (u64, u64, usize)>,
-    /// The objects of the last look, and what they were made from: control planes
-    /// look often, and mostly want the same.
+    /// The objects of the last pass, and the source they were made from: passes are frequent, and
+    /// control planes mostly want the same.
     #[serde(skip)]
     made: Option<(String, Arc<Vec<Value>>)>,
 }
 
-/// What Talos brings along, as it is in a cluster that nobody has changed: one
-/// look of a control plane.
+/// What one control plane has to install in one pass.
 #[derive(Clone, Debug)]
 pub(super) struct Look {
     pub(super) node: NodeIndex,
@@ -84,7 +79,7 @@ pub(super) struct Look {
 }
 
 impl Manifests {
-    /// The looks of those that have a reason to.
+    /// One pass for each control plane that has a reason for one.
     pub(super) fn looks(&mut self, world: &World) -> Vec<Look> {
         let mut looks = Vec::new();
         for index in 0..world.len() {
@@ -117,7 +112,7 @@ impl Manifests {
         }
     }
 
-    /// A look did not work: there will be another.
+    /// A pass failed: there will be another one.
     pub(super) fn failed(&mut self, node: NodeIndex) {
         self.looked.remove(&node.0);
     }
@@ -162,7 +157,7 @@ impl Look {
     }
 }
 
-/// An object that the API server does not want is passed over, as nodes do.
+/// An object that the API server refuses is skipped, as nodes do.
 fn installed(answer: Result<(), Status>) -> Result<bool, Status> {
     match answer {
         Ok(()) => Ok(true),
@@ -207,8 +202,8 @@ fn inventory() -> Value {
     })
 }
 
-/// As an inventory names an object: namespace, name, group and kind, where a
-/// colon of the name is written with two underscores.
+/// The key of an object in an inventory: namespace, name, group and kind, where a colon in the name
+/// is written as two underscores.
 fn inventory_key(object: &Value) -> String {
     let group =
         object::text(object, &["apiVersion"]).split_once('/').map_or("", |(group, _)| group);

@@ -1,11 +1,10 @@
 //! The Kubernetes API of a cluster, as its control planes serve it.
 //!
-//! The API server itself is a pure model, [`kube_sim::ApiServer`]: there is one
-//! for the cluster, it belongs to the same task as the nodes, and both have one
-//! clock. Here is what surrounds it: a [`door`] on every control plane and on
-//! the address that they share, who comes in ([`auth`]), the [`kubeconfig`],
-//! what happens without etcd, and the feed between the nodes and their objects.
-//! With a real API server, [`remote`] takes the place of the model.
+//! The API server itself is a pure model, [`kube_sim::ApiServer`]: there is one for the cluster, it
+//! belongs to the same task as the nodes, and both share one clock. This module has everything
+//! around it: an [endpoint](door) on every control plane and on the shared address, authentication
+//! ([`auth`]), the [`kubeconfig`], behaviour without etcd, and the synchronisation of nodes with
+//! their objects. With a real API server, [`remote`] takes the place of the model.
 
 pub mod auth;
 pub mod calls;
@@ -40,16 +39,16 @@ use remote::Machines;
 
 pub(crate) use presence::Presences;
 
-/// How long a new cluster's pods have had to come up.
+/// How long a new cluster's pods have had to start.
 const WARM_UP: Duration = Duration::from_mins(2);
 
-/// How often it puts away what nobody asks for.
+/// How often data that is rarely read is packed.
 const REST: Duration = Duration::from_secs(15);
 
-/// The field manager of the workloads that a user gives.
+/// The field manager of the user's workloads.
 const WISHED: &str = "workloads";
 
-/// Workloads that cannot be had.
+/// Workloads that cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct WorkloadError(String);
@@ -60,7 +59,7 @@ impl WorkloadError {
     }
 }
 
-/// Reads the workloads that a user gives: Kubernetes objects in YAML.
+/// Parses the user's workloads: Kubernetes objects in YAML.
 pub fn read_workloads(text: &str) -> Result<Vec<Value>, WorkloadError> {
     controllers::load_workloads(text).map_err(WorkloadError)
 }
@@ -71,54 +70,51 @@ pub struct Kubernetes {
     /// The API server and the kubelets.
     cluster: Cluster,
     feed: Feed,
-    /// What the nodes themselves do with their pods before they go down.
+    /// The drains of nodes that evict their pods before they go down.
     #[serde(default)]
     drains: drain::Drains,
     /// What the control planes have created.
     #[serde(default)]
     manifests: Manifests,
-    /// Which API servers are listed as ready.
+    /// The API servers listed as ready.
     #[serde(skip)]
     listed: endpoints::Listed,
-    /// Kubelets on machines that are none of the world's: no Talos runs there.
+    /// Kubelets on machines outside the world, without Talos.
     #[serde(default)]
     foreign: Vec<NodeFacts>,
-    /// Nothing lives in it: the nodes are alone.
+    /// No Kubernetes objects at all: only the nodes exist.
     #[serde(default)]
     empty: bool,
-    /// Told what the machines are, if the API server is a real one.
+    /// Receives facts of the machines, if the API server is a real one.
     #[serde(skip)]
     machines: Option<watch::Sender<Machines>>,
-    /// How often anything has touched the nodes when the kubelets last looked
-    /// at them.
+    /// The world's change counter when the kubelets last synchronised.
     #[serde(skip)]
     looked: Option<u64>,
-    /// What the kubelets were told of the nodes.
+    /// The facts last sent to the kubelets.
     #[serde(skip)]
     told: facts::Told,
-    /// The same when the feed last looked, and the revision of the objects then.
+    /// The change counter and the object revision of the last comparison.
     #[serde(skip)]
     compared: Option<(u64, u64)>,
-    /// Whether it lives too shortly to put anything away.
+    /// Whether it is too short-lived to pack anything.
     #[serde(default)]
     brief: bool,
-    /// When to put away next what nobody asks for.
+    /// When rarely read data is packed next.
     #[serde(skip)]
     rest_at: Time,
 }
 
 impl Kubernetes {
-    /// That of a new cluster: its own workloads and those that are wished for
-    /// have come up by now.
+    /// For a new cluster: its own workloads and the user's have already started.
     pub fn new(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
         Self::begin(world, seed, wished, false)
     }
 
-    /// One that lives shortly, and in memory only, as those of the deterministic
-    /// simulation: nothing is packed away to take less memory, leases are written
-    /// only for those who read them, services have no endpoints, `managedFields` tell nothing of what kubelets
-    /// and controllers write, and nobody leaves Events. Otherwise it is the same
-    /// for a fraction of the work.
+    /// A short-lived, in-memory cluster for the deterministic simulation: nothing is packed to save
+    /// memory, leases are written only when something reads them, services have no endpoints,
+    /// `managedFields` omit kubelets and controllers, and there are no Events. Otherwise it behaves
+    /// the same, for a fraction of the work.
     pub fn brief(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
         Self::begin(world, seed, wished, true)
     }
@@ -134,7 +130,7 @@ impl Kubernetes {
         if brief {
             cluster.server.store_mut().be_brief();
         }
-        // What happened then is forgotten by now.
+        // Events of the start have expired by now.
         cluster.server.store_mut().set_quiet(true);
         cluster.sync(since, &facts::of_all(world));
         let mut new = Self { brief, ..Self::of(cluster, false) };
@@ -146,15 +142,15 @@ impl Kubernetes {
         while at < world.now() {
             at = at.plus(Duration::from_secs(1)).min(world.now());
             new.cluster.advance(at);
-            // Nobody will know a version of before the start.
+            // No client can hold a version from before the start.
             new.cluster.server.compact();
         }
         new.cluster.server.store_mut().set_quiet(brief);
         Ok(new)
     }
 
-    /// One in which nothing lives, for those who only want nodes: it has no
-    /// kubelets and no workloads, and takes next to no memory.
+    /// An empty one, for callers that need only nodes: it has no kubelets and no workloads, and
+    /// takes next to no memory.
     pub fn empty(world: &World, seed: u64) -> Self {
         Self::of(Cluster::new(seed, world.now(), Timings::default()), true)
     }
@@ -177,7 +173,7 @@ impl Kubernetes {
         }
     }
 
-    /// Lets kubelets elsewhere follow the machines: those of a real API server.
+    /// Publishes the machines to the kubelets of a real API server.
     pub(crate) fn machines(&mut self, world: &World) -> watch::Receiver<Machines> {
         let (sender, receiver) = watch::channel(Machines::of(world));
         self.machines = Some(sender);
@@ -188,7 +184,7 @@ impl Kubernetes {
         !self.empty && world.kubernetes_api_is_up()
     }
 
-    /// A kubelet registers on a machine that is none of the world's.
+    /// A kubelet registers from a machine outside the world.
     pub fn join_foreign(&mut self, now: Time, name: &str, address: &str, version: &Version) {
         let facts = NodeFacts {
             kubelet_version: version.tag(),
@@ -199,7 +195,7 @@ impl Kubernetes {
         self.foreign.push(facts);
     }
 
-    /// It is gone, and its node with it.
+    /// That machine and its Node object are removed.
     pub fn leave_foreign(&mut self, now: Time, name: &str) {
         self.foreign.retain(|facts| facts.name != name);
         self.cluster.update(now, &[], &[name.to_owned()]);
@@ -207,7 +203,7 @@ impl Kubernetes {
         let _ = self.cluster.server.store_mut().delete(&write, &NODES, "", name, &options);
     }
 
-    /// Creates what is wished for and not there yet.
+    /// Creates the requested objects that do not exist yet.
     pub fn wish(&mut self, wished: &[Value]) -> Result<(), WorkloadError> {
         self.create(WISHED, wished.to_vec())
     }
@@ -216,7 +212,7 @@ impl Kubernetes {
         controllers::apply(self.cluster.server.store_mut(), manager, objects).map_err(WorkloadError)
     }
 
-    /// The API server.
+    /// The API server, read only.
     pub fn api(&self) -> &ApiServer {
         &self.cluster.server
     }
@@ -226,18 +222,18 @@ impl Kubernetes {
         &mut self.cluster.server
     }
 
-    /// The latest time it has been told.
+    /// The latest time it has been advanced to.
     pub fn now(&self) -> Time {
         self.cluster.server.store().now()
     }
 
-    /// When something happens by itself next. Without etcd nothing does.
+    /// When the next event is due. Without etcd there is none.
     pub fn next_event(&self, world: &World) -> Option<Time> {
         let next = [self.cluster.next_event(), self.drains.next_event()];
         next.into_iter().flatten().min().filter(|_| self.lives(world))
     }
 
-    /// Makes everything happen that is due by `now`, after a change of objects.
+    /// Processes everything that is due by `now`, after a change of objects.
     pub fn advance(&mut self, world: &mut World, now: Time) {
         if self.lives(world) {
             self.cluster.advance(now);
@@ -245,7 +241,7 @@ impl Kubernetes {
         }
     }
 
-    /// The same after a change of nodes: their kubelets learn of it.
+    /// The same after a change of nodes: their kubelets receive the new facts.
     pub fn follow(&mut self, world: &mut World, now: Time) {
         if self.looked == Some(world.touched()) {
             return self.advance(world, now);
@@ -271,8 +267,8 @@ impl Kubernetes {
         }
     }
 
-    /// The same after a time in which nobody could look: what was due again and
-    /// again, such as the renewal of leases, happens once.
+    /// The same after a suspension: periodic work that became due many times, such as lease
+    /// renewals, happens once.
     pub fn resume(&mut self, world: &mut World, now: Time) {
         if self.lives(world) {
             self.cluster.resume(now);
@@ -281,8 +277,7 @@ impl Kubernetes {
         self.follow(world, now);
     }
 
-    /// Lets the nodes and their objects tell each other what is new, if either
-    /// may have changed.
+    /// Synchronises the nodes with their objects, if either may have changed.
     fn compare(&mut self, world: &mut World, now: Time) {
         let revision = self.cluster.server.store().revision_to_keep();
         let current = (world.touched(), revision);
@@ -297,16 +292,15 @@ impl Kubernetes {
         }
     }
 
-    /// What nodes and their objects have to do with each other, since the last
-    /// time that somebody looked.
+    /// Synchronises nodes and objects with everything that changed since the last pass.
     fn pass(&mut self, world: &mut World, since: Option<u64>) {
         let store = self.cluster.server.store_mut();
-        // Nobody looks for an API server in a world that lives shortly.
+        // A short-lived world needs no endpoints of the API server.
         if !self.brief {
             self.listed.update(world, store);
         }
         for look in self.manifests.looks(world) {
-            // Talos tries again later; here nothing stands in the way.
+            // Talos retries later; here nothing can fail.
             let _ = look.at(store);
         }
         let store = self.cluster.server.store();
@@ -322,7 +316,7 @@ impl Kubernetes {
         }
     }
 
-    /// Lets nodes that drain themselves go on with it.
+    /// Advances the nodes that drain themselves.
     fn drain(&mut self, world: &mut World, now: Time) {
         if self.drains.is_empty() && world.draining().next().is_none() {
             return;
@@ -346,7 +340,7 @@ impl Kubernetes {
     }
 }
 
-/// The control planes' API servers that run, by node.
+/// The control planes whose API server is running.
 pub(crate) fn running(world: &World) -> impl Iterator<Item = NodeIndex> {
     (0..world.len()).map(NodeIndex).filter(|node| world.api_server_runs(*node))
 }

@@ -1,4 +1,4 @@
-//! Where the Kubernetes API can be reached.
+//! Where the Kubernetes API is reachable.
 
 use tokio::sync::watch;
 
@@ -6,15 +6,15 @@ use super::running;
 use crate::driver::Presence;
 use crate::model::{NodeIndex, NodeRole, World};
 
-/// The address that the control planes share.
+/// The index of the address that the control planes share.
 pub(crate) const SHARED: usize = 0;
 
-/// Where a control plane's own address stands; after the [`SHARED`] one.
+/// The index of a control plane's own address; they follow the [`SHARED`] one.
 pub(crate) fn index_of(node: NodeIndex) -> usize {
     node.0 + 1
 }
 
-/// Who can be reached, and who holds the shared address.
+/// Which addresses are reachable, and which node holds the shared one.
 #[derive(Debug)]
 pub(crate) struct Presences {
     published: watch::Sender<Vec<Presence>>,
@@ -27,12 +27,12 @@ impl Presences {
         Self { published, current: Vec::new(), holder: None }
     }
 
-    /// Who answers at the shared address.
+    /// The node that answers at the shared address.
     pub(crate) fn holder(&self) -> Option<NodeIndex> {
         self.holder
     }
 
-    /// Looks around, and says so if anything has changed.
+    /// Publishes the current state if it has changed.
     pub(crate) fn publish(&mut self, world: &World) {
         let before = self.current.clone();
         let held = self.holder;
@@ -44,7 +44,7 @@ impl Presences {
         let here = &mut self.current[SHARED];
         here.reachable = self.holder.is_some();
         if held != self.holder {
-            // Connections to the last holder do not move to the next.
+            // Connections to the previous holder do not move to the next.
             here.epoch += 1;
         }
         for index in 0..world.len() {

@@ -1,4 +1,4 @@
-//! What happens while nobody looks, and what of it is worth keeping.
+//! What happens during a suspension, and which changes are worth saving.
 
 use kube_sim::names::{LEASES, NODES};
 use kube_sim::object;
@@ -16,7 +16,7 @@ fn cluster() -> (World, Kubernetes) {
     (world, kubernetes)
 }
 
-/// How often leases have changed since a revision, and how often anything.
+/// The number of lease changes since a revision, and of all changes.
 fn changes(kubernetes: &Kubernetes, since: u64) -> (usize, u64) {
     let store = kubernetes.api().store();
     let changes = store.changes_since(since).expect("they are at hand");

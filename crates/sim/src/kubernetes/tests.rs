@@ -1,5 +1,5 @@
-//! Nodes and their objects together, in memory: what the nodes do to pods and
-//! manifests by themselves.
+//! Nodes and their objects together, in memory: what the nodes do to pods and manifests by
+//! themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,7 @@ use crate::model::{Caller, ClusterSpec, EMPTY_SCHEMATIC, Fault, NodeSpec, Reques
 
 const START: Time = Time::from_secs(1_800_000_000);
 
-/// A deployment that stays where it is and cannot lose a pod, and a pod of
-/// nobody.
+/// A deployment that stays on its node and cannot lose a pod, and a pod without an owner.
 const WORKLOADS: &str = "
 apiVersion: apps/v1
 kind: Deployment
@@ -61,7 +60,7 @@ impl Both {
         Self { world, kubernetes, now: START }
     }
 
-    /// Lets time pass, from one thing that happens to the next.
+    /// Advances time, from one event to the next.
     fn secs(&mut self, seconds: u64) {
         let until = self.now.plus(Duration::from_secs(seconds));
         let next = |both: &Self| {
@@ -96,7 +95,7 @@ impl Both {
         self.kubernetes.follow(&mut self.world, self.now);
     }
 
-    /// Upgrades a node in the old way.
+    /// Upgrades a node with the legacy call.
     fn upgrade(&mut self, node: usize, tag: &str) {
         let image = format!("factory.talos.dev/metal-installer/{EMPTY_SCHEMATIC}:{tag}");
         self.call(node, Request::Upgrade(machine::UpgradeRequest { image, ..Default::default() }));
@@ -123,7 +122,7 @@ impl Both {
         self.store().list(&PODS, Some(namespace)).filter(here).cloned().collect()
     }
 
-    /// How many of them are the deployment's.
+    /// The number of the deployment's pods.
     fn web(&self) -> usize {
         let pods = self.pods("default").into_iter();
         pods.filter(|pod| object::label(pod, "app") == Some("web")).count()
@@ -149,7 +148,7 @@ fn a_drain_waits_for_the_budget_and_leaves_what_would_not_come_back() {
     assert_eq!(both.web(), 2);
     both.upgrade(WORKER, "v1.13.9");
     both.until("the drain", 120, |both| !both.is_drained());
-    // The budget refuses, for as long as somebody insists on it.
+    // The budget refuses until the drain's deadline.
     both.secs(100);
     assert!(!both.is_drained() && both.is_cordoned());
     assert_eq!(both.web(), 2);
@@ -250,7 +249,7 @@ fn a_worker_that_joins_is_registered_and_one_that_leaves_is_not_reported_any_mor
         })
     };
     both.until("a node", 200, |both| ready(both, "worker-2"));
-    // The pods of the daemon sets have come, and those of the other have gone.
+    // The daemon sets' pods run on the new node, and those of the other node are gone.
     both.secs(120);
     let on = |name: &str| {
         let here = |pod: &&Arc<Value>| object::text(pod, &["spec", "nodeName"]) == name;
@@ -270,7 +269,7 @@ fn a_foreign_kubelet_serves_until_it_leaves() {
     let mut both = Both::new("1.13.9", "");
     let version = Version::new(1, 33, 2);
     both.kubernetes.join_foreign(both.now, "edge-1", "10.9.0.1", &version);
-    // Longer than a node may be silent, and its world is told anew.
+    // Longer than a node may be silent; its facts are sent again.
     both.secs(300);
     let node = both.get(&NODES, "", "edge-1").unwrap();
     assert_eq!(node["status"]["nodeInfo"]["kubeletVersion"], "v1.33.2");

@@ -1,6 +1,5 @@
-//! What a node would answer, for doors that are in the same process and need no
-//! message for it. It is read as it is; whether the node can be reached is for
-//! the caller to ask.
+//! A node's answers, for adapters in the same process that need no message for them. They are read
+//! directly; the caller checks whether the node is reachable.
 
 use super::World;
 use super::api::NodeIndex;
@@ -9,21 +8,20 @@ use super::kubernetes::Component;
 use kube_sim::random::Random;
 
 impl World {
-    /// Other chances from here on: many worlds may begin as one.
+    /// Replaces the random seed: many worlds may start from one copy.
     pub fn reseed(&mut self, seed: u64) {
         self.random = Random::new(seed);
     }
 
-    /// The stage that the machine status names, with the number of the API, and
-    /// the conditions that keep it from calling the machine ready, by name and reason. Both
-    /// from one reading.
+    /// The stage in the machine status, with its number in the API, and the unmet conditions by
+    /// name and reason. Both from one reading.
     pub fn machine_status_of(&self, node: NodeIndex) -> (i32, Vec<(&'static str, String)>) {
         let here = &self.nodes[node.0];
         (here.stage as i32, self.unmet_conditions(node))
     }
 
-    /// The static pods that the machine renders, and whether a status of each says that
-    /// it is ready.
+    /// The static pods that the machine renders, and whether a known status of each says that it is
+    /// ready.
     pub fn static_pods_of(&self, node: NodeIndex) -> impl Iterator<Item = (Component, bool)> {
         let kubernetes = &self.nodes[node.0].kubernetes;
         kubernetes.pods.iter().map(move |pod| {
@@ -32,22 +30,22 @@ impl World {
         })
     }
 
-    /// The text of the configuration in force. It holds keys (rule 14).
+    /// The text of the active configuration. It holds keys (rule 14).
     pub fn config_of(&self, node: NodeIndex) -> &str {
         &self.nodes[node.0].config.active
     }
 
-    /// The configuration on disk, if the node shows one; it holds keys (rule 14).
+    /// The configuration on disk, if the node shows one. It holds keys (rule 14).
     pub fn config_on_disk_of(&self, node: NodeIndex) -> Option<&str> {
         self.nodes[node.0].config.on_disk()
     }
 
-    /// The image of the installer that the configuration in force names.
+    /// The installer image in the active configuration.
     pub fn install_image_of(&self, node: NodeIndex) -> Option<&str> {
         self.nodes[node.0].config.install_image()
     }
 
-    /// The images that the configuration comes to.
+    /// The component images that result from the configuration.
     pub fn config_images_of(&self, node: NodeIndex) -> impl Iterator<Item = (Component, &str)> {
         let here = &self.nodes[node.0];
         let own = |component: &Component| match component {

@@ -1,12 +1,12 @@
-//! What goes into a world and what comes out: requests of the node's API, and
-//! their replies, in the messages of the wire.
+//! The input and output of a world: requests of the node's API, and their replies, in the messages
+//! of the wire.
 
 use serde::{Deserialize, Serialize};
 use talos_proto::{cluster, common, cosi::resource as cosi, machine};
 
 pub(super) use super::time_calls::{TimeRequest, TimeResponse};
 
-/// A node of the cluster: its place in [`ClusterSpec::nodes`](super::ClusterSpec::nodes).
+/// A node of the cluster: its index in [`ClusterSpec::nodes`](super::ClusterSpec::nodes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeIndex(pub usize);
@@ -222,51 +222,50 @@ responses! {
     CosiWatch(cosi::WatchResponse),
 }
 
-/// What a request got.
+/// The outcome of a request.
 #[expect(clippy::large_enum_variant, reason = "both are passed on at once, never kept")]
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub enum Reply {
     /// The answer of a unary method.
     Unary(Response),
-    /// All items of a stream that has ended well.
+    /// All items of a stream that has ended successfully.
     Items(Vec<Response>),
-    /// A stream: its items follow in [`World::outputs`](super::World::outputs).
-    /// A unary method that takes its time answers this too: one item follows,
-    /// or a failure.
+    /// A stream: its items follow in [`World::outputs`](super::World::outputs). A slow unary method
+    /// answers this too: one item follows, or a failure.
     Stream(StreamId),
     /// The call failed.
     Error(Status),
 }
 
-/// Something for an open stream.
+/// Output for an open stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Output {
     /// Which stream.
     pub stream: StreamId,
-    /// What it gets.
+    /// The content.
     pub content: Content,
 }
 
-/// What a stream gets.
+/// The content of one output.
 #[expect(clippy::large_enum_variant, reason = "both are passed on at once, never kept")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// A message.
     Item(Response),
-    /// The end. `Ok` is a good one; after either nothing follows.
+    /// The end: `Ok` on success. Nothing follows.
     End(Result<(), Status>),
     /// The connection breaks, as when the machine goes down.
     Drop,
 }
 
-/// Why a call failed, as gRPC says it.
+/// A gRPC status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code:?}: {message}")]
 pub struct Status {
     /// The code.
     pub code: Code,
-    /// For people.
+    /// The message, for people.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! Going down and coming up.
+//! How machines go down and boot.
 
 use std::time::Duration;
 
@@ -13,12 +13,11 @@ use super::services;
 use super::spec::NodeRole;
 use super::timing::Span;
 
-/// How long a boot may take before it counts as failed.
+/// After this long, a boot counts as failed.
 const BOOT_TIMEOUT: Duration = Duration::from_mins(70);
 
 impl World {
-    /// The machine stops answering. It comes back by itself unless a fault
-    /// keeps it down.
+    /// The machine stops answering. It comes back by itself unless a fault keeps it down.
     pub(super) fn go_down(&mut self, node: NodeIndex) {
         self.drop_streams(node);
         let here = &mut self.nodes[node.0];
@@ -42,13 +41,13 @@ impl World {
         }
     }
 
-    /// Whether nothing keeps a machine down that went down.
+    /// Whether no fault keeps the machine down.
     pub(super) fn may_return(&self, node: NodeIndex) -> bool {
         let boots = self.nodes[node.0].kexec || self.fault(node, FaultKind::KexecOnly).is_none();
         boots && self.fault(node, FaultKind::NeverReturns).is_none()
     }
 
-    /// A machine that a fault kept down comes back, unless it is on its way.
+    /// Powers on a machine that a fault kept down, unless its power-on is already due.
     pub(super) fn power_on_unless_due(&mut self, node: NodeIndex) {
         let due = |due: &Due| matches!(due, Due::PowerOn { node: other, .. } if *other == node);
         if !self.schedule.any(due) {
@@ -71,18 +70,18 @@ impl World {
         self.schedule.put(at, Due::PowerOn { node, boot });
     }
 
-    /// The machine answers again, and begins to boot.
+    /// The machine answers again and starts to boot.
     pub(super) fn power_on(&mut self, node: NodeIndex) {
-        // Discovery tells the others which version it runs now.
+        // Discovery shows its new version to the other nodes.
         self.wide = true;
         if let Some(image) = self.nodes[node.0].staged_upgrade.take() {
-            // A staged upgrade that fails leaves the version as it is.
+            // A staged upgrade that fails leaves the version unchanged.
             let _ = self.install_in_sequence(node, &image);
         }
         let boots_back = self.nodes[node.0].slots.armed().is_some()
             && self.take_fault(node, FaultKind::BootBack);
         if boots_back && !self.nodes[node.0].slots.boot_back() {
-            // Both slots hold what does not boot: somebody has to come to it.
+            // Neither slot boots: only manual intervention helps.
             self.nodes[node.0].power = Power::Off;
             return;
         }
@@ -112,8 +111,8 @@ impl World {
         self.start_sequence(node, Kind::Initialize, "", true);
     }
 
-    /// The last phase of a boot: everything is started, and comes up one after
-    /// the other within the time that rejoining takes.
+    /// The last phase of a boot: everything is started, and comes up part by part within the rejoin
+    /// time.
     pub(super) fn start_everything(&mut self, node: NodeIndex) {
         let role = self.nodes[node.0].role;
         for id in services::late(role) {
@@ -124,8 +123,8 @@ impl World {
         }
         let total = self.draw(node, Span::Rejoin).saturating_sub(Duration::from_secs(4));
         let boot = self.nodes[node.0].boot;
-        // A control plane is ready, and its Node too, before the kubelet has made any
-        // static pod: no status of one is unmet while there is none.
+        // A control plane is ready, and its Node too, before the kubelet has made any static pod:
+        // without any status, none is unmet.
         let parts: &[(Part, u32)] = match role {
             NodeRole::ControlPlane => &[
                 (Part::Etcd, 40),
@@ -145,7 +144,7 @@ impl World {
 
     pub(super) fn rejoin(&mut self, node: NodeIndex, part: Part) {
         if part != Part::Etcd && !self.kubelet_returns(node) {
-            // What comes after the kubelet comes by it.
+            // The kubelet starts the parts that come after it.
             return;
         }
         match part {

@@ -1,4 +1,4 @@
-//! A request goes to the part of the node that answers it.
+//! Dispatches a request to the part of the node that answers it.
 
 use super::World;
 use super::api::{NodeIndex, Reply, Request, Status};
@@ -8,12 +8,12 @@ use super::time::Time;
 /// The first minor of Talos 1 with the lifecycle and image services.
 const LIFECYCLE_SINCE: u64 = 13;
 
-/// The first minor of Talos 1 with the calls of etcd's downgrade.
+/// The first minor of Talos 1 with etcd's downgrade calls.
 const DOWNGRADE_SINCE: u64 = 11;
 
 impl World {
-    /// A call that has reached a node. The door has checked that the node
-    /// [can be reached](Self::is_reachable).
+    /// A call that has reached a node. The adapter has checked that the node [is
+    /// reachable](Self::is_reachable).
     pub fn request(
         &mut self,
         now: Time,
@@ -142,7 +142,7 @@ impl World {
     }
 }
 
-/// Whether a request leaves all nodes as they are.
+/// Whether a request changes nothing on any node.
 fn is_reading(request: &Request) -> bool {
     matches!(
         request,
@@ -175,7 +175,7 @@ fn is_reading(request: &Request) -> bool {
     )
 }
 
-/// Whether a request looks at the images of a node.
+/// Whether a request depends on the images of a node.
 fn uses_images(request: &Request) -> bool {
     matches!(
         request,
@@ -189,7 +189,7 @@ fn uses_images(request: &Request) -> bool {
     )
 }
 
-/// The method's name, if it is one of etcd's downgrade.
+/// The method's name, if it is one of etcd's downgrade calls.
 fn downgrades(request: &Request) -> Option<&'static str> {
     match request {
         Request::EtcdDowngradeValidate(_) => Some("EtcdDowngradeValidate"),
@@ -199,7 +199,7 @@ fn downgrades(request: &Request) -> Option<&'static str> {
     }
 }
 
-/// The service that a request belongs to, if older nodes lack it.
+/// The service of a request, if older nodes lack it.
 fn service_since(request: &Request) -> Option<&'static str> {
     match request {
         Request::ImageServiceList(_)

@@ -1,8 +1,8 @@
-//! The node's own drain, in the old way of upgrading and before it is shut down.
+//! The node's own drain, in the legacy upgrade and before a shutdown.
 //!
-//! The node cordons itself and evicts its pods through the Kubernetes API. Where
-//! that has pods, whoever keeps them takes the drain over and says when the node
-//! is empty; where it has none, the drain lasts its time.
+//! The node cordons itself and evicts its pods through the Kubernetes API. If the adapter has pods,
+//! it takes the drain over and reports when the node is empty; without pods, the drain lasts its
+//! drawn time.
 
 use std::time::Duration;
 
@@ -13,16 +13,14 @@ use super::phases::Effect;
 use super::schedule::Due;
 use super::time::Time;
 
-/// How long a node waits for its cordon to be known; after that the sequence
-/// has failed.
+/// How long a node waits until the API server has its cordon; after that the sequence fails.
 pub(super) const CORDON_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long a drain may last. Pods that are still there then go down with the
-/// node.
+/// How long a drain may last. Pods that are still there then go down with the node.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_mins(5);
 
 impl World {
-    /// Whether the node is in the middle of its own drain.
+    /// Whether the node is draining itself.
     fn is_draining(&self, node: NodeIndex) -> bool {
         let here = &self.nodes[node.0];
         here.power == Power::On
@@ -32,7 +30,7 @@ impl World {
                 .is_some_and(|sequence| sequence.effect(here.minor()) == Some(Effect::Drain))
     }
 
-    /// The nodes that evict their pods themselves now.
+    /// The nodes that are evicting their own pods.
     pub fn draining(&self) -> impl Iterator<Item = (NodeIndex, &str)> {
         let nodes = self.nodes.iter().enumerate().map(|(index, node)| (NodeIndex(index), node));
         nodes
@@ -40,8 +38,8 @@ impl World {
             .map(|(index, node)| (index, node.hostname.as_str()))
     }
 
-    /// Somebody takes the drain over: it lasts until [`drained`](Self::drained),
-    /// or for as long as Talos lets it.
+    /// Takes the drain over: it lasts until [`drained`](Self::drained), at most until Talos's
+    /// deadline.
     pub fn hold_drain(&mut self, now: Time, node: NodeIndex) {
         self.advance(now);
         if self.is_draining(node) {
@@ -49,7 +47,7 @@ impl World {
         }
     }
 
-    /// The node is empty, or what is left on it has been given up.
+    /// The node is empty, or the drain gave up on the remaining pods.
     pub fn drained(&mut self, now: Time, node: NodeIndex) {
         self.advance(now);
         if self.is_draining(node) {

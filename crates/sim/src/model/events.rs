@@ -1,5 +1,4 @@
-//! The event stream of a node: a ring that remembers a while, and the streams
-//! that follow it.
+//! The event stream of a node: a ring of recent events, and the streams that follow it.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -16,18 +15,18 @@ use super::services::Notice;
 use super::streams::Stream;
 use super::time::Time;
 
-/// What a node remembers of its events: a ring of 1000 of which the oldest 10
-/// are never given out, since they may be overwritten while they are read.
+/// How many events a node can return: a ring of 1000, of which the oldest 10 are never returned,
+/// since they may be overwritten while they are read.
 const REMEMBERED: usize = 990;
 
 type Name = Cow<'static, str>;
 
-/// An event, smaller than its message.
+/// An event, in a smaller form than its message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Note {
     SequenceStart(Name),
     SequenceStop(Name),
-    /// The sequence, the code and what it says.
+    /// The sequence, the code and the message.
     SequenceError(Name, i32, String),
     Phase(Name, bool),
     Task(Name, bool),
@@ -44,7 +43,7 @@ pub(super) enum Note {
     Restart(i64),
 }
 
-/// A note that went out.
+/// A published note.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Published {
     pub(super) id: Xid,
@@ -97,7 +96,7 @@ impl Xid {
     }
 }
 
-/// The events that a node remembers of this boot.
+/// The recent events of this boot.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Ring {
     events: VecDeque<Published>,
@@ -105,7 +104,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Forgets everything, as a reboot does; ids go on.
+    /// Forgets all events, as a reboot does; ids continue.
     pub(super) fn clear(&mut self) {
         self.events = VecDeque::new();
     }
@@ -128,7 +127,7 @@ impl Ring {
         published
     }
 
-    /// Where in the ring a stream with these wishes begins.
+    /// The position in the ring where a stream with this request starts.
     fn start(&self, request: &machine::EventsRequest, now: Time) -> Result<usize, Status> {
         let length = self.events.len();
         if request.tail_events < 0 {
@@ -223,8 +222,7 @@ fn message(published: &Published) -> machine::Event {
 }
 
 impl World {
-    /// Publishes a note of a node; `actor` is empty if nobody asked for what
-    /// happened.
+    /// Publishes a note of a node; `actor` is empty if no client caused it.
     pub(super) fn publish(&mut self, node: NodeIndex, actor: &str, what: Note) {
         let time = self.node_time(node);
         let machine = u32::try_from(node.0 + 1).unwrap_or(u32::MAX);
@@ -245,8 +243,7 @@ impl World {
         }
     }
 
-    /// `Events`: an empty hello, then what is remembered and asked for, then
-    /// what happens.
+    /// `Events`: an empty first message, then past events as requested, then new ones.
     pub(super) fn events(&mut self, node: NodeIndex, request: &machine::EventsRequest) -> Reply {
         let now = self.node_time(node);
         let start = match self.nodes[node.0].events.start(request, now) {

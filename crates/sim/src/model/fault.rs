@@ -1,4 +1,4 @@
-//! What can be made to go wrong.
+//! Faults of nodes.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use super::schedule::{Due, Part};
 use super::time::Time;
 use super::timing::Span;
 
-/// A fault of one node. It lasts until it is cleared, unless it says otherwise.
+/// A fault of one node. It lasts until it is cleared, unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
-    /// Pulls take so many times as long.
+    /// Pulls take this many times as long.
     SlowPull {
         /// The factor; 0 counts as 1.
         factor: u32,
@@ -30,8 +30,7 @@ pub enum Fault {
         /// 5 dependency, 6 input or output, 7 install.
         code: i32,
     },
-    /// The installer makes its version the default, and exits with this code all
-    /// the same.
+    /// The installer switches the default to its version, and still exits with this code.
     InstallerExitLate {
         /// As for [`Fault::InstallerExit`].
         code: i32,
@@ -44,7 +43,7 @@ pub enum Fault {
     LostReboot,
     /// The Kubernetes node is not ready.
     NotReady,
-    /// A condition of the machine status is unmet, while the machine does its work.
+    /// A condition of the machine status is unmet while the machine otherwise works.
     UnmetCondition {
         /// Which.
         condition: Condition,
@@ -64,22 +63,22 @@ pub enum Fault {
         /// Whether it is CORRUPT; otherwise it is NOSPACE.
         corrupt: bool,
     },
-    /// The etcd member's applied index stays behind.
+    /// The etcd member's applied index lags.
     EtcdLag {
         /// By how many entries.
         entries: u64,
     },
-    /// Every n-th connection to apid is dropped. The model leaves the dropping
-    /// to the door, which asks [`World::drops_connection`](super::World::drops_connection).
+    /// Every n-th connection to apid is dropped. The model leaves the dropping to the adapter,
+    /// which asks [`World::drops_connection`](super::World::drops_connection).
     ApidDrops {
         /// 1 drops all of them.
         every: u32,
-        /// Whether only calls that read are dropped, each by itself. What changes the
-        /// node arrives then.
+        /// Whether only read calls are dropped, each one separately. Calls that change the node
+        /// then arrive.
         #[serde(default)]
         reads: bool,
     },
-    /// The node runs but cannot be reached, by callers or by other nodes.
+    /// The node runs but is unreachable for clients and for other nodes.
     Partition,
     /// The node's clock is wrong.
     ClockSkew {
@@ -88,19 +87,19 @@ pub enum Fault {
         /// Whether it is ahead rather than behind.
         ahead: bool,
     },
-    /// Every n-th request to the node's Kubernetes API server is turned away
-    /// with 429 and a `Retry-After`. Health checks are not.
+    /// Every n-th request to the node's Kubernetes API server is refused with 429 and a
+    /// `Retry-After`. Health checks are not.
     ApiThrottles {
-        /// 1 turns all of them away.
+        /// 1 refuses all of them.
         every: u32,
     },
-    /// Every n-th request to the node's Kubernetes API server fails with 500,
-    /// and nothing comes of it. Health checks do not.
+    /// Every n-th request to the node's Kubernetes API server fails with 500 and has no effect.
+    /// Health checks do not.
     ApiErrors {
         /// 1 fails all of them.
         every: u32,
     },
-    /// The node's Kubernetes API server does its work, but its answers are late.
+    /// The node's Kubernetes API server works, but its answers are late.
     ApiLatency {
         /// By how much.
         by: Duration,
@@ -109,32 +108,31 @@ pub enum Fault {
     StuckBudgets,
     /// Volumes that are attached to the node stay attached.
     StuckVolumes,
-    /// The next time the kubelet stops, it stays away, though the machine runs.
+    /// The next time the kubelet stops, it stays down, though the machine runs.
     KubeletNeverReturns,
     /// Images of pods cannot be pulled.
     FailingImage {
-        /// Those that begin so; all of them if it is empty.
+        /// Only images with this prefix; empty for all.
         prefix: String,
     },
-    /// Downloads of extra manifests fail. What was downloaded stays until the
-    /// next boot.
+    /// Downloads of extra manifests fail. Manifests that were downloaded before stay until the next
+    /// boot.
     FailingManifest {
-        /// Whether it is gone at once, as after a boot.
+        /// Whether they are gone at once, as after a boot.
         now: bool,
     },
-    /// The node takes connections and requests and answers none, as one that hangs or
-    /// has lost its power; otherwise as [`Fault::Partition`]. Streams that were open
-    /// break.
+    /// The node accepts connections and requests and answers none, as if it hangs or has lost
+    /// power; otherwise like [`Fault::Partition`]. Open streams break.
     Silent,
-    /// The node does not reach the discovery service, though all else is well: after half
-    /// an hour no other node knows it, and after a boot it knows itself alone.
+    /// The node cannot reach the discovery service, though everything else works: after half an
+    /// hour no other node lists it, and after a boot it lists only itself.
     DiscoveryCut {
-        /// Whether both are so at once, as if it had been so for long.
+        /// Whether both hold at once, as after a long time.
         now: bool,
     },
 }
 
-/// The name of a fault, by which it is cleared and listed.
+/// The name of a fault, for clearing and listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "each is documented at `Fault`")]
@@ -169,7 +167,7 @@ pub enum FaultKind {
 }
 
 impl Fault {
-    /// Which fault this is, without its numbers.
+    /// The kind of a fault, without its values.
     pub fn kind(&self) -> FaultKind {
         match self {
             Self::SlowPull { .. } => FaultKind::SlowPull,
@@ -203,18 +201,17 @@ impl Fault {
     }
 }
 
-/// What an API server does to a request besides answering it.
+/// What an API server does to a request instead of, or besides, answering it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ApiTrouble {
-    /// The code that it is turned away with: 429 or 500.
+    /// The HTTP code of its refusal: 429 or 500.
     pub refusal: Option<u16>,
-    /// How much later the answer comes.
+    /// The delay of the answer.
     pub delay: Duration,
 }
 
 impl World {
-    /// Makes something go wrong on a node, or on all of them. A fault of the
-    /// same kind that is there already is replaced.
+    /// Injects a fault on a node, or on all. It replaces an active fault of the same kind.
     pub fn inject(&mut self, now: Time, node: Option<NodeIndex>, fault: &Fault) {
         self.advance(now);
         for index in self.chosen(node) {
@@ -227,7 +224,7 @@ impl World {
         self.settle();
     }
 
-    /// Ends a fault on a node, or on all of them.
+    /// Clears a fault on a node, or on all.
     pub fn clear(&mut self, now: Time, node: Option<NodeIndex>, fault: FaultKind) {
         self.advance(now);
         for index in self.chosen(node) {
@@ -241,7 +238,7 @@ impl World {
         self.settle();
     }
 
-    /// The faults that hold now.
+    /// The active faults.
     pub fn faults(&self) -> &[(NodeIndex, Fault)] {
         &self.faults
     }
@@ -292,8 +289,7 @@ impl World {
         }
     }
 
-    /// What happens to a request that comes to the API server of a node; each
-    /// question counts as one request.
+    /// The effect of faults on a request to a node's API server; each call counts as one request.
     pub fn api_trouble(&mut self, node: NodeIndex) -> ApiTrouble {
         let (mut every, mut delay) = ([None; 2], Duration::ZERO);
         for (_, fault) in self.faults.iter().filter(|(index, _)| *index == node) {
@@ -313,7 +309,7 @@ impl World {
         ApiTrouble { refusal: refusal.map(|(code, _)| code), delay }
     }
 
-    /// Whether a kubelet that is to run may; a fault keeps it away.
+    /// Whether a kubelet that should run can start; a fault prevents it.
     pub(super) fn kubelet_returns(&mut self, node: NodeIndex) -> bool {
         let held = self.fault(node, FaultKind::KubeletNeverReturns).is_some();
         let kubelet = &mut self.nodes[node.0].kubernetes.kubelet;
@@ -325,7 +321,7 @@ impl World {
         !held
     }
 
-    /// The fault is over: a kubelet that it kept away starts.
+    /// The fault is cleared: a kubelet that it kept down starts.
     pub(super) fn release_kubelet(&mut self, node: NodeIndex) {
         let here = &mut self.nodes[node.0];
         if here.power != Power::On || !std::mem::take(&mut here.kubernetes.kubelet.held) {
@@ -346,7 +342,7 @@ impl World {
         }
     }
 
-    /// How images begin that the node cannot pull.
+    /// The prefixes of the images that the node cannot pull.
     pub(super) fn unpullable(&self, node: NodeIndex) -> Vec<String> {
         let all = self.fault(node, FaultKind::FailingPull).map(|_| String::new());
         let some = match self.fault(node, FaultKind::FailingImage) {
@@ -363,7 +359,7 @@ impl World {
             .map(|(_, fault)| fault)
     }
 
-    /// Whether a fault holds; if so, it has happened and is over.
+    /// Whether a fault is active; if so, it is used up.
     pub(super) fn take_fault(&mut self, node: NodeIndex, kind: FaultKind) -> bool {
         let before = self.faults.len();
         self.faults.retain(|(index, fault)| *index != node || fault.kind() != kind);

@@ -1,5 +1,5 @@
-//! `ClusterService.HealthCheck`: a control plane looks at its cluster, check by
-//! check, until all hold or the time is up.
+//! `ClusterService.HealthCheck`: a control plane checks its cluster, check by check, until all pass
+//! or the time is up.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use super::schedule::Due;
 use super::streams::Stream;
 use super::time::Time;
 
-/// Between two looks.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Unless the request says otherwise.
+/// The default timeout.
 const TIMEOUT: Duration = Duration::from_mins(20);
 
-/// A health check on its way.
+/// A running health check.
 #[derive(Clone, Debug)]
 pub(super) struct HealthCheck {
-    /// The check that is next.
+    /// The index of the next check.
     check: usize,
     until: Time,
-    /// What was said last, so that it is not said again.
+    /// The last message, so that it is not repeated.
     said: String,
 }
 
@@ -76,7 +76,7 @@ fn nodes_ready(world: &World) -> Result<(), String> {
 fn pods_run(world: &World) -> Result<(), String> {
     let wrong = |node: NodeIndex| {
         let kubernetes = &world.nodes[node.0].kubernetes;
-        // A pod that the node does not know of is not running.
+        // A pod without a known status is not running.
         kubernetes.known_pods().count() < kubernetes.pods.len()
             || !world.pod_problems(node).is_empty()
     };
@@ -105,7 +105,7 @@ impl World {
         Reply::Stream(stream)
     }
 
-    /// Goes through the checks as far as they hold.
+    /// Runs the checks until one fails.
     pub(super) fn look(&mut self, stream: StreamId) {
         let Some(Stream::Health(mut health)) =
             self.streams.get(&stream).map(|open| open.stream.clone())

@@ -14,7 +14,7 @@ use super::registry::Content;
 use super::slots::Installed;
 use super::time::{self, Time};
 
-/// Which store on the node.
+/// An image store on the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Place {
     /// On disk, for Talos.
@@ -54,38 +54,38 @@ impl Place {
     }
 }
 
-/// How often Talos collects images that nothing uses.
+/// How often Talos collects unused images.
 const COLLECTED_EVERY: Duration = Duration::from_mins(15);
 
-/// For how long an image has to be seen unused before it is collected.
+/// How long an image must have been unused before it is collected.
 const COLLECTED_AFTER: Duration = Duration::from_hours(1);
 
-/// An image on a node, as it was when it was pulled: a tag that has moved since
-/// is not pulled again.
+/// An image on a node, as it was when it was pulled: a tag that has moved since is not pulled
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoredImage {
     pub(super) place: Place,
     pub(super) reference: String,
     /// By the node's clock.
     pulled: Time,
-    /// When it came, by the world's clock.
+    /// When it was stored, by the world's clock.
     #[serde(default)]
     came: Time,
     #[serde(default)]
     digest: String,
-    /// What it installs, if it is an installer.
+    /// The system that it installs, if it is an installer.
     #[serde(default)]
     installs: Option<Installed>,
 }
 
 impl StoredImage {
-    /// Whether the node has it by this name: the one that it was pulled by, the
-    /// same pinned by its digest, or the digest alone.
+    /// Whether the node has it under this name: the name it was pulled by, the same with its
+    /// digest, or the digest alone.
     fn is_named(&self, name: &str) -> bool {
         self.reference == name || self.digest == name || self.pinned() == name
     }
 
-    /// The name by which it is pinned.
+    /// The name pinned by digest.
     fn pinned(&self) -> String {
         match self.reference.parse::<ImageRef>() {
             Ok(image) if image.digest.is_none() => {
@@ -96,9 +96,8 @@ impl StoredImage {
         }
     }
 
-    /// When it is collected on a node that booted then, if nothing uses it: it has
-    /// to be seen unused at every round for an hour, and rounds are counted from
-    /// the boot.
+    /// When it is collected on a node that booted at `booted`, if it is unused: it must be seen
+    /// unused at every round for an hour, and rounds are counted from the boot.
     fn collected(&self, booted: Time) -> Time {
         let since = if self.came > booted { self.came.since(booted) } else { Duration::ZERO };
         let rounds = since.as_secs() / COLLECTED_EVERY.as_secs() + 1;
@@ -121,7 +120,7 @@ pub(super) fn size(reference: &str) -> i64 {
     20_000_000 + sum * 7_919 % 100_000_000
 }
 
-/// Images that a node has had since it was installed.
+/// The images of a node since its installation.
 pub(super) fn initial(
     components: &super::config::Components,
     control_plane: bool,
@@ -150,7 +149,7 @@ impl World {
         self.images_in(node, place).find(|image| image.is_named(name))
     }
 
-    /// Keeps an image as the registry has it now, unless it is there.
+    /// Stores an image as the registry has it now, unless the node already has it.
     pub(super) fn store_image(&mut self, node: NodeIndex, place: Place, reference: &str) {
         if self.has_image(node, place, reference) {
             return;
@@ -168,8 +167,8 @@ impl World {
         });
     }
 
-    /// The digest that a reference leads to now: an Image Factory that builds
-    /// something else under the same name makes another image.
+    /// The digest that a reference resolves to now: an Image Factory that builds another content
+    /// under the same name makes another image.
     fn digest_now(&self, reference: &str) -> String {
         let schematic = self.installer_of(reference).and_then(|installer| installer.schematic);
         let schematic = schematic.and_then(|id| self.spec.registry.schematics.get(&id));
@@ -179,18 +178,18 @@ impl World {
         }
     }
 
-    /// The name by which an image that is there is pinned.
+    /// The pinned name of a stored image.
     pub(super) fn pinned(&self, node: NodeIndex, place: Place, name: &str) -> String {
         self.image(node, place, name).map_or_else(|| name.to_owned(), StoredImage::pinned)
     }
 
-    /// What an image that is there installs.
+    /// The system that a stored image installs.
     pub(super) fn installs(&self, node: NodeIndex, place: Place, name: &str) -> Option<Installed> {
         self.image(node, place, name).and_then(|image| image.installs.clone())
     }
 
-    /// Talos's own collection of images, brought up to date: in its namespace, all
-    /// that neither the kubelet nor etcd runs from.
+    /// Runs Talos's image garbage collection up to now: in its namespace, all images that neither
+    /// the kubelet nor etcd uses.
     pub(super) fn collect_images(&mut self, node: NodeIndex) {
         let now = self.now;
         let here = &mut self.nodes[node.0];

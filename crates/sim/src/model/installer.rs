@@ -1,5 +1,5 @@
-//! Installing another version: the lifecycle API, the legacy call, and the
-//! rules of the version that is installed.
+//! Installing another version: the lifecycle API, the legacy call, and the rules of the new
+//! version.
 
 use std::time::Duration;
 
@@ -23,38 +23,37 @@ use super::streams::Stream;
 use super::time::Time;
 use super::timing::Span;
 
-/// The installer ends so.
+/// The installer's exit code for invalid input.
 const INVALID_INPUT: i32 = 2;
 const ENVIRONMENT: i32 = 4;
 
-/// An installer that runs. It does so to its end even if its caller has gone:
-/// a node whose caller lost the connection may still become armed (rule 8 is
-/// why that matters).
+/// A running installer. It continues to its end even if its caller is gone: a node whose caller
+/// lost the connection may still become armed (this is why rule 8 matters).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Install {
     #[serde(skip)]
     stream: Option<StreamId>,
     new: Installed,
-    /// What it writes, in the pieces in which it arrives.
+    /// Its output, in the chunks in which it arrives.
     pieces: Vec<String>,
     said: usize,
     code: i32,
-    /// Whether it makes the new version the default before it ends.
+    /// Whether it switches the default to the new version before it exits.
     switches: bool,
     each: Duration,
 }
 
-/// What an installer says, and how it ends.
+/// The output and exit code of an installer.
 struct Run {
     lines: Vec<String>,
     code: i32,
     switches: bool,
 }
 
-/// The longest piece of an installer's output that a node sends at once.
+/// The largest chunk of an installer's output that a node sends at once.
 const PIECE: usize = 512;
 
-/// Output as a node sends it: whatever its buffer held, not lines.
+/// Output as a node sends it: the contents of its buffer, not lines.
 fn pieces(lines: &[String]) -> Vec<String> {
     let text: Vec<char> = lines.iter().flat_map(|line| line.chars().chain(['\n'])).collect();
     let length = text.len().div_ceil(lines.len().max(1)).clamp(1, PIECE / 4);
@@ -62,8 +61,8 @@ fn pieces(lines: &[String]) -> Vec<String> {
 }
 
 impl World {
-    /// Runs the checks of an installer: first the configuration by the rules of
-    /// the new version, then the version of the host (rule 13).
+    /// Runs the checks of an installer: first the configuration by the rules of the new version,
+    /// then the version of the host (rule 13).
     fn run_installer(&self, node: NodeIndex, new: &Installed) -> Run {
         let here = &self.nodes[node.0];
         let mut lines = vec![format!("running Talos installer {}", new.version.tag())];
@@ -93,8 +92,7 @@ impl World {
         if let Some(Fault::InstallerExitLate { code }) =
             self.fault(node, FaultKind::InstallerExitLate)
         {
-            // As with firmware whose variables are full or locked: the default is
-            // switched by then.
+            // As with firmware whose variables are full or locked: the default is already switched.
             lines.push("updating EFI variables".to_owned());
             lines.push(format!("Error: failed to create boot entry: simulated, exit code {code}"));
             return Run { lines, code: *code, switches: true };
@@ -106,8 +104,8 @@ impl World {
         Run { lines, code: 0, switches: true }
     }
 
-    /// Somebody runs an installer of this image on the node, from start to end at
-    /// once, and does not reboot it; `false` if it cannot be had.
+    /// Another client runs an installer of this image on the node, from start to end at once, and
+    /// does not reboot it; `false` if the image is not available.
     pub fn arm(&mut self, now: Time, node: NodeIndex, image: &str) -> bool {
         self.advance(now);
         let Some(new) = self.installer_of(image) else { return false };
@@ -177,7 +175,7 @@ impl World {
         Ok(stream)
     }
 
-    /// The installer says its next piece, or ends.
+    /// The installer sends its next chunk, or exits.
     pub(super) fn step_install(&mut self, node: NodeIndex) {
         let Some(install) = &mut self.nodes[node.0].install else {
             return;
@@ -207,7 +205,7 @@ impl World {
         }
     }
 
-    /// The installer as part of a sequence: at once, and an error is fatal.
+    /// The installer as part of a sequence: it runs at once, and an error is fatal.
     pub(super) fn install_in_sequence(
         &mut self,
         node: NodeIndex,
@@ -227,7 +225,7 @@ impl World {
         Ok(())
     }
 
-    /// The legacy `Upgrade`: the image is pulled and tried before the answer.
+    /// The legacy `Upgrade`: the image is pulled and validated before the answer.
     pub(super) fn upgrade(&mut self, node: NodeIndex, request: machine::UpgradeRequest) -> Reply {
         if self.nodes[node.0].in_container() {
             return not_in_container();
@@ -302,7 +300,7 @@ impl World {
 }
 
 impl World {
-    /// The node's EPHEMERAL partition is wiped, and it has left etcd.
+    /// Wipes the node's EPHEMERAL partition; the node has left etcd.
     pub(super) fn wipe(&mut self, node: NodeIndex) {
         let here = &mut self.nodes[node.0];
         here.wiped += 1;
@@ -313,13 +311,13 @@ impl World {
     }
 }
 
-/// What a Talos in a container answers to whatever needs a machine.
+/// The answer of Talos in a container to every call that needs a machine.
 pub(super) fn not_in_container() -> Reply {
     Status::failed_precondition("method is not supported in container mode").into()
 }
 
-/// The first minor of Talos 1 whose upgrade leaves the EPHEMERAL partition alone,
-/// whatever `preserve` says.
+/// The first minor of Talos 1 whose upgrade keeps the EPHEMERAL partition, whatever `preserve`
+/// says.
 const KEEPS_DATA: u64 = 8;
 
 /// Whether `preserve` skips the etcd checks: since 1.12.9 and 1.13.4.

@@ -1,5 +1,5 @@
-//! The Kubernetes parts of a node: its kubelet, its static pods, and whether
-//! the cluster counts it as ready. The API server itself is a door's.
+//! The Kubernetes parts of a node: its kubelet, its static pods, and its readiness. The API server
+//! itself is outside the model.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use super::services::State;
 use super::time::Time;
 use super::timing::Span;
 
-/// A component whose image the machine configuration names.
+/// A component with an image in the machine configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of Kubernetes")]
 pub enum Component {
@@ -33,7 +33,7 @@ pub(super) const STATIC: [Component; 3] =
     [Component::ApiServer, Component::ControllerManager, Component::Scheduler];
 
 impl Component {
-    /// As its image and its pods are called.
+    /// The name in its image and its pods.
     pub fn name(self) -> &'static str {
         match self {
             Self::ApiServer => "kube-apiserver",
@@ -45,12 +45,12 @@ impl Component {
     }
 }
 
-/// How far a static pod is.
+/// The state of a static pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum PodState {
     /// The kubelet does not run it.
     Absent,
-    /// Its container is on the way, or its image cannot be had.
+    /// Its container is starting, or its image cannot be pulled.
     Pending,
     Running,
 }
@@ -59,14 +59,14 @@ pub(super) enum PodState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Pod {
     pub(super) component: Component,
-    /// The image that runs, or will.
+    /// The running image, or the next one.
     pub(super) image: String,
     pub(super) state: PodState,
     pub(super) started: Time,
-    /// Counts restarts, so that an older one that is still due is void.
+    /// Counts restarts, so that a pending older one is void.
     restart: u64,
-    /// Whether what runs in it does its work: an API server needs a while to answer
-    /// after its container has started.
+    /// Whether its process serves: an API server needs a while to answer after its container has
+    /// started.
     #[serde(default = "yes")]
     answers: bool,
 }
@@ -81,60 +81,58 @@ pub(super) struct Kubelet {
     pub(super) image: String,
     pub(super) up: bool,
     pub(super) restart: u64,
-    /// Whether it would run, but for a fault.
+    /// Whether only a fault keeps it from running.
     #[serde(default)]
     pub(super) held: bool,
 }
 
-/// What a node has of Kubernetes.
+/// The Kubernetes state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Kubernetes {
     pub(super) pods: Vec<Pod>,
     pub(super) kubelet: Kubelet,
-    /// Whether the node has done all it must to be ready.
+    /// Whether the node has done everything needed to be ready.
     pub(super) comes_up: bool,
     /// Whether the API server has its status since the last boot.
     pub(super) registered: bool,
-    /// Whether the machine has asked its kubelet for the state of the static pods
-    /// since the kubelet started. It asks every 15 seconds, and forgets all of it when
-    /// the kubelet stops.
+    /// Whether the machine has read the state of the static pods from its kubelet since the kubelet
+    /// started. It polls every 15 seconds, and forgets the state when the kubelet stops.
     #[serde(default = "yes")]
     pub(super) pods_asked_for: bool,
-    /// Whether the node's object says that it is not ready, whatever the node
-    /// itself thinks.
+    /// Whether the Node object says that it is not ready, whatever the node itself reports.
     #[serde(default)]
     unready: bool,
     pub(super) cordon: Cordon,
 }
 
-/// Whether pods may be scheduled to a node, and who forbade it.
+/// Whether pods may be scheduled to a node, and who cordoned it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Cordon {
     #[default]
     No,
-    /// Talos will lift it when the node is ready again.
+    /// Talos lifts it when the node is ready again.
     ByTalos,
     ByOthers,
 }
 
 impl Kubernetes {
-    /// Talos cordons the node before it drains it. A cordon that is there
-    /// already is somebody else's (rule 7 is about the same).
+    /// Talos cordons the node before it drains it. An existing cordon belongs to somebody else and
+    /// stays theirs (compare rule 7).
     pub(super) fn cordon(&mut self) {
         if self.cordon == Cordon::No {
             self.cordon = Cordon::ByTalos;
         }
     }
 
-    /// The node is ready again.
+    /// Lifts Talos's own cordon once the node is ready again.
     fn uncordon(&mut self) {
         if self.cordon == Cordon::ByTalos {
             self.cordon = Cordon::No;
         }
     }
 
-    /// What runs on a node that has been up for a while.
+    /// The state of a node that has been up for a while.
     pub(super) fn running(components: &Components, control_plane: bool, since: Time) -> Self {
         let mut kubernetes = Self {
             pods: Vec::new(),
@@ -166,8 +164,7 @@ impl Kubernetes {
         kubernetes
     }
 
-    /// A boot: nothing runs yet, and everything takes its image from the
-    /// configuration.
+    /// A boot: nothing runs yet, and everything takes its image from the configuration.
     pub(super) fn boot(&mut self, components: &Components) {
         self.stop_pods();
         self.comes_up = false;
@@ -190,7 +187,7 @@ impl Kubernetes {
         }
     }
 
-    /// The kubelet begins to make the static pods, and the machine learns of them.
+    /// The kubelet starts to create the static pods, and the machine knows of them.
     pub(super) fn create_pods(&mut self) {
         self.pods_asked_for = true;
         for pod in self.pods.iter_mut().filter(|pod| pod.state == PodState::Absent) {
@@ -206,7 +203,7 @@ impl Kubernetes {
         }
     }
 
-    /// Which start of its API server runs, if the node has one.
+    /// The restart count of its running API server, if the node has one.
     pub(super) fn api_server_restart(&self) -> Option<u64> {
         let mut pods = self.pods.iter();
         pods.find(|pod| pod.component == Component::ApiServer).map(|pod| pod.restart)
@@ -219,7 +216,7 @@ impl Kubernetes {
     }
 }
 
-/// A node as the Kubernetes API would show it: for the door that serves that.
+/// A node as the Kubernetes API would show it, for the adapter that serves it.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct KubernetesNode {
@@ -235,9 +232,9 @@ pub struct KubernetesNode {
     pub boot_id: String,
     /// Whether its kubelet runs and can reach the API server.
     pub kubelet_up: bool,
-    /// Whether the kubelet finds the node ready.
+    /// Whether the kubelet reports the node as ready.
     pub kubelet_ready: bool,
-    /// What images cannot be pulled: those that begin so.
+    /// The prefixes of images that cannot be pulled.
     pub unpullable: Vec<String>,
     /// Whether the budgets of its pods allow no eviction.
     pub budgets_stuck: bool,
@@ -262,19 +259,19 @@ pub struct KubernetesPod {
     pub image: String,
     /// Whether it is ready.
     pub ready: bool,
-    /// What its annotation `talos.dev/config-version` says.
+    /// The value of its annotation `talos.dev/config-version`.
     pub config_version: u64,
-    /// What its annotation `talos.dev/config-file-version` says, if it has one.
+    /// The value of its annotation `talos.dev/config-file-version`, if it has one.
     pub config_files: Option<ConfigFiles>,
 }
 
-/// An API server is the only one that has files of Talos to read.
+/// Only API servers have files written by Talos.
 fn config_files(here: &Node, component: Component) -> Option<ConfigFiles> {
     (component == Component::ApiServer).then(|| here.config.api_server_files())
 }
 
 impl World {
-    /// What the Kubernetes API shows of a node that has not left.
+    /// The node as the Kubernetes API shows it; `None` once it has left.
     pub fn kubernetes(&self, node: NodeIndex) -> Option<KubernetesNode> {
         let here = self.nodes.get(node.0).filter(|here| !here.gone)?;
         Some(KubernetesNode {
@@ -310,8 +307,8 @@ impl World {
         })
     }
 
-    /// Whether the Kubernetes API still shows the same of a node. It is asked
-    /// after every change of anything, so it copies nothing.
+    /// Whether the Kubernetes API still shows the same for a node. It is called after every change,
+    /// so it copies nothing.
     pub fn kubernetes_is(&self, node: NodeIndex, known: &KubernetesNode) -> bool {
         let Some(here) = self.nodes.get(node.0).filter(|here| !here.gone) else { return false };
         let kubernetes = &here.kubernetes;
@@ -343,14 +340,14 @@ impl World {
             && pods.next().is_none()
     }
 
-    /// Whether the Kubernetes API answers: etcd has a leader, and a control
-    /// plane runs an API server.
+    /// Whether the Kubernetes API is available: etcd has a leader, and a control plane runs an API
+    /// server.
     pub fn kubernetes_api_is_up(&self) -> bool {
         self.etcd.leader.is_some()
             && (0..self.nodes.len()).any(|index| self.api_server_runs(NodeIndex(index)))
     }
 
-    /// Whether a control plane's API server runs and can be reached.
+    /// Whether a control plane's API server runs and is reachable.
     pub fn api_server_runs(&self, node: NodeIndex) -> bool {
         self.nodes.get(node.0).is_some_and(|here| {
             here.power == Power::On
@@ -363,7 +360,7 @@ impl World {
         })
     }
 
-    /// Whether it has its etcd: the member beside it, as on every Talos node.
+    /// Whether it has its etcd: the member on the same node, as on every Talos node.
     pub fn api_server_has_etcd(&self, node: NodeIndex) -> bool {
         self.nodes.get(node.0).is_some() && self.etcd_serves(node)
     }
@@ -377,7 +374,7 @@ impl World {
         }
     }
 
-    /// Says what the node's object says: whether it is ready.
+    /// Reports the readiness in the Node object.
     pub fn set_node_ready(&mut self, now: Time, node: NodeIndex, ready: bool) {
         self.advance(now);
         if let Some(here) = self.nodes.get_mut(node.0) {
@@ -407,8 +404,7 @@ impl World {
         pod.state == PodState::Running && (!probed || pod.answers && self.etcd_serves(node))
     }
 
-    /// What is wrong with the static pods, as the machine's status says it: it knows
-    /// of nothing wrong while it knows of no pod.
+    /// The problems of the static pods in the machine status: no known pod means no problem.
     pub(super) fn pod_problems(&self, node: NodeIndex) -> Vec<String> {
         let here = &self.nodes[node.0];
         here.kubernetes
@@ -426,7 +422,7 @@ impl World {
             .collect()
     }
 
-    /// The API server takes note of nodes that have come up.
+    /// The API server registers nodes that have come up.
     pub(super) fn register_nodes(&mut self) {
         if !self.kubernetes_api_is_up() {
             return;
@@ -440,8 +436,8 @@ impl World {
         }
     }
 
-    /// The configuration names other images: what runs them starts anew. Up to 1.13 an
-    /// API server does so with its scheduler, too.
+    /// Restarts the components whose image the configuration has changed. Up to 1.13 an API server
+    /// also restarts with its scheduler.
     pub(super) fn follow_config(&mut self, node: NodeIndex) {
         let here = &self.nodes[node.0];
         if here.power != Power::On {
@@ -464,7 +460,7 @@ impl World {
                 continue;
             }
             if pod.state == PodState::Absent {
-                // It starts with the kubelet, after the boot, as it should be then.
+                // It starts with the kubelet after the boot, with this image.
                 self.nodes[node.0].kubernetes.pods[index].image = wanted;
                 continue;
             }
@@ -511,7 +507,7 @@ impl World {
         }
     }
 
-    /// The kubelet has started: the machine asks it for its static pods when it is time.
+    /// The kubelet has started: schedules the machine's next poll of its static pods.
     pub(super) fn ask_for_pods_later(&mut self, node: NodeIndex) {
         if !self.nodes[node.0].is_control_plane() {
             return;
@@ -544,7 +540,7 @@ impl World {
         }
     }
 
-    /// An API server that has been running for a while answers.
+    /// An API server starts to answer some time after its container started.
     pub(super) fn api_server_answers(&mut self, node: NodeIndex, restart: u64) {
         for pod in &mut self.nodes[node.0].kubernetes.pods {
             if pod.component == Component::ApiServer && pod.restart == restart {

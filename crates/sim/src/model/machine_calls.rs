@@ -1,4 +1,4 @@
-//! The calls that read from a node or move it through its life.
+//! The calls that read from a node or change its state: reboot, shutdown, rollback, services.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ const MEMORY: u64 = 8 * 1024 * 1024;
 const DEFAULT_ENTRY: &str =
     "/sys/firmware/efi/efivars/LoaderEntryDefault-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 
-/// A variable as Linux shows it: attributes (non-volatile, for the boot and for
-/// the running system), then the text in UTF-16, ended by a zero.
+/// A variable as Linux shows it: attributes (non-volatile, boot and runtime access), then the text
+/// in UTF-16, terminated by a zero.
 fn variable(text: &str) -> Response {
     let units = text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes);
     data([7, 0, 0, 0].into_iter().chain(units).collect::<Vec<u8>>())
@@ -186,7 +186,7 @@ impl World {
         self.text(node, lines, request.follow)
     }
 
-    /// A stream of lines that ends, or stays open if it is to follow.
+    /// A stream of lines that ends, or stays open to follow.
     fn text(&mut self, node: NodeIndex, lines: Vec<String>, follow: bool) -> Reply {
         let items: Vec<Response> = lines.into_iter().map(data).collect();
         if !follow {
@@ -326,8 +326,8 @@ impl World {
         )
     }
 
-    /// `ServiceRestart` and its kin: only services whose absence the node
-    /// survives may be touched.
+    /// `ServiceRestart`, `ServiceStart` and `ServiceStop`: only services that the node can run
+    /// without may be changed.
     pub(super) fn change_service(&mut self, node: NodeIndex, id: &str, what: &str) -> Reply {
         if self.nodes[node.0].service(id).is_none() {
             return Status::unknown(format!("service {id:?} not defined")).into();

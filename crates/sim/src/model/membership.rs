@@ -1,5 +1,5 @@
-//! Machines that come and go while the cluster runs. Workers only: a control
-//! plane is a member of etcd too, and no upgrade meets one that comes or goes.
+//! Machines that join and leave while the cluster runs. Workers only: a control plane is also a
+//! member of etcd, and no upgrade meets one that joins or leaves.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use super::schedule::Due;
 use super::spec::{Discovery, NodeRole, NodeSpec};
 use super::time::Time;
 
-/// How long the discovery service keeps a node that it does not hear of.
+/// How long the discovery service keeps a node without news from it.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(30);
 
 impl World {
-    /// A new worker is switched on. It boots, joins discovery at once, and its
-    /// kubelet registers it when it has come up. `None` for a control plane, and
-    /// for a name or an address that a machine of the cluster has already.
+    /// Powers on a new worker. It boots, joins discovery at once, and its kubelet registers it when
+    /// it has come up. `None` for a control plane, and for a name or an address that a machine of
+    /// the cluster already has.
     pub fn join(&mut self, now: Time, spec: NodeSpec) -> Option<NodeIndex> {
         self.advance(now);
         let known = std::iter::once(spec.hostname.clone())
@@ -39,16 +39,15 @@ impl World {
         Some(index)
     }
 
-    /// A worker is switched off and leaves for good: discovery forgets it, and
-    /// nothing looks at it any more. Its index stays its own. The node's object
-    /// in Kubernetes is for the caller to delete. `false` for a control plane,
-    /// and for who has left already.
+    /// A worker is powered off and leaves for good: discovery forgets it, and the model ignores it
+    /// from then on. Its index is not used again. The caller deletes the Node object. `false` for a
+    /// control plane, and for a node that has already left.
     pub fn leave(&mut self, now: Time, node: NodeIndex) -> bool {
         self.advance(now);
         if !self.is_present(node) || self.nodes[node.0].is_control_plane() {
             return false;
         }
-        // First, so that no fault keeps anything of it.
+        // Faults first, so that none of them keeps any state of it.
         self.faults.retain(|(index, _)| *index != node);
         self.go_down(node);
         self.schedule
@@ -60,26 +59,24 @@ impl World {
         true
     }
 
-    /// Lets the nodes find each other in another way from here on. What their
-    /// configurations say of it stays.
+    /// Changes how the nodes find each other from now on. Their configurations stay unchanged.
     pub fn discover_by(&mut self, discovery: Discovery) {
         self.spec.discovery = discovery;
     }
 
-    /// Gives the cluster another name, as its machines tell it; an empty one is none, as
-    /// before they have read their configuration.
+    /// Changes the cluster name that the machines report; an empty one means none, as before they
+    /// have read their configuration.
     pub fn rename(&mut self, name: &str) {
         name.clone_into(&mut self.spec.name);
     }
 
-    /// Lets discovery show a node at other addresses than its own, as one that was made
-    /// again under its name: what it was before is forgotten after 30 minutes. `None`
-    /// ends that.
+    /// Makes discovery show a node at other addresses than its own, as for a machine that was
+    /// recreated under its name: the old entry is forgotten after 30 minutes. `None` ends that.
     pub fn show_at(&mut self, node: NodeIndex, addresses: Option<Vec<IpAddr>>) {
         self.nodes[node.0].shown_at = addresses;
     }
 
-    /// All addresses that a node has, sorted as Talos sorts them.
+    /// All addresses of a node, in Talos's order.
     pub(super) fn own_addresses(&self, node: NodeIndex) -> Vec<IpAddr> {
         let storage = self.spec.storage_address(node.0);
         let mut all: Vec<IpAddr> =
@@ -93,7 +90,7 @@ impl World {
         self.nodes[node.0].shown_at.clone().unwrap_or_else(|| self.own_addresses(node))
     }
 
-    /// The machines that a node knows of, by whatever discovery there is.
+    /// The machines that a node knows through its discovery.
     pub fn members_of(&self, node: NodeIndex) -> Vec<NodeIndex> {
         let is_control_plane = |node: &NodeIndex| self.nodes[node.0].is_control_plane();
         match self.spec.discovery {
@@ -111,8 +108,8 @@ impl World {
         }
     }
 
-    /// Whether a node has lost the discovery service, and what it knew with it: the
-    /// lists are in memory.
+    /// Whether a node has lost the discovery service together with its list of members, which is in
+    /// memory.
     fn is_alone(&self, node: NodeIndex) -> bool {
         let here = &self.nodes[node.0];
         match self.fault(node, FaultKind::DiscoveryCut) {
@@ -122,8 +119,7 @@ impl World {
         }
     }
 
-    /// Whether the discovery service still has a node: it forgets what it has not heard
-    /// of for a while.
+    /// Whether the discovery service still has a node: it forgets nodes without news for a while.
     fn is_heard(&self, node: NodeIndex) -> bool {
         if let Some(Fault::DiscoveryCut { now: true }) = self.fault(node, FaultKind::DiscoveryCut) {
             return false;
@@ -131,7 +127,7 @@ impl World {
         self.nodes[node.0].unheard.is_none_or(|since| self.now.since(since) < FORGOTTEN_AFTER)
     }
 
-    /// Takes note of whether the discovery service hears of a node.
+    /// Records whether the discovery service hears of a node.
     pub(super) fn note_heard(&mut self, node: NodeIndex) {
         let here = &self.nodes[node.0];
         let heard = here.power == Power::On

@@ -1,12 +1,11 @@
 //! The model: a pure, synchronous state machine of one cluster of Talos nodes.
 //!
-//! A [`World`] takes requests and the time, and gives replies and what happens
-//! next. It has no clock, no sockets, no threads and no state outside itself;
-//! its only chance is a seeded generator that is part of its state. So the same
-//! seed and the same requests at the same times give the same run, and a
-//! thousand worlds fit in one process.
+//! A [`World`] takes requests and the time, and returns replies and consequences. It has no clock,
+//! no sockets, no threads and no state outside itself; its only randomness is a seeded generator
+//! that is part of its state. So the same seed and the same requests at the same times give the
+//! same run, and a thousand worlds fit in one process.
 //!
-//! Whoever drives a world does this:
+//! The driver of a world does this:
 //!
 //! ```text
 //! loop:
@@ -15,17 +14,16 @@
 //!     after either:                  outputs() -> to the open streams
 //! ```
 //!
-//! Time never goes back: a `now` earlier than the latest one counts as that.
-//! Before a request is looked at, everything that is due by then happens.
+//! Time never goes back: a `now` earlier than the latest one counts as that. Before a request is
+//! handled, everything that is due by then happens.
 //!
-//! Doors own what is not the node itself: TLS, the roles in a certificate,
-//! routing between nodes by metadata, and dropping the connections of a node
-//! that [cannot be reached](World::is_reachable).
+//! Adapters own everything outside the node: TLS, the roles in a certificate, routing between nodes
+//! by metadata, and dropping the connections of a node that is not
+//! [reachable](World::is_reachable).
 //!
-//! Inside, a node is a struct of plain data (`node.rs`); what it does from one
-//! state to the next is a sequence of phases (`sequence.rs`, `phases.rs`);
-//! everything that happens by itself stands in a schedule (`schedule.rs`); and
-//! resources (`cosi/`) are views of the state, made when somebody looks.
+//! Inside, a node is a struct of plain data (`node.rs`); it moves from one state to the next in a
+//! sequence of phases (`sequence.rs`, `phases.rs`); everything that happens by itself is in a
+//! schedule (`schedule.rs`); and resources (`cosi/`) are views of the state, made on demand.
 //!
 //! "Rule 5" in a comment is rule 5 of `docs/architecture.md`.
 
@@ -111,8 +109,8 @@ const UPTIME: Duration = Duration::from_hours(72);
 
 /// One cluster.
 ///
-/// It is serialisable, and what was serialised goes on where it was. Open
-/// streams do not survive, nor do the pulls that somebody waited for.
+/// It is serialisable, and continues where it was. Open streams do not survive, nor do pulls that a
+/// caller waited for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct World {
     spec: ClusterSpec,
@@ -129,17 +127,16 @@ pub struct World {
     outputs: Vec<Output>,
     #[serde(skip)]
     kubeconfig: Bytes,
-    /// Counts what may have changed a node.
+    /// Counts changes of any node.
     #[serde(skip)]
     touched: u64,
-    /// The same of what may have concerned all of them.
+    /// Counts changes that may affect all nodes.
     #[serde(skip)]
     touched_all: u64,
-    /// The same of what concerned one node alone, by node.
+    /// Counts changes that affect one node only, by node.
     #[serde(skip)]
     touched_alone: Vec<u64>,
-    /// Whether what happens now concerns more nodes than the one that it
-    /// happens to.
+    /// Whether the current event affects more nodes than its own.
     #[serde(skip)]
     wide: bool,
 }
@@ -183,13 +180,12 @@ impl World {
         world
     }
 
-    /// When something happens by itself next; `None` if nothing will unless
-    /// somebody asks for it.
+    /// When the next event is due; `None` if nothing happens without a request.
     pub fn next_event(&self) -> Option<Time> {
         self.schedule.next_time()
     }
 
-    /// Makes everything happen that is due by `now`, in order.
+    /// Processes everything that is due by `now`, in order.
     pub fn advance(&mut self, now: Time) {
         let now = self.now.max(now);
         while let Some((at, due)) = self.schedule.take(now) {
@@ -203,13 +199,13 @@ impl World {
         self.now = now;
     }
 
-    /// Takes what has come up for open streams since the last call.
+    /// Takes the output for open streams since the last call.
     pub fn outputs(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.outputs)
     }
 
-    /// The caller has gone away: nothing more is sent to the stream. A pull
-    /// that it waited for is cancelled; an installer is not, it goes on alone.
+    /// The caller is gone: nothing more is sent to the stream. A pull that it waited for is
+    /// cancelled; an installer continues.
     pub fn close_stream(&mut self, now: Time, stream: StreamId) {
         self.advance(now);
         if let Some(open) = self.streams.remove(&stream)
@@ -220,8 +216,7 @@ impl World {
         self.outputs.retain(|output| output.stream != stream);
     }
 
-    /// Whether the node answers connections: not while it is down, rebooting or
-    /// cut off.
+    /// Whether the node accepts connections: not while it is down, rebooting or cut off.
     pub fn is_reachable(&self, node: NodeIndex) -> bool {
         self.nodes.get(node.0).is_some_and(|here| {
             here.power == Power::On
@@ -231,30 +226,29 @@ impl World {
         })
     }
 
-    /// Whether no message reaches the node, or comes from it.
+    /// Whether no message reaches or leaves the node.
     pub fn is_cut_off(&self, node: NodeIndex) -> bool {
         self.fault(node, Kind::Partition).is_some() || self.is_silent(node)
     }
 
-    /// Whether the node takes messages and never answers: it hangs, or lost its power.
-    /// One that is merely down refuses.
+    /// Whether the node accepts messages and never answers: it hangs, or lost power. A node that is
+    /// merely down refuses connections.
     pub fn is_silent(&self, node: NodeIndex) -> bool {
         self.fault(node, Kind::Silent).is_some()
     }
 
-    /// Whether apid drops this new connection or call; each question counts as
-    /// one.
+    /// Whether apid drops this new connection or call; each call of this counts as one.
     pub fn drops_connection(&mut self, node: NodeIndex) -> bool {
         self.drops_next(node, false)
     }
 
-    /// Whether apid drops this call: one that was forwarded has a connection of its own.
+    /// Whether apid drops this call: a forwarded one has its own connection.
     pub fn drops_call(&mut self, node: NodeIndex, request: &Request, forwarded: bool) -> bool {
         forwarded && self.drops_next(node, false)
             || roles::is_read(request) && self.drops_next(node, true)
     }
 
-    /// Whether the next of these is dropped: all of them, or those that read.
+    /// Whether the next one is dropped, of all calls or of those that read.
     fn drops_next(&mut self, node: NodeIndex, reads: bool) -> bool {
         let every = match self.fault(node, Kind::ApidDrops) {
             Some(Fault::ApidDrops { every, reads: only }) if *only == reads => (*every).max(1),
@@ -265,7 +259,7 @@ impl World {
         here.connections.is_multiple_of(every)
     }
 
-    /// Switches on a machine that was shut down.
+    /// Powers on a machine that was shut down.
     pub fn switch_on(&mut self, now: Time, node: NodeIndex) {
         self.advance(now);
         if let Some(here) = self.nodes.get_mut(node.0)
@@ -277,22 +271,22 @@ impl World {
         }
     }
 
-    /// The latest time the world has been told.
+    /// The latest time it has been advanced to.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// A number that is another one whenever a node may have changed.
+    /// A number that changes whenever a node may have changed.
     pub fn touched(&self) -> u64 {
         self.touched
     }
 
-    /// A number that is another one whenever this node may have changed.
+    /// A number that changes whenever this node may have changed.
     pub fn touched_of(&self, node: NodeIndex) -> u64 {
         self.touched_all + self.touched_alone.get(node.0).copied().unwrap_or(0)
     }
 
-    /// How many nodes there are, those that have left included.
+    /// The number of nodes, including those that have left.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -302,7 +296,7 @@ impl World {
         self.nodes.is_empty()
     }
 
-    /// What the world began as; the registry and the nodes may have grown since.
+    /// The spec at the start; the registry and the nodes may have grown since.
     pub fn spec(&self) -> &ClusterSpec {
         &self.spec
     }
@@ -321,14 +315,13 @@ impl World {
         self.nodes.iter().position(named).map(NodeIndex)
     }
 
-    /// Tells the registries of a schematic, as the Image Factory does when
-    /// somebody posts one.
+    /// Adds a schematic to the registries, as the Image Factory does for a posted one.
     pub fn add_schematic(&mut self, id: String, schematic: Schematic) {
         self.spec.registry.schematics.insert(id, schematic);
     }
 
-    /// What `Kubeconfig` answers: a gzipped tar archive with one file. The
-    /// Kubernetes side belongs to a door; until it sets this, the call fails.
+    /// The answer to `Kubeconfig`: a gzipped tar archive with one file. The adapter owns the
+    /// Kubernetes side; until it sets this, the call fails.
     pub fn set_kubeconfig(&mut self, archive: Bytes) {
         self.kubeconfig = archive;
     }
@@ -342,8 +335,8 @@ impl World {
         self.random.duration(min, max)
     }
 
-    /// What is due happens, unless the machine has rebooted since. Which node it
-    /// happens to, if to one.
+    /// Processes a due event, unless the machine has rebooted since. Returns the node of the event,
+    /// if it has one.
     fn happen(&mut self, due: Due) -> Option<NodeIndex> {
         let (node, boot) = match &due {
             Due::Step { node, boot }
@@ -385,7 +378,7 @@ impl World {
         node
     }
 
-    /// After every change: machine statuses are published, and watches told.
+    /// After every change: publishes machine statuses and notifies watches.
     fn settle(&mut self) {
         self.touched += 1;
         self.touched_all += 1;
@@ -396,7 +389,7 @@ impl World {
         self.refresh_watched(None);
     }
 
-    /// The same after a change that concerns one node alone.
+    /// The same after a change that affects only one node.
     fn settle_one(&mut self, node: NodeIndex) {
         self.touched += 1;
         self.touched_alone.resize(self.nodes.len(), 0);
@@ -406,7 +399,7 @@ impl World {
         self.refresh_watched(Some(node));
     }
 
-    /// Publishes a machine's status if it differs from what was last said.
+    /// Publishes a machine's status if it differs from the last one.
     fn publish_status(&mut self, node: NodeIndex) {
         if self.nodes[node.0].power != Power::On {
             return;

@@ -33,7 +33,7 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// As the YAML of the resource has it.
+    /// The name in the resource's YAML.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Booting => "booting",
@@ -49,9 +49,9 @@ impl Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Power {
     On,
-    /// Between its last breath and its next boot.
+    /// Between shutdown and the next boot.
     Down,
-    /// It stays down until somebody switches it on.
+    /// It stays down until it is powered on.
     Off,
 }
 
@@ -62,17 +62,16 @@ pub(super) struct Node {
     pub(super) hostname: String,
     pub(super) role: NodeRole,
     pub(super) addresses: Vec<std::net::IpAddr>,
-    /// Where discovery shows it, if that is not where it is.
+    /// Where discovery shows it, if that is not its own address.
     #[serde(default)]
     pub(super) shown_at: Option<Vec<std::net::IpAddr>>,
-    /// The cluster's id of it.
+    /// Its id in the cluster.
     pub(super) identity: String,
     pub(super) slots: Slots,
-    /// Whether GRUB boots it, which tells nobody what comes next; otherwise it is
-    /// systemd-boot.
+    /// Whether it boots with GRUB, which does not show the next entry; otherwise with systemd-boot.
     #[serde(default)]
     pub(super) grub: bool,
-    /// What the machine is; Talos may take it for something else.
+    /// The machine's real platform; Talos may assume another one.
     #[serde(default = "super::spec::metal")]
     pub(super) platform: String,
     /// Whether the firmware boots signed images only.
@@ -80,12 +79,12 @@ pub(super) struct Node {
     pub(super) secure_boot: bool,
     pub(super) power: Power,
     pub(super) stage: Stage,
-    /// Changes with every boot, as the kernel's own does.
+    /// Changes with every boot, like the kernel's boot ID.
     pub(super) boot_id: String,
-    /// How often it has booted; what is due carries it.
+    /// Counts boots; scheduled events carry the number.
     pub(super) boot: u64,
     pub(super) booted: Time,
-    /// Whether time and network are there yet.
+    /// Whether time and network are up.
     pub(super) network: bool,
     pub(super) sequence: Option<Sequence>,
     pub(super) services: Vec<Service>,
@@ -93,29 +92,29 @@ pub(super) struct Node {
     pub(super) kubernetes: Kubernetes,
     pub(super) images: Vec<StoredImage>,
     pub(super) install: Option<Install>,
-    /// An upgrade that the next boot installs first: the image's reference.
+    /// A staged upgrade, installed first at the next boot: the image's reference.
     pub(super) staged_upgrade: Option<String>,
     pub(super) events: Ring,
-    /// What the last published machine status said.
+    /// The last published machine status.
     pub(super) last_status: Option<(Stage, Vec<(String, String)>)>,
-    /// How many connections apid was asked about.
+    /// Counts connections to apid.
     pub(super) connections: u32,
-    /// How many requests its API server was asked about.
+    /// Counts requests to its API server.
     #[serde(default)]
     pub(super) api_requests: u32,
-    /// Manifests that were downloaded since its boot, by their address.
+    /// Manifests that were downloaded since its boot, by URL.
     #[serde(default)]
     pub(super) downloads: BTreeMap<String, String>,
     /// Whether it has left the cluster for good.
     #[serde(default)]
     pub(super) gone: bool,
-    /// How it was told to go down last: by kexec, or through its firmware.
+    /// Whether it last went down by kexec, rather than through its firmware.
     #[serde(default)]
     pub(super) kexec: bool,
     /// A condition that is unmet since its last boot, while a fault lasts.
     #[serde(default)]
     pub(super) unmet_since_boot: Option<Condition>,
-    /// Since when discovery has not heard of it.
+    /// Since when discovery has no news from it.
     #[serde(default)]
     pub(super) unheard: Option<Time>,
     /// How often an upgrade has wiped its data.
@@ -127,7 +126,7 @@ pub(super) struct Node {
     /// Pulls end with the connections of their callers.
     #[serde(skip)]
     pub(super) pulls: Vec<Pull>,
-    /// Resources live in memory and are made anew when somebody looks.
+    /// Resources live in memory and are rebuilt on demand.
     #[serde(skip)]
     pub(super) cosi: Store,
 }
@@ -174,7 +173,7 @@ impl World {
         }
     }
 
-    /// What keeps a machine from being ready, in the order of its checks.
+    /// The unmet conditions of a machine, in the order of Talos's checks.
     pub(super) fn unmet_conditions(&self, node: NodeIndex) -> Vec<(&'static str, String)> {
         let here = &self.nodes[node.0];
         if !matches!(here.stage, Stage::Booting | Stage::Running) {

@@ -1,5 +1,5 @@
-//! The phases of each sequence, in the order of each release line of Talos, with
-//! their tasks and what they do.
+//! The phases of each sequence, in the order of each Talos release line, with their tasks and
+//! effects.
 
 use super::sequence::Kind;
 
@@ -11,26 +11,26 @@ pub(super) struct Phase {
     pub(super) effect: Effect,
 }
 
-/// What a phase does to the machine, at its beginning unless noted.
+/// The effect of a phase on the machine, at its start unless noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     None,
     /// Early services come up.
     EarlyServices,
-    /// The configuration is there, and with it time and network.
+    /// The configuration is loaded, and with it time and network.
     Config,
-    /// Everything else is started; the phase ends when it is up.
+    /// Everything else starts; the phase ends when it is up.
     StartAll,
     Drain,
-    /// etcd, kubelet and what they need stop.
+    /// etcd, kubelet and their dependencies stop.
     StopEphemeral,
-    /// The installer runs, and may fail at the end.
+    /// The installer runs; its failure ends the phase.
     Install,
     /// Everything stops, apid included.
     StopAll,
-    /// The machine goes down.
+    /// The machine goes down for a reboot.
     GoDown,
-    /// The machine goes down for good.
+    /// The machine powers off.
     GoOff,
 }
 
@@ -54,8 +54,8 @@ const EVERYTHING: Phase = phase("stopEverything", &["stopAllServices"], Effect::
 const REBOOT: Phase = phase("reboot", &["reboot"], Effect::GoDown);
 const DRAIN: Phase = phase("drain", &["cordonAndDrainNode"], Effect::Drain);
 
-/// What stops before the machine goes down; 1.14 brought several phases and
-/// prepares kexec last.
+/// What stops before the machine goes down; 1.14 split this into several phases and prepares kexec
+/// last.
 fn stop_all(minor: u64, kexec: bool) -> Vec<Phase> {
     let umount = phase("umount", &["unmountPodMounts"], Effect::None);
     let mut phases = Vec::new();

@@ -14,14 +14,13 @@ use super::node::Node;
 
 pub(super) const METAL: &str = "metal";
 
-/// Talos in a container: nothing is installed there, and nothing boots.
+/// Talos in a container: it can neither install nor boot.
 pub(crate) const CONTAINER: &str = "container";
 
-/// A platform whose name no image can have: it is in camel case.
+/// A platform that has no installer image under its own name, which is in camel case.
 pub(crate) const EQUINIX: &str = "equinixMetal";
 
-/// Platforms that the Image Factory builds installers for, by the names that images can
-/// have.
+/// Platforms that the Image Factory builds installers for, by their names in images.
 pub(crate) const PLATFORMS: [&str; 18] = [
     "akamai",
     "alibabacloud",
@@ -43,8 +42,7 @@ pub(crate) const PLATFORMS: [&str; 18] = [
     "vultr",
 ];
 
-/// The platform that a kind of installer is for, and whether it is signed; `None` if there
-/// is none of this name.
+/// The platform of a kind of installer, and whether it is signed; `None` if there is no such kind.
 pub(crate) fn of_kind(kind: &str) -> Option<(&str, bool)> {
     let (kind, signed) =
         kind.strip_suffix("-secureboot").map_or((kind, false), |kind| (kind, true));
@@ -67,7 +65,7 @@ pub(crate) fn kind(platform: &str, secure_boot: bool) -> String {
 }
 
 impl Node {
-    /// What Talos takes the machine for.
+    /// The platform that Talos assumes.
     pub(super) fn runs_as(&self) -> &str {
         if self.grub { &self.platform } else { &self.slots.running().platform }
     }
@@ -85,34 +83,33 @@ impl Node {
         }
     }
 
-    /// Whether it finds its settings for the network.
+    /// Whether it finds its network settings.
     pub(super) fn finds_network(&self) -> bool {
         self.runs_as() == self.platform
     }
 
-    /// Whether the firmware lets the next boot happen. It refuses the boot loader
-    /// itself if that is not signed, so that there is no other slot to fall back to.
+    /// Whether the firmware allows the next boot. It refuses an unsigned boot loader itself, so
+    /// there is no other slot to fall back to.
     pub(super) fn firmware_boots(&self) -> bool {
         !self.secure_boot || self.slots.next().signed
     }
 }
 
 impl World {
-    /// The platform that an installer is for, and whether it is signed for Secure Boot,
-    /// whatever its tag.
+    /// The platform of an installer, and whether it is signed for Secure Boot, for any tag.
     pub fn flavour_of<'a>(&'a self, installer: &'a ImageRef) -> Option<(&'a str, bool)> {
         self.spec.registry.flavour(installer)
     }
 
-    /// The images of somebody's own registry lose their extensions from here on.
+    /// Images from custom registries lose their extensions from now on.
     pub fn strip_own_installers(&mut self) {
         for own in self.spec.registry.own.values_mut() {
             own.extensions.clear();
         }
     }
 
-    /// What Talos on a node takes the machine for, and what it was booted with: platform,
-    /// Secure Boot, and whether from a unified kernel image.
+    /// The platform that Talos on a node assumes, and how it booted: Secure Boot, and whether from
+    /// a unified kernel image.
     pub fn platform_of(&self, node: NodeIndex) -> (&str, bool, bool) {
         let here = &self.nodes[node.0];
         (here.runs_as(), here.secure_boot, !here.grub && !here.in_container())

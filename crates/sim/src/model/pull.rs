@@ -1,5 +1,5 @@
-//! Pulling images: it takes time, reports progress, may fail, and ends with the
-//! connection of whoever asked for it.
+//! Pulling images: it takes time, reports progress, may fail, and is cancelled when its caller
+//! disconnects.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use super::streams::Stream;
 use super::time::Time;
 use super::timing::Span;
 
-/// In how many steps a pull reports its progress.
+/// The number of progress reports of a pull.
 const STEPS: u32 = 8;
 
-/// Of how many layers an image consists.
+/// The number of layers of an image.
 const LAYERS: u32 = 4;
 
-/// A pull on its way.
+/// A pull in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Pull {
     id: u64,
@@ -35,19 +35,19 @@ pub(super) struct Pull {
     then: Then,
 }
 
-/// What a pull is for.
+/// The purpose of a pull.
 #[derive(Clone, Debug)]
 pub(super) enum Then {
     /// `ImageService.Pull`: progress is reported.
     Service,
     /// `MachineService.ImagePull`.
     Legacy,
-    /// `MachineService.Upgrade`: it goes on from there.
+    /// `MachineService.Upgrade`: the upgrade continues after it.
     Upgrade(Box<machine::UpgradeRequest>),
 }
 
 impl World {
-    /// How long a pull takes now.
+    /// The duration of a pull under the current faults.
     fn pull_time(&mut self, node: NodeIndex) -> Duration {
         let lasts = self.draw(node, Span::Pull);
         match self.fault(node, FaultKind::SlowPull) {
@@ -56,8 +56,8 @@ impl World {
         }
     }
 
-    /// Fetches an image that the node needs for itself: how long that takes, or
-    /// `None` if it cannot be had.
+    /// Fetches an image that the node itself needs: returns the duration, or `None` if the image is
+    /// not available.
     pub(super) fn fetch(
         &mut self,
         node: NodeIndex,
@@ -77,7 +77,7 @@ impl World {
         Some(lasts)
     }
 
-    /// Starts a pull. An image that is there already takes no time.
+    /// Starts a pull. An image that is already there takes no time.
     pub(super) fn pull(
         &mut self,
         node: NodeIndex,
@@ -89,7 +89,7 @@ impl World {
         let lasts = if self.has_image(node, place, &reference) {
             Duration::ZERO
         } else if self.spec.registry.resolve(&reference).is_none() {
-            // The registry says no at once, so to speak.
+            // The registry refuses almost at once.
             Duration::from_secs(1)
         } else {
             self.pull_time(node)
@@ -118,7 +118,7 @@ impl World {
         Reply::Stream(stream)
     }
 
-    /// A pull goes a step further.
+    /// Advances a pull by one step.
     pub(super) fn step_pull(&mut self, node: NodeIndex, id: u64) {
         let Some(pull) = self.nodes[node.0].pulls.iter_mut().find(|pull| pull.id == id) else {
             return;
@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// Whoever wanted the image has gone.
+    /// The caller that wanted the image is gone.
     pub(super) fn cancel_pull(&mut self, node: NodeIndex, stream: StreamId) {
         self.nodes[node.0].pulls.retain(|pull| pull.stream != stream);
     }
@@ -246,8 +246,7 @@ impl World {
     }
 }
 
-/// One message a layer: layers download together, each a little behind the one
-/// before.
+/// One message per layer: layers download together, each a little behind the previous one.
 fn progress(pull: &Pull, now: Time) -> Vec<machine::ImageServicePullResponse> {
     let total = size(&pull.reference) / i64::from(LAYERS);
     (0..LAYERS)

@@ -1,4 +1,4 @@
-//! Conditions that stay unmet although the machine does its work.
+//! Conditions that stay unmet although the machine works.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ impl Condition {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Network, Self::Time, Self::Services];
 
-    /// The name that Talos has for it.
+    /// The name in Talos.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Network => "network",
@@ -40,7 +40,7 @@ impl World {
             || self.nodes[node.0].unmet_since_boot == Some(condition)
     }
 
-    /// A boot brings about what a fault keeps for it.
+    /// A boot activates the fault that waits for it.
     pub(super) fn unmet_from_boot(&mut self, node: NodeIndex) {
         if let Some(Fault::UnmetAfterBoot { condition }) =
             self.fault(node, FaultKind::UnmetAfterBoot)

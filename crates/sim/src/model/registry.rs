@@ -1,4 +1,4 @@
-//! What the world's registries hold.
+//! The images in the world's registries.
 
 use std::sync::LazyLock;
 
@@ -10,22 +10,22 @@ use super::platform;
 use super::slots::Installed;
 use super::spec::{NodeSpec, Registry};
 
-/// The rules that installers and nodes judge by, read once for all worlds.
+/// The support matrix that installers and nodes check against, read once for all worlds.
 pub(super) static MATRIX: LazyLock<Matrix> = LazyLock::new(Matrix::builtin);
 
 /// The repository of the plain installer.
 const PLAIN: &str = "siderolabs/installer";
 
-/// What an image is.
+/// The content of an image.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Content {
     Installer(Installed),
-    /// A component of Kubernetes, or anything else that is no installer.
+    /// A Kubernetes component, or anything else that is not an installer.
     Other,
 }
 
 impl Registry {
-    /// What a reference leads to; `None` if there is nothing.
+    /// The image behind a reference; `None` if there is none.
     pub(super) fn resolve(&self, reference: &str) -> Option<Content> {
         if self.others.iter().any(|other| other == reference) {
             return Some(Content::Other);
@@ -61,7 +61,7 @@ impl Registry {
         if let Some(own) = self.own.get(&repository(image)) {
             return Some(Installed { extensions: own.extensions.clone(), ..installed });
         }
-        // The plain installer is not published any more from 1.14 on.
+        // The plain installer is no longer published since 1.14.
         if image.repository == PLAIN {
             let published = installed.version.minor() < Version::new(1, 14, 0).minor();
             return published.then_some(installed);
@@ -71,7 +71,7 @@ impl Registry {
         known.then(|| Installed { schematic: Some(schematic.to_owned()), ..installed })
     }
 
-    /// The platform that an installer is for, and whether it is signed, whatever its tag.
+    /// The platform of an installer, and whether it is signed, for any tag.
     pub(super) fn flavour<'a>(&'a self, image: &'a ImageRef) -> Option<(&'a str, bool)> {
         if let Some(own) = self.own.get(&repository(image)) {
             return Some((&own.platform, own.secure_boot));
@@ -83,7 +83,7 @@ impl Registry {
         platform::of_kind(path.rsplit('/').next()?)
     }
 
-    /// The extensions of a node that runs what no Image Factory built.
+    /// The extensions of a node whose image was not built by an Image Factory.
     pub(super) fn own_extensions(&self, node: &NodeSpec) -> Vec<String> {
         let image = node.install_image.as_ref().and_then(|image| image.parse::<ImageRef>().ok());
         let own = image.and_then(|image| self.own.get(&repository(&image)));

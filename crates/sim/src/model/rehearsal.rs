@@ -1,5 +1,4 @@
-//! How long a node takes, by itself: for those who compare what a whole upgrade
-//! took with what it had to.
+//! The minimum times of a node, to compare with the duration of a whole upgrade.
 
 use std::time::Duration;
 
@@ -10,20 +9,19 @@ use super::timing::{Range, Span};
 use kube_sim::random::Random;
 
 impl World {
-    /// How long something takes on a node; `None` unless each node has
-    /// [times of its own](super::ClusterSpec::own_times).
+    /// How long something takes on a node; `None` unless each node has [times of its
+    /// own](super::ClusterSpec::own_times).
     pub fn own_time(&self, node: NodeIndex, span: Span) -> Option<Duration> {
         let seed = self.spec.own_times?;
         let Range { min, max } = self.spec.timings.range(span);
         let mut random = Random::new(seed);
-        // A generator for each node and each kind, and of that the first number.
+        // One generator for each node and kind, of which only the first number is used.
         let place = ((node.0 as u64) << 8) | span as u64;
         Some(Random::new(random.number() ^ Random::new(place).number()).duration(min, max))
     }
 
-    /// How long a node would be away if it rebooted now: from the request until
-    /// it is ready again, with nothing else going on. Nothing happens to this
-    /// world.
+    /// How long a node would be away if it rebooted now: from the request until it is ready again,
+    /// with nothing else in progress. This world does not change.
     pub fn rehearse_reboot(&self, node: NodeIndex) -> Option<Duration> {
         let mut world = self.clone();
         let (began, booted) = (world.now, world.truth(node)?.boot_id().to_owned());
@@ -31,7 +29,7 @@ impl World {
         while let Some(at) = world.next_event() {
             world.advance(at);
             let truth = world.truth(node)?;
-            // A control plane calls itself ready before its API server answers.
+            // A control plane reports ready before its API server answers.
             let serves = truth.member().is_none() || truth.api_server_answers();
             if truth.boot_id() != booted && truth.is_ready() && truth.kubelet().ready && serves {
                 return Some(world.now.since(began));
@@ -79,7 +77,7 @@ mod tests {
             let rest = parts.checked_sub(away);
             let little = rest.is_some_and(|rest| rest < Duration::from_secs(3));
             assert!(little, "{away:?} {parts:?}");
-            // And nothing has happened.
+            // The world itself is unchanged.
             assert!(world.truth(node).is_some_and(|node| node.is_ready() && node.downs() == 0));
         }
     }

@@ -1,4 +1,4 @@
-//! Who may call what: the roles in the caller's certificate.
+//! Authorization by the roles in the caller's certificate.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,15 +7,15 @@ use super::api::Request;
 /// A role of the Talos API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
-    /// Everything.
+    /// Full access.
     Admin,
-    /// Reading, and what an operator does daily.
+    /// Read access, and daily operations.
     Operator,
-    /// Reading.
+    /// Read access.
     Reader,
     /// Reading etcd and taking its snapshots.
     EtcdBackup,
-    /// apid itself: it speaks for others.
+    /// apid itself: it impersonates other callers.
     Impersonator,
 }
 
@@ -28,19 +28,18 @@ impl Role {
         (Self::Impersonator, "os:impersonator"),
     ];
 
-    /// As a certificate's organisation writes it.
+    /// The name in a certificate's organisation.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(role, _)| *role == self).map_or("", |(_, name)| name)
     }
 
-    /// The role of that name; `None` for one that the model does not know, which
-    /// allows nothing.
+    /// The role with that name; `None` for one that the model does not know, which grants nothing.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(role, _)| *role)
     }
 }
 
-/// Whoever sends a request, as far as the node can tell.
+/// A caller, as far as the node knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
     roles: Vec<Role>,
@@ -54,7 +53,7 @@ impl Caller {
         Self { roles }
     }
 
-    /// A caller who may do everything.
+    /// A caller with full access.
     pub fn admin() -> Self {
         Self { roles: vec![Role::Admin] }
     }
@@ -75,9 +74,8 @@ pub(super) fn is_read(request: &Request) -> bool {
     allowed(request).contains(&Role::Reader)
 }
 
-/// Who may send a request. What is not listed needs the highest role.
-/// Resources are open to readers; the sensitive ones are checked where they are
-/// served.
+/// The roles that may send a request. Requests that are not listed need the highest role. Resources
+/// are open to readers; the sensitive ones are checked where they are served.
 pub(super) fn allowed(request: &Request) -> &'static [Role] {
     const READ: &[Role] = &[Role::Admin, Role::Operator, Role::Reader];
     const OPERATE: &[Role] = &[Role::Admin, Role::Operator];

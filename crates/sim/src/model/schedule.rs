@@ -1,4 +1,4 @@
-//! What will happen by itself, in order.
+//! Scheduled events, in order of time.
 
 use std::collections::BTreeMap;
 
@@ -8,51 +8,51 @@ use super::api::{NodeIndex, StreamId};
 use super::kubernetes::Component;
 use super::time::Time;
 
-/// Something that happens by itself. What belongs to one boot of a node carries
-/// the number of that boot, and is void after the next one.
+/// A scheduled event. Events that belong to one boot of a node carry the number of that boot, and
+/// are void after the next one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Due {
-    /// The node's sequence goes on.
+    /// The node's sequence continues.
     Step { node: NodeIndex, boot: u64 },
-    /// A boot should have ended by now.
+    /// The deadline of a boot.
     BootTimeout { node: NodeIndex, boot: u64 },
     /// The machine is back from its firmware.
     PowerOn { node: NodeIndex, boot: u64 },
     /// A part of the node is up again after a boot.
     Rejoin { node: NodeIndex, boot: u64, part: Part },
-    /// A pull goes on.
+    /// A pull continues.
     Pull { node: NodeIndex, boot: u64, pull: u64 },
-    /// The installer says something.
+    /// The installer sends output.
     Install { node: NodeIndex, boot: u64 },
     /// The remaining etcd members elect a leader.
     Election { round: u64 },
-    /// etcd's leader looks at the versions of its members.
+    /// etcd's leader checks the versions of its members.
     EtcdVersions,
-    /// A configuration on trial is taken back.
+    /// A configuration on trial is reverted.
     RevertConfig { node: NodeIndex, boot: u64, trial: u64 },
     /// The kubelet is up with its new image.
     Kubelet { node: NodeIndex, boot: u64, restart: u64 },
     /// A static pod is up with its new image.
     Pod { node: NodeIndex, boot: u64, component: Component, restart: u64 },
-    /// An API server whose container runs answers from here on.
+    /// An API server whose container runs starts to answer.
     ApiServer { node: NodeIndex, boot: u64, restart: u64 },
-    /// The machine asks its kubelet for the state of its static pods.
+    /// The machine polls its kubelet for the state of its static pods.
     PodStatuses { node: NodeIndex, boot: u64, restart: u64 },
-    /// A health check looks again.
+    /// A health check makes its next attempt.
     Health { stream: StreamId },
-    /// Manifests that could not be downloaded are tried again.
+    /// Failed manifest downloads are retried.
     Download { node: NodeIndex, boot: u64 },
     /// A service that was asked to restart is up.
     Service { node: NodeIndex, boot: u64, service: String },
 }
 
-/// What comes up after a boot, in this order.
+/// A part that comes up after a boot, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Part {
     Etcd,
     Kubelet,
     NodeReady,
-    /// The kubelet creates the static pods, and the machine learns of them.
+    /// The kubelet creates the static pods, and the machine knows of them.
     StaticPods,
     /// Their containers run.
     Containers,
@@ -60,8 +60,7 @@ pub(super) enum Part {
     ApiServer,
 }
 
-/// Things to come, earliest first; of two at one time, the one that was put in
-/// first.
+/// Pending events, earliest first; of two at the same time, the one that was added first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schedule {
     entries: BTreeMap<(Time, u64), Due>,

@@ -1,5 +1,5 @@
-//! Sequences: what a machine does from beginning to end, in phases of tasks,
-//! with an event at each border.
+//! Sequences: a machine's operations from start to end, in phases of tasks, with an event at each
+//! boundary.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -21,26 +21,26 @@ use super::timing::Span;
 const RESTART: i64 = 0x0123_4567;
 const POWER_OFF: i64 = 0x4321_fedc;
 
-/// A sequence on its way.
+/// A running sequence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Sequence {
     pub(super) kind: Kind,
-    /// Who asked for it; empty for what the machine does by itself.
+    /// The actor ID of its request; empty for the machine's own sequences.
     pub(super) actor: String,
-    /// The phase that runs; the number of phases once all are done.
+    /// The index of the current phase; the number of phases once all are done.
     phase: usize,
-    /// How long a phase of no special length takes.
+    /// The duration of a phase without a duration of its own.
     pace: Duration,
 }
 
 impl Sequence {
-    /// What the phase that runs does, on a node of this minor.
+    /// The effect of the current phase, on a node of this minor.
     pub(super) fn effect(&self, minor: u64) -> Option<Effect> {
         phases(&self.kind, minor).get(self.phase).map(|phase| phase.effect)
     }
 }
 
-/// Which sequence.
+/// The kind of a sequence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Kind {
     Initialize,
@@ -53,7 +53,7 @@ pub(super) enum Kind {
     Upgrade {
         image: String,
         kexec: bool,
-        /// Talos up to 1.7, not told to preserve: the data of the node goes.
+        /// Talos up to 1.7 without `preserve`: the node's data is wiped.
         #[serde(default)]
         wipes: bool,
     },
@@ -77,7 +77,7 @@ impl Kind {
         }
     }
 
-    /// Whether it ends in a boot that leaves the firmware out.
+    /// Whether it ends in a boot that bypasses the firmware.
     pub(super) fn kexec(&self) -> bool {
         match self {
             Self::Reboot { force, kexec } => *kexec && !force,
@@ -96,7 +96,7 @@ impl Kind {
     }
 }
 
-/// Whether a sequence may push aside what runs. A boot yields to everything.
+/// Whether a new sequence may replace the running one. A boot yields to everything.
 fn may_take_over(node: &Node) -> bool {
     match &node.sequence {
         None => true,
@@ -105,7 +105,7 @@ fn may_take_over(node: &Node) -> bool {
 }
 
 impl World {
-    /// Starts a sequence, or says that another one is in the way.
+    /// Starts a sequence, or returns an error if another one is locked.
     pub(super) fn start_sequence(
         &mut self,
         node: NodeIndex,
@@ -127,7 +127,7 @@ impl World {
         };
         let pace = total / u32::try_from(count).unwrap_or(1).max(1);
         let stage = kind.stage();
-        // Whatever the pushed aside sequence had still to do is void.
+        // The pending events of the replaced sequence are void.
         self.schedule.retain(|due| {
             !matches!(due, Due::Step { node: other, .. } | Due::Rejoin { node: other, .. } if *other == node)
         });
@@ -213,7 +213,7 @@ impl World {
         self.schedule.put(self.now.plus(lasts), Due::Step { node, boot });
     }
 
-    /// The phase that runs has ended.
+    /// Ends the current phase.
     pub(super) fn end_phase(&mut self, node: NodeIndex) {
         let Some(sequence) = self.nodes[node.0].sequence.clone() else {
             return;
@@ -233,7 +233,7 @@ impl World {
             self.wipe(node);
         }
         if phase.effect == Effect::Drain && !self.kubernetes_api_is_up() {
-            // Nobody took note of the cordon.
+            // No API server accepted the cordon.
             self.fail_sequence(node, &sequence, "context deadline exceeded");
             return;
         }
@@ -253,7 +253,7 @@ impl World {
         self.publish(node, &sequence.actor, Note::SequenceStop(name));
         match sequence.kind {
             Kind::Initialize => {
-                // Nothing is to be installed: the sequence is there and empty.
+                // Nothing to install: the sequence is published but empty.
                 self.publish(node, "", Note::SequenceStart(Cow::Borrowed("install")));
                 self.publish(node, "", Note::SequenceStop(Cow::Borrowed("install")));
                 self.start_sequence(node, Kind::Boot, "", true);
@@ -280,12 +280,12 @@ impl World {
         self.publish(node, &sequence.actor, Note::SequenceStop(Cow::Borrowed(name)));
         self.publish(node, &sequence.actor, error);
         self.set_stage(node, Stage::Rebooting);
-        // No kexec is prepared by then.
+        // No kexec has been prepared at this point.
         self.nodes[node.0].sequence = None;
         self.go_down(node);
     }
 
-    /// Time, addresses and host name are there.
+    /// Time, addresses and host name are available.
     fn network_is_up(&mut self, node: NodeIndex) {
         let here = &mut self.nodes[node.0];
         here.network = true;
@@ -297,8 +297,8 @@ impl World {
         self.download(node);
     }
 
-    /// A boot that has not ended in time is a fatal error. A version that has
-    /// never been ready is left for the one before it.
+    /// A boot that has not ended in time is a fatal error. A version that has never been ready is
+    /// reverted to the previous one.
     pub(super) fn boot_timed_out(&mut self, node: NodeIndex) {
         let Some(sequence) = self.nodes[node.0].sequence.clone() else {
             return;

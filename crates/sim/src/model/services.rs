@@ -1,4 +1,4 @@
-//! The services of a node: states, health and what is remembered of both.
+//! The services of a node: states, health and recent events.
 
 use std::borrow::Cow;
 
@@ -149,7 +149,7 @@ pub(super) fn running(role: NodeRole, since: Time) -> Vec<Service> {
 }
 
 impl World {
-    /// Brings a service into a state, and says so.
+    /// Changes the state of a service, and publishes it.
     pub(super) fn set_service(
         &mut self,
         node: NodeIndex,
@@ -194,7 +194,7 @@ impl World {
         self.publish(node, "", Note::Service(id, notice));
     }
 
-    /// Starts a service; its health is not known yet.
+    /// Starts a service; its health is still unknown.
     pub(super) fn start_service(&mut self, node: NodeIndex, id: &str) {
         self.set_service(node, id, State::Preparing, None, "Running pre state");
         self.set_service(
@@ -219,7 +219,7 @@ impl World {
         self.set_service(node, id, State::Running, Some(healthy), message);
     }
 
-    /// Stops a service that runs.
+    /// Stops a running service.
     pub(super) fn stop_service(&mut self, node: NodeIndex, id: &str) {
         if self.nodes[node.0].service_runs(id) {
             self.set_service(

@@ -1,27 +1,26 @@
-//! The two places on disk that Talos boots from.
+//! The two slots on disk that Talos boots from.
 //!
-//! Both boot loaders of Talos, systemd-boot and GRUB, key on the *default* entry
-//! and not on the running one: an installer keeps the default, replaces whatever
-//! else there is, and makes what it wrote the default. From then on the node is
-//! armed, and any reboot changes the version. A second installer without a boot
-//! in between keeps what the first one wrote and deletes what runs (rule 5).
+//! Both boot loaders of Talos, systemd-boot and GRUB, key on the *default* entry and not on the
+//! running one: an installer keeps the default, replaces the other entry, and makes the new one the
+//! default. From then on the node is armed, and any reboot changes the version. A second installer
+//! without a boot in between keeps the slot of the first one and deletes the running one (rule 5).
 
 use serde::{Deserialize, Serialize};
 use upgrade_core::version::Version;
 
-/// What an installer puts on disk.
+/// An installed system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Installed {
     pub(super) version: Version,
     /// `None` if no Image Factory built it.
     pub(super) schematic: Option<String>,
-    /// What it is for.
+    /// Its platform.
     #[serde(default = "super::spec::metal")]
     pub(super) platform: String,
     /// Whether firmware with Secure Boot boots it.
     #[serde(default)]
     pub(super) signed: bool,
-    /// Its system extensions, if it has no schematic that tells them.
+    /// Its system extensions, if no schematic names them.
     #[serde(default)]
     pub(super) extensions: Vec<String>,
 }
@@ -29,21 +28,21 @@ pub(super) struct Installed {
 /// An entry of the boot loader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
-    /// As systemd-boot names it; GRUB has two labels, and the same two places.
+    /// The name in systemd-boot; GRUB has two labels for the same two slots.
     name: String,
     installed: Installed,
 }
 
-/// Both places, and which one is next.
+/// Both slots, and which one is the default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Slots {
-    /// What was booted. It is in memory, and need not be on disk any more.
+    /// The booted system. It is in memory, and may no longer be on disk.
     running: Entry,
-    /// What the next boot takes.
+    /// The system of the next boot.
     default: Entry,
     other: Option<Entry>,
-    /// META's tag "previous": set by an installer, deleted when the machine is
-    /// first running and ready. While it stands, a fatal boot is reverted.
+    /// META's tag "previous": set by an installer, deleted when the machine is first running and
+    /// ready. While it is set, a fatal boot is reverted.
     pub(super) previous: bool,
 }
 
@@ -58,23 +57,23 @@ impl Slots {
         &self.running.installed
     }
 
-    /// What the next boot takes.
+    /// The system of the next boot.
     pub(super) fn next(&self) -> &Installed {
         &self.default.installed
     }
 
-    /// What the next boot takes, if that is not what runs.
+    /// The system of the next boot, if it is not the running one.
     pub(super) fn armed(&self) -> Option<&Installed> {
         (self.default.name != self.running.name).then_some(&self.default.installed)
     }
 
-    /// Whether what runs could be booted again.
+    /// Whether the running system could be booted again.
     pub(super) fn keeps_running(&self) -> bool {
         let runs = |entry: &Entry| entry.name == self.running.name;
         runs(&self.default) || self.other.as_ref().is_some_and(runs)
     }
 
-    /// Writes to the place that is not the default, and makes it the default.
+    /// Writes to the slot that is not the default, and makes it the default.
     pub(super) fn install(&mut self, new: Installed) {
         let name = self.next_name(&new.version);
         let new = Entry { name, installed: new };
@@ -82,7 +81,7 @@ impl Slots {
         self.previous = true;
     }
 
-    /// A name that no entry has, counted on as Talos does.
+    /// A name that no entry has, numbered as Talos does.
     fn next_name(&self, version: &Version) -> String {
         let stem = format!("Talos-{}", version.tag());
         let number = |entry: &Entry| {
@@ -109,19 +108,19 @@ impl Slots {
         self.running = self.default.clone();
     }
 
-    /// The default does not boot, and neither does its like: whether the other
-    /// slot holds something else to go back to. It becomes the default.
+    /// The default does not boot, and neither does an equal image: whether the other slot holds a
+    /// different one to fall back to. If so, it becomes the default.
     pub(super) fn boot_back(&mut self) -> bool {
         let bad = self.default.installed.clone();
         self.revert() && self.default.installed != bad
     }
 
-    /// The entry that was booted, as the boot loader names it.
+    /// The booted entry, by the boot loader's name.
     pub(super) fn entry(&self) -> &str {
         &self.running.name
     }
 
-    /// The entry that the next boot takes.
+    /// The entry of the next boot, by the boot loader's name.
     pub(super) fn default_entry(&self) -> &str {
         &self.default.name
     }

@@ -1,4 +1,4 @@
-//! What a world begins as.
+//! The initial state of a world.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,8 +13,7 @@ use super::timing::Timings;
 pub const EMPTY_SCHEMATIC: &str =
     "376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba";
 
-/// A cluster as it is before anything happens to it: installed, bootstrapped
-/// and healthy.
+/// The initial state of a cluster: installed, bootstrapped and healthy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClusterSpec {
     /// The cluster's name.
@@ -23,34 +22,32 @@ pub struct ClusterSpec {
     pub nodes: Vec<NodeSpec>,
     /// How long things take.
     pub timings: Timings,
-    /// Where the times of each node are drawn from, if each has its own: then it
-    /// always pulls, installs and boots as fast, whatever happens elsewhere.
+    /// The seed of each node's own durations, if set: a node then always pulls, installs and boots
+    /// in the same time, whatever happens elsewhere.
     #[serde(default)]
     pub own_times: Option<u64>,
-    /// What can be pulled.
+    /// The images that can be pulled.
     pub registry: Registry,
     /// The URL of the Kubernetes API, as the machine configurations name it.
     pub endpoint: String,
-    /// Keys and tokens in the machine configurations. Those left empty are made
-    /// up; a door that has a real authority puts it here.
+    /// Keys and tokens in the machine configurations. Empty ones are generated; an adapter with a
+    /// real authority sets it here.
     pub secrets: Secrets,
-    /// Whether Talos brings the network between pods, as it does unless told
-    /// otherwise, or somebody else does (`cni: none`).
+    /// Whether Talos installs flannel as the pod network, the default, or the user installs another
+    /// one (`cni: none`).
     #[serde(default = "usual")]
     pub flannel: bool,
-    /// Whether GRUB boots the nodes, as on machines without UEFI, and not
-    /// systemd-boot.
+    /// Whether the nodes boot with GRUB, as on machines without UEFI, instead of systemd-boot.
     #[serde(default)]
     pub grub: bool,
-    /// Whether every node has an address in a storage network as well, which sorts before
-    /// its own and which only the node itself reaches.
+    /// Whether every node also has an address in a storage network, which sorts before its own and
+    /// which only the node itself can reach.
     #[serde(default)]
     pub storage_network: bool,
-    /// Files that nodes can download, by their address.
+    /// Files that nodes can download, by URL.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
-    /// Manifests that the configurations of control planes name beside Talos's
-    /// own.
+    /// Manifests in the configurations of control planes, beside Talos's own.
     #[serde(default)]
     pub extra_manifests: Vec<ExtraManifest>,
     /// How the nodes find each other.
@@ -58,32 +55,31 @@ pub struct ClusterSpec {
     pub discovery: Discovery,
 }
 
-/// How nodes find each other. A node is on its own list whenever a registry is
-/// configured, reachable or not.
+/// How nodes find each other. A node is on its own list whenever a registry is configured,
+/// reachable or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Discovery {
-    /// Through the discovery service, as Talos is configured unless told otherwise.
+    /// Through the discovery service, the default in Talos.
     #[default]
     Service,
-    /// The same in an air gap: each node knows itself alone.
+    /// The same in an air gap: each node knows only itself.
     AirGap,
-    /// Through Kubernetes (`registries.kubernetes`). Since Kubernetes 1.32 control
-    /// planes know control planes, and a worker itself.
+    /// Through Kubernetes (`registries.kubernetes`). Since Kubernetes 1.32 control planes know only
+    /// control planes, and a worker only itself.
     Kubernetes,
-    /// Not at all (`discovery.enabled: false`): no node has a list.
+    /// Disabled (`discovery.enabled: false`): no node has a list.
     Off,
 }
 
-/// A manifest that a machine configuration names.
+/// A manifest in a machine configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtraManifest {
-    /// Its name; for a file that is downloaded, its address.
+    /// Its name; for a downloaded file, its URL.
     pub name: String,
-    /// Its text; `None` for a file that is downloaded.
+    /// Its text; `None` for a downloaded file.
     pub text: Option<String>,
-    /// The only node whose configuration names it, by number; `None` for all
-    /// control planes.
+    /// The only node whose configuration has it, by number; `None` for all control planes.
     pub only: Option<usize>,
 }
 
@@ -102,7 +98,7 @@ pub struct NodeSpec {
     pub hostname: String,
     /// Control plane or worker.
     pub role: NodeRole,
-    /// The addresses, the one that apid is reached at first.
+    /// The addresses, the one of apid first.
     pub addresses: Vec<IpAddr>,
     /// The running version of Talos.
     pub talos: Version,
@@ -111,24 +107,23 @@ pub struct NodeSpec {
     /// The schematic of the running image; `None` for an image that was not
     /// built by an Image Factory.
     pub schematic: Option<String>,
-    /// What the machine is, such as `metal` or `nocloud`; `container` for Talos in a
-    /// container.
+    /// The machine's platform, such as `metal` or `nocloud`; `container` for Talos in a container.
     #[serde(default = "metal")]
     pub platform: String,
     /// Whether its firmware boots signed images only.
     #[serde(default)]
     pub secure_boot: bool,
-    /// The installer of its machine configuration, if it is not the one that fits what
-    /// runs.
+    /// The installer in its machine configuration, if it is not the one that fits the running
+    /// system.
     #[serde(default)]
     pub install_image: Option<String>,
 }
 
-/// What a node is for.
+/// The role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeRole {
-    /// Runs etcd and the control plane of Kubernetes.
+    /// Runs etcd and the Kubernetes control plane.
     ControlPlane,
     /// Runs workloads.
     Worker,
@@ -149,13 +144,13 @@ pub struct Secrets {
 }
 
 impl std::fmt::Debug for Secrets {
-    /// Rule 14: never what they are.
+    /// Rule 14: without the values.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secrets(..)")
     }
 }
 
-/// What the world's registries hold.
+/// The content of the world's registries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Registry {
     /// Released versions of Talos: their installers can be pulled.
@@ -164,18 +159,17 @@ pub struct Registry {
     pub kubernetes: Vec<Version>,
     /// Schematics that the Image Factory knows, by id.
     pub schematics: BTreeMap<String, Schematic>,
-    /// References beyond those, such as those of a mirror: pulled as they are,
-    /// and no installers.
+    /// Other references, such as those of a mirror: pulled as they are, and not installers.
     pub others: Vec<String>,
-    /// Installers that no Image Factory built, by registry and repository: there is one
-    /// of every release of Talos.
+    /// Installers that were not built by an Image Factory, by registry and repository: there is one
+    /// for every Talos release.
     #[serde(default)]
     pub own: BTreeMap<String, OwnInstaller>,
     /// The Image Factory's address.
     #[serde(default = "factory")]
     pub factory: String,
-    /// Extensions that go by another name from some release on. Whoever builds an image of
-    /// it takes the old name for the new one.
+    /// Extensions that were renamed in some release. An image built from that release on has the
+    /// new name instead of the old one.
     #[serde(default)]
     pub renamed: Vec<Renamed>,
 }
@@ -195,10 +189,10 @@ fn factory() -> String {
     "https://factory.talos.dev".to_owned()
 }
 
-/// An installer that somebody built with `imager`.
+/// An installer that a user built with `imager`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnInstaller {
-    /// What it is for.
+    /// Its platform.
     pub platform: String,
     /// Whether it is signed for Secure Boot.
     pub secure_boot: bool,
@@ -206,7 +200,7 @@ pub struct OwnInstaller {
     pub extensions: Vec<String>,
 }
 
-/// What an Image Factory builds into an image.
+/// The input of an image that an Image Factory builds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schematic {
     /// The schematic itself, in its canonical form.
@@ -233,7 +227,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Names of extensions as an image of this release has them.
+    /// The names of extensions in an image of this release.
     pub(super) fn named_in(&self, version: &Version, names: &[String]) -> Vec<String> {
         let renamed = |name: &String| {
             let mut all = self.renamed.iter();
@@ -242,8 +236,7 @@ impl Registry {
         names.iter().map(|it| renamed(it).map_or(it, |new| &new.to).clone()).collect()
     }
 
-    /// Whether a Talos release exists: one that is listed, or an earlier patch
-    /// of its line.
+    /// Whether a Talos release exists: a listed one, or an earlier patch of its line.
     pub fn has_talos(&self, version: &Version) -> bool {
         has(&self.talos, version)
     }
@@ -260,9 +253,8 @@ fn has(versions: &[Version], version: &Version) -> bool {
 }
 
 impl ClusterSpec {
-    /// A cluster of so many nodes, named `cp-1`, ..., `worker-1`, ..., with
-    /// addresses that follow `10.5.0.1`, all on these versions and with the
-    /// empty schematic.
+    /// A cluster of this many nodes, named `cp-1`, ..., `worker-1`, ..., with addresses after
+    /// `10.5.0.1`, all on these versions and with the empty schematic.
     pub fn new(
         control_planes: usize,
         workers: usize,
@@ -311,7 +303,7 @@ impl ClusterSpec {
         }
     }
 
-    /// Where a node is in the storage network, if there is one.
+    /// The address of a node in the storage network, if there is one.
     pub fn storage_address(&self, number: usize) -> Option<IpAddr> {
         self.storage_network.then(|| address_after(Ipv4Addr::new(10, 4, 0, 2), number))
     }

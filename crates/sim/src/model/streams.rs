@@ -1,4 +1,4 @@
-//! Open streams, and what is on its way to them.
+//! Open streams, and the output for them.
 
 use super::World;
 use super::api::{Content, NodeIndex, Output, Response, Status, StreamId};
@@ -12,7 +12,7 @@ pub(super) struct Open {
     pub(super) stream: Stream,
 }
 
-/// What a stream is about.
+/// The kind of a stream.
 #[derive(Clone, Debug)]
 pub(super) enum Stream {
     /// Events, of one actor if that is not empty.
@@ -23,8 +23,7 @@ pub(super) enum Stream {
     Pull,
     /// The output of the installer.
     Installer,
-    /// Log lines of a service, or of the kernel: nothing new ever comes, but
-    /// the stream stays open.
+    /// Log lines of a service, or of the kernel: no new lines ever come, but the stream stays open.
     Follow,
     /// A health check.
     Health(HealthCheck),

@@ -1,4 +1,4 @@
-//! Worlds from outside, as a door sees them.
+//! Tests of worlds from outside, as an adapter uses them.
 
 mod arming;
 mod config;

@@ -1,8 +1,8 @@
-//! Virtual time. It is that of the Kubernetes API too: a cluster has one clock.
+//! Virtual time. The Kubernetes API uses it too: a cluster has one clock.
 
 pub use kube_sim::Time;
 
-/// An instant as protobuf writes it.
+/// An instant as a protobuf timestamp.
 pub(super) fn to_proto(time: Time) -> prost_types::Timestamp {
     prost_types::Timestamp {
         seconds: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),

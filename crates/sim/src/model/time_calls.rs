@@ -1,5 +1,5 @@
-//! The service that compares a node's clock with a server's. Only talosctl asks for it,
-//! so its messages are here and not in `proto/`.
+//! The service that compares a node's clock with a time server's. Only talosctl uses it, so its
+//! messages are here and not in `proto/`.
 
 use prost::Message;
 use talos_proto::common;
@@ -8,10 +8,10 @@ use super::World;
 use super::api::NodeIndex;
 use super::time;
 
-/// What nodes ask unless they are told otherwise.
+/// The default time server of nodes.
 const SERVER: &str = "time.cloudflare.com";
 
-/// Which server to ask.
+/// The server to query.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TimeRequest {
     /// Its name or address.
@@ -28,15 +28,15 @@ pub struct NodeTime {
     /// The server that was asked.
     #[prost(string, tag = "2")]
     pub server: String,
-    /// What the node's clock says.
+    /// The node's clock.
     #[prost(message, optional, tag = "3")]
     pub localtime: Option<prost_types::Timestamp>,
-    /// What the server's clock says.
+    /// The server's clock.
     #[prost(message, optional, tag = "4")]
     pub remotetime: Option<prost_types::Timestamp>,
 }
 
-/// The answers of all nodes that were asked.
+/// The answers of all nodes in the request.
 #[derive(Clone, PartialEq, Message)]
 pub struct TimeResponse {
     /// One for each node.
@@ -45,7 +45,7 @@ pub struct TimeResponse {
 }
 
 impl World {
-    /// The world's own time is what every server says.
+    /// Every server reports the world's own time.
     pub(super) fn time(&self, node: NodeIndex, server: Option<String>) -> TimeResponse {
         TimeResponse {
             messages: vec![NodeTime {

@@ -1,15 +1,14 @@
-//! How long things take. Each duration is drawn from its range by the world's
-//! random source, once for each time the thing happens; or once for each node,
-//! so that it does not matter who lets it happen, when, and in which order.
+//! Durations. Each is drawn from its range by the world's random source, once for each event; or
+//! once for each node, so that neither the caller nor the time nor the order matters.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Shortest and longest.
+/// The shortest and the longest duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
-    /// The shortest it may take.
+    /// The shortest.
     pub min: Duration,
     /// The longest.
     pub max: Duration,
@@ -27,7 +26,7 @@ impl Range {
     }
 }
 
-/// What takes its time.
+/// A kind of event with a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields of `Timings` say it")]
 pub enum Span {
@@ -42,7 +41,7 @@ pub enum Span {
     Kubelet,
 }
 
-/// How long the parts of a node's life take.
+/// The durations of a node's life.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timings {
@@ -54,12 +53,11 @@ pub struct Timings {
     pub drain: Range,
     /// From the last answer before a reboot to the first one after it.
     pub reboot: Range,
-    /// From the first answer after a reboot to etcd, kubelet and Node being
-    /// healthy again.
+    /// From the first answer after a reboot until etcd, kubelet and Node are healthy again.
     pub rejoin: Range,
     /// Stopping services and unmounting, before the machine goes down.
     pub stop: Range,
-    /// Electing another etcd leader after the old one has gone.
+    /// Electing another etcd leader after the old one went down.
     pub election: Range,
     /// Restarting a static pod after its image has changed.
     pub static_pod: Range,
@@ -68,7 +66,7 @@ pub struct Timings {
 }
 
 impl Timings {
-    /// How long one of them takes.
+    /// The range of one kind of event.
     pub fn range(&self, span: Span) -> Range {
         match span {
             Span::Pull => self.pull,
@@ -85,7 +83,7 @@ impl Timings {
 }
 
 impl Default for Timings {
-    /// Those of a small cluster on ordinary hardware.
+    /// The durations of a small cluster on ordinary hardware.
     fn default() -> Self {
         Self {
             pull: Range::secs(30, 60),

@@ -1,5 +1,5 @@
-//! Values as resources hold them: written once, given out as YAML text for
-//! talosctl and as protobuf's `Struct` for typed readers.
+//! Values in resources: written once, returned as YAML text for talosctl and as protobuf's `Struct`
+//! for typed clients.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -73,7 +73,7 @@ impl From<serde_json::Value> for Tree {
 }
 
 impl Tree {
-    /// As Talos writes YAML: blocks, four spaces.
+    /// YAML as Talos writes it: blocks, four spaces.
     pub(super) fn to_yaml(&self) -> String {
         let mut text = String::new();
         match self {
@@ -87,7 +87,7 @@ impl Tree {
         text
     }
 
-    /// As protobuf has it; numbers are floating point there.
+    /// The protobuf form; its numbers are floating point.
     pub(super) fn to_struct(&self) -> prost_types::Struct {
         match self.to_proto().kind {
             Some(Kind::StructValue(value)) => value,
@@ -123,7 +123,7 @@ fn indent(text: &mut String, depth: usize) {
 
 fn write_map(text: &mut String, entries: &[(Cow<'static, str>, Tree)], depth: usize) {
     for (at, (key, value)) in entries.iter().enumerate() {
-        // The first key of a map inside a list stands behind the dash.
+        // The first key of a map inside a list is on the line of the dash.
         if at > 0 || text.is_empty() || text.ends_with('\n') {
             indent(text, depth);
         }
@@ -191,7 +191,7 @@ fn write_scalar(text: &mut String, value: &Tree) {
     }
 }
 
-/// Plain where that is safe, in double quotes otherwise.
+/// Unquoted where that is safe, otherwise in double quotes.
 fn write_text(text: &mut String, value: &str) {
     let looks_like_something_else = value.is_empty()
         || value.parse::<f64>().is_ok()

@@ -1,8 +1,8 @@
-//! The truth about a world, for those who judge from outside: what the machines
-//! and etcd really are, without asking any API and without changing anything.
+//! The truth about a world, for a referee: the real state of machines and etcd, without calling any
+//! API and without changing anything.
 //!
-//! A referee of a simulated upgrade looks here. No door does: callers of a node
-//! learn what the node answers, which may be late, refused or nothing at all.
+//! Only the referee of a simulated upgrade uses it. Adapters do not: callers of a node get the
+//! node's answers, which may be late, refused or missing.
 
 use upgrade_core::version::Version;
 
@@ -13,8 +13,7 @@ use super::node::{Node, Power, Stage};
 use super::phases::Effect;
 use super::spec::NodeRole;
 
-/// One machine as it is now. Every question is answered from the world itself,
-/// and costs no more than reading it.
+/// One machine as it is now. Every answer is read directly from the world.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeTruth<'a> {
     world: &'a World,
@@ -22,7 +21,7 @@ pub struct NodeTruth<'a> {
     here: &'a Node,
 }
 
-/// A system that is installed: what boots.
+/// An installed system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstalledTruth<'a> {
     /// The version of Talos.
@@ -38,10 +37,9 @@ pub struct MemberTruth {
     pub id: u64,
     /// Whether it votes; a learner does not.
     pub votes: bool,
-    /// Whether it is started, caught up and reached by the others, and there is
-    /// a leader.
+    /// Whether it is started, caught up and reached by the others, and there is a leader.
     pub healthy: bool,
-    /// By how many entries its applied index is behind.
+    /// How many entries its applied index is behind.
     pub lag: u64,
 }
 
@@ -50,17 +48,16 @@ pub struct MemberTruth {
 pub struct ComponentTruth<'a> {
     /// Which one.
     pub component: Component,
-    /// The image that runs; that of the last run or the next one if nothing does.
+    /// The running image; if nothing runs, the last or the next one.
     pub image: &'a str,
     /// Whether it runs.
     pub runs: bool,
-    /// Whether it runs and does its work.
+    /// Whether it runs and serves.
     pub ready: bool,
 }
 
 impl ComponentTruth<'_> {
-    /// The version of what runs, by the tag of its image; `None` while nothing
-    /// does.
+    /// The version of the running image, by its tag; `None` while nothing runs.
     pub fn version(&self) -> Option<Version> {
         super::config::image_version(self.image).filter(|_| self.runs)
     }
@@ -79,24 +76,24 @@ pub struct EtcdTruth {
     pub leader: Option<NodeIndex>,
     /// How many alarms are raised.
     pub alarms: usize,
-    /// The minor of etcd 3 that the cluster is of: an older one does not start.
+    /// The minor of etcd 3 of the cluster version: an older member does not start.
     pub cluster_minor: u64,
 }
 
 impl EtcdTruth {
-    /// Whether the voting members that live are a majority.
+    /// Whether the living voting members are a majority.
     pub fn has_quorum(&self) -> bool {
         self.alive > self.voters / 2
     }
 
-    /// How many living voters it can still lose before it has no quorum.
+    /// How many living voters it can lose without losing quorum.
     pub fn spare(&self) -> usize {
         self.alive.saturating_sub(self.voters / 2 + 1)
     }
 }
 
 impl World {
-    /// The truth about a machine; `None` if there never was one of this index.
+    /// The truth about a machine; `None` if no machine ever had this index.
     pub fn truth(&self, node: NodeIndex) -> Option<NodeTruth<'_>> {
         let here = self.nodes.get(node.0)?;
         Some(NodeTruth { world: self, index: node, here })
@@ -122,7 +119,7 @@ impl World {
 }
 
 impl<'a> NodeTruth<'a> {
-    /// Which one it is.
+    /// Its index.
     pub fn index(&self) -> NodeIndex {
         self.index
     }
@@ -142,54 +139,53 @@ impl<'a> NodeTruth<'a> {
         self.here.gone
     }
 
-    /// Whether the machine runs at all; not between two boots.
+    /// Whether the machine is powered on; false between two boots.
     pub fn is_on(&self) -> bool {
         self.here.power == Power::On
     }
 
-    /// Whether callers reach it.
+    /// Whether callers can reach it.
     pub fn is_reachable(&self) -> bool {
         self.world.is_reachable(self.index)
     }
 
-    /// Whether it is in its normal stage: neither booting nor in any sequence
-    /// that ends in a boot.
+    /// Whether it is in stage running: neither booting nor in a sequence that ends in a boot.
     pub fn is_running(&self) -> bool {
         self.is_on() && self.here.stage == Stage::Running
     }
 
-    /// Whether it runs and nothing keeps it from being ready.
+    /// Whether it runs and has no unmet condition.
     pub fn is_ready(&self) -> bool {
         self.is_running() && self.world.unmet_conditions(self.index).is_empty()
     }
 
-    /// The conditions that it does not meet, by name and reason.
+    /// Its unmet conditions, by name and reason.
     pub fn unmet(&self) -> Vec<(&'static str, String)> {
         if self.is_running() { self.world.unmet_conditions(self.index) } else { Vec::new() }
     }
 
-    /// Whether its last boot was by kexec; otherwise it came through the firmware.
+    /// Whether its last boot was by kexec; otherwise it was through the firmware.
     pub fn booted_by_kexec(&self) -> bool {
         self.here.kexec
     }
 
-    /// What it has booted last.
+    /// The system that it booted last.
     pub fn installed(&self) -> InstalledTruth<'a> {
         let running = self.here.slots.running();
         InstalledTruth { version: &running.version, schematic: running.schematic.as_deref() }
     }
 
-    /// Names of the system extensions in what it has booted last.
+    /// Names of the system extensions in the last booted system.
     pub fn extensions(&self) -> Vec<String> {
         self.world.extensions_of(self.index)
     }
 
-    /// What the machine is, and whether its firmware boots signed images only.
+    /// The machine's platform, and whether its firmware boots signed images only.
     pub fn flavour(&self) -> (&'a str, bool) {
         (&self.here.platform, self.here.secure_boot)
     }
 
-    /// What Talos takes the machine for.
+    /// The platform that Talos assumes.
     pub fn runs_as(&self) -> &'a str {
         self.here.runs_as()
     }
@@ -199,27 +195,24 @@ impl<'a> NodeTruth<'a> {
         self.here.in_container()
     }
 
-    /// What the next boot takes, if an installer or a rollback has changed that.
+    /// The system of the next boot, if an installer or a rollback has changed it.
     pub fn armed(&self) -> Option<InstalledTruth<'a>> {
         let armed = self.here.slots.armed()?;
         Some(InstalledTruth { version: &armed.version, schematic: armed.schematic.as_deref() })
     }
 
-    /// Whether what it runs is still on its disk, so that it could be booted
-    /// again.
+    /// Whether the running system is still on its disk and could be booted again.
     pub fn keeps_running_slot(&self) -> bool {
         self.here.slots.keeps_running()
     }
 
-    /// The entry that was booted and the one that the next boot takes; `None` if
-    /// its boot loader does not tell.
+    /// The booted entry and the next one; `None` if its boot loader does not show them.
     pub fn boot_entries(&self) -> Option<(&'a str, &'a str)> {
         let slots = &self.here.slots;
         (!self.here.grub).then(|| (slots.entry(), slots.default_entry()))
     }
 
-    /// The image that the next boot installs before anything else, if an upgrade
-    /// was staged.
+    /// The image that the next boot installs first, if an upgrade was staged.
     pub fn staged(&self) -> Option<&'a str> {
         self.here.staged_upgrade.as_deref()
     }
@@ -239,15 +232,14 @@ impl<'a> NodeTruth<'a> {
         self.here.boot - 1
     }
 
-    /// Whether an installer writes to it now.
+    /// Whether an installer is writing to it.
     pub fn is_installing(&self) -> bool {
         let effect = |sequence: &super::sequence::Sequence| sequence.effect(self.here.minor());
         let in_sequence = || self.here.sequence.as_ref().and_then(effect) == Some(Effect::Install);
         self.here.install.is_some() || in_sequence()
     }
 
-    /// Whether an installer has a process of its own, as the lifecycle API starts
-    /// it.
+    /// Whether an installer has its own process, as the lifecycle API starts it.
     pub fn has_installer_process(&self) -> bool {
         self.here.install.is_some()
     }
@@ -257,7 +249,7 @@ impl<'a> NodeTruth<'a> {
         self.here.installs
     }
 
-    /// Whether somebody has it pull an image now.
+    /// Whether it is pulling an image for a caller.
     pub fn is_pulling(&self) -> bool {
         !self.here.pulls.is_empty()
     }
@@ -294,7 +286,7 @@ impl<'a> NodeTruth<'a> {
         })
     }
 
-    /// Whether its own API server is there and finds itself ready, etcd included.
+    /// Whether its own API server runs and is ready, etcd included.
     pub fn api_server_answers(&self) -> bool {
         self.world.api_server_runs(self.index) && self.world.api_server_has_etcd(self.index)
     }

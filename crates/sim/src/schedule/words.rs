@@ -1,24 +1,24 @@
-//! Faults as people write them: a name, with a number where it has one, such as
-//! `boot-back`, `slow-pull=5`, `etcd-alarm=corrupt` or `clock-skew=-10m`.
+//! The text form of faults: a name, with a value where it has one, such as `boot-back`,
+//! `slow-pull=5`, `etcd-alarm=corrupt` or `clock-skew=-10m`.
 
 use std::time::Duration;
 
 use crate::model::{Condition, Fault, FaultKind};
 
-/// A fault that is no fault.
+/// Text that is not a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultError {
     /// No such name.
-    #[error("`{0}` is no fault; there are: {names}", names = names())]
+    #[error("`{0}` is not a fault; known faults: {names}", names = names())]
     Unknown(String),
-    /// The number after it makes no sense.
+    /// The value is invalid.
     #[error("`{fault}={value}`: {wanted}")]
     Value {
         /// The fault.
         fault: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What can be.
+        /// The accepted values.
         wanted: &'static str,
     },
     /// Not a duration.
@@ -32,20 +32,20 @@ pub enum FaultError {
     File(String),
 }
 
-/// Every fault with its name and what it means.
+/// Every fault with its name and its description.
 pub const FAULTS: &[(FaultKind, &str, &str)] = &[
     (FaultKind::SlowPull, "slow-pull", "pulls take 10 times as long; slow-pull=N: N times"),
     (FaultKind::FailingPull, "failing-pull", "pulls fail"),
     (
         FaultKind::InstallerExit,
         "installer-exit",
-        "the installer exits with 7; installer-exit=N: with N",
+        "the installer exits with code 7; installer-exit=N: with code N",
     ),
     (
         FaultKind::InstallerExitLate,
         "installer-exit-late",
-        "the installer makes its version the default, then exits with 7; \
-         installer-exit-late=N: with N",
+        "the installer switches the default to its version, then exits with code 7; \
+         installer-exit-late=N: with code N",
     ),
     (FaultKind::NeverReturns, "never-returns", "the next time it goes down, it stays down"),
     (FaultKind::BootBack, "boot-back", "the next boot of a new version falls back to the old one"),
@@ -54,7 +54,7 @@ pub const FAULTS: &[(FaultKind, &str, &str)] = &[
     (
         FaultKind::UnmetCondition,
         "unmet-condition",
-        "the machine is not ready for want of a default route, and works all the same; \
+        "the machine is not ready because it has no default route, but works otherwise; \
          unmet-condition=time or =services: for another reason",
     ),
     (
@@ -84,7 +84,7 @@ pub const FAULTS: &[(FaultKind, &str, &str)] = &[
         "apid drops every 2nd connection; apid-drops=N: every N-th; \
          apid-drops=N:reads: every N-th call that reads",
     ),
-    (FaultKind::Partition, "partition", "it runs, but nobody can reach it"),
+    (FaultKind::Partition, "partition", "it runs, but is unreachable"),
     (
         FaultKind::ClockSkew,
         "clock-skew",
@@ -114,24 +114,24 @@ pub const FAULTS: &[(FaultKind, &str, &str)] = &[
     (
         FaultKind::KubeletNeverReturns,
         "kubelet-never-returns",
-        "the next time its kubelet stops, it stays away, though the machine runs",
+        "the next time its kubelet stops, it stays down, though the machine runs",
     ),
     (
         FaultKind::FailingImage,
         "failing-image",
-        "images of its pods cannot be pulled; failing-image=PREFIX: those that begin so",
+        "images of its pods cannot be pulled; failing-image=PREFIX: only those with this prefix",
     ),
     (
         FaultKind::FailingManifest,
         "failing-manifest",
         "extra manifests are not downloaded after its next boot; failing-manifest=now: at once",
     ),
-    (FaultKind::Silent, "silent", "it takes connections and requests, and answers none"),
+    (FaultKind::Silent, "silent", "it accepts connections and requests, and answers none"),
     (
         FaultKind::DiscoveryCut,
         "discovery-cut",
         "it does not reach the discovery service: the others forget it after 30 minutes, and \
-         after a boot it knows itself alone; discovery-cut=now: at once",
+         after a boot it knows only itself; discovery-cut=now: at once",
     ),
 ];
 
@@ -170,7 +170,7 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
     };
     let number = |default: u64| match value {
         None => Ok(default),
-        Some(value) => value.parse().map_err(|_| wrong(value, "a number should stand there")),
+        Some(value) => value.parse().map_err(|_| wrong(value, "expected a number")),
     };
     let small = |default: u64| {
         number(default)?
@@ -191,7 +191,7 @@ pub fn parse_fault(text: &str) -> Result<Fault, FaultError> {
     let at_once = || match value {
         None => Ok(false),
         Some("now") => Ok(true),
-        Some(other) => Err(wrong(other, "`now`, or nothing, should stand there")),
+        Some(other) => Err(wrong(other, "expected `now` or no value")),
     };
     Ok(match kind {
         FaultKind::SlowPull => Fault::SlowPull { factor: small(10)? },

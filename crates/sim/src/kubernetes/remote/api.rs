@@ -1,5 +1,5 @@
-//! The kubelets' requests to a real API server. They wait for each answer: a
-//! thread of their own does nothing else.
+//! The kubelets' requests to a real API server. They block until the answer arrives: their thread
+//! does nothing else.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::kubernetes::manifests::{How, Install, MANAGER, kind_of};
 pub(super) struct RemoteApi {
     runtime: Runtime,
     client: Client,
-    /// It did not answer in this round: the rest of it need not wait as long.
+    /// It did not answer in this round: the other requests of the round fail at once.
     away: bool,
 }
 
@@ -31,12 +31,12 @@ impl RemoteApi {
         Self { runtime, client: Client::new(place), away: false }
     }
 
-    /// Waits for something else than an answer.
+    /// Blocks on a future other than a request.
     pub(super) fn wait<T>(&self, what: impl Future<Output = T>) -> T {
         self.runtime.block_on(what)
     }
 
-    /// A new round: perhaps it is back.
+    /// A new round: the API server may be back.
     pub(super) fn next_round(&mut self) {
         self.away = false;
     }
@@ -68,7 +68,9 @@ fn said_no(method: &Method, path: &str, answer: &Answer) -> Status {
     let message = answer.message();
     match answer.code {
         StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {}
-        code => tracing::warn!(%method, path, %code, message, "the Kubernetes API says no"),
+        code => {
+            tracing::warn!(%method, path, %code, message, "the Kubernetes API refused the request")
+        }
     }
     refusal(answer.code, message)
 }
@@ -121,7 +123,7 @@ impl Install for RemoteApi {
     }
 }
 
-/// Where an object of a kind that is known from the start belongs.
+/// The collection of an object whose kind is built in.
 fn collection(object: &Value) -> Option<String> {
     let types = Types::default();
     let kind = kind_of(&types, object)?;

@@ -1,5 +1,5 @@
-//! HTTPS to one API server: requests one after the other on a connection that
-//! is kept, and watches on connections of their own.
+//! HTTPS to one API server: requests one at a time on a kept connection, and watches on their own
+//! connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use tokio::net::TcpStream;
 
 use super::{Place, RemoteError};
 
-/// How long a request may take. An API server without its etcd takes longer,
-/// and is as good as gone.
+/// The time limit of a request. An API server without its etcd takes longer, and counts as
+/// unavailable.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Nothing came back that could be called an answer.
+/// A request without a usable answer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The server is not who it should be.
+    /// The server's certificate is not trusted.
     Untrusted(String),
     /// Everything else.
     Away(String),
@@ -36,12 +36,12 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The object; nothing if it is none.
+    /// The JSON object; null if there is none.
     pub(super) fn value(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// What a Status says, in a line.
+    /// The message of a Status, on one line.
     pub(super) fn message(&self) -> String {
         match self.value().get("message").and_then(Value::as_str) {
             Some(message) => message.to_owned(),
@@ -50,7 +50,7 @@ impl Answer {
     }
 }
 
-/// One who asks.
+/// A client with at most one open connection.
 #[derive(Debug)]
 pub(super) struct Client {
     place: Arc<Place>,
@@ -62,7 +62,7 @@ impl Client {
         Self { place, kept: None }
     }
 
-    /// Asks, and waits for the whole answer.
+    /// Sends a request and waits for the whole answer.
     pub(super) async fn send(
         &mut self,
         method: Method,
@@ -88,12 +88,12 @@ impl Client {
         self.send(Method::GET, path, "", Bytes::new()).await
     }
 
-    /// A `POST` of an object.
+    /// A `POST` with an object.
     pub(super) async fn post(&mut self, path: &str, object: &Value) -> Result<Answer, Failure> {
         self.send(Method::POST, path, "application/json", object.to_string().into()).await
     }
 
-    /// A `GET` whose answer goes on. Other questions need another client.
+    /// A `GET` with a streamed answer. Other requests need another client.
     pub(super) async fn open(&mut self, path: &str) -> Result<http::Response<Incoming>, Failure> {
         let asking = self.request(Method::GET, path, "", Bytes::new());
         tokio::time::timeout(LIMIT, asking).await.unwrap_or_else(|_| Err(too_slow()))
@@ -119,8 +119,8 @@ impl Client {
             request = request.header(header::CONTENT_TYPE, content_type);
         }
         let request = request.body(Full::new(body)).map_err(away)?;
-        // A connection that was kept may have been closed meanwhile; one that
-        // is known to be is not used at all, so nothing is sent twice.
+        // A kept connection may have been closed meanwhile. One that is known to be closed is not
+        // used at all, so nothing is sent twice.
         let mut kept = self.kept.take();
         if let Some(sender) = &mut kept
             && sender.ready().await.is_err()
@@ -167,14 +167,14 @@ pub(super) fn away(error: impl std::error::Error) -> Failure {
 }
 
 fn too_slow() -> Failure {
-    Failure::Away(format!("nothing within {} seconds", LIMIT.as_secs()))
+    Failure::Away(format!("no answer within {} seconds", LIMIT.as_secs()))
 }
 
-/// Asks whether the API server is there, is trusted, and lets us in.
+/// Checks that the API server is there, is trusted, and accepts the token.
 pub(crate) async fn check(place: &Arc<Place>) -> Result<(), RemoteError> {
     let api = place.api();
     let url = api.url.clone();
-    // Only those who may do everything may ask this.
+    // This request needs an administrator's rights.
     let path = "/api/v1/nodes?limit=1";
     match Client::new(Arc::clone(place)).get(path).await {
         Ok(answer) if answer.code == StatusCode::OK && answer.value()["kind"] == "NodeList" => {

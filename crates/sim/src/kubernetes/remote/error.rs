@@ -1,12 +1,12 @@
-//! Why a real Kubernetes API cannot be had.
+//! Why a real Kubernetes API cannot be used.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a real Kubernetes API cannot be had.
+/// Why a real Kubernetes API cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// The address is none.
+    /// The address is not a URL that can be used.
     #[error("`{0}` is not the address of a Kubernetes API")]
     Url(String),
     /// A file cannot be read.
@@ -25,7 +25,7 @@ pub enum RemoteError {
     /// The file holds no certificate.
     #[error("{} holds no certificate in PEM", .0.display())]
     Authority(PathBuf),
-    /// Nobody answers.
+    /// There is no answer.
     #[error("the Kubernetes API at {url} does not answer: {why}")]
     Unreachable {
         /// Where.
@@ -33,7 +33,7 @@ pub enum RemoteError {
         /// What happened.
         why: String,
     },
-    /// It is not who it should be.
+    /// Its certificate is not trusted.
     #[error("the Kubernetes API at {url} is not trusted: {why}")]
     Untrusted {
         /// Where.
@@ -41,24 +41,24 @@ pub enum RemoteError {
         /// What is wrong with its certificate.
         why: String,
     },
-    /// It does not know us.
+    /// It refuses the token.
     #[error("the Kubernetes API at {url} refuses the token of {} ({code})", token_file.display())]
     Refused {
         /// Where.
         url: String,
         /// Where the token is from.
         token_file: PathBuf,
-        /// The code of HTTP.
+        /// The HTTP status code.
         code: u16,
     },
-    /// It says something else.
+    /// It gives an unexpected answer.
     #[error("the Kubernetes API at {url} answers {code}: {said}")]
     Unexpected {
         /// Where.
         url: String,
-        /// The code of HTTP.
+        /// The HTTP status code.
         code: u16,
-        /// What it says.
+        /// Its message.
         said: String,
     },
 }
@@ -68,22 +68,22 @@ impl RemoteError {
     pub fn advice(&self) -> &'static str {
         match self {
             Self::Url(_) => "write --kubernetes-api like https://127.0.0.1:6443",
-            Self::File { .. } => "name files that can be read",
-            Self::Token(_) => "write a token into it that the API server knows, and nothing else",
+            Self::File { .. } => "name readable files",
+            Self::Token(_) => "write a valid token of the API server into it, and nothing else",
             Self::Authority(_) => {
-                "name the file with the API server's authority in --kubernetes-ca-file"
+                "name the file with the API server's CA certificate in --kubernetes-ca-file"
             }
             Self::Unreachable { .. } => {
                 "start it, for example with `cargo xtask cluster up`, or correct --kubernetes-api"
             }
             Self::Untrusted { .. } => {
-                "name the authority that signed its certificate with --kubernetes-ca-file"
+                "name the CA certificate that signed its certificate with --kubernetes-ca-file"
             }
             Self::Refused { .. } => {
-                "name the token of somebody who may do everything with --kubernetes-token-file"
+                "name the token of a cluster administrator with --kubernetes-token-file"
             }
             Self::Unexpected { .. } => {
-                "see that --kubernetes-api names a Kubernetes API server that is ready"
+                "check that --kubernetes-api names a Kubernetes API server that is ready"
             }
         }
     }

@@ -1,10 +1,9 @@
-//! The doors of a cluster whose API server is a real one: each control plane's
-//! address, and the one that they share, lead to it. A door is there as long as
-//! the simulated API server behind it would be.
+//! The endpoints of a cluster with a real API server: each control plane's address, and the shared
+//! one, forward to it. An endpoint is open while its simulated API server would be.
 //!
-//! talosctl takes a kubeconfig only with a client certificate, and a real API
-//! server may know none that could be had with a token. So the certificate is
-//! one of the simulated cluster, and who shows it comes in with that token.
+//! talosctl accepts a kubeconfig only with a client certificate, and a real API server may trust no
+//! authority whose key a token could obtain. So the certificate is one of the simulated cluster,
+//! and its requests are forwarded with the administrator's token.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,7 +18,7 @@ use super::client::{Failure, connect};
 use super::{Machines, Place};
 use crate::model::NodeIndex;
 
-/// What concerns one connection only, and who comes in.
+/// Headers that belong to one connection or to the caller's identity, and are not forwarded.
 const OWN: [HeaderName; 7] = [
     header::HOST,
     header::AUTHORIZATION,
@@ -30,12 +29,12 @@ const OWN: [HeaderName; 7] = [
     header::PROXY_AUTHORIZATION,
 ];
 
-/// The way to a real API server.
+/// Forwarding to a real API server.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
     place: Arc<Place>,
     machines: watch::Receiver<Machines>,
-    /// How many times as fast as life the nodes are.
+    /// Virtual seconds per real second of the nodes.
     speed: f64,
     kept: Arc<Mutex<Vec<SendRequest<Incoming>>>>,
 }
@@ -45,8 +44,8 @@ impl Way {
         Self { place, machines, speed, kept: Arc::default() }
     }
 
-    /// Whether the API server of a control plane, or for the shared address
-    /// that of any, has its etcd.
+    /// Whether the API server of a control plane, or any of them for the shared address, has its
+    /// etcd.
     pub(crate) fn has_etcd(&self, node: Option<NodeIndex>) -> bool {
         let machines = self.machines.borrow();
         match node {
@@ -55,13 +54,13 @@ impl Way {
         }
     }
 
-    /// A time of the cluster in real time.
+    /// A virtual duration in real time.
     pub(crate) fn real(&self, time: Duration) -> Duration {
         time.div_f64(self.speed)
     }
 
-    /// Passes a request on, and the answer back as it comes. An administrator
-    /// comes in as the one whose token we have, others with what they brought.
+    /// Forwards a request, and streams the answer back. An administrator's request carries our
+    /// token, others keep their own credentials.
     pub(crate) async fn pass(
         &self,
         request: http::Request<Incoming>,
@@ -96,7 +95,7 @@ impl Way {
         Ok(response)
     }
 
-    /// A connection on which nothing is under way.
+    /// A connection without a request in flight.
     fn idle(&self) -> Option<SendRequest<Incoming>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|sender| !sender.is_closed());

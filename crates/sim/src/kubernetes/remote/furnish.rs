@@ -1,6 +1,5 @@
-//! Objects that the API server is to have from the start: the storage of the
-//! simulator, and the workloads that a user gives. What is there already stays
-//! as it is.
+//! Objects that the API server needs from the start: the simulator's storage, and the user's
+//! workloads. Existing objects stay unchanged.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +12,12 @@ use serde_json::{Value, json};
 use super::client::{Answer, Client, Failure};
 use super::{DRIVER, Place, RemoteError, path};
 
-/// How often to look for a kind that a definition before it may bring, and how
-/// long to wait in between: an API server takes a second or so.
+/// How often to look for a kind that an earlier definition may bring: an API server takes about a
+/// second to serve it.
 const DEFINITION_TRIES: u32 = 100;
 const DEFINITION_PAUSE: Duration = Duration::from_millis(200);
 
-/// Why an object could not be had.
+/// Why an object could not be created.
 #[derive(Debug)]
 pub(crate) enum Unfurnished {
     /// Because of the API server.
@@ -77,8 +76,8 @@ pub(crate) async fn furnish(place: &Arc<Place>, objects: Vec<Value>) -> Result<(
         }
         let namespace = if namespaced { object::namespace(&object) } else { "" };
         let path = path::collection_of(&root, &plural, namespace);
-        // Asked first, as Talos does: a service whose address is taken by
-        // itself is refused before its name is looked at.
+        // Read first, as Talos does: a service whose address is taken by itself is refused before
+        // the API server compares its name.
         let there = format!("{path}/{name}");
         let found = client.get(&there).await.map_err(|failure| away(place, failure))?;
         if !name.is_empty() && found.code.is_success() {

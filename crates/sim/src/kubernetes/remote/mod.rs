@@ -1,7 +1,6 @@
-//! The Kubernetes of a cluster at a real API server: the same kubelets, static
-//! pods and objects as in the embedded one, kept in a real one over HTTPS. Its
-//! own controllers and scheduler do the rest. The doors of the control planes
-//! lead to it.
+//! The Kubernetes of a cluster at a real API server: the same kubelets, static pods and objects as
+//! in the embedded one, kept in a real one over HTTPS. Its own controllers and scheduler do the
+//! rest. The endpoints of the control planes forward to it.
 //!
 //! ```text
 //! world --facts--> runner (kubelets, a thread of their own) --requests--> API server
@@ -52,7 +51,7 @@ use watch::Watcher;
 /// The storage driver.
 const DRIVER: &str = "sim";
 
-/// The nodes as their kubelets are told of them.
+/// The nodes as their kubelets see them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Machines {
     pub(crate) facts: Vec<NodeFacts>,
@@ -62,7 +61,7 @@ pub(crate) struct Machines {
     cordoned: Vec<bool>,
     /// Those that drain themselves.
     draining: Vec<NodeIndex>,
-    /// Why each control plane would look at its manifests.
+    /// The state that makes each control plane install its manifests again when it changes.
     manifests: Vec<Option<(u64, u64, usize)>>,
 }
 
@@ -80,12 +79,12 @@ impl Machines {
     }
 }
 
-/// The readiness of its pod does not tell: up to Talos 1.13 it has no probes.
+/// The readiness of its pod does not show this: up to Talos 1.13 the pod has no probes.
 fn serves_api(world: &World, node: NodeIndex) -> bool {
     world.api_server_runs(node) && world.api_server_has_etcd(node)
 }
 
-/// What it takes to start.
+/// Everything needed to start.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) place: Arc<Place>,
@@ -95,7 +94,7 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// The way of the doors.
+    /// Forwarding for the endpoints.
     pub(crate) fn way(&self) -> Way {
         Way::new(Arc::clone(&self.place), self.machines.clone(), self.speed)
     }
@@ -111,7 +110,7 @@ impl Start {
         let (sender, changes) = mpsc::unbounded_channel();
         for (resource, selector) in [
             (NODES, ""),
-            // Pods without a node are nothing to a kubelet.
+            // Kubelets ignore pods without a node.
             (PODS, "spec.nodeName%21%3D"),
             (VOLUME_ATTACHMENTS, ""),
             (PERSISTENT_VOLUME_CLAIMS, ""),

@@ -1,9 +1,9 @@
-//! Where objects are in an API server.
+//! API paths of objects.
 
 use kube_sim::ResourceName;
 
-/// The path of a resource that kubelets know, in a namespace or in all of them.
-/// All of those have a first version.
+/// The path of a resource that kubelets use, in one namespace or in all. All of those resources
+/// have version `v1`.
 pub(super) fn collection(resource: &ResourceName, namespace: &str) -> String {
     let root = group_version(&resource.group, "v1");
     collection_of(&root, &resource.plural, namespace)
@@ -25,7 +25,7 @@ pub(super) fn group_version(group: &str, version: &str) -> String {
     if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
 }
 
-/// The path of a resource below that of its group and version.
+/// The path of a resource below its group and version.
 pub(super) fn collection_of(root: &str, plural: &str, namespace: &str) -> String {
     if namespace.is_empty() {
         format!("{root}/{plural}")

@@ -1,4 +1,4 @@
-//! Where a real Kubernetes API is, and how one shows there who one is.
+//! The address of a real Kubernetes API, and the credentials for it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,35 +13,35 @@ use tokio_rustls::TlsConnector;
 
 use super::RemoteError;
 
-/// The port of `https://` without one.
+/// The port of `https://` if none is given.
 const USUAL_PORT: u16 = 443;
 
-/// A real Kubernetes API that the nodes of a cluster register with. A folder
-/// remembers it; the files are read at every start.
+/// A real Kubernetes API that the nodes of a cluster register with. A folder stores the address and
+/// the file names; the files are read at every start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RealApi {
     /// Its address, `https://127.0.0.1:6443`.
     pub url: String,
-    /// A file with the token of somebody who may do everything.
+    /// A file with the token of a cluster administrator.
     pub token_file: PathBuf,
-    /// A file with the certificates that it is checked against, as PEM.
+    /// A file with the CA certificates that verify the server, as PEM.
     pub ca_file: PathBuf,
 }
 
-/// The same, read and understood.
+/// The same, parsed.
 #[derive(Clone)]
 pub(crate) struct Place {
     api: RealApi,
     pub(super) host: String,
     pub(super) port: u16,
-    /// What comes before every path; mostly nothing.
+    /// The prefix of every path; usually empty.
     pub(super) base: String,
     pub(super) name: ServerName<'static>,
     pub(super) tls: TlsConnector,
     pub(super) bearer: HeaderValue,
 }
 
-/// The token is nobody's business (rule 14).
+/// Rule 14: without the token.
 impl fmt::Debug for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Place").field(&self.api.url).finish()
@@ -80,7 +80,7 @@ impl Place {
         })
     }
 
-    /// What the user named.
+    /// The user's settings.
     pub(crate) fn api(&self) -> &RealApi {
         &self.api
     }

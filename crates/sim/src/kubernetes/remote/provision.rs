@@ -1,5 +1,5 @@
-//! Volumes for claims: the part of a storage driver that the API server's own
-//! controllers leave to others.
+//! Volumes for claims: the part of a storage driver that the controllers leave to an external
+//! provisioner.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 use super::DRIVER;
 use super::watch::Change;
 
-/// Where the controllers say who is to make the volume of a claim.
+/// The annotation in which the controllers name the provisioner of a claim.
 const WANTED: [&str; 3] = ["metadata", "annotations", "volume.kubernetes.io/storage-provisioner"];
-/// Where a volume says who has made it.
+/// The annotation in which a volume names its provisioner.
 const MADE: &str = "pv.kubernetes.io/provisioned-by";
 
-/// Makes volumes, and removes those that nobody claims any more.
+/// Creates volumes, and deletes those without a claim.
 #[derive(Debug, Default)]
 pub(super) struct Provisioner {
-    /// By UID: what there is to do.
+    /// Pending work, by UID.
     work: BTreeMap<String, Work>,
 }
 
@@ -31,7 +31,7 @@ enum Work {
 }
 
 impl Provisioner {
-    /// Takes in a change of a claim or a volume.
+    /// Observes a change of a claim or a volume.
     pub(super) fn observe(&mut self, change: &Change) {
         let object = &change.object;
         let uid = object::uid(object).to_owned();
@@ -55,7 +55,7 @@ impl Provisioner {
         }
     }
 
-    /// Does what there is to do; `false` if something has to be done again.
+    /// Does the pending work; `false` if something has to be retried.
     pub(super) fn work(&mut self, api: &mut dyn Api) -> bool {
         self.work.retain(|_, work| match work {
             Work::Make(claim) => make(api, claim).is_err_and(|status| status.code != 409),

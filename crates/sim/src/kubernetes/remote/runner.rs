@@ -1,9 +1,8 @@
-//! The thread in which the kubelets of a real API server live: facts of the
-//! machines and changes of objects come in, requests go out.
+//! The thread of the kubelets of a real API server: facts of the machines and changes of objects
+//! come in, requests go out.
 //!
-//! They live in real time, whatever the speed of the nodes: so do the API
-//! server and its controllers, and leases, grace periods and time stamps are
-//! theirs too.
+//! They run in real time, whatever the speed of the nodes: so do the API server and its
+//! controllers, and leases, grace periods and time stamps belong to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,10 +25,10 @@ use crate::kubernetes::drain::Drains;
 use crate::kubernetes::feed::{Wish, cordon_patch};
 use crate::model::{NodeIndex, Time};
 
-/// How long to wait before trying again what did not work.
+/// The pause before a retry.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The kubelets and what they need.
+/// The kubelets and their inputs.
 #[derive(Debug)]
 pub(super) struct Runner {
     pub(super) api: RemoteApi,
@@ -39,12 +38,12 @@ pub(super) struct Runner {
     pub(super) driver: Driver,
     /// Real time.
     pub(super) clock: Clock,
-    /// The objects of the nodes.
+    /// The Node objects, by name.
     pub(super) nodes: BTreeMap<String, Arc<Value>>,
     pub(super) provisioner: Provisioner,
-    /// The time of the nodes.
+    /// The virtual time of the nodes.
     pub(super) nodes_clock: Clock,
-    /// The nodes that drain themselves, and how far they are.
+    /// The nodes that drain themselves and wait for their drain here.
     pub(super) held: BTreeMap<String, NodeIndex>,
     pub(super) drains: Drains,
 }
@@ -122,12 +121,12 @@ impl Runner {
         })
     }
 
-    /// Takes in a change; whether a node's object has changed.
+    /// Observes a change; returns whether a Node object has changed.
     fn observe(&mut self, change: &Change) -> bool {
         let Change { resource, object, gone } = change;
         self.provisioner.observe(change);
         if *resource == VOLUME_ATTACHMENTS {
-            // Other nodes of the cluster have a storage driver of their own.
+            // The cluster's other nodes have their own storage driver.
             let ours: BTreeSet<String> =
                 self.machines.borrow().facts.iter().map(|facts| facts.name.clone()).collect();
             if !ours.contains(object::text(object, &["spec", "nodeName"])) {
@@ -138,7 +137,7 @@ impl Runner {
         *resource == NODES && self.remember(object, *gone)
     }
 
-    /// Remembers a node's object, unless a newer one is known.
+    /// Stores a Node object, unless a newer one is known.
     fn remember(&mut self, object: &Arc<Value>, gone: bool) -> bool {
         let name = object::name(object);
         if gone {
@@ -152,12 +151,12 @@ impl Runner {
         true
     }
 
-    /// Lets the nodes and their objects tell each other what has changed;
-    /// `None` if the cluster has stopped, `false` if it has to be done again.
+    /// Synchronises the nodes with their objects; `None` if the cluster has stopped, `false` if it
+    /// has to be retried.
     fn pass(&mut self) -> Option<bool> {
         let nodes = self.nodes.clone();
         let held = std::mem::take(&mut self.held);
-        // In the task that owns the nodes: nothing moves meanwhile.
+        // Inside the task that owns the nodes: nothing changes meanwhile.
         let visit = self.driver.visit(move |inside| {
             let Inside { kubernetes, world, clock, .. } = inside;
             let now = world.now();
@@ -192,7 +191,7 @@ impl Runner {
         Some(done)
     }
 
-    /// Lets the nodes that drain themselves go on with it, in their own time.
+    /// Advances the nodes that drain themselves, in virtual time.
     fn drain(&mut self) -> Option<()> {
         let names = self.held.keys().cloned().collect();
         let now = self.nodes_clock.now();

@@ -1,5 +1,5 @@
-//! What changes at the API server, told as it happens: a list, then a watch,
-//! and a list again whenever the watch has missed something.
+//! Changes at the API server as they happen: a list, then a watch, and another list whenever the
+//! watch has missed something.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,12 +15,11 @@ use tokio::sync::mpsc;
 use super::client::{Client, Failure};
 use super::{Place, path};
 
-/// How long to wait with an API server that is away.
+/// The pause while the API server is away.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The server ends a watch after so many seconds; one that lasts longer is
-/// dead without knowing it.
+/// The server ends a watch after this many seconds; one that lasts longer has a dead connection.
 const LASTS: u64 = 240;
-/// How many objects in one piece of a list.
+/// Objects per page of a list.
 const PAGE: usize = 500;
 
 /// A change of an object.
@@ -28,7 +27,7 @@ const PAGE: usize = 500;
 pub(super) struct Change {
     pub(super) resource: ResourceName,
     pub(super) object: Arc<Value>,
-    /// Whether it is the last of it.
+    /// Whether the object was deleted.
     pub(super) gone: bool,
 }
 
@@ -42,19 +41,19 @@ pub(super) struct Watcher {
     changes: mpsc::UnboundedSender<Change>,
 }
 
-/// Nobody listens any more.
+/// The receiver is gone.
 struct Over;
 
 /// Why a watch ended.
 enum End {
-    /// It can go on from the last version.
+    /// It can continue from the last version.
     Pause,
-    /// What it goes on from has been forgotten.
+    /// The server no longer has the version to continue from.
     Forgotten,
 }
 
 impl Watcher {
-    /// The selector is one of fields, ready for a query; empty for all.
+    /// `selector` is a field selector, already encoded for a query; empty for all objects.
     pub(super) fn new(
         place: Arc<Place>,
         resource: ResourceName,
@@ -64,7 +63,7 @@ impl Watcher {
         Self { place, resource, selector, known: BTreeMap::new(), changes }
     }
 
-    /// Watches until nobody listens.
+    /// Watches until the receiver is gone.
     pub(super) async fn run(mut self) {
         while self.once().await.is_ok() {
             tokio::time::sleep(PAUSE).await;
@@ -88,7 +87,7 @@ impl Watcher {
         }
     }
 
-    /// Lists everything; what is not there any more has gone.
+    /// Lists everything; objects that are missing from the list were deleted.
     async fn list(&mut self) -> Result<Result<String, Failure>, Over> {
         let mut client = Client::new(Arc::clone(&self.place));
         let mut found = BTreeMap::new();

@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 /// Lines around a change.
 const CONTEXT: usize = 3;
 
-/// A unified diff; empty if there is no difference. Lines at both ends that
-/// are equal are left out, and what is between is one piece: configurations
-/// change in one or two places.
+/// A unified diff; empty if the texts are equal. Equal lines at both ends are left out; everything
+/// in between is compared as one piece, since configurations change in one or two places.
 pub(super) fn diff(old: &str, new: &str) -> String {
     if old == new {
         return String::new();
@@ -58,8 +57,7 @@ struct Edit<'a> {
     new: usize,
 }
 
-/// Walks both texts; where they part, looks for the nearest line at which they
-/// meet again.
+/// Walks both texts; where they differ, looks for the nearest line at which they are equal again.
 fn edits<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Edit<'a>> {
     let mut edits = Vec::new();
     let (mut one, mut two) = (0, 0);

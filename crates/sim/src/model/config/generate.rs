@@ -1,4 +1,4 @@
-//! The configuration of a node that nobody has configured by hand.
+//! The generated configuration of a node.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::super::spec::{ClusterSpec, Discovery, ExtraManifest, NodeRole, NodeSp
 use super::default_image;
 use kube_sim::random::Random;
 
-/// Makes up the secrets that are not given: they look right and open nothing.
+/// Generates the secrets that are not given: they have the right form but give no access.
 pub(in super::super) fn fill(secrets: &Secrets, random: &mut Random) -> Secrets {
     let mut pem = |given: &str, what: &str| {
         if given.is_empty() {
@@ -62,7 +62,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// The configuration of a node. `secrets` are complete.
+/// The configuration of a node. `secrets` must be complete.
 pub(in super::super) fn generate(spec: &ClusterSpec, node: &NodeSpec, secrets: &Secrets) -> String {
     let control_plane = node.role == NodeRole::ControlPlane;
     let image = |component| default_image(component, &node.kubernetes);
@@ -130,7 +130,7 @@ cluster:
         machine_token = secrets.machine_token,
         machine_ca_crt = secrets.machine_ca_crt,
         kubelet = image(Component::Kubelet),
-        // Silence means flannel.
+        // No entry means flannel.
         cni = if spec.flannel { "" } else { "cni:\n            name: none\n        " },
         cluster_id = base64(format!("{}-cluster-id-simulated-32b", spec.name).as_bytes()),
         cluster_secret = base64(secrets.cluster_token.as_bytes()),
@@ -155,7 +155,7 @@ hostname: {}
     text
 }
 
-/// What only a control plane has.
+/// The part that only a control plane has.
 fn control_plane_part(node: &NodeSpec, secrets: &Secrets) -> String {
     let image = |component| default_image(component, &node.kubernetes);
     format!(
@@ -185,7 +185,7 @@ fn control_plane_part(node: &NodeSpec, secrets: &Secrets) -> String {
     )
 }
 
-/// The manifests that this control plane names beside Talos's own.
+/// The manifests in this control plane's configuration, beside Talos's own.
 fn extra_manifests(spec: &ClusterSpec, node: &NodeSpec) -> String {
     let number = spec.nodes.iter().position(|other| other.hostname == node.hostname);
     let here = |extra: &&ExtraManifest| extra.only.is_none_or(|only| Some(only) == number);
@@ -210,7 +210,7 @@ fn extra_manifests(spec: &ClusterSpec, node: &NodeSpec) -> String {
     text
 }
 
-/// Whether there is discovery, and by which registries if not by the usual one.
+/// The discovery settings: whether it is enabled, and the registries if they are not the default.
 fn discovery(spec: &ClusterSpec) -> &'static str {
     match spec.discovery {
         Discovery::Off => "false",

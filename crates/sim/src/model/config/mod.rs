@@ -1,5 +1,5 @@
-//! The machine configuration: what is active, what is on disk, and what the
-//! node reads from it.
+//! The machine configuration: the active one, the one on disk, and the settings that the node reads
+//! from it.
 
 mod apply;
 mod diff;
@@ -18,7 +18,7 @@ pub(super) use validate::{Rules, check_images};
 use super::kubernetes::Component;
 use super::manifests::Extra;
 
-/// The images that the configuration names.
+/// The images that result from the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Components {
     pub(super) api_server: String,
@@ -39,9 +39,8 @@ impl Components {
         }
     }
 
-    /// Those of a Talos line. Where the configuration names none, the version that
-    /// the release comes with is taken. From 1.14 on, a document of the component's
-    /// own wins over the large one.
+    /// Those of a Talos line. Without an image in the configuration, the release's default version
+    /// is used. From 1.14 on, a component's own document wins over v1alpha1.
     fn of(named: &Named, minor: u64) -> Self {
         let default = default_kubernetes(minor);
         let image = |component: Component| -> String {
@@ -64,7 +63,7 @@ impl Components {
     }
 }
 
-/// Every component whose image a configuration names.
+/// Every component with an image in the configuration.
 pub(super) const COMPONENTS: [Component; 5] = [
     Component::ApiServer,
     Component::ControllerManager,
@@ -73,8 +72,7 @@ pub(super) const COMPONENTS: [Component; 5] = [
     Component::Kubelet,
 ];
 
-/// The images as they are written, by component: in a document of its own, and in
-/// the large one.
+/// The images as written, by component: in its own document, and in v1alpha1.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Named {
     own: [Option<String>; 5],
@@ -97,8 +95,7 @@ impl Named {
     }
 }
 
-/// Where a component's image stands: the kind of its own document, and the
-/// path in the large one.
+/// Where a component's image is written: the kind of its own document, and the path in v1alpha1.
 fn place(component: Component) -> (&'static str, &'static str) {
     match component {
         Component::ApiServer => ("KubeAPIServerConfig", "/cluster/apiServer/image"),
@@ -111,7 +108,7 @@ fn place(component: Component) -> (&'static str, &'static str) {
     }
 }
 
-/// The Kubernetes that a Talos line installs unless told otherwise.
+/// The Kubernetes version that a Talos line installs by default.
 fn default_kubernetes(minor: u64) -> Version {
     Version::new(1, minor + 23, 0)
 }
@@ -129,15 +126,15 @@ pub(super) fn image_version(image: &str) -> Option<Version> {
     image.parse::<ImageRef>().ok()?.version()
 }
 
-/// The rest that a node reads from its configuration. Reading YAML costs more
-/// than all that is done with it, so it is done once.
+/// The other settings of a configuration. Parsing YAML costs more than everything else done with
+/// it, so it is parsed once.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Settings {
-    /// What the installer of this machine is.
+    /// The machine's installer image.
     install_image: Option<String>,
-    /// What new nodes come in with (rule 14: a secret).
+    /// The token that new nodes join with (rule 14: a secret).
     bootstrap_token: Option<String>,
-    /// Whether Talos brings the network between pods.
+    /// Whether Talos installs flannel as the pod network.
     flannel: bool,
     /// Whether kube-proxy and CoreDNS are switched off.
     #[serde(default)]
@@ -173,7 +170,7 @@ impl Settings {
     }
 }
 
-/// Whether a component is switched off: in the large document, or in its own.
+/// Whether a component is disabled: in v1alpha1, or in its own document.
 fn is_off(documents: &[Value], path: &str, kind: &str) -> bool {
     documents.iter().any(|document| {
         document.pointer(path).is_some_and(|off| *off == true)
@@ -184,17 +181,16 @@ fn is_off(documents: &[Value], path: &str, kind: &str) -> bool {
 /// A node's configuration.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Config {
-    /// What is in force.
+    /// The active text.
     pub(super) active: String,
-    /// What the next boot takes, if it differs.
+    /// The text for the next boot, if it differs.
     persisted: Option<String>,
-    /// Whether one was written to disk since the boot: only then is there a
-    /// resource that shows what lies there.
+    /// Whether one was written to disk since the boot: only then is there a resource that shows it.
     #[serde(default)]
     written: bool,
-    /// Counts trials, so that an older one that is still due is void.
+    /// Counts trials, so that the pending revert of an older trial is void.
     trial: u64,
-    /// What a trial falls back to.
+    /// The text that a trial reverts to.
     fallback: Option<String>,
     /// The version of the resource.
     pub(super) version: u64,
@@ -210,9 +206,9 @@ pub(super) struct Config {
 /// the scheduler changes.
 const OWN_FILES_SINCE: u64 = 14;
 
-/// What the annotation `talos.dev/config-file-version` of an API server counts: the
-/// files that Talos writes for it, which name the API server's image, and up to 1.13 the
-/// scheduler's configuration, with its image, as well. Another value is another pod.
+/// The value of an API server's annotation `talos.dev/config-file-version`: it counts the files
+/// that Talos writes for it, which contain the API server's image and, up to 1.13, the scheduler's
+/// configuration with its image. A new value means a new pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfigFiles {
     authorization: u64,
@@ -220,15 +216,15 @@ pub struct ConfigFiles {
 }
 
 impl ConfigFiles {
-    /// Whether the API server starts anew when the scheduler's configuration changes.
+    /// Whether the API server restarts when the scheduler's configuration changes.
     pub(super) const fn follow_the_scheduler(self) -> bool {
         self.scheduler.is_some()
     }
 }
 
 impl std::fmt::Display for ConfigFiles {
-    /// One number after the other, as Talos does it; nothing here changes the first two,
-    /// admission and audit.
+    /// The numbers joined, as Talos writes them; nothing here changes the first two, admission and
+    /// audit.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { authorization, scheduler } = self;
         write!(f, "11{authorization}")?;
@@ -260,50 +256,49 @@ impl Config {
         }
     }
 
-    /// The image of the installer that it names.
+    /// The installer image in it.
     pub(super) fn install_image(&self) -> Option<&str> {
         self.settings.install_image.as_deref()
     }
 
-    /// The token that it names for new nodes.
+    /// The token for new nodes in it.
     pub(super) fn bootstrap_token(&self) -> Option<&str> {
         self.settings.bootstrap_token.as_deref()
     }
 
-    /// Whether Talos brings the network between pods, or somebody else does.
+    /// Whether Talos installs flannel as the pod network, rather than the user another one.
     pub(super) fn has_flannel(&self) -> bool {
         self.settings.flannel
     }
 
-    /// Whether kube-proxy is Talos's to run.
+    /// Whether Talos runs kube-proxy.
     pub(super) fn has_proxy(&self) -> bool {
         !self.settings.no_proxy
     }
 
-    /// Whether CoreDNS is Talos's to run.
+    /// Whether Talos runs CoreDNS.
     pub(super) fn has_dns(&self) -> bool {
         !self.settings.no_dns
     }
 
-    /// The manifests that it names beside Talos's own.
+    /// The manifests in it, beside Talos's own.
     pub(super) fn extra_manifests(&self) -> &[Extra] {
         &self.settings.extra
     }
 
-    /// The configuration on disk, as far as the node shows it: once one was
-    /// written there since its boot. It differs from the active one if that was
-    /// staged, or while another is on trial.
+    /// The configuration on disk, if the node shows it: once one was written there since its boot.
+    /// It differs from the active one if it was staged, or while another is on trial.
     pub(super) fn on_disk(&self) -> Option<&str> {
         let on_disk = self.persisted.as_deref().or(self.fallback.as_deref());
         self.written.then(|| on_disk.unwrap_or(&self.active))
     }
 
-    /// The images of the components, as a Talos line would read them.
+    /// The images of the components, as a Talos line reads them.
     pub(super) fn components_of(&self, minor: u64) -> Components {
         Components::of(&self.settings.images, minor)
     }
 
-    /// A boot takes what is on disk, and counts versions anew.
+    /// A boot activates the configuration on disk and resets the versions.
     pub(super) fn boot(&mut self, minor: u64) {
         let trial = self.trial + 1;
         if let Some(on_disk) = self.persisted.take().or_else(|| self.fallback.take()) {
@@ -315,7 +310,7 @@ impl Config {
         self.written = false;
     }
 
-    /// The version of the resource that a component's image is in.
+    /// The version of the resource that contains a component's image.
     pub(super) fn version_of(&self, component: Component) -> u64 {
         self.versions[component as usize]
     }
@@ -329,13 +324,13 @@ impl Config {
         }
     }
 
-    /// Another configuration comes into force.
+    /// Another configuration becomes active.
     fn activate(&mut self, text: String) {
         let documents = documents(&text).unwrap_or_default();
         self.activate_read(text, &documents);
     }
 
-    /// The same where it has been read.
+    /// The same for documents that are already parsed.
     fn activate_read(&mut self, text: String, documents: &[Value]) {
         if text == self.active {
             return;

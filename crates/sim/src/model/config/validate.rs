@@ -8,8 +8,7 @@ use super::super::registry::MATRIX;
 use super::super::spec::NodeRole;
 use super::{Components, image_version};
 
-/// Reads all documents of a configuration. One without `kind` is the large
-/// one, v1alpha1.
+/// Parses all documents of a configuration. One without `kind` is v1alpha1.
 pub(in super::super) fn documents(text: &str) -> Result<Vec<Value>, String> {
     let mut documents = Vec::new();
     for part in split(text) {
@@ -24,7 +23,7 @@ pub(in super::super) fn documents(text: &str) -> Result<Vec<Value>, String> {
     Ok(documents)
 }
 
-/// Cuts at lines that are `---`.
+/// Splits at lines that are `---`.
 fn split(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     for line in text.lines() {
@@ -41,7 +40,7 @@ fn split(text: &str) -> Vec<String> {
     parts
 }
 
-/// What a configuration is checked against.
+/// The rules that a configuration is checked against.
 pub(in super::super) struct Rules<'a> {
     pub(in super::super) role: NodeRole,
     pub(in super::super) talos: &'a Version,
@@ -108,7 +107,7 @@ const CLUSTER: &[&str] = &[
     "allowSchedulingOnControlPlanes",
 ];
 
-/// Documents that came with 1.14.
+/// Kinds of documents new in 1.14.
 const SINCE_14: &[&str] = &[
     "KubeAPIServerConfig",
     "KubeControllerManagerConfig",
@@ -120,7 +119,7 @@ const SINCE_14: &[&str] = &[
     "UnattendedInstallConfig",
 ];
 
-/// Other documents, of whose content the simulator reads nothing.
+/// Other kinds, whose content the simulator ignores.
 const OTHERS: &[&str] = &[
     "HostnameConfig",
     "ExtensionServiceConfig",
@@ -162,7 +161,7 @@ const OTHERS: &[&str] = &[
     "SysctlConfig",
 ];
 
-/// Checks a configuration, and names the fields that are wrong.
+/// Checks a configuration; the error names the invalid fields.
 pub(super) fn validate(documents: &[Value], rules: &Rules<'_>) -> Result<(), String> {
     let minor = rules.talos.minor();
     let new_documents = minor >= Version::new(1, 14, 0).minor();
@@ -264,9 +263,8 @@ fn check_machine(main: &Value, rules: &Rules<'_>, problems: &mut Vec<String>) {
     }
 }
 
-/// Checks the Kubernetes versions in image tags against the matrix of a Talos
-/// version (rule 13). Tags that are no versions are not judged.
-/// The images are those that the version's line reads.
+/// Checks the Kubernetes versions in image tags against the matrix of a Talos version (rule 13).
+/// Tags that are not versions are skipped. The images are those that the version's line reads.
 pub(in super::super) fn check_images(
     images: impl FnOnce(u64) -> Components,
     rules: &Rules<'_>,

@@ -40,7 +40,7 @@ impl World {
         Some(views)
     }
 
-    /// A member as discovery knows it.
+    /// A member as discovery shows it.
     fn member(&self, node: NodeIndex) -> View {
         let here = &self.nodes[node.0];
         let (number, name) = if here.is_control_plane() {

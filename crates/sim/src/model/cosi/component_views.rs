@@ -1,4 +1,4 @@
-//! What the kubelet and the manifests are made from.
+//! Settings that the kubelet and the manifests are rendered from.
 
 use talos_proto::resource::k8s;
 use talos_proto::{Kind, kind};

@@ -17,10 +17,10 @@ impl World {
                     yaml_marshalled: here.config.active.clone().into(),
                 };
                 let mut view = View::new("v1alpha1", &message, &Tree::Bool(true));
-                // Readers take the text of this one as it is.
+                // Clients read the text of this one unchanged.
                 view.yaml.clone_from(&here.config.active);
                 let mut views = vec![view.version(here.config.version)];
-                // Talos 1.10 and later show what lies on disk, once it was written.
+                // Talos 1.10 and later show the configuration on disk, once one was written.
                 let on_disk = here.config.on_disk().filter(|_| here.minor() >= 10);
                 if let Some(on_disk) = on_disk {
                     let yaml_marshalled = on_disk.as_bytes().to_vec();

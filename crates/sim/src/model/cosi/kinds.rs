@@ -1,10 +1,10 @@
-//! The kinds of resources that a simulated node has: those of the protocol
-//! crate, which our client knows too, and a few that only talosctl asks for.
+//! The kinds of resources that a simulated node has: those of the protocol crate, which our client
+//! uses too, and a few that only talosctl reads.
 
 use prost::Message;
 use talos_proto::{Kind, kind};
 
-/// Read by `talosctl health`: is there a kubelet at all?
+/// `talosctl health` reads it to find out whether the node has a kubelet.
 pub(super) const KUBELET_CONFIG: Kind = Kind {
     resource_type: "KubeletConfigs.kubernetes.talos.dev",
     display_type: "KubeletConfig",
@@ -18,18 +18,18 @@ pub(super) const KUBELET_CONFIG: Kind = Kind {
 
 const MORE: &[Kind] = &[KUBELET_CONFIG];
 
-/// Every kind; its place in this order is how a store keeps it.
+/// Every kind; the index in this order is the key in a store.
 pub(super) fn all() -> impl Iterator<Item = &'static Kind> {
     kind::ALL.iter().chain(MORE)
 }
 
-/// The kind at a place.
+/// The kind at an index.
 pub(super) fn at(place: usize) -> &'static Kind {
     kind::ALL.get(place).unwrap_or_else(|| &MORE[place - kind::ALL.len()])
 }
 
-/// The controller that owns a resource of this kind, as real nodes name it. What
-/// has no controller has no owner.
+/// The controller that owns a resource of this kind, named as on real nodes; empty for resources
+/// without a controller.
 pub(super) fn owner(kind: &Kind, id: &str) -> &'static str {
     let is_final = id.starts_with("final-");
     match *kind {
@@ -72,7 +72,7 @@ pub(super) fn owner(kind: &Kind, id: &str) -> &'static str {
     }
 }
 
-/// Payload of [`KUBELET_CONFIG`], as much of it as the simulator fills.
+/// Payload of [`KUBELET_CONFIG`], with the fields that the simulator fills.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct KubeletConfigSpec {
     #[prost(string, tag = "1")]

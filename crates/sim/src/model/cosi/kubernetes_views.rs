@@ -18,8 +18,8 @@ const SERVICE_SUBNET: &str = "10.96.0.0/12";
 /// The etcd member beside an API server.
 const ETCD_SERVER: &str = "https://127.0.0.1:2379";
 
-/// The first Kubernetes minor whose API server is told about authorization by a
-/// file (as a beta feature, behind a gate before it).
+/// The first Kubernetes minor whose API server reads its authorization from a file (as a beta
+/// feature; before that behind a feature gate).
 const AUTHORIZATION_FILE_SINCE: u64 = 30;
 
 impl World {
@@ -158,8 +158,8 @@ impl World {
     }
 }
 
-/// The configuration of a component. From 1.14 on there is a second, final
-/// one; both count alike (talos#14258 is about nodes where they did not).
+/// The configuration of a component. From 1.14 on there is a second, final one; both have the same
+/// version (talos#14258 is about nodes where they did not).
 fn configs(here: &Node, component: Component, view: impl Fn() -> View) -> Vec<View> {
     if !here.is_control_plane() {
         return Vec::new();
@@ -242,7 +242,7 @@ fn kubelet_spec(here: &Node) -> View {
     View::new("kubelet", &message, &yaml).version(here.config.version_of(Component::Kubelet))
 }
 
-/// The pod as the configuration wants it, whether it runs yet or not.
+/// The pod as the configuration defines it, whether it runs yet or not.
 fn static_pod(here: &Node, pod: &Pod) -> View {
     let name = pod.component.name();
     let version = here.config.version_of(pod.component);
@@ -318,14 +318,14 @@ fn static_pod(here: &Node, pod: &Pod) -> View {
     View::new(name, &message, &tree)
 }
 
-/// The release that an image's tag names, as labels have it.
+/// The release in an image's tag, as labels have it.
 fn release_of(image: &str) -> String {
     let name = image.split('@').next().unwrap_or(image);
     let tag = name.rsplit_once(':').map_or("", |(_, tag)| tag);
     tag.trim_start_matches('v').to_owned()
 }
 
-/// How an API server learns who may do what.
+/// The arguments that configure an API server's authorization.
 fn authorization(minor: u64) -> &'static str {
     if minor < AUTHORIZATION_FILE_SINCE {
         return "--authorization-mode=Node,RBAC";
@@ -333,7 +333,7 @@ fn authorization(minor: u64) -> &'static str {
     "--authorization-config=/system/config/kubernetes/kube-apiserver/authorization-config.yaml"
 }
 
-/// A bootstrap manifest, with everything in it.
+/// A bootstrap manifest with all of its objects.
 fn manifest((name, objects): Manifest) -> View {
     let objects: Vec<Tree> = objects.into_iter().map(Tree::from).collect();
     let items = objects

@@ -10,10 +10,10 @@ use super::super::spec::EMPTY_SCHEMATIC;
 use super::super::tree::{Tree, map};
 use super::View;
 
-/// Size of the volume that holds what a node may lose.
+/// Size of the EPHEMERAL volume, in bytes.
 const EPHEMERAL_SIZE: u64 = 20 << 30;
 
-/// The process that an installer has on the host.
+/// The process ID of an installer on the host.
 const INSTALLER_PID: i32 = 4711;
 
 impl World {
@@ -60,7 +60,7 @@ impl World {
                 };
                 vec![View::new("version", &message, &yaml)]
             }
-            // Healthy nodes complain about nothing.
+            // Healthy nodes have no diagnostics.
             kind::DIAGNOSTIC => Vec::new(),
             kind::SECURITY_STATE => {
                 let (_, secure_boot, uki) = self.platform_of(node);
@@ -138,7 +138,7 @@ impl World {
             let yaml = schematic.map(|it| it.yaml.clone()).unwrap_or_default();
             layers.push(("schematic".to_owned(), id.clone(), author, yaml));
         }
-        // The kernel's modules follow whatever extensions bring some.
+        // Kernel module dependencies are listed as soon as there are extensions.
         if !extensions.is_empty() && id.is_none_or(|id| id != EMPTY_SCHEMATIC) {
             layers.push((
                 "modules.dep".to_owned(),
@@ -179,7 +179,7 @@ impl World {
             .collect()
     }
 
-    /// Names of the extensions in what runs.
+    /// Names of the extensions in the running image.
     pub(in super::super) fn extensions_of(&self, node: NodeIndex) -> Vec<String> {
         let (running, registry) = (self.nodes[node.0].slots.running(), &self.spec.registry);
         let built: &[String] = match &running.schematic {
@@ -189,7 +189,7 @@ impl World {
         registry.named_in(&running.version, built)
     }
 
-    /// Only services that run are resources.
+    /// Only running services are resources.
     fn services(&self, node: NodeIndex) -> Vec<View> {
         self.nodes[node.0]
             .services
@@ -237,7 +237,7 @@ fn ephemeral_volume() -> View {
     View::new("EPHEMERAL", &message, &yaml)
 }
 
-/// The process of the installer that runs.
+/// The process of the running installer.
 fn installer_pid() -> View {
     let message = runtime::ServicePidSpec {
         pid: INSTALLER_PID,

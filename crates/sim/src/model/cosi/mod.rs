@@ -1,8 +1,8 @@
-//! Resources: what a node says about itself.
+//! Resources: a node's state as its API shows it.
 //!
-//! They are views of the node's state, made when somebody looks: for a `Get` or
-//! a `List` at that moment, for a `Watch` after every change of the world. A
-//! resource's version grows when its content has changed since the last look.
+//! They are views of the node's state, made on demand: for a `Get` or a `List` at that moment, for
+//! a `Watch` after every change of the world. A resource's version grows when its content has
+//! changed since it was last read.
 
 mod cluster_views;
 mod component_views;
@@ -30,10 +30,10 @@ use super::roles::{Caller, Role};
 use super::time::{self, Time};
 use super::tree::Tree;
 
-/// How many changes of a kind are kept for those who resume a watch.
+/// How many changes of a kind are kept for clients that resume a watch.
 const KEPT: usize = 64;
 
-/// Where resources may be; anything else is no namespace.
+/// The namespaces that exist.
 const NAMESPACES: &[&str] = &[
     "cluster",
     "config",
@@ -56,7 +56,7 @@ const NAMESPACES: &[&str] = &[
     "siderolink",
 ];
 
-/// Where pods get their addresses from.
+/// The subnet of pod addresses.
 const POD_SUBNET: &str = "10.244.0.0/16";
 
 /// A resource as its view makes it.
@@ -64,7 +64,7 @@ pub(super) struct View {
     id: String,
     proto: Vec<u8>,
     yaml: String,
-    /// Where the node itself counts.
+    /// The version, for resources that the node itself counts.
     version: Option<u64>,
 }
 
@@ -78,7 +78,7 @@ impl View {
     }
 }
 
-/// A resource as it was when somebody last looked.
+/// A resource as last read.
 #[derive(Clone, Debug)]
 struct Entry {
     version: u64,
@@ -88,7 +88,7 @@ struct Entry {
     yaml: String,
 }
 
-/// A change that was sent, or would have been.
+/// A change that was sent, or would have been if a watch had been open.
 #[derive(Clone, Debug)]
 struct Change {
     position: u64,
@@ -98,17 +98,17 @@ struct Change {
 /// The resources of one kind.
 #[derive(Clone, Debug, Default)]
 struct Collection {
-    /// Differs from boot to boot: a bookmark from before one means nothing.
+    /// Differs from boot to boot: a bookmark from an earlier boot is invalid.
     cookie: [u8; 8],
     entries: BTreeMap<String, Entry>,
     log: VecDeque<Change>,
     position: u64,
 }
 
-/// What was looked at on a node since it booted.
+/// The resources that were read on a node since it booted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Store {
-    /// By the place of the kind in the table.
+    /// By the index of the kind in the table.
     collections: BTreeMap<usize, Collection>,
 }
 
@@ -129,7 +129,7 @@ fn resource(kind: &Kind, id: &str, entry: &Entry) -> cosi::Resource {
     }
 }
 
-/// What stands for a resource that is not there.
+/// The event resource of a resource that does not exist.
 fn tombstone(kind: &Kind, id: &str) -> cosi::Resource {
     cosi::Resource {
         metadata: Some(cosi::Metadata {
@@ -145,7 +145,7 @@ fn tombstone(kind: &Kind, id: &str) -> cosi::Resource {
 }
 
 impl World {
-    /// Whether the node knows the kind, and the caller may see it.
+    /// Checks that the node has the kind and the caller may read it.
     fn check_access(
         &self,
         node: NodeIndex,
@@ -240,7 +240,7 @@ impl World {
         Reply::Items(items)
     }
 
-    /// Brings the resources of a kind up to date, and tells those who watch.
+    /// Updates the resources of a kind, and notifies its watches.
     pub(super) fn refresh(&mut self, node: NodeIndex, place: usize) {
         let kind = kinds::at(place);
         let now = self.node_time(node);
@@ -257,8 +257,7 @@ impl World {
         }
     }
 
-    /// What never changes is not kept: a node's definitions are most of what its
-    /// resources weigh.
+    /// Drops resources that never change: definitions would otherwise take most of a node's memory.
     fn forget(&mut self, node: NodeIndex, place: usize) {
         let constant = [kind::RESOURCE_DEFINITION, kind::NAMESPACE];
         if constant.contains(kinds::at(place)) && !self.is_watched(node, place) {
@@ -278,7 +277,7 @@ impl World {
     }
 }
 
-/// Kinds with arguments of components became sensitive with 1.13.
+/// Kinds that contain component arguments are sensitive since 1.13.
 fn is_sensitive(kind: &Kind, minor: u64) -> bool {
     let open_before_13 = [kind::KUBELET_SPEC, kind::API_SERVER_CONFIG, kinds::KUBELET_CONFIG];
     kind.sensitive && (minor >= 13 || !open_before_13.contains(kind))

@@ -1,17 +1,17 @@
-//! What a list or a watch is narrowed down to.
+//! The filters of a list or a watch.
 
 use talos_proto::cosi::resource as cosi;
 use talos_proto::cosi::resource::label_term::Operation;
 
 use super::super::api::Status;
 
-/// A condition on resources. The simulator's resources carry no labels, so
-/// what a label query asks for can be answered without looking.
+/// A condition on resources. The simulator's resources have no labels, so a label query can be
+/// answered without reading them.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
-    /// Whether a resource without labels fits.
+    /// Whether a resource without labels matches.
     fits: bool,
-    /// The only id that fits, if the query names one.
+    /// The only id that matches, if the query has one.
     id: Option<String>,
 }
 

@@ -11,17 +11,17 @@ use super::super::streams::Stream;
 use super::query::Filter;
 use super::{Collection, kinds, resource, tombstone};
 
-/// What a watch wants.
+/// The parameters of a watch.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Watch {
-    /// The place of the kind in the table.
+    /// The index of the kind in the table.
     pub(super) place: usize,
-    /// Whether the kind has something in the namespace that is watched.
+    /// Whether the kind exists in the watched namespace.
     live: bool,
     id: Option<String>,
     filter: Filter,
     aggregated: bool,
-    /// Below 1 the client knows neither BOOTSTRAPPED nor ERRORED.
+    /// Clients with an API version below 1 know neither BOOTSTRAPPED nor ERRORED.
     old_client: bool,
 }
 
@@ -39,15 +39,14 @@ impl Watch {
     }
 }
 
-/// A position as clients keep it, behind what marks this boot; `None` is before
-/// everything.
+/// A position for clients, prefixed with the mark of this boot; `None` is before the first change.
 pub(super) fn bookmark(cookie: [u8; 8], position: Option<u64>) -> Bytes {
     let number = position.map_or(-1, |position| i64::try_from(position).unwrap_or(i64::MAX));
     [cookie, number.to_be_bytes()].concat().into()
 }
 
 impl Collection {
-    /// The events after a bookmark; an error if it is too old or none of ours.
+    /// The events after a bookmark; an error if it is too old or not from this boot.
     fn after(&self, mark: &[u8]) -> Result<Vec<cosi::Event>, Status> {
         let invalid = || Status::failed_precondition("invalid watch bookmark");
         let (cookie, mark) = mark.split_at_checked(8).ok_or_else(invalid)?;
@@ -71,7 +70,7 @@ impl Collection {
 }
 
 impl World {
-    /// What the bookmarks of this boot begin with.
+    /// The prefix of this boot's bookmarks.
     pub(super) fn cookie(&self, node: NodeIndex) -> [u8; 8] {
         let mut cookie = [0; 8];
         let digits = self.nodes[node.0].boot_id.bytes().filter(|byte| *byte != b'-');
@@ -186,7 +185,7 @@ impl World {
         }
     }
 
-    /// Sends changes of a kind to everybody who watches it.
+    /// Sends changes of a kind to all of its watches.
     pub(super) fn tell_watchers(&mut self, node: NodeIndex, place: usize, events: &[cosi::Event]) {
         let watchers: Vec<(StreamId, Watch)> = self
             .streams
@@ -213,7 +212,7 @@ impl World {
         })
     }
 
-    /// Brings everything up to date that somebody watches, on a node or on all.
+    /// Updates everything that is being watched, on a node or on all.
     pub(in super::super) fn refresh_watched(&mut self, only: Option<NodeIndex>) {
         let mut watched: Vec<(NodeIndex, usize)> = self
             .streams
@@ -232,7 +231,7 @@ impl World {
     }
 }
 
-/// An event without a resource of its own; readers want one all the same.
+/// An event that is about no resource; clients need a resource in it anyway.
 fn marker(kind: &kind::Kind, event_type: cosi::EventType, mark: Bytes) -> cosi::Event {
     cosi::Event {
         resource: Some(tombstone(kind, "")),

@@ -11,7 +11,7 @@ use super::super::snapshot_file;
 use super::versions::etcd_version;
 use super::{Alarm, Member};
 
-/// How much a piece of a streamed file holds.
+/// The chunk size of a streamed file.
 const PIECE: usize = 32 * 1024;
 
 fn reply(result: Result<impl Into<Response>, Status>) -> Reply {
@@ -43,7 +43,7 @@ impl World {
         runs.then_some(member).ok_or_else(no_client)
     }
 
-    /// What needs a quorum, asked at all control planes that can be reached.
+    /// Checks the quorum for calls that need it; they ask all reachable control planes.
     pub(super) fn check_quorum(&self, node: NodeIndex) -> Result<(), Status> {
         let cut_off = self.is_cut_off(node);
         if self.etcd.leader.is_some() && !cut_off {
@@ -53,8 +53,8 @@ impl World {
         }
     }
 
-    /// A learner answers its status and a snapshot, and nothing else. Talos passes on the
-    /// words of etcd without its code.
+    /// A learner serves only its status and a snapshot. Talos passes on etcd's message without its
+    /// code.
     fn check_votes(&self, member: &Member, what: &str) -> Result<(), Status> {
         if self.is_learner(member) {
             let words = format!("{what}etcdserver: rpc not supported for learner");
@@ -163,8 +163,8 @@ impl World {
         }))
     }
 
-    /// Disarms every alarm. What caused it may raise it again; here a fault is
-    /// only the raising, so it stays disarmed.
+    /// Disarms every alarm. On a real node its cause may raise it again; here a fault raises it
+    /// once, so it stays disarmed.
     pub(in super::super) fn etcd_alarm_disarm(&mut self, node: NodeIndex) -> Reply {
         let checked = self
             .check_control_plane(node, "etcd alarm disarm")
@@ -195,7 +195,7 @@ impl World {
         }))
     }
 
-    /// Leadership goes to the first other member of the list.
+    /// Leadership moves to the first other member of the list.
     pub(in super::super) fn etcd_forfeit_leadership(&mut self, node: NodeIndex) -> Reply {
         let result = self.forfeit(node);
         if let Ok(Some((id, _))) = &result {
@@ -276,7 +276,7 @@ impl World {
         self.etcd_changed();
     }
 
-    /// A file that etcd's own tools read, and the sha256 of it at its end.
+    /// A file that etcd's own tools read, followed by its sha256.
     pub(in super::super) fn etcd_snapshot(&self, node: NodeIndex) -> Reply {
         let local =
             self.check_control_plane(node, "etcd snapshot").and_then(|()| self.local_member(node));
@@ -320,8 +320,8 @@ impl World {
         Reply::Items(pieces.collect())
     }
 
-    /// What the legacy upgrade asks of etcd before it begins. Every refusal is a plain
-    /// error of Go, which gRPC gives no kind of its own.
+    /// The etcd checks of the legacy upgrade. Every refusal is a plain Go error, which gRPC reports
+    /// as `Unknown`.
     pub(in super::super) fn validate_etcd_for_upgrade(
         &self,
         node: NodeIndex,

@@ -1,7 +1,6 @@
 //! The cluster's etcd: members, leadership, terms, indexes and alarms.
 //!
-//! Rule 1 is about this: without a quorum nothing of it is served, and what
-//! depends on it is not ready.
+//! Rule 1: without a quorum it serves nothing, and whatever depends on it is not ready.
 
 mod calls;
 mod versions;
@@ -19,7 +18,7 @@ use super::time::Time;
 use super::timing::Span;
 use kube_sim::random::Random;
 
-/// How much the log grows: what a small cluster writes in a second.
+/// How fast the log grows: the writes per second of a small cluster.
 const ENTRIES_PER_SECOND: u64 = 4;
 
 /// A member.
@@ -29,7 +28,7 @@ pub(super) struct Member {
     pub(super) node: NodeIndex,
     /// Whether it has caught up since its node's last boot.
     ready: bool,
-    /// The minor of etcd 3 that its data is of; 0 while nobody has looked.
+    /// The minor of etcd 3 in its data; 0 until the first check.
     #[serde(default)]
     storage: u64,
     pub(super) db_in_use: i64,
@@ -43,7 +42,7 @@ pub(super) struct Alarm {
     pub(super) corrupt: bool,
 }
 
-/// All members, as they agree.
+/// The members, as all of them see them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Etcd {
     pub(super) cluster_id: u64,
@@ -55,7 +54,7 @@ pub(super) struct Etcd {
     index: u64,
     since: Time,
     pub(super) alarms: Vec<Alarm>,
-    /// Counts elections, so that an older one that is still due is void.
+    /// Counts elections, so that a pending older one is void.
     round: u64,
     #[serde(default)]
     versions: versions::Versions,
@@ -133,7 +132,7 @@ impl World {
         self.fault(member.node, FaultKind::EtcdLearner).is_some()
     }
 
-    /// Members that vote and live, and whether they are enough.
+    /// The live voting members, and whether they have a quorum.
     fn voters(&self) -> (Vec<u64>, bool) {
         let voters = || self.etcd.members.iter().filter(|member| !self.is_learner(member));
         let alive: Vec<u64> = voters()
@@ -144,21 +143,21 @@ impl World {
         (alive, quorum)
     }
 
-    /// How many members vote, and how many of those live.
+    /// How many members vote, and how many of those are alive.
     pub(super) fn count_voters(&self) -> (usize, usize) {
         let voters = || self.etcd.members.iter().filter(|member| !self.is_learner(member));
         let alive = voters().filter(|member| self.member_is_alive(member)).count();
         (voters().count(), alive)
     }
 
-    /// Whether etcd answers what needs a quorum, on this node.
+    /// Whether etcd on this node serves requests that need a quorum.
     pub(super) fn etcd_serves(&self, node: NodeIndex) -> bool {
         self.etcd.leader.is_some()
             && self.etcd.member_of(node).is_some_and(|member| self.member_is_alive(member))
     }
 
-    /// The applied index of a member: it follows the leader's unless it lags,
-    /// and it is what it was while it is cut off.
+    /// The applied index of a member: it follows the leader's unless it lags, and stays where it
+    /// was while the member is cut off.
     pub(super) fn applied_index(&self, member: &Member) -> u64 {
         let index = self.etcd.index(self.now);
         match self.fault(member.node, FaultKind::EtcdLag) {
@@ -167,9 +166,8 @@ impl World {
         }
     }
 
-    /// A member has caught up. A node whose member was removed joins with a new
-    /// one, if there is a leader to admit it. One of an older minor than the
-    /// cluster's ends itself.
+    /// A member has caught up. A node whose member was removed joins with a new one, if there is a
+    /// leader to admit it. A member of an older minor than the cluster's exits.
     pub(super) fn member_is_ready(&mut self, node: NodeIndex) {
         if self.ends_itself(node) {
             return;
@@ -189,8 +187,7 @@ impl World {
         }
     }
 
-    /// Something about the members has changed: leadership, health and what
-    /// depends on them follow.
+    /// The members have changed: updates leadership, health and everything that depends on them.
     pub(super) fn etcd_changed(&mut self) {
         self.wide = true;
         for place in 0..self.etcd.members.len() {
@@ -214,7 +211,7 @@ impl World {
         self.follow_versions();
     }
 
-    /// An election is over.
+    /// Ends an election.
     pub(super) fn elect(&mut self, round: u64) {
         if round != self.etcd.round || self.etcd.leader.is_some() {
             return;
@@ -231,7 +228,7 @@ impl World {
         self.register_nodes();
     }
 
-    /// The health of the members' services, and boots that wait for it.
+    /// Updates the health of the members' services, and boots that wait for it.
     fn follow_etcd(&mut self) {
         let nodes: Vec<NodeIndex> = self.etcd.members.iter().map(|member| member.node).collect();
         for node in nodes {
@@ -245,7 +242,7 @@ impl World {
         }
     }
 
-    /// Ends a boot sequence that waits for its services, if they are there.
+    /// Ends a boot sequence that waits for its services, if they are up.
     pub(super) fn finish_boot(&mut self, node: NodeIndex) {
         let here = &self.nodes[node.0];
         let boots = here.sequence.as_ref().is_some_and(|sequence| sequence.kind == Kind::Boot);

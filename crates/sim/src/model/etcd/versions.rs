@@ -1,8 +1,8 @@
-//! The versions of etcd: that of each member, that of its data, and the cluster's.
+//! The versions of etcd: each member's, its data's, and the cluster's.
 //!
-//! The leader raises the cluster to a minor once every member runs it; the data of
-//! the members follows. A member of an older minor ends itself from then on, unless
-//! a downgrade was enabled: that lowers the cluster, and the data, again.
+//! The leader raises the cluster version once every member runs the newer minor; the members' data
+//! follows. From then on, a member of an older minor exits, unless a downgrade was enabled: that
+//! lowers the cluster version, and the data, again.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use super::super::schedule::Due;
 use super::super::services::State;
 use super::{Etcd, Member};
 
-/// How often the leader looks at the versions of its members.
+/// The interval at which the leader checks the versions of its members.
 const LOOKS: Duration = Duration::from_secs(4);
 
-/// The first minor of etcd 3 that writes down which version its data is of.
+/// The first minor of etcd 3 that stores the version of its data.
 const STORES_VERSION: u64 = 6;
 
 /// What the members have agreed on.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Versions {
-    /// The minor of etcd 3 that the cluster is of; 0 while nobody has looked.
+    /// The minor of etcd 3 of the cluster version; 0 until the first check.
     cluster: u64,
-    /// The minor that a downgrade was enabled to.
+    /// The target minor of an enabled downgrade.
     downgrade: Option<u64>,
-    /// Whether the leader's next look is due already.
+    /// Whether the leader's next check is already due.
     due: bool,
 }
 
-/// The etcd that a release of Talos brings.
+/// The etcd version that a Talos release ships.
 pub(super) fn etcd_version(talos: &Version) -> &'static str {
     match (minor_of(talos), talos.patch()) {
         (0..=9, _) | (10, 0..=8) => "3.5.21",
@@ -50,14 +50,14 @@ fn minor_of(talos: &Version) -> u64 {
     Version::new(1, 0, 0).minor().steps_to(talos.minor()).unwrap_or(0)
 }
 
-/// The minor of etcd 3 that a release of Talos brings.
+/// The minor of etcd 3 that a Talos release ships.
 fn etcd_minor(talos: &Version) -> u64 {
     let minor = etcd_version(talos).split('.').nth(1).and_then(|minor| minor.parse().ok());
     minor.unwrap_or(0)
 }
 
 impl Etcd {
-    /// A cluster that has been running these nodes for a while.
+    /// The versions of a cluster that has been running these nodes for a while.
     pub(in super::super) fn of_versions(mut self, nodes: &[Node]) -> Self {
         let minors = self.members.iter().map(|member| etcd_minor(nodes[member.node.0].version()));
         let cluster = minors.min().unwrap_or(0);
@@ -74,7 +74,7 @@ impl World {
         etcd_minor(self.nodes[member.node.0].version())
     }
 
-    /// The minor of etcd 3 that the cluster is of.
+    /// The minor of etcd 3 of the cluster version.
     pub(in super::super) fn cluster_minor(&self) -> u64 {
         match self.etcd.versions.cluster {
             0 => self.etcd.members.iter().map(|it| self.runs_minor(it)).min().unwrap_or(0),
@@ -82,8 +82,8 @@ impl World {
         }
     }
 
-    /// What a member's status says of its data. Before 3.6 etcd says nothing, and
-    /// Talos fills in what runs.
+    /// The storage version in a member's status. Before 3.6 etcd reports none, and Talos fills in
+    /// the running version.
     pub(super) fn storage_version(&self, member: &Member) -> String {
         let runs = self.runs_minor(member);
         let minor = match member.storage {
@@ -94,8 +94,8 @@ impl World {
         format!("3.{minor}.0")
     }
 
-    /// Whether the node's member refuses to run because the cluster is of a newer
-    /// minor. Talos starts it again and again.
+    /// Whether the node's member exits because the cluster version is a newer minor. Talos restarts
+    /// it again and again.
     pub(super) fn ends_itself(&mut self, node: NodeIndex) -> bool {
         let Some(member) = self.etcd.member_of(node) else { return false };
         let runs = self.runs_minor(member);
@@ -112,8 +112,8 @@ impl World {
         true
     }
 
-    /// The cluster's next version, if the leader would change it now. It knows nothing
-    /// while a member does not answer.
+    /// The cluster's next version, if the leader would change it now. It is unknown while a member
+    /// does not answer.
     fn next_cluster_minor(&self) -> Option<u64> {
         let members = &self.etcd.members;
         if !members.iter().all(|member| self.member_is_alive(member)) {
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// Whether every member runs what the downgrade was enabled to.
+    /// Whether every member runs the downgrade's target.
     fn is_downgraded(&self) -> bool {
         let target = self.etcd.versions.downgrade;
         let there = |member: &Member| {
@@ -142,7 +142,7 @@ impl World {
             && member.storage != self.cluster_minor()
     }
 
-    /// The leader looks at the versions soon, if there is something to see.
+    /// Schedules the leader's next check, if there is something to change.
     pub(super) fn follow_versions(&mut self) {
         let something = self.next_cluster_minor().is_some()
             || self.is_downgraded()
@@ -222,7 +222,7 @@ impl World {
         }))
     }
 
-    /// Cancelling what was not enabled is only logged by etcd.
+    /// Cancelling without an enabled downgrade is only logged by etcd.
     pub(in super::super) fn etcd_downgrade_cancel(&mut self, node: NodeIndex) -> Reply {
         let checked = self
             .check_control_plane(node, "etcd downgrade cancel")
@@ -239,7 +239,7 @@ impl World {
     }
 }
 
-/// What Talos says of a refusal of etcd: its words, and no kind.
+/// Talos's error for a refusal of etcd: the message, without a code.
 fn refused(words: &str) -> Status {
     Status::unknown(format!("failed to query etcd status: {words}"))
 }
@@ -251,7 +251,7 @@ fn answer(result: Result<impl Into<Response>, Status>) -> Reply {
     }
 }
 
-/// Talos's own checks of the version: major and minor alone, from 3.5 on.
+/// Talos's own checks of the version: major and minor only, from 3.5 on.
 fn read_target(version: &str) -> Result<u64, Status> {
     if version.is_empty() {
         return Err(Status::invalid_argument("version is required for etcd downgrade"));

@@ -35,7 +35,7 @@ const CONFIG: &str = ".:53 {
 }
 ";
 
-/// The image that each line of Talos brings along.
+/// The image that each Talos line ships.
 fn image(minor: u64) -> &'static str {
     match minor {
         14.. => "registry.k8s.io/coredns/coredns:v1.14.7",
@@ -44,7 +44,7 @@ fn image(minor: u64) -> &'static str {
     }
 }
 
-/// All but the service.
+/// All objects except the service.
 pub(super) fn objects(minor: u64) -> Vec<Value> {
     let name = "system:coredns";
     let rules = json!([

@@ -1,9 +1,8 @@
-//! Manifests that the configuration names beside Talos's own: text in it, or
-//! the address of a file.
+//! Manifests in the configuration beside Talos's own: inline text, or the URL of a file.
 //!
-//! A file is downloaded after each boot and kept in memory. A download that
-//! fails leaves no resource, and the node is as ready as ever; it tries again by
-//! itself. What is here stays until the next boot, whatever becomes of the file.
+//! A file is downloaded after each boot and kept in memory. A failed download leaves no resource,
+//! while the node reports ready; it retries by itself. A downloaded file stays until the next boot,
+//! even if the original changes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,17 +17,17 @@ use super::super::fault::FaultKind;
 use super::super::node::Power;
 use super::super::schedule::Due;
 
-/// How long a node waits before it tries a download again.
+/// How long a node waits before it retries a download.
 const RETRY: Duration = Duration::from_secs(20);
 
-/// One of them.
+/// One extra manifest.
 #[derive(Clone, Serialize, Deserialize)]
 pub(in super::super) struct Extra {
     /// Its name among all manifests: `{priority}-{name}`.
     pub(in super::super) id: String,
     pub(in super::super) priority: String,
     pub(in super::super) name: String,
-    /// Where it is downloaded from; `None` for text.
+    /// The URL of a file; `None` for inline text.
     pub(in super::super) url: Option<String>,
     /// The text (rule 14: it may hold keys).
     pub(in super::super) text: String,
@@ -45,7 +44,7 @@ impl Extra {
         }
     }
 
-    /// Those of a configuration, in Talos's order.
+    /// The extra manifests of a configuration, in Talos's order.
     pub(in super::super) fn read(config: &[Value]) -> Vec<Self> {
         let mut all = Vec::new();
         let at = |path: &'static str| config.iter().filter_map(move |it| it.pointer(path));
@@ -87,7 +86,7 @@ impl Extra {
     }
 }
 
-/// The objects of a manifest. A list is taken apart, as nodes do.
+/// The objects of a manifest. A list is split into its items, as nodes do.
 fn objects(text: &str) -> Vec<Value> {
     let objects = documents(text).unwrap_or_default().into_iter();
     let objects = objects.flat_map(|object| match object.get("items") {
@@ -111,8 +110,8 @@ impl World {
         extras.map(|extra| (extra.id.clone(), objects(&text(extra)))).collect()
     }
 
-    /// The extra manifests that a control plane should have, downloads that
-    /// failed included: the truth, for those who judge.
+    /// The extra manifests that a control plane should have, including failed downloads: the truth
+    /// for a referee.
     pub(super) fn wanted_manifests(&self, node: NodeIndex) -> Vec<super::Manifest> {
         let here = &self.nodes[node.0];
         let text = |extra: &Extra| match &extra.url {
@@ -123,8 +122,8 @@ impl World {
         extras.map(|extra| (extra.id.clone(), objects(&text(extra)))).collect()
     }
 
-    /// Downloads what is named and not here yet. A file that no server has never
-    /// comes; with a fault nothing does.
+    /// Downloads the missing files. A file that no server has never arrives; with the fault nothing
+    /// does.
     pub(in super::super) fn download(&mut self, node: NodeIndex) {
         let here = &self.nodes[node.0];
         if here.power != Power::On || !here.network || !here.is_control_plane() {
@@ -141,13 +140,13 @@ impl World {
             .collect();
         let here = &mut self.nodes[node.0];
         here.downloads.extend(arrived);
-        // The node tidies up only when everything has arrived.
+        // The node removes old files only when all downloads are complete.
         if urls.iter().all(|url| here.downloads.contains_key(url)) {
             here.downloads.retain(|url, _| urls.contains(url));
         }
     }
 
-    /// A download that failed is tried again in a while.
+    /// Schedules a retry of failed downloads.
     pub(in super::super) fn download_later(&mut self, node: NodeIndex) {
         let boot = self.nodes[node.0].boot;
         self.schedule.put(self.now.plus(RETRY), Due::Download { node, boot });

@@ -1,10 +1,9 @@
-//! The bootstrap manifests: what a control plane wants to be in Kubernetes
-//! beside its static pods.
+//! The bootstrap manifests: the objects that a control plane creates in Kubernetes beside its
+//! static pods.
 //!
-//! A node renders them from its configuration and its own version: CoreDNS and
-//! flannel are those of the running Talos, kube-proxy's image is the
-//! configuration's. The node itself only creates what is missing; whoever
-//! upgrades Kubernetes brings the rest up to date.
+//! A node renders them from its configuration and its own version: CoreDNS and flannel are those of
+//! the running Talos, kube-proxy's image is the configuration's. The node itself creates only
+//! missing objects; updating the others is part of a Kubernetes upgrade.
 
 mod dns;
 mod extra;
@@ -22,7 +21,7 @@ const NAMESPACE: &str = "kube-system";
 const RBAC: &str = "rbac.authorization.k8s.io";
 const RBAC_VERSION: &str = "rbac.authorization.k8s.io/v1";
 
-/// The node's own balancer before the API servers.
+/// The node's own load balancer in front of the API servers.
 const LOCAL: &str = "https://127.0.0.1:7445";
 
 /// One resource: its name, and the objects in it.
@@ -34,7 +33,7 @@ impl World {
         self.own_manifests(node).into_iter().chain(self.extra_manifests(node)).collect()
     }
 
-    /// Those that Talos itself brings.
+    /// Talos's own manifests.
     fn own_manifests(&self, node: NodeIndex) -> Vec<Manifest> {
         let here = &self.nodes[node.0];
         if !here.is_control_plane() {
@@ -88,7 +87,7 @@ impl World {
         self.manifests(node)
     }
 
-    /// The names of the extra manifests that its configuration wants.
+    /// The names of the extra manifests in its configuration.
     pub fn extra_manifests_of(&self, node: NodeIndex) -> Vec<String> {
         self.nodes[node.0].config.extra_manifests().iter().map(|it| it.id.clone()).collect()
     }
@@ -100,15 +99,15 @@ impl World {
         [config.has_proxy(), config.has_dns(), config.has_flannel()]
     }
 
-    /// Every object that a control plane's configuration wants, also of files
-    /// that could not be downloaded: the truth, for those who judge.
+    /// Every object in a control plane's configuration, including files that could not be
+    /// downloaded: the truth for a referee.
     pub fn wanted_objects(&self, node: NodeIndex) -> Vec<Value> {
         let wanted = self.own_manifests(node).into_iter().chain(self.wanted_manifests(node));
         wanted.flat_map(|(_, objects)| objects).collect()
     }
 
-    /// What a node's manifests are made from: who has the same has the same
-    /// objects. It holds a token (rule 14).
+    /// The source of a node's manifests: nodes with the same source have the same objects. It holds
+    /// a token (rule 14).
     pub fn bootstrap_source(&self, node: NodeIndex) -> String {
         let here = &self.nodes[node.0];
         let token = here.config.bootstrap_token().unwrap_or_default();
@@ -130,15 +129,13 @@ impl World {
         self.manifests(node).into_iter().flat_map(|(_, objects)| objects).collect()
     }
 
-    /// Whether a node keeps an inventory of what it has created, as it does
-    /// since 1.13.
+    /// Whether a node keeps an inventory of the objects it created, as since 1.13.
     pub fn keeps_inventory(&self, node: NodeIndex) -> bool {
         self.nodes[node.0].minor() >= 13
     }
 
-    /// Changes whenever a control plane looks whether its manifests are there:
-    /// after a boot, when its configuration has changed, and when a manifest has
-    /// arrived. `None` while it cannot look.
+    /// Changes whenever a control plane checks its manifests: after a boot, after a configuration
+    /// change, and when a manifest was downloaded. `None` while it cannot check.
     pub fn manifests_seen(&self, node: NodeIndex) -> Option<(u64, u64, usize)> {
         let here = &self.nodes[node.0];
         let looks = here.is_control_plane() && self.api_server_runs(node) && self.etcd_serves(node);
@@ -146,7 +143,7 @@ impl World {
     }
 }
 
-/// An object of the cluster's own namespace; `labels` may be null.
+/// An object in `kube-system`; `labels` may be null.
 fn object(version: &str, kind: &str, name: &str, labels: &Value) -> Value {
     let mut object = json!({
         "apiVersion": version, "kind": kind,
@@ -164,7 +161,7 @@ fn config_map(name: &str, labels: &Value, data: &Value) -> Value {
     object
 }
 
-/// The access of a whole cluster: an object without a namespace.
+/// A cluster-wide RBAC object, without a namespace.
 fn access(kind: &str, name: &str, metadata: &Value) -> Value {
     let mut object = json!({"apiVersion": RBAC_VERSION, "kind": kind, "metadata": metadata});
     object["metadata"]["name"] = json!(name);
@@ -196,7 +193,7 @@ fn group_binding(name: &str, role: &str, groups: &[&str]) -> Value {
     binding(name, &json!({}), role, &json!(subjects))
 }
 
-/// How RBAC marks what it keeps up to date itself.
+/// The RBAC annotation and label of objects that Kubernetes maintains itself.
 fn default_access() -> Value {
     json!({"labels": {"kubernetes.io/bootstrapping": "rbac-defaults"}})
 }
@@ -207,7 +204,7 @@ fn auto_updated() -> Value {
     metadata
 }
 
-/// What talosctl and the kubelets of new nodes come in with.
+/// The token that talosctl and the kubelets of new nodes authenticate with.
 fn bootstrap_token(here: &Node) -> Value {
     let token = here.config.bootstrap_token();
     let (id, secret) = token.and_then(|token| token.split_once('.')).unwrap_or_default();
@@ -222,7 +219,7 @@ fn bootstrap_token(here: &Node) -> Value {
     object
 }
 
-/// For pods that talk to the API server before there is a network.
+/// A kubeconfig for pods that need the API server before there is a pod network.
 fn kubeconfig() -> Value {
     let account = "/var/run/secrets/kubernetes.io/serviceaccount";
     let text = format!(
@@ -248,7 +245,7 @@ current-context: local
     config_map("kubeconfig-in-cluster", &Value::Null, &json!({"kubeconfig": text}))
 }
 
-/// Lets nodes find the API servers.
+/// Access rules that let nodes find the API servers.
 fn node_access() -> Vec<Value> {
     let name = "system:talos-nodes";
     let nodes = json!([{"apiGroup": RBAC, "kind": "Group", "name": "system:nodes"}]);

@@ -1,10 +1,10 @@
-//! The network between pods and the one to services: flannel and kube-proxy.
+//! The pod network and the service network: flannel and kube-proxy.
 
 use serde_json::{Value, json};
 
 use super::{account_subject, binding, config_map, object, role};
 
-/// Flannel's plugin, and the network that it makes.
+/// Flannel's CNI plugins and network configuration.
 const PLUGINS: &str = r#"{
   "name": "cbr0",
   "cniVersion": "1.0.0",
@@ -19,10 +19,10 @@ const NETWORK: &str = r#"{
   "Backend": {"Type": "vxlan", "Port": 4789}
 }"#;
 
-/// From this line on, pods of manifests say which machines they run on.
+/// From this line on, the pods of manifests have a node affinity.
 pub(super) const CHOOSY: u64 = 14;
 
-/// The image that each line of Talos brings along.
+/// The image that each Talos line ships.
 fn image(minor: u64) -> &'static str {
     match minor {
         14.. => "ghcr.io/siderolabs/flannel:0.28.9",
@@ -79,7 +79,7 @@ fn everywhere(name: &str, labels: &Value, strategy: &Value, pod: &Value) -> Valu
     set
 }
 
-/// On Linux, and on these processors if any are given.
+/// Node affinity for Linux, and for these processor architectures if any are given.
 pub(super) fn affinity(processors: &[&str]) -> Value {
     let mut wanted =
         vec![json!({"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]})];

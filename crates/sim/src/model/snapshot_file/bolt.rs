@@ -1,9 +1,8 @@
 //! The file format of bbolt, as far as a file that is written once needs it.
 //!
-//! A file is a row of pages of 4 KiB. Pages 0 and 1 describe the file, once
-//! each; page 2 lists free pages, of which there are none; page 3 is the root,
-//! a leaf whose values are the buckets; each bucket has a leaf of its own. A
-//! leaf that needs more room than a page overflows into those that follow.
+//! A file is a sequence of pages of 4 KiB. Pages 0 and 1 both describe the file; page 2 lists free
+//! pages, of which there are none; page 3 is the root, a leaf whose values are the buckets; each
+//! bucket has its own leaf. A leaf larger than a page overflows into the following ones.
 
 const PAGE: usize = 4096;
 const PAGE_HEADER: usize = 16;
@@ -31,7 +30,7 @@ struct Element {
     value: Vec<u8>,
 }
 
-/// A file with these buckets. Names and keys may come in any order.
+/// A file with these buckets. Names and keys may be in any order.
 pub(super) fn write(mut buckets: Vec<(&str, super::Bucket)>) -> Vec<u8> {
     buckets.sort_by_key(|(name, _)| *name);
     let mut leaves = Vec::new();
@@ -67,7 +66,7 @@ fn pages(length: usize) -> u64 {
     u64::try_from(length / PAGE).unwrap_or(0)
 }
 
-/// A bucket: where its pages begin, and its sequence number.
+/// A bucket: its root page, and its sequence number.
 fn bucket(root: u64) -> [u8; 16] {
     let mut value = [0; 16];
     value[..8].copy_from_slice(&root.to_le_bytes());
@@ -115,7 +114,7 @@ fn fnv(bytes: &[u8]) -> u64 {
     })
 }
 
-/// A page with its header, filled up with zeros to its end.
+/// A page with its header, padded with zeros.
 fn page(id: u64, flags: u16, count: usize, content: &[u8]) -> Vec<u8> {
     let length = (PAGE_HEADER + content.len()).div_ceil(PAGE) * PAGE;
     let count = u16::try_from(count).expect("a simulated cluster has fewer keys than a leaf holds");

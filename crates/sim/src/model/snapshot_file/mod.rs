@@ -1,14 +1,12 @@
-//! An etcd database file: what `EtcdSnapshot` streams, so that etcd's own tools
-//! accept it.
+//! An etcd database file, as streamed by `EtcdSnapshot`, in a form that etcd's own tools accept.
 //!
-//! [`bolt`] knows how such a file is built (pages, buckets), this file what
-//! etcd keeps in it.
+//! [`bolt`] implements the file format (pages, buckets), this file etcd's content in it.
 
 mod bolt;
 
 use prost::Message;
 
-/// What the database says.
+/// The content of the database.
 pub(super) struct Content {
     pub(super) term: u64,
     pub(super) index: u64,
@@ -18,7 +16,7 @@ pub(super) struct Content {
     pub(super) keys: Vec<(String, Vec<u8>)>,
 }
 
-/// A member as the database has it.
+/// A member in the database.
 pub(super) struct Member {
     pub(super) id: u64,
     pub(super) name: String,
@@ -27,7 +25,7 @@ pub(super) struct Member {
     pub(super) learner: bool,
 }
 
-/// A key with its history's last entry, as etcd encodes it.
+/// A key with the last entry of its history, as etcd encodes it.
 #[derive(Clone, PartialEq, Message)]
 struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]
@@ -45,10 +43,10 @@ struct KeyValue {
 /// Keys and values of a bucket.
 type Bucket = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The file, without a checksum behind it.
+/// The file, without the trailing checksum.
 pub(super) fn write(content: &Content) -> Vec<u8> {
     let Content { term, index, storage_version, members, keys } = content;
-    // Revisions lag behind the log: elections and memberships are no writes.
+    // Revisions lag behind the log: elections and memberships are not writes.
     let first = (index / 2).max(2);
     let keys = keys.iter().zip(first..).map(|((key, value), revision)| {
         let number = i64::try_from(revision).unwrap_or(i64::MAX);

@@ -1,5 +1,4 @@
-//! What installers do to the slots, what tells of it, and how long what was
-//! pulled lasts.
+//! What installers do to the slots, how a node shows it, and how long pulled images last.
 
 use talos_proto::machine;
 use talos_proto::machine::image_service_pull_response::Response as Pulled;
@@ -16,7 +15,7 @@ fn read(path: &str) -> Request {
     Request::Read(machine::ReadRequest { path: path.to_owned() })
 }
 
-/// What the EFI variable names.
+/// The value of the EFI variable.
 fn default_entry(driver: &mut Driver) -> String {
     let Reply::Items(items) = driver.call(0, read(DEFAULT)) else { panic!("no variable") };
     let [Response::Data(data)] = items.as_slice() else { panic!("{items:?}") };

@@ -1,4 +1,4 @@
-//! Machine configurations and what follows from them.
+//! Machine configurations and their effects.
 
 use talos_proto::machine;
 use talos_proto::machine::apply_configuration_request::Mode;
@@ -92,8 +92,8 @@ fn an_image_change_restarts_only_what_uses_it() {
     assert_eq!(driver.boot_id(0), before);
 }
 
-/// Seen on real nodes of 1.13: each control plane lost its API server a second time, when
-/// its scheduler was upgraded.
+/// Seen on real nodes of 1.13: each control plane lost its API server a second time, when its
+/// scheduler was upgraded.
 #[test]
 fn up_to_1_13_an_api_server_restarts_with_its_scheduler() {
     for (talos, restarts, files) in [("1.13.9", true, "1112"), ("1.14.1", false, "111")] {
@@ -116,7 +116,7 @@ fn up_to_1_13_an_api_server_restarts_with_its_scheduler() {
 }
 
 #[test]
-fn a_pod_that_has_not_started_since_the_boot_starts_as_it_should_be() {
+fn a_pod_that_has_not_started_since_the_boot_starts_with_the_new_image() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.35.1");
     let (text, _) = config(&mut driver, 0);
     let call = Request::Reboot(machine::RebootRequest { mode: 2 });
@@ -161,7 +161,7 @@ fn a_kubelet_change_cycles_its_service() {
 }
 
 #[test]
-fn an_image_that_is_not_there_never_comes_up() {
+fn a_missing_image_never_starts() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     let (text, _) = config(&mut driver, 0);
     let new = text.replace("registry.k8s.io/kube-scheduler", "registry.example.com/nothing");
@@ -173,7 +173,7 @@ fn an_image_that_is_not_there_never_comes_up() {
 }
 
 #[test]
-fn a_trial_is_taken_back_unless_it_is_confirmed() {
+fn a_trial_is_reverted_unless_it_is_confirmed() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     let (text, _) = config(&mut driver, 0);
     let new = text.replace("debug: false", "debug: true");
@@ -202,7 +202,7 @@ fn a_staged_config_waits_for_the_boot() {
 }
 
 #[test]
-fn bad_configs_name_their_field() {
+fn the_error_of_an_invalid_config_names_the_field() {
     let mut driver = Driver::new(1, 1, "1.13.9", "1.36.1");
     let (text, _) = config(&mut driver, 0);
     for (from, to, said) in [
@@ -246,7 +246,7 @@ fn documents_of_1_14_win_over_the_large_one_and_need_1_14() {
 }
 
 #[test]
-fn a_cluster_with_a_network_of_its_own_has_no_flannel() {
+fn a_cluster_with_another_pod_network_has_no_flannel() {
     let mut spec = ClusterSpec::new(1, 0, &"1.13.9".parse().unwrap(), &"1.36.1".parse().unwrap());
     let has_flannel = |spec: &ClusterSpec| {
         let world = World::new(spec, 0, super::driver::START);
@@ -259,7 +259,7 @@ fn a_cluster_with_a_network_of_its_own_has_no_flannel() {
     let mut driver = Driver::with(&spec, 0);
     let (text, _) = config(&mut driver, 0);
     assert!(text.contains("cni:\n            name: none\n"), "{text}");
-    // Whoever wants it later says so.
+    // A later configuration can enable it.
     let with = text.replace("name: none", "name: flannel");
     applied(&mut driver, 0, apply(&with, Mode::NoReboot));
     let objects = driver.world.bootstrap_objects(NodeIndex(0));

@@ -171,7 +171,7 @@ fn a_watch_begins_with_what_there_is() {
     assert!(
         seen[..seen.len() - 1].iter().all(|event| event.event_type() == cosi::EventType::Created)
     );
-    // An old client gets no end of the beginning.
+    // An old client gets no BOOTSTRAPPED event.
     let old = cosi::WatchRequest { api_version: 0, ..watch("runtime", services, options.clone()) };
     let stream = driver.stream(0, Request::CosiWatch(old));
     assert_eq!(events(&driver, stream).len(), seen.len() - 1);
@@ -206,7 +206,7 @@ fn a_watch_of_one_resource_follows_it() {
     assert_eq!(new.metadata.unwrap().version, "2");
     assert!(new.spec.unwrap().yaml_spec.contains("node \"worker-1\" is not ready"));
     assert_eq!(seen[1].old.clone().unwrap().metadata.unwrap().version, "1");
-    // From the bookmark on, nothing is missed and nothing comes twice.
+    // From the bookmark on, no event is missed or repeated.
     driver.world.clear(driver.now, None, FaultKind::NotReady);
     let resume =
         |bookmark| cosi::WatchOptions { start_from_bookmark: bookmark, ..Default::default() };
@@ -223,7 +223,7 @@ fn a_watch_of_one_resource_follows_it() {
     let both = cosi::WatchOptions { bootstrap_contents: true, ..Default::default() };
     let status = driver.error(1, Request::CosiWatch(one("machine", both)));
     assert_eq!(status.code, Code::Unimplemented);
-    // Another boot counts anew, and knows the marks of the last one for foreign.
+    // The next boot restarts the count, and rejects bookmarks of the previous one.
     let _ = driver.call(1, Request::Reboot(machine::RebootRequest { mode: 0 }));
     driver.secs(600);
     let status = driver.error(1, Request::CosiWatch(one("machine", resume(mark))));
@@ -254,7 +254,7 @@ fn extensions_follow_the_image() {
             .collect()
     };
     assert_eq!(names(&mut driver), ["qemu-guest-agent", "schematic", "modules.dep"]);
-    // The plain installer drops them (rule 4 is about not doing this).
+    // The plain installer drops them (what rule 4 forbids).
     let call = driver.stream(
         0,
         Request::Upgrade(machine::UpgradeRequest {

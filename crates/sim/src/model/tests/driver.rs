@@ -1,4 +1,4 @@
-//! A door for tests: it sends requests and lets time pass.
+//! An adapter for tests: it sends requests and advances time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::super::*;
 
 pub(super) const START: Time = Time::from_secs(1_800_000_000);
 
-/// A world, its time and what its streams have got.
+/// A world, its time and the output of its streams.
 pub(super) struct Driver {
     pub(super) world: World,
     pub(super) now: Time,
@@ -87,7 +87,7 @@ impl Driver {
         }
     }
 
-    /// Lets time pass, from one thing that happens to the next.
+    /// Advances time, from one event to the next.
     pub(super) fn wait(&mut self, duration: Duration) {
         let until = self.now.plus(duration);
         while let Some(at) = self.world.next_event().filter(|at| *at <= until) {
@@ -103,7 +103,7 @@ impl Driver {
         self.wait(Duration::from_secs(seconds));
     }
 
-    /// Waits until something holds; a minute more than that is a failure.
+    /// Waits until a condition holds; a minute beyond the limit is a failure.
     pub(super) fn until(&mut self, what: &str, limit: u64, holds: impl Fn(&mut Self) -> bool) {
         for _ in 0..limit {
             if holds(self) {

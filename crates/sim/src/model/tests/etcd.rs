@@ -39,7 +39,7 @@ fn members_agree_and_indexes_grow() {
 }
 
 #[test]
-fn leadership_can_be_given_away() {
+fn leadership_can_be_forfeited() {
     let mut driver = Driver::new(3, 0, "1.13.9", "1.36.1");
     let old = leader(&mut driver);
     let term = status(&mut driver, old).raft_term;
@@ -140,7 +140,7 @@ fn a_partition_hides_the_node_and_costs_its_vote() {
 }
 
 #[test]
-fn the_snapshot_ends_with_the_sum_of_what_is_before() {
+fn the_snapshot_ends_with_its_checksum() {
     let mut driver = Driver::new(3, 4, "1.13.9", "1.36.1");
     let call = Request::EtcdSnapshot(machine::EtcdSnapshotRequest {});
     let Reply::Items(items) = driver.call(0, call) else {
@@ -157,7 +157,7 @@ fn the_snapshot_ends_with_the_sum_of_what_is_before() {
 }
 
 #[test]
-fn a_removed_member_comes_back_as_another_one() {
+fn a_removed_member_rejoins_as_a_new_one() {
     let mut driver = Driver::new(3, 0, "1.13.9", "1.36.1");
     let old = status(&mut driver, 2).member_id;
     let leave = Request::EtcdLeaveCluster(machine::EtcdLeaveClusterRequest {});

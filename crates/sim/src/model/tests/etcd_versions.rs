@@ -1,5 +1,5 @@
-//! etcd's versions: raised when all members run the newer minor, and lowered only
-//! by etcd's own downgrade (rules 1 and 13).
+//! etcd's versions: raised when all members run the newer minor, and lowered only by etcd's own
+//! downgrade (rules 1 and 13).
 
 use talos_proto::machine;
 
@@ -11,7 +11,7 @@ fn storage(driver: &mut Driver, node: usize) -> String {
     response.messages[0].member_status.clone().unwrap().storage_version
 }
 
-/// Installs another version, whatever that takes, and waits until it runs.
+/// Installs another version by whatever call the node has, and waits until it runs.
 fn go(driver: &mut Driver, node: usize, version: &str) {
     let image = format!("factory.talos.dev/metal-installer/{EMPTY_SCHEMATIC}:{version}");
     let request = machine::UpgradeRequest { image, force: true, ..Default::default() };
@@ -64,7 +64,7 @@ fn the_cluster_goes_up_once_all_members_run_the_newer_minor() {
 }
 
 #[test]
-fn in_the_middle_of_a_hop_a_member_goes_back_as_it_is() {
+fn in_the_middle_of_a_hop_a_member_rolls_back_without_a_downgrade() {
     let mut driver = Driver::new(3, 0, "1.13.12", "1.33.4");
     go(&mut driver, 0, "v1.14.4");
     driver.until("ready", 300, |driver| driver.is_ready(0));
@@ -74,7 +74,7 @@ fn in_the_middle_of_a_hop_a_member_goes_back_as_it_is() {
 }
 
 #[test]
-fn a_member_of_an_older_minor_ends_itself() {
+fn a_member_of_an_older_minor_exits() {
     let mut driver = upgraded(3, "1.13.12", "v1.14.4");
     driver.secs(10);
     back(&mut driver, 0);
@@ -86,14 +86,14 @@ fn a_member_of_an_older_minor_ends_itself() {
     let etcd = services.messages[0].services.iter().find(|service| service.id == "etcd").unwrap();
     let events = &etcd.events.as_ref().unwrap().events;
     assert!(events.last().unwrap().msg.contains("invalid downgrade"), "{events:?}");
-    // Two are left, and nothing helps but the newer version.
+    // Two are left, and only the newer version helps.
     assert_eq!(driver.world.etcd_truth().alive, 2);
     back(&mut driver, 0);
     driver.until("ready", 300, |driver| driver.is_ready(0));
 }
 
 #[test]
-fn the_downgrade_lowers_the_cluster_and_then_members_go_back() {
+fn after_an_etcd_downgrade_members_can_roll_back() {
     for (from, to, lower, versions) in [
         ("1.13.12", "v1.14.4", "3.6", ["3.7", "3.6.0"]),
         ("1.10.9", "v1.11.6", "3.5", ["3.6", "3.5.0"]),
@@ -105,7 +105,7 @@ fn the_downgrade_lowers_the_cluster_and_then_members_go_back() {
         assert_eq!(version, versions[0]);
         let _: machine::EtcdDowngradeEnableResponse = driver.unary(1, enable(lower));
         let again = driver.error(2, enable(lower));
-        assert_eq!(again.code, Code::Unknown, "Talos passes on words, no code");
+        assert_eq!(again.code, Code::Unknown, "Talos passes on the message without a code");
         assert!(again.message.contains("downgrade job in progress"), "{again}");
         driver.secs(10);
         for node in 0..3 {
@@ -115,7 +115,7 @@ fn the_downgrade_lowers_the_cluster_and_then_members_go_back() {
             back(&mut driver, node);
             driver.until("ready", 300, |driver| driver.is_ready(node));
         }
-        // All members run it: the downgrade is over, and the way up is free again.
+        // All members run it: the downgrade is over, and an upgrade is possible again.
         driver.secs(10);
         go(&mut driver, 0, to);
         driver.until("ready", 300, |driver| driver.is_ready(0));
@@ -140,7 +140,7 @@ fn a_downgrade_waits_for_every_member_and_can_be_cancelled() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_downgrade_requests_are_refused() {
     let mut driver = Driver::new(1, 1, "1.14.4", "1.33.4");
     for (version, code) in [
         ("", Code::InvalidArgument),
@@ -175,8 +175,8 @@ fn an_upgrade_from_before_1_8_wipes_the_node() {
 }
 
 #[test]
-fn the_legacy_call_refuses_by_words_alone() {
-    // Two members never pass, unless they are told not to look.
+fn the_legacy_call_refuses_without_a_code() {
+    // Two members never pass the checks; only `force` skips them.
     let mut driver = Driver::new(2, 0, "1.12.6", "1.33.4");
     let image = format!("factory.talos.dev/metal-installer/{EMPTY_SCHEMATIC}:v1.12.11");
     let request = machine::UpgradeRequest { image, ..Default::default() };

@@ -1,4 +1,4 @@
-//! What goes wrong with Kubernetes, as far as the nodes have to do with it.
+//! Faults of Kubernetes, as far as they involve the nodes.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ fn a_restarted_kubelet_that_never_returns() {
 }
 
 #[test]
-fn requests_are_turned_away_by_count() {
+fn every_nth_request_is_refused() {
     let mut driver = Driver::new(2, 0, "1.13.9", "1.36.1");
     let (here, there) = (NodeIndex(0), NodeIndex(1));
     let codes = |driver: &mut Driver, node| -> Vec<Option<u16>> {
@@ -86,7 +86,7 @@ fn requests_are_turned_away_by_count() {
 }
 
 #[test]
-fn an_image_fails_by_its_beginning() {
+fn an_image_fails_by_its_prefix() {
     let mut driver = Driver::new(1, 1, "1.13.9", "1.36.1");
     let unpullable = |driver: &Driver| driver.world.kubernetes(NodeIndex(1)).unwrap().unpullable;
     assert!(unpullable(&driver).is_empty());

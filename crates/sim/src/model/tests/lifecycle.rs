@@ -181,7 +181,7 @@ fn legacy(image: &str) -> machine::UpgradeRequest {
 }
 
 #[test]
-fn a_legacy_upgrade_is_told_by_its_events() {
+fn a_legacy_upgrade_is_visible_in_its_events() {
     let mut driver = Driver::new(3, 0, "1.12.6", "1.34.2");
     let events = driver.stream(0, Request::Events(machine::EventsRequest::default()));
     let call = driver.stream(0, Request::Upgrade(legacy(&factory("v1.13.9"))));

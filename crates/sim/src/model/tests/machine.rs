@@ -57,7 +57,7 @@ fn services_are_listed_with_health_and_events() {
 }
 
 #[test]
-fn events_can_be_had_from_the_past() {
+fn past_events_can_be_read() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     for _ in 0..700 {
         driver.world.inject(driver.now, None, &Fault::NotReady);
@@ -127,7 +127,7 @@ fn files_logs_and_kernel_messages_can_be_read() {
 }
 
 #[test]
-fn a_health_check_waits_and_says_for_what() {
+fn a_health_check_names_what_it_waits_for() {
     let mut driver = Driver::new(3, 1, "1.13.9", "1.36.1");
     let check = || {
         Request::HealthCheck(talos_proto::cluster::HealthCheckRequest {

@@ -58,7 +58,7 @@ fn a_download_that_fails_leaves_no_manifest_on_a_ready_machine() {
 }
 
 #[test]
-fn what_is_switched_off_is_not_rendered() {
+fn disabled_components_are_not_rendered() {
     let mut driver = with_extras();
     let text = driver.world.config_of(NodeIndex(0)).to_owned();
     assert!(has(&mut driver, "10-kube-proxy") && has(&mut driver, "11-core-dns"));
@@ -78,7 +78,7 @@ fn what_is_switched_off_is_not_rendered() {
 }
 
 #[test]
-fn a_staged_configuration_shows_beside_the_active_one() {
+fn a_staged_configuration_is_shown_beside_the_active_one() {
     let mut driver = with_extras();
     let on_disk = |driver: &mut Driver| {
         let found = driver.get(0, "MachineConfigs.config.talos.dev", "config", "persistent");

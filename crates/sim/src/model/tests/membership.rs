@@ -1,4 +1,4 @@
-//! Workers that come and go.
+//! Workers that join and leave.
 
 use talos_proto::cosi::resource as cosi;
 use talos_proto::kind;
@@ -20,7 +20,7 @@ fn worker(name: &str, last: u8) -> NodeSpec {
     }
 }
 
-/// The names that discovery knows.
+/// The names in discovery.
 fn members(driver: &mut Driver) -> Vec<String> {
     let request = cosi::ListRequest {
         namespace: kind::MEMBER.namespace.to_owned(),
@@ -54,7 +54,7 @@ fn a_worker_that_joins_boots_and_becomes_ready() {
 }
 
 #[test]
-fn a_name_that_is_there_and_a_control_plane_cannot_join() {
+fn a_taken_name_and_a_control_plane_cannot_join() {
     let mut driver = Driver::new(1, 1, "1.13.9", "1.36.1");
     let now = driver.now;
     assert_eq!(driver.world.join(now, worker("worker-1", 1)), None);
@@ -67,7 +67,7 @@ fn a_name_that_is_there_and_a_control_plane_cannot_join() {
 }
 
 #[test]
-fn a_worker_that_leaves_is_forgotten_by_all_but_its_index() {
+fn a_worker_that_leaves_keeps_only_its_index() {
     let mut driver = Driver::new(1, 3, "1.13.9", "1.36.1");
     let (now, gone) = (driver.now, NodeIndex(2));
     driver.world.inject(now, Some(gone), &Fault::NotReady);
@@ -83,13 +83,13 @@ fn a_worker_that_leaves_is_forgotten_by_all_but_its_index() {
     );
     assert!(driver.world.kubernetes(gone).is_none() && !driver.world.is_reachable(gone));
     assert!(driver.world.truth(gone).unwrap().is_gone());
-    // Neither time nor anybody else brings it back.
+    // Neither time nor a fault brings it back.
     driver.world.inject(now, None, &Fault::NeverReturns);
     driver.world.clear(now, None, FaultKind::NeverReturns);
     driver.world.switch_on(now, gone);
     driver.secs(600);
     assert!(!driver.world.truth(gone).unwrap().is_on());
-    // Those who check the cluster's health do not wait for it.
+    // Health checks of the cluster do not wait for it.
     let check = talos_proto::cluster::HealthCheckRequest::default();
     let stream = driver.stream(0, Request::HealthCheck(check));
     driver.secs(1);
@@ -99,7 +99,7 @@ fn a_worker_that_leaves_is_forgotten_by_all_but_its_index() {
     assert_eq!(driver.world.join(now, worker("worker-2", 1)), Some(NodeIndex(4)));
 }
 
-/// The names that each node's discovery knows, in the order of the nodes.
+/// The indexes of the nodes that each node knows through discovery, in the order of the nodes.
 fn known(driver: &Driver) -> Vec<Vec<usize>> {
     let of = |node| driver.world.members_of(NodeIndex(node)).into_iter().map(|it| it.0).collect();
     (0..driver.world.len()).map(of).collect()
@@ -125,7 +125,7 @@ fn what_a_node_knows_depends_on_how_nodes_find_each_other() {
 }
 
 #[test]
-fn discovery_forgets_what_it_does_not_hear_of_for_half_an_hour() {
+fn discovery_forgets_a_node_after_half_an_hour_without_news() {
     let mut driver = Driver::new(1, 2, "1.13.9", "1.36.1");
     let now = driver.now;
     driver.world.inject(now, Some(NodeIndex(1)), &Fault::DiscoveryCut { now: false });
@@ -134,7 +134,7 @@ fn discovery_forgets_what_it_does_not_hear_of_for_half_an_hour() {
     assert_eq!(known(&driver)[0], [0, 1, 2]);
     driver.secs(2 * 60);
     assert_eq!(known(&driver)[0], [0]);
-    // It serves all the same, and knows who was there before.
+    // It still serves, and keeps its list of members.
     assert!(driver.is_ready(1));
     assert_eq!(known(&driver)[1], [0, 1]);
     let now = driver.now;
@@ -156,10 +156,10 @@ fn a_storage_network_is_listed_first() {
     };
     assert_eq!(shown(&driver, 0), ["10.4.0.2", "10.5.0.2"]);
     assert_eq!(shown(&driver, 1), ["10.4.0.3", "10.5.0.3"]);
-    // Kubernetes has the one that leads there.
+    // The Node object has the reachable address.
     let node = driver.world.kubernetes(NodeIndex(1)).expect("a node");
     assert_eq!(node.addresses, spec.nodes[1].addresses);
-    // One that was made again is shown where it was.
+    // A recreated machine is shown at its old address.
     let old = "10.9.9.9".parse().expect("an address");
     driver.world.show_at(NodeIndex(1), Some(vec![old]));
     assert_eq!(shown(&driver, 1), ["10.9.9.9"]);

@@ -35,7 +35,7 @@ fn upgraded(driver: &mut Driver, image: &str, seconds: u64) -> bool {
 }
 
 #[test]
-fn nodes_say_what_they_are_and_name_the_installer_that_fits() {
+fn nodes_report_their_platform_and_the_matching_installer() {
     let mut world = driver("1.13.9", nocloud);
     assert_eq!(platform(&mut world), ("nocloud".to_owned(), "cloud".to_owned()));
     let image = world.world.install_image_of(NodeIndex(1)).unwrap();
@@ -51,7 +51,7 @@ fn an_installer_for_another_platform_loses_the_network() {
     assert!(!upgraded(&mut world, &factory("metal-installer", "v1.14.1"), 3_600));
     let truth = world.world.truth(NodeIndex(1)).unwrap();
     assert!(truth.is_on() && !truth.is_running() && truth.runs_as() == "metal");
-    // The boot takes too long at last, and Talos reverts it.
+    // The boot times out, and Talos reverts it.
     world.secs(1_200);
     assert!(world.world.is_reachable(NodeIndex(1)));
     assert_eq!(world.tag(1), "v1.13.9");
@@ -96,7 +96,7 @@ fn containers_cannot_be_upgraded_or_rebooted() {
 }
 
 #[test]
-fn an_installer_of_ones_own_brings_its_extensions() {
+fn a_custom_installer_brings_its_extensions() {
     let mut spec = ClusterSpec::new(1, 1, &Version::new(1, 13, 9), &Version::new(1, 34, 2));
     let own = OwnInstaller {
         platform: "metal".to_owned(),

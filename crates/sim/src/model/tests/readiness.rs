@@ -1,4 +1,4 @@
-//! Machines that are not ready and work, and machines that boot by kexec alone.
+//! Machines that are not ready but work, and machines that boot by kexec only.
 
 use talos_proto::machine;
 use talos_proto::machine::reboot_request::Mode;
@@ -70,8 +70,8 @@ fn a_condition_is_unmet_from_the_next_boot_on() {
 }
 
 #[test]
-fn a_machine_that_boots_by_kexec_alone() {
-    // talos#14146: all is well until it goes through its firmware.
+fn a_kexec_only_machine_stays_down_after_a_power_cycle() {
+    // talos#14146: everything works until it boots through its firmware.
     let mut driver = driver();
     let node = NodeIndex(WORKER);
     driver.world.inject(driver.now, Some(node), &Fault::KexecOnly);

@@ -1,4 +1,4 @@
-//! Worlds are small, and the same whatever they are asked in between.
+//! Worlds are small, and reading them does not change them.
 
 use proptest::prelude::*;
 use talos_proto::machine;
@@ -6,8 +6,8 @@ use talos_proto::machine;
 use super::super::*;
 use super::driver::{Driver, START};
 
-/// A thousand clusters of ten nodes have to fit into 1.5 GiB. What is stored is
-/// a fair measure of what is held.
+/// A thousand clusters of ten nodes have to fit into 1.5 GiB. The serialised size is a fair measure
+/// of the size in memory.
 #[test]
 fn a_world_of_ten_nodes_is_small() {
     let spec = ClusterSpec::new(3, 7, &Version::new(1, 13, 9), &Version::new(1, 36, 1));
@@ -66,7 +66,7 @@ fn run(seed: u64, acts: &[Act], store: bool) -> Driver {
                 let _ = driver.call(*node, Request::Reboot(machine::RebootRequest { mode: 0 }));
             }
             // A second installer deletes what the node could fall back on (rule 5): one
-            // that does not boot then stays down, as it does in life.
+            // that does not boot then stays down, as on real machines.
             Act::Upgrade(node) if std::mem::replace(&mut upgraded[*node], true) => {}
             Act::Upgrade(node) => {
                 let image = format!("factory.talos.dev/installer/{EMPTY_SCHEMATIC}:v1.13.9");
@@ -102,8 +102,8 @@ fn run(seed: u64, acts: &[Act], store: bool) -> Driver {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever happens, the same happens again; and once all faults are gone
-    /// and everything is switched on, the cluster heals.
+    /// The same acts always have the same effects; and once all faults are cleared and everything
+    /// is powered on, the cluster heals.
     #[test]
     fn runs_repeat_and_clusters_heal(seed in any::<u64>(), acts in acts()) {
         let mut one = run(seed, &acts, false);
@@ -122,8 +122,8 @@ proptest! {
         }
     }
 
-    /// A restart of the simulator costs open streams and the pulls that
-    /// somebody waited for, and nothing else.
+    /// A restart of the simulator costs open streams and the pulls that a caller waited for, and
+    /// nothing else.
     #[test]
     fn a_stored_world_heals_too(seed in any::<u64>(), acts in acts()) {
         let mut driver = run(seed, &acts, true);

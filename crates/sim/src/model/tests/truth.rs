@@ -68,7 +68,7 @@ fn an_upgrade_is_seen_at_every_step() {
 }
 
 #[test]
-fn etcd_is_seen_with_what_is_wrong_with_it() {
+fn problems_of_etcd_are_visible() {
     let mut driver = Driver::new(3, 0, "1.13.9", "1.36.1");
     let now = driver.now;
     driver.world.inject(now, Some(NodeIndex(0)), &Fault::EtcdLearner);
@@ -91,7 +91,7 @@ fn etcd_is_seen_with_what_is_wrong_with_it() {
 }
 
 #[test]
-fn an_extension_goes_by_its_new_name_where_the_release_has_it_so() {
+fn an_extension_has_its_new_name_from_the_release_that_renames_it() {
     let mut spec = ClusterSpec::new(1, 0, &"1.13.9".parse().unwrap(), &"1.34.2".parse().unwrap());
     let name = |short: &str| format!("siderolabs/{short}");
     let renamed = |since| Renamed { from: name("i915-ucode"), to: name("i915"), since };
