@@ -8,6 +8,7 @@
 //! with its reasons, 2 for a command line that makes no sense, 3 for a run that
 //! was paused or interrupted.
 
+pub mod advice;
 pub mod args;
 pub mod commands;
 pub mod data;

@@ -22,6 +22,8 @@ pub struct Session {
     pub live: Arc<Live<SystemClock>>,
     /// Its nodes that are no machines of Talos.
     foreign: BTreeSet<NodeName>,
+    /// The node label that names the pool of a worker.
+    pool_label: String,
 }
 
 impl Session {
@@ -42,18 +44,25 @@ impl Session {
             };
             Failed::of(&error, next)
         })?;
-        Ok(Self { place, live: Arc::new(live), foreign: policy.foreign_nodes.clone() })
+        Ok(Self {
+            place,
+            live: Arc::new(live),
+            foreign: policy.foreign_nodes.clone(),
+            pool_label: policy.workers.pool_label.clone(),
+        })
     }
 
     /// Looks at machines, etcd and nodes once.
     pub async fn snapshot(&self) -> Result<Snapshot, Failed> {
         // Boxed: it asks many at once, and is large.
-        Box::pin(upgrade_engine::observe(&*self.live)).await.map_err(unseen)
+        Box::pin(upgrade_engine::observe(&*self.live, &self.pool_label)).await.map_err(unseen)
     }
 
     /// Looks at all that a plan needs.
     pub async fn look(&self) -> Result<Observation, Failed> {
-        upgrade_engine::observe_whole(&*self.live, &self.foreign).await.map_err(unseen)
+        upgrade_engine::observe_whole(&*self.live, &self.foreign, &self.pool_label)
+            .await
+            .map_err(unseen)
     }
 
     /// Now.

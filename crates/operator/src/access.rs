@@ -85,7 +85,7 @@ pub struct Access {
 #[derive(Debug, Error)]
 pub enum AccessError {
     /// A file cannot be read.
-    #[error("the kubeconfig {} cannot be read: {source}", .path.display())]
+    #[error("the kubeconfig {} cannot be read", .path.display())]
     Unreadable {
         /// Which.
         path: PathBuf,

@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use upgrade_cluster::{Credentials, Live};
 use upgrade_core::secret::scrub;
 use upgrade_core::snapshot::{NodeName, Role};
+use upgrade_core::text::chain;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io;
 use vitistack_api::{KubernetesCluster, Machine, secret};
@@ -159,16 +160,8 @@ impl Connector {
             snapshots: self.snapshots.join(&namespace).join(cluster.name_any()),
         };
         let live = Live::with(credentials, SystemClock::new()).await;
-        let live = live.map_err(|error| {
-            // The chain, once; the parts say nothing of what is in the files.
-            let mut text = error.to_string();
-            let mut source = std::error::Error::source(&error);
-            while let Some(error) = source {
-                text = format!("{text}: {error}");
-                source = error.source();
-            }
-            scrub(&text).into_owned()
-        })?;
+        // The parts of the error say nothing of what is in the files (rule 14).
+        let live = live.map_err(|error| scrub(&chain(&error)).into_owned())?;
         Ok(Paced::new(live, Arc::clone(&self.pace)))
     }
 }

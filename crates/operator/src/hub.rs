@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::client::AuthError;
 use kube::core::Status;
 use kube::runtime::watcher;
+use upgrade_core::text::causes;
 
 /// One call.
 pub const CALL: Duration = Duration::from_secs(10);
@@ -37,9 +38,10 @@ pub fn said(error: &kube::Error) -> String {
     }
     match error {
         kube::Error::Service(_) | kube::Error::HyperError(_) => {
-            format!("the API server cannot be reached: {}", chain(error.source()))
+            let source = error.source().map_or_else(|| "the connection ended".to_owned(), cause);
+            format!("the API server cannot be reached: {source}")
         }
-        other => chain(Some(other)),
+        other => cause(other),
     }
 }
 
@@ -77,19 +79,10 @@ fn unauthenticated(error: &AuthError) -> String {
     }
 }
 
-/// An error with everything behind it, each part once.
-fn chain(error: Option<&(dyn Error + 'static)>) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    let mut behind = error;
-    while let Some(error) = behind {
-        let text = error.to_string();
-        // Said by what comes behind it, in plainer words.
-        let empty = text.starts_with("client error (");
-        if !(empty || parts.iter().any(|part| part.contains(&text))) {
-            parts.push(text);
-        }
-        behind = error.source();
-    }
+/// Why a connection failed. What hyper says first says nothing: its cause does.
+fn cause(error: &dyn Error) -> String {
+    let mut parts = causes(error);
+    parts.retain(|part| !part.starts_with("client error ("));
     if parts.is_empty() { "the connection ended".to_owned() } else { parts.join(": ") }
 }
 

@@ -48,12 +48,12 @@ pub enum LeaseError {
     #[error("the lease {0}: this replica's own heartbeat is late")]
     Late(String),
     /// The API server did not do it.
-    #[error("the lease {name}: {}", said(.source))]
+    #[error("the lease {name}: {}", said(.error))]
     Api {
         /// Which.
         name: String,
-        /// What it said.
-        source: kube::Error,
+        /// What it said. Not a source: only [`said`] may print it (rule 14).
+        error: kube::Error,
     },
     /// The API server did not answer.
     #[error("the lease {0}: no answer")]
@@ -222,7 +222,7 @@ async fn claim(
     session: u64,
     watched: &Watched,
 ) -> Result<Lease, LeaseError> {
-    let failed = |source| LeaseError::Api { name: name.lease.clone(), source };
+    let failed = |error| LeaseError::Api { name: name.lease.clone(), error };
     let silent = |_| LeaseError::Silent(name.lease.clone());
     let another = || LeaseError::Held("another process".to_owned());
     let marks = BTreeMap::from([

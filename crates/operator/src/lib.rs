@@ -15,6 +15,7 @@
 //! - [`past`] asks the hub what happened while nobody watched.
 //! - [`lease`] fences drivers from each other (rule 9), as long as the [`pulse`] of
 //!   theirs is seen; [`members`] shares the clusters among replicas.
+//! - [`advice`] says in annotations what helps.
 //! - [`access`] finds the hub as kubectl does, and [`needs`] asks what it lacks;
 //!   [`repeat`] logs an error that repeats once.
 //! - [`versions`] knows what there is to go to, [`http`] tells how the process
@@ -22,6 +23,7 @@
 //!   puts all of it together.
 
 pub mod access;
+pub mod advice;
 pub mod clock;
 pub mod connect;
 pub mod controller;

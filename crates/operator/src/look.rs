@@ -14,13 +14,12 @@ use upgrade_core::product::Product;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 use upgrade_engine::io::Trouble;
-use upgrade_planner::report::{Refusal, Report, Warning};
+use upgrade_planner::report::{Report, Warning};
 use upgrade_planner::{Earlier, Request};
-use vitistack_api::annotation;
+use vitistack_api::label;
 
-use crate::names;
+use crate::advice;
 use crate::pace::Paced;
-use crate::seen::if_foreign;
 
 /// A look as a whole. Each question has its own, shorter limit.
 const LIMIT: Duration = Duration::from_mins(1);
@@ -46,12 +45,12 @@ pub fn pause(cluster: &str, every: Duration, now: Duration) -> Duration {
 
 /// Looks at everything that a plan needs, again if something could not be seen.
 pub async fn look(live: &Paced, foreign: &BTreeSet<NodeName>) -> Result<Observation, String> {
-    within(ALL_LOOKS, upgrade_engine::observe_whole(live, foreign)).await
+    within(ALL_LOOKS, upgrade_engine::observe_whole(live, foreign, label::NODE_POOL)).await
 }
 
 /// Looks once at everything that a plan needs. Take a turn before.
 pub async fn look_now(live: &Paced) -> Result<Observation, String> {
-    within(LIMIT, upgrade_engine::observe_all(live.at_once())).await
+    within(LIMIT, upgrade_engine::observe_all(live.at_once(), label::NODE_POOL)).await
 }
 
 async fn within(
@@ -99,7 +98,7 @@ pub fn plan(seen: &Observation, order: &Order<'_>) -> Result<(Plan, Vec<Warning>
         return Err(format!("the plan did not pass its check: {}", fatal.text));
     }
     match prepared.plan {
-        None => Err(refused(&prepared.report)),
+        None => Err(refused(&prepared.report, product)),
         Some(plan) if plan.is_empty() => {
             Err(format!("{product} {target} runs on every node already; there is nothing to do"))
         }
@@ -107,32 +106,19 @@ pub fn plan(seen: &Observation, order: &Order<'_>) -> Result<(Plan, Vec<Warning>
     }
 }
 
-fn refused(report: &Report) -> String {
+/// A refused run has failed: once the reasons are gone, the target has to be set again.
+fn refused(report: &Report, product: Product) -> String {
     let mut text: Vec<String> = report
         .refusals
         .iter()
         .take(REASONS)
-        .map(|refusal| format!("{refusal} ({})", advice(refusal)))
+        .map(|refusal| format!("{refusal} ({})", advice::brief(&refusal.advice(), product)))
         .collect();
     if let more @ 1.. = report.refusals.len().saturating_sub(REASONS) {
         text.push(format!("and {more} more reasons"));
     }
-    text.join("; ")
-}
-
-/// What to do about a refusal, in the words of this door.
-fn advice(refusal: &Refusal) -> String {
-    match refusal {
-        Refusal::Outage { .. } => {
-            format!("accept it with the annotation {}=true", names::ACCEPT_OUTAGE)
-        }
-        Refusal::Downgrade { .. } => {
-            format!("choose a newer target, or set {}=true to go back", annotation::ROLLBACK)
-        }
-        Refusal::NoMachine { .. } => if_foreign(),
-        Refusal::NoWayBack { .. } => format!("remove the annotation {}", annotation::ROLLBACK),
-        other => other.advice(),
-    }
+    let again = advice::again(product);
+    format!("{}; afterwards {again}, or change it", text.join("; "))
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use upgrade_core::advice::Advice;
 use upgrade_core::product::{Product, VersionRange};
 use upgrade_core::snapshot::{NodeName, Snapshot};
 
-use crate::names;
+use crate::advice;
 
 /// What runs on a cluster, observed (never what somebody wrote down).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,16 +51,9 @@ impl Seen {
 
 /// What is told of a node that no machine is known for.
 pub(crate) fn no_machine(node: &NodeName, why: &str) -> String {
-    format!("no machine is known for node {node}: {why} ({})", if_foreign())
-}
-
-/// What to do about it.
-pub(crate) fn if_foreign() -> String {
-    format!(
-        "if it is a Talos node, check that apid answers at its address; if it is not, list it \
-         in the annotation {}",
-        names::FOREIGN_NODES
-    )
+    // No target is needed for it: the product does not matter.
+    let advice = advice::brief(&Advice::no_machine(node), Product::Talos);
+    format!("no machine is known for node {node}: {why} ({advice})")
 }
 
 #[cfg(test)]
@@ -71,6 +65,7 @@ pub(crate) mod tests {
     use upgrade_core::version::Version;
 
     use super::*;
+    use crate::names;
 
     pub(crate) fn cluster() -> Snapshot {
         let talos = TalosFacts {

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use image_factory::check_url;
-use upgrade_core::policy::{Order, Policy};
+use upgrade_core::policy::{Order, Policy, Workers};
 use upgrade_operator::access::Given;
 use upgrade_operator::versions::{Offer, Source};
 use upgrade_operator::{Options, Settings, serve};
+use vitistack_api::label::NODE_POOL;
 
 use crate::Exit;
 use crate::args::{OperatorArgs, VersionsArgs};
@@ -32,7 +33,8 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, Failed> {
         let message = format!("--lease-duration {given:#} cannot be used");
         return Err(Usage::new(message, "write a time from 4s to 10m").into());
     }
-    let usual = Policy { order: Order::WorkersFirst, ..Policy::default() };
+    let workers = Workers { pool_label: NODE_POOL.to_owned(), ..Workers::default() };
+    let usual = Policy { order: Order::WorkersFirst, workers, ..Policy::default() };
     let identity = args.identity.clone().unwrap_or_else(settings::process);
     let settings = Settings {
         hub: Given {

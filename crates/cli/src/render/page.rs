@@ -8,6 +8,7 @@ use upgrade_core::plan::Plan;
 
 use super::time;
 use super::timeline::{class, timeline};
+use crate::advice;
 use crate::progress::moves;
 use crate::story::{Standing, Story, rows};
 
@@ -67,7 +68,9 @@ pub fn page(plan: &Plan, story: &Story) -> String {
 fn head(out: &mut String, plan: &Plan, story: &Story) {
     let (class, words) = match &story.standing {
         Standing::Completed => ("", "done".to_owned()),
-        Standing::Halted(why) => ("bad", format!("halted: {why}. Advice: {}", why.advice())),
+        Standing::Halted(why) => {
+            ("bad", format!("halted: {why}. Advice: {}", advice::text(&why.advice())))
+        }
         Standing::Paused(by) => ("", format!("paused by {by}")),
         Standing::Begun => ("", "not finished".to_owned()),
         Standing::Planned => ("", "not begun".to_owned()),

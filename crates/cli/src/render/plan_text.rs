@@ -17,6 +17,7 @@ use upgrade_planner::report::{Note, Report, Warning};
 use super::layout::{self, hang, remark};
 use super::phases::phases;
 use super::{Answer, BAD, CARE, FAINT, HEADING, INFO, Outcome, paint, time};
+use crate::advice;
 
 /// Columns before the text of a phase.
 const PHASE_INDENT: usize = 20;
@@ -54,7 +55,7 @@ pub fn plan_text(answer: &Answer, snapshot: &Snapshot) -> String {
             }
             for refusal in &report.refusals {
                 out.push_str(&remark(BAD, "refused", &refusal.to_string()));
-                out.push_str(&remark(FAINT, "  next", &refusal.advice()));
+                out.push_str(&remark(FAINT, "  next", &advice::text(&refusal.advice())));
             }
             // Notes tell of a plan; there is none.
             out + &warnings(report)
@@ -225,7 +226,7 @@ fn ends(plan: &Plan, snapshot: &Snapshot) -> BTreeMap<&'static str, Running> {
         kubelets.extend(node.kubernetes.known().map(|facts| (name, facts.kubelet.clone())));
     }
     for hop in &plan.hops {
-        for lane in hop.waves.iter().flat_map(|wave| &wave.lanes) {
+        for lane in hop.lanes() {
             let Some(node) = &lane.node else { continue };
             match &lane.target {
                 Target::Talos(_) => drop(talos.insert(node, hop.change.to().clone())),
@@ -316,7 +317,10 @@ fn rebooting(hop: &Hop) -> usize {
 }
 
 fn warnings(report: &Report) -> String {
-    let text = |warning: &Warning| remark(CARE, "warning", &warning.to_string());
+    let text = |warning: &Warning| {
+        let advice = warning.advice().map(|it| remark(FAINT, "  next", &advice::text(&it)));
+        remark(CARE, "warning", &warning.to_string()) + &advice.unwrap_or_default()
+    };
     report.warnings.iter().map(text).collect()
 }
 
@@ -351,11 +355,7 @@ fn nothing_to_do(report: &Report) -> String {
         there.join(", ")
     };
     let mut out = remark(BAD, "nothing to do", &why);
-    out.push_str(&remark(
-        FAINT,
-        "  next",
-        "choose a newer target; `talos-operator matrix` shows the releases that are known",
-    ));
+    out.push_str(&remark(FAINT, "  next", &advice::text(&report.advice_on_nothing())));
     out + &warnings(report)
 }
 

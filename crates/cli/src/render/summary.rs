@@ -11,6 +11,7 @@ use upgrade_core::snapshot::NodeName;
 
 use super::layout::{self, hang, remark};
 use super::{BAD, CARE, COMMAND, FAINT, HEADING, INFO, paint, time};
+use crate::advice;
 use crate::progress::moves;
 use crate::story::{Story, rows};
 
@@ -57,7 +58,7 @@ pub fn halted(
     resume: &str,
 ) -> String {
     let mut out = remark(BAD, "halted", &why.to_string());
-    out.push_str(&remark(FAINT, "  next", why.advice()));
+    out.push_str(&remark(FAINT, "  next", &advice::text(&why.advice())));
     let list =
         |nodes: &[NodeName]| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     out.push_str(&next_boots(armed));

@@ -4,10 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use upgrade_core::journal::{Phase, State};
 use upgrade_core::plan::{Plan, Target};
+use upgrade_core::product::Product;
 use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
 use upgrade_core::snapshot::{NodeName, Role, Snapshot};
 use upgrade_core::step::{Action, StepId};
+use upgrade_core::text;
 use vitistack_api::run::NodeProgress;
+
+use crate::advice;
 
 /// How many nodes an object lists; those that matter come first. It bounds the
 /// object of a run over thousands of nodes.
@@ -92,7 +96,7 @@ pub(super) fn picture(
         [] if done < total => format!("Preparing the {what} upgrade"),
         [] => format!("Finishing the {what} upgrade"),
         [one] => format!("Upgrading node {one}"),
-        several => format!("Upgrading nodes {}", names(several)),
+        several => format!("Upgrading nodes {}", text::first(several, NAMED)),
     };
     let rank = |word: &str| [UNDER_WAY, FAILED, PENDING].iter().position(|it| *it == word);
     nodes.sort_by_key(|node| rank(&node.state).unwrap_or(usize::MAX));
@@ -148,16 +152,8 @@ pub(super) const fn role_word(role: Role) -> &'static str {
     }
 }
 
-fn names(several: &[&str]) -> String {
-    let named = several.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    match several.len().saturating_sub(NAMED) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
-}
-
 /// Why a run stopped, as a sentence that names the node and what to do.
-pub fn halted(reason: &HaltReason) -> String {
+pub fn halted(reason: &HaltReason, product: Product) -> String {
     let what = match reason {
         HaltReason::StepFailed {
             step: StepId { node: Some(node), action, .. }, failure, ..
@@ -178,7 +174,7 @@ pub fn halted(reason: &HaltReason) -> String {
         }
         other => other.to_string(),
     };
-    format!("{what}. {}", sentence(reason.advice()))
+    format!("{what}. {}", sentence(&advice::text(&reason.advice(), product)))
 }
 
 fn sentence(text: &str) -> String {

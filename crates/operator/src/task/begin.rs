@@ -14,6 +14,7 @@ use vitistack_api::run::{ProductVersions, RunPhase, RunVersions, UpgradeRun};
 
 use super::known::{Reached, remember};
 use super::{Next, SOON, Task};
+use crate::advice;
 use crate::hub::answer;
 use crate::lease::Hold;
 use crate::look::{self, Order};
@@ -127,7 +128,9 @@ impl Task {
             }
         };
         for warning in warnings {
-            shared.news.tell(object, Item::warning(product, &warning.to_string()));
+            let advice = warning.advice().map(|it| format!(" ({})", advice::brief(&it, product)));
+            let text = format!("{warning}{}", advice.unwrap_or_default());
+            shared.news.tell(object, Item::warning(product, &text));
         }
         if seen.is_some() {
             self.seen = seen;

@@ -7,7 +7,9 @@ use std::time::Duration;
 use kube::ResourceExt as _;
 use tokio::time::Instant;
 use upgrade_core::journal::Arming;
+use upgrade_core::product::Product;
 use upgrade_core::snapshot::NodeName;
+use upgrade_core::text::chain;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End};
 use vitistack_api::KubernetesCluster;
@@ -205,13 +207,14 @@ impl Task {
     pub(super) async fn ended(&mut self) -> Result<(), String> {
         let Some(mut drive) = self.drive.take() else { return Ok(()) };
         let drives = drive.drives.take();
+        let product = self.last.as_ref().map_or(Product::Talos, |last| last.view.product);
         let record = Arc::clone(&drive.record);
         let end = drive.end().await;
         let mut record = record.lock().await;
         let phase = match end {
             Ok(Ok(End::Done)) => Some((RunPhase::Completed, String::new())),
             Ok(Ok(End::Halted { reason, armed, cordoned })) => {
-                let mut text = halted(&reason);
+                let mut text = halted(&reason, product);
                 let (sure, unsure): (Vec<_>, Vec<_>) =
                     armed.into_iter().partition(|(_, state)| state.is_certain());
                 let names = |nodes: Vec<(NodeName, Arming)>| {
@@ -245,7 +248,7 @@ impl Task {
                 // The journal, or the fence: somebody else may drive by now.
                 drop(record);
                 self.let_go().await;
-                return Err(format!("the run broke off: {error}"));
+                return Err(format!("the run ended early: {}", chain(&error)));
             }
             Err(panic) => {
                 self.panics += 1;
