@@ -15,6 +15,7 @@ use upgrade_controller::connect::AccessError;
 use upgrade_controller::events::EventPublisher;
 use upgrade_controller::front_end::{self as neutral, Desired, FrontEnd, Start, StartError};
 use upgrade_controller::http::Metrics;
+use upgrade_core::advice::Advice;
 use upgrade_core::intent::{Intent, Preference};
 use upgrade_core::policy::Policy;
 use upgrade_core::product::{PerProduct, Product};
@@ -22,13 +23,13 @@ use upgrade_core::secret::scrub;
 use upgrade_core::version::Version;
 use upgrade_planner::report::Warning;
 use vitistack_api::status::Status;
-use vitistack_api::{KubernetesCluster, secret};
+use vitistack_api::{KubernetesCluster, label, secret};
 
 use crate::annotations::UpgradeRequest;
 use crate::decide::{Facts, NextAction, RunView, decide};
 use crate::machines::Machines;
 use crate::status::StatusUpdate;
-use crate::{events, keys, messages, missed_changes, status};
+use crate::{advice, events, keys, messages, missed_changes, status};
 
 /// The newest state of an object, and how often each target was seen to be absent.
 #[derive(Clone, Debug)]
@@ -61,6 +62,7 @@ impl FrontEnd for Annotations {
     type Object = Watched;
     type Update = StatusUpdate;
 
+    const POOL_LABEL: &'static str = label::NODE_POOL;
     const RESUMED_BY: &'static str = "the annotations";
 
     fn desired(&self, Watched { cluster, .. }: &Watched) -> Desired {
@@ -122,6 +124,11 @@ impl FrontEnd for Annotations {
 
     fn refusal(&self, start: &Start, error: &StartError) -> String {
         messages::refusal(start, error)
+    }
+
+    fn advice(&self, advice: &Advice, run: &neutral::RunView) -> String {
+        let product = RunView::of(run).map_or(Product::Talos, |run| run.product);
+        advice::text(advice, product)
     }
 
     async fn access(
@@ -189,7 +196,9 @@ impl FrontEnd for Annotations {
     fn warn(&self, cluster: &ClusterRef, start: &Start, warnings: &[Warning]) {
         let Some((product, _)) = messages::target(&start.intent) else { return };
         for warning in warnings {
-            self.events.publish(cluster, events::plan_warning(product, &warning.to_string()));
+            let advice = warning.advice().map(|it| format!(" ({})", advice::brief(&it, product)));
+            let text = format!("{warning}{}", advice.unwrap_or_default());
+            self.events.publish(cluster, events::plan_warning(product, &text));
         }
     }
 }

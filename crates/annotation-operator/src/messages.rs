@@ -5,13 +5,13 @@ use upgrade_controller::front_end::{Start, StartError};
 use upgrade_controller::observe::ObserveError;
 use upgrade_controller::plan::PlanError;
 use upgrade_controller::versions_observed::VersionsError;
+use upgrade_core::advice::Advice;
 use upgrade_core::intent::Intent;
 use upgrade_core::product::Product;
 use upgrade_core::version::Version;
-use upgrade_planner::report::{Refusal, Report};
-use vitistack_api::annotation;
+use upgrade_planner::report::Report;
 
-use crate::keys;
+use crate::advice;
 
 /// How many reasons a refusal names.
 const REASONS: usize = 3;
@@ -25,8 +25,10 @@ pub fn target(intent: &Intent) -> Option<(Product, &Version)> {
 /// Why a cluster could not be observed.
 pub fn observe_error(error: &ObserveError) -> String {
     match error {
-        ObserveError::Versions(error @ VersionsError::NoMachine { .. }) => {
-            format!("{error} ({})", if_foreign())
+        ObserveError::Versions(error @ VersionsError::NoMachine { node, .. }) => {
+            // It needs no target: the product does not matter.
+            let advice = advice::brief(&Advice::no_machine(node), Product::Talos);
+            format!("{error} ({advice})")
         }
         other => other.to_string(),
     }
@@ -38,7 +40,10 @@ pub fn refusal(start: &Start, error: &StartError) -> String {
         StartError::Observe(error) => {
             format!("the cluster cannot be observed: {}", observe_error(error))
         }
-        StartError::Plan(PlanError::Refused(report)) => refused(report),
+        StartError::Plan(PlanError::Refused(report)) => {
+            // Runs of this front end always have a target.
+            refused(report, target(&start.intent).map_or(Product::Talos, |(product, _)| product))
+        }
         StartError::Plan(PlanError::NothingToDo) => match target(&start.intent) {
             Some((product, version)) => {
                 format!("{product} {version} runs on every node already; there is nothing to do")
@@ -49,45 +54,25 @@ pub fn refusal(start: &Start, error: &StartError) -> String {
     }
 }
 
-fn refused(report: &Report) -> String {
+/// A refused run has failed: once the reasons are gone, the target has to be set again.
+fn refused(report: &Report, product: Product) -> String {
     let mut text: Vec<String> = report
         .refusals
         .iter()
         .take(REASONS)
-        .map(|refusal| format!("{refusal} ({})", advice(refusal)))
+        .map(|refusal| format!("{refusal} ({})", advice::brief(&refusal.advice(), product)))
         .collect();
     if let more @ 1.. = report.refusals.len().saturating_sub(REASONS) {
         text.push(format!("and {more} more reasons"));
     }
-    text.join("; ")
-}
-
-/// What to do about a refusal, in annotations.
-fn advice(refusal: &Refusal) -> String {
-    match refusal {
-        Refusal::Outage { .. } => {
-            format!("accept it with the annotation {}=true", keys::ACCEPT_OUTAGE)
-        }
-        Refusal::Downgrade { .. } => {
-            format!("choose a newer target, or set {}=true to go back", annotation::ROLLBACK)
-        }
-        Refusal::NoMachine { .. } => if_foreign(),
-        Refusal::NoWayBack { .. } => format!("remove the annotation {}", annotation::ROLLBACK),
-        other => other.advice(),
-    }
-}
-
-fn if_foreign() -> String {
-    format!(
-        "if it is a Talos node, check that apid answers at its address; if it is not, list it \
-         in the annotation {}",
-        keys::FOREIGN_NODES
-    )
+    let again = advice::again(product);
+    format!("{}; afterwards {again}, or change it", text.join("; "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys;
 
     #[test]
     fn a_node_without_a_machine_can_be_marked_as_foreign() {

@@ -1,8 +1,8 @@
 //! The error of a command: the reason, and what to do next.
 
 use std::error::Error;
-use std::fmt::Write as _;
 
+use upgrade_core::text::chain;
 use upgrade_engine::journal::FileError;
 use upgrade_engine::store::{NotBegun, Unfit};
 
@@ -31,21 +31,6 @@ impl CommandError {
     }
 }
 
-/// An error with its causes, none of them repeated.
-pub fn chain(error: &dyn Error) -> String {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(behind) = source {
-        let behind_text = behind.to_string();
-        // Some errors repeat their cause.
-        if !message.ends_with(&behind_text) {
-            let _ = write!(message, ": {behind_text}");
-        }
-        source = behind.source();
-    }
-    message
-}
-
 impl From<Usage> for CommandError {
     fn from(usage: Usage) -> Self {
         Self { remarks: vec![usage], exit: Exit::BadUsage }
@@ -63,11 +48,11 @@ impl From<ProfileError> for CommandError {
                 Self { remarks: problems.into_iter().map(remark).collect(), exit: Exit::BadUsage }
             }
             error @ ProfileError::Read { .. } => {
-                usage(error.to_string(), "name a readable file with --profile")
+                usage(chain(&error), "name a readable file with --profile")
             }
             error @ (ProfileError::Write { .. } | ProfileError::Changed { .. }) => {
                 let next = "the run itself is done; update the versions in the profile by hand";
-                Self::refused(error.to_string(), next)
+                Self::caused_by(&error, next)
             }
         }
     }
@@ -86,7 +71,7 @@ impl From<FileError> for CommandError {
             | FileError::Unfit(_)
             | FileError::NotBegun(NotBegun::Unfit(_)) => KEEP,
         };
-        Self::refused(error.to_string(), next)
+        Self::caused_by(&error, next)
     }
 }
 
@@ -95,26 +80,6 @@ const KEEP: &str = "move the file away and plan again; keep it for a bug report"
 
 impl From<Unfit> for CommandError {
     fn from(error: Unfit) -> Self {
-        Self::refused(error.to_string(), KEEP)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("outer")]
-    struct Outer(#[source] std::io::Error);
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("outer: {0}")]
-    struct Repeats(#[source] std::io::Error);
-
-    #[test]
-    fn causes_are_not_repeated() {
-        let inner = || std::io::Error::other("inner");
-        assert_eq!(chain(&Outer(inner())), "outer: inner");
-        assert_eq!(chain(&Repeats(inner())), "outer: inner");
+        Self::caused_by(&error, KEEP)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use upgrade_core::intent::{Installer, Intent, NodeIntent};
 use upgrade_core::snapshot::{Fact, NodeName, Snapshot, TalosFacts};
+use upgrade_core::text;
 use upgrade_core::version::Version;
 
 use crate::args::{InstallerArgs, Kind, NodeArgs, TargetArgs};
@@ -261,21 +262,16 @@ pub fn schematic_differs(profile: Option<&Profile>, snapshot: &Snapshot) -> Opti
     let differs = |fact: &Fact<TalosFacts>| {
         fact.known().is_some_and(|facts| facts.schematic.as_deref() != Some(wanted))
     };
-    let nodes: Vec<String> = snapshot
-        .nodes
-        .iter()
-        .filter(|(_, node)| differs(&node.talos))
-        .map(|(name, _)| name.to_string())
-        .collect();
-    let (first, more) = nodes.split_first()?;
-    let others = match more.len() {
-        0 => String::new(),
-        count => format!(" and {count} more"),
-    };
+    let nodes = snapshot.nodes.iter().filter(|(_, node)| differs(&node.talos));
+    let nodes: Vec<&NodeName> = nodes.map(|(name, _)| name).collect();
+    if nodes.is_empty() {
+        return None;
+    }
     Some(format!(
-        "the profile names schematic {}, but {first}{others} run another one, which is kept; use \
-         --schematic to change it",
-        wanted.get(..12).unwrap_or(wanted)
+        "the profile names schematic {}, but {} run another one, which is kept; use --schematic \
+         to change it",
+        wanted.get(..12).unwrap_or(wanted),
+        text::first(&nodes, 1)
     ))
 }
 

@@ -6,6 +6,7 @@
 //! stderr everything else. The exit code is 0 for success, 1 for a failure or a refusal with its
 //! reasons, 2 for an invalid command line, 3 for a run that was paused or interrupted.
 
+pub mod advice;
 pub mod args;
 pub mod cluster_config;
 pub mod commands;

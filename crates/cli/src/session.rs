@@ -22,6 +22,8 @@ pub struct Session {
     pub live: Arc<Live<SystemClock>>,
     /// Kubernetes nodes that are not Talos machines.
     foreign: BTreeSet<NodeName>,
+    /// The node label that names the pool of a worker.
+    pool_label: String,
 }
 
 impl Session {
@@ -42,18 +44,25 @@ impl Session {
             };
             CommandError::caused_by(&error, next)
         })?;
-        Ok(Self { config, live: Arc::new(live), foreign: policy.foreign_nodes.clone() })
+        Ok(Self {
+            config,
+            live: Arc::new(live),
+            foreign: policy.foreign_nodes.clone(),
+            pool_label: policy.workers.pool_label.clone(),
+        })
     }
 
     /// Observes machines, etcd and nodes once.
     pub async fn snapshot(&self) -> Result<Snapshot, CommandError> {
         // Boxed: it asks many at once, and is large.
-        Box::pin(upgrade_engine::observe(&*self.live)).await.map_err(not_observed)
+        Box::pin(upgrade_engine::observe(&*self.live, &self.pool_label)).await.map_err(not_observed)
     }
 
     /// Observes all facts that a plan needs.
     pub async fn observe(&self) -> Result<Observation, CommandError> {
-        upgrade_engine::observe_whole(&*self.live, &self.foreign).await.map_err(not_observed)
+        upgrade_engine::observe_whole(&*self.live, &self.foreign, &self.pool_label)
+            .await
+            .map_err(not_observed)
     }
 
     /// Now.

@@ -95,8 +95,7 @@ impl Class {
         }
     }
 
-    /// Whether the same question may have an answer later, without anybody's
-    /// help.
+    /// Whether the same question may have an answer later, without anyone's help.
     pub const fn may_pass(self) -> bool {
         match self {
             Self::NotAuthorised | Self::NotSupported | Self::NotFound => false,
@@ -156,7 +155,7 @@ pub enum Outcome {
     NotSent,
     /// The node answered that it will not do it.
     Refused,
-    /// It may or may not have happened: look at the node before anything else.
+    /// It may or may not have happened: check the node before anything else.
     Unknown,
 }
 
@@ -176,7 +175,7 @@ impl Display for Outcome {
             Self::NotSent => "nothing was changed: the request was not sent",
             Self::Refused => "nothing was changed: the node refused",
             Self::Unknown => {
-                "it is not known whether it happened: look at the node before trying again"
+                "it is not known whether it happened: check the node before trying again"
             }
         })
     }
@@ -236,22 +235,22 @@ impl ExitCode {
 
     /// What a person should do about it. It says nothing of the boot loader: how
     /// far the installer came is not in its code.
-    pub const fn advice(self) -> &'static str {
+    pub const fn remedy(self) -> &'static str {
         match self {
             Self::InvalidInput => {
                 "compare the machine config, and the Kubernetes version in it, with what the new \
-                 Talos accepts, then plan again"
+                 Talos accepts"
             }
             Self::Unsupported => {
-                "look into the release notes of the new Talos for what it no longer supports"
+                "read in the release notes of the new Talos what it no longer supports"
             }
             Self::Environment => {
-                "go through the versions in between, or look at what the installer says of the \
-                 machine"
+                "upgrade through the versions in between, or read what the installer says about \
+                 the machine"
             }
-            Self::Dependency => "look at what it names and correct it",
-            Self::Io => "look at the disk and at its free space",
-            Self::Install => "look at the boot disk and at the firmware's variables",
+            Self::Dependency => "correct what it names",
+            Self::Io => "check the disk and its free space",
+            Self::Install => "check the boot disk and the firmware's variables",
             Self::Unknown | Self::Other(_) => "read its last lines, and the node's console",
         }
     }
@@ -269,9 +268,9 @@ impl Display for ExitCode {
                 "this machine, or the version it runs, does not allow the upgrade: perhaps a \
                  version in between is needed"
             }
-            Self::Dependency => "something that it needs failed",
-            Self::Io => "it could not read or write: look at the disk",
-            Self::Install => "writing the boot loader or the image failed: look at the boot disk",
+            Self::Dependency => "something that it depends on failed",
+            Self::Io => "it could not read or write: check the disk",
+            Self::Install => "writing the boot loader or the image failed: check the boot disk",
             Self::Other(_) => "this code is not known",
         };
         write!(f, "exit code {}: {meaning}", self.number())
@@ -320,7 +319,7 @@ mod tests {
             let code = ExitCode::of(number).unwrap();
             assert_eq!(code.number(), number);
             assert!(code.to_string().starts_with(&format!("exit code {number}: ")));
-            assert!(!code.advice().contains("whole"), "an exit code tells nothing of the slots");
+            assert!(!code.remedy().contains("whole"), "an exit code tells nothing of the slots");
         }
     }
 }

@@ -1,11 +1,12 @@
-//! What a user asked for. Each door only turns its own words into this type.
+//! What a user asked for. Each front end only translates its own words into this type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::guard;
 use crate::image::ImageRef;
-use crate::mutant::{self, Mutant};
+use crate::mutant::Mutant;
 use crate::snapshot::NodeName;
 use crate::version::Version;
 
@@ -13,10 +14,10 @@ use crate::version::Version;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preference {
-    /// The annotation and Terraform doors.
+    /// The annotation and Terraform front ends.
     #[default]
     TalosFirst,
-    /// The profile door.
+    /// The command line.
     KubernetesFirst,
 }
 
@@ -67,7 +68,7 @@ pub struct Intent {
     pub skip_minors: bool,
     /// The user asked to go back; without it no version ever falls (rule 13).
     pub rollback: bool,
-    /// The door's preference.
+    /// The front end's preference.
     pub prefer: Preference,
     /// What is wanted of single nodes instead.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -77,7 +78,7 @@ pub struct Intent {
 impl Intent {
     /// Whether the user holds this node (rule 12).
     pub fn holds(&self, node: &NodeName) -> bool {
-        self.nodes.get(node).is_some_and(|own| own.hold) && !mutant::is(Mutant::HoldIgnored)
+        guard!(Mutant::HoldIgnored, self.nodes.get(node).is_some_and(|own| own.hold))
     }
 
     /// The Talos that this node is to run; `None` if it is left alone.

@@ -122,7 +122,7 @@ pub enum Record {
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         armed: BTreeMap<NodeName, Armed>,
     },
-    /// One of them is gone: its node was given back.
+    /// One of them is lifted: its node is schedulable again.
     Lifted {
         /// Which node.
         node: NodeName,

@@ -1,7 +1,7 @@
 //! Domain types of talos-operator.
 //!
 //! Everything here is pure data and pure questions about it: no network, no
-//! files, no clock. The rooms, in the order in which an upgrade passes them:
+//! files, no clock. In the order in which an upgrade passes them:
 //!
 //! - [`version`], [`matrix`], [`catalogue`], [`image`]: what there is to run.
 //! - [`snapshot`], [`observation`]: what was observed of a cluster; [`product`]: which
@@ -9,8 +9,9 @@
 //! - [`intent`], [`policy`] ([`amount`], [`window`]): what the user wants, and how.
 //! - [`plan`], [`step`]: what will be done.
 //! - [`journal`]: what was done.
-//! - [`call`]: what became of a call to a machine.
-//! - [`reason`], [`event`]: what is told about it; [`secret`] keeps it clean.
+//! - [`call`]: how a call to a machine ended.
+//! - [`reason`], [`event`]: what users read about it; [`advice`]: what they can do next;
+//!   [`secret`] removes secrets, [`text`] has error chains and lists.
 //!
 //! [`mutant`] breaks all this on purpose, in tests of the tests.
 //!
@@ -19,6 +20,7 @@
 // The bans on clocks and on the environment hold here without exception.
 #![forbid(clippy::disallowed_methods)]
 
+pub mod advice;
 pub mod amount;
 pub mod call;
 pub mod catalogue;
@@ -40,7 +42,7 @@ pub mod secret;
 pub mod selector;
 pub mod snapshot;
 pub mod step;
-mod text;
+pub mod text;
 pub mod version;
 pub mod window;
 pub mod workload;

@@ -47,12 +47,12 @@ macro_rules! mutants {
 }
 
 mutants! {
-    QuorumGate, 1, "quorum-gate", "nothing that etcd tells speaks against disrupting a member";
+    QuorumGate, 1, "quorum-gate", "no state of etcd prevents disrupting a member";
     TwoControlPlanes, 1, "two-control-planes", "the next control plane does not wait for the one before";
     StaticPodsUnchecked, 1, "static-pods-unchecked", "a control plane is up whatever its static pods and its API server say";
     ControlPlaneAhead, 1, "control-plane-ahead", "the next control plane is written while one is away";
     LeaderStays, 1, "leader-stays", "the etcd leader neither goes last nor gives leadership away";
-    StaleObservation, 2, "stale-observation", "a disruptive act may start on a look from before the last one";
+    StaleObservation, 2, "stale-observation", "a disruptive act may start on an observation from before the last one";
     SnapshotSkipped, 3, "snapshot-skipped", "no etcd snapshot is taken, and none is asked for";
     SchematicDropped, 4, "schematic-dropped", "nodes get the plain installer instead of their own";
     PlatformDropped, 4, "platform-dropped", "the installer is for the platform of the machine config, whatever runs";
@@ -64,14 +64,14 @@ mutants! {
     InstallerRepeated, 5, "installer-repeated", "an installer that failed counts as one that did not start";
     ArmedForgotten, 5, "armed-forgotten", "an installer is run on a node that is armed already";
     EvictByDelete, 6, "evict-by-delete", "pods are deleted, whatever their budget says";
-    WorkerLimit, 6, "worker-limit", "workers go without counting who is away";
-    DrainDeadline, 6, "drain-deadline", "a drain that was in vain goes on even if the policy says to halt";
+    WorkerLimit, 6, "worker-limit", "workers are disrupted without counting those that are unavailable";
+    DrainDeadline, 6, "drain-deadline", "a drain that timed out goes on even if the policy says to halt";
     CordonForgotten, 7, "cordon-forgotten", "our cordon is not lifted";
-    FoundCordonLifted, 7, "found-cordon-lifted", "a cordon that somebody else set is lifted";
+    FoundCordonLifted, 7, "found-cordon-lifted", "a cordon that we did not set is lifted";
     ActRepeated, 8, "act-repeated", "a reboot in doubt is asked for again without looking";
     LostStreamRepeated, 8, "lost-stream-repeated", "an install whose end was not heard is sent again, whatever the boot loader says";
     FenceOff, 9, "fence-off", "a process that lost the run acts on";
-    UnknownIsFine, 10, "unknown-is-fine", "what cannot be seen counts as well";
+    UnknownIsFine, 10, "unknown-is-fine", "what cannot be seen counts as healthy";
     LessReady, 10, "less-ready", "a node that is less ready than before its reboot counts as back";
     InvisibleNodes, 10, "invisible-nodes", "nodes of Kubernetes without a known machine are passed over";
     SilentPeer, 10, "silent-peer", "one control plane that hangs makes every machine unknown";
@@ -81,21 +81,33 @@ mutants! {
     PruneAll, 10, "prune-all", "definitions and namespaces are pruned without consent";
     StagedLost, 10, "staged-lost", "a staged machine configuration is overwritten";
     DeadlineRemoved, 11, "deadline-removed", "steps and gates wait without an end";
-    WaitUntold, 11, "wait-untold", "nobody is told what is waited for";
-    PauseIgnored, 12, "pause-ignored", "a pause starts the next node all the same";
+    WaitUntold, 11, "wait-untold", "the reason of a wait is not shown";
+    PauseIgnored, 12, "pause-ignored", "a pause does not keep the next node from starting";
     PauseAbandons, 12, "pause-abandons", "a pause leaves the node in flight where it is";
     WindowIgnored, 12, "window-ignored", "nodes are begun outside the windows and in freezes";
-    HoldIgnored, 12, "hold-ignored", "nodes that the user holds are upgraded all the same";
+    HoldIgnored, 12, "hold-ignored", "nodes that the user holds are upgraded";
     KexecAlways, 12, "kexec-always", "nodes reboot by kexec where the policy asks for a power cycle";
     TrialNotAwaited, 12, "trial-not-awaited", "the others of a pool do not wait for the node that is power cycled first";
-    WayBackGated, 12, "way-back-gated", "a way back waits for Kubernetes and for its own member of etcd";
+    WayBackGated, 12, "way-back-gated", "a rollback waits for Kubernetes and for its own member of etcd";
     KubeletsFirst, 13, "kubelets-first", "kubelets move before the API servers";
     OldHostTaken, 13, "old-host-taken", "nodes whose upgrade wipes their data are upgraded";
     ContainerTaken, 13, "container-taken", "nodes in containers are planned for, where nothing can be installed";
     PatchSkipped, 13, "patch-skipped", "the newest patch of the running line is not passed";
-    DowngradeSkipped, 13, "downgrade-skipped", "a way back over a minor of etcd does without etcd's own downgrade";
+    DowngradeSkipped, 13, "downgrade-skipped", "a rollback over a minor of etcd does without etcd's own downgrade";
     MinorSkipped, 13, "minor-skipped", "several minors are passed in one hop";
-    SecretTold, 14, "secret-told", "the machine configuration is told, and nothing is scrubbed";
+    SecretTold, 14, "secret-told", "the machine configuration is shown, and nothing is scrubbed";
+}
+
+/// A guard of a rule: whether its condition holds, unless the mutant has taken the guard
+/// away. Without a condition: whether the guard stands.
+#[macro_export]
+macro_rules! guard {
+    ($mutant:expr) => {
+        !$crate::mutant::is($mutant)
+    };
+    ($mutant:expr, $condition:expr) => {
+        ($condition) && $crate::guard!($mutant)
+    };
 }
 
 #[cfg(feature = "mutants")]

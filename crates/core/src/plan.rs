@@ -148,11 +148,11 @@ pub struct TalosTarget {
     pub extensions: Option<Vec<String>>,
     /// What a rollback would install.
     pub previous: Option<ImageRef>,
-    /// On a way back to a lower minor of etcd, that minor: etcd does not start on
+    /// On a rollback to a lower minor of etcd, that minor: etcd does not start on
     /// data of a newer one, so the node does not boot while there is any (rule 13).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<Minor>,
-    /// Whether the legacy call is told to skip the node's own checks of etcd, which
+    /// Whether the legacy call skips the node's own checks of etcd, which
     /// refuse one of two members whatever the user accepts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
@@ -189,7 +189,7 @@ pub enum Target {
     Kubernetes {
         /// What each component runs afterwards.
         images: BTreeMap<Component, ImageRef>,
-        /// What it ran before; the way back.
+        /// What it ran before; what a rollback returns to.
         previous: BTreeMap<Component, ImageRef>,
     },
 }
@@ -229,7 +229,7 @@ pub struct Wave {
     pub number: u32,
     /// What kind it is.
     pub group: Group,
-    /// Who takes part.
+    /// The lanes.
     pub lanes: Vec<Lane>,
 }
 
@@ -285,7 +285,7 @@ pub struct Plan {
     pub cluster: String,
     /// The plan that this one replaces, where it replaces one (rule 9).
     pub parent: Option<PlanHash>,
-    /// An asked-for way back: health gates do not hold it up (rule 12).
+    /// An explicit rollback: health gates do not delay it (rule 12).
     pub rollback: bool,
     /// What runs now, on the nodes that the plan moves.
     pub from: Versions,
@@ -297,7 +297,7 @@ pub struct Plan {
     /// Nothing else is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prune: Vec<ObjectKey>,
-    /// Nodes with a wish of their own.
+    /// Nodes with an intent of their own.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<NodeName, NodeTarget>,
     /// The hops, in order.

@@ -17,9 +17,9 @@ use crate::window::{Freeze, Window, WindowError};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// The annotation door: a bad release hurts a worker before it hurts etcd.
+    /// The annotation front end: a bad release hurts a worker before it hurts etcd.
     WorkersFirst,
-    /// The profile and Terraform doors.
+    /// The command line and the Terraform front end.
     #[default]
     ControlPlanesFirst,
 }
@@ -42,7 +42,7 @@ pub enum AtStake {
     /// Evict it like any other.
     Evict,
     /// Let it stay; the kubelet starts it again after the reboot. (A node with
-    /// Talos up to 1.12 drains itself as well, and asks nobody.)
+    /// Talos up to 1.12 drains itself as well, whatever the policy says.)
     Leave,
     /// Evict nothing from its node and stop the run, naming it.
     Halt,
@@ -57,11 +57,43 @@ pub struct Workers {
     pub max_unavailable: Amount,
     /// Pools with a limit of their own; all other workers share the one above.
     pub pools: BTreeMap<String, Amount>,
+    /// The label of a Kubernetes node that names its pool. Left out where it is the usual
+    /// one, so that plans of before it existed keep their hash.
+    #[serde(skip_serializing_if = "is_usual_label")]
+    pub pool_label: String,
+}
+
+/// The label that names a worker's pool unless the policy says otherwise. Plans without one
+/// were made with it, so it never changes.
+pub const POOL_LABEL: &str = "vitistack.io/nodepool";
+
+fn is_usual_label(label: &str) -> bool {
+    label == POOL_LABEL
+}
+
+/// Whether Kubernetes takes this as the key of a label: a name of at most 63 characters,
+/// perhaps with a domain and a slash before it.
+fn is_label_key(key: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let part = |text: &str, longest: usize| {
+        let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        let mut chars = text.chars();
+        let (first, last) = (text.chars().next(), text.chars().next_back());
+        text.len() <= longest && chars.all(plain) && ends(first) && ends(last)
+    };
+    match key.split_once('/') {
+        Some((domain, name)) => part(domain, 253) && part(name, 63),
+        None => part(key, 63),
+    }
 }
 
 impl Default for Workers {
     fn default() -> Self {
-        Self { max_unavailable: Amount::Count(1), pools: BTreeMap::new() }
+        Self {
+            max_unavailable: Amount::Count(1),
+            pools: BTreeMap::new(),
+            pool_label: POOL_LABEL.to_owned(),
+        }
     }
 }
 
@@ -92,8 +124,8 @@ pub struct Drain {
     /// told otherwise: it is scratch space by definition, and nearly every
     /// cluster has some, so that halting would halt every upgrade.
     pub empty_dir: AtStake,
-    /// Pods without a controller, which nobody makes again. Halts unless told
-    /// otherwise: what is lost here does not come back.
+    /// Pods without a controller, which are not recreated. Halts by default: what is lost
+    /// here does not come back.
     pub bare_pods: AtStake,
 }
 
@@ -112,7 +144,7 @@ impl Default for Drain {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SnapshotPolicy {
-    /// The folder; `None` lets the door choose.
+    /// The folder; `None` lets the front end choose.
     pub dir: Option<String>,
     /// How many are kept.
     pub keep: usize,
@@ -294,6 +326,12 @@ pub enum PolicyError {
     /// No attempts at all.
     #[error("policy: retries.attempts is 0; write at least 1")]
     NoAttempts,
+    /// No node can have such a label.
+    #[error(
+        "policy: workers.pool_label is `{0}`; write the key of a node label, such as \
+             example.com/pool"
+    )]
+    NotALabel(String),
     /// No snapshot would be kept.
     #[error("policy: snapshot.keep is 0; at least the newest snapshot is kept")]
     KeepsNothing,
@@ -305,7 +343,7 @@ pub enum PolicyError {
 impl Policy {
     /// Everything that is wrong with it.
     pub fn problems(&self) -> Vec<PolicyError> {
-        let Self { drain, soak, snapshot, windows, freezes, retries, timeouts, .. } = self;
+        let Self { workers, drain, soak, snapshot, windows, freezes, retries, timeouts, .. } = self;
         let Timeouts { pull, install, call, reboot, verify, component, manifests, gate, .. } =
             timeouts;
         let mut problems = Vec::new();
@@ -328,6 +366,9 @@ impl Policy {
         }
         if soak.is_negative() {
             problems.push(PolicyError::NotPositive { field: "soak", value: *soak });
+        }
+        if !is_label_key(&workers.pool_label) {
+            problems.push(PolicyError::NotALabel(workers.pool_label.clone()));
         }
         if retries.attempts == 0 {
             problems.push(PolicyError::NoAttempts);
@@ -398,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn reboots_are_by_kexec_unless_told_otherwise() {
+    fn reboots_are_by_kexec_by_default() {
         let policy = Policy::default();
         assert_eq!(policy.reboot.mode, RebootChoice::Default);
         assert!(!serde_json::to_string(&policy).unwrap().contains("reboot\":{"));
@@ -407,6 +448,23 @@ mod tests {
         assert_eq!(read.reboot.mode, RebootChoice::PowercycleFirst);
         let error = serde_json::from_str::<Policy>(r#"{"reboot": {"mode": "warm"}}"#).unwrap_err();
         assert!(error.to_string().contains("powercycle-first"), "{error}");
+    }
+
+    #[test]
+    fn the_label_of_pools_is_the_users_and_leaves_older_plans_their_hash() {
+        let policy = Policy::default();
+        assert_eq!(policy.workers.pool_label, POOL_LABEL);
+        assert!(!serde_json::to_string(&policy).unwrap().contains("pool_label"));
+        let text = r#"{"workers": {"pool_label": "example.com/pool"}}"#;
+        let read: Policy = serde_json::from_str(text).unwrap();
+        assert!(read.problems().is_empty());
+        let again = serde_json::to_string(&read).unwrap();
+        assert_eq!(serde_json::from_str::<Policy>(&again).unwrap(), read);
+        for wrong in ["", "a/b/c", "-pool", "pool of mine", "/pool"] {
+            let workers = Workers { pool_label: wrong.to_owned(), ..Workers::default() };
+            let problems = Policy { workers, ..Policy::default() }.problems();
+            assert_eq!(problems, [PolicyError::NotALabel(wrong.to_owned())], "{wrong}");
+        }
     }
 
     #[test]

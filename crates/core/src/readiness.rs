@@ -8,7 +8,8 @@ use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
 
-use crate::mutant::{self, Mutant};
+use crate::guard;
+use crate::mutant::Mutant;
 use crate::snapshot::TalosFacts;
 
 /// A condition of Talos's machine status that is not met.
@@ -63,7 +64,7 @@ impl TalosFacts {
     /// Why the machine is less ready than it was, naming what is new; `None` if it is as
     /// ready as before (rule 10: a machine that does not say why it is not ready is not).
     pub fn less_ready_than(&self, before: &[UnmetCondition]) -> Option<String> {
-        if self.ready || mutant::is(Mutant::LessReady) {
+        if !guard!(Mutant::LessReady, !self.ready) {
             return None;
         }
         if self.unmet.is_empty() {

@@ -1,23 +1,25 @@
-//! Why a run waits, stops, or saw a step fail: typed, so that every door tells
-//! it in its own way and no door has to guess.
+//! Why a run waits, halts, or saw a step fail: typed, so that each front end words it for
+//! its own users.
 
 use std::fmt::{self, Display};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::advice::{Advice, Fix};
 use crate::journal::Effect;
 use crate::plan::PlanHash;
 use crate::secret::scrub;
 use crate::snapshot::NodeName;
 use crate::step::StepId;
+use crate::text;
 use crate::version::Version;
 
 /// What kind of failure a step met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureKind {
-    /// The other side could not be reached or answered nonsense.
+    /// The other side could not be reached, or its answer could not be understood.
     Unavailable,
     /// An image could not be pulled.
     Pull,
@@ -29,41 +31,35 @@ pub enum FailureKind {
     NeverReturned,
     /// The node came back on its old version (rule 5).
     BootBack,
-    /// The node was asked for something, and nothing came of it.
+    /// The node accepted a request, and nothing happened.
     Lost,
     /// Something is not as planned: version, schematic, extensions, image.
     Mismatch,
     /// The deadline passed (rule 11).
     Deadline,
-    /// The other side said no.
+    /// The other side refused.
     Refused,
 }
 
 impl FailureKind {
-    /// Whether the same call may succeed later without anybody's help.
+    /// Whether the same call may succeed later without anyone's help.
     pub const fn may_pass(self) -> bool {
         matches!(self, Self::Unavailable | Self::Pull)
     }
 
-    /// What a person should do about it.
-    pub const fn advice(self) -> &'static str {
+    /// What helps, where the failure itself does not know better.
+    fn advice(self) -> Advice {
         match self {
-            Self::Unavailable => "check the network path to the node, then resume",
-            Self::Pull => "check that the image exists and that the node reaches its registry",
-            Self::Installer => {
-                "read the installer's last lines and correct the cause; before you resume, see \
-                 under `armed` what the node boots next"
-            }
-            Self::Drain => "make room for the pods named, or relax their budget, then resume",
-            Self::NeverReturned => "look at the node's console; it may need a power cycle",
-            Self::BootBack => {
-                "find out why the new version did not boot before trying again; \
-                 the old one runs and nothing was overwritten"
-            }
-            Self::Lost => "resume: the node is looked at first, and then asked again",
-            Self::Mismatch => "compare what runs with what the plan expected, then plan again",
-            Self::Deadline => "find out what it was still doing, then resume",
-            Self::Refused => "read the refusal, mend its cause, then resume",
+            Self::Unavailable => Advice::retry_after(Fix::NodeUnreachable),
+            Self::Pull => Advice::retry_after(Fix::Image),
+            Self::Installer => Advice::retry_after(Fix::Installer(None)),
+            Self::Drain => Advice::retry_after(Fix::Drain),
+            Self::NeverReturned => Advice::retry_after(Fix::NodeGone),
+            Self::BootBack => Advice::retry_after(Fix::BootFallback),
+            Self::Lost => Advice::Retry,
+            Self::Mismatch => Advice::plan_after(Fix::NotAsPlanned),
+            Self::Deadline => Advice::retry_after(Fix::Overdue),
+            Self::Refused => Advice::retry_after(Fix::Refused),
         }
     }
 }
@@ -74,23 +70,38 @@ impl FailureKind {
 pub struct Failure {
     /// The kind.
     pub kind: FailureKind,
-    /// The words.
+    /// What happened, without advice.
     text: String,
     /// What a failed install left behind, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     effect: Option<Effect>,
+    /// What helps, where that does not follow from the kind. Boxed: failures travel as
+    /// errors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    advice: Option<Box<Advice>>,
 }
 
 impl Failure {
     /// A failure with its explanation.
     pub fn new(kind: FailureKind, text: &str) -> Self {
-        Self { kind, text: scrub(text).into_owned(), effect: None }
+        Self { kind, text: scrub(text).into_owned(), effect: None, advice: None }
     }
 
     /// The same failure, of an install that left this behind.
     #[must_use]
     pub fn leaving(self, effect: Effect) -> Self {
         Self { effect: Some(effect), ..self }
+    }
+
+    /// The same failure, with what helps.
+    #[must_use]
+    pub fn advise(self, advice: Advice) -> Self {
+        Self { advice: Some(Box::new(advice)), ..self }
+    }
+
+    /// What the user can do next.
+    pub fn advice(&self) -> Advice {
+        self.advice.as_deref().cloned().unwrap_or_else(|| self.kind.advice())
     }
 
     /// What a failed install left behind, where that is known.
@@ -114,16 +125,16 @@ impl Display for Failure {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum WaitReason {
-    /// Steps are under way.
+    /// Steps are in progress.
     Running {
         /// Some of them.
         steps: Vec<StepId>,
         /// How many in all.
         count: usize,
     },
-    /// Something was disrupted since the last look (rule 2).
+    /// Something was disrupted since the last observation (rule 2).
     StaleObservation {
-        /// The look must be newer than this.
+        /// The observation must be newer than this.
         newer_than: Timestamp,
     },
     /// etcd would lose its quorum, or cannot be shown to keep it (rule 1).
@@ -143,27 +154,27 @@ pub enum WaitReason {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
-    /// A node cannot be seen well enough (rule 10).
+    /// What a decision needs to know about a node is unknown (rule 10).
     NodeUnknown {
         /// Which.
         node: NodeName,
         /// What is missing.
         why: String,
     },
-    /// A cordon that an earlier run of ours set is still there (rule 7).
+    /// A cordon that an earlier run of ours set has not been lifted yet (rule 7).
     CordonLeft {
         /// The node that has it.
         node: NodeName,
     },
-    /// As many workers are away as the policy allows (rule 6).
+    /// As many workers are unavailable as the policy allows (rule 6).
     NoRoom {
         /// The pool with its own limit, if it is one.
         pool: Option<String>,
         /// The limit.
         limit: usize,
-        /// Some of those who are away.
+        /// Some of those that are unavailable.
         away: Vec<NodeName>,
-        /// How many are away.
+        /// How many are unavailable.
         count: usize,
     },
     /// Outside the maintenance windows, or in a freeze.
@@ -171,12 +182,12 @@ pub enum WaitReason {
         /// Which.
         why: String,
     },
-    /// A person paused the run (rule 12).
+    /// The user paused the run (rule 12).
     Paused {
         /// Who.
         by: String,
     },
-    /// A failed step is about to be tried again.
+    /// A failed step is retried after a pause.
     Backoff {
         /// Which.
         step: StepId,
@@ -209,47 +220,42 @@ impl Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Running { steps, count } => {
-                write!(f, "under way: {}", list(steps))?;
-                match count - steps.len() {
-                    0 => Ok(()),
-                    more => write!(f, " and {more} more"),
-                }
+                write!(f, "in progress: {}", text::some(steps, *count))
             }
             Self::StaleObservation { newer_than } => {
-                write!(f, "looking at the cluster again; the last look is older than {newer_than}")
+                write!(
+                    f,
+                    "refreshing the cluster's state; the last observation predates {newer_than}"
+                )
             }
-            Self::EtcdUnsafe { node, why } => write!(f, "{node} must not be disrupted: {why}"),
+            Self::EtcdUnsafe { node, why } => write!(f, "{node} cannot be disrupted: {why}"),
             Self::ControlPlaneDown { node, down, why } => {
-                write!(f, "{node} must not be disrupted while control plane {down} is down")?;
+                write!(f, "{node} cannot be disrupted while control plane {down} is down")?;
                 why.as_ref().map_or(Ok(()), |why| write!(f, ": {why}"))
             }
-            Self::NodeUnknown { node, why } => write!(f, "cannot see {node} well enough: {why}"),
+            Self::NodeUnknown { node, why } => write!(f, "the state of {node} is unknown: {why}"),
             Self::CordonLeft { node } => {
-                write!(f, "{node} still has the cordon of an earlier run of ours; ")?;
-                f.write_str("it is lifted once the node serves and the API server answers")
+                write!(f, "{node} still has the cordon of an earlier run; ")?;
+                f.write_str("it is lifted once the node is ready and the API server answers")
             }
             Self::NoRoom { pool, limit, away, count } => {
                 if let Some(pool) = pool {
                     write!(f, "pool {pool}: ")?;
                 }
-                f.write_str(&list(away))?;
-                match count - away.len() {
-                    0 if *count == 1 => f.write_str(" is")?,
-                    0 => f.write_str(" are")?,
-                    more => write!(f, " and {more} more are")?,
-                }
-                write!(f, " away, and at most {limit} may be")
+                let are = if *count == 1 { "is" } else { "are" };
+                let nodes = text::some(away, *count);
+                write!(f, "{nodes} {are} unavailable, and at most {limit} may be")
             }
             Self::Window { why } => f.write_str(why),
             Self::Paused { by } => write!(f, "paused by {by}"),
             Self::Backoff { step, attempt } => {
-                write!(f, "{step} failed on attempt {attempt} and is tried again shortly")
+                write!(f, "{step} failed on attempt {attempt} and is retried shortly")
             }
         }
     }
 }
 
-/// Why a run stopped for good, until a person acts.
+/// Why a run stopped until a user acts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum HaltReason {
@@ -300,15 +306,15 @@ pub enum HaltReason {
 }
 
 impl HaltReason {
-    /// What a person should do about it.
-    pub const fn advice(&self) -> &'static str {
+    /// What the user can do next.
+    pub fn advice(&self) -> Advice {
         match self {
-            Self::StepFailed { failure, .. } => failure.kind.advice(),
-            Self::Overdue { .. } => FailureKind::Deadline.advice(),
-            Self::WaitedTooLong { .. } => "mend what it waited for, then resume",
-            Self::Drift { .. } => "somebody else changed the node; plan again",
-            Self::NoSnapshot { .. } => "take an etcd snapshot and plan again",
-            Self::OtherPlan { .. } => "resume with the plan that the journal names, or plan again",
+            Self::StepFailed { failure, .. } => failure.advice(),
+            Self::Overdue { .. } => Advice::retry_after(Fix::Overdue),
+            Self::WaitedTooLong { .. } => Advice::retry_after(Fix::Gate),
+            Self::Drift { .. } => Advice::plan_after(Fix::ChangedOutside),
+            Self::NoSnapshot { .. } => Advice::plan_after(Fix::TakeSnapshot),
+            Self::OtherPlan { .. } => Advice::RetryJournal,
         }
     }
 }
@@ -325,7 +331,7 @@ impl Display for HaltReason {
             }
             Self::Overdue { step, limit } => write!(f, "{step} did not end within {limit:#}"),
             Self::WaitedTooLong { since, waiting_for } => {
-                write!(f, "waited since {since}, in vain: {waiting_for}")
+                write!(f, "timed out; waiting since {since} for: {waiting_for}")
             }
             Self::Drift { node, expected, found } => {
                 write!(f, "{node} runs {found}, where the plan expects {expected}")
@@ -341,10 +347,6 @@ impl Display for HaltReason {
     }
 }
 
-fn list<T: Display>(items: &[T]) -> String {
-    items.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,6 +358,23 @@ mod tests {
         assert_eq!(failure.to_string(), "config rejected: token: [redacted]");
         let json = serde_json::to_string(&failure).unwrap();
         assert!(!json.contains("abc123"));
+    }
+
+    #[test]
+    fn a_failure_of_an_older_journal_is_read() {
+        let failure: Failure = serde_json::from_str(r#"{"kind": "drain", "text": "x"}"#).unwrap();
+        assert_eq!(failure.advice(), Advice::retry_after(Fix::Drain));
+        assert_eq!(serde_json::to_string(&failure).unwrap(), r#"{"kind":"drain","text":"x"}"#);
+    }
+
+    #[test]
+    fn a_failure_may_know_better_than_its_kind() {
+        let advice = Advice::plan_after(Fix::AwaitInstaller);
+        let failure = Failure::new(FailureKind::Refused, "an installer runs").advise(advice);
+        let json = serde_json::to_string(&failure).unwrap();
+        assert_eq!(serde_json::from_str::<Failure>(&json).unwrap(), failure);
+        assert_eq!(failure.advice(), Advice::plan_after(Fix::AwaitInstaller));
+        assert_ne!(failure.advice(), FailureKind::Refused.advice());
     }
 
     #[test]

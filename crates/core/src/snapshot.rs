@@ -12,8 +12,9 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::guard;
 use crate::image::ImageRef;
-use crate::mutant::{self, Mutant};
+use crate::mutant::Mutant;
 use crate::readiness::UnmetCondition;
 use crate::text::serde_as_text;
 use crate::version::{Minor, Version};
@@ -26,7 +27,7 @@ pub enum Fact<T> {
     Known(T),
     /// Not observed; the text says why.
     Unknown(String),
-    /// Not part of the question: whoever made the snapshot left it out on
+    /// Not part of the question: the snapshot leaves it out on
     /// purpose. A plan leaves the same thing out; nothing runs on it.
     Unasked,
 }
@@ -49,7 +50,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// Why it is missing, if it is missing against somebody's will.
+    /// Why it is missing, if it was asked for.
     pub fn trouble(&self) -> Option<&str> {
         match self {
             Self::Unknown(why) => Some(why),
@@ -275,12 +276,12 @@ impl Node {
     pub fn is_up(&self) -> bool {
         let running = match &self.talos {
             Fact::Known(talos) => talos.stage == Stage::Running,
-            Fact::Unknown(_) => mutant::is(Mutant::UnknownIsFine),
+            Fact::Unknown(_) => !guard!(Mutant::UnknownIsFine),
             Fact::Unasked => true,
         };
         let ready = match &self.kubernetes {
             Fact::Known(kubernetes) => kubernetes.ready,
-            Fact::Unknown(_) => mutant::is(Mutant::UnknownIsFine),
+            Fact::Unknown(_) => !guard!(Mutant::UnknownIsFine),
             Fact::Unasked => true,
         };
         running && ready && self.control_plane_down().is_none()
@@ -310,13 +311,13 @@ impl Node {
     /// Why the node's part of the control plane does not serve; nothing for a worker, and
     /// for what cannot be seen of the machine at all.
     pub fn control_plane_down(&self) -> Option<String> {
-        if self.role == Role::Worker || mutant::is(Mutant::StaticPodsUnchecked) {
+        if !guard!(Mutant::StaticPodsUnchecked, self.role == Role::ControlPlane) {
             return None;
         }
         let pods = self.talos.known().and_then(TalosFacts::control_plane_down);
         let unseen = |why: &str| format!("its API server does not answer: {why}");
         let silent = self.api_server.trouble().map(unseen);
-        pods.or(silent.filter(|_| !mutant::is(Mutant::UnknownIsFine)))
+        pods.or(silent.filter(|_| guard!(Mutant::UnknownIsFine)))
     }
 }
 
@@ -430,7 +431,7 @@ impl Snapshot {
         &'a self,
         foreign: &'a BTreeSet<NodeName>,
     ) -> impl Iterator<Item = (&'a NodeName, &'a str)> {
-        let unmatched = self.unmatched.iter().filter(|_| !mutant::is(Mutant::InvisibleNodes));
+        let unmatched = self.unmatched.iter().filter(|_| guard!(Mutant::InvisibleNodes));
         unmatched
             .filter(|(name, _)| !foreign.contains(name))
             .map(|(name, why)| (name, why.as_str()))
@@ -516,7 +517,7 @@ mod tests {
             assert!(!node.is_up());
             assert!(node.why_down().unwrap().contains(why), "{:?}", node.why_down());
         }
-        // Somebody's own static pod is not the control plane.
+        // A static pod of the user is not the control plane.
         let own = StaticPod { name: "default/proxy".to_owned(), ready: false };
         let pods: Vec<StaticPod> = well.iter().cloned().chain([own]).collect();
         assert!(control_plane(&pods, Fact::Known(())).is_up());

@@ -10,7 +10,8 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::mutant::{self, Mutant};
+use crate::guard;
+use crate::mutant::Mutant;
 use crate::policy::Policy;
 use crate::snapshot::{Component, NodeName};
 use crate::text::serde_as_text;
@@ -146,12 +147,12 @@ impl Action {
         }
     }
 
-    /// Whether the node boots anew, perhaps into another version.
+    /// Whether the node boots, perhaps into another version.
     pub const fn boots(self) -> bool {
         matches!(self, Self::Reboot | Self::Upgrade | Self::Rollback)
     }
 
-    /// Whether a failure of it may be tried again without a person. Never for
+    /// Whether a failure of it may be retried automatically. Never for
     /// what writes a slot or reboots: a blind retry can overwrite the good slot
     /// (rule 5).
     pub const fn may_retry(self) -> bool {
@@ -161,7 +162,7 @@ impl Action {
     /// How long it may take (rule 11).
     pub fn timeout(self, policy: &Policy) -> SignedDuration {
         let timeouts = &policy.timeouts;
-        if mutant::is(Mutant::DeadlineRemoved) {
+        if !guard!(Mutant::DeadlineRemoved) {
             return NEVER;
         }
         match self {

@@ -1,7 +1,7 @@
 //! Versions of Talos and Kubernetes, and the minors that support rules speak of.
 //!
 //! Users write `1.12.0` and `v1.12.0`; both are read. What is printed depends on
-//! the door: annotations and profiles carry the bare form ([`Display`]), specs,
+//! the front end: annotations and profiles carry the bare form ([`Display`]), specs,
 //! image tags and `talosctl` the tagged one ([`Version::tag`]).
 
 use std::fmt::{self, Display};

@@ -73,7 +73,7 @@ pub struct Freeze {
     pub reason: String,
 }
 
-/// A window or freeze that makes no sense.
+/// A window or freeze that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WindowError {
     /// No such time zone.

@@ -68,7 +68,7 @@ pub enum DriveError {
     #[error(transparent)]
     Lost(#[from] Lost),
     /// The journal at hand does not fit the plan (rule 9).
-    #[error("the journal does not fit the plan: {0}")]
+    #[error("the journal does not fit the plan")]
     Fold(#[from] upgrade_core::journal::FoldError),
 }
 

@@ -16,10 +16,6 @@ use upgrade_core::version::Version;
 
 use crate::io::{Clock as _, Io, Kubernetes as _, Machine, Talos as _, Trouble};
 
-/// The node label that names a worker's pool; it is what the platform of the
-/// annotation door calls a pool.
-pub const POOL_LABEL: &str = "vitistack.io/nodepool";
-
 /// How many machines are asked at once.
 const WIDTH: usize = 64;
 
@@ -27,16 +23,17 @@ const WIDTH: usize = 64;
 /// is said of the others.
 const LIMIT: SignedDuration = SignedDuration::from_secs(10);
 
-/// Looks at the machines, etcd and nodes: what a decision is made on. What a plan needs
-/// besides is in [`crate::prepare`].
-pub async fn observe<I: Io>(io: &I) -> Result<Snapshot, Trouble> {
+/// Observes the machines, etcd and nodes: what a decision is made on. What a plan needs
+/// besides is in [`crate::prepare`]. `pool_label` is the node label that names the pool of a
+/// worker (rule 6).
+pub async fn observe<I: Io>(io: &I, pool_label: &str) -> Result<Snapshot, Trouble> {
     let _turn = io.turn().await;
-    snapshot(io).await
+    snapshot(io, pool_label).await
 }
 
 /// Looks at all machines side by side. A fact that cannot be had is unknown, with the
 /// reason (rule 10); only the list of machines must be there.
-pub(crate) async fn snapshot<I: Io>(io: &I) -> Result<Snapshot, Trouble> {
+pub(crate) async fn snapshot<I: Io>(io: &I, pool_label: &str) -> Result<Snapshot, Trouble> {
     // Every fact is newer than this (rule 2).
     let taken_at = io.clock().now();
     let (cluster, machines) = limited(io, io.talos().machines()).await?;
@@ -64,7 +61,7 @@ pub(crate) async fn snapshot<I: Io>(io: &I) -> Result<Snapshot, Trouble> {
         let (facts, pool) = match &kubernetes {
             Ok((nodes, labels)) => {
                 let labels = labels.get(&name).map(|it| &it.labels);
-                let pool = labels.and_then(|labels| labels.get(POOL_LABEL)).cloned();
+                let pool = labels.and_then(|labels| labels.get(pool_label)).cloned();
                 let absent = || Fact::Unknown("Kubernetes has no node of this name".to_owned());
                 (nodes.get(&name).cloned().map_or_else(absent, Fact::Known), pool)
             }

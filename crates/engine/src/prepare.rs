@@ -25,14 +25,16 @@ const LOOKS_UNANSWERED: u32 = 2;
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// Observes all that a plan needs, again while something is missing that another look may
-/// show. `foreign` are the nodes that the user says have no machine.
+/// show. `foreign` are the nodes that the user says have no machine, `pool_label` is the node
+/// label that names the pool of a worker.
 pub async fn observe_whole<I: Io>(
     io: &I,
     foreign: &BTreeSet<NodeName>,
+    pool_label: &str,
 ) -> Result<Observation, Trouble> {
     let mut looks = 1;
     loop {
-        let seen = observe_all(io).await;
+        let seen = observe_all(io, pool_label).await;
         let enough = match &seen {
             Ok(seen) if !seen.has_gaps(foreign) => 1,
             Ok(seen) if !seen.lacks_api() => LOOKS,
@@ -47,11 +49,11 @@ pub async fn observe_whole<I: Io>(
 }
 
 /// Observes all that a plan needs, once.
-pub async fn observe_all<I: Io>(io: &I) -> Result<Observation, Trouble> {
+pub async fn observe_all<I: Io>(io: &I, pool_label: &str) -> Result<Observation, Trouble> {
     let _turn = io.turn().await;
     // Boxed: each asks many at once, and is large.
     let (snapshot, workloads, manifests) = tokio::join!(
-        Box::pin(snapshot(io)),
+        Box::pin(snapshot(io, pool_label)),
         Box::pin(observe_workloads(io.kubernetes())),
         Box::pin(observe_manifests(io)),
     );

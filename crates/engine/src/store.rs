@@ -111,7 +111,7 @@ pub struct StoredRun {
 
 /// A journal whose entries do not fit their plan.
 #[derive(Debug, Error)]
-#[error("the journal of the run {name} makes no sense: {source}")]
+#[error("the journal of the run {name} does not fit its plan")]
 pub struct Unfit {
     /// The run.
     pub name: String,
@@ -166,7 +166,7 @@ impl StoredRun {
 #[derive(Debug, Error)]
 pub enum NotBegun {
     /// The last run did not end, and another plan would forget it.
-    #[error("the run of plan {} has not ended ({ended}); resume it, or say that it is to be replaced", plan.short())]
+    #[error("the run of plan {} has not ended ({ended})", plan.short())]
     Unfinished {
         /// Its plan.
         plan: PlanHash,

@@ -9,6 +9,7 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::{Connect, HttpConnector};
 use hyper_util::rt::TokioExecutor;
+use upgrade_core::text::chain;
 
 use crate::AskError;
 
@@ -64,17 +65,6 @@ where
     let body = Limited::new(answer.into_body(), LARGEST).collect().await;
     let body = body.map_err(|error| error.to_string())?.to_bytes();
     Ok((status, body))
-}
-
-/// An error with everything behind it.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(behind) = source {
-        text = format!("{text}: {behind}");
-        source = behind.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::report::{Refusal, Report};
 /// Refuses a plan that would run an installer on a node which is armed with
 /// something else, or on which one failed (rule 5), and a rollback by the other slot
 /// on a node that is armed. What an earlier run armed with the same image is fine: the
-/// installer is skipped. An installer that nobody heard the end of is judged when its
+/// installer is skipped. An installer whose end is not known is judged when its
 /// node is reached.
 pub fn armed(
     plan: &Plan,

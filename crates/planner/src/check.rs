@@ -1,4 +1,4 @@
-//! Reads a finished plan with other eyes.
+//! Checks a finished plan independently.
 //!
 //! The planner is careful; this file does not believe it. It shares no logic
 //! with the planner beyond the data types, and names every finding by the rule
@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display};
 
 use serde::Serialize;
+use upgrade_core::guard;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::matrix::Matrix;
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::plan::{
     Change, Group, Hop, Lane, PLAN_FORMAT, Plan, RebootMode, TalosTarget, Target, Wave,
 };
@@ -180,7 +181,7 @@ impl<'a> Checker<'a> {
         for object in prune {
             let allowed = match policy.manifests.prune {
                 Prune::None => false,
-                Prune::Safe => !object.takes_others_along() || mutant::is(Mutant::PruneAll),
+                Prune::Safe => !guard!(Mutant::PruneAll, object.takes_others_along()),
                 Prune::All => true,
             };
             if !allowed || *rollback {
@@ -253,7 +254,7 @@ impl<'a> Checker<'a> {
             wave.lanes.iter().any(|lane| is_control_plane(lane) && boots(lane))
         };
         let first = hop.waves.iter().find(|wave| lowers(wave) || boots(wave));
-        if first.is_some_and(|wave| !lowers(wave)) && !mutant::is(Mutant::DowngradeSkipped) {
+        if guard!(Mutant::DowngradeSkipped, first.is_some_and(|wave| !lowers(wave))) {
             let number = hop.number;
             let data = format!("etcd's data is of {newer}");
             self.fatal(13, format!("hop {number} goes back to etcd {etcd} while {data}"));
@@ -412,7 +413,5 @@ fn is_schematic(part: &str) -> bool {
 
 fn within_a_minor(from: &Version, to: &Version) -> bool {
     let (low, high) = if from <= to { (from, to) } else { (to, from) };
-    low.minor()
-        .steps_to(high.minor())
-        .is_some_and(|steps| steps <= 1 || mutant::is(Mutant::MinorSkipped))
+    low.minor().steps_to(high.minor()).is_some_and(|steps| !guard!(Mutant::MinorSkipped, steps > 1))
 }

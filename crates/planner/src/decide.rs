@@ -11,9 +11,10 @@ mod gates;
 mod lane;
 
 use jiff::{SignedDuration, Timestamp};
+use upgrade_core::guard;
 use upgrade_core::jiff;
 use upgrade_core::journal::{Arming, Effect, Phase, State, StepState};
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::plan::{Group, Plan, RebootMode, Target};
 use upgrade_core::policy::RebootChoice;
 use upgrade_core::reason::{HaltReason, WaitReason};
@@ -25,22 +26,21 @@ use away::Away;
 use gates::Closed;
 use lane::{HopView, LaneView};
 
-/// A step ends itself at its deadline; one that is still under way this much
-/// later has hung, and its process with it.
+/// A step ends itself at its deadline; one that still runs this much later hangs, and its
+/// process with it.
 const OVERDUE_GRACE: SignedDuration = SignedDuration::from_mins(2);
 
 /// How many steps a reason names before it counts.
 const NAMED_STEPS: usize = 3;
 
-/// A pause has no end of its own; it is looked at again after this long.
+/// A pause has no end of its own; the run is decided again after this long.
 const PAUSE_LOOK: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long after an uncordon in vain a run that halts tries again (rule 7): not
-/// in the same breath.
+/// How long a run that halts waits before it repeats an uncordon that failed (rule 7).
 const LIFTED_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
-/// How often that is tried at once where the cordon is seen to be gone all the same:
-/// an API server that answers looks and no words must not be asked without end.
+/// Maximum immediate retries when the node already shows no cordon, for an API server that
+/// serves reads but rejects writes.
 const GONE_AT_ONCE: u32 = 5;
 
 /// A step to start now.
@@ -57,7 +57,7 @@ pub struct Start {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Start these steps, beside those that are under way.
+    /// Start these steps, beside those that run.
     Run(Vec<Start>),
     /// Start nothing now.
     Wait {
@@ -65,20 +65,19 @@ pub enum Decision {
         reason: WaitReason,
         /// Until when at the latest (rule 11).
         until: Timestamp,
-        /// Whether the run halts then, instead of looking again. Such a wait
+        /// Whether the run halts then, instead of observing again. Such a wait
         /// belongs in the journal, so that its time counts across restarts.
         gives_up: bool,
     },
-    /// Stop until a person acts. Belongs in the journal at once, before what
-    /// is left to finish: a reason that is only waited for would be forgotten.
+    /// Stop until a user acts. Belongs in the journal at once, before the steps that are
+    /// left to finish: otherwise a restart would forget the reason.
     Halt {
         /// Why.
         reason: HaltReason,
         /// Steps that bring nodes in flight to a safe state; decide again after
         /// them. Empty once nothing is left to do.
         finish: Vec<Start>,
-        /// Nodes whose next boot, whoever causes it, is into the new version, or
-        /// may be.
+        /// Nodes whose next boot, whatever causes it, is into the new version, or may be.
         armed: Vec<(NodeName, Arming)>,
         /// Nodes that stay cordoned because they are not ready.
         cordoned: Vec<NodeName>,
@@ -110,15 +109,15 @@ pub fn decide(plan: &Plan, state: &State, snapshot: &Snapshot, now: Timestamp) -
         Some(Closed::Never(reason)) => run.wind_down(reason),
         Some(Closed::Now(reason)) => run.wait_at_gate(reason),
         None => round.idle.unwrap_or_else(|| {
-            // Every unfinished lane is under way, waits at a gate or may start;
-            // should that ever be wrong, look again rather than act.
+            // Every unfinished lane runs, waits at a gate or may start; should that ever
+            // be wrong, observe again rather than act.
             let newer_than = now;
             run.wait_at_gate(WaitReason::StaleObservation { newer_than })
         }),
     }
 }
 
-/// One look at the current hop.
+/// The current hop, as observed once.
 struct Run<'a> {
     plan: &'a Plan,
     state: &'a State,
@@ -133,12 +132,12 @@ struct Round {
     starts: Vec<Start>,
     closed: Option<Closed>,
     idle: Option<Decision>,
-    /// When the first of the failed steps is tried again.
+    /// When the first of the failed steps is retried.
     again: Option<Timestamp>,
 }
 
 impl<'a> Run<'a> {
-    /// A failure that no retry may mend, or a step that hangs (rule 11).
+    /// A failure that may not be retried, or a step that hangs (rule 11).
     fn fatal(&self) -> Option<HaltReason> {
         self.hop.lanes().flat_map(|lane| lane.steps().map(move |step| (lane, step))).find_map(
             |(lane, (action, step))| match &step.phase {
@@ -161,13 +160,13 @@ impl<'a> Run<'a> {
         )
     }
 
-    /// Rule 5: what touches a slot is never tried again by itself, unless it is
-    /// certain that it did nothing.
+    /// Rule 5: what touches a slot is never retried automatically, unless it is certain
+    /// that it did nothing.
     fn may_retry(&self, action: Action, phase: &Phase, tried: u32) -> bool {
         let Phase::Failed { failure, .. } = phase else { return false };
         let did_nothing = action == Action::Install && failure.effect() == Some(Effect::None);
         let safe = action.may_retry() || did_nothing;
-        (safe && failure.kind.may_pass() || mutant::is(Mutant::BlindRetry))
+        (safe && failure.kind.may_pass() || !guard!(Mutant::BlindRetry))
             && tried < self.plan.policy.retries.attempts
     }
 
@@ -182,7 +181,7 @@ impl<'a> Run<'a> {
             };
             // Nothing new while paused or outside a window; a node in flight
             // goes on until it is safe (rule 12).
-            let in_flight = lane.is_entered() && !mutant::is(Mutant::PauseAbandons);
+            let in_flight = guard!(Mutant::PauseAbandons, lane.is_entered());
             if !(may_begin || in_flight) {
                 continue;
             }
@@ -211,8 +210,8 @@ impl<'a> Run<'a> {
                     round.starts.push(start(&lane, action, step));
                 }
                 Err(closed) => {
-                    // The first gate in plan order is the one to tell about, but
-                    // one that will never open ends the run at once.
+                    // The first gate in plan order is the one to report, but one that
+                    // never opens ends the run at once.
                     if round.closed.is_none() || matches!(closed, Closed::Never(_)) {
                         round.closed = Some(closed);
                     }
@@ -222,10 +221,10 @@ impl<'a> Run<'a> {
         round
     }
 
-    /// The lanes of the wave at hand, and of the one after it: workers may roll
-    /// on as soon as there is room, and are armed one wave ahead. Nothing is
-    /// written to a control plane ahead of its time: the disk has etcd's log, and
-    /// another member may be away (rule 1).
+    /// The lanes of the current wave and of the one after it: workers may roll on as soon as
+    /// the limit allows, and are armed one wave ahead. Nothing is written to a control plane
+    /// before its own wave: the disk has etcd's log, and another member may be down
+    /// (rule 1).
     fn candidates(&self) -> Vec<(LaneView<'a>, bool)> {
         let Some(current) = self.hop.current_wave() else {
             return Vec::new();
@@ -235,16 +234,16 @@ impl<'a> Run<'a> {
         let mut lanes: Vec<_> = self.hop.wave(current).map(|lane| (lane, true)).collect();
         let next = current + 1;
         let rolls = match here {
-            Some(Group::ControlPlane) => mutant::is(Mutant::TwoControlPlanes),
+            Some(Group::ControlPlane) => !guard!(Mutant::TwoControlPlanes),
             here => here == Some(Group::Workers),
         };
-        if self.is_trial(current) && !mutant::is(Mutant::TrialNotAwaited) {
+        if guard!(Mutant::TrialNotAwaited, self.is_trial(current)) {
             return lanes;
         }
         let may_disrupt = rolls && group(next) == here;
         let may_arm = match group(next) {
             Some(Group::Workers) => matches!(here, Some(Group::Workers | Group::ControlPlane)),
-            Some(Group::ControlPlane) => mutant::is(Mutant::ControlPlaneAhead),
+            Some(Group::ControlPlane) => !guard!(Mutant::ControlPlaneAhead),
             _ => false,
         };
         if may_disrupt || may_arm {
@@ -253,8 +252,8 @@ impl<'a> Run<'a> {
         lanes
     }
 
-    /// Whether a wave shows first whether its nodes boot through their firmware: what
-    /// comes after it waits, and is not even armed.
+    /// Whether a wave tests that its nodes boot through their firmware: the waves after it
+    /// wait, and are not even armed.
     fn is_trial(&self, wave: usize) -> bool {
         let cycles = |lane: LaneView<'_>| match &lane.lane.target {
             Target::Talos(target) => target.reboot == RebootMode::Powercycle,
@@ -264,10 +263,10 @@ impl<'a> Run<'a> {
             && self.hop.wave(wave).any(cycles)
     }
 
-    /// The wait, if nothing new may begin by the user's word or by the clock.
+    /// The wait, if a pause or a window lets nothing new begin.
     fn nothing_new(&self) -> Option<Decision> {
         if let Some(by) = self.state.paused()
-            && !mutant::is(Mutant::PauseIgnored)
+            && guard!(Mutant::PauseIgnored)
         {
             return Some(Decision::Wait {
                 reason: WaitReason::Paused { by: by.to_owned() },
@@ -277,22 +276,21 @@ impl<'a> Run<'a> {
         }
         let policy = &self.plan.policy;
         match gate(&policy.windows, &policy.freezes, self.now) {
-            _ if mutant::is(Mutant::WindowIgnored) => None,
-            Gate::Open => None,
-            Gate::Closed { until, why } => {
+            Gate::Closed { until, why } if guard!(Mutant::WindowIgnored) => {
                 Some(Decision::Wait { reason: WaitReason::Window { why }, until, gives_up: false })
             }
+            _ => None,
         }
     }
 
-    /// Waiting for steps that are under way, if there are any; no longer than until
-    /// a failed one is to be tried again beside them.
+    /// Waiting for steps that run, if there are any; no longer than until a failed one is
+    /// retried beside them.
     fn under_way(&self, again: Option<Timestamp>) -> Option<Decision> {
         let mut steps = Vec::new();
         let mut count = 0;
         let mut until = again.unwrap_or(Timestamp::MAX);
-        // Any step of a lane, not only its first unfinished one: a node that is
-        // given back is uncordoned out of turn.
+        // Any step of a lane, not only its first unfinished one: a run that halts uncordons
+        // out of turn.
         let all = self.hop.lanes().flat_map(|lane| lane.steps().map(move |step| (lane, step)));
         for (lane, (action, step)) in all {
             if let Phase::Running { since } = step.phase {
@@ -315,7 +313,7 @@ impl<'a> Run<'a> {
     fn wait_at_gate(&self, reason: WaitReason) -> Decision {
         let since = self.state.waiting_since(&reason.key()).unwrap_or(self.now);
         let until = after(since, self.plan.policy.timeouts.gate);
-        if mutant::is(Mutant::DeadlineRemoved) {
+        if !guard!(Mutant::DeadlineRemoved) {
             return Decision::Wait { reason, until: Timestamp::MAX, gives_up: true };
         }
         if self.now >= until {
@@ -324,8 +322,8 @@ impl<'a> Run<'a> {
         Decision::Wait { reason, until, gives_up: true }
     }
 
-    /// Comes to a stop: nodes in flight reach a safe state first, our cordons
-    /// go where their node serves again (rules 7 and 12), nothing new begins.
+    /// Comes to a stop: nodes in flight reach a safe state first, our cordons are lifted
+    /// where the node is up again (rules 7 and 12), nothing new begins.
     fn wind_down(&self, reason: HaltReason) -> Decision {
         let mut finish = Vec::new();
         let away = Away::new(self);
@@ -336,8 +334,8 @@ impl<'a> Run<'a> {
             if lane.steps().any(|(_, step)| matches!(step.phase, Phase::Running { .. })) {
                 continue;
             }
-            // A node that was given back after a failure of its own has steps to
-            // begin anew, but not in this run's last moments.
+            // A node that was uncordoned after a failure of its own could start over, but
+            // not while the run halts.
             let failed = lane.steps().any(|(_, step)| matches!(step.phase, Phase::Failed { .. }));
             let goes_on = matches!(step.phase, Phase::Pending | Phase::InDoubt)
                 && !failed
@@ -346,10 +344,10 @@ impl<'a> Run<'a> {
             if goes_on {
                 finish.push(start(&lane, action, step));
             } else {
-                finish.extend(self.give_back(&lane));
+                finish.extend(self.lift_cordon(&lane));
             }
         }
-        // A hanging step would be waited for without end.
+        // Waiting for a step that hangs would never end.
         let hangs = matches!(reason, HaltReason::Overdue { .. });
         match self.under_way(None) {
             Some(wait) if finish.is_empty() && !hangs => wait,
@@ -362,16 +360,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Lifts our cordon from a node that serves (rule 7). One that does not
-    /// serve keeps it, and the halt names it.
-    fn give_back(&self, lane: &LaneView<'_>) -> Option<Start> {
+    /// Lifts our cordon from a node that is up (rule 7). One that is not keeps it, and the
+    /// halt names it.
+    fn lift_cordon(&self, lane: &LaneView<'_>) -> Option<Start> {
         let node = lane.lane.node.as_ref()?;
         let ours = self.state.our_cordons().any(|cordoned| cordoned == node);
         let step = lane.step(Action::Uncordon)?;
         let may_try = match &step.phase {
             Phase::Pending | Phase::InDoubt => true,
-            // Whoever comes later may have more luck; and if it is gone all the same,
-            // that is written down before somebody else sets one.
+            // A later attempt may succeed; and if the cordon is gone already, that is
+            // journaled before another one is set from outside.
             Phase::Failed { at, failure } => {
                 let again = self.now >= after(*at, LIFTED_AGAIN);
                 let gone = step.attempts < GONE_AT_ONCE && self.is_seen_lifted(node, *at);
@@ -380,15 +378,15 @@ impl<'a> Run<'a> {
             Phase::Running { .. } | Phase::Done => false,
         };
         let serves = |seen: &Node| {
-            // A node that we did not boot serves if Kubernetes says so, even if its
-            // machine cannot be seen: another one may hold up the whole look.
+            // A node that we did not boot is up if Kubernetes says so, even if its machine
+            // cannot be observed: another one may delay the whole observation.
             seen.is_up() || (!lane.has_booted() && seen.is_ready_unseen())
         };
         let up = self.snapshot.nodes.get(node).is_some_and(serves);
         (ours && may_try && up).then(|| start(lane, Action::Uncordon, step))
     }
 
-    /// Whether a look that is newer than this shows the node without a cordon.
+    /// Whether an observation that is newer than this shows the node without a cordon.
     fn is_seen_lifted(&self, node: &NodeName, since: Timestamp) -> bool {
         let facts = self.snapshot.nodes.get(node).and_then(|node| node.kubernetes.known());
         self.snapshot.taken_at > since && facts.is_some_and(|facts| !facts.unschedulable)

@@ -1,18 +1,19 @@
-//! Whether a way back needs etcd's own downgrade first (rule 13).
+//! Whether a rollback needs etcd's own downgrade first (rule 13).
 //!
 //! Once every member runs a minor, etcd raises the cluster to it, and migrates its
-//! data; a member of an older minor then ends itself. Before that the older minor
+//! data; a member of an older minor then exits. Before that the older minor
 //! still starts, so a hop that is not through can be taken back without more.
 
+use upgrade_core::guard;
 use upgrade_core::matrix::Matrix;
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::snapshot::{EtcdFacts, Fact, MemberStatus, NodeName, Role, Snapshot};
 use upgrade_core::version::{Minor, Version};
 
 /// The first Talos with the calls of etcd's downgrade.
 pub const CALLS_SINCE: Version = Version::new(1, 11, 0);
 
-/// The lower minor of etcd that this control plane would start after its way back;
+/// The lower minor of etcd that this control plane would start after its rollback;
 /// `None` if it stays on the same one.
 pub(crate) fn lower_minor(
     snapshot: &Snapshot,
@@ -38,7 +39,7 @@ fn status<'a>(snapshot: &'a Snapshot, node: &NodeName) -> Option<&'a MemberStatu
 /// Whether etcd's downgrade to `to` has to be run before a member of that minor
 /// starts; `Err` says why it cannot be run.
 pub(crate) fn is_needed(snapshot: &Snapshot, to: Minor) -> Result<bool, String> {
-    if mutant::is(Mutant::DowngradeSkipped) {
+    if !guard!(Mutant::DowngradeSkipped) {
         return Ok(false);
     }
     let facts = match &snapshot.etcd {

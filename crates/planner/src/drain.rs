@@ -24,14 +24,14 @@ pub enum Fate {
     Halts(&'static str),
 }
 
-/// What is at stake with a pod that nobody makes again.
+/// What is at stake with a pod that is not recreated.
 pub const NO_CONTROLLER: &str = "no controller";
 
 /// What is at stake with a pod that keeps data on its node.
 pub const EMPTY_DIR: &str = "emptyDir";
 
 /// What becomes of a pod. As with kubectl, pods that would come back to the same
-/// node at once are no matter: mirrors of static pods, and those of a `DaemonSet`.
+/// node at once do not matter: mirrors of static pods, and those of a `DaemonSet`.
 /// A finished pod runs nothing and is left with its logs.
 pub fn fate(pod: &Pod, policy: &Drain) -> Fate {
     if pod.mirror {

@@ -39,7 +39,7 @@ pub struct Estimate {
 }
 
 /// What one step takes. The operating system's numbers are those that the
-/// annotation door's documentation promises its users.
+/// documentation of the annotations promises.
 fn step(action: Action, plan: &Plan) -> Span {
     match action {
         Action::CheckRemovals | Action::Forfeit | Action::Cordon | Action::Uncordon => {

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::guard;
+use upgrade_core::mutant::Mutant;
 use upgrade_core::snapshot::{EtcdFacts, MemberId, NodeName, Role, Snapshot};
 
 /// How far applied indexes may lie apart. Members are asked one after the
@@ -16,13 +17,13 @@ pub const MAX_APPLIED_LAG: u64 = 1_000;
 /// Everything that speaks against disrupting the member on `node`. With `node`
 /// absent: against disrupting any member at all.
 ///
-/// An asked-for way back (`rollback`) may take the one member that is broken,
-/// since it counts for nothing as it is; all others have to be well.
+/// An explicit `rollback` may disrupt the one member that is broken, since it counts for
+/// nothing as it is; all others have to be healthy.
 pub fn problems(snapshot: &Snapshot, node: Option<&NodeName>, rollback: bool) -> Vec<String> {
     let facts = match snapshot.etcd.as_result() {
-        _ if mutant::is(Mutant::QuorumGate) => return Vec::new(),
+        _ if !guard!(Mutant::QuorumGate) => return Vec::new(),
         Ok(facts) => facts,
-        Err(_) if mutant::is(Mutant::UnknownIsFine) => return Vec::new(),
+        Err(_) if !guard!(Mutant::UnknownIsFine) => return Vec::new(),
         Err(why) => return vec![format!("etcd cannot be seen: {why}")],
     };
     if facts.members.is_empty() {
@@ -43,7 +44,7 @@ pub fn problems(snapshot: &Snapshot, node: Option<&NodeName>, rollback: bool) ->
         }
         let status = match member.status.as_result() {
             Ok(status) => status,
-            Err(_) if mutant::is(Mutant::UnknownIsFine) => continue,
+            Err(_) if !guard!(Mutant::UnknownIsFine) => continue,
             Err(why) => {
                 problems.push(format!("{} does not answer: {why}", member.node));
                 continue;
@@ -80,7 +81,7 @@ fn membership(snapshot: &Snapshot, facts: &EtcdFacts) -> Vec<String> {
         snapshot.nodes_with(Role::ControlPlane).map(|(name, _)| name).collect();
     let missing = nodes.difference(&members).map(|node| format!("{node} is not a member"));
     let foreign =
-        members.difference(&nodes).map(|node| format!("member {node} is no control plane"));
+        members.difference(&nodes).map(|node| format!("member {node} is not a control plane"));
     missing.chain(foreign).collect()
 }
 

@@ -1,7 +1,7 @@
 //! How a cluster does, as a list of single checks with their reasons.
 //!
-//! It says what is, and leaves to others what to do about it; the plan and
-//! `decide` have gates of their own, built on the same facts.
+//! It reports facts and gives no advice; the plan and `decide` have gates of their own,
+//! built on the same facts.
 
 use std::fmt::{self, Display};
 
@@ -44,7 +44,7 @@ impl Display for Area {
 pub enum Verdict {
     /// As it should be.
     Good,
-    /// It works; somebody should look at it all the same.
+    /// It works, and deserves a check.
     Doubtful,
     /// Not as it should be, or not to be seen (rule 10).
     Bad,
@@ -165,7 +165,7 @@ fn etcd_checks(snapshot: &Snapshot, found: &mut Found) {
         return;
     }
     let Some(facts) = snapshot.etcd.known() else { return };
-    let leader = facts.leader().map_or("nobody", |leader| leader.0.as_str());
+    let leader = facts.leader().map_or("no member", |leader| leader.0.as_str());
     let count = facts.members.len();
     found.good(Area::Etcd, None, format!("{count} members agree, and {leader} leads"));
     if !etcd::survives_one_loss(count) {

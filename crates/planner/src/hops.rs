@@ -15,9 +15,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use upgrade_core::catalogue::Catalogue;
+use upgrade_core::guard;
 use upgrade_core::intent::{Intent, Preference};
 use upgrade_core::matrix::Matrix;
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::plan::{Change, Versions};
 use upgrade_core::version::{Minor, Version};
 
@@ -76,7 +77,7 @@ pub fn find(
 }
 
 /// The first Talos whose upgrade call keeps the data of a node: up to 1.7 it wipes
-/// the EPHEMERAL partition and leaves etcd, unless it is told to preserve them.
+/// the EPHEMERAL partition and leaves etcd, unless it is asked to preserve them.
 pub const OLDEST_HOST: Version = Version::new(1, 8, 0);
 
 /// The newest patch of the line that `from` belongs to, where the way to `to` leads
@@ -151,7 +152,7 @@ fn talos_track(
     let newest = catalogue.newest_talos(target.minor());
     remark(Product::Talos, running, target, newest, report);
     let too_old = running.release() < OLDEST_HOST && matrix.row(running.minor()).is_some();
-    if too_old && target != running && !mutant::is(Mutant::OldHostTaken) {
+    if guard!(Mutant::OldHostTaken, too_old && target != running) {
         report.refuse(Refusal::HostTooOld { talos: running.clone() });
         return None;
     }
@@ -175,7 +176,7 @@ fn talos_track(
     let newest = |line| best_patch(line, matrix, catalogue);
     let mut versions = track(Product::Talos, running, target, newest, report);
     let first = own_patch(running, target, matrix, catalogue);
-    if let Some(first) = first.filter(|_| !mutant::is(Mutant::PatchSkipped)) {
+    if let Some(first) = first.filter(|_| guard!(Mutant::PatchSkipped)) {
         versions.insert(1, first);
     }
     Some(versions)
@@ -294,7 +295,7 @@ fn track(
 ) -> Vec<Version> {
     let mut versions = vec![running.clone()];
     let mut line = running.minor().next();
-    while line < target.minor() && !mutant::is(Mutant::MinorSkipped) {
+    while guard!(Mutant::MinorSkipped, line < target.minor()) {
         let version = newest(line).unwrap_or_else(|| {
             report.warn(Warning::PatchUnknown { product, version: line.first() });
             line.first()
@@ -461,7 +462,7 @@ impl<'a> Grid<'a> {
         host.or_else(pair)
     }
 
-    /// The places one move away, the door's preference first. Up to two Talos
+    /// The places one move away, the front end's preference first. Up to two Talos
     /// minors at once come last: they are taken only where they save a reboot.
     fn moves(&self, (talos, kubernetes): Place) -> impl Iterator<Item = Place> {
         let goal = self.goal();
@@ -578,7 +579,7 @@ impl<'a> Grid<'a> {
                 furthest: self.versions(furthest),
             },
             // A search without a path always has a constraint; should that ever
-            // be wrong, nothing is planned all the same.
+            // be wrong, nothing is planned.
             None => Refusal::NoTarget,
         }
     }

@@ -7,9 +7,10 @@
 
 pub mod name;
 
+use upgrade_core::guard;
 use upgrade_core::image::ImageRef;
 use upgrade_core::intent::{Installer, Intent};
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::snapshot::{NodeName, TalosFacts};
 use upgrade_core::version::Version;
 
@@ -48,7 +49,7 @@ pub fn wanted_schematic(installer: &Installer) -> Option<&str> {
     }
 }
 
-/// Whether a node that runs the wanted version still has to be installed anew,
+/// Whether a node that runs the wanted version still has to be installed again,
 /// since the user wants other content in it.
 pub fn lacks_wanted(facts: &TalosFacts, installer: &Installer) -> bool {
     wanted_schematic(installer).is_some_and(|wanted| facts.schematic.as_deref() != Some(wanted))
@@ -91,13 +92,13 @@ pub fn choose(
     intent: &Intent,
     report: &mut Report,
 ) -> Option<Choice> {
-    if facts.container && !mutant::is(Mutant::ContainerTaken) {
+    if guard!(Mutant::ContainerTaken, facts.container) {
         report.refuse(Refusal::ContainerMode { node: node.clone() });
         return None;
     }
     let choosing = Choosing { node, facts, target, intent };
     match intent.installer_of(node) {
-        _ if mutant::is(Mutant::SchematicDropped) => {
+        _ if !guard!(Mutant::SchematicDropped) => {
             let image = choosing.built(EMPTY_SCHEMATIC, report)?;
             Some(Choice { image, schematic: None, extensions: None })
         }
@@ -180,10 +181,10 @@ impl Choosing<'_> {
     fn flavour(&self) -> Flavour<'_> {
         let configured = self.facts.installer.as_ref().map(Name::of);
         let mut flavour = Flavour::of(self.facts);
-        if mutant::is(Mutant::PlatformDropped) {
+        if !guard!(Mutant::PlatformDropped) {
             flavour.platform = configured.and_then(|name| name.platform).unwrap_or(METAL);
         }
-        if mutant::is(Mutant::SecureBootDropped) {
+        if !guard!(Mutant::SecureBootDropped) {
             flavour.secure_boot = configured.is_some_and(|name| name.secure_boot);
         }
         flavour
@@ -263,7 +264,7 @@ impl Choosing<'_> {
         self.none(&why, report)
     }
 
-    /// An installer without a schematic brings no extensions that anybody can see:
+    /// An installer without a schematic brings no extensions that can be seen:
     /// refused over a node that has some, unless the user said that they may go, or
     /// that they are in it.
     fn may_replace(&self, image: &ImageRef, report: &mut Report) -> Option<()> {

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use upgrade_core::guard;
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::plan::{
     Change, Group, Hop, Lane, RebootMode, TalosTarget, Target, UpgradeApi, Wave,
 };
@@ -219,7 +220,7 @@ impl<'a> Lanes<'a> {
     }
 
     /// Talos up to 1.12 refuses to upgrade one of two members of etcd, whatever the
-    /// user accepts. Our own gates have looked at etcd by then, so it is told not to.
+    /// user accepts. Our own gates have checked etcd by then, so the call skips its own.
     fn forced(
         &mut self,
         control_planes: &[&NodeName],
@@ -360,14 +361,14 @@ impl<'a> Lanes<'a> {
         if !rollback {
             let pulls = moves.iter().map(|(name, images)| images.pulled(name)).collect();
             let prepare = prepare(pulls, &[Action::CheckRemovals], true);
-            if mutant::is(Mutant::KubeletsFirst) {
+            if !guard!(Mutant::KubeletsFirst) {
                 return [prepare, kubelets, servers, managers, manifests].concat();
             }
             return [prepare, servers, managers, manifests, kubelets].concat();
         }
-        // The way back needs no pulls, which could hold it up: what ran before
-        // is on the nodes. Nothing may be newer than the API servers, so they go
-        // last; unless nobody answers there, for all the rest waits for them.
+        // A rollback needs no pulls, which could delay it: what ran before is on the
+        // nodes. Nothing may be newer than the API servers, so they go last; unless none of
+        // them answers, since all the rest waits for them.
         let prepare = prepare(Vec::new(), &[], true);
         let nodes = &self.request.snapshot.nodes;
         if nodes.values().all(|node| node.kubernetes.trouble().is_some()) {
@@ -377,8 +378,8 @@ impl<'a> Lanes<'a> {
     }
 }
 
-/// Everything that disturbs nobody, side by side: pulls, preflight, and the
-/// snapshot that rule 3 wants before a control plane is touched.
+/// Everything that disrupts nothing, side by side: pulls, preflight, and the snapshot that
+/// rule 3 requires before a control plane is changed.
 pub(crate) fn prepare(pulls: Vec<Lane>, checks: &[Action], control_planes: bool) -> Vec<Wave> {
     let mut lanes: Vec<Lane> = checks.iter().map(|check| cluster(&[*check])).collect();
     if control_planes {
@@ -452,7 +453,7 @@ impl Images {
 }
 
 /// Whether nothing is left to do between two versions. Upwards a newer version
-/// is fine as it is; on the way back it has to be the one that was asked for.
+/// is fine as it is; on a rollback it has to be the one that was asked for.
 fn is_there(running: &Version, target: &Version, rollback: bool) -> bool {
     if rollback { running == target } else { running >= target }
 }

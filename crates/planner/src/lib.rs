@@ -9,7 +9,7 @@
 //! - [`prepare()`] is all three, and what every front end calls.
 //! - [`decide()`] says what to do next: it is the only home of parallelism,
 //!   windows, pause, retries and quorum ([`etcd`]).
-//! - [`rollback()`] plans the way back of one node; [`downgrade`] says whether etcd's
+//! - [`rollback()`] plans the rollback of one node; [`downgrade`] says whether etcd's
 //!   own downgrade comes first.
 //! - [`estimate()`] says how long it will take.
 //! - [`drain`] says which pods leave a node, and what will be in their way;

@@ -1,7 +1,7 @@
 //! From an observation and an intent to a plan.
 //!
-//! Looks at everything before it refuses, so that a person sees all reasons at
-//! once. The lanes themselves are laid in `lanes`.
+//! Checks everything before it refuses, so that a user sees all reasons at once. The lanes
+//! themselves are built in `lanes`.
 
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::Intent;
@@ -42,7 +42,7 @@ pub struct Request<'a> {
     pub manifests: &'a Fact<Manifests>,
 }
 
-/// A plan and what there is to say about it.
+/// A plan and its report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     /// The plan; empty if there is nothing to do.
@@ -115,8 +115,8 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
     Ok(Planned { plan, report })
 }
 
-/// What runs afterwards: the cluster's own target where nodes go to it, whatever single
-/// nodes go to.
+/// What runs afterwards: the cluster's own target where nodes move to it, whatever single
+/// nodes move to.
 fn end(start: &Start, intent: &Intent, legs: &[Leg]) -> Versions {
     let mut to = legs.last().map_or_else(|| start.running.clone(), |leg| leg.after.clone());
     let wanted = intent.talos.as_ref();
@@ -151,7 +151,7 @@ fn other_content(snapshot: &Snapshot, intent: &Intent, start: &Start, legs: &[Le
         .collect()
 }
 
-/// Names the nodes that are why there is no path, if they are some that stay.
+/// Names the nodes that block every path, if they are nodes that stay.
 fn in_the_way(snapshot: &Snapshot, intent: &Intent, start: &Start, report: &mut Report) {
     let versions: Vec<Version> = report
         .refusals
@@ -172,8 +172,8 @@ fn in_the_way(snapshot: &Snapshot, intent: &Intent, start: &Start, report: &mut 
     }
 }
 
-/// Whatever could not be seen stops the plan (rule 10). A way back needs the
-/// machines only: that Kubernetes does not answer may be what it mends (rule 12).
+/// Whatever could not be observed stops the plan (rule 10). A rollback needs the machines
+/// only: that Kubernetes does not answer may be what it repairs (rule 12).
 fn unknowns(snapshot: &Snapshot, rollback: bool, report: &mut Report) {
     let away = away(snapshot).filter(|_| !rollback);
     if let Some(why) = &away {
@@ -198,7 +198,7 @@ fn unknowns(snapshot: &Snapshot, rollback: bool, report: &mut Report) {
     }
 }
 
-/// Why Kubernetes tells of no node at all: that is one reason, and none of the machines'.
+/// Why Kubernetes lists no node at all: that is one reason, and not one for each machine.
 fn away(snapshot: &Snapshot) -> Option<String> {
     let mut reasons = snapshot.nodes.values().map(|node| node.kubernetes.trouble());
     let first = reasons.next()??;
@@ -206,8 +206,8 @@ fn away(snapshot: &Snapshot) -> Option<String> {
 }
 
 /// A node of Kubernetes without a known machine would be left out: kubelets could fall
-/// too far behind, and the run would be done without it (rules 10 and 13). A way back
-/// leaves out what it cannot see, and says so (rule 12).
+/// too far behind, and the run would be done without it (rules 10 and 13). A rollback
+/// leaves out what it cannot observe, and warns (rule 12).
 fn invisible(snapshot: &Snapshot, policy: &Policy, rollback: bool, report: &mut Report) {
     for (node, why) in snapshot.unknown_nodes(&policy.foreign_nodes) {
         let (node, why) = (node.clone(), why.to_owned());
@@ -225,8 +225,8 @@ fn invisible(snapshot: &Snapshot, policy: &Policy, rollback: bool, report: &mut 
     }
 }
 
-/// Machines that run and do not meet all of their conditions: they are upgraded all the
-/// same, and are back when they are as ready as now.
+/// Machines that run and do not meet all of their conditions: they are upgraded, and are
+/// back when they are as ready as now.
 fn not_ready(snapshot: &Snapshot, report: &mut Report) {
     for (name, node) in &snapshot.nodes {
         let facts = node.talos.known().filter(|facts| facts.stage == Stage::Running);
@@ -265,8 +265,8 @@ fn control_planes_fit(
     if control_planes > 2 && control_planes.is_multiple_of(2) {
         report.warn(Warning::EvenControlPlanes { control_planes });
     }
-    // A way back starts from a cluster that is not well: `decide` still keeps
-    // quorum, but the plan is not refused for it (rule 12).
+    // A rollback starts from a cluster that is not healthy: `decide` still keeps quorum,
+    // but the plan is not refused for it (rule 12).
     if intent.rollback {
         return;
     }

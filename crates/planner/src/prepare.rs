@@ -11,7 +11,7 @@ use upgrade_core::snapshot::{NodeName, Snapshot};
 use crate::check::{Finding, Severity, check};
 use crate::planner::{Planned, Request, plan};
 use crate::report::Report;
-use crate::rollback::{WayBack, rollback};
+use crate::rollback::{RollbackRequest, rollback};
 
 /// What an earlier run of the cluster means for a new plan.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +22,8 @@ pub struct Earlier<'a> {
     pub armed: &'a BTreeMap<NodeName, Armed>,
 }
 
-/// What came of planning.
-#[must_use = "a report holds the reasons that a person needs"]
+/// The result of planning.
+#[must_use = "a report holds the reasons that a user needs"]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
     /// A plan that passed its check; empty if there is nothing to do. `None` if it was
@@ -40,7 +40,7 @@ impl Prepared {
         Self { plan: None, report, findings: Vec::new() }
     }
 
-    /// The finding that stopped a plan which the planner made: a mistake of this program.
+    /// The finding that stopped a plan which the planner made: a bug of this program.
     pub fn fatal(&self) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.severity == Severity::Fatal)
     }
@@ -52,7 +52,7 @@ pub fn prepare(request: &Request<'_>, earlier: Earlier<'_>) -> Prepared {
 }
 
 /// The same for the rollback of one node.
-pub fn prepare_rollback(request: &WayBack<'_>, earlier: Earlier<'_>) -> Prepared {
+pub fn prepare_rollback(request: &RollbackRequest<'_>, earlier: Earlier<'_>) -> Prepared {
     checked(rollback(request), request.snapshot, request.matrix, earlier)
 }
 
@@ -68,7 +68,7 @@ fn checked(
     };
     let plan = Plan { parent: earlier.parent.cloned(), ..plan };
     crate::armed(&plan, snapshot, earlier.armed, &mut report);
-    // The planner is careful; its plan is read with other eyes all the same.
+    // The planner is careful; its plan is checked independently.
     let findings = check(&plan, snapshot, matrix);
     let prepared = Prepared { plan: None, report, findings };
     let runs = prepared.report.refusals.is_empty() && prepared.fatal().is_none();

@@ -1,8 +1,9 @@
 //! Which objects a plan deletes: what left Talos's manifests, if those are known
-//! completely (rule 10), and if nothing goes with it that nobody agreed to.
+//! completely (rule 10), and if nothing else is deleted with it without consent.
 
+use upgrade_core::guard;
 use upgrade_core::manifests::{Manifests, ObjectKey};
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::plan::{Change, Plan};
 use upgrade_core::policy::Prune;
 use upgrade_core::snapshot::Fact;
@@ -16,7 +17,7 @@ pub(crate) fn choose(
     report: &mut Report,
 ) -> Vec<ObjectKey> {
     let syncs = plan.hops.iter().any(|hop| matches!(hop.change, Change::Kubernetes { .. }));
-    // A way back brings nothing new, so nothing leaves by it.
+    // A rollback brings no new manifests, so nothing leaves them.
     if !syncs || plan.rollback || plan.policy.manifests.prune == Prune::None {
         return Vec::new();
     }
@@ -32,7 +33,7 @@ pub(crate) fn choose(
         report.warn(Warning::PruneHeld { why: manifests.gaps.join("; ") });
         return Vec::new();
     }
-    let all = plan.policy.manifests.prune == Prune::All || mutant::is(Mutant::PruneAll);
+    let all = !guard!(Mutant::PruneAll, plan.policy.manifests.prune != Prune::All);
     let left = manifests.left.iter().cloned();
     let (kept, pruned): (Vec<_>, Vec<_>) = left.partition(|it| it.takes_others_along() && !all);
     if !pruned.is_empty() {

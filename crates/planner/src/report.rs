@@ -1,5 +1,5 @@
-//! What the planner has to say: every refusal, warning and note is typed, and
-//! each tells what to do next.
+//! What the planner reports: every refusal, warning and note is typed, and each refusal
+//! comes with advice.
 
 mod nodes;
 mod refusal;
@@ -8,6 +8,7 @@ mod remark;
 use std::fmt::{self, Display};
 
 use serde::Serialize;
+use upgrade_core::advice::{Advice, Choice};
 use upgrade_core::version::{Minor, Version};
 
 pub use upgrade_core::product::Product;
@@ -67,7 +68,7 @@ impl Display for Constraint {
                 write!(f, "Talos {talos} runs Kubernetes {oldest} to {newest}, not {kubernetes}")
             }
             Self::UnknownTalos { talos } => {
-                write!(f, "Talos {talos} is unknown to the support matrix")
+                write!(f, "Talos {talos} is not in the support matrix")
             }
             Self::Host { from, to, oldest, too_new } => write!(
                 f,
@@ -75,26 +76,41 @@ impl Display for Constraint {
             ),
             Self::Patch { from, to, first } => write!(
                 f,
-                "Talos {to} is not safe to install before {first} has run, for etcd's sake; \
-                 {from} runs"
+                "Talos {to} is not safe for etcd to install before {first} has run; {from} runs"
             ),
         }
     }
 }
 
-/// Everything the planner has to say.
-#[must_use = "a report holds the reasons that a person needs"]
+/// Everything that the planner reports.
+#[must_use = "a report holds the reasons that a user needs"]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Why there is no plan; empty if there is one.
     pub refusals: Vec<Refusal>,
-    /// What to look at first.
+    /// What deserves a check before the run starts.
     pub warnings: Vec<Warning>,
-    /// What is good to know.
+    /// Everything else.
     pub notes: Vec<Note>,
 }
 
 impl Report {
+    /// What helps if there is nothing to do: nodes that are held only move once they are
+    /// released, and what is there already needs a newer target.
+    pub fn advice_on_nothing(&self) -> Advice {
+        let held = self.notes.iter().find_map(|note| match note {
+            Note::Held { nodes } => Some(Advice::ReleaseHold(nodes.clone())),
+            _ => None,
+        });
+        let there = self.notes.iter().any(|note| matches!(note, Note::AlreadyThere { .. }));
+        let newer = Advice::ChooseTarget(Choice::Newer);
+        match held {
+            Some(release) if there => Advice::AnyOf(vec![release, newer]),
+            Some(release) => release,
+            None => newer,
+        }
+    }
+
     /// Adds a refusal unless it was made already.
     pub(crate) fn refuse(&mut self, refusal: Refusal) {
         if !self.refusals.contains(&refusal) {

@@ -1,14 +1,15 @@
-//! The way back of one node: a plan like any other, with one lane.
+//! The rollback of one node: a plan like any other, with one lane.
 //!
 //! No health gate holds it up (rule 12); `decide` still keeps etcd's quorum
 //! (rule 1), and what speaks against it is told here beforehand.
 
 use std::collections::BTreeMap;
 
+use upgrade_core::guard;
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::matrix::{Matrix, Row};
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::plan::{
     Change, Group, Hop, Lane, PLAN_FORMAT, Plan, RebootMode, TalosTarget, Target, UpgradeApi,
     Versions, Wave,
@@ -41,9 +42,9 @@ pub enum Way {
     Image(ImageRef),
 }
 
-/// One node's way back.
+/// The rollback of one node.
 #[derive(Clone, Debug)]
-pub struct WayBack<'a> {
+pub struct RollbackRequest<'a> {
     /// What was observed.
     pub snapshot: &'a Snapshot,
     /// Which node.
@@ -56,9 +57,9 @@ pub struct WayBack<'a> {
     pub matrix: &'a Matrix,
 }
 
-/// Plans the way back of one node, or says every reason why there is none.
-pub fn rollback(request: &WayBack<'_>) -> Result<Planned, Report> {
-    let WayBack { snapshot, node: name, way, policy, .. } = request;
+/// Plans the rollback of one node, or says every reason why there is none.
+pub fn rollback(request: &RollbackRequest<'_>) -> Result<Planned, Report> {
+    let RollbackRequest { snapshot, node: name, way, policy, .. } = request;
     let mut report = Report::default();
     for problem in policy.problems() {
         report.refuse(Refusal::BadPolicy { problem: problem.to_string() });
@@ -97,7 +98,7 @@ pub fn rollback(request: &WayBack<'_>) -> Result<Planned, Report> {
         number: 1,
         change: Change::Talos { from: talos.version.clone(), to },
         versions: after.clone(),
-        // One node that is not well must not keep its own way back closed.
+        // A node that is not healthy must not block its own rollback.
         limit: limits.shared.max(1),
         pool_limits: limits.pools.iter().map(|(pool, it)| (pool.clone(), (*it).max(1))).collect(),
         waves: waves(request, node.role, limits.pool(node.pool.as_deref()), target, lowered),
@@ -124,14 +125,14 @@ fn target(
     talos: &TalosFacts,
     report: &mut Report,
 ) -> Option<(Version, TalosTarget)> {
-    if talos.container && !mutant::is(Mutant::ContainerTaken) {
+    if guard!(Mutant::ContainerTaken, talos.container) {
         report.refuse(Refusal::ContainerMode { node: node.clone() });
         return None;
     }
     let own = installer::previous(node, talos);
     let (to, installer, schematic) = match way {
         Way::Slot { version, schematic } => {
-            // Nothing is installed; the name is for whoever reads the plan.
+            // Nothing is installed; the name is for readers of the plan.
             let image = own.as_ref().map_or_else(
                 || ImageRef {
                     registry: Some("ghcr.io".to_owned()),
@@ -171,12 +172,12 @@ fn target(
 
 /// The minor that etcd has to be lowered to first, if it has to be (rule 13).
 fn lower_etcd(
-    request: &WayBack<'_>,
+    request: &RollbackRequest<'_>,
     to: &Version,
     target: &mut TalosTarget,
     report: &mut Report,
 ) -> Option<Minor> {
-    let WayBack { snapshot, node, matrix, .. } = request;
+    let RollbackRequest { snapshot, node, matrix, .. } = request;
     target.etcd = downgrade::lower_minor(snapshot, node, to, matrix);
     let etcd = target.etcd?;
     match downgrade::is_needed(snapshot, etcd) {
@@ -190,8 +191,14 @@ fn lower_etcd(
 
 /// What speaks against it: refused where it is no way back at all, told where
 /// the cluster is merely not well (rules 1, 12 and 13).
-fn fits(request: &WayBack<'_>, role: Role, talos: &TalosFacts, to: &Version, report: &mut Report) {
-    let WayBack { snapshot, node, policy, matrix, way } = request;
+fn fits(
+    request: &RollbackRequest<'_>,
+    role: Role,
+    talos: &TalosFacts,
+    to: &Version,
+    report: &mut Report,
+) {
+    let RollbackRequest { snapshot, node, policy, matrix, way } = request;
     let (from, to) = (talos.version.clone(), to.clone());
     // The other slot is only booted; an installer would wipe the node's data.
     if from.release() < OLDEST_HOST && matches!(way, Way::Image(_)) {
@@ -233,13 +240,13 @@ fn fits(request: &WayBack<'_>, role: Role, talos: &TalosFacts, to: &Version, rep
 }
 
 fn waves(
-    request: &WayBack<'_>,
+    request: &RollbackRequest<'_>,
     role: Role,
     pool: Option<&str>,
     target: TalosTarget,
     lowered: Option<Minor>,
 ) -> Vec<Wave> {
-    let WayBack { snapshot, node, way, policy, .. } = request;
+    let RollbackRequest { snapshot, node, way, policy, .. } = request;
     let (group, others) = match role {
         Role::ControlPlane => (Group::ControlPlane, snapshot.nodes_with(role).count() > 1),
         Role::Worker => (Group::Workers, false),
@@ -269,7 +276,7 @@ fn waves(
         Way::Image(image) => vec![pull(node, vec![image.clone()])],
         Way::Slot { .. } => Vec::new(),
     };
-    // Rule 3 holds on the way back as well.
+    // Rule 3 holds for a rollback as well.
     let mut waves = match (pulls.is_empty(), role) {
         (true, Role::Worker) => Vec::new(),
         (_, role) => prepare(pulls, &[], role == Role::ControlPlane),

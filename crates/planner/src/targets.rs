@@ -1,5 +1,5 @@
-//! Who is to run which Talos. Nodes with the same target move together; those that the
-//! user holds, or that have no target, stay where they are.
+//! Which node is to run which Talos. Nodes with the same target move together; those that
+//! the user holds, or that have no target, stay as they are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ const KUBELET_SKEW: u64 = 3;
 pub struct TargetGroup {
     /// What they are to run.
     pub target: Version,
-    /// The lowest version among them; on the way back the highest.
+    /// The lowest version among them; on a rollback the highest.
     pub from: Version,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn takes_part(intent: &Intent, leg: &Leg, name: &NodeName) -> bool {
     intent.talos_of(name).is_some_and(|target| leg.targets.contains(target))
 }
 
-/// Refuses wishes for single nodes that cannot be meant: nodes that are not there,
+/// Refuses intents for single nodes that cannot be meant: nodes that are not there,
 /// versions below what runs (rule 13), images of another version.
 pub(crate) fn contradictions(snapshot: &Snapshot, intent: &Intent, report: &mut Report) {
     for (name, own) in &intent.nodes {
@@ -243,7 +243,7 @@ fn mixed_control_planes(
     }
 }
 
-/// What becomes of the nodes with a wish of their own, for whoever reads the plan.
+/// What happens to the nodes with an intent of their own, for readers of the plan.
 pub(crate) fn of_nodes(
     snapshot: &Snapshot,
     intent: &Intent,

@@ -1,11 +1,12 @@
-//! Who goes when: control planes one by one with the etcd leader last (rule 1),
+//! The order of nodes: control planes one by one with the etcd leader last (rule 1),
 //! workers within their limits (rule 6).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use upgrade_core::amount::Amount;
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::guard;
+use upgrade_core::mutant::Mutant;
 use upgrade_core::policy::Workers;
 use upgrade_core::snapshot::{Node, NodeName, Role, Snapshot};
 
@@ -56,7 +57,7 @@ pub fn control_planes<'a>(snapshot: &'a Snapshot) -> Vec<&'a NodeName> {
         snapshot.nodes_with(Role::ControlPlane).map(|(name, _)| name).collect();
     let leader = snapshot.etcd.known().and_then(|etcd| etcd.leader());
     names.sort_by(|a, b| {
-        let last = |name: &NodeName| Some(name) == leader && !mutant::is(Mutant::LeaderStays);
+        let last = |name: &NodeName| guard!(Mutant::LeaderStays, Some(name) == leader);
         last(a).cmp(&last(b)).then_with(|| natural(&a.0, &b.0))
     });
     names

@@ -22,7 +22,7 @@ use upgrade_planner::check::check;
 use upgrade_planner::decide::{Decision, decide};
 use upgrade_planner::installer::choose;
 use upgrade_planner::report::Report;
-use upgrade_planner::rollback::{Way, WayBack, rollback};
+use upgrade_planner::rollback::{RollbackRequest, Way, rollback};
 
 /// What the same question is answered without the mutant and with it.
 fn both<T>(breakage: Mutant, ask: impl Fn() -> T) -> (T, T) {
@@ -127,7 +127,7 @@ fn holds() {
     assert_eq!(both(Mutant::HoldIgnored, ask), (false, true));
 }
 
-/// Rule 12: a way back while Kubernetes is silent.
+/// Rule 12: a rollback while Kubernetes does not answer.
 fn ways_back() {
     let mut snapshot = cluster(3, 1, "1.13.9", "1.33.4");
     for node in snapshot.nodes.values_mut() {
@@ -136,7 +136,7 @@ fn ways_back() {
     let (node, policy, matrix) = ("worker-1".into(), Policy::default(), Matrix::builtin());
     let way = Way::Slot { version: version("1.13.1"), schematic: None };
     let request =
-        WayBack { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
+        RollbackRequest { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
     let plan = rollback(&request).unwrap().plan;
     let ask = || runs(&first(&plan, &snapshot));
     assert_eq!(both(Mutant::WayBackGated, ask), (true, false));

@@ -77,7 +77,7 @@ fn label_pool(kubernetes: &mut Kubernetes, workers: usize) {
     let write = kube_sim::Write::by("pools");
     for number in (1..=workers).filter(|number| number % 3 == 0) {
         let name = format!("worker-{number}");
-        let label = upgrade_engine::observe::POOL_LABEL;
+        let label = upgrade_core::policy::POOL_LABEL;
         let labelled = kubernetes.api_mut().store_mut().modify(
             &write,
             &kube_sim::names::NODES,

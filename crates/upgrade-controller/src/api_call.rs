@@ -7,6 +7,7 @@ use kube::client::AuthError;
 use kube::core::Status;
 use kube::runtime::watcher;
 use thiserror::Error;
+use upgrade_core::text::causes;
 
 /// How long a call may take. A healthy API server answers within milliseconds, and one under
 /// load may need seconds for a list; after ten another try is the better use of the time
@@ -16,6 +17,9 @@ pub const CALL: Duration = Duration::from_secs(10);
 
 /// The longest text of an API server that is worth a line.
 const LONGEST: usize = 500;
+
+/// An error without a cause.
+const ENDED: &str = "the connection ended";
 
 /// Why a call to the API server failed.
 #[derive(Debug, Error)]
@@ -54,18 +58,18 @@ impl From<kube::Error> for CallError {
         }
         // Rule 14: what a credential plugin printed may be a token, and its own error
         // quotes it.
-        let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
-        while let Some(error) = cause {
+        let mut behind: Option<&(dyn Error + 'static)> = Some(&error);
+        while let Some(error) = behind {
             if let Some(error) = error.downcast_ref::<AuthError>() {
                 return Self::Unauthenticated(unauthenticated(error));
             }
-            cause = error.source();
+            behind = error.source();
         }
         match &error {
             kube::Error::Service(_) | kube::Error::HyperError(_) => {
-                Self::Unreachable(chain(error.source()))
+                Self::Unreachable(error.source().map_or_else(|| ENDED.to_owned(), cause))
             }
-            other => Self::Unusable(chain(Some(other))),
+            other => Self::Unusable(cause(other)),
         }
     }
 }
@@ -123,20 +127,11 @@ fn unauthenticated(error: &AuthError) -> String {
     }
 }
 
-/// An error with everything behind it, each part once.
-fn chain(error: Option<&(dyn Error + 'static)>) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    let mut behind = error;
-    while let Some(error) = behind {
-        let text = error.to_string();
-        // Said by what comes behind it, in plainer words.
-        let empty = text.starts_with("client error (");
-        if !(empty || parts.iter().any(|part| part.contains(&text))) {
-            parts.push(text);
-        }
-        behind = error.source();
-    }
-    if parts.is_empty() { "the connection ended".to_owned() } else { parts.join(": ") }
+/// Why a connection failed. The outermost error of hyper adds nothing to its cause.
+fn cause(error: &dyn Error) -> String {
+    let mut parts = causes(error);
+    parts.retain(|part| !part.starts_with("client error ("));
+    if parts.is_empty() { ENDED.to_owned() } else { parts.join(": ") }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use upgrade_cluster::{Credentials, Live};
 use upgrade_core::secret::scrub;
+use upgrade_core::text::chain;
 use upgrade_engine::clock::SystemClock;
 
 use crate::api_call::CallError;
@@ -82,15 +83,8 @@ pub async fn connect(
         snapshots,
     };
     let live = Live::with(credentials, SystemClock::new()).await;
-    let live = live.map_err(|error| {
-        // The chain, once; the parts say nothing of what is in the files.
-        let mut text = error.to_string();
-        let mut source = std::error::Error::source(&error);
-        while let Some(error) = source {
-            text = format!("{text}: {error}");
-            source = error.source();
-        }
-        ConnectError::Credentials(scrub(&text).into_owned())
-    })?;
+    // The parts of the error quote nothing of the files (rule 14).
+    let live =
+        live.map_err(|error| ConnectError::Credentials(scrub(&chain(&error)).into_owned()))?;
     Ok(Connection { digest, live: Throttled::new(live, Arc::clone(limiter)) })
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use upgrade_api::UpgradeRun;
 use upgrade_api::run::{RunPhase, RunVersions};
+use upgrade_core::advice::Advice;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::Intent;
 use upgrade_core::matrix::Matrix;
@@ -189,6 +190,10 @@ pub trait FrontEnd: Send + Sync + 'static {
     /// What they are shown.
     type Update: Send + Sync;
 
+    /// The node label that names the pool of a worker; policies of this front end have the
+    /// same.
+    const POOL_LABEL: &'static str;
+
     /// Who resumes a run that was paused, for its journal.
     const RESUMED_BY: &'static str;
 
@@ -211,6 +216,9 @@ pub trait FrontEnd: Send + Sync + 'static {
 
     /// Why a run was refused and what to do about it, for the users of this front end.
     fn refusal(&self, start: &Start, error: &StartError) -> String;
+
+    /// What to do about a run that halted, for the users of this front end.
+    fn advice(&self, advice: &Advice, run: &RunView) -> String;
 
     /// How the cluster is reached. Nothing secret is in the error (rule 14).
     fn access(

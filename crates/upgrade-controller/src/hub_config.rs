@@ -85,7 +85,7 @@ pub struct HubConfig {
 #[derive(Debug, Error)]
 pub enum HubConfigError {
     /// A file cannot be read.
-    #[error("the kubeconfig {} cannot be read: {source}", .path.display())]
+    #[error("the kubeconfig {} cannot be read", .path.display())]
     Unreadable {
         /// Which.
         path: PathBuf,

@@ -59,13 +59,14 @@ pub fn until_next_probe(cluster: &str, every: Duration, now: Duration) -> Durati
 pub async fn observe(
     live: &Throttled,
     foreign: &BTreeSet<NodeName>,
+    pool_label: &str,
 ) -> Result<Observation, ObserveError> {
-    within(IN_ALL, upgrade_engine::observe_whole(live, foreign)).await
+    within(IN_ALL, upgrade_engine::observe_whole(live, foreign, pool_label)).await
 }
 
 /// Observes once all that a plan needs. Acquire a permit of the limiter before.
-pub async fn observe_once(live: &Throttled) -> Result<Observation, ObserveError> {
-    within(LIMIT, upgrade_engine::observe_all(live.at_once())).await
+pub async fn observe_once(live: &Throttled, pool_label: &str) -> Result<Observation, ObserveError> {
+    within(LIMIT, upgrade_engine::observe_all(live.at_once(), pool_label)).await
 }
 
 async fn within(

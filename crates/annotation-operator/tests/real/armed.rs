@@ -29,7 +29,7 @@ async fn what_a_halted_run_armed_is_known_to_the_runs_after_it() {
         let events = it["items"].as_array().map_or(&[][..], Vec::as_slice);
         let about = |event: &&Value| event["reason"] == REASON && event["type"] == "Warning";
         let mut notes = events.iter().filter(about).filter_map(|event| event["message"].as_str());
-        notes.any(|note| note.contains("the Kubernetes API is away"))
+        notes.any(|note| note.contains("the Kubernetes API is unavailable"))
     };
     world.until("events", "warned of the outage", warned).await;
     operator.stop().await;

@@ -8,7 +8,8 @@ use upgrade_controller::Settings;
 use upgrade_controller::controller::ControllerOptions;
 use upgrade_controller::hub_config::HubOptions;
 use upgrade_controller::versions::{Offer, Source};
-use upgrade_core::policy::{Order, Policy};
+use upgrade_core::policy::{Order, Policy, Workers};
+use vitistack_api::label::NODE_POOL;
 
 use crate::Exit;
 use crate::args::{AvailableVersionsArgs, OperatorArgs};
@@ -33,7 +34,8 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, CommandError> {
         let message = format!("--lease-duration {given:#} is out of range");
         return Err(Usage::new(message, "write a time from 4s to 10m").into());
     }
-    let usual = Policy { order: Order::WorkersFirst, ..Policy::default() };
+    let workers = Workers { pool_label: NODE_POOL.to_owned(), ..Workers::default() };
+    let usual = Policy { order: Order::WorkersFirst, workers, ..Policy::default() };
     let identity = args.identity.clone().unwrap_or_else(settings::process);
     let settings = Settings {
         hub: HubOptions {

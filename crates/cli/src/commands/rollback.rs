@@ -6,10 +6,11 @@ use upgrade_core::intent::Intent;
 use upgrade_core::plan::Plan;
 use upgrade_core::snapshot::NodeName;
 use upgrade_planner::installer::schematic_of;
-use upgrade_planner::rollback::{Way, WayBack};
+use upgrade_planner::rollback::{RollbackRequest, Way};
 
 use super::upgrade::confirmed;
 use crate::Exit;
+use crate::advice;
 use crate::args::RollbackArgs;
 use crate::cluster_config::ClusterConfig;
 use crate::error::CommandError;
@@ -68,11 +69,12 @@ async fn one_node(
     if args.image.is_none()
         && let Some(refusal) = upgrade_planner::no_slot(node, &snapshot, &past.armed)
     {
-        return Err(CommandError::refused(refusal.to_string(), refusal.advice()));
+        return Err(CommandError::refused(refusal.to_string(), advice::text(&refusal.advice())));
     }
     let remembered = rollback::before(&plans(&session)?, node, &running.version);
     let way = wanted(args, node, remembered)?;
-    let request = WayBack { snapshot: &snapshot, node, way, policy: &policy, matrix: &data.matrix };
+    let request =
+        RollbackRequest { snapshot: &snapshot, node, way, policy: &policy, matrix: &data.matrix };
     let prepared = upgrade_planner::prepare_rollback(&request, past.earlier());
     let answer = planning::of(prepared, |_| None);
     confirmed(&session, answer, &snapshot, replace, args.yes, &args.run, printer).await

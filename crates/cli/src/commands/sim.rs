@@ -13,12 +13,12 @@ use talos_sim::model::Timings;
 use talos_sim::pki::Identity;
 use talos_sim::schedule::{self, FAULTS, Planned};
 use talos_sim::store;
+use upgrade_core::text::chain;
 
 use crate::Exit;
 use crate::args::{
     FaultArgs, FaultsArgs, MachineArgs, RealArgs, SimArgs, SimCommand, StartArgs, TalosconfigArgs,
 };
-use crate::error::chain;
 use crate::printer::Printer;
 use crate::render;
 use crate::usage::Usage;

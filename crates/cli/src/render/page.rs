@@ -9,6 +9,7 @@ use upgrade_view::{Outcomes, RunResult, Timeline};
 
 use super::timeline::{class, picture};
 use super::{time, words};
+use crate::advice;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--page:#fff;--text:#1b1f24;--faint:#667078;--line:#d5dae0;\
@@ -65,7 +66,9 @@ pub fn page(plan: &Plan, timeline: &Timeline) -> String {
 
 fn head(out: &mut String, plan: &Plan, timeline: &Timeline) {
     let (class, result) = match &timeline.result {
-        RunResult::Halted { why } => ("bad", format!("halted: {why}. Advice: {}", why.advice())),
+        RunResult::Halted { why } => {
+            ("bad", format!("halted: {why}. Advice: {}", advice::text(&why.advice())))
+        }
         RunResult::Open if timeline.began.is_none() => ("", "not started".to_owned()),
         RunResult::Open => ("", "not finished".to_owned()),
         result => ("", result.to_string()),

@@ -7,6 +7,7 @@ use upgrade_core::plan::{Group, Hop, Lane, Target, Wave};
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::Action;
+use upgrade_core::text;
 use upgrade_core::version::Minor;
 
 use super::time;
@@ -171,11 +172,7 @@ fn installer(hop: &Hop) -> Option<Phase> {
             _ => None,
         })
         .collect();
-    let first = images.first()?;
-    let text = match images.len() {
-        1 => short(first),
-        count => format!("{} and {} more", short(first), count - 1),
-    };
+    let text = text::some(&[short(images.first()?)], images.len());
     Some(Phase { label: "installer", text })
 }
 

@@ -8,6 +8,7 @@ use upgrade_planner::estimate::Estimate;
 use upgrade_planner::report::{Note, Refusal, Warning};
 
 use super::{Answer, Outcome};
+use crate::advice;
 
 /// The version of the form.
 pub(super) const FORMAT: u32 = 1;
@@ -54,9 +55,19 @@ pub fn plan_json(answer: &Answer) -> String {
         refusals: report
             .refusals
             .iter()
-            .map(|refusal| Item { advice: Some(refusal.advice()), ..Item::new(refusal) })
+            .map(|refusal| Item {
+                advice: Some(advice::text(&refusal.advice())),
+                ..Item::new(refusal)
+            })
             .collect(),
-        warnings: report.warnings.iter().map(Item::new).collect(),
+        warnings: report
+            .warnings
+            .iter()
+            .map(|warning| {
+                let advice = warning.advice().as_ref().map(advice::text);
+                Item { advice, ..Item::new(warning) }
+            })
+            .collect(),
         notes: report.notes.iter().map(Item::new).collect(),
     };
     let nothing = |outcome, report| View {

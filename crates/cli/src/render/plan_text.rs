@@ -16,6 +16,7 @@ use upgrade_planner::report::{Note, Report, Warning};
 use super::layout::{self, hang, remark};
 use super::phases::phases;
 use super::{Answer, BAD, CARE, FAINT, HEADING, INFO, Outcome, paint, time};
+use crate::advice;
 
 /// Columns before the text of a phase.
 const PHASE_INDENT: usize = 20;
@@ -52,7 +53,7 @@ pub fn plan_text(answer: &Answer, snapshot: &Snapshot) -> String {
             }
             for refusal in &report.refusals {
                 out.push_str(&remark(BAD, "refused", &refusal.to_string()));
-                out.push_str(&remark(FAINT, "  next", &refusal.advice()));
+                out.push_str(&remark(FAINT, "  next", &advice::text(&refusal.advice())));
             }
             // Notes are about a plan, and there is none.
             out + &warnings(report)
@@ -223,7 +224,7 @@ fn ends(plan: &Plan, snapshot: &Snapshot) -> BTreeMap<&'static str, Running> {
         kubelets.extend(node.kubernetes.known().map(|facts| (name, facts.kubelet.clone())));
     }
     for hop in &plan.hops {
-        for lane in hop.waves.iter().flat_map(|wave| &wave.lanes) {
+        for lane in hop.lanes() {
             let Some(node) = &lane.node else { continue };
             match &lane.target {
                 Target::Talos(_) => drop(talos.insert(node, hop.change.to().clone())),
@@ -314,7 +315,10 @@ fn rebooting(hop: &Hop) -> usize {
 }
 
 fn warnings(report: &Report) -> String {
-    let text = |warning: &Warning| remark(CARE, "warning", &warning.to_string());
+    let text = |warning: &Warning| {
+        let advice = warning.advice().map(|it| remark(FAINT, "  next", &advice::text(&it)));
+        remark(CARE, "warning", &warning.to_string()) + &advice.unwrap_or_default()
+    };
     report.warnings.iter().map(text).collect()
 }
 
@@ -346,11 +350,7 @@ fn nothing_to_do(report: &Report) -> String {
         there.join(", ")
     };
     let mut out = remark(BAD, "nothing to do", &why);
-    out.push_str(&remark(
-        FAINT,
-        "  next",
-        "choose a newer target; `talos-operator matrix` shows the releases that are known",
-    ));
+    out.push_str(&remark(FAINT, "  next", &advice::text(&report.advice_on_nothing())));
     out + &warnings(report)
 }
 

@@ -11,6 +11,7 @@ use upgrade_view::{Outcomes, Timeline};
 
 use super::layout::{self, remark};
 use super::{BAD, CARE, COMMAND, FAINT, HEADING, INFO, paint, time, words};
+use crate::advice;
 
 /// What happened, how long it took, what was verified.
 pub fn table(plan: &Plan, timeline: &Timeline, now: Timestamp) -> String {
@@ -52,7 +53,7 @@ pub fn halted(
     resume: &str,
 ) -> String {
     let mut out = remark(BAD, "halted", &why.to_string());
-    out.push_str(&remark(FAINT, "  next", why.advice()));
+    out.push_str(&remark(FAINT, "  next", &advice::text(&why.advice())));
     out.push_str(&next_boots(armed));
     if !cordoned.is_empty() {
         let text = format!("{}: not ready, so the cordon stays", words::list(cordoned));

@@ -171,7 +171,7 @@ fn an_unfit_etcd_is_not_disrupted() {
     {
         bench.inject("cp-2", fault);
         let refused = bench.run(UPGRADE).code(1);
-        let refused = refused.says(&["etcd is not fit to lose a member", words, "mend etcd first"]);
+        let refused = refused.says(&["etcd cannot lose a member now", words, "repair etcd"]);
         assert!(refused.stdout.is_empty(), "{refused:#?}");
         let health = bench.run("health --profile test").code(1).says(&[words, "is not healthy"]);
         // etcd answers nothing but its status on a learner, which is no second problem.
@@ -187,11 +187,17 @@ fn an_unfit_etcd_is_not_disrupted() {
 fn a_node_that_cannot_be_observed_is_not_touched() {
     let bench = legacy();
     bench.inject("worker-1", "partition");
-    bench.run(UPGRADE).code(1).says(&["worker-1 cannot be seen", "mend the connection"]);
+    bench
+        .run(UPGRADE)
+        .code(1)
+        .says(&["the state of worker-1 is unknown", "restore the connection"]);
     bench.clear("worker-1", "partition");
     bench.inject("cp-3", "not-ready");
     bench.run("health --profile test").code(1);
-    bench.run(UPGRADE).code(1).says(&["control plane cp-3 is not ready", "bring it back first"]);
+    bench
+        .run(UPGRADE)
+        .code(1)
+        .says(&["control plane cp-3 is not ready", "bring back what is down"]);
     assert_eq!(bench.talos(), ["1.12.11"; 4]);
 }
 
@@ -202,7 +208,7 @@ fn a_budget_that_never_allows_is_named_before_and_at_the_deadline() {
     bench
         .run("plan --profile test --talos-to 1.13.12")
         .code(0)
-        .says(&["budget default/web never lets a pod go"]);
+        .says(&["budget default/web never allows an eviction"]);
     let line = "upgrade os --profile test --talos 1.13.12 --order workers-first --yes";
     let halted = bench.run(line).code(1);
     halted.says(&["halted:", "drain failed", "default/web", "relax their budget"]);

@@ -14,7 +14,7 @@ fn one_node_first_then_the_others() {
     // The only control plane is not among them, so its API stays up and no outage has to be accepted.
     bench.run(&format!("{upgrade} --node worker-2")).code(0).says(&[
         "1.12.11 → 1.13.12, on 1 of 4 nodes",
-        "held, nothing is done to them: cp-1, worker-1, worker-3",
+        "held, and left as they are: cp-1, worker-1, worker-3",
     ]);
     assert_eq!(bench.talos(), ["1.12.11", "1.12.11", "1.13.12", "1.12.11"]);
     let after = bench.boots();

@@ -19,11 +19,11 @@ use talos_client::Client as Talos;
 use talos_client::resources::ApiServerConfig;
 use tokio::time::timeout;
 use upgrade_core::reason::FailureKind;
+use upgrade_core::text::chain;
 use upgrade_engine::io::{Machine, Trouble};
 
 use super::access::Access;
 use super::send::{Call, segment};
-use crate::trouble::words;
 
 /// Where an API server of Talos listens unless the machine configuration says otherwise.
 const PORT: u16 = 6443;
@@ -99,7 +99,7 @@ async fn ask(access: &Access, of: &Machine, port: u16) -> Result<(), NoAnswer> {
         Ok(Err(error)) if is_refused(&error) => {
             Err(NoAnswer::Down(format!("{address}:{port} refused the connection")))
         }
-        Ok(Err(error)) => Err(NoAnswer::OutOfReach(words(&error))),
+        Ok(Err(error)) => Err(NoAnswer::OutOfReach(chain(&error))),
         Err(_) => Err(NoAnswer::OutOfReach(format!("no answer from {address}:{port}"))),
     }
 }

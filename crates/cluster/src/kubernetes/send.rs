@@ -14,12 +14,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 use upgrade_core::reason::FailureKind;
+use upgrade_core::text::chain;
 use upgrade_engine::io::refused::{Cause, Details, Refused, Status};
 use upgrade_engine::io::{Happened, Trouble};
 
 use super::access::Access;
 use super::own::is_refused;
-use crate::trouble::words;
 
 /// One try: the API server answers from memory, or waits for etcd.
 const ATTEMPT: Duration = Duration::from_secs(10);
@@ -222,7 +222,7 @@ impl Access {
 
 /// What a client's error means.
 pub(super) fn refused(error: &kube::Error) -> Refused {
-    let text = || format!("the Kubernetes API cannot be reached: {}", words(error));
+    let text = || format!("the Kubernetes API cannot be reached: {}", chain(error));
     match error {
         kube::Error::Api(answer) => status(answer).into(),
         // A login that failed and a certificate that is wrong stay so.
@@ -230,7 +230,7 @@ pub(super) fn refused(error: &kube::Error) -> Refused {
             Refused::Away(Trouble::new(FailureKind::Refused, &text()))
         }
         _ if is_refused(error) => {
-            let text = format!("the Kubernetes API refuses connections: {}", words(error));
+            let text = format!("the Kubernetes API refuses connections: {}", chain(error));
             Refused::not_sent(&text)
         }
         // Whether it was sent before the connection broke is not told.

@@ -19,9 +19,10 @@ use tokio::fs;
 use tokio::io::AsyncWrite;
 use upgrade_core::journal::Proof;
 use upgrade_core::reason::FailureKind;
+use upgrade_core::text::chain;
 use upgrade_engine::io::{Tell, Trouble};
 
-use crate::trouble::{self, words};
+use crate::trouble;
 
 /// How the files end, and how those that are not whole yet do.
 const WHOLE: &str = ".snapshot";
@@ -43,7 +44,7 @@ pub(super) async fn take(
 ) -> Result<Proof, Trouble> {
     let failed = |what: &str, error: &io::Error| {
         let folder = place.folder.display();
-        let text = format!("the snapshot's folder {folder}: {what}: {}", words(error));
+        let text = format!("the snapshot's folder {folder}: {what}: {}", chain(error));
         Trouble::new(FailureKind::Refused, &text)
     };
     fs::create_dir_all(place.folder).await.map_err(|error| failed("it cannot be made", &error))?;
@@ -57,12 +58,12 @@ pub(super) async fn take(
     node.etcd_snapshot(&mut writer).await.map_err(|error| match &error {
         SnapshotError::Call(call) => {
             let kind = trouble::look(call).failure.kind;
-            Trouble::new(kind, &words(&error))
+            Trouble::new(kind, &chain(&error))
         }
-        SnapshotError::Write(_) => Trouble::new(FailureKind::Refused, &words(&error)),
+        SnapshotError::Write(_) => Trouble::new(FailureKind::Refused, &chain(&error)),
         // The stream was cut or damaged on its way; another may be whole.
         SnapshotError::Size { .. } | SnapshotError::Checksum => {
-            Trouble::new(FailureKind::Unavailable, &words(&error))
+            Trouble::new(FailureKind::Unavailable, &chain(&error))
         }
     })?;
     let Counting { file, sha, bytes, .. } = writer;

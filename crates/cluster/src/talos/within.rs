@@ -7,6 +7,7 @@ use std::time::Duration;
 use talos_client::Error;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::reason::FailureKind;
+use upgrade_core::text::chain;
 use upgrade_engine::io::Trouble;
 
 use crate::trouble;
@@ -24,7 +25,7 @@ impl Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Silent(limit) => write!(f, "no answer within {limit:#}"),
-            Self::Failed(error) => f.write_str(&trouble::words(&**error)),
+            Self::Failed(error) => f.write_str(&chain(&**error)),
         }
     }
 }

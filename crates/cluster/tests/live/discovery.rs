@@ -6,6 +6,7 @@ use std::path::Path;
 use talos_sim::cluster::Options as SimOptions;
 use talos_sim::model::Discovery;
 use upgrade_cluster::Live;
+use upgrade_core::policy::POOL_LABEL;
 use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_engine::io::{Io as _, Talos as _};
 use upgrade_engine::observe;
@@ -22,7 +23,7 @@ fn names(snapshot: &Snapshot) -> Vec<&str> {
 }
 
 async fn seen(world: &World) -> Snapshot {
-    observe(&world.live).await.expect("a cluster that is seen")
+    observe(&world.live, POOL_LABEL).await.expect("a cluster that is seen")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,7 +59,7 @@ async fn a_machine_that_nobody_finds_is_unknown_and_not_absent() {
     assert_eq!(names(&after), names(&before));
     assert!(after.nodes[&"worker-2".into()].talos.trouble().is_some());
     let late = connect(world.folder.path(), None).await;
-    let late = observe(&late).await.expect("a cluster that is seen");
+    let late = observe(&late, POOL_LABEL).await.expect("a cluster that is seen");
     assert_eq!(names(&late), ["cp-1", "worker-1"]);
     let why = &late.unmatched[&"worker-2".into()];
     assert!(why.contains("discovery does not show it") && why.contains("refused"), "{why}");
@@ -101,7 +102,7 @@ async fn a_kubernetes_api_that_refuses_is_told_apart_from_the_machines() {
     let path = world.folder.path().join("elsewhere");
     std::fs::write(&path, text).expect("written");
     let live = connect(world.folder.path(), Some(&path)).await;
-    let snapshot = observe(&live).await.expect("machines");
+    let snapshot = observe(&live, POOL_LABEL).await.expect("machines");
     for node in snapshot.nodes.values() {
         assert!(node.talos.known().is_some(), "{node:?}");
         let why = node.kubernetes.trouble().expect("nobody listens there");
@@ -187,7 +188,7 @@ async fn what_never_said_who_it_is_is_no_worker() {
     let nodes: Vec<String> = own.chain(["10.9.9.9".to_owned()]).collect();
     let live = naming(&world, &nodes).await;
     for look in 1..=2 {
-        let snapshot = observe(&live).await.expect("a cluster that is seen");
+        let snapshot = observe(&live, POOL_LABEL).await.expect("a cluster that is seen");
         assert_eq!(names(&snapshot), ["cp-1", "worker-1"], "{look}");
         let why = &snapshot.unmatched[&"10.9.9.9".into()];
         assert!(why.contains("its role is unknown") && why.contains("no route"), "{look}: {why}");
@@ -217,18 +218,18 @@ async fn a_machine_made_again_is_found_at_its_new_address() {
     let taken: &'static str = found.address.clone().leak();
     stale("worker-2", taken).await.expect("the cluster runs");
     let late = connect(world.folder.path(), None).await;
-    let first = observe(&late).await.expect("a cluster that is seen");
+    let first = observe(&late, POOL_LABEL).await.expect("a cluster that is seen");
     let why = first.nodes[&"worker-2".into()].talos.trouble().expect("it is another");
     assert!(why.contains("is worker-1"), "{why}");
-    let second = observe(&late).await.expect("a cluster that is seen");
+    let second = observe(&late, POOL_LABEL).await.expect("a cluster that is seen");
     assert!(second.nodes[&"worker-2".into()].is_up(), "{second:#?}");
 
     // One that answers nowhere: it may only be a matter of time.
     stale("worker-2", "10.9.9.9").await.expect("the cluster runs");
     world.cluster.inject("worker-2", "partition").await.expect("a fault");
     let late = connect(world.folder.path(), None).await;
-    observe(&late).await.expect("a cluster that is seen");
-    let second = observe(&late).await.expect("a cluster that is seen");
+    observe(&late, POOL_LABEL).await.expect("a cluster that is seen");
+    let second = observe(&late, POOL_LABEL).await.expect("a cluster that is seen");
     let why = second.nodes[&"worker-2".into()].talos.trouble().expect("nothing answers");
     assert!(why.contains("at its old address for up to 30 minutes"), "{why}");
 }
@@ -248,10 +249,10 @@ async fn the_cluster_s_name_is_what_the_machines_say() {
     };
     let world = start(Discovery::Service, 1, 1).await;
     let live = connect(Path::new(&renamed(&world)), None).await;
-    assert_eq!(observe(&live).await.expect("a cluster that is seen").cluster, "east");
+    assert_eq!(observe(&live, POOL_LABEL).await.expect("a cluster that is seen").cluster, "east");
     // A machine that does not tell it yet: then there is no name, and nothing is seen.
     world.cluster.driver().visit(|inside| inside.world.rename("")).await.expect("it runs");
-    let why = observe(&live).await.expect_err("no name").to_string();
+    let why = observe(&live, POOL_LABEL).await.expect_err("no name").to_string();
     assert!(why.contains("does not tell the name of its cluster"), "{why}");
     assert!(!why.contains("my-laptop"), "{why}");
 }

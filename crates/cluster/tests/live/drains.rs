@@ -8,6 +8,7 @@ use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::Intent;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::matrix::Matrix;
+use upgrade_core::policy::POOL_LABEL;
 use upgrade_core::policy::{Order, Policy};
 use upgrade_core::reason::{FailureKind, HaltReason};
 use upgrade_core::snapshot::{Fact, Stage};
@@ -29,7 +30,7 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
     let policy = Policy { order: Order::WorkersFirst, accept_outage: true, ..policy };
     let changes = live.kubernetes().changes();
     let snapshot = eventually(changes, "everything is up", || async {
-        let snapshot = observe(&**live).await.ok()?;
+        let snapshot = observe(&**live, POOL_LABEL).await.ok()?;
         let up = snapshot.nodes.values().all(|node| {
             let running =
                 |it: &upgrade_core::snapshot::TalosFacts| it.stage == Stage::Running && it.ready;
@@ -101,7 +102,7 @@ async fn a_budget_that_never_allows_is_named_before_and_after() {
     let mut policy = Policy::default();
     policy.drain.timeout = SignedDuration::from_secs(8);
     let (end, warnings) = upgrade(&live(&world).await, policy).await;
-    assert!(warnings.contains("budget default/web never lets a pod go"), "{warnings}");
+    assert!(warnings.contains("budget default/web never allows an eviction"), "{warnings}");
     let End::Halted { reason: HaltReason::StepFailed { step, failure, .. }, .. } = &end else {
         panic!("it must halt: {end:?}");
     };

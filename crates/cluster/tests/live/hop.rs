@@ -14,6 +14,7 @@ use upgrade_core::catalogue::Catalogue;
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::intent::Intent;
 use upgrade_core::matrix::Matrix;
+use upgrade_core::policy::POOL_LABEL;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_engine::clock::SystemClock;
@@ -48,7 +49,7 @@ async fn connect(world: &World) -> Live<SystemClock> {
 /// The cluster, once all of it is up.
 async fn settled(live: &Live<SystemClock>, nodes: usize) -> Snapshot {
     eventually(live.kubernetes().changes(), "every node is up", || async {
-        let snapshot = observe(live).await.ok()?;
+        let snapshot = observe(live, POOL_LABEL).await.ok()?;
         let up = snapshot.nodes.values().all(upgrade_core::snapshot::Node::is_up);
         let known = snapshot.kubernetes.known().is_some() && snapshot.etcd.known().is_some();
         (up && known && snapshot.nodes.len() == nodes).then_some(snapshot)

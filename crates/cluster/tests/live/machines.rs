@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use upgrade_cluster::talos::Parts;
+use upgrade_core::advice::{Advice, Fix};
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
 use upgrade_core::plan::RebootMode;
@@ -181,7 +182,9 @@ async fn an_installer_that_fails_is_told_with_its_code() {
     assert_eq!(failed.failure.kind, FailureKind::Installer, "{failed}");
     assert_eq!(failed.happened, Happened::Failed, "rule 5: it is over, and never repeated");
     let text = failed.to_string();
-    assert!(text.contains("exit code 6") && text.contains("What to do"), "{text}");
+    assert!(text.contains("exit code 6"), "{text}");
+    let advice = Advice::retry_after(Fix::Installer(Some(6)));
+    assert_eq!(failed.failure.advice(), advice);
 }
 
 #[tokio::test(flavor = "multi_thread")]

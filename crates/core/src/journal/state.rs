@@ -87,7 +87,7 @@ pub struct State {
     steps: Vec<StepState>,
     armed: ArmedNodes,
     cordons: BTreeMap<NodeName, bool>,
-    /// Cordons of an earlier run that nobody has lifted yet.
+    /// Cordons of an earlier run that are not lifted yet.
     inherited: BTreeSet<NodeName>,
     /// Whether it was written down what is taken over.
     took_over: bool,
@@ -196,8 +196,8 @@ impl State {
         for step in &mut self.steps {
             step.tried = 0;
             if matches!(step.phase, Phase::Failed { .. }) {
-                // Not pending: a failed act may have happened all the same, and
-                // whoever takes it up again must look first (rules 5 and 8).
+                // Not pending: a failed act may have happened, so the next attempt has to
+                // check first (rules 5 and 8).
                 step.phase = Phase::InDoubt;
             }
         }
@@ -347,7 +347,7 @@ impl State {
         self.cordons.iter().filter(|(_, found)| !**found).map(|(node, _)| node)
     }
 
-    /// Nodes that an earlier run cordoned, and that were not given back since.
+    /// Nodes that an earlier run cordoned, and that were not uncordoned since.
     pub fn inherited_cordons(&self) -> &BTreeSet<NodeName> {
         &self.inherited
     }
@@ -369,7 +369,7 @@ impl State {
         self.our_cordons().chain(inherited).cloned().collect()
     }
 
-    /// Whether the node was cordoned by somebody else before we came.
+    /// Whether the node had a cordon that is not ours before its lane started.
     pub fn found_cordoned(&self, node: &NodeName) -> bool {
         self.cordons.get(node).copied().unwrap_or(false)
     }
@@ -389,7 +389,7 @@ impl State {
         !self.waiting.is_empty()
     }
 
-    /// Who paused the run.
+    /// What paused the run.
     pub fn paused(&self) -> Option<&str> {
         self.paused.as_deref()
     }
@@ -404,7 +404,7 @@ impl State {
         self.completed
     }
 
-    /// The time of the latest entry, by the clock of whoever wrote it.
+    /// The time of the latest entry, by the clock of the process that wrote it.
     pub fn last_at(&self) -> Option<Timestamp> {
         self.last_at
     }

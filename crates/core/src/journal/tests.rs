@@ -133,7 +133,7 @@ fn a_node_that_booted_back_is_not_armed() {
     journal.start(Action::Verify, None);
     let failed = |kind| Outcome::Failed { failure: Failure::new(kind, "why") };
     journal.end(Action::Verify, failed(FailureKind::Mismatch));
-    assert!(journal.state.armed().contains_key(&"w-1".into()), "nobody knows");
+    assert!(journal.state.armed().contains_key(&"w-1".into()), "it is not known");
     journal.start(Action::Verify, None);
     journal.end(Action::Verify, failed(FailureKind::BootBack));
     assert!(journal.state.armed().is_empty(), "the boot loader went back");
@@ -164,7 +164,7 @@ fn after(outcome: Outcome) -> Option<Arming> {
 }
 
 #[test]
-fn a_node_is_armed_or_not_or_nobody_knows() {
+fn a_node_is_armed_or_not_or_it_is_not_known() {
     // Rule 5.
     let failed = |kind, effect: Option<Effect>| {
         let failure = Failure::new(kind, "why");
@@ -222,7 +222,7 @@ fn only_our_own_cordons_are_ours() {
 }
 
 #[test]
-fn a_node_given_back_is_cordoned_and_drained_anew() {
+fn a_node_that_was_uncordoned_is_cordoned_and_drained_again() {
     // Rules 7 and 8.
     let mut journal = Writer::new();
     journal.start(Action::Cordon, Some(Evidence::WasCordoned(false)));
@@ -304,7 +304,7 @@ fn the_fold_of_json_lines_is_the_same_state() {
 #[test]
 fn a_cordon_that_failed_and_was_lifted_is_ours_again() {
     // Rule 7: found by the simulation. The first attempt may have happened, so
-    // it is lifted; the second is looked at anew.
+    // it is lifted; the second is checked again.
     let mut journal = Writer::new();
     let free = Some(Evidence::WasCordoned(false));
     journal.start(Action::Cordon, free.clone());
@@ -331,7 +331,7 @@ fn cordons_of_the_run_before_are_remembered_until_they_are_gone() {
 }
 
 #[test]
-fn cordons_that_nobody_wrote_down_are_left_by_a_run_that_died_too_early() {
+fn cordons_that_were_not_journaled_are_left_by_a_run_that_died_too_early() {
     // Rule 7: what was told at the beginning counts until it was written down.
     let told = ["w-1".into(), "w-2".into()].into();
     let mut journal = Writer::new();
@@ -339,7 +339,7 @@ fn cordons_that_nobody_wrote_down_are_left_by_a_run_that_died_too_early() {
     let armed = BTreeMap::new();
     journal.write(Record::Inherited { cordons: told.clone(), armed }).unwrap();
     journal.write(Record::Lifted { node: "w-2".into() }).unwrap();
-    assert_eq!(journal.state.cordons_left(&told), ["w-1".into()].into(), "w-2 was given back");
+    assert_eq!(journal.state.cordons_left(&told), ["w-1".into()].into(), "w-2 was uncordoned");
 }
 
 #[test]

@@ -208,12 +208,12 @@ impl<I: Io, J: Journal> Driver<I, J> {
         for changes in &mut self.picture.ears {
             changes.mark_unchanged();
         }
-        let io = Arc::clone(&self.io);
+        let (io, plan) = (Arc::clone(&self.io), Arc::clone(&self.plan));
         let began = self.now();
         // A task of its own: a look goes on while the loop takes steps in.
         let mut looking = JoinSet::new();
         looking.spawn(async move {
-            match observe(&*io).await {
+            match observe(&*io, &plan.policy.workers.pool_label).await {
                 Ok(snapshot) => Ok(snapshot),
                 Err(trouble) => Err((trouble, limited(&*io, io.kubernetes().nodes()).await.ok())),
             }

@@ -2,6 +2,7 @@
 //! so. The live cluster, the worlds in memory and the doubles of tests all end
 //! here; they differ only in how they learn the [`Class`].
 
+use upgrade_core::advice::{Advice, Fix};
 use upgrade_core::call::{Class, ExitCode, Outcome};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::FailureKind;
@@ -59,11 +60,12 @@ pub fn exit(code: ExitCode, last: &[String]) -> Trouble {
         text.push_str("; its last words: ");
         text.push_str(&last.join(" | "));
     }
-    let text = format!("{text}. What to do: {}", code.advice());
     if mutant::is(Mutant::InstallerRepeated) {
         return look(Class::NotConnected, &text);
     }
     let mut trouble = Trouble::new(FailureKind::Installer, &text);
+    let fix = Fix::Installer(Some(code.number()));
+    trouble.failure = trouble.failure.advise(Advice::retry_after(fix));
     trouble.happened = Happened::Failed;
     trouble
 }
@@ -93,7 +95,9 @@ mod tests {
             let trouble = exit(code, &["it ends here".to_owned()]);
             assert_eq!(trouble.failure.kind, FailureKind::Installer);
             assert_eq!(trouble.happened, Happened::Failed, "it is over, and nobody knows how far");
-            for part in [&format!("exit code {number}"), meaning, "it ends here", todo] {
+            let Advice::FixThenRetry(fixes) = trouble.failure.advice() else { panic!("{trouble}") };
+            assert!(fixes[0].to_string().contains(todo), "{fixes:?}");
+            for part in [&format!("exit code {number}"), meaning, "it ends here"] {
                 assert!(trouble.to_string().contains(part), "{part}: {trouble}");
             }
             assert!(!trouble.to_string().contains("whole"), "{trouble}");

@@ -14,7 +14,7 @@ use super::Journal;
 
 /// This process lost the run: another one may drive it by now.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("this process does not have the run any more: {0}; resume it where nobody else drives")]
+#[error("this process lost ownership of the run: {0}")]
 pub struct Lost(pub String);
 
 /// Says whether the journal's holder still has it. It is asked often, from any

@@ -40,7 +40,7 @@ const KEEP: usize = 20;
 #[derive(Debug, Error)]
 pub enum FileError {
     /// The file system said no.
-    #[error("cannot {what} {}: {source}", path.display())]
+    #[error("cannot {what} {}", path.display())]
     Io {
         /// What was tried.
         what: &'static str,
@@ -50,7 +50,7 @@ pub enum FileError {
         source: std::io::Error,
     },
     /// Another process drives this cluster (rule 9).
-    #[error("{} drives this cluster already; wait for it, or stop it and resume ({})",
+    #[error("{} drives this cluster already ({})",
         by.as_ref().map_or("another process".to_owned(), ToString::to_string), path.display())]
     Held {
         /// Who.
@@ -65,7 +65,7 @@ pub enum FileError {
     #[error("there is no run in {}", .0.display())]
     NoRun(PathBuf),
     /// A line in the middle is not readable.
-    #[error("{} is broken at line {line}: {why}; move it away to begin anew", path.display())]
+    #[error("{} is damaged at line {line}: {why}", path.display())]
     Broken {
         /// The file.
         path: PathBuf,

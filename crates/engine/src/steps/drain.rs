@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Mutex;
+use upgrade_core::advice::Advice;
 use upgrade_core::jiff;
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::policy::OnDrainTimeout;
@@ -113,7 +114,8 @@ async fn look<I: Io>(
     }
     // Before anybody is evicted: a drain that cannot end had better not begin.
     if !halts.is_empty() {
-        return Err(Failure::new(FailureKind::Refused, &words::halted(node, &halts)));
+        let failure = Failure::new(FailureKind::Refused, &words::halted(node, &halts));
+        return Err(failure.advise(Advice::pods_at_stake()));
     }
     memory.any |= !evict.is_empty() || !going.is_empty();
     memory.tried.retain(|name, _| evict.iter().any(|pod| pod.name == *name));

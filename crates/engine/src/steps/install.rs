@@ -6,6 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
+use upgrade_core::advice::{Advice, Fix};
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff;
 use upgrade_core::journal::{Armed, Arming, Effect, Evidence, Proof};
@@ -142,11 +143,9 @@ async fn stands<I: Io>(
         _ => look(step, machine).await?,
     };
     if slots.installing && known.is_none() {
-        let text = format!(
-            "an installer runs on {node} that this run did not start. What to do: wait until it \
-             has ended and reboot the node, or roll it back, then plan again"
-        );
-        return Err(Failure::new(FailureKind::Refused, &text));
+        let text = format!("an installer runs on {node} that this run did not start");
+        let advice = Advice::plan_after(Fix::AwaitInstaller);
+        return Err(Failure::new(FailureKind::Refused, &text).advise(advice));
     }
     let next = slots.next_boot(&facts.version);
     let why = match (known, &next) {
@@ -175,12 +174,9 @@ async fn stands<I: Io>(
 
 /// An installer would delete what runs.
 fn armed_already(why: &str, facts: &TalosFacts) -> Failure {
-    let text = format!(
-        "{why}. Another installer would delete {}, which runs. What to do: reboot the node to \
-         boot what is armed, or run `talosctl rollback` on it to stay on what runs, then plan again",
-        facts.version
-    );
-    Failure::new(FailureKind::Refused, &text)
+    let text = format!("{why}. Another installer would delete {}, which runs", facts.version);
+    let fix = Fix::Disarm { running: Some(facts.version.clone()) };
+    Failure::new(FailureKind::Refused, &text).advise(Advice::plan_after(fix))
 }
 
 /// Rule 5 for the call that installs and reboots at once (Talos up to 1.12).
@@ -231,11 +227,11 @@ pub(super) async fn rollback_call<I: Io>(
     };
     let running = &facts.version;
     let text = format!(
-        "{node} is armed with {armed}: its other slot holds {running}, which runs, and not {to}. \
-         What to do: run `talosctl rollback` on it to disarm it, which reboots it into \
-         {running}; or reboot it to boot what is armed, and roll back then"
+        "{node} is armed with {armed}: its other slot holds {running}, which runs, and not {to}"
     );
-    Err(Failure::new(FailureKind::Refused, &text).leaving(Effect::None))
+    let fix = Fix::DisarmForRollback { node: node.clone(), running: running.clone() };
+    let failure = Failure::new(FailureKind::Refused, &text).leaving(Effect::None);
+    Err(failure.advise(Advice::plan_after(fix)))
 }
 
 /// What the boot loader tells within a while.
@@ -294,29 +290,34 @@ async fn failed<I: Io>(
 ) -> Result<Failure, Failure> {
     let (from, to) = (&step.talos_target()?.from, step.hop().change.to());
     let next = briefly(step, machine, facts).await;
-    let say = |words: String| Failure::new(FailureKind::Installer, &format!("{trouble}. {words}"));
+    let say = |words: &str| {
+        let failure = Failure::new(FailureKind::Installer, &format!("{trouble}. {words}"));
+        failure.advise(trouble.failure.advice())
+    };
+    // The cause of the failure comes first, then the node has to be disarmed.
+    let disarm = || {
+        let disarm = Fix::Disarm { running: Some(from.clone()) };
+        match trouble.failure.advice() {
+            Advice::FixThenRetry(mut fixes) | Advice::FixThenPlan(mut fixes) => {
+                fixes.push(disarm);
+                Advice::FixThenPlan(fixes)
+            }
+            _ => Advice::plan_after(disarm),
+        }
+    };
     Ok(match next {
-        NextBoot::Same => say(format!("The node is not armed: its next boot is into {from}"))
+        NextBoot::Same => say(&format!("The node is not armed: its next boot is into {from}"))
             .leaving(Effect::NotArmed),
-        NextBoot::Other(_) => say(format!(
-            "It made {to} the default before it failed: any restart boots that. {}",
-            undo(from)
+        NextBoot::Other(_) => {
+            say(&format!("It made {to} the default before it failed: any restart boots that"))
+                .leaving(Effect::Armed)
+                .advise(disarm())
+        }
+        NextBoot::Unknown => say(&format!(
+            "Whether the next boot is into {to} is not known, since the boot loader does not tell"
         ))
-        .leaving(Effect::Armed),
-        NextBoot::Unknown => say(format!(
-            "Whether the next boot is into {to} is not known, since the boot loader does not \
-             tell. {}",
-            undo(from)
-        )),
+        .advise(disarm()),
     })
-}
-
-/// How a person gets out of it.
-fn undo(from: &impl std::fmt::Display) -> String {
-    format!(
-        "Reboot the node to find out what boots, or run `talosctl rollback` on it to stay on \
-         {from}, then plan again"
-    )
 }
 
 /// Nobody heard the end. The installer is never sent for again: it is waited for,

@@ -157,7 +157,7 @@ async fn an_inherited_cordon_that_cannot_be_lifted_is_waited_for_and_named() {
             told.push(why.to_string());
         }
     }
-    let words = "worker-1 still has the cordon of an earlier run of ours";
+    let words = "worker-1 still has the cordon of an earlier run";
     assert!(told.iter().any(|why| why.starts_with(words)), "{told:?}");
     // The machine is back: whoever goes on gives it back.
     world.change(|cluster| {

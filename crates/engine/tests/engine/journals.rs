@@ -119,7 +119,7 @@ async fn a_torn_last_line_loses_nothing_and_is_cut_off() {
     broken.push(b'\n');
     fs::write(&path, broken).unwrap();
     let error = folder.resume(&holder(1)).unwrap_err().to_string();
-    assert!(error.contains("broken at line 3"), "{error}");
+    assert!(error.contains("damaged at line 3"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,6 +20,7 @@ use upgrade_core::intent::Intent;
 use upgrade_core::journal::{Evidence, Record, State};
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
+use upgrade_core::policy::POOL_LABEL;
 use upgrade_core::policy::Policy;
 use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::reason::{FailureKind, HaltReason};
@@ -40,7 +41,7 @@ async fn planned(world: &Arc<World>, to: &str, rollback: bool) -> Arc<Plan> {
 }
 
 async fn planned_as(world: &Arc<World>, to: &str, rollback: bool, policy: Policy) -> Planned {
-    let snapshot = observe(&**world).await.unwrap();
+    let snapshot = observe(&**world, POOL_LABEL).await.unwrap();
     let manifests = observe_manifests(&**world).await;
     let intent = Intent { kubernetes: Some(to.parse().unwrap()), rollback, ..Intent::default() };
     let (matrix, catalogue) = (Matrix::builtin(), Catalogue::builtin());

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use upgrade_core::observation::Observation;
+use upgrade_core::policy::POOL_LABEL;
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::io::Trouble;
 use upgrade_engine::observe_whole;
@@ -19,7 +20,7 @@ async fn observed(
     foreign: &BTreeSet<NodeName>,
 ) -> (Result<Observation, Trouble>, i64) {
     let began = world.now();
-    let seen = observe_whole(&**world, foreign).await;
+    let seen = observe_whole(&**world, foreign, POOL_LABEL).await;
     (seen, world.now().duration_since(began).as_secs())
 }
 
@@ -93,4 +94,17 @@ async fn a_node_that_the_user_calls_foreign_is_no_gap() {
     let (seen, took) = observed(&world, &foreign).await;
     assert!(!seen.unwrap().has_gaps(&foreign));
     assert_eq!(took, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pool_of_a_node_is_what_the_label_of_the_policy_says() {
+    // Rule 6: with another label the limit of a pool would count for no node.
+    let world = World::new(1, 2, "1.13.1");
+    world.change(|cluster| cluster.sim(&"worker-1".into()).pool = Some("gpu".to_owned()));
+    let pool = async |label: &str| {
+        let seen = observe_whole(&*world, &NONE, label).await.unwrap();
+        seen.snapshot.nodes[&"worker-1".into()].pool.clone()
+    };
+    assert_eq!(pool(POOL_LABEL).await.as_deref(), Some("gpu"));
+    assert_eq!(pool("example.com/pool").await, None);
 }

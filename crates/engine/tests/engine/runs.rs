@@ -9,6 +9,7 @@ use upgrade_core::event::EventKind;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::journal::{Arming, Record};
 use upgrade_core::matrix::Matrix;
+use upgrade_core::policy::POOL_LABEL;
 use upgrade_core::policy::{OnDrainTimeout, Order, Policy};
 use upgrade_core::reason::{FailureKind, HaltReason};
 use upgrade_core::snapshot::{NodeName, Stage};
@@ -16,7 +17,7 @@ use upgrade_core::version::Version;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::End;
 use upgrade_planner::check::{Severity, check};
-use upgrade_planner::rollback::{Way, WayBack, rollback};
+use upgrade_planner::rollback::{RollbackRequest, Way, rollback};
 
 use crate::common::{Driver, Fault, SCHEMATIC, World, boots_of, planned, policy, seconds};
 
@@ -339,10 +340,10 @@ async fn a_sick_neighbour_closes_the_gate_until_it_is_well() {
 
 /// Plans the way back of a node.
 async fn way_back(world: &Arc<World>, node: &str, way: Way) -> Driver {
-    let snapshot = upgrade_engine::observe(&**world).await.unwrap();
+    let snapshot = upgrade_engine::observe(&**world, POOL_LABEL).await.unwrap();
     let (node, policy, matrix) = (node.into(), policy(1), Matrix::builtin());
     let request =
-        WayBack { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
+        RollbackRequest { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
     let planned = rollback(&request).unwrap_or_else(|report| panic!("{report:?}"));
     let found = check(&planned.plan, &snapshot, &matrix);
     assert!(found.iter().all(|it| it.severity != Severity::Fatal), "{found:?}");
@@ -439,7 +440,7 @@ async fn an_observation_says_what_it_could_not_see() {
         cluster.sim(&"worker-3".into()).answers = false;
     });
     let began = world.now();
-    let snapshot = upgrade_engine::observe(&*world).await.unwrap();
+    let snapshot = upgrade_engine::observe(&*world, POOL_LABEL).await.unwrap();
     assert_eq!(snapshot.taken_at, began, "rule 2: before the first question");
     let node = |name: &str| &snapshot.nodes[&name.into()];
     assert_eq!(node("worker-1").talos.trouble(), Some("no answer within 10s"));
@@ -455,7 +456,7 @@ async fn a_node_that_discovery_does_not_show_is_found_or_unknown() {
     let world = World::new(1, 2, "1.13.1");
     world.cluster().hidden =
         BTreeMap::from([("worker-1".into(), true), ("worker-2".into(), false)]);
-    let snapshot = upgrade_engine::observe(&*world).await.unwrap();
+    let snapshot = upgrade_engine::observe(&*world, POOL_LABEL).await.unwrap();
     let names: Vec<_> = snapshot.nodes.keys().map(|name| name.0.as_str()).collect();
     assert_eq!(names, ["cp-1", "worker-1"]);
     assert!(snapshot.nodes[&"worker-1".into()].is_up());

@@ -1,5 +1,5 @@
 //! Follows every node through the plan: what it runs before and after each hop, who is
-//! left behind, and whether the user's wishes for single nodes are kept.
+//! left behind, and whether the user's intents for single nodes are kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ type Runs<'a> = BTreeMap<&'a NodeName, &'a Version>;
 impl<'a> Checker<'a> {
     /// Rules 12 and 13, node by node.
     pub(super) fn each_node(&mut self) {
-        self.nobody_held();
+        self.held_nodes_stay();
         let seen = self.snapshot.nodes.iter();
         let mut runs: Runs<'a> =
             seen.filter_map(|(name, node)| Some((name, &node.talos.known()?.version))).collect();
@@ -42,8 +42,8 @@ impl<'a> Checker<'a> {
     }
 
     /// Rule 12: nothing is done to a node that the user holds.
-    fn nobody_held(&mut self) {
-        let lanes = self.plan.hops.iter().flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes);
+    fn held_nodes_stay(&mut self) {
+        let lanes = self.plan.hops.iter().flat_map(Hop::lanes);
         let nodes: BTreeSet<&NodeName> = lanes.filter_map(|lane| lane.node.as_ref()).collect();
         for node in nodes.into_iter().filter(|node| self.plan.holds(node)) {
             self.fatal(12, format!("{node} is held, and the plan has steps for it"));
@@ -54,7 +54,7 @@ impl<'a> Checker<'a> {
     /// new version accepts.
     fn walk(&mut self, hop: &'a Hop, to: &'a Version, runs: &mut Runs<'a>) {
         let number = hop.number;
-        for lane in hop.waves.iter().flat_map(|wave| &wave.lanes) {
+        for lane in hop.lanes() {
             let (Some(node), Target::Talos(target)) = (&lane.node, &lane.target) else { continue };
             let from = &target.from;
             if let Some(runs) = runs.get(node).filter(|runs| **runs != from) {

@@ -1,4 +1,4 @@
-//! Who is away right now (rules 1 and 6).
+//! Which nodes are unavailable right now (rules 1 and 6).
 
 use std::collections::{BTreeMap, BTreeSet};
 

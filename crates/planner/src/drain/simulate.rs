@@ -1,4 +1,4 @@
-//! Thinks through the drains of a plan before anybody is drained.
+//! Simulates the drains of a plan before a node is drained.
 //!
 //! It warns and never refuses: budgets change, autoscalers add nodes, and node
 //! affinity and volumes' zones are not looked at. What it says of budgets and of
@@ -92,7 +92,7 @@ fn at_stake<'a>(
     }
 }
 
-/// Budgets in the way of those who leave.
+/// Budgets that block pods which have to leave.
 fn budgets(workloads: &Workloads, leaving: &[&Pod], report: &mut Report) {
     let mut counted: BTreeMap<usize, Vec<PodName>> = BTreeMap::new();
     let mut several: BTreeMap<Vec<String>, Vec<PodName>> = BTreeMap::new();

@@ -70,7 +70,7 @@ impl<'a> Name<'a> {
         }
         let (prefix, kind) = split(repository);
         let told = read(kind).filter(|(platform, _)| {
-            // Elsewhere `installer` may be anything that somebody built.
+            // Elsewhere `installer` may be a custom image.
             let named = kind.len() > platform.len() && kind.starts_with(platform);
             is_public(image) || named && PLATFORMS.contains(platform)
         });
@@ -132,7 +132,7 @@ fn split(path: &str) -> (&str, &str) {
     path.split_at(kind)
 }
 
-/// Platform and Secure Boot of a kind; `None` if it is no installer.
+/// Platform and Secure Boot of a kind; `None` if it is not an installer.
 fn read(kind: &str) -> Option<(&str, bool)> {
     let (kind, secure_boot) =
         kind.strip_suffix("-secureboot").map_or((kind, false), |kind| (kind, true));

@@ -1,9 +1,11 @@
-//! The words about what is wanted of single nodes.
+//! Refusals and warnings about the intent for single nodes.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use upgrade_core::advice::{Advice, Choice, Fix};
 use upgrade_core::snapshot::NodeName;
+use upgrade_core::text;
 use upgrade_core::version::{Minor, Version};
 
 use super::Refusal;
@@ -11,13 +13,9 @@ use super::Refusal;
 /// How many nodes are named; the rest is a number.
 const NAMED: usize = 20;
 
-/// The first few nodes, and how many there are beside them.
+/// The first few nodes, and how many there are besides.
 pub(super) fn named(nodes: &[NodeName]) -> String {
-    let names: Vec<&str> = nodes.iter().take(NAMED).map(|node| node.0.as_str()).collect();
-    match nodes.len() - names.len() {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
-    }
+    text::first(nodes, NAMED)
 }
 
 /// Control planes on different versions, and what it means for etcd.
@@ -38,32 +36,30 @@ pub(super) fn mixed(
 }
 
 impl Refusal {
-    /// What to do about a wish for one node.
-    pub(super) fn advice_on_nodes(&self) -> String {
+    /// What to do about an intent for one node.
+    pub(super) fn advice_on_nodes(&self) -> Advice {
+        let release = |node: &NodeName| Advice::ReleaseHold(vec![node.clone()]);
         match self {
-            Self::NoSuchNode { nodes, .. } => format!("the nodes are {}", named(nodes)),
-            Self::NodeDowngrade { node, from, .. } => format!(
-                "give {node} Talos {from} or a newer one; going back is a rollback of the node"
-            ),
-            Self::OtherTag { version, .. } => {
-                format!("remove the tag, or write {}", version.tag())
+            Self::NoSuchNode { nodes, .. } => Advice::ChooseTarget(Choice::Nodes(nodes.clone())),
+            Self::NodeDowngrade { node, from, .. } => {
+                Advice::ChooseTarget(Choice::OfNode { node: node.clone(), running: from.clone() })
             }
+            Self::OtherTag { version, .. } => Advice::ChooseTarget(Choice::Tag(version.clone())),
             Self::HeldControlPlane { node, .. } => {
-                format!("release {node}, or upgrade Talos alone")
+                Advice::AnyOf(vec![release(node), Advice::ChooseTarget(Choice::TalosAlone)])
             }
             Self::HeldKubelet { node, .. } => {
-                format!("release {node}, or choose a Kubernetes version that suits its kubelet")
+                Advice::AnyOf(vec![release(node), Advice::ChooseTarget(Choice::ForKubelet)])
             }
-            Self::EtcdApart { node, brings, .. } => format!(
-                "bring {node} to a Talos with etcd {} first, or choose an older target for the \
-                 others",
-                brings.previous()
-            ),
-            _ => String::new(),
+            Self::EtcdApart { node, brings, .. } => Advice::AnyOf(vec![
+                Advice::plan_after(Fix::EtcdFirst { node: node.clone(), etcd: brings.previous() }),
+                Advice::ChooseTarget(Choice::OlderForOthers),
+            ]),
+            _ => Advice::AnyOf(Vec::new()),
         }
     }
 
-    /// What is wrong with a wish for one node.
+    /// What is wrong with an intent for one node.
     pub(super) fn about_nodes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSuchNode { node, .. } => write!(f, "there is no node {node}"),
@@ -90,17 +86,5 @@ impl Refusal {
             ),
             _ => Ok(()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_nodes_are_counted() {
-        let nodes: Vec<NodeName> = (1..=22).map(|number| NodeName(format!("w-{number}"))).collect();
-        assert!(named(&nodes).ends_with("w-20 and 2 more"), "{}", named(&nodes));
-        assert_eq!(named(&nodes[..2]), "w-1, w-2");
     }
 }

@@ -3,9 +3,11 @@
 use std::fmt::{self, Display};
 
 use serde::Serialize;
+use upgrade_core::advice::{Advice, Choice, Fix, Permission};
 use upgrade_core::image::ImageRef;
 use upgrade_core::plan::Versions;
 use upgrade_core::snapshot::NodeName;
+use upgrade_core::text;
 use upgrade_core::version::{Minor, Version};
 
 use super::{Constraint, Product};
@@ -33,7 +35,7 @@ pub enum Refusal {
         to: Version,
     },
     /// A rollback was asked for, and the target is newer than what runs: gates
-    /// would be opened for something that is no way back (rule 12).
+    /// would be opened for something that is not a rollback (rule 12).
     NoWayBack {
         /// Of what.
         product: Product,
@@ -66,8 +68,8 @@ pub enum Refusal {
         /// What runs.
         talos: Version,
     },
-    /// The way back leads over a minor of etcd, and etcd's own downgrade cannot be
-    /// run (rule 13).
+    /// The rollback crosses a minor of etcd, and etcd's own downgrade cannot be run
+    /// (rule 13).
     EtcdDowngrade {
         /// What Talos would run afterwards.
         to: Version,
@@ -86,27 +88,27 @@ pub enum Refusal {
         /// As far as one can go towards the target.
         furthest: Versions,
     },
-    /// A node could not be seen (rule 10).
+    /// A node could not be observed (rule 10).
     NodeUnknown {
         /// Which.
         node: NodeName,
         /// What is missing.
         why: String,
     },
-    /// No machine is known for a Kubernetes node, or not even the role of a machine that
-    /// somebody names (rule 10).
+    /// No machine is known for a Kubernetes node, or the role of a named machine is not
+    /// known (rule 10).
     NoMachine {
         /// Which node.
         node: NodeName,
         /// Why not.
         why: String,
     },
-    /// Kubernetes tells of no node at all (rule 10). The machines may be well.
+    /// Kubernetes lists no node at all (rule 10). The machines may be healthy.
     KubernetesAway {
         /// Why not.
         why: String,
     },
-    /// The version of Kubernetes could not be seen (rule 10).
+    /// The version of Kubernetes could not be observed (rule 10).
     KubernetesUnknown {
         /// Why not.
         why: String,
@@ -118,7 +120,7 @@ pub enum Refusal {
         /// Why it counts as down.
         why: String,
     },
-    /// etcd is not fit to lose a member (rule 1).
+    /// etcd cannot lose a member (rule 1).
     EtcdUnsafe {
         /// What is wrong.
         why: String,
@@ -128,13 +130,13 @@ pub enum Refusal {
         /// How many there are.
         control_planes: usize,
     },
-    /// As many workers are down already as may be (rule 6).
+    /// As many workers are down already as the limit allows (rule 6).
     NoRoom {
         /// The pool with its own limit, if it is one.
         pool: Option<String>,
         /// The limit.
         limit: usize,
-        /// Who is down.
+        /// The workers that are down.
         down: Vec<NodeName>,
     },
     /// The installer would drop extensions (rule 4).
@@ -146,7 +148,7 @@ pub enum Refusal {
         /// Which extensions.
         extensions: Vec<String>,
     },
-    /// There is no telling which installer fits the node (rule 10).
+    /// The installer that fits the node cannot be determined (rule 10).
     NoInstaller {
         /// Which node.
         node: NodeName,
@@ -189,7 +191,7 @@ pub enum Refusal {
         /// What it runs.
         running: Version,
     },
-    /// Something is wanted of a node that the cluster does not have.
+    /// The intent names a node that the cluster does not have.
     NoSuchNode {
         /// The name that was given.
         node: NodeName,
@@ -249,98 +251,69 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What to do about it.
-    pub fn advice(&self) -> String {
+    /// What the user can do next.
+    pub fn advice(&self) -> Advice {
+        let plan_after = Advice::plan_after;
         match self {
-            Self::BadPolicy { .. } => "correct the policy".to_owned(),
-            Self::NoTarget => "name a Talos target, a Kubernetes target, or both".to_owned(),
-            Self::NoControlPlane => {
-                "check that the endpoints are control planes of this cluster".to_owned()
-            }
-            Self::Downgrade { .. } => {
-                "choose a newer target, or say --rollback if going back is what you want".to_owned()
-            }
-            Self::NoWayBack { .. } => "leave out --rollback".to_owned(),
-            Self::KubernetesRollback { from, to } => format!(
-                "stay within Kubernetes {}, or restore an etcd snapshot taken under {}",
-                from.minor(),
-                to.minor()
-            ),
+            Self::BadPolicy { .. } => Advice::CorrectPolicy,
+            Self::NoTarget => Advice::ChooseTarget(Choice::Any),
+            Self::NoControlPlane => plan_after(Fix::Endpoints),
+            Self::Downgrade { .. } => Advice::AnyOf(vec![
+                Advice::ChooseTarget(Choice::Newer),
+                Advice::Allow(Permission::Rollback),
+            ]),
+            Self::NoWayBack { .. } => Advice::WithdrawRollback,
+            Self::KubernetesRollback { from, to } => Advice::AnyOf(vec![
+                Advice::ChooseTarget(Choice::Within {
+                    product: Product::Kubernetes,
+                    minor: from.minor(),
+                }),
+                plan_after(Fix::RestoreSnapshot { kubernetes: Some(to.minor()) }),
+            ]),
             Self::UnknownMinor { version, oldest, product, .. } if version.minor() < *oldest => {
-                format!("nothing is known of {product} before {oldest}; that far goes only by hand")
+                plan_after(Fix::UpgradeByHand { product: *product, oldest: *oldest })
             }
-            Self::UnknownMinor { newest, product, .. } => format!(
-                "choose {product} {newest} or older, or use a newer talos-operator that knows the release"
-            ),
-            Self::HostTooOld { .. } => "upgrade the nodes to Talos 1.8 by hand first, with \
-                 `talosctl upgrade --preserve`, one control plane at a time"
-                .to_owned(),
-            Self::EtcdDowngrade { etcd, .. } => format!(
-                "run `talosctl etcd downgrade validate {etcd}` and `talosctl etcd downgrade \
-                 enable {etcd}`, wait until `talosctl etcd status` shows storage {etcd} on every \
-                 member, then plan again; or restore an etcd snapshot"
-            ),
+            Self::UnknownMinor { newest, product, .. } => Advice::AnyOf(vec![
+                Advice::ChooseTarget(Choice::AtMost { product: *product, minor: *newest }),
+                Advice::UpdateProgram,
+            ]),
+            Self::HostTooOld { .. } => plan_after(Fix::PreserveData),
+            Self::EtcdDowngrade { etcd, .. } => Advice::AnyOf(vec![
+                plan_after(Fix::DowngradeEtcd(*etcd)),
+                plan_after(Fix::RestoreSnapshot { kubernetes: None }),
+            ]),
             Self::NoPath { constraint, running, furthest } => {
-                let needs = match constraint {
-                    Constraint::Pair { kubernetes, needs: Some(line), .. } => Some(format!(
-                        "Kubernetes {} needs Talos {line} or newer",
-                        kubernetes.minor()
-                    )),
-                    Constraint::Patch { first, .. } => {
-                        Some(format!("upgrade to Talos {first} first"))
-                    }
-                    _ => None,
-                };
-                let reach = (furthest != running).then(|| furthest_words(furthest));
-                match (needs, reach) {
-                    (Some(needs), Some(reach)) => format!("{needs}; {reach}"),
-                    (Some(only), None) | (None, Some(only)) => only,
-                    (None, None) => "not one supported step leads towards it; \
-                         bring what runs into support by hand"
-                        .to_owned(),
-                }
+                no_path(constraint, (furthest != running).then_some(furthest))
             }
             Self::NodeUnknown { .. } | Self::KubernetesUnknown { .. } => {
-                "mend the connection and plan again; nothing is disrupted unseen".to_owned()
+                plan_after(Fix::Connection)
             }
-            Self::KubernetesAway { .. } => "check that an API server runs and that its address \
-                 can be reached from here; the machines are asked through Talos, not through it"
-                .to_owned(),
-            Self::NoMachine { node, .. } => format!(
-                "if it is a Talos node, check that apid answers at its address, or list the \
-                 machine under `nodes` in the talosconfig; if it is not, list it as foreign \
-                 (--foreign-node {node})"
-            ),
-            Self::ControlPlaneDown { .. } => "bring it back first".to_owned(),
-            Self::EtcdUnsafe { .. } => "mend etcd first".to_owned(),
-            Self::Outage { control_planes: 1 } => {
-                "accept the outage with --accept-outage, or add control planes".to_owned()
+            Self::KubernetesAway { .. } => plan_after(Fix::KubernetesApi),
+            Self::NoMachine { node, .. } => Advice::no_machine(node),
+            Self::ControlPlaneDown { .. } => plan_after(Fix::BringBack),
+            Self::EtcdUnsafe { .. } => plan_after(Fix::RepairEtcd),
+            Self::Outage { control_planes } => Advice::AnyOf(vec![
+                Advice::Allow(Permission::Outage),
+                plan_after(Fix::AddControlPlanes(*control_planes)),
+            ]),
+            Self::NoRoom { pool, .. } => {
+                Advice::AnyOf(vec![plan_after(Fix::BringBack), Advice::RaiseLimit(pool.clone())])
             }
-            Self::Outage { .. } => {
-                "accept the outage with --accept-outage, or add a third control plane".to_owned()
-            }
-            Self::NoRoom { .. } => "bring them back first, or raise the limit".to_owned(),
-            Self::ExtensionsLost { .. } => {
-                "name the node's schematic; or say --keep-extensions if the image brings them, \
-                 --drop-extensions if they may go"
-                    .to_owned()
-            }
-            Self::NoInstaller { .. } => "name the installer image with --image".to_owned(),
+            Self::ExtensionsLost { .. } => Advice::AnyOf(vec![
+                Advice::NameSchematic,
+                Advice::Allow(Permission::KeepExtensions),
+                Advice::Allow(Permission::DropExtensions),
+            ]),
+            Self::NoInstaller { .. } => Advice::NameInstaller(None),
             Self::WrongInstaller { platform, secure_boot, .. } => {
                 let secure = if *secure_boot { "-secureboot" } else { "" };
-                format!("name the image for it, such as {platform}-installer{secure}")
+                Advice::NameInstaller(Some(format!("{platform}-installer{secure}")))
             }
-            Self::ContainerMode { .. } => {
-                "start the container from the newer image; Kubernetes can be upgraded here"
-                    .to_owned()
+            Self::ContainerMode { .. } => plan_after(Fix::Container),
+            Self::Armed { .. } => plan_after(Fix::Disarm { running: None }),
+            Self::RollbackArmed { node, running, .. } => {
+                plan_after(Fix::DisarmForRollback { node: node.clone(), running: running.clone() })
             }
-            Self::Armed { .. } => "reboot the node to boot what is armed, or run `talosctl \
-                                   rollback` on it to stay on what runs, then plan again"
-                .to_owned(),
-            Self::RollbackArmed { node, running, .. } => format!(
-                "run `talosctl rollback` on {node} to disarm it, which reboots it into {running}; \
-                 or reboot it to boot what is armed, and roll back then"
-            ),
             Self::NoSuchNode { .. }
             | Self::NodeDowngrade { .. }
             | Self::OtherTag { .. }
@@ -351,29 +324,49 @@ impl Refusal {
     }
 }
 
+/// What stands in the way, and how far supported steps lead.
+fn no_path(constraint: &Constraint, furthest: Option<&Versions>) -> Advice {
+    let needs = match constraint {
+        Constraint::Pair { kubernetes, needs: Some(line), .. } => {
+            Some(Choice::NeedsTalos { kubernetes: kubernetes.minor(), talos: *line })
+        }
+        Constraint::Patch { first, .. } => {
+            Some(Choice::First { product: Product::Talos, version: first.clone() })
+        }
+        _ => None,
+    };
+    let reach = furthest.map(|furthest| Choice::Furthest(furthest.clone()));
+    let mut choices: Vec<_> = needs.into_iter().chain(reach).map(Advice::ChooseTarget).collect();
+    match choices.len() {
+        0 => Advice::plan_after(Fix::Unsupported),
+        1 => choices.remove(0),
+        _ => Advice::AnyOf(choices),
+    }
+}
+
 impl Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BadPolicy { problem } => f.write_str(problem),
             Self::NoTarget => f.write_str("there is no target"),
-            Self::NoControlPlane => f.write_str("the cluster shows no control plane"),
+            Self::NoControlPlane => f.write_str("no control plane was observed"),
             Self::Downgrade { product, from, to } => {
                 write!(f, "{product} {to} is older than {from}, which runs")
             }
             Self::NoWayBack { product, from, to } => {
-                write!(f, "{product} {to} is no way back: it is newer than {from}, which runs")
+                write!(f, "{product} {to} is not a rollback: it is newer than {from}, which runs")
             }
             Self::KubernetesRollback { from, to } => {
-                write!(f, "Kubernetes does not go back from {from} to {to}: that is another minor")
+                write!(f, "Kubernetes cannot go back from {from} to {to}, which is another minor")
             }
             Self::UnknownMinor { product, version, oldest, newest } => write!(
                 f,
-                "{product} {version} is unknown to the support matrix, which goes from {oldest} to {newest}"
+                "{product} {version} is not in the support matrix, which covers {oldest} to {newest}"
             ),
             Self::HostTooOld { talos } => write!(
                 f,
                 "Talos {talos} runs: up to 1.7 an upgrade wipes the node's EPHEMERAL partition, \
-                 etcd's data and local volumes included, unless it is told to preserve it"
+                 etcd's data and local volumes included, unless it is asked to preserve it"
             ),
             Self::EtcdDowngrade { to, etcd, why } => write!(
                 f,
@@ -383,32 +376,31 @@ impl Display for Refusal {
             Self::NoPath { constraint, running: _, furthest: _ } => {
                 write!(f, "no supported path leads there: {constraint}")
             }
-            Self::NodeUnknown { node, why } => write!(f, "{node} cannot be seen: {why}"),
-            Self::KubernetesAway { why } => write!(f, "the Kubernetes API is away: {why}"),
+            Self::NodeUnknown { node, why } => write!(f, "the state of {node} is unknown: {why}"),
+            Self::KubernetesAway { why } => write!(f, "the Kubernetes API does not answer: {why}"),
             Self::NoMachine { node, why } => {
                 write!(f, "no machine is known for node {node}: {why}")
             }
             Self::KubernetesUnknown { why } => {
-                write!(f, "the Kubernetes version cannot be seen: {why}")
+                write!(f, "the Kubernetes version is unknown: {why}")
             }
             Self::ControlPlaneDown { node, why } => {
                 write!(f, "control plane {node} is not ready: {why}")
             }
-            Self::EtcdUnsafe { why } => write!(f, "etcd is not fit to lose a member: {why}"),
+            Self::EtcdUnsafe { why } => write!(f, "etcd cannot lose a member now: {why}"),
             Self::Outage { control_planes: 1 } => f.write_str(
-                "the only control plane is to be disrupted: the Kubernetes API is away meanwhile",
+                "the only control plane has to be disrupted: the Kubernetes API is unavailable meanwhile",
             ),
             Self::Outage { control_planes } => write!(
                 f,
                 "{control_planes} control planes cannot lose one and keep etcd's quorum: \
-                 the Kubernetes API is away while each reboots"
+                 the Kubernetes API is unavailable while each reboots"
             ),
             Self::NoRoom { pool, limit, down } => {
                 if let Some(pool) = pool {
                     write!(f, "pool {pool}: ")?;
                 }
-                let names: Vec<_> = down.iter().map(ToString::to_string).collect();
-                write!(f, "{} down already, and at most {limit} may be", names.join(", "))
+                write!(f, "{} down already, and at most {limit} may be", text::all(down))
             }
             Self::ExtensionsLost { node, installer, extensions } => {
                 write!(f, "{node} would lose {}: {installer} lacks them", extensions.join(", "))
@@ -447,15 +439,4 @@ impl Display for Refusal {
             | Self::EtcdApart { .. } => self.about_nodes(f),
         }
     }
-}
-
-fn furthest_words(furthest: &Versions) -> String {
-    let words: Vec<String> = [
-        furthest.talos.as_ref().map(|version| format!("Talos {version}")),
-        furthest.kubernetes.as_ref().map(|version| format!("Kubernetes {version}")),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    format!("the furthest reachable is {}", words.join(" with "))
 }

@@ -1,20 +1,22 @@
-//! What to look at before going ahead, and what is good to know.
+//! Warnings, which deserve a check before the run starts, and notes.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 use serde::Serialize;
+use upgrade_core::advice::{Advice, Permission};
 use upgrade_core::image::ImageRef;
 use upgrade_core::manifests::ObjectKey;
 use upgrade_core::readiness::{self, UnmetCondition};
 use upgrade_core::snapshot::NodeName;
+use upgrade_core::text;
 use upgrade_core::version::{Minor, Version};
 use upgrade_core::workload::PodName;
 
 use super::nodes::{mixed, named};
 use super::{Constraint, Product};
 
-/// What to look at before going ahead.
+/// What deserves a check before the run starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 pub enum Warning {
@@ -58,7 +60,7 @@ pub enum Warning {
         /// Which.
         version: Version,
     },
-    /// A line that was not out when this program was built.
+    /// A line that was not released when this program was built.
     Unreleased {
         /// Which.
         talos: Version,
@@ -70,17 +72,17 @@ pub enum Warning {
         /// The fault.
         why: String,
     },
-    /// The API is away while a control plane reboots, with consent.
+    /// The API is unavailable while a control plane reboots, with consent.
     Outage {
         /// How many control planes there are.
         control_planes: usize,
     },
-    /// etcd is not well; a way back waits for it, and for nothing else (rule 1).
+    /// etcd is not healthy; a rollback waits for it, and for nothing else (rule 1).
     EtcdNotWell {
         /// What is wrong.
         why: String,
     },
-    /// An even number of control planes bears no more failures than one less.
+    /// An even number of control planes tolerates no more failures than one less.
     EvenControlPlanes {
         /// How many there are.
         control_planes: usize,
@@ -116,9 +118,9 @@ pub enum Warning {
         /// What they run.
         talos: Version,
     },
-    /// Control planes run different Talos versions afterwards, since the user wants it so.
+    /// Control planes run different Talos versions afterwards, as the intent says.
     MixedControlPlanes {
-        /// The versions, and who runs them.
+        /// The versions, and the nodes that run them.
         versions: BTreeMap<Version, Vec<NodeName>>,
         /// The minor that etcd stays on meanwhile, where the members' own differ.
         etcd: Option<Minor>,
@@ -168,8 +170,8 @@ pub enum Warning {
         /// Which.
         objects: Vec<ObjectKey>,
     },
-    /// Objects that left Talos's manifests stay: others, or data, would go with
-    /// them.
+    /// Objects that left Talos's manifests stay: other objects or data would be deleted
+    /// with them.
     PruneNeedsConsent {
         /// Which.
         objects: Vec<ObjectKey>,
@@ -179,12 +181,12 @@ pub enum Warning {
         /// Why.
         why: String,
     },
-    /// What runs on the nodes could not be seen, so no drain was simulated.
+    /// The workloads could not be observed, so no drain was simulated.
     DrainUnchecked {
         /// Why.
         why: String,
     },
-    /// A disruption budget that allows no eviction, however well its pods do.
+    /// A disruption budget that never allows an eviction.
     BudgetNeverAllows {
         /// Namespace and name.
         budget: String,
@@ -196,7 +198,7 @@ pub enum Warning {
         #[serde(flatten)]
         pods: Pods,
     },
-    /// A disruption budget that allows no eviction as its pods do now.
+    /// A disruption budget that allows no eviction in the current state of its pods.
     BudgetAllowsNone {
         /// Namespace and name.
         budget: String,
@@ -216,7 +218,7 @@ pub enum Warning {
         #[serde(flatten)]
         pods: Pods,
     },
-    /// Pods for whose sake the policy halts the drain of their node.
+    /// Pods that make the policy halt the drain of their node.
     DrainHalts {
         /// Where.
         node: NodeName,
@@ -226,7 +228,7 @@ pub enum Warning {
         #[serde(flatten)]
         pods: Pods,
     },
-    /// Pods that nobody makes again once they are evicted, with consent.
+    /// Pods that are not recreated after their eviction, with consent.
     PodsLost {
         /// Where.
         node: NodeName,
@@ -234,7 +236,7 @@ pub enum Warning {
         #[serde(flatten)]
         pods: Pods,
     },
-    /// Pods that no other node takes: selectors and taints keep them off.
+    /// Pods that no other node takes, because of selectors and taints.
     NowhereToGo {
         /// Where they are.
         node: NodeName,
@@ -242,7 +244,7 @@ pub enum Warning {
         #[serde(flatten)]
         pods: Pods,
     },
-    /// Pods that find no room while their nodes are away.
+    /// Pods that no other node has room for while theirs are drained.
     CapacityLacks {
         /// The nodes that are drained at the same time.
         nodes: Vec<NodeName>,
@@ -276,28 +278,32 @@ impl Pods {
 
 impl Display for Pods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.pods.iter().map(ToString::to_string).collect();
-        f.write_str(&names.join(", "))?;
-        match self.count - self.pods.len() {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
+        f.write_str(&text::some(&self.pods, self.count))
     }
 }
 
 impl Warning {
+    /// What the user can do about it, where that is not to be seen from the warning.
+    pub fn advice(&self) -> Option<Advice> {
+        match self {
+            Self::PruneNeedsConsent { .. } => Some(Advice::Allow(Permission::PruneAll)),
+            Self::DrainHalts { .. } => Some(Advice::pods_at_stake()),
+            _ => None,
+        }
+    }
+
     fn about_pruning(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Prunes { objects } => write!(
                 f,
-                "deleted, since no control plane's manifests have them any more: {}",
-                listed(objects)
+                "deleted, since they are no longer in the manifests of any control plane: {}",
+                text::all(objects)
             ),
             Self::PruneNeedsConsent { objects } => write!(
                 f,
-                "no control plane's manifests have these any more; they are kept, since other \
-                 objects or data would go with them (`prune: all` in the policy deletes them): {}",
-                listed(objects)
+                "no longer in the manifests of any control plane, and kept, since other \
+                 objects or data would go with them: {}",
+                text::all(objects)
             ),
             Self::PruneHeld { why } => write!(
                 f,
@@ -322,21 +328,18 @@ impl Warning {
             Self::NoMachine { node, why } => {
                 write!(f, "node {node} is left out: no machine is known for it: {why}")
             }
-            Self::Foreign { nodes } => {
-                let names: Vec<_> = nodes.iter().map(ToString::to_string).collect();
-                write!(
-                    f,
-                    "foreign nodes are not upgraded: {}; keep their kubelets within three minors \
-                     of the API server",
-                    names.join(", ")
-                )
-            }
+            Self::Foreign { nodes } => write!(
+                f,
+                "foreign nodes are not upgraded: {}; keep their kubelets within three minors of \
+                 the API server",
+                text::all(nodes)
+            ),
             Self::StaysBehind { nodes, talos } => {
                 write!(f, "nodes that stay on Talos {talos}: {}", named(nodes))
             }
             Self::MixedControlPlanes { versions, etcd } => mixed(f, versions, *etcd),
             Self::ExtensionsDropped { node, extensions } => {
-                write!(f, "{node} loses {}, as asked for", extensions.join(", "))
+                write!(f, "{node} loses {}, as allowed", extensions.join(", "))
             }
             Self::SchematicDiffers { node, configured, running } => write!(
                 f,
@@ -361,17 +364,17 @@ impl Display for Warning {
         match self {
             Self::SkipsMinor { from, to } => write!(
                 f,
-                "Talos goes from {from} to {to} at once; its makers test adjacent minors only"
+                "Talos goes from {from} to {to} at once; upstream tests adjacent minors only"
             ),
             Self::SkipsPatch { from, newest, to } => write!(
                 f,
                 "Talos goes from {from} to {to} without passing {newest}, the newest patch of its \
-                 line; its makers test upgrades from there"
+                 line; upstream tests upgrades from there"
             ),
             Self::ChecksSkipped { node } => write!(
                 f,
-                "{node} is told to skip its own checks of etcd: Talos up to 1.12 refuses to \
-                 upgrade one of two members; ours are made all the same"
+                "{node} skips its own checks of etcd, since Talos up to 1.12 refuses to upgrade one \
+                 of two members; etcd is still checked before each step"
             ),
             Self::StartsUnsupported { constraint } => {
                 write!(f, "what runs now is not supported: {constraint}")
@@ -387,16 +390,16 @@ impl Display for Warning {
             }
             Self::Broken { talos, why } => write!(f, "Talos {talos} has a known fault: {why}"),
             Self::EtcdNotWell { why } => {
-                write!(f, "etcd is not well, and nothing is disrupted until it is: {why}")
+                write!(f, "etcd is not healthy, and nothing is disrupted until it is: {why}")
             }
             Self::Outage { control_planes } => write!(
                 f,
-                "the Kubernetes API is away while a control plane is disrupted (there {} {control_planes})",
+                "the Kubernetes API is unavailable while a control plane is disrupted (there {} {control_planes})",
                 if *control_planes == 1 { "is" } else { "are" }
             ),
             Self::EvenControlPlanes { control_planes } => write!(
                 f,
-                "{control_planes} control planes bear no more failures than {}",
+                "{control_planes} control planes tolerate no more failures than {}",
                 control_planes.saturating_sub(1)
             ),
             Self::NodeDown { .. }
@@ -409,7 +412,10 @@ impl Display for Warning {
             | Self::SchematicDiffers { .. }
             | Self::PlatformDiffers { .. } => self.about_nodes(f),
             Self::MirrorUnchecked { installer } => {
-                write!(f, "{installer} lies on a mirror: make sure it is there before you begin")
+                write!(
+                    f,
+                    "{installer} is on a mirror: make sure that it is there before the upgrade starts"
+                )
             }
             Self::PatchUnknown { product, version } => write!(
                 f,
@@ -420,41 +426,48 @@ impl Display for Warning {
                 self.about_pruning(f)
             }
             Self::DrainUnchecked { why } => {
-                write!(f, "what runs on the nodes is not known, so no drain was simulated: {why}")
+                write!(
+                    f,
+                    "the workloads of the nodes are unknown, so no drain was simulated: {why}"
+                )
             }
             Self::BudgetNeverAllows { budget, wants, of, pods } => write!(
                 f,
-                "budget {budget} never lets a pod go: it wants {wants} of {of} healthy; \
-                 in its way: {pods}"
+                "budget {budget} never allows an eviction: it requires {wants} of {of} pods to be \
+                 healthy; it blocks {pods}"
             ),
             Self::BudgetAllowsNone { budget, wants, healthy, pods } => write!(
                 f,
-                "budget {budget} lets no pod go now: it wants {wants} healthy and sees {healthy}; \
-                 in its way: {pods}"
+                "budget {budget} allows no eviction now: it requires {wants} healthy pods and has \
+                 {healthy}; it blocks {pods}"
             ),
             Self::SeveralBudgets { budgets, pods } => write!(
                 f,
-                "Kubernetes evicts no pod that several budgets count ({}): {pods}",
-                budgets.join(", ")
+                "Kubernetes does not evict pods that several budgets match ({}): {pods}",
+                text::all(budgets)
             ),
             Self::DrainHalts { node, stake, pods } => {
-                write!(f, "the drain of {node} will halt, as the policy says for {stake}: {pods}")
+                write!(
+                    f,
+                    "the drain of {node} will halt, since the policy halts for {stake}: {pods}"
+                )
             }
             Self::PodsLost { node, pods } => {
-                write!(f, "evicted from {node} and not made again, having no controller: {pods}")
+                write!(
+                    f,
+                    "evicted from {node} and not recreated, since no controller owns them: {pods}"
+                )
             }
             Self::NowhereToGo { node, pods } => write!(
                 f,
-                "no other node takes these pods of {node}, for selectors or taints: {pods}"
+                "no other node takes these pods of {node}, because of selectors or taints: {pods}"
             ),
-            Self::CapacityLacks { nodes, pods } => {
-                let nodes: Vec<_> = nodes.iter().map(ToString::to_string).collect();
-                write!(
-                    f,
-                    "there may be no room for these pods while {} is away: {pods}",
-                    nodes.join(", ")
-                )
-            }
+            Self::CapacityLacks { nodes, pods } => write!(
+                f,
+                "there may be no room for these pods while {} {} drained: {pods}",
+                text::all(nodes),
+                if nodes.len() == 1 { "is" } else { "are" }
+            ),
         }
     }
 }
@@ -525,7 +538,7 @@ impl Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AlreadyThere { product, version } => {
-                write!(f, "{product} is at {version} already")
+                write!(f, "{product} is already at {version}")
             }
             Self::NewerPatch { product, target, newer } => {
                 write!(f, "{product} {newer} is known, newer than the target {target}")
@@ -545,18 +558,14 @@ impl Display for Note {
                 )
             }
             Self::Skipped { node, hop, version } => {
-                write!(f, "{node} runs {version} already and is left alone in hop {hop}")
+                write!(f, "{node} already runs {version} and is left alone in hop {hop}")
             }
-            Self::Held { nodes } => write!(f, "held, nothing is done to them: {}", named(nodes)),
+            Self::Held { nodes } => write!(f, "held, and left as they are: {}", named(nodes)),
             Self::OwnVersion { version, nodes } => {
-                write!(f, "Talos {version} is for these nodes alone: {}", named(nodes))
+                write!(f, "Talos {version} is for these nodes only: {}", named(nodes))
             }
         }
     }
-}
-
-fn listed(objects: &[ObjectKey]) -> String {
-    objects.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Enough of a schematic for people to tell it from another.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use upgrade_core::advice::{Advice, Fix};
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::journal::{Armed, Arming};
 use upgrade_core::matrix::Matrix;
@@ -9,10 +10,10 @@ use upgrade_core::plan::PlanHash;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{Fact, NodeName};
 use upgrade_planner::report::{Refusal, Report};
-use upgrade_planner::rollback::{Way, WayBack, rollback};
+use upgrade_planner::rollback::{RollbackRequest, Way, rollback};
 use upgrade_planner::{Earlier, Request, armed, prepare};
 
-use crate::common::{cluster, intent, plan_for, talos, told};
+use crate::common::{cluster, intent, plan_for, talos, told, version};
 
 /// What is refused if worker-1 is armed with this, in this boot.
 fn refused(tag: &str, boot_id: Option<&str>, state: Arming) -> Vec<Refusal> {
@@ -40,7 +41,7 @@ fn the_same_image_is_fine_and_another_is_not() {
         };
         let text = refusal.to_string();
         assert!(text.contains("worker-1 is armed with") && text.contains("v1.13.5"), "{text}");
-        assert!(refusal.advice().contains("talosctl rollback"));
+        assert_eq!(refusal.advice(), Advice::plan_after(Fix::Disarm { running: None }));
     }
     assert_eq!(refused("v1.13.5", Some("an earlier boot"), Arming::Armed), []);
     assert_eq!(refused("v1.13.9", here, Arming::Unheard), [], "judged when it is reached");
@@ -93,7 +94,7 @@ fn an_armed_node_has_no_slot_to_roll_back_to() {
     let way = Way::Slot { version: "1.13.1".parse().unwrap(), schematic: None };
     let (policy, matrix) = (Policy::default(), Matrix::builtin());
     let request =
-        WayBack { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
+        RollbackRequest { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
     let plan = rollback(&request).unwrap_or_else(|report| panic!("{}", told(&report))).plan;
     let refused = |boot_id: &str, state: Arming| {
         let image = "factory.talos.dev/metal-installer/abc:v1.14.1".parse().unwrap();
@@ -109,7 +110,9 @@ fn an_armed_node_has_no_slot_to_roll_back_to() {
         };
         let text = refusal.to_string();
         assert!(text.contains("v1.14.1") && text.contains("holds 1.13.9"), "{text}");
-        assert!(refusal.advice().contains("talosctl rollback"));
+        let (node, running) = ("worker-1".into(), version("1.13.9"));
+        let disarm = Fix::DisarmForRollback { node, running };
+        assert_eq!(refusal.advice(), Advice::plan_after(disarm));
     }
     assert_eq!(refused("an earlier boot", Arming::Armed), []);
     assert_eq!(refused("this boot", Arming::Unheard), [], "judged when it is reached");

@@ -75,7 +75,7 @@ const BREAKAGES: &[Breakage] = &[
     }),
     (9, "another cluster", |plan| "staging".clone_into(&mut plan.cluster)),
     (9, "another form", |plan| plan.format = 99),
-    (10, "a node nobody saw", |plan| {
+    (10, "a node that was not observed", |plan| {
         for lane in lanes(plan) {
             if lane.node == Some("worker-1".into()) {
                 lane.node = Some("worker-99".into());

@@ -35,7 +35,7 @@ fn a_cordon_that_was_there_stays() {
 
 #[test]
 fn a_cordon_of_an_earlier_run_holds_others_back() {
-    // Rules 1 and 7: nobody writes that it is lifted in this world. Where its node
+    // Rules 1 and 7: nothing writes that it is lifted in this world. Where its node
     // serves it has to go first, and a control plane is waited for; a worker that is
     // down is not.
     for (node, serves, holds) in [

@@ -93,15 +93,15 @@ fn budgets_in_the_way_are_named() {
     let never = warnings(&Policy::default(), workloads(pods(), vec![budget("web", 2, 2, 2)]));
     assert_eq!(
         never,
-        "warning: budget shop/web never lets a pod go: it wants 2 of 2 healthy; \
-         in its way: shop/web-1, shop/web-2\n"
+        "warning: budget shop/web never allows an eviction: it requires 2 of 2 pods to be \
+         healthy; it blocks shop/web-1, shop/web-2\n"
     );
     let now = warnings(&Policy::default(), workloads(pods(), vec![budget("web", 1, 1, 2)]));
-    assert!(now.contains("lets no pod go now: it wants 1 healthy and sees 1"), "{now}");
+    assert!(now.contains("allows no eviction now: it requires 1 healthy pods and has 1"), "{now}");
     let both = vec![budget("a", 1, 2, 2), budget("b", 1, 2, 2)];
     let both = warnings(&Policy::default(), workloads(pods(), both));
-    assert!(both.contains("several budgets count (shop/a, shop/b): shop/web-1"), "{both}");
-    // A budget over pods that stay where they are is nobody's matter.
+    assert!(both.contains("several budgets match (shop/a, shop/b): shop/web-1"), "{both}");
+    // A budget over pods that stay where they are does not matter.
     let mut daemon = pod("web-1", "worker-1");
     daemon.controller = Some(("DaemonSet".to_owned(), "web".to_owned()));
     let quiet = warnings(&Policy::default(), workloads(vec![daemon], vec![budget("web", 1, 1, 1)]));
@@ -120,10 +120,12 @@ fn the_policy_decides_what_is_at_stake() {
     };
     let world = || workloads(vec![bare.clone(), scratch.clone()], vec![]);
     let halts = warnings(&with(AtStake::Halt, AtStake::Halt), world());
-    assert!(halts.contains("drain of worker-1 will halt, as the policy says for no controller"));
-    assert!(halts.contains("drain of worker-2 will halt, as the policy says for emptyDir"));
+    assert!(
+        halts.contains("drain of worker-1 will halt, since the policy halts for no controller")
+    );
+    assert!(halts.contains("drain of worker-2 will halt, since the policy halts for emptyDir"));
     let lost = warnings(&with(AtStake::Evict, AtStake::Evict), world());
-    assert!(lost.starts_with("warning: evicted from worker-1 and not made again"), "{lost}");
+    assert!(lost.starts_with("warning: evicted from worker-1 and not recreated"), "{lost}");
     assert_eq!(lost.lines().count(), 1, "{lost}");
     assert_eq!(warnings(&with(AtStake::Leave, AtStake::Leave), world()), "");
 }
@@ -152,15 +154,15 @@ fn every_pod_has_its_fate() {
 }
 
 #[test]
-fn room_and_taints_are_looked_at() {
+fn room_and_taints_are_checked() {
     let full = |name: &str, node: &str| {
         let requests = Resources { cpu_millis: 600, memory_bytes: 100, pods: 1 };
         Pod { requests, ..pod(name, node) }
     };
     let pods = vec![full("a", "worker-1"), full("b", "worker-2")];
     let lacks = warnings(&Policy::default(), workloads(pods, vec![]));
-    assert!(lacks.contains("no room for these pods while worker-1 is away: shop/a"), "{lacks}");
-    assert!(lacks.contains("no room for these pods while worker-2 is away: shop/b"), "{lacks}");
+    assert!(lacks.contains("no room for these pods while worker-1 is drained: shop/a"), "{lacks}");
+    assert!(lacks.contains("no room for these pods while worker-2 is drained: shop/b"), "{lacks}");
     let mut tied = pod("tied", "worker-1");
     tied.node_selector = BTreeMap::from([("disk".to_owned(), "ssd".to_owned())]);
     let mut world = workloads(vec![tied], vec![]);
@@ -168,7 +170,7 @@ fn room_and_taints_are_looked_at() {
     world.capacity.get_mut(&"worker-1".into()).unwrap().labels = labels;
     let nowhere = warnings(&Policy::default(), world);
     assert!(nowhere.contains("no other node takes these pods of worker-1"), "{nowhere}");
-    // Both workers at once leave nobody to go to.
+    // Both workers at once leave no node to go to.
     let mut policy = Policy::default();
     policy.workers.max_unavailable = upgrade_core::amount::Amount::Count(2);
     let both = warnings(&policy, workloads(vec![pod("web", "worker-1")], vec![]));

@@ -1,5 +1,6 @@
-//! A way back over a minor of etcd (rules 1, 12 and 13).
+//! A rollback over a minor of etcd (rules 1, 12 and 13).
 
+use upgrade_core::advice::{Advice, Fix};
 use upgrade_core::intent::Intent;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::journal::{Entry, Outcome, Proof, Record, State};
@@ -13,7 +14,7 @@ use upgrade_core::version::Minor;
 use upgrade_planner::check::{Severity, check};
 use upgrade_planner::decide::{Decision, decide};
 use upgrade_planner::report::{Refusal, Report};
-use upgrade_planner::rollback::{Way, WayBack};
+use upgrade_planner::rollback::{RollbackRequest, Way};
 use upgrade_planner::{Planned, rollback};
 
 use crate::common::{cluster, intent, known, plan_for, told, version};
@@ -45,7 +46,13 @@ fn half(nodes: &[&str]) -> Snapshot {
 fn one(snapshot: &Snapshot, node: &str, to: &str) -> Result<Planned, Report> {
     let (node, policy) = (node.into(), Policy::default());
     let way = Way::Slot { version: version(to), schematic: None };
-    rollback(&WayBack { snapshot, node: &node, way, policy: &policy, matrix: &Matrix::builtin() })
+    rollback(&RollbackRequest {
+        snapshot,
+        node: &node,
+        way,
+        policy: &policy,
+        matrix: &Matrix::builtin(),
+    })
 }
 
 fn all(snapshot: &Snapshot, to: &str) -> Result<Planned, Report> {
@@ -77,7 +84,7 @@ fn etcd_goes_down_before_the_first_control_plane() {
             step.action.is_disruptive() && step.node.is_some_and(|it| it.0.starts_with("cp-"))
         });
         assert!(snapshotted < Some(lowered) && Some(lowered) < booted, "{:?}", plan.hops);
-        let lanes = || plan.hops[0].waves.iter().flat_map(|wave| &wave.lanes);
+        let lanes = || plan.hops[0].lanes();
         assert!(lanes().any(|lane| lane.target == Target::Etcd { minor: OLD }));
     }
     // Without it, the other reader of plans does not let it pass.
@@ -135,16 +142,17 @@ fn an_etcd_image_of_the_users_own_stays() {
 #[track_caller]
 fn refused(planned: Result<Planned, Report>) -> String {
     let report = planned.unwrap_err();
-    let [refusal @ Refusal::EtcdDowngrade { .. }] = report.refusals.as_slice() else {
+    let [refusal @ Refusal::EtcdDowngrade { etcd, .. }] = report.refusals.as_slice() else {
         panic!("{report:?}");
     };
-    assert!(refusal.advice().contains("talosctl etcd downgrade enable"), "{}", refusal.advice());
+    let Advice::AnyOf(ways) = refusal.advice() else { panic!("{refusal:?}") };
+    assert_eq!(ways[0], Advice::plan_after(Fix::DowngradeEtcd(*etcd)));
     refusal.to_string()
 }
 
 #[test]
 fn what_etcd_cannot_do_is_refused_with_the_reason() {
-    // Nobody tells which version the data is of.
+    // It is not known which version the data is of.
     let mut snapshot = half(&["cp-1", "cp-2", "cp-3"]);
     snapshot.etcd = Fact::Unknown("no member answers".to_owned());
     assert!(refused(one(&snapshot, "cp-1", "1.13.12")).contains("no member answers"));
@@ -166,7 +174,7 @@ fn what_etcd_cannot_do_is_refused_with_the_reason() {
     let (node, policy) = ("cp-1".into(), Policy::default());
     let way = Way::Slot { version: version("1.9.6"), schematic: None };
     let request =
-        WayBack { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
+        RollbackRequest { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
     assert!(refused(rollback(&request)).contains("since Talos 1.11.0"));
     // One minor at a time.
     let mut snapshot = half(&["cp-1", "cp-2", "cp-3"]);
@@ -177,8 +185,8 @@ fn what_etcd_cannot_do_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_way_back_waits_for_data_that_its_etcd_does_not_start_on() {
-    // Planned in the middle of a hop, and somebody went on with it since.
+fn a_rollback_waits_for_data_that_its_etcd_does_not_start_on() {
+    // Planned in the middle of a hop, and the hop went on since.
     let before = half(&["cp-1", "cp-2"]);
     let plan = fit(one(&before, "cp-1", "1.13.12"), &before);
     let decision = |snapshot: &Snapshot| {
@@ -205,15 +213,18 @@ fn a_way_back_waits_for_data_that_its_etcd_does_not_start_on() {
     else {
         panic!("{:?}", decision(&after));
     };
-    assert!(why.contains("is of 3.7") && why.contains("etcd 3.6 does not start on it"), "{why}");
+    assert!(
+        why.contains("the format of 3.7") && why.contains("which etcd 3.6 does not read"),
+        "{why}"
+    );
 }
 
 #[test]
-fn one_of_two_members_is_told_not_to_look_itself() {
+fn one_of_two_members_skips_its_own_checks() {
     let policy = Policy { accept_outage: true, ..Policy::default() };
     let forced = |snapshot: &Snapshot| {
         let planned = plan_for(snapshot, &intent(Some("1.12.11"), None), &policy).unwrap();
-        let lanes = planned.plan.hops[0].waves.iter().flat_map(|wave| &wave.lanes);
+        let lanes = planned.plan.hops[0].lanes();
         let forced = lanes.filter_map(|lane| match &lane.target {
             Target::Talos(target) if target.force => lane.node.clone(),
             _ => None,

@@ -212,7 +212,7 @@ fn what_runs_beats_the_platform_of_the_machine_config() {
             let warned = |it: &Warning| matches!(it, Warning::PlatformDiffers { .. });
             assert!(report.warnings.iter().any(warned), "{configured}: {report:?}");
         }
-        // The way back is of what runs, too.
+        // The image of a rollback is for what runs, too.
         let back = previous(&"cp-1".into(), &facts).unwrap();
         assert_eq!(back.to_string(), format!("{expected}/{schematic}:v1.13.1"));
     }
@@ -225,7 +225,7 @@ fn what_runs_beats_the_platform_of_the_machine_config() {
 }
 
 #[test]
-fn what_nobody_can_know_is_refused() {
+fn what_cannot_be_known_is_refused() {
     let mirror = "mirror.lan/siderolabs/installer:v1.13.1";
     let plain = "ghcr.io/siderolabs/installer:v1.13.1";
     for (configured, platform, secure_boot) in [

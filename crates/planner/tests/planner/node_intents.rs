@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use upgrade_core::intent::{Installer, Intent, NodeIntent, Preference};
 use upgrade_core::matrix::Matrix;
-use upgrade_core::plan::{NodeTarget, Plan, Target};
+use upgrade_core::plan::{Hop, NodeTarget, Plan, Target};
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{Component, NodeName, Role, Snapshot};
 use upgrade_planner::report::{Note, Refusal, Report, Warning};
@@ -45,7 +45,7 @@ fn refused(snapshot: &Snapshot, intent: &Intent) -> Report {
 
 /// The nodes that a plan has steps for.
 fn touched(plan: &Plan) -> BTreeSet<&str> {
-    let lanes = plan.hops.iter().flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes);
+    let lanes = plan.hops.iter().flat_map(Hop::lanes);
     lanes.filter_map(|lane| Some(lane.node.as_ref()?.0.as_str())).collect()
 }
 
@@ -53,7 +53,7 @@ fn touched(plan: &Plan) -> BTreeSet<&str> {
 fn reboots(plan: &Plan) -> Vec<(String, usize)> {
     let hops = plan.hops.iter();
     hops.map(|hop| {
-        let lanes = hop.waves.iter().flat_map(|wave| &wave.lanes);
+        let lanes = hop.lanes();
         let count = lanes.filter(|lane| matches!(lane.target, Target::Talos(_))).count();
         (hop.change.to().to_string(), count)
     })
@@ -109,7 +109,7 @@ fn refusals() {
 }
 
 #[test]
-fn nobody_touches_a_held_node() {
+fn a_held_node_is_left_as_it_is() {
     // Rule 12: not even a pull, and not for Kubernetes either.
     let snapshot = cluster(3, 3, "1.13.1", "1.34.2");
     let both = with(intent(Some("1.13.9"), Some("1.35.4")), [("worker-2", held())]);
@@ -133,7 +133,7 @@ fn workers_alone_are_no_outage() {
 
 #[test]
 fn every_node_takes_the_hops_up_to_its_own() {
-    // Rule 13. Patches of one minor are hops of their own, and nobody passes both.
+    // Rule 13. Patches of one minor are hops of their own, and no node passes both.
     let snapshot = cluster(3, 3, "1.11.3", "1.33.4");
     let own = [("worker-1", pinned("1.12.4")), ("worker-2", pinned("1.12.9"))];
     let planned = sound(&snapshot, &with(intent(Some("1.13.9"), None), own));
@@ -152,7 +152,7 @@ fn every_node_takes_the_hops_up_to_its_own() {
 
 #[test]
 fn a_version_of_its_own_is_enough() {
-    // Nobody else has a target: they stay, and need no hold.
+    // No other node has a target: they stay, and need no hold.
     let snapshot = cluster(3, 2, "1.13.1", "1.34.2");
     let planned = sound(&snapshot, &with(intent(None, None), [("worker-1", pinned("1.13.9"))]));
     assert_eq!(touched(&planned.plan), BTreeSet::from(["worker-1"]));
@@ -240,7 +240,7 @@ fn an_installer_of_its_own() {
         let wanted = if node == "worker-1" { other.as_str() } else { SCHEMATIC };
         assert_eq!(schematic, wanted, "{node}");
     }
-    // By itself, on the version that runs: that node alone is installed anew.
+    // By itself, on the version that runs: that node alone is installed again.
     let same = with(intent(Some("1.13.1"), None), [("worker-1", own.clone())]);
     let planned = sound(&snapshot, &same);
     assert_eq!(touched(&planned.plan), BTreeSet::from(["worker-1"]));
@@ -251,7 +251,7 @@ fn an_installer_of_its_own() {
 }
 
 #[test]
-fn two_minors_at_once_leave_nobody_out() {
+fn two_minors_at_once_leave_no_node_out() {
     // A node that has to stop on the way is not passed over.
     let snapshot = cluster(3, 2, "1.11.6", "1.33.4");
     let skip = |intent| Intent { skip_minors: true, ..intent };

@@ -21,7 +21,7 @@ use crate::common::world::{End, World};
 use crate::common::{cluster, etcd, kubernetes, plan_for, sketch, talos, told};
 
 /// The same cases in every run, so that a red test stays red until it is
-/// mended. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` look further.
+/// fixed. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` look further.
 fn config(cases: u32) -> ProptestConfig {
     let given = ProptestConfig::default();
     let standard = ProptestConfig { cases: 256, ..ProptestConfig::default() };
@@ -170,7 +170,7 @@ proptest! {
         let mut runs: BTreeMap<&NodeName, Version> = snapshot.nodes.iter()
             .map(|(name, node)| (name, node.talos.known().unwrap().version.clone())).collect();
         for hop in &planned.plan.hops {
-            for lane in hop.waves.iter().flat_map(|wave| &wave.lanes) {
+            for lane in hop.lanes() {
                 let Some(name) = &lane.node else { continue };
                 let own = intent.nodes.get(name).cloned().unwrap_or_default();
                 prop_assert!(!own.hold, "rule 12: {name} is held");

@@ -79,7 +79,7 @@ fn nothing_is_newer_than_the_api_servers_on_the_way() {
             "1/cp-1/set-kube-apiserver",
         ]
     );
-    // Unless nobody answers at all: then the API server is what has to be mended.
+    // Unless no API server answers at all: then it is what has to be repaired.
     for node in snapshot.nodes.values_mut() {
         node.kubernetes = Fact::Unknown("connection refused".to_owned());
     }

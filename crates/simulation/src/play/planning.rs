@@ -9,7 +9,7 @@ use upgrade_core::observation::Observation;
 use upgrade_core::plan::{Plan, Target};
 use upgrade_core::snapshot::{NodeName, Snapshot};
 use upgrade_engine::{observe, observe_whole};
-use upgrade_planner::rollback::{Way, WayBack};
+use upgrade_planner::rollback::{RollbackRequest, Way};
 use upgrade_planner::{Earlier, Request, prepare, prepare_rollback};
 
 use super::Stage;
@@ -30,17 +30,19 @@ pub(super) async fn plan(stage: &Stage, seat: &Arc<Seat>, want: usize) -> Option
     let earlier = Earlier { parent: parent.as_ref(), armed: &BTreeMap::new() };
     match &stage.scenario.wants[want] {
         Want::Versions(intent) => {
-            let seen = observe_whole(&**seat, &policy.foreign_nodes).await.ok()?;
+            let seen = observe_whole(&**seat, &policy.foreign_nodes, &policy.workers.pool_label)
+                .await
+                .ok()?;
             let Observation { snapshot, workloads, manifests } = &seen;
             let request =
                 Request { snapshot, intent, policy, matrix, catalogue, workloads, manifests };
             prepare(&request, earlier).plan
         }
         Want::Back(number) => {
-            let snapshot = observe(&**seat).await.ok()?;
+            let snapshot = observe(&**seat, &policy.workers.pool_label).await.ok()?;
             let node = nth(&snapshot, *number)?;
             let way = way(stage, &snapshot, &node)?;
-            let request = WayBack { snapshot: &snapshot, node: &node, way, policy, matrix };
+            let request = RollbackRequest { snapshot: &snapshot, node: &node, way, policy, matrix };
             prepare_rollback(&request, earlier).plan
         }
     }

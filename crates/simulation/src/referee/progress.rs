@@ -51,7 +51,7 @@ impl Rule for Progress {
                 }
             }
             What::Ends { end: Ok(End::Halted { reason, .. }), .. }
-                if reason.to_string().trim().is_empty() || reason.advice().trim().is_empty() =>
+                if reason.to_string().trim().is_empty() || reason.advice().is_empty() =>
             {
                 found.push("a halt does not say why, or what to do".to_owned());
             }

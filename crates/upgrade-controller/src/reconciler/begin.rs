@@ -132,7 +132,7 @@ impl<F: FrontEnd> Reconciler<F> {
         let context = Arc::clone(&self.context);
         let _permit = context.limits.observe(true).await;
         let connection = self.connect(object).await?;
-        observe::observe(&connection.live, &desired.foreign_nodes).await
+        observe::observe(&connection.live, &desired.foreign_nodes, F::POOL_LABEL).await
     }
 
     /// Plans on an observation, or says why there is no plan.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use upgrade_api::run::RunPhase;
+use upgrade_core::advice::Advice;
 use upgrade_core::journal::Arming;
 use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
@@ -223,7 +224,14 @@ impl<F: FrontEnd> Reconciler<F> {
                 self.abandon().await;
                 return Err(ReconcileError::Drive(error));
             }
-            Ok(end) => end_phase(end, self.cancelling),
+            Ok(end) => {
+                let advice = |advice: &Advice| {
+                    self.last.as_ref().map_or_else(String::new, |last| {
+                        self.context.front_end.advice(advice, &last.view)
+                    })
+                };
+                end_phase(end, self.cancelling, advice)
+            }
             Err(DriverPanic(panic)) => {
                 self.panics += 1;
                 tracing::error!(cluster = self.key, panic, "the run driver panicked");
@@ -252,11 +260,15 @@ impl<F: FrontEnd> Reconciler<F> {
 }
 
 /// The phase of a run whose driver ended, and why; `None` if another process continues.
-fn end_phase(end: Result<End, DriveError>, cancelling: bool) -> Option<(RunPhase, String)> {
+fn end_phase(
+    end: Result<End, DriveError>,
+    cancelling: bool,
+    advice: impl Fn(&Advice) -> String,
+) -> Option<(RunPhase, String)> {
     match end {
         Ok(End::Done) => Some((RunPhase::Completed, String::new())),
         Ok(End::Halted { reason, armed, cordoned }) => {
-            let mut text = halted(&reason);
+            let mut text = halted(&reason, &advice(&reason.advice()));
             let (sure, unsure): (Vec<_>, Vec<_>) =
                 armed.into_iter().partition(|(_, state)| state.is_certain());
             if !sure.is_empty() {

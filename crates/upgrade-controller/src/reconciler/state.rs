@@ -140,7 +140,7 @@ impl<F: FrontEnd> Reconciler<F> {
         }
         let permit = connection.live.turn().await;
         let observed = {
-            let mut observing = Box::pin(observe::observe_once(&connection.live));
+            let mut observing = Box::pin(observe::observe_once(&connection.live, F::POOL_LABEL));
             if let Ok(observed) = tokio::time::timeout(COUNTS, &mut observing).await {
                 observed
             } else {

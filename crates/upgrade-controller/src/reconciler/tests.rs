@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use upgrade_api::UpgradeRun;
+use upgrade_core::advice::Advice;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::Intent;
 use upgrade_core::matrix::Matrix;
@@ -39,6 +40,7 @@ impl FrontEnd for Plain {
     type Object = ClusterRef;
     type Update = ();
 
+    const POOL_LABEL: &'static str = "pool";
     const RESUMED_BY: &'static str = "a test";
 
     fn desired(&self, object: &ClusterRef) -> Desired {
@@ -70,6 +72,10 @@ impl FrontEnd for Plain {
 
     fn refusal(&self, _: &Start, error: &StartError) -> String {
         error.to_string()
+    }
+
+    fn advice(&self, _: &Advice, _: &RunView) -> String {
+        String::new()
     }
 
     async fn access(&self, _: &ClusterRef) -> Result<ClusterAccess, AccessError> {

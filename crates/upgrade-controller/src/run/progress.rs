@@ -8,6 +8,7 @@ use upgrade_core::plan::Plan;
 use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
 use upgrade_core::snapshot::{NodeName, Role, Snapshot};
 use upgrade_core::step::StepId;
+use upgrade_core::text;
 use upgrade_view::{RunView, Stage};
 
 /// How many nodes an object lists; those that matter come first. It bounds the
@@ -83,7 +84,7 @@ pub(super) fn progress(
         [] if done < total => format!("Preparing the {what} upgrade"),
         [] => format!("Finishing the {what} upgrade"),
         [one] => format!("Upgrading node {one}"),
-        several => format!("Upgrading nodes {}", names(several)),
+        several => format!("Upgrading nodes {}", text::first(several, NAMED)),
     };
     let rank = |word: &str| [UNDER_WAY, FAILED, PENDING].iter().position(|it| *it == word);
     nodes.sort_by_key(|node| rank(&node.state).unwrap_or(usize::MAX));
@@ -115,16 +116,8 @@ pub(super) const fn role_word(role: Role) -> &'static str {
     }
 }
 
-fn names(several: &[&str]) -> String {
-    let named = several.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-    match several.len().saturating_sub(NAMED) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
-}
-
-/// Why a run stopped, as a sentence that names the node and what to do.
-pub fn halted(reason: &HaltReason) -> String {
+/// Why a run halted, as a sentence that names the node, and the advice of the front end.
+pub fn halted(reason: &HaltReason, advice: &str) -> String {
     let what = match reason {
         HaltReason::StepFailed {
             step: StepId { node: Some(node), action, .. }, failure, ..
@@ -145,7 +138,7 @@ pub fn halted(reason: &HaltReason) -> String {
         }
         other => other.to_string(),
     };
-    format!("{what}. {}", sentence(reason.advice()))
+    format!("{what}. {}", sentence(advice))
 }
 
 fn sentence(text: &str) -> String {

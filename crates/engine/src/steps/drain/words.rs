@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 use upgrade_core::snapshot::NodeName;
+use upgrade_core::text;
 use upgrade_core::workload::PodName;
 
 /// How many are named of one kind.
@@ -70,8 +71,7 @@ pub(super) fn halted(node: &NodeName, halts: &[(PodName, &str)]) -> String {
     let stakes = stakes.into_iter().map(|(stake, pods)| format!("{stake}: {}", some(&pods)));
     let stakes: Vec<_> = stakes.collect();
     format!(
-        "nothing was evicted from {node}, since pods there would lose something ({}); delete them, \
-         or choose `evict` or `leave` in `drain.bare_pods` and `drain.empty_dir` of the policy",
+        "nothing was evicted from {node}, since pods there would be lost or lose data ({})",
         stakes.join("; ")
     )
 }
@@ -79,10 +79,7 @@ pub(super) fn halted(node: &NodeName, halts: &[(PodName, &str)]) -> String {
 fn some<T: Display>(items: &[T]) -> String {
     let mut names: Vec<_> = items.iter().map(ToString::to_string).collect();
     names.sort();
-    let more = names.len().saturating_sub(NAMED);
-    names.truncate(NAMED);
-    let names = names.join(", ");
-    if more > 0 { format!("{names} and {more} more") } else { names }
+    text::first(&names, NAMED)
 }
 
 #[cfg(test)]
@@ -125,6 +122,5 @@ mod tests {
         let halts = [(pod("a"), "no controller"), (pod("b"), "emptyDir")];
         let text = halted(&"worker-1".into(), &halts);
         assert!(text.contains("emptyDir: shop/b; no controller: shop/a"), "{text}");
-        assert!(text.contains("drain.bare_pods"), "{text}");
     }
 }

@@ -1,6 +1,7 @@
 //! Puts an image into a machine's configuration, in place.
 
 use machine_config::ConfigError;
+use upgrade_core::advice::{Advice, Fix};
 use upgrade_core::image::ImageRef;
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
@@ -32,11 +33,11 @@ pub(super) async fn refuse_staged<I: Io>(step: &Step<I>, machine: &Machine) -> R
         return Ok(());
     }
     let text = format!(
-        "the machine configuration on the disk of {node} is not the active one: somebody staged \
-         it, or another is on trial; reboot {node}, or apply the wanted one without a reboot, and \
-         try again"
+        "the machine configuration on the disk of {node} is not the active one: it is staged, or \
+         another is on trial"
     );
-    Err(Failure::new(FailureKind::Refused, &text))
+    let advice = Advice::retry_after(Fix::StagedConfig(node.clone()));
+    Err(Failure::new(FailureKind::Refused, &text).advise(advice))
 }
 
 /// Makes the configuration name this image. Whether it had to be changed.

@@ -3,12 +3,12 @@
 //! know.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use futures_util::future::join_all;
 use machine_config::removals::{Finding, Removals};
 use machine_config::settings::Settings;
 use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::text::first;
 use upgrade_core::version::Minor;
 
 use super::super::wait::ask;
@@ -39,7 +39,7 @@ pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let change = &step.hop().change;
     let (from, to) = (change.from().minor(), change.to().minor());
     if from >= to {
-        return Ok(Done::Skipped(format!("{to} is no new minor")));
+        return Ok(Done::Skipped(format!("{to} is not a new minor")));
     }
     let removals = Removals::builtin();
     let mut findings: BTreeMap<Finding, Vec<String>> = BTreeMap::new();
@@ -124,11 +124,7 @@ fn judge<I: Io>(
     for (finding, nodes) in findings {
         let mut text = finding.to_string();
         if !nodes.is_empty() {
-            text.push_str(" on ");
-            text.push_str(&nodes.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", "));
-        }
-        if nodes.len() > NAMED {
-            let _ = write!(text, " and {} more", nodes.len() - NAMED);
+            text = format!("{text} on {}", first(nodes, NAMED));
         }
         let text = format!("{text}: {}", finding.advice());
         if finding.is_fatal() {

@@ -18,6 +18,7 @@ use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::{Entry, State};
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::Plan;
+use upgrade_core::policy::POOL_LABEL;
 use upgrade_core::policy::Policy;
 use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::snapshot::{Fact, NodeName, Role, Stage};
@@ -297,7 +298,7 @@ static KNOWN: LazyLock<(Matrix, Catalogue)> =
 
 /// Plans from what is observed.
 pub(crate) async fn planned(world: &Arc<World>, to: &str, policy: &Policy) -> Arc<Plan> {
-    let snapshot = observe(&**world).await.unwrap();
+    let snapshot = observe(&**world, POOL_LABEL).await.unwrap();
     let intent = Intent { talos: Some(to.parse().unwrap()), ..Intent::default() };
     let (matrix, catalogue) = &*KNOWN;
     let request = Request {

@@ -31,7 +31,8 @@ pub(crate) fn etcd(snapshot: &mut Snapshot) -> &mut EtcdFacts {
 pub(crate) fn told(report: &Report) -> String {
     let mut text = String::new();
     for refusal in &report.refusals {
-        let _ = writeln!(text, "refused: {refusal}\n   next: {}", refusal.advice());
+        let advice = serde_json::to_string(&refusal.advice()).unwrap();
+        let _ = writeln!(text, "refused: {refusal}\n   next: {advice}");
     }
     for warning in &report.warnings {
         let _ = writeln!(text, "warning: {warning}");

@@ -1,4 +1,4 @@
-//! A cluster that does what it is told, in memory, with a clock of its own.
+//! A cluster that does what it is asked, in memory, with a clock of its own.
 //!
 //! It knows nothing of how `decide` thinks. It checks the rules of the design at
 //! every change of its own state, and it can lose the process that drives it at

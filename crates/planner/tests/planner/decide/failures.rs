@@ -39,7 +39,7 @@ fn boot_back_halts_and_gives_the_node_back() {
 }
 
 #[test]
-fn two_nodes_that_fail_together_are_both_given_back_once() {
+fn two_nodes_that_fail_together_are_both_uncordoned_once() {
     // Rules 6 and 7: the run ends, although both drains failed.
     let mut world = world(cluster(3, 3, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(2));
     for worker in ["worker-1", "worker-2"] {
@@ -70,7 +70,7 @@ fn a_node_that_never_returns_keeps_its_cordon_and_is_named() {
     let End::Halted(reason) = world.run() else { panic!("must halt") };
     assert_eq!(reason.to_string(), "1/worker-1/reboot failed: the node did not come back");
     assert_eq!(world.cordoned(), [&"worker-1".into()]);
-    // Somebody presses its button; the run goes on from where it was.
+    // Its power button is pressed; the run goes on from where it was.
     talos(&mut world.truth, "worker-1").stage = Stage::Running;
     kubernetes(&mut world.truth, "worker-1").ready = true;
     world.trouble.clear();

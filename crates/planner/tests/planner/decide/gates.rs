@@ -143,7 +143,7 @@ fn unknown_nodes_and_drift_are_never_disrupted() {
             Fact::Unknown("gone".to_owned());
     }));
     let End::Halted(reason) = unseen.run() else { panic!("must halt") };
-    assert!(reason.to_string().contains("cannot see cp-2"), "{reason}");
+    assert!(reason.to_string().contains("the state of cp-2 is unknown"), "{reason}");
 
     let mut drifted = world(cluster(3, 2, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
     drifted.meddle =

@@ -80,7 +80,7 @@ fn a_leader_that_moved_gives_leadership_away_first() {
 }
 
 #[test]
-fn workers_that_are_down_can_be_mended_even_if_too_many_are() {
+fn workers_that_are_down_can_be_repaired_even_if_too_many_are() {
     // Rule 6: moving a worker that is down takes nothing away.
     let mut snapshot = cluster(3, 3, "1.13.1", "1.33.4");
     for node in ["worker-1", "worker-3"] {
@@ -153,8 +153,8 @@ fn nothing_begins_outside_the_window_but_what_began_ends() {
 }
 
 #[test]
-fn a_way_back_is_not_held_up_by_what_it_mends() {
-    // Rule 12: the broken member itself may be taken, nobody else.
+fn a_rollback_is_not_blocked_by_what_it_repairs() {
+    // Rule 12: only the broken member itself may be disrupted.
     let mut snapshot = cluster(3, 1, "1.13.9", "1.33.4");
     talos(&mut snapshot, "cp-1").version = version("1.13.1");
     talos(&mut snapshot, "cp-3").version = version("1.13.1");

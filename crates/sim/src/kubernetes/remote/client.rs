@@ -12,6 +12,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
+use upgrade_core::text::chain;
 
 use super::{Place, RemoteError};
 
@@ -157,13 +158,7 @@ where
 }
 
 pub(super) fn away(error: impl std::error::Error) -> Failure {
-    let mut why = error.to_string();
-    let mut source = error.source();
-    while let Some(behind) = source {
-        why = format!("{why}: {behind}");
-        source = behind.source();
-    }
-    Failure::Away(why)
+    Failure::Away(chain(&error))
 }
 
 fn too_slow() -> Failure {

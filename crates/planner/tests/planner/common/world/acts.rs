@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Nodes that somebody rebooted come back by themselves.
+    /// Nodes that were rebooted from outside come back by themselves.
     pub(super) fn wake(&mut self) {
         let now = self.now;
         let due: Vec<NodeName> =
