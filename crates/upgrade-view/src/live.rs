@@ -75,7 +75,10 @@ impl LiveRun {
             EventKind::StepProgress { step, message } => {
                 self.overlay.messages.insert(step.clone(), message.clone());
             }
-            EventKind::Waiting { why: WaitReason::Running { .. }, .. } => {}
+            // Its own steps run: whatever gate was closed before is open, or no longer matters.
+            EventKind::Waiting { why: WaitReason::Running { .. }, .. } => {
+                self.overlay.waiting = None;
+            }
             EventKind::Waiting { why, until } => {
                 self.overlay.waiting = Some(Waiting { why: why.clone(), until: *until });
             }
@@ -285,6 +288,9 @@ mod tests {
         apply(&mut run, 1, EventKind::Waiting { why: why.clone(), until: time(900) });
         assert_eq!(queued(&run), "waiting: etcd-unsafe/cp-1");
         assert_eq!(run.view().waiting(), Some(&Waiting { why, until: time(900) }));
+        let why = WaitReason::Running { steps: vec![step], count: 1 };
+        apply(&mut run, 2, EventKind::Waiting { why, until: time(900) });
+        assert_eq!(run.view().waiting(), None);
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn new_extensions_make_a_new_schematic() {
     assert!(bench.read("test.yaml").contains(empty), "it is written back");
     // Once is enough.
     let refused = bench.run(&line).code(1);
-    refused.says(&["every node already runs this Talos version", "such as another patch"]);
+    refused.says(&["every node already runs this Talos version", "another patch"]);
     assert_eq!(bench.boots(), after);
 }
 
