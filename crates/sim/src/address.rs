@@ -35,7 +35,7 @@ const BLOCKS: u32 = 64 * 256;
 /// How many blocks are tried before giving up: more than the clusters of one name on any machine.
 const ATTEMPTS: u32 = 512;
 
-/// How the nodes are told apart.
+/// How node addresses are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// One address per node if the system supports it, otherwise one port per node.

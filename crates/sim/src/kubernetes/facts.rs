@@ -18,11 +18,11 @@ pub(super) fn of_all(world: &World) -> Vec<NodeFacts> {
 
 /// The facts last sent to the kubelets, so that only changes are sent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Sent {
     nodes: Vec<Option<KubernetesNode>>,
 }
 
-impl Told {
+impl Sent {
     /// What has changed since the last call, and the names of the nodes that have left; `None` on
     /// the first call.
     pub(super) fn news(&mut self, world: &World) -> Option<(Vec<NodeFacts>, Vec<String>)> {
@@ -117,7 +117,7 @@ mod tests {
         let spec = ClusterSpec::new(1, 2, &Version::new(1, 13, 9), &Version::new(1, 34, 2));
         let mut world = World::new(&spec, 0, Time::from_secs(1_800_000_000));
         let now = world.now();
-        let mut told = Told::default();
+        let mut told = Sent::default();
         assert!(told.news(&world).is_none());
         assert_eq!(told.news(&world), Some((Vec::new(), Vec::new())));
         for fault in [

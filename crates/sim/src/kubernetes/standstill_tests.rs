@@ -25,7 +25,7 @@ fn changes(kubernetes: &Kubernetes, since: u64) -> (usize, u64) {
 }
 
 #[test]
-fn after_a_standstill_leases_are_renewed_once() {
+fn after_a_suspension_leases_are_renewed_once() {
     let (mut world, mut kubernetes) = cluster();
     let before = kubernetes.api().store().revision();
     let later = world.now().plus(Duration::from_hours(1));
@@ -42,7 +42,7 @@ fn after_a_standstill_leases_are_renewed_once() {
 }
 
 #[test]
-fn signs_of_life_are_nothing_to_keep() {
+fn lease_renewals_alone_are_not_saved() {
     let (mut world, mut kubernetes) = cluster();
     let before = kubernetes.api().store().revision();
     let kept = kubernetes.api().store().revision_to_keep();

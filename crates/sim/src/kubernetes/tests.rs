@@ -143,7 +143,7 @@ impl Both {
 }
 
 #[test]
-fn a_drain_waits_for_the_budget_and_leaves_what_would_not_come_back() {
+fn a_drain_waits_for_the_budget_and_leaves_pods_without_a_controller() {
     let mut both = Both::new("1.12.11", WORKLOADS);
     assert_eq!(both.web(), 2);
     both.upgrade(WORKER, "v1.13.9");
@@ -176,7 +176,7 @@ fn a_drain_ends_after_five_minutes_whatever_the_budget_says() {
 }
 
 #[test]
-fn an_upgrade_fails_whose_cordon_nobody_takes_note_of() {
+fn an_upgrade_fails_if_its_cordon_is_not_accepted() {
     let mut both = Both::new("1.12.11", WORKLOADS);
     for node in [0, 1] {
         both.world.inject(both.now, Some(NodeIndex(node)), &Fault::Partition);
@@ -192,7 +192,7 @@ fn an_upgrade_fails_whose_cordon_nobody_takes_note_of() {
 }
 
 #[test]
-fn what_is_deleted_comes_back_only_without_an_inventory() {
+fn deleted_objects_come_back_only_without_an_inventory() {
     const INVENTORY: &str = "talos-bootstrap-manifests-inventory";
     let mut both = Both::new("1.12.11", "");
     let there = |both: &Both| both.get(&SERVICE_ACCOUNTS, "kube-system", "flannel").is_some();
@@ -229,7 +229,7 @@ fn what_is_deleted_comes_back_only_without_an_inventory() {
 }
 
 #[test]
-fn a_worker_that_joins_is_registered_and_one_that_leaves_is_not_reported_any_more() {
+fn a_worker_that_joins_is_registered_and_one_that_leaves_is_no_longer_reported() {
     let mut both = Both::new("1.13.9", "");
     let spec = both.world.spec().nodes[WORKER].clone();
     let address = std::net::Ipv4Addr::new(10, 5, 1, 1).into();
@@ -282,7 +282,7 @@ fn a_foreign_kubelet_serves_until_it_leaves() {
 }
 
 #[test]
-fn a_brief_cluster_goes_through_the_same_as_another() {
+fn a_brief_cluster_behaves_like_another() {
     let seen = |kubernetes: fn(&World, u64, &[Value]) -> Result<Kubernetes, WorkloadError>| {
         let mut both = Both::new("1.12.11", "");
         let wished = read_workloads(WORKLOADS).unwrap();

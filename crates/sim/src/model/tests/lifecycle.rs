@@ -223,7 +223,7 @@ fn a_legacy_upgrade_is_visible_in_its_events() {
     );
     driver.until("ready", 200, |driver| driver.is_ready(0));
     assert_eq!(driver.tag(0), "v1.13.9");
-    // The ring began anew with the boot.
+    // The boot has cleared the ring.
     let again = driver.stream(
         0,
         Request::Events(machine::EventsRequest { tail_events: -1, ..Default::default() }),

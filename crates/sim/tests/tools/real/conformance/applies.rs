@@ -1,4 +1,4 @@
-//! Server-side apply: ownership, conflicts, force, and what nobody wants any more.
+//! Server-side apply: ownership, conflicts, force, and removed fields.
 
 use serde_json::{Value, json};
 

@@ -1,14 +1,13 @@
-//! Where the embedded API server answers otherwise than the real one, and why
-//! that may stay so.
+//! The accepted differences between the embedded API server and the real one, with reasons.
 
-/// A difference that is known.
+/// A known difference.
 #[derive(Debug)]
 pub(crate) struct Difference {
-    /// The step; a star stands for anything.
+    /// The step; a star matches anything.
     pub(crate) step: &'static str,
-    /// Where in the answer, likewise.
+    /// The path in the answer, with the same stars.
     pub(crate) place: &'static str,
-    /// Why it may stay.
+    /// Why it is accepted.
     pub(crate) reason: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Evictions, with and without a budget in the way.
+//! Evictions, with and without a blocking budget.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn eviction(name: &str) -> Value {
     json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "conformance"}})
 }
 
-/// A pod that says that it runs.
+/// A pod whose status says that it is running.
 async fn run(talk: &mut Talk, name: &str, app: &str) {
     let pods = format!("{ROOM}/pods");
     talk.ask(&Call::post(&pods, &pod(name, &json!({"app": app})))).await;

@@ -1,5 +1,5 @@
-//! One conversation with two API servers, the embedded one and the real
-//! kube-apiserver, and no difference in the answers that is not in the table.
+//! One conversation with two API servers, the embedded one and the real kube-apiserver, whose
+//! answers differ only where the table says so.
 
 mod access;
 mod applies;
@@ -37,7 +37,7 @@ async fn converse(door: Door) -> Vec<Spoken> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_embedded_server_answers_as_the_real_one_does() {
+async fn the_embedded_server_answers_like_the_real_one() {
     let folder = tempfile::tempdir().expect("a folder");
     let tools = Tools::find().expect("the tools");
     let home = folder.path().join("plane");

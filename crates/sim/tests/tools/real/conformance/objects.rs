@@ -16,7 +16,7 @@ pub(crate) fn config(name: &str, labels: &Value, data: &Value) -> Value {
     })
 }
 
-/// A Deployment that nobody runs.
+/// A Deployment without pods.
 pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -75,7 +75,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
         .say("a deployment", Call::post(format!("{APPS}/deployments"), &deployment("web", 0)))
         .await;
     assert_eq!(made["metadata"]["generation"], 1, "{made}");
-    // Its controller writes to it; what it does is not the server's answer.
+    // Its controller changes it; those changes are not the server's answer.
     let seen = |generation: u64| {
         move |answer: &Value| answer["body"]["status"]["observedGeneration"] == generation
     };
