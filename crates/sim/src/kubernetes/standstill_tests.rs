@@ -19,7 +19,7 @@ fn cluster() -> (World, Kubernetes) {
 /// The number of lease changes since a revision, and of all changes.
 fn changes(kubernetes: &Kubernetes, since: u64) -> (usize, u64) {
     let store = kubernetes.api().store();
-    let changes = store.changes_since(since).expect("they are at hand");
+    let changes = store.changes_since(since).expect("the history is available");
     let leases = changes.filter(|change| change.resource == LEASES).count();
     (leases, store.revision() - since)
 }

@@ -158,7 +158,7 @@ fn a_drain_waits_for_the_budget_and_leaves_pods_without_a_controller() {
     both.until("an empty node", 100, Both::is_drained);
     assert_eq!(both.web(), 0);
     assert!(both.get(&PODS, "default", "alone").is_some());
-    assert!(both.pods("kube-system").len() >= 2, "those of daemon sets stay");
+    assert!(both.pods("kube-system").len() >= 2, "the pods of daemon sets stay");
     both.until("the new version", 300, |both| both.version(WORKER) == "1.13.9");
     both.until("no cordon", 300, |both| !both.is_cordoned());
 }
@@ -170,7 +170,7 @@ fn a_drain_ends_after_five_minutes_whatever_the_budget_says() {
     both.until("the drain", 120, |both| !both.is_drained());
     both.secs(295);
     assert!(!both.is_drained());
-    both.until("the end of patience", 10, Both::is_drained);
+    both.until("the deadline of the drain", 10, Both::is_drained);
     assert_eq!(both.web(), 2);
     both.until("the new version", 300, |both| both.version(WORKER) == "1.13.9");
 }
@@ -207,7 +207,7 @@ fn deleted_objects_come_back_only_without_an_inventory() {
     both.secs(10);
     assert!(!there(&both));
     both.call(0, Request::Reboot(machine::RebootRequest::default()));
-    both.until("another look", 300, there);
+    both.until("another pass", 300, there);
 
     // The first node of 1.13 begins to keep one, with what it finds.
     both.secs(300);

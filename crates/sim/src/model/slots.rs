@@ -190,6 +190,6 @@ mod tests {
         assert_eq!(slots.running(), &image(12));
         slots.install(image(13));
         slots.install(image(13));
-        assert!(!slots.boot_back(), "both slots hold what does not boot");
+        assert!(!slots.boot_back(), "neither slot boots");
     }
 }

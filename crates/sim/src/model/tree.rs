@@ -98,7 +98,7 @@ impl Tree {
     fn to_proto(&self) -> prost_types::Value {
         let kind = match self {
             Self::Bool(value) => Kind::BoolValue(*value),
-            #[expect(clippy::cast_precision_loss, reason = "protobuf knows no other numbers")]
+            #[expect(clippy::cast_precision_loss, reason = "protobuf has no other numbers")]
             Self::Int(value) => Kind::NumberValue(*value as f64),
             Self::Text(text) => Kind::StringValue(text.to_string()),
             Self::List(items) => Kind::ListValue(prost_types::ListValue {

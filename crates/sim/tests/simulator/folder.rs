@@ -60,7 +60,7 @@ async fn a_cluster_continues_where_it_stopped() {
     assert_eq!(config, cluster.talosconfig());
     let before = cluster.driver().visit(|inside| inside.world.now()).await.expect("a time");
     cluster.stop().await;
-    assert!(TcpStream::connect(nodes[0].apid).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(nodes[0].apid).await.is_err(), "the socket is closed");
 
     let mut again = options(&folder);
     again.shape = None;
@@ -108,7 +108,7 @@ async fn a_taken_address_leaves_nothing_behind() {
     (wanted.subnet, wanted.layout) = (Some(block(0)), Layout::Addresses);
     let error = Cluster::start(wanted.clone()).await.expect_err("taken");
     assert!(error.to_string().contains(&taken.to_string()), "{error}");
-    assert!(!folder.exists(), "as if it had never been tried");
+    assert!(!folder.exists(), "the folder is untouched");
     TcpListener::bind((block(2), 50_000)).await.expect("closed again");
 }
 

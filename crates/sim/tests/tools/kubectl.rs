@@ -137,7 +137,7 @@ impl Kubectl<'_> {
             None
         };
         let found = tokio::time::timeout(PATIENCE, watching).await.ok().flatten();
-        found.unwrap_or_else(|| panic!("kubectl {line}: waited in vain: {objects:#?}"))
+        found.unwrap_or_else(|| panic!("kubectl {line}: timed out: {objects:#?}"))
     }
 
     /// Starts a command that keeps running, and returns its lines.

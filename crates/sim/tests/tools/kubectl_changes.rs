@@ -150,7 +150,7 @@ async fn rolls_out(bench: &Bench) {
     kubectl.ok("set image deployment/web web=example.com/web:3").await;
     kubectl.fails("rollout status deployment/web --timeout=10s", &["timed out"]).await;
     for node in ["worker-1", "worker-2"] {
-        bench.cluster.clear(node, "failing-pull").await.expect("a fault less");
+        bench.cluster.clear(node, "failing-pull").await.expect("the fault was cleared");
     }
     kubectl.says(status, &["successfully rolled out"]).await;
 }

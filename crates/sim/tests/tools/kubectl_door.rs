@@ -118,7 +118,7 @@ pub(crate) async fn survives(bench: &Bench) {
     kubectl.fails("get --raw /api/v1/namespaces/default", &["etcdserver: request timed out"]).await;
     kubectl.fails("get --raw /readyz", &["[-]etcd failed"]).await;
     kubectl.says("get --raw /version", &["gitVersion"]).await;
-    bench.cluster.clear("cp-2", "partition").await.expect("a fault less");
+    bench.cluster.clear("cp-2", "partition").await.expect("the fault was cleared");
     // The two remaining ones have their etcd again.
     let back = [NodeIndex(1), NodeIndex(2)];
     bench

@@ -21,12 +21,12 @@ async fn kubectl_retries_after_429_but_not_after_500() {
     assert_eq!(printed.code, Some(0), "{printed:#?}");
     assert!(printed.stderr.contains("429"), "{printed:#?}");
     assert!(printed.stdout.contains("worker-2"), "{printed:#?}");
-    bench.cluster.clear("cp-1", "api-throttles").await.expect("a fault less");
+    bench.cluster.clear("cp-1", "api-throttles").await.expect("the fault was cleared");
     bench.cluster.inject("cp-1", "api-errors=1").await.expect("a fault");
     kubectl.fails("get --raw /api/v1/nodes", &["Internal error occurred: a simulated fault"]).await;
     // Health checks are not affected.
     kubectl.says("get --raw /readyz", &["ok"]).await;
-    bench.cluster.clear("cp-1", "api-errors").await.expect("a fault less");
+    bench.cluster.clear("cp-1", "api-errors").await.expect("the fault was cleared");
     kubectl.says("get nodes", &["worker-2"]).await;
 }
 
@@ -57,7 +57,7 @@ async fn a_drain_meets_a_budget_that_never_allows() {
     kubectl.says("get pdb web", &["ALLOWED DISRUPTIONS", " 0 "]).await;
     let budget = "Cannot evict pod as it would violate the pod's disruption budget";
     kubectl.fails(&format!("drain {node} --ignore-daemonsets --timeout=20s"), &[budget]).await;
-    bench.cluster.clear(&node, "stuck-budgets").await.expect("a fault less");
+    bench.cluster.clear(&node, "stuck-budgets").await.expect("the fault was cleared");
     let drained = format!("node/{node} drained");
     kubectl.says(&format!("drain {node} --ignore-daemonsets --timeout=300s"), &[&drained]).await;
 }
@@ -82,7 +82,7 @@ async fn an_image_that_cannot_be_pulled() {
     let back_off = "Back-off pulling image \"example.com/web:2\"";
     kubectl.says(&format!("describe pod {pod}"), &["Events:", "Scheduled", back_off]).await;
     for node in ["worker-1", "worker-2"] {
-        bench.cluster.clear(node, "failing-image").await.expect("a fault less");
+        bench.cluster.clear(node, "failing-image").await.expect("the fault was cleared");
     }
     kubectl.ok("rollout status deployment/web --timeout=300s").await;
 }
@@ -107,7 +107,7 @@ async fn a_volume_that_never_detaches() {
     pass(&bench.cluster, Duration::from_mins(2)).await;
     assert!(attachment().await.is_some());
     assert_eq!(kubectl.get("pod db-0").await["status"]["phase"], "Pending");
-    bench.cluster.clear(&node, "stuck-volumes").await.expect("a fault less");
+    bench.cluster.clear(&node, "stuck-volumes").await.expect("the fault was cleared");
     kubectl.ok("rollout status statefulset/db --timeout=300s").await;
     assert!(attachment().await.is_none());
 }
@@ -131,7 +131,7 @@ async fn a_kubelet_that_never_returns() {
     talosctl.until(&service, &["running: true\n"]).await;
     talosctl.says(&format!("-n {worker} service kubelet"), &["Running"]).await;
     kubectl.says("get node worker-1", &["NotReady"]).await;
-    bench.cluster.clear("worker-1", "kubelet-never-returns").await.expect("a fault less");
+    bench.cluster.clear("worker-1", "kubelet-never-returns").await.expect("the fault was cleared");
     kubectl.ok("wait --for=condition=Ready node/worker-1 --timeout=300s").await;
     kubectl.says("describe node worker-1", &["Rebooted", "NodeNotReady", "NodeReady"]).await;
 }

@@ -49,7 +49,7 @@ async fn a_reboot_is_visible_in_a_watch() {
     // A node that is cut off is as silent as one that is down.
     bench.cluster.inject("worker-1", "partition").await.expect("a fault");
     watch.until(&["worker-1", "NotReady"]).await;
-    bench.cluster.clear("worker-1", "partition").await.expect("a fault less");
+    bench.cluster.clear("worker-1", "partition").await.expect("the fault was cleared");
     watch.until(&["worker-1", " Ready"]).await;
 }
 

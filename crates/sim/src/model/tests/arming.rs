@@ -53,7 +53,7 @@ fn a_second_installer_deletes_what_runs() {
         assert_eq!(pulled_and_installed(&mut driver, 0, &factory("v1.14.1")), 0);
         assert!(keeps(&driver));
         assert_eq!(pulled_and_installed(&mut driver, 0, &factory("v1.14.1")), 0);
-        assert!(!keeps(&driver), "the slot that works is gone");
+        assert!(!keeps(&driver), "the working slot is gone");
         // A rollback goes to a copy of the new version that never booted.
         let _ = driver.call(0, Request::Rollback(machine::RollbackRequest::default()));
         driver.until("down", 30, |driver| !driver.world.is_reachable(NodeIndex(0)));
@@ -155,7 +155,7 @@ fn images_that_nothing_uses_are_collected_after_an_hour() {
         assert!(status.message.contains("not found in containerd store"), "{}", status.message);
     }
     let kubelet = |image: &StoredReference| image.contains("kubelet");
-    assert!(stored(&mut driver).iter().any(kubelet), "what runs stays");
+    assert!(stored(&mut driver).iter().any(kubelet), "images in use stay");
     assert_eq!(pinned(&mut driver, &image), name, "the same again");
     let stream = driver.stream(0, install(&name));
     driver.secs(30);
@@ -180,5 +180,5 @@ fn a_tag_that_has_moved_is_not_pulled_again() {
     driver.world.add_schematic(EMPTY_SCHEMATIC.to_owned(), other);
     assert_eq!(pinned(&mut driver, &image), name, "the node has that tag");
     driver.secs(100 * 60);
-    assert_ne!(pinned(&mut driver, &image), name, "the tag leads elsewhere now");
+    assert_ne!(pinned(&mut driver, &image), name, "the tag has moved");
 }

@@ -147,13 +147,13 @@ async fn a_node_that_reboots_or_is_silent_is_not_ready() {
             })
     };
     kubectl.until_list("pods -l app=web", |pods| ready(pods, "False")).await;
-    bench.cluster.clear("worker-1", "partition").await.expect("a fault less");
+    bench.cluster.clear("worker-1", "partition").await.expect("the fault was cleared");
     watch.until(&["worker-1", " Ready"]).await;
     kubectl.until_list("pods -l app=web", |pods| ready(pods, "True")).await;
     // The same with a kubelet that answers and reports its node as not ready.
     bench.cluster.inject("worker-1", "not-ready").await.expect("a fault");
     watch.until(&["NotReady"]).await;
-    bench.cluster.clear("worker-1", "not-ready").await.expect("a fault less");
+    bench.cluster.clear("worker-1", "not-ready").await.expect("the fault was cleared");
     watch.until(&["worker-1", " Ready"]).await;
     kubectl.until_list("pods -l app=web", |pods| ready(pods, "True")).await;
     bench.cluster.stop().await;

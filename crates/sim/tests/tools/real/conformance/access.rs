@@ -25,7 +25,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     let mut robot = talk.with_token(&token);
     let mut stranger = talk.with_token("nonsense");
     let pods = format!("{ROOM}/pods");
-    say(talk, &mut stranger, "a token of nobody", Call::get(&pods)).await;
+    say(talk, &mut stranger, "an unknown token", Call::get(&pods)).await;
     say(talk, &mut robot, "list", Call::get(&pods)).await;
     say(talk, &mut robot, "get", Call::get(format!("{pods}/p"))).await;
     say(talk, &mut robot, "watch everywhere", Call::get("/apis/apps/v1/deployments?watch=1")).await;

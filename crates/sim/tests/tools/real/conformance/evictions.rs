@@ -64,7 +64,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     talk.gone(&format!("{ROOM}/pods/e1")).await;
     talk.until(&path, counted(1, 0)).await;
     talk.say("the next one is refused", evict("e2")).await;
-    talk.say("nobody", evict("nobody")).await;
+    talk.say("a missing pod", evict("nobody")).await;
     talk.say("another name", Call::post(format!("{ROOM}/pods/e2/eviction"), &eviction("e1"))).await;
     talk.say(
         "no name",

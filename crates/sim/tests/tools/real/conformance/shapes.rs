@@ -70,7 +70,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     .await;
     talk.say("one's metadata", Call::get(&one).accepting(META)).await;
     talk.say("many's metadata", Call::get(&some).accepting(METAS)).await;
-    talk.say("a form that nobody has", Call::get(&one).accepting("application/xml")).await;
+    talk.say("an unsupported media type", Call::get(&one).accepting("application/xml")).await;
     for (step, path) in [
         ("table of namespaces", "/api/v1/namespaces?fieldSelector=metadata.name%3Dconformance"),
         ("table of no pods", "/api/v1/namespaces/conformance/pods"),

@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// One of the two servers.
-pub(crate) struct Door {
+pub(crate) struct Endpoint {
     address: SocketAddr,
     tls: Arc<ClientConfig>,
     token: Option<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Door {
     driver: Option<Driver>,
 }
 
-impl Door {
+impl Endpoint {
     /// The real one.
     pub(crate) fn real(plane: &ControlPlane) -> Self {
         let pem = plane.certificate_authority().expect("an authority");
@@ -170,20 +170,20 @@ pub(crate) struct Spoken {
 
 /// A conversation with one server.
 pub(crate) struct Talk {
-    door: Door,
+    endpoint: Endpoint,
     sender: Option<SendRequest<Full<Bytes>>>,
     chapter: &'static str,
     pub(crate) spoken: Vec<Spoken>,
 }
 
 impl Talk {
-    pub(crate) fn new(door: Door) -> Self {
-        Self { door, sender: None, chapter: "", spoken: Vec::new() }
+    pub(crate) fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, sender: None, chapter: "", spoken: Vec::new() }
     }
 
     /// A conversation of another caller with the same server.
     pub(crate) fn with_token(&self, token: &str) -> Self {
-        Self::new(self.door.with_token(token))
+        Self::new(self.endpoint.with_token(token))
     }
 
     pub(crate) fn begin(&mut self, chapter: &'static str) {
@@ -193,12 +193,12 @@ impl Talk {
     async fn send(&mut self, call: &Call) -> http::Response<Incoming> {
         let mut sender = match self.sender.take().filter(|sender| !sender.is_closed()) {
             Some(sender) => sender,
-            None => self.door.connect().await,
+            None => self.endpoint.connect().await,
         };
         let Call { method, path, kind, accept, body } = call;
         let mut request = http::Request::builder()
             .method(*method)
-            .uri(format!("https://{}{path}", self.door.address))
+            .uri(format!("https://{}{path}", self.endpoint.address))
             .header("user-agent", "conversation/1.0");
         if !body.is_empty() && !kind.is_empty() {
             request = request.header("content-type", *kind);
@@ -206,7 +206,7 @@ impl Talk {
         if !accept.is_empty() {
             request = request.header("accept", *accept);
         }
-        if let Some(token) = &self.door.token {
+        if let Some(token) = &self.endpoint.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         let request = request.body(Full::new(body.clone())).expect("a request");
@@ -289,7 +289,7 @@ impl Talk {
 
     /// The embedded server forgets its history; the real one has none from before its start.
     pub(crate) async fn forget(&mut self) {
-        if let Some(driver) = &self.door.driver {
+        if let Some(driver) = &self.endpoint.driver {
             driver.visit(|inside| inside.kubernetes.api_mut().compact()).await.expect("it runs");
         }
     }
