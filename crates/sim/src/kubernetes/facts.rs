@@ -100,7 +100,7 @@ mod tests {
     use upgrade_core::version::Version;
 
     #[test]
-    fn a_node_is_told_as_it_is() {
+    fn facts_match_the_node() {
         let spec = ClusterSpec::new(1, 1, &Version::new(1, 13, 9), &Version::new(1, 34, 2));
         let world = World::new(&spec, 0, Time::from_secs(1_800_000_000));
         let facts = of_all(&world);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_is_told() {
+    fn only_changes_are_sent() {
         let spec = ClusterSpec::new(1, 2, &Version::new(1, 13, 9), &Version::new(1, 34, 2));
         let mut world = World::new(&spec, 0, Time::from_secs(1_800_000_000));
         let now = world.now();

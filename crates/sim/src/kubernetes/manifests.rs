@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_inventory_names_objects_as_others_read_them() {
+    fn inventory_keys_have_the_usual_form() {
         let inside = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "coredns", "namespace": "kube-system"},

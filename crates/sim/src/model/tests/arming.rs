@@ -42,7 +42,7 @@ fn pinned(driver: &mut Driver, image: &str) -> String {
 }
 
 #[test]
-fn a_second_installer_deletes_what_runs() {
+fn a_second_installer_deletes_the_running_slot() {
     // Rule 5: sdboot.go and grub/upgrade.go key on the default.
     for grub in [false, true] {
         let mut spec = ClusterSpec::new(1, 0, &Version::new(1, 13, 9), &Version::new(1, 36, 1));
@@ -79,7 +79,7 @@ fn a_version_that_does_not_boot_needs_the_good_slot() {
 }
 
 #[test]
-fn systemd_boot_tells_what_comes_next_and_grub_does_not() {
+fn systemd_boot_shows_the_next_entry_and_grub_does_not() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     assert_eq!(booted_entry(&mut driver), "Talos-v1.13.9.efi");
     assert_eq!(default_entry(&mut driver), "Talos-v1.13.9.efi");
@@ -141,7 +141,7 @@ fn an_installer_may_fail_after_it_has_switched_the_default() {
 }
 
 #[test]
-fn images_that_nothing_uses_are_collected_after_an_hour() {
+fn unused_images_are_collected_after_an_hour() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     let image = factory("v1.14.1");
     let name = pinned(&mut driver, &image);
