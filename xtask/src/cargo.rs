@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 /// Variables that cargo sets for the program it runs, which is this one. Build scripts watch some
 /// of them: passed on, they would make every `cargo xtask` rebuild what a plain `cargo` had built,
 /// and the other way round.
-const FOR_US_ALONE: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+const OWN_VARIABLES: [&str; 2] = ["CARGO_PKG_", "CARGO_MANIFEST_"];
 
 /// Cargo.
 pub(crate) fn cargo() -> Command {
@@ -22,7 +22,7 @@ pub(crate) fn clean(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
-        if FOR_US_ALONE.iter().any(|start| text.starts_with(start)) {
+        if OWN_VARIABLES.iter().any(|start| text.starts_with(start)) {
             command.env_remove(&name);
         }
     }

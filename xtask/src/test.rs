@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_comes_with_the_command_that_repeats_it() {
+    fn a_failure_shows_the_command_that_repeats_it() {
         let ran = |name: &str, failed| Ran {
             suite: "annotation-operator::real".to_owned(),
             name: name.to_owned(),

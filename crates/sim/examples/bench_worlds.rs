@@ -1,11 +1,10 @@
-//! What whole clusters cost in memory, without sockets: making one, cloning it,
-//! twenty minutes in which nothing happens, and a worker that is drained and
-//! rebooted. The deterministic simulation does this a hundred thousand times.
+//! The memory and time of whole clusters, without sockets: creating one, cloning it, twenty idle
+//! minutes, and a worker that is drained and rebooted. The deterministic simulation does this a
+//! hundred thousand times.
 //!
-//! Every number is the fastest of several rounds of this very run, so that what
-//! else the machine does counts little; the ratios say what a node costs, beside
-//! one of the first shape. With two numbers as
-//! arguments it measures that many control planes and workers only.
+//! Every number is the fastest of several rounds of this run, so that other load on the machine
+//! matters little; the ratios compare the cost per node with the first shape. With two numbers as
+//! arguments it measures only that many control planes and workers.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +61,7 @@ impl Both {
         next.into_iter().flatten().min()
     }
 
-    /// Lets time pass, from one thing that happens to the next.
+    /// Advances time, from one event to the next.
     fn wait(&mut self, duration: Duration) {
         let until = self.now.plus(duration);
         while let Some(at) = self.next().filter(|at| *at <= until) {
@@ -99,7 +98,7 @@ impl Both {
         self.ask(&request.with_content_type("application/merge-patch+json"));
     }
 
-    /// What a drain evicts.
+    /// The pods that a drain evicts.
     fn leaving(&self, node: &str) -> Vec<String> {
         let store = self.kubernetes.api().store();
         store
@@ -119,7 +118,7 @@ impl Both {
         truth.downs() == 1 && truth.is_ready() && ready
     }
 
-    /// The last node is emptied, rebooted and used again; how long it takes there.
+    /// Drains the last node, reboots it and uncordons it; returns the simulated duration.
     fn busy(&mut self) -> Duration {
         let node = NodeIndex(self.world.len() - 1);
         let name = self.world.truth(node).expect("a node").hostname().to_owned();
@@ -150,7 +149,7 @@ impl Both {
     }
 }
 
-/// The fastest of the rounds, and what it gave.
+/// The fastest of the rounds, and its result.
 #[expect(clippy::disallowed_methods, reason = "a benchmark is about time")]
 fn fastest<T, U>(make: impl Fn() -> T, mut work: impl FnMut(&mut T) -> U) -> (Duration, U) {
     let round = || {

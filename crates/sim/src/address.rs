@@ -35,7 +35,7 @@ const BLOCKS: u32 = 64 * 256;
 /// How many blocks are tried before giving up: more than the clusters of one name on any machine.
 const ATTEMPTS: u32 = 512;
 
-/// How the nodes are told apart.
+/// How node addresses are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Layout {
     /// One address per node if the system supports it, otherwise one port per node.
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn blocks_follow_from_the_seed_and_do_not_meet() {
+    async fn blocks_follow_from_the_seed_and_do_not_overlap() {
         let (one, sockets) = Places::find(3, 1, Layout::Addresses, None, b"a").unwrap();
         let (two, _kept) = Places::find(3, 1, Layout::Addresses, None, b"a").unwrap();
         assert!(one.nodes.iter().all(|node| !two.nodes.contains(node)));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ports_are_shared_out() {
+    async fn every_node_gets_a_port() {
         let (places, _sockets) = Places::find(3, 1, Layout::Ports, None, b"").unwrap();
         assert_eq!(places.kubernetes.len(), 1);
         assert!(places.apid.iter().all(|apid| apid.ip() == Ipv4Addr::LOCALHOST));

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn it_runs_at_its_speed_and_goes_on_when_that_changes() {
+    async fn the_clock_runs_at_its_speed_and_continues_after_a_change() {
         let mut clock = Clock::starting_at(Time::from_secs(1000), 20.0);
         tokio::time::advance(Duration::from_secs(3)).await;
         assert_eq!(clock.now(), Time::from_secs(1060));

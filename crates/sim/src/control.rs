@@ -74,7 +74,7 @@ pub struct ActiveFault {
 /// The reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Told {
+pub enum ControlReply {
     /// Done; these faults are active now.
     Faults(Vec<ActiveFault>),
     /// Refused, with the reason.
@@ -122,8 +122,8 @@ pub async fn ask(folder: &Path, ask: Ask) -> Result<Vec<ActiveFault>, ControlErr
         .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
         .map_err(ControlError::Gone)?;
     match serde_json::from_str(&answer) {
-        Ok(Told::Faults(faults)) => Ok(faults),
-        Ok(Told::Refused(why)) => Err(ControlError::Refused(why)),
+        Ok(ControlReply::Faults(faults)) => Ok(faults),
+        Ok(ControlReply::Refused(why)) => Err(ControlError::Refused(why)),
         Err(_) => Err(ControlError::Strange),
     }
 }
@@ -159,10 +159,10 @@ async fn answer(stream: TcpStream, control: &Control, driver: &Driver) -> std::i
     BufReader::new(reader.take(MAX_LINE)).read_line(&mut text).await?;
     let told = match serde_json::from_str::<Line>(&text) {
         Ok(line) if line.password == control.password => driver
-            .visit(move |inside| obey(inside, &line.ask))
+            .visit(move |inside| execute(inside, &line.ask))
             .await
-            .unwrap_or_else(|| Told::Refused("the simulator is stopping".to_owned())),
-        _ => Told::Refused("the request is malformed or its password is wrong".to_owned()),
+            .unwrap_or_else(|| ControlReply::Refused("the simulator is stopping".to_owned())),
+        _ => ControlReply::Refused("the request is malformed or its password is wrong".to_owned()),
     };
     let mut text = serde_json::to_vec(&told)?;
     text.push(b'\n');
@@ -170,10 +170,10 @@ async fn answer(stream: TcpStream, control: &Control, driver: &Driver) -> std::i
 }
 
 /// Carries out a request.
-pub fn obey(inside: &mut Inside, ask: &Ask) -> Told {
+pub fn execute(inside: &mut Inside, ask: &Ask) -> ControlReply {
     match try_obey(inside, ask) {
-        Ok(()) => Told::Faults(active(inside)),
-        Err(error) => Told::Refused(error.to_string()),
+        Ok(()) => ControlReply::Faults(active(inside)),
+        Err(error) => ControlReply::Refused(error.to_string()),
     }
 }
 

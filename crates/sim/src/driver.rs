@@ -331,12 +331,12 @@ impl Task {
             }
             Command::Connect(node, reply) => {
                 let world = &mut self.inside.world;
-                let door = match (world.is_silent(node), world.drops_connection(node)) {
+                let welcome = match (world.is_silent(node), world.drops_connection(node)) {
                     (true, _) => Welcome::Silent,
                     (false, true) => Welcome::Dropped,
                     (false, false) => Welcome::Taken,
                 };
-                let _ = reply.send(door);
+                let _ = reply.send(welcome);
             }
             Command::Close(stream) => {
                 self.streams.remove(&stream);

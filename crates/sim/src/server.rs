@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::driver::{Presence, Welcome};
-use crate::grpc::Door;
+use crate::grpc::Endpoint;
 use crate::pings::Watched;
 use crate::tls;
 
@@ -58,23 +58,23 @@ pub struct Server {
     /// The server's side of TLS.
     pub tls: Arc<ServerConfig>,
     /// The endpoint; the caller's roles are filled in for each connection.
-    pub door: Door,
+    pub endpoint: Endpoint,
 }
 
 impl Server {
     /// Serves until the task is aborted. The first listener is already open, so that a taken
     /// address is found before anything has started.
     pub async fn run(self, listener: TcpListener) {
-        let presence = self.door.driver.presence();
-        let node = self.door.node.0;
+        let presence = self.endpoint.driver.presence();
+        let node = self.endpoint.node.0;
         serve(self.address, listener, presence, node, |stream| self.connection(stream)).await;
     }
 
     fn connection(&self, stream: TcpStream) -> impl Future<Output = ()> + Send + 'static {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.tls));
-        let mut door = self.door.clone();
+        let mut endpoint = self.endpoint.clone();
         async move {
-            match door.driver.accepts(door.node).await {
+            match endpoint.driver.accepts(endpoint.node).await {
                 Welcome::Taken => {}
                 Welcome::Dropped => return,
                 Welcome::Silent => return std::future::pending().await,
@@ -91,9 +91,9 @@ impl Server {
                 Err(_) => return,
             };
             if let Some([leaf, ..]) = stream.get_ref().1.peer_certificates() {
-                door.roles = tls::roles(leaf).into();
+                endpoint.roles = tls::roles(leaf).into();
             }
-            let service = service_fn(move |request| door.clone().serve(request));
+            let service = service_fn(move |request| endpoint.clone().serve(request));
             let served = http2::Builder::new(TokioExecutor::new())
                 .initial_stream_window_size(STREAM_WINDOW)
                 .initial_connection_window_size(CONNECTION_WINDOW)

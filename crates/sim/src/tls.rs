@@ -110,7 +110,7 @@ impl ClientCertVerifier for Judged {
             .judge
             .verify_client_cert(end_entity, intermediates, now)
             // Every cluster's authority has the same name, so a certificate of another cluster
-            // appears as a wrong signature; the client is told "unknown authority".
+            // appears as a wrong signature; the client must see "unknown authority".
             .map_err(|error| match error {
                 rustls::Error::InvalidCertificate(CertificateError::BadSignature) => {
                     CertificateError::UnknownIssuer.into()

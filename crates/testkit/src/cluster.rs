@@ -79,7 +79,7 @@ pub async fn until(
         }
     };
     let waited = tokio::time::timeout(PATIENCE, waiting).await;
-    assert!(waited.is_ok(), "it never happened: {what}");
+    assert!(waited.is_ok(), "timed out: {what}");
 }
 
 /// Advances simulated time at once. Everything that becomes due happens, in order.

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_select_what_they_select_for_kubectl() {
+    fn selections_match_those_of_kubectl() {
         let one = Selection::read("kubernetescluster east");
         assert_eq!(
             (one.resource.kind.as_str(), one.name.as_deref()),

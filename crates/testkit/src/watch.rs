@@ -50,7 +50,7 @@ pub(crate) async fn until(
         panic!("the watch ended")
     };
     let waited = tokio::time::timeout(PATIENCE, waiting).await;
-    waited.unwrap_or_else(|_| panic!("{selection:?}: never {why}: {last:#}"))
+    waited.unwrap_or_else(|_| panic!("{selection:?}: timed out: {why}: {last:#}"))
 }
 
 fn events(

@@ -367,7 +367,7 @@ impl Cluster {
             let Some(reason) = question()? else { return Ok(()) };
             let waited = began.elapsed();
             if waited > PATIENCE {
-                bail!("timed out after {PATIENCE:?} waiting until {what}: {reason}");
+                bail!("timed out after {PATIENCE:?}: {what}: {reason}");
             }
             if shown.elapsed() > SHOW {
                 shown = host::now();

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_requirements_are_named() {
         let status = "Name:\tx\nUid:\t0\t0\t0\t0\nCapEff:\t000001fffeffffff\n";
         assert_eq!(lacking(status), Vec::<String>::new());
         let [only] = &lacking("Uid:\t1000\t1000\t1000\t1000\nCapEff:\t0\n")[..] else { panic!() };

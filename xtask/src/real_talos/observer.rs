@@ -178,7 +178,7 @@ mod tests {
 
     /// B1: a run that says it is done before the last API server answers.
     #[test]
-    fn the_last_line_has_to_be_true() {
+    fn the_reported_end_is_checked() {
         let late = sample(3, ["", "", "refused"], [""; 3], 4);
         let samples = [quiet(1), quiet(2), late];
         assert!(judge(&samples, None, ALLOWED).is_ok());

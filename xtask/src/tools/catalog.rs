@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_known_ones() {
+    fn an_unknown_name_is_refused_with_the_known_ones() {
         let error = select(&["talosctl"]).expect_err("three of them, so none").to_string();
         assert!(error.contains("talosctl-1.14"), "{error}");
     }

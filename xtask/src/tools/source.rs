@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_there_means_build() {
+    fn without_candidates_the_tool_is_built() {
         let choice = choose(&WANTED, &[], |_| panic!("nothing to run"));
         assert_eq!(choice, Choice::Build { passed_over: vec![] });
     }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_passed_over_with_a_reason() {
+    fn unsuitable_candidates_are_skipped_with_a_reason() {
         let candidates = [candidate(Source::Assets), candidate(Source::Path)];
         let Choice::Build { passed_over } =
             choose(&WANTED, &candidates, printing(Version::new(1, 13, 9)))

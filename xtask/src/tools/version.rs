@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_found_in_what_each_tool_prints() {
+    fn versions_are_found_in_the_output_of_each_tool() {
         for (output, expected) in [
             ("Client:\nTalos v1.14.1\n", "1.14.1"),
             ("Client:\n\tTag:         v1.12.6\n\tSHA:         undefined\n", "1.12.6"),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_a_reason() {
+    fn a_missing_program_is_a_reason() {
         let reason = probe(Path::new("/nonexistent/talosctl"), &[]).expect_err("no program");
         assert!(reason.starts_with("does not start"), "{reason}");
     }

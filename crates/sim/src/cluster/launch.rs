@@ -8,7 +8,7 @@ use super::prepare::Prepared;
 use super::{Cluster, NodePlace, StartError};
 use crate::address::Places;
 use crate::driver::Driver;
-use crate::grpc::{Directory, Door};
+use crate::grpc::{Directory, Endpoint};
 use crate::kubernetes::{door, remote};
 use crate::model::{ClusterSpec, NodeIndex, NodeRole};
 use crate::server::Server;
@@ -64,7 +64,7 @@ impl Prepared {
             let server = Server {
                 address: node.apid,
                 tls,
-                door: Door {
+                endpoint: Endpoint {
                     node: NodeIndex(index),
                     router: Arc::new(apid::Router {
                         forwards: node.role == NodeRole::ControlPlane,
@@ -78,15 +78,15 @@ impl Prepared {
             tasks.spawn(server.run(listener));
         }
         let real_api_url = kubelets.as_ref().map(|start| start.place.api().url.clone());
-        let way = kubelets.as_ref().map(remote::Start::way);
+        let forwarder = kubelets.as_ref().map(remote::Start::forwarder);
         // The shared address first, as `gates` has it.
         let addresses = std::iter::once(places.endpoint).chain(places.kubernetes.iter().copied());
         let listeners = std::iter::once(sockets.endpoint).chain(sockets.kubernetes);
         for (index, ((address, listener), gate)) in addresses.zip(listeners).zip(gates).enumerate()
         {
             let node = index.checked_sub(1).map(NodeIndex);
-            let (driver, way) = (driver.clone(), way.clone());
-            tasks.spawn(door::Server { address, gate, node, driver, way }.run(listener));
+            let (driver, forwarder) = (driver.clone(), forwarder.clone());
+            tasks.spawn(door::Server { address, gate, node, driver, forwarder }.run(listener));
         }
         let kubelets = kubelets.map(|start| start.start(driver.clone(), &mut tasks));
         let kubelets = kubelets.transpose().map_err(StartError::Kubelets)?;

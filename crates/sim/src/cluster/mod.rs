@@ -24,7 +24,7 @@ use std::thread;
 use tokio::task::JoinSet;
 
 use crate::address::Places;
-use crate::control::{self, ActiveFault, Ask, Told};
+use crate::control::{self, ActiveFault, Ask, ControlReply};
 use crate::driver::Driver;
 use crate::model::NodeRole;
 use crate::pki::{Authority, Identity, PkiError};
@@ -148,10 +148,10 @@ impl Cluster {
 
     /// Injects or clears a fault, or changes the speed; returns the faults that are then active.
     pub async fn ask(&self, ask: Ask) -> Result<Vec<ActiveFault>, String> {
-        let told = self.driver.visit(move |inside| control::obey(inside, &ask));
+        let told = self.driver.visit(move |inside| control::execute(inside, &ask));
         match told.await {
-            Some(Told::Faults(faults)) => Ok(faults),
-            Some(Told::Refused(why)) => Err(why),
+            Some(ControlReply::Faults(faults)) => Ok(faults),
+            Some(ControlReply::Refused(why)) => Err(why),
             None => Err("the cluster has stopped".to_owned()),
         }
     }

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_methods_are_named_as_a_node_does() {
+    fn unknown_methods_get_the_error_of_a_real_node() {
         assert_eq!(
             unknown("/machine.MachineService/Fly"),
             "unknown method Fly for service machine.MachineService"

@@ -52,7 +52,7 @@ impl Directory {
 
 /// One node's endpoint, for one connection: it knows the caller's roles.
 #[derive(Clone, Debug)]
-pub struct Door {
+pub struct Endpoint {
     /// Which node.
     pub node: NodeIndex,
     /// Decides where requests for other nodes go.
@@ -65,7 +65,7 @@ pub struct Door {
     pub roles: Arc<[String]>,
 }
 
-impl Door {
+impl Endpoint {
     /// Answers one HTTP/2 request.
     pub async fn serve(
         self,
@@ -84,7 +84,7 @@ impl Door {
         let mut grpc = Grpc::new(raw::Raw)
             .max_decoding_message_size(MAX_MESSAGE_SIZE)
             .max_encoding_message_size(MAX_MESSAGE_SIZE);
-        let handler = Handler { door: self, path };
+        let handler = Handler { endpoint: self, path };
         Ok(grpc.server_streaming(handler, request).await)
     }
 
@@ -142,10 +142,10 @@ impl Door {
         let streaming = Method::find(path).is_some_and(|method| method.streaming);
         let (sender, receiver) = mpsc::channel(MERGE_CAPACITY);
         for target in targets {
-            let (door, caller, message) = (self.clone(), caller.clone(), message.clone());
+            let (endpoint, caller, message) = (self.clone(), caller.clone(), message.clone());
             let (path, sender) = (path.to_owned(), sender.clone());
             tokio::spawn(async move {
-                let part = door.part(&target, caller, &path, message, streaming, &sender);
+                let part = endpoint.part(&target, caller, &path, message, streaming, &sender);
                 tokio::select! {
                     () = part => {}
                     // The caller is gone: cancel the call.
@@ -252,7 +252,7 @@ fn once(frame: Result<Bytes, Status>) -> Frames {
 }
 
 struct Handler {
-    door: Door,
+    endpoint: Endpoint,
     path: String,
 }
 
@@ -262,8 +262,8 @@ impl ServerStreamingService<Bytes> for Handler {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Frames>, Status>> + Send>>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        let (door, path) = (self.door.clone(), std::mem::take(&mut self.path));
-        Box::pin(async move { door.answer(&path, request).await.map(Response::new) })
+        let (endpoint, path) = (self.endpoint.clone(), std::mem::take(&mut self.path));
+        Box::pin(async move { endpoint.answer(&path, request).await.map(Response::new) })
     }
 }
 

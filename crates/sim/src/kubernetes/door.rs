@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::auth::{Credentials, Gate};
 use super::calls::{self, ApiAnswer, ApiCall, OpenWatch};
-use super::remote::Way;
+use super::remote::Forwarder;
 use super::{health, presence};
 use crate::driver::Driver;
 use crate::model::NodeIndex;
@@ -40,7 +40,7 @@ pub struct Server {
     /// The driver of the task that owns the API server.
     pub driver: Driver,
     /// Forwarding to a real API server, which then answers instead.
-    pub(crate) way: Option<Way>,
+    pub(crate) forwarder: Option<Forwarder>,
 }
 
 impl Server {
@@ -54,7 +54,7 @@ impl Server {
 
     fn connection(&self, stream: TcpStream) -> impl Future<Output = ()> + Send + 'static {
         let gate = self.gate.clone();
-        let (driver, node, way) = (self.driver.clone(), self.node, self.way.clone());
+        let (driver, node, forwarder) = (self.driver.clone(), self.node, self.forwarder.clone());
         async move {
             let _ = stream.set_nodelay(true);
             let accepting = TlsAcceptor::from(gate.tls.clone()).accept(stream);
@@ -67,10 +67,10 @@ impl Server {
             let service = service_fn(move |request| {
                 let credentials =
                     Credentials { certificate: certificate.clone(), token: token(&request) };
-                let (driver, way) = (driver.clone(), way.clone());
+                let (driver, forwarder) = (driver.clone(), forwarder.clone());
                 async move {
-                    match way {
-                        Some(way) => pass(way, node, credentials, request).await,
+                    match forwarder {
+                        Some(forwarder) => pass(forwarder, node, credentials, request).await,
                         None => answer(driver, node, credentials, request).await,
                     }
                 }
@@ -109,7 +109,7 @@ struct Gone;
 
 /// Forwards to a real API server, unless the simulated one could not serve without its etcd.
 async fn pass(
-    way: Way,
+    forwarder: Forwarder,
     node: Option<NodeIndex>,
     credentials: Credentials,
     request: http::Request<Incoming>,
@@ -118,18 +118,18 @@ async fn pass(
     if credentials.certificate == Some(None) && credentials.token.is_none() {
         return Ok(whole(calls::unauthorized(), only_head));
     }
-    if !way.has_etcd(node) {
+    if !forwarder.has_etcd(node) {
         let path = request.uri().path();
         if let Some(reply) = health::without_etcd(&Request::get(path)) {
             return Ok(whole(reply, only_head));
         }
         if health::needs_etcd(path) {
-            tokio::time::sleep(way.real(health::PATIENCE)).await;
+            tokio::time::sleep(forwarder.real(health::PATIENCE)).await;
             return Ok(whole(health::timed_out(), only_head));
         }
     }
     let administrator = matches!(credentials.certificate, Some(Some(_)));
-    match way.pass(request, administrator).await {
+    match forwarder.pass(request, administrator).await {
         Ok(response) => Ok(response.map(|body| Either::Right(Either::Right(body)))),
         Err(failure) => {
             tracing::debug!(?failure, "the real Kubernetes API does not answer");

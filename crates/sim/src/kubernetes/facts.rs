@@ -18,11 +18,11 @@ pub(super) fn of_all(world: &World) -> Vec<NodeFacts> {
 
 /// The facts last sent to the kubelets, so that only changes are sent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Sent {
     nodes: Vec<Option<KubernetesNode>>,
 }
 
-impl Told {
+impl Sent {
     /// What has changed since the last call, and the names of the nodes that have left; `None` on
     /// the first call.
     pub(super) fn news(&mut self, world: &World) -> Option<(Vec<NodeFacts>, Vec<String>)> {
@@ -100,7 +100,7 @@ mod tests {
     use upgrade_core::version::Version;
 
     #[test]
-    fn a_node_is_told_as_it_is() {
+    fn facts_match_the_node() {
         let spec = ClusterSpec::new(1, 1, &Version::new(1, 13, 9), &Version::new(1, 34, 2));
         let world = World::new(&spec, 0, Time::from_secs(1_800_000_000));
         let facts = of_all(&world);
@@ -113,11 +113,11 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_is_told() {
+    fn only_changes_are_sent() {
         let spec = ClusterSpec::new(1, 2, &Version::new(1, 13, 9), &Version::new(1, 34, 2));
         let mut world = World::new(&spec, 0, Time::from_secs(1_800_000_000));
         let now = world.now();
-        let mut told = Told::default();
+        let mut told = Sent::default();
         assert!(told.news(&world).is_none());
         assert_eq!(told.news(&world), Some((Vec::new(), Vec::new())));
         for fault in [

@@ -25,7 +25,7 @@ struct Agreed {
 
 /// Talos's own cordon, to be set or lifted on a Node object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct CordonChange {
     pub(super) node: NodeIndex,
     pub(super) name: String,
     pub(super) cordoned: bool,
@@ -39,9 +39,9 @@ impl Feed {
         world: &mut World,
         changed: impl Fn(&str) -> bool,
         object: impl Fn(&str) -> Option<&'a Value>,
-    ) -> Vec<Wish> {
+    ) -> Vec<CordonChange> {
         let now = world.now();
-        let mut wishes = Vec::new();
+        let mut cordons = Vec::new();
         self.nodes.resize_with(world.len(), Agreed::default);
         for (index, agreed) in self.nodes.iter_mut().enumerate() {
             let node = NodeIndex(index);
@@ -60,14 +60,14 @@ impl Feed {
             if unschedulable != agreed.cordoned {
                 agreed.cordoned = unschedulable;
                 if cordoned != unschedulable {
-                    wishes.push(Wish { node, name, cordoned: unschedulable });
+                    cordons.push(CordonChange { node, name, cordoned: unschedulable });
                 }
             } else if cordoned != agreed.cordoned {
                 agreed.cordoned = cordoned;
                 world.set_unschedulable(now, node, cordoned);
             }
         }
-        wishes
+        cordons
     }
 
     /// A cordon could not be written: the next pass returns it again.
@@ -85,14 +85,14 @@ fn is_ready(node: &Value) -> bool {
     })
 }
 
-/// The merge patch that carries out a wish.
+/// The merge patch that carries out a cordon change.
 pub(super) fn cordon_patch(cordoned: bool) -> Value {
     let (flag, mark) = if cordoned { (json!(true), json!("true")) } else { Default::default() };
     json!({"spec": {"unschedulable": flag}, "metadata": {"annotations": {CORDONED: mark}}})
 }
 
 /// Carries it out in the embedded store.
-pub(super) fn cordon(store: &mut Store, Wish { name, cordoned, .. }: &Wish) {
+pub(super) fn cordon(store: &mut Store, CordonChange { name, cordoned, .. }: &CordonChange) {
     let write = Write::by("talos");
     // A node without an object has nothing to cordon.
     let _ = store.modify(&write, &NODES, "", name, |node| {

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_needs_etcd_and_what_does_not() {
+    fn only_requests_for_stored_objects_need_etcd() {
         for path in ["/api", "/api/v1", "/apis", "/apis/apps/v1", "/version", "/openapi/v3"] {
             assert!(!needs_etcd(path), "{path}");
         }

@@ -71,7 +71,7 @@ pub(super) struct Manifests {
 
 /// What one control plane has to install in one pass.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct Pass {
     pub(super) node: NodeIndex,
     objects: Arc<Vec<Value>>,
     /// Whether it keeps an inventory.
@@ -80,17 +80,17 @@ pub(super) struct Look {
 
 impl Manifests {
     /// One pass for each control plane that has a reason for one.
-    pub(super) fn looks(&mut self, world: &World) -> Vec<Look> {
-        let mut looks = Vec::new();
+    pub(super) fn passes(&mut self, world: &World) -> Vec<Pass> {
+        let mut passes = Vec::new();
         for index in 0..world.len() {
             let node = NodeIndex(index);
             let Some(reason) = world.manifests_seen(node) else { continue };
             if self.looked.insert(index, reason) != Some(reason) {
                 let objects = self.objects(world, node);
-                looks.push(Look { node, objects, inventory: world.keeps_inventory(node) });
+                passes.push(Pass { node, objects, inventory: world.keeps_inventory(node) });
             }
         }
-        looks
+        passes
     }
 
     fn objects(&mut self, world: &World, node: NodeIndex) -> Arc<Vec<Value>> {
@@ -118,7 +118,7 @@ impl Manifests {
     }
 }
 
-impl Look {
+impl Pass {
     /// Installs what is missing.
     pub(super) fn at(self, api: &mut dyn Install) -> Result<(), Status> {
         if !self.inventory {
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_inventory_names_objects_as_others_read_them() {
+    fn inventory_keys_have_the_usual_form() {
         let inside = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "coredns", "namespace": "kube-system"},

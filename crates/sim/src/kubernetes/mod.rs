@@ -46,7 +46,7 @@ const WARM_UP: Duration = Duration::from_mins(2);
 const REST: Duration = Duration::from_secs(15);
 
 /// The field manager of the user's workloads.
-const WISHED: &str = "workloads";
+const USER_WORKLOADS: &str = "workloads";
 
 /// Workloads that cannot be created.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +93,7 @@ pub struct Kubernetes {
     looked: Option<u64>,
     /// The facts last sent to the kubelets.
     #[serde(skip)]
-    told: facts::Told,
+    told: facts::Sent,
     /// The change counter and the object revision of the last comparison.
     #[serde(skip)]
     compared: Option<(u64, u64)>,
@@ -134,10 +134,10 @@ impl Kubernetes {
         cluster.server.store_mut().set_quiet(true);
         cluster.sync(since, &facts::of_all(world));
         let mut new = Self { brief, ..Self::of(cluster, false) };
-        for look in new.manifests.looks(world) {
-            let _ = look.at(new.cluster.server.store_mut());
+        for pass in new.manifests.passes(world) {
+            let _ = pass.at(new.cluster.server.store_mut());
         }
-        new.create(WISHED, wished.to_vec())?;
+        new.create(USER_WORKLOADS, wished.to_vec())?;
         let mut at = since;
         while at < world.now() {
             at = at.plus(Duration::from_secs(1)).min(world.now());
@@ -166,7 +166,7 @@ impl Kubernetes {
             empty,
             machines: None,
             looked: None,
-            told: facts::Told::default(),
+            told: facts::Sent::default(),
             compared: None,
             brief: false,
             rest_at: Time::default(),
@@ -205,7 +205,7 @@ impl Kubernetes {
 
     /// Creates the requested objects that do not exist yet.
     pub fn wish(&mut self, wished: &[Value]) -> Result<(), WorkloadError> {
-        self.create(WISHED, wished.to_vec())
+        self.create(USER_WORKLOADS, wished.to_vec())
     }
 
     fn create(&mut self, manager: &str, objects: Vec<Value>) -> Result<(), WorkloadError> {
@@ -299,9 +299,9 @@ impl Kubernetes {
         if !self.brief {
             self.listed.update(world, store);
         }
-        for look in self.manifests.looks(world) {
+        for pass in self.manifests.passes(world) {
             // Talos retries later; here nothing can fail.
-            let _ = look.at(store);
+            let _ = pass.at(store);
         }
         let store = self.cluster.server.store();
         let news = since.and_then(|since| store.changes_since(since));
@@ -311,8 +311,8 @@ impl Kubernetes {
         });
         let changed = |name: &str| names.as_ref().is_none_or(|names| names.contains(name));
         let object = |name: &str| store.get(&NODES, "", name).map(AsRef::as_ref);
-        for wish in self.feed.pass(world, changed, object) {
-            feed::cordon(self.cluster.server.store_mut(), &wish);
+        for change in self.feed.pass(world, changed, object) {
+            feed::cordon(self.cluster.server.store_mut(), &change);
         }
     }
 

@@ -19,13 +19,13 @@ fn cluster() -> (World, Kubernetes) {
 /// The number of lease changes since a revision, and of all changes.
 fn changes(kubernetes: &Kubernetes, since: u64) -> (usize, u64) {
     let store = kubernetes.api().store();
-    let changes = store.changes_since(since).expect("they are at hand");
+    let changes = store.changes_since(since).expect("the history is available");
     let leases = changes.filter(|change| change.resource == LEASES).count();
     (leases, store.revision() - since)
 }
 
 #[test]
-fn after_a_standstill_leases_are_renewed_once() {
+fn after_a_suspension_leases_are_renewed_once() {
     let (mut world, mut kubernetes) = cluster();
     let before = kubernetes.api().store().revision();
     let later = world.now().plus(Duration::from_hours(1));
@@ -42,7 +42,7 @@ fn after_a_standstill_leases_are_renewed_once() {
 }
 
 #[test]
-fn signs_of_life_are_nothing_to_keep() {
+fn lease_renewals_alone_are_not_saved() {
     let (mut world, mut kubernetes) = cluster();
     let before = kubernetes.api().store().revision();
     let kept = kubernetes.api().store().revision_to_keep();

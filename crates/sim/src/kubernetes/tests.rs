@@ -143,7 +143,7 @@ impl Both {
 }
 
 #[test]
-fn a_drain_waits_for_the_budget_and_leaves_what_would_not_come_back() {
+fn a_drain_waits_for_the_budget_and_leaves_pods_without_a_controller() {
     let mut both = Both::new("1.12.11", WORKLOADS);
     assert_eq!(both.web(), 2);
     both.upgrade(WORKER, "v1.13.9");
@@ -158,7 +158,7 @@ fn a_drain_waits_for_the_budget_and_leaves_what_would_not_come_back() {
     both.until("an empty node", 100, Both::is_drained);
     assert_eq!(both.web(), 0);
     assert!(both.get(&PODS, "default", "alone").is_some());
-    assert!(both.pods("kube-system").len() >= 2, "those of daemon sets stay");
+    assert!(both.pods("kube-system").len() >= 2, "the pods of daemon sets stay");
     both.until("the new version", 300, |both| both.version(WORKER) == "1.13.9");
     both.until("no cordon", 300, |both| !both.is_cordoned());
 }
@@ -170,13 +170,13 @@ fn a_drain_ends_after_five_minutes_whatever_the_budget_says() {
     both.until("the drain", 120, |both| !both.is_drained());
     both.secs(295);
     assert!(!both.is_drained());
-    both.until("the end of patience", 10, Both::is_drained);
+    both.until("the deadline of the drain", 10, Both::is_drained);
     assert_eq!(both.web(), 2);
     both.until("the new version", 300, |both| both.version(WORKER) == "1.13.9");
 }
 
 #[test]
-fn an_upgrade_fails_whose_cordon_nobody_takes_note_of() {
+fn an_upgrade_fails_if_its_cordon_is_not_accepted() {
     let mut both = Both::new("1.12.11", WORKLOADS);
     for node in [0, 1] {
         both.world.inject(both.now, Some(NodeIndex(node)), &Fault::Partition);
@@ -192,7 +192,7 @@ fn an_upgrade_fails_whose_cordon_nobody_takes_note_of() {
 }
 
 #[test]
-fn what_is_deleted_comes_back_only_without_an_inventory() {
+fn deleted_objects_come_back_only_without_an_inventory() {
     const INVENTORY: &str = "talos-bootstrap-manifests-inventory";
     let mut both = Both::new("1.12.11", "");
     let there = |both: &Both| both.get(&SERVICE_ACCOUNTS, "kube-system", "flannel").is_some();
@@ -207,7 +207,7 @@ fn what_is_deleted_comes_back_only_without_an_inventory() {
     both.secs(10);
     assert!(!there(&both));
     both.call(0, Request::Reboot(machine::RebootRequest::default()));
-    both.until("another look", 300, there);
+    both.until("another pass", 300, there);
 
     // The first node of 1.13 begins to keep one, with what it finds.
     both.secs(300);
@@ -229,7 +229,7 @@ fn what_is_deleted_comes_back_only_without_an_inventory() {
 }
 
 #[test]
-fn a_worker_that_joins_is_registered_and_one_that_leaves_is_not_reported_any_more() {
+fn a_worker_that_joins_is_registered_and_one_that_leaves_is_no_longer_reported() {
     let mut both = Both::new("1.13.9", "");
     let spec = both.world.spec().nodes[WORKER].clone();
     let address = std::net::Ipv4Addr::new(10, 5, 1, 1).into();
@@ -282,7 +282,7 @@ fn a_foreign_kubelet_serves_until_it_leaves() {
 }
 
 #[test]
-fn a_brief_cluster_goes_through_the_same_as_another() {
+fn a_brief_cluster_behaves_like_another() {
     let seen = |kubernetes: fn(&World, u64, &[Value]) -> Result<Kubernetes, WorkloadError>| {
         let mut both = Both::new("1.12.11", "");
         let wished = read_workloads(WORKLOADS).unwrap();

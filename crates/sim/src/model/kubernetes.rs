@@ -88,7 +88,7 @@ pub(super) struct Kubelet {
 
 /// The Kubernetes state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub(super) struct Kubernetes {
     pub(super) pods: Vec<Pod>,
     pub(super) kubelet: Kubelet,
@@ -218,7 +218,7 @@ impl Kubernetes {
 
 /// A node as the Kubernetes API would show it, for the adapter that serves it.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent fact")]
 pub struct KubernetesNode {
     /// The name of the node.
     pub name: String,

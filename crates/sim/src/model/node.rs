@@ -57,7 +57,7 @@ pub(super) enum Power {
 
 /// A node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent state")]
 pub(super) struct Node {
     pub(super) hostname: String,
     pub(super) role: NodeRole,

@@ -104,7 +104,7 @@ mod tests {
     use crate::model::EMPTY_SCHEMATIC;
 
     #[test]
-    fn references_lead_to_what_is_published() {
+    fn references_resolve_to_published_images() {
         let registry = Registry::default();
         let installer = |reference: &str| match registry.resolve(reference) {
             Some(Content::Installer(installed)) => Some(installed),

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_its_own_times_whatever_happened_before() {
+    fn a_node_keeps_its_own_durations() {
         let mut world = world(Some(7));
         let first = world.own_time(NodeIndex(1), Span::Reboot);
         assert!(first.is_some());
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rehearsed_reboot_takes_what_the_node_takes() {
+    fn a_rehearsed_reboot_takes_as_long_as_a_real_one() {
         let world = world(Some(7));
         for node in [NodeIndex(0), NodeIndex(4)] {
             let away = world.rehearse_reboot(node).expect("it comes back");

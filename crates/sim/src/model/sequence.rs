@@ -105,7 +105,7 @@ fn may_take_over(node: &Node) -> bool {
 }
 
 impl World {
-    /// Starts a sequence, or returns an error if another one is locked.
+    /// Starts a sequence, or publishes a `locked` error while another one is running.
     pub(super) fn start_sequence(
         &mut self,
         node: NodeIndex,

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_install_without_a_boot_loses_what_runs() {
+    fn a_second_install_without_a_boot_deletes_the_running_slot() {
         // Rule 5, as sdboot.go and grub/upgrade.go do it.
         let mut slots = Slots::new(image(13));
         slots.install(image(14));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollback_of_an_armed_node_stays_where_it_is() {
+    fn a_rollback_of_an_armed_node_keeps_the_running_version() {
         let mut slots = Slots::new(image(12));
         assert!(!slots.revert());
         slots.install(image(13));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn boot_back_needs_the_good_slot() {
+    fn a_boot_fallback_needs_the_good_slot() {
         let mut slots = Slots::new(image(12));
         slots.install(image(13));
         assert!(slots.boot_back());
@@ -190,6 +190,6 @@ mod tests {
         assert_eq!(slots.running(), &image(12));
         slots.install(image(13));
         slots.install(image(13));
-        assert!(!slots.boot_back(), "both slots hold what does not boot");
+        assert!(!slots.boot_back(), "neither slot boots");
     }
 }

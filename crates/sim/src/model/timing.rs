@@ -28,7 +28,7 @@ impl Range {
 
 /// A kind of event with a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields of `Timings` say it")]
+#[expect(missing_docs, reason = "documented at the fields of `Timings`")]
 pub enum Span {
     Pull,
     Install,

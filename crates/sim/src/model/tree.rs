@@ -98,7 +98,7 @@ impl Tree {
     fn to_proto(&self) -> prost_types::Value {
         let kind = match self {
             Self::Bool(value) => Kind::BoolValue(*value),
-            #[expect(clippy::cast_precision_loss, reason = "protobuf knows no other numbers")]
+            #[expect(clippy::cast_precision_loss, reason = "protobuf has no other numbers")]
             Self::Int(value) => Kind::NumberValue(*value as f64),
             Self::Text(text) => Kind::StringValue(text.to_string()),
             Self::List(items) => Kind::ListValue(prost_types::ListValue {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn written_values_are_read_back() {
         let deep = map([
             (
                 "a",

@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_read_as_they_are_written() {
+    fn fault_texts_round_trip() {
         for (kind, name, _) in FAULTS {
             let fault = parse_fault(name).unwrap();
             assert_eq!(fault.kind(), *kind);

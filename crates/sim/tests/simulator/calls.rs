@@ -1,4 +1,4 @@
-//! gRPC by hand, for what no talosctl sends.
+//! gRPC by hand, for requests that no talosctl sends.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// What came back.
+/// The answer.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub(crate) http: u16,
-    /// The status of gRPC; -1 if there is none.
+    /// The gRPC status; -1 if there is none.
     pub(crate) code: i32,
     pub(crate) message: String,
-    /// The messages before it.
+    /// The messages before the status.
     pub(crate) frames: Vec<Bytes>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) async fn call(
     send(cluster, metadata, path, "application/grpc", &frame(&message.encode_to_vec())).await
 }
 
-/// A message with gRPC's five bytes before it.
+/// A message with gRPC's prefix of five bytes.
 pub(crate) fn frame(message: &[u8]) -> Bytes {
     let mut framed = BytesMut::new();
     framed.put_u8(0);

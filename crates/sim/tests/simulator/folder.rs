@@ -1,5 +1,4 @@
-//! What survives a restart, who may use a folder, and what runs beside the
-//! nodes.
+//! What survives a restart, who may use a folder, and the services beside the nodes.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -31,7 +30,7 @@ fn options(folder: &Path) -> Options {
     }
 }
 
-/// A plain HTTP request; the answer's status and body.
+/// A plain HTTP request; returns status and body.
 async fn http(url: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     let host = url.strip_prefix("http://").expect("a URL");
     let mut stream = TcpStream::connect(host).await.expect("a connection");
@@ -48,7 +47,7 @@ async fn http(url: &str, method: &str, path: &str, body: &str) -> (u16, String) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_goes_on_where_it_stopped() {
+async fn a_cluster_continues_where_it_stopped() {
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = temporary.path().join("cluster");
     let cluster = Cluster::start(options(&folder)).await.expect("it starts");
@@ -61,7 +60,7 @@ async fn a_cluster_goes_on_where_it_stopped() {
     assert_eq!(config, cluster.talosconfig());
     let before = cluster.driver().visit(|inside| inside.world.now()).await.expect("a time");
     cluster.stop().await;
-    assert!(TcpStream::connect(nodes[0].apid).await.is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(nodes[0].apid).await.is_err(), "the socket is closed");
 
     let mut again = options(&folder);
     again.shape = None;
@@ -99,22 +98,22 @@ async fn a_folder_has_one_owner_and_one_cluster() {
 async fn a_taken_address_leaves_nothing_behind() {
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = temporary.path().join("cluster");
-    // A block that no cluster gets by itself, and no other run of this test.
+    // A block that no other cluster or run of this test uses.
     let first = Ipv4Addr::new(127, 32, 0, 0).to_bits() + ((std::process::id() % 8192) << 8);
     let block = |last: u32| Ipv4Addr::from_bits(first + last);
-    // A node's, so that others were open before it.
+    // A node's socket, so that others are already open before it.
     let taken = SocketAddr::new(block(3).into(), 50_000);
     let _taken = TcpListener::bind(taken).await.expect("free");
     let mut wanted = options(&folder);
     (wanted.subnet, wanted.layout) = (Some(block(0)), Layout::Addresses);
     let error = Cluster::start(wanted.clone()).await.expect_err("taken");
     assert!(error.to_string().contains(&taken.to_string()), "{error}");
-    assert!(!folder.exists(), "as if it had never been tried");
+    assert!(!folder.exists(), "the folder is untouched");
     TcpListener::bind((block(2), 50_000)).await.expect("closed again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_cluster_is_reached_by_its_folder() {
+async fn a_running_cluster_is_controlled_through_its_folder() {
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = temporary.path().join("cluster");
     let missing = control::ask(&folder, Ask::Faults).await.expect_err("nothing there");

@@ -1,4 +1,4 @@
-//! gRPC that no talosctl sends, with the code that a real node gives.
+//! gRPC requests that no talosctl sends, with the code of a real node.
 
 use talos_proto::{common as proto, machine};
 use talos_sim::address::Layout;
@@ -11,7 +11,7 @@ use crate::calls::{call, connect, frame, send};
 
 const TALOS: Version = Version::new(1, 13, 9);
 
-/// Of the last line without the lifecycle API.
+/// A version of the last line without the lifecycle API.
 const OLDER: Version = Version::new(1, 12, 11);
 
 async fn start(talos: &Version, workers: usize) -> Cluster {
@@ -40,7 +40,7 @@ async fn an_image_must_have_been_pulled() {
     let answered = call(&cluster, &[], path, &request).await;
     assert_eq!(answered.code, 13, "{answered:?}");
     assert!(answered.message.contains("not found"), "{answered:?}");
-    // And a node of 1.12 has no such service at all.
+    // A node of 1.12 does not have this service at all.
     let older = start(&OLDER, 0).await;
     let answered = call(&older, &[], path, &request).await;
     assert_eq!(answered.code, 12, "{answered:?}");
@@ -76,16 +76,16 @@ async fn malformed_requests_are_refused() {
     assert!(answered.code > 0, "{answered:?}");
     let answered = send(&cluster, &[], read, "text/plain", &vec![].into()).await;
     assert_eq!((answered.http, answered.code), (415, -1));
-    // More than 32 MiB, said in the frame's head; the rest need not come.
+    // More than 32 MiB according to the frame's header; the body need not follow.
     let answered = send(&cluster, &[], read, grpc, &vec![0, 0x7f, 0, 0, 0].into()).await;
     assert!(matches!(answered.code, 8 | 11), "{answered:?}");
-    // And after all that it still works.
+    // The node still works after all that.
     assert_eq!(call(&cluster, &[], version, &()).await.code, 0);
 }
 
-/// Four pings in a row, and nothing sent in between: apid has enough.
+/// Four pings in a row with nothing sent in between: apid closes the connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_pings_too_often_is_sent_away() {
+async fn a_caller_that_pings_too_often_is_disconnected() {
     let cluster = start(&TALOS, 0).await;
     let mut stream = connect(&cluster).await;
     // The preface, empty settings, and the pings.
@@ -101,10 +101,9 @@ async fn a_caller_that_pings_too_often_is_sent_away() {
     assert!(text.contains("too_many_pings"), "{text:?}");
 }
 
-/// Where a system has only one loopback address, a node is still found by its
-/// name.
+/// Where a system has only one loopback address, a node is still found by its name.
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_share_an_address_are_told_apart() {
+async fn nodes_that_share_an_address_are_found_by_name() {
     let cluster = with_layout(&TALOS, 2, Layout::Ports).await;
     let answered: crate::calls::Answered =
         call(&cluster, &[("node", "cp-2")], "/machine.MachineService/Hostname", &()).await;

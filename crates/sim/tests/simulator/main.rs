@@ -1,4 +1,4 @@
-//! Simulated clusters from outside, without any other program.
+//! Tests of simulated clusters from outside, without external tools.
 
 mod calls;
 mod folder;

@@ -21,10 +21,9 @@ pub(crate) const NODES: [Version; 3] =
 
 pub(crate) const KUBERNETES: Version = Version::new(1, 34, 2);
 
-/// Times for nodes whose reboots a talosctl follows with `--wait`. It looks away
-/// for a second when a reboot begins and asks only for what is new after that, so
-/// a node has to be down for longer than a second of real time. Two at [`SPEED`],
-/// since on a busy machine that second is longer.
+/// Durations for nodes whose reboots talosctl follows with `--wait`. It pauses for a second when a
+/// reboot begins and then asks only for new events, so a node must be down for longer than a second
+/// of real time. Two seconds at [`SPEED`], because on a busy machine that pause is longer.
 pub(crate) fn timings() -> Timings {
     Timings {
         reboot: Range::secs(44, 50),
@@ -33,8 +32,8 @@ pub(crate) fn timings() -> Timings {
     }
 }
 
-/// A cluster of this Talos, with three control planes, whose reboots a talosctl
-/// may follow.
+/// Options of a cluster with this Talos and three control planes, whose reboots a talosctl can
+/// follow.
 pub(crate) fn options(talos: &Version, workers: usize) -> Options {
     Options {
         shape: Some(Shape {
@@ -49,7 +48,7 @@ pub(crate) fn options(talos: &Version, workers: usize) -> Options {
     }
 }
 
-/// A cluster that runs, its talosconfig and its kubeconfig.
+/// A running cluster, its talosconfig and its kubeconfig.
 pub(crate) struct Bench {
     pub(crate) cluster: Cluster,
     pub(crate) folder: TempDir,
@@ -64,8 +63,7 @@ impl Bench {
         Self::with(options(talos, workers)).await
     }
 
-    /// A cluster whose nodes reboot too quickly for a talosctl that waits, with
-    /// these workloads.
+    /// A cluster whose nodes reboot too quickly for a talosctl that waits, with these workloads.
     pub(crate) async fn quick(control_planes: usize, workers: usize, workloads: &str) -> Self {
         Self::with(Options {
             shape: Some(Shape {
@@ -90,14 +88,14 @@ impl Bench {
         Self { cluster, folder, plane: None }
     }
 
-    /// What `--nodes` takes for a node, by its name.
+    /// The value of `--nodes` for a node, by its name.
     pub(crate) fn node(&self, hostname: &str) -> String {
         let nodes = self.cluster.nodes();
         let node = nodes.iter().find(|node| node.hostname == hostname);
         node.expect("a node of that name").address.to_string()
     }
 
-    /// Waits, without starting any tool, until something holds of the machines.
+    /// Waits, without any tool, until a condition of the machines holds.
     pub(crate) async fn until(
         &self,
         what: &str,
@@ -106,7 +104,7 @@ impl Bench {
         testkit::cluster::until(&self.cluster, what, holds).await;
     }
 
-    /// The same of one machine, by its address.
+    /// The same for one machine, by its address.
     pub(crate) async fn until_node(
         &self,
         what: &str,
@@ -120,7 +118,7 @@ impl Bench {
         self.until(&format!("{node} {what}"), look).await;
     }
 
-    /// A file with a talosconfig of somebody else.
+    /// A file with a talosconfig for another identity.
     pub(crate) fn talosconfig(&self, name: &str, identity: &Identity) -> PathBuf {
         let text = self.cluster.talosconfig_for(identity).expect("a talosconfig");
         self.file(name, &text)
@@ -144,7 +142,7 @@ impl Bench {
         ["1.12", "1.13", "1.14"].map(|line| self.talosctl(line)).into()
     }
 
-    /// A kubectl of this cluster's administrator.
+    /// A kubectl with the cluster's administrator kubeconfig.
     pub(crate) fn kubectl(&self) -> Kubectl<'_> {
         let kubeconfig = self.folder.path().join("kubeconfig");
         Kubectl { path: tool("kubectl"), kubeconfig, bench: self }

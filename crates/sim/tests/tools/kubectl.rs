@@ -39,12 +39,12 @@ impl Kubectl<'_> {
         command
     }
 
-    /// Runs a command to its end, with this on its standard input.
+    /// Runs a command to its end, with this standard input.
     pub(crate) async fn run_with(&self, line: &str, input: &str) -> Printed {
         let mut child = self.command(line).spawn().expect("kubectl runs");
         let mut stdin = child.stdin.take().expect("a pipe");
         let running = async {
-            // A kubectl that does not read what it is given has failed already.
+            // A kubectl that does not read its input has already failed.
             let _ = stdin.write_all(input.as_bytes()).await;
             drop(stdin);
             child.wait_with_output().await.expect("kubectl ends")
@@ -59,56 +59,56 @@ impl Kubectl<'_> {
         self.run_with(line, "").await
     }
 
-    /// Runs a command that works, and gives what it printed.
+    /// Runs a command that must succeed, and returns its output.
     pub(crate) async fn ok(&self, line: &str) -> String {
         self.ok_with(line, "").await
     }
 
-    /// The same with this on its standard input.
+    /// The same with this standard input.
     pub(crate) async fn ok_with(&self, line: &str, input: &str) -> String {
         let printed = self.run_with(line, input).await;
         assert_eq!(printed.code, Some(0), "kubectl {line}: {printed:#?}");
         printed.stdout
     }
 
-    /// Runs a command that works, and checks that it says all of these.
+    /// Runs a command that must succeed, and checks that it prints all of these.
     pub(crate) async fn says(&self, line: &str, wanted: &[&str]) {
         let printed = self.run(line).await;
         assert_eq!(printed.code, Some(0), "kubectl {line}: {printed:#?}");
         contains(line, &printed, wanted);
     }
 
-    /// Runs a command that fails, and checks that it says all of these.
+    /// Runs a command that must fail, and checks that it prints all of these.
     pub(crate) async fn fails(&self, line: &str, wanted: &[&str]) {
         self.fails_with(line, "", wanted).await;
     }
 
-    /// The same with this on its standard input.
+    /// The same with this standard input.
     pub(crate) async fn fails_with(&self, line: &str, input: &str, wanted: &[&str]) {
         let printed = self.run_with(line, input).await;
         assert_ne!(printed.code, Some(0), "kubectl {line}: {printed:#?}");
         contains(line, &printed, wanted);
     }
 
-    /// The object that `get ... -o json` prints.
+    /// The object printed by `get ... -o json`.
     pub(crate) async fn get(&self, what: &str) -> Value {
         let text = self.ok(&format!("get {what} -o json")).await;
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{what}: {error}: {text}"))
     }
 
-    /// Watches an object until something holds of it.
+    /// Watches an object until a condition holds.
     pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         self.watch(what, |objects| objects.values().any(&holds), &holds).await
     }
 
-    /// Watches a list until something holds of it.
+    /// Watches a list until a condition holds.
     pub(crate) async fn until_list(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let list = |objects: &Objects| json!({"items": objects.values().collect::<Vec<_>>()});
         self.watch(what, |objects| holds(&list(objects)), &holds).await
     }
 
-    /// Watches until `may` holds, and asks once whether `holds` does: what a watch
-    /// has told of a list may not be all of it yet.
+    /// Watches until `may` holds, then checks once whether `holds` does: the state that a watch has
+    /// reported of a list may be incomplete.
     async fn watch(
         &self,
         what: &str,
@@ -137,10 +137,10 @@ impl Kubectl<'_> {
             None
         };
         let found = tokio::time::timeout(PATIENCE, watching).await.ok().flatten();
-        found.unwrap_or_else(|| panic!("kubectl {line}: waited in vain: {objects:#?}"))
+        found.unwrap_or_else(|| panic!("kubectl {line}: timed out: {objects:#?}"))
     }
 
-    /// Starts a command that goes on, and gives its lines.
+    /// Starts a command that keeps running, and returns its lines.
     pub(crate) fn follow(&self, line: &str) -> Following {
         let mut child = self.command(line).spawn().expect("kubectl runs");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -148,10 +148,10 @@ impl Kubectl<'_> {
     }
 }
 
-/// The objects that a watch has told of, by their UID.
+/// The objects that a watch has reported, by UID.
 type Objects = BTreeMap<String, Value>;
 
-/// A kubectl that goes on. It ends when this is dropped.
+/// A running kubectl. It ends when this is dropped.
 pub(crate) struct Following {
     line: String,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
@@ -160,7 +160,7 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// The next value of those that are printed in JSON; `None` at the end.
+    /// The next JSON value that it prints; `None` at the end.
     async fn next_json(&mut self) -> Option<Value> {
         let mut text = String::new();
         while let Ok(Some(line)) = self.lines.next_line().await {
@@ -174,7 +174,7 @@ impl Following {
         None
     }
 
-    /// Waits for a line that has all of these.
+    /// Waits for a line that contains all of these.
     pub(crate) async fn until(&mut self, wanted: &[&str]) {
         let reading = async {
             while let Ok(Some(line)) = self.lines.next_line().await {

@@ -1,5 +1,5 @@
-//! The real kubectl changes what is there: nodes, workloads and their parts, in
-//! every language of patches, and waits for what comes of it.
+//! The real kubectl changes existing objects: nodes, workloads and their parts, with every type of
+//! patch, and waits for the effects.
 
 use serde_json::json;
 
@@ -32,17 +32,17 @@ async fn nodes_are_marked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn workloads_are_patched_in_three_languages() {
+async fn workloads_are_patched_with_every_patch_type() {
     patches(&bench().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rollouts_go_on_and_back() {
+async fn rollouts_proceed_and_are_undone() {
     rolls_out(&bench().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_has_an_end() {
+async fn waiting_times_out() {
     waits(&bench().await).await;
 }
 
@@ -78,7 +78,7 @@ async fn patches(bench: &Bench) {
         let deployment = kubectl.get("deployment web").await;
         deployment["spec"]["template"]["spec"]["containers"].clone()
     };
-    // By its own rules a list is merged by name, and nothing else is lost.
+    // A strategic merge patch merges lists by name, and loses nothing else.
     let image = json!({"name": "web", "image": "example.com/web:2"});
     let spec = |containers: serde_json::Value| {
         json!({"spec": {"template": {"spec": {"containers": containers}}}}).to_string()
@@ -97,14 +97,14 @@ async fn patches(bench: &Bench) {
     kubectl.ok(&patch("strategic", &spec(away))).await;
     assert_eq!(containers().await.as_array().map(Vec::len), Some(1));
 
-    // A merge patch knows no lists, and removes what is null.
+    // A merge patch replaces lists, and removes fields that are null.
     kubectl.ok(&patch("merge", &one)).await;
     assert!(containers().await[0].get("env").is_none());
     kubectl.ok(&patch("merge", r#"{"metadata":{"labels":{"app":null,"tier":"front"}}}"#)).await;
     let labels = kubectl.get("deployment web").await["metadata"]["labels"].clone();
     assert_eq!(labels, json!({"tier": "front"}));
 
-    // And a JSON patch goes step by step, or not at all.
+    // A JSON patch applies all of its steps, or none.
     let steps = json!([
         {"op": "test", "path": "/spec/replicas", "value": 2},
         {"op": "replace", "path": "/spec/replicas", "value": 1},
@@ -143,14 +143,14 @@ async fn rolls_out(bench: &Bench) {
         )
         .await;
 
-    // One that cannot get its image never ends by itself.
+    // A rollout that cannot pull its image never completes.
     for node in ["worker-1", "worker-2"] {
         bench.cluster.inject(node, "failing-pull").await.expect("a fault");
     }
     kubectl.ok("set image deployment/web web=example.com/web:3").await;
     kubectl.fails("rollout status deployment/web --timeout=10s", &["timed out"]).await;
     for node in ["worker-1", "worker-2"] {
-        bench.cluster.clear(node, "failing-pull").await.expect("a fault less");
+        bench.cluster.clear(node, "failing-pull").await.expect("the fault was cleared");
     }
     kubectl.says(status, &["successfully rolled out"]).await;
 }

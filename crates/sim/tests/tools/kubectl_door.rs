@@ -1,5 +1,5 @@
-//! The real kubectl at the doors of the Kubernetes API: who is let in, what
-//! goes through, and what happens when control planes go.
+//! The real kubectl at the endpoints of the Kubernetes API: authentication, forwarding, and control
+//! planes that go down.
 
 use talos_sim::address::Layout;
 use talos_sim::cluster::{Options, Shape};
@@ -42,7 +42,7 @@ async fn who_is_let_in() {
     let wrong = bench.file("wrong", &kubeconfig(&url, "{token: abc}"));
     let wrong = bench.kubectl().with_kubeconfig(wrong);
     wrong.fails("get --raw /api/v1/nodes", &["Unauthorized"]).await;
-    // Another cluster's administrator is nobody here.
+    // Another cluster's administrator is not authenticated here.
     let other = Bench::with(Options::default()).await;
     let text = other.cluster.kubeconfig().lines().map(|line| match line.trim() {
         trimmed if trimmed.starts_with("server:") => format!("    server: {url}"),
@@ -57,7 +57,7 @@ async fn who_is_let_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_account_comes_with_its_token() {
+async fn a_service_account_authenticates_with_its_token() {
     let bench = bench().await;
     let secret = "apiVersion: v1
 kind: Secret
@@ -74,7 +74,7 @@ data: {token: YWJj}
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_account_may_what_its_roles_say() {
+async fn a_service_account_may_do_what_its_roles_allow() {
     let bench = bench().await;
     let admin = bench.kubectl();
     admin.ok("create serviceaccount robot").await;
@@ -101,7 +101,7 @@ async fn a_service_account_may_what_its_roles_say() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_api_survives_its_servers_and_says_when_etcd_is_gone() {
+async fn the_api_survives_its_servers_and_reports_a_missing_etcd() {
     survives(&bench().await).await;
 }
 
@@ -109,7 +109,7 @@ pub(crate) async fn survives(bench: &Bench) {
     let kubectl = bench.kubectl();
     kubectl.ok("get --raw /api/v1/namespaces/default").await;
     bench.cluster.inject("cp-1", "partition").await.expect("a fault");
-    // The address that all share goes to the next; cp-1's own is dead.
+    // The shared address moves to the next control plane; cp-1's own is closed.
     kubectl.ok("get --raw /api/v1/namespaces/default").await;
     let first = bench.cluster.nodes()[0].kubernetes.expect("an API server");
     let dead = format!("get --raw /version --server=https://{first} --request-timeout=30s");
@@ -118,8 +118,8 @@ pub(crate) async fn survives(bench: &Bench) {
     kubectl.fails("get --raw /api/v1/namespaces/default", &["etcdserver: request timed out"]).await;
     kubectl.fails("get --raw /readyz", &["[-]etcd failed"]).await;
     kubectl.says("get --raw /version", &["gitVersion"]).await;
-    bench.cluster.clear("cp-2", "partition").await.expect("a fault less");
-    // Both that are left have their etcd again.
+    bench.cluster.clear("cp-2", "partition").await.expect("the fault was cleared");
+    // The two remaining ones have their etcd again.
     let back = [NodeIndex(1), NodeIndex(2)];
     bench
         .until("etcd comes back", move |world| {
@@ -131,7 +131,7 @@ pub(crate) async fn survives(bench: &Bench) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_each_works_too() {
+async fn a_port_per_node_works_too() {
     let bench = Bench::with(Options { layout: Layout::Ports, ..Options::default() }).await;
     let kubectl = bench.kubectl();
     kubectl.ok("get --raw /api/v1/namespaces/default").await;
@@ -155,7 +155,7 @@ current-context: x
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_survive_a_restart_and_the_kubeconfig_is_for_its_owner() {
+async fn objects_survive_a_restart_and_the_kubeconfig_is_private() {
     use std::os::unix::fs::PermissionsExt as _;
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = temporary.path().join("cluster");
@@ -173,7 +173,7 @@ async fn objects_survive_a_restart_and_the_kubeconfig_is_for_its_owner() {
     let before = bench.kubectl().get("configmap one").await;
     bench.cluster.stop().await;
     let bench = Bench::with(options()).await;
-    // The kubeconfig in the folder is one that works.
+    // The kubeconfig in the folder works.
     let kubectl = bench.kubectl().with_kubeconfig(folder.join("kubeconfig"));
     assert_eq!(kubectl.get("configmap one").await, before);
     kubectl.says("get node worker-1", &["Ready,SchedulingDisabled"]).await;

@@ -1,4 +1,4 @@
-//! The real kubectl and what can be made to go wrong with Kubernetes.
+//! The real kubectl and the faults of Kubernetes.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn bench(workloads: &str) -> Bench {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_comes_again_after_429_but_not_after_500() {
+async fn kubectl_retries_after_429_but_not_after_500() {
     let bench = bench("").await;
     let kubectl = bench.kubectl();
     bench.cluster.inject("cp-1", "api-throttles=2").await.expect("a fault");
@@ -21,12 +21,12 @@ async fn kubectl_comes_again_after_429_but_not_after_500() {
     assert_eq!(printed.code, Some(0), "{printed:#?}");
     assert!(printed.stderr.contains("429"), "{printed:#?}");
     assert!(printed.stdout.contains("worker-2"), "{printed:#?}");
-    bench.cluster.clear("cp-1", "api-throttles").await.expect("a fault less");
+    bench.cluster.clear("cp-1", "api-throttles").await.expect("the fault was cleared");
     bench.cluster.inject("cp-1", "api-errors=1").await.expect("a fault");
     kubectl.fails("get --raw /api/v1/nodes", &["Internal error occurred: a simulated fault"]).await;
-    // Health checks are another matter.
+    // Health checks are not affected.
     kubectl.says("get --raw /readyz", &["ok"]).await;
-    bench.cluster.clear("cp-1", "api-errors").await.expect("a fault less");
+    bench.cluster.clear("cp-1", "api-errors").await.expect("the fault was cleared");
     kubectl.says("get nodes", &["worker-2"]).await;
 }
 
@@ -34,7 +34,7 @@ async fn kubectl_comes_again_after_429_but_not_after_500() {
 async fn an_api_that_is_late() {
     let bench = bench("").await;
     let kubectl = bench.kubectl();
-    // An hour of the cluster's time is three minutes here.
+    // An hour of simulated time takes three minutes here.
     bench.cluster.inject("cp-1", "api-latency=1h").await.expect("a fault");
     let late = kubectl.run("get --raw /api/v1/nodes --request-timeout=2s").await;
     // Go has several words for it.
@@ -57,7 +57,7 @@ async fn a_drain_meets_a_budget_that_never_allows() {
     kubectl.says("get pdb web", &["ALLOWED DISRUPTIONS", " 0 "]).await;
     let budget = "Cannot evict pod as it would violate the pod's disruption budget";
     kubectl.fails(&format!("drain {node} --ignore-daemonsets --timeout=20s"), &[budget]).await;
-    bench.cluster.clear(&node, "stuck-budgets").await.expect("a fault less");
+    bench.cluster.clear(&node, "stuck-budgets").await.expect("the fault was cleared");
     let drained = format!("node/{node} drained");
     kubectl.says(&format!("drain {node} --ignore-daemonsets --timeout=300s"), &[&drained]).await;
 }
@@ -70,7 +70,7 @@ async fn an_image_that_cannot_be_pulled() {
         bench.cluster.inject(node, "failing-image=example.com/web:2").await.expect("a fault");
     }
     let mut watch = kubectl.follow("get pods -w");
-    // Its own deadline is one of simulated time, and this test takes its time.
+    // Its own deadline is in simulated time, and this test is slow.
     let patient = web_with_budget()
         .replace("  replicas: 2", "  progressDeadlineSeconds: 360000\n  replicas: 2");
     kubectl.ok_with("apply -f -", &patient.replace("web:1", "web:2")).await;
@@ -82,7 +82,7 @@ async fn an_image_that_cannot_be_pulled() {
     let back_off = "Back-off pulling image \"example.com/web:2\"";
     kubectl.says(&format!("describe pod {pod}"), &["Events:", "Scheduled", back_off]).await;
     for node in ["worker-1", "worker-2"] {
-        bench.cluster.clear(node, "failing-image").await.expect("a fault less");
+        bench.cluster.clear(node, "failing-image").await.expect("the fault was cleared");
     }
     kubectl.ok("rollout status deployment/web --timeout=300s").await;
 }
@@ -103,17 +103,17 @@ async fn a_volume_that_never_detaches() {
     };
     let stays = attachment().await.expect("it stays");
     assert!(stays["metadata"]["deletionTimestamp"].is_string(), "{stays}");
-    // Two minutes of the cluster's time later it is still there.
+    // Two minutes of simulated time later it is still there.
     pass(&bench.cluster, Duration::from_mins(2)).await;
     assert!(attachment().await.is_some());
     assert_eq!(kubectl.get("pod db-0").await["status"]["phase"], "Pending");
-    bench.cluster.clear(&node, "stuck-volumes").await.expect("a fault less");
+    bench.cluster.clear(&node, "stuck-volumes").await.expect("the fault was cleared");
     kubectl.ok("rollout status statefulset/db --timeout=300s").await;
     assert!(attachment().await.is_none());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kubelet_that_never_comes_back() {
+async fn a_kubelet_that_never_returns() {
     let bench = bench("").await;
     let kubectl = bench.kubectl();
     let mut watch = kubectl.follow("get nodes -w");
@@ -124,14 +124,14 @@ async fn a_kubelet_that_never_comes_back() {
     let before = talosctl.boot_id(&worker).await;
     talosctl.ok(&format!("-n {worker} reboot --wait=false")).await;
     watch.until(&["worker-1", "NotReady"]).await;
-    // The machine is back all the same, and its kubelet is a service that runs.
+    // The machine is back nevertheless, and its kubelet service is running.
     let back = move |it: NodeTruth<'_>| it.boot_id() != before && it.is_reachable();
     bench.until_node("answers again", &worker, back).await;
     let service = format!("-n {worker} get services kubelet -w -o yaml");
     talosctl.until(&service, &["running: true\n"]).await;
     talosctl.says(&format!("-n {worker} service kubelet"), &["Running"]).await;
     kubectl.says("get node worker-1", &["NotReady"]).await;
-    bench.cluster.clear("worker-1", "kubelet-never-returns").await.expect("a fault less");
+    bench.cluster.clear("worker-1", "kubelet-never-returns").await.expect("the fault was cleared");
     kubectl.ok("wait --for=condition=Ready node/worker-1 --timeout=300s").await;
     kubectl.says("describe node worker-1", &["Rebooted", "NodeNotReady", "NodeReady"]).await;
 }

@@ -1,5 +1,4 @@
-//! The real kubectl and the nodes: looking at them, cordoning, draining, and
-//! what Talos says of them meanwhile.
+//! The real kubectl and nodes: reading, cordoning, draining, and their status in Talos meanwhile.
 
 use testkit::workloads::web_held;
 
@@ -38,7 +37,7 @@ async fn nodes_are_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reboot_is_seen_by_those_who_watch() {
+async fn a_reboot_is_visible_in_a_watch() {
     let bench = bench("").await;
     let kubectl = bench.kubectl();
     let mut watch = kubectl.follow("get nodes -w");
@@ -47,15 +46,15 @@ async fn a_reboot_is_seen_by_those_who_watch() {
     bench.talosctl("1.13").ok(&format!("-n {worker} reboot --wait=false")).await;
     watch.until(&["worker-1", "NotReady"]).await;
     watch.until(&["worker-1", " Ready"]).await;
-    // Cut off, it is as silent as one that is down.
+    // A node that is cut off is as silent as one that is down.
     bench.cluster.inject("worker-1", "partition").await.expect("a fault");
     watch.until(&["worker-1", "NotReady"]).await;
-    bench.cluster.clear("worker-1", "partition").await.expect("a fault less");
+    bench.cluster.clear("worker-1", "partition").await.expect("the fault was cleared");
     watch.until(&["worker-1", " Ready"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cordon_is_talos_s_business_too() {
+async fn a_cordon_is_visible_in_talos_too() {
     let bench = bench("").await;
     let kubectl = bench.kubectl();
     let talosctl = bench.talosctl("1.13");

@@ -1,5 +1,4 @@
-//! The real kubectl and everything else: creating, changing, waiting, deleting,
-//! and requests that make no sense.
+//! The real kubectl and other objects: creating, changing, waiting, deleting, and invalid requests.
 
 use testkit::workloads::WEB;
 
@@ -71,7 +70,7 @@ async fn a_deployment_from_apply_to_delete() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn server_side_apply_knows_who_owns_what() {
+async fn server_side_apply_tracks_field_owners() {
     let bench = bench().await;
     let kubectl = bench.kubectl();
     let object = |value: &str| {
@@ -151,7 +150,7 @@ async fn custom_resources() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_make_no_sense() {
+async fn invalid_requests_are_refused() {
     let bench = bench().await;
     let kubectl = bench.kubectl();
     kubectl.fails("get nonsense", &["the server doesn't have a resource type \"nonsense\""]).await;
@@ -193,7 +192,7 @@ async fn a_list_of_objects() {
     assert_eq!(again, "configmap/l1 unchanged\nconfigmap/l2 unchanged\n");
     let strange = list(&item("l1", ", strange: 1"));
     kubectl.fails_with("apply -f -", &strange, &["unknown field \"strange\""]).await;
-    // What is not in the list any more goes when that is wished for.
+    // Objects missing from the list are pruned on request.
     let prune = "apply -f - --prune -l set=pruned --prune-allowlist=core/v1/ConfigMap";
     let labelled = |name: &str| {
         format!(

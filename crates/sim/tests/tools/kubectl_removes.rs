@@ -1,9 +1,9 @@
-//! The real kubectl takes things away: what is deleted with what, what is held,
-//! and what a drain refuses without being told to go on.
+//! The real kubectl deletes: cascading deletion, finalizers, and the pods that a drain refuses to
+//! evict without flags.
 
 use crate::bench::Bench;
 
-/// A pod of nobody, one with data of its own, and two under a budget.
+/// A pod without an owner, one with local data, and two under a budget.
 const WORKLOADS: &str = "
 apiVersion: v1
 kind: Pod
@@ -46,12 +46,12 @@ async fn bench() -> Bench {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_asks_before_it_loses_something() {
+async fn a_drain_refuses_to_lose_data_without_flags() {
     drains(&bench().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deleting_takes_along_what_it_is_told_to() {
+async fn deletion_cascades_as_requested() {
     deletes(&bench().await).await;
 }
 
@@ -73,11 +73,11 @@ async fn drains(bench: &Bench) {
             ],
         )
         .await;
-    // Nothing has gone, and the node is cordoned all the same.
+    // No pod was evicted, but the node is cordoned.
     kubectl.ok("get pod alone").await;
     kubectl.says("get node worker-1", &["Ready,SchedulingDisabled"]).await;
 
-    // The server names the budget. kubectl shows that to those who ask for all.
+    // The server names the budget; kubectl shows it only with `-v=8`.
     let drain = "drain worker-1 --ignore-daemonsets --force --delete-emptydir-data";
     kubectl
         .fails(
@@ -95,7 +95,7 @@ async fn drains(bench: &Bench) {
     kubectl.says(&format!("{drain} --timeout=300s"), &["node/worker-1 drained"]).await;
     kubectl.fails("get pod alone", &["NotFound"]).await;
     kubectl.says(&format!("{drain} --timeout=300s"), &["already cordoned", "drained"]).await;
-    // There is nowhere to go: the others wait.
+    // No node is schedulable: the other pods stay pending.
     kubectl.says("get pods -l app=web", &["Pending"]).await;
     kubectl.says("describe pods -l app=web", &["Status:", "Pending"]).await;
     kubectl.ok("uncordon worker-1").await;
@@ -107,16 +107,16 @@ async fn deletes(bench: &Bench) {
     kubectl.ok_with("apply -f -", WORKLOADS).await;
     kubectl.ok("rollout status deployment/web --timeout=300s").await;
 
-    // The owner goes, and what it owned stays as nobody's.
+    // Orphan: the owner is deleted, its dependents stay without an owner.
     kubectl.ok("delete deployment web --cascade=orphan").await;
     let sets = kubectl.get("replicasets -l app=web").await;
     let set = &sets["items"][0];
     assert!(set["metadata"].get("ownerReferences").is_none(), "{set}");
     let name = set["metadata"]["name"].as_str().expect("a name").to_owned();
-    // Those that are owned first, then the owner.
+    // Foreground: the dependents first, then the owner.
     kubectl.ok(&format!("delete replicaset {name} --cascade=foreground --timeout=300s")).await;
     kubectl.says("get pods -l app=web", &["No resources found"]).await;
-    // The owner first, the rest when somebody gets round to it.
+    // Background: the owner first, its dependents later.
     kubectl.ok("delete deployment cache --timeout=300s").await;
     kubectl.ok("wait --for=delete pods -l app=cache --timeout=300s").await;
 
@@ -127,7 +127,7 @@ async fn deletes(bench: &Bench) {
     kubectl.fails("delete pod alone", &["pods \"alone\" not found"]).await;
     kubectl.ok("delete pod alone --ignore-not-found").await;
 
-    // A finalizer holds what is deleted until it is removed.
+    // A finalizer keeps a deleted object until the finalizer is removed.
     for name in ["one", "two", "held"] {
         kubectl.ok(&format!("create configmap {name}")).await;
         kubectl.ok(&format!("label configmap {name} gone=soon")).await;

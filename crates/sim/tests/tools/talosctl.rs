@@ -38,21 +38,21 @@ impl Talosctl<'_> {
         output.expect("talosctl runs").into()
     }
 
-    /// Runs a command that works, and gives what it printed.
+    /// Runs a command that must succeed, and returns its output.
     pub(crate) async fn ok(&self, line: &str) -> String {
         let printed = self.run(line).await;
         assert_eq!(printed.code, Some(0), "talosctl {} {line}: {printed:#?}", self.line);
         printed.stdout
     }
 
-    /// Runs a command that works, and checks that its output has all of these.
+    /// Runs a command that must succeed, and checks that its output contains all of these.
     pub(crate) async fn says(&self, line: &str, wanted: &[&str]) {
         let printed = self.run(line).await;
         assert_eq!(printed.code, Some(0), "talosctl {} {line}: {printed:#?}", self.line);
         self.contains(line, &printed, wanted);
     }
 
-    /// Runs a command that fails, and checks that it says all of these.
+    /// Runs a command that must fail, and checks that it prints all of these.
     pub(crate) async fn fails(&self, line: &str, wanted: &[&str]) {
         let printed = self.run(line).await;
         assert_ne!(printed.code, Some(0), "talosctl {} {line}: {printed:#?}", self.line);
@@ -66,15 +66,15 @@ impl Talosctl<'_> {
         }
     }
 
-    /// The resources that `get ... -o json` prints.
+    /// The resources printed by `get ... -o json`.
     pub(crate) async fn get(&self, what: &str) -> Vec<Value> {
         let text = self.ok(&format!("get {what} -o json")).await;
         let values = serde_json::Deserializer::from_str(&text).into_iter();
         values.collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{what}: {error}: {text}"))
     }
 
-    /// Runs a command that goes on for ever, until it has printed all of these. In
-    /// the YAML of a watch they have to be in the same document.
+    /// Runs a command that does not end, until it has printed all of these. In the YAML of a watch
+    /// they must be in the same document.
     pub(crate) async fn until(&self, line: &str, wanted: &[&str]) {
         let mut child = self.command(line).stdout(Stdio::piped()).spawn().expect("talosctl runs");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
@@ -113,17 +113,17 @@ impl Talosctl<'_> {
         printed.trim().to_owned()
     }
 
-    /// Waits until a node is up: it has booted to the end and is ready. Before
-    /// that it answers already, but not everything is as it will be.
+    /// Waits until a node is up: it has finished booting and is ready. Before that it already
+    /// answers, but not everything is in its final state.
     pub(crate) async fn up(&self, node: &str) {
         self.bench.until_node("is up", node, |it| it.is_reachable() && it.is_ready()).await;
-        // A watch: with a real API server a node that has just booted may be
-        // reported as not ready once more.
+        // A watch: with a real API server a node that has just booted may be reported as not ready
+        // once more.
         let line = format!("-n {node} get machinestatus -w -o yaml");
         self.until(&line, &["stage: running\n", "ready: true\n"]).await;
     }
 
-    /// Waits until a node has booted anew, is up, and runs this version.
+    /// Waits until a node has rebooted, is up, and runs this version.
     pub(crate) async fn reboots_into(&self, node: &str, before: &str, version: &str) {
         let last = before.to_owned();
         self.bench.until_node("boots again", node, move |it| it.boot_id() != last).await;

@@ -1,5 +1,5 @@
-//! The real talosctl changes nodes: configuration, images, reboots, upgrades in
-//! the old way and the new one, rollbacks.
+//! The real talosctl changes nodes: configuration, images, reboots, upgrades by the legacy and the
+//! lifecycle API, rollbacks.
 
 use talos_sim::model::{EMPTY_SCHEMATIC, World};
 
@@ -11,31 +11,31 @@ fn installer(tag: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn talosctl_1_12_upgrades_1_12_in_the_old_way() {
+async fn talosctl_1_12_upgrades_1_12_by_the_legacy_api() {
     let bench = Bench::start(&NODES[0], 2).await;
     upgrades(&bench, &bench.talosctl("1.12"), "v1.12.11", "v1.13.9", "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn talosctl_1_13_upgrades_1_12_in_the_old_way() {
+async fn talosctl_1_13_upgrades_1_12_by_the_legacy_api() {
     let bench = Bench::start(&NODES[0], 2).await;
     upgrades(&bench, &bench.talosctl("1.13"), "v1.12.11", "v1.13.9", "--drain=false").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn talosctl_1_13_upgrades_1_13_in_the_new_way() {
+async fn talosctl_1_13_upgrades_1_13_by_the_lifecycle_api() {
     let bench = Bench::start(&NODES[1], 2).await;
     upgrades(&bench, &bench.talosctl("1.13"), "v1.13.9", "v1.14.1", "--drain=false").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn talosctl_1_14_upgrades_1_13_in_the_new_way() {
+async fn talosctl_1_14_upgrades_1_13_by_the_lifecycle_api() {
     let bench = Bench::start(&NODES[1], 2).await;
     upgrades(&bench, &bench.talosctl("1.14"), "v1.13.9", "v1.14.1", "--drain=false").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn talosctl_1_12_upgrades_1_13_in_the_old_way() {
+async fn talosctl_1_12_upgrades_1_13_by_the_legacy_api() {
     let bench = Bench::start(&NODES[1], 2).await;
     upgrades(&bench, &bench.talosctl("1.12"), "v1.13.9", "v1.14.1", "").await;
 }
@@ -72,7 +72,7 @@ async fn each_talosctl_reboots_each_line() {
     }
 }
 
-/// The version that no worker of these tests leaves.
+/// A version that the workers of these tests keep.
 async fn tag(bench: &Bench, talosctl: &Talosctl<'_>) -> String {
     talosctl.version_of(&bench.node("cp-1")).await
 }
@@ -83,8 +83,8 @@ async fn upgrades(bench: &Bench, talosctl: &Talosctl<'_>, from: &str, to: &str, 
     assert_eq!(talosctl.version_of(&node).await, from);
     let upgrade = |image: &str| format!("-n {node} upgrade --wait --image {image} {flags}");
     talosctl.fails(&upgrade(&installer("v1.99.0")), &["not found"]).await;
-    // Too old for the Kubernetes that runs here: the installer says so.
-    // In the old way the node is in the middle of it then, and reboots.
+    // Too old for the running Kubernetes: the installer refuses.
+    // With the legacy API the node is already in its sequence, and reboots.
     let before = boot_id().await;
     talosctl.fails(&upgrade(&installer("v1.9.0")), &["exit code 2"]).await;
     if flags.is_empty() || from == "v1.12.11" {
@@ -101,8 +101,8 @@ async fn upgrades(bench: &Bench, talosctl: &Talosctl<'_>, from: &str, to: &str, 
     talosctl.ok(&format!("-n {node} rollback")).await;
     talosctl.reboots_into(&node, &before, from).await;
 
-    // One that does not boot falls back by itself: it comes up again, and is
-    // what it was before. talosctl does not notice (rule 5 is why we do).
+    // One that does not boot falls back by itself: the node comes up again with its old version.
+    // talosctl does not notice (this is why rule 5 exists).
     bench.cluster.inject("worker-2", "boot-back").await.expect("a fault");
     let before = boot_id().await;
     talosctl.says(&upgrade(&installer(to)), &["post check passed"]).await;
@@ -149,7 +149,7 @@ async fn pulls(talosctl: &Talosctl<'_>) {
     talosctl.fails("image pull ghcr.io/nobody/nothing:v1", &["not found"]).await;
 }
 
-/// Lowers etcd by a minor and takes that back.
+/// Lowers etcd by a minor and cancels that.
 async fn downgrades_etcd(bench: &Bench, talosctl: &Talosctl<'_>, runs: u64) {
     let lower = format!("3.{}", runs - 1);
     let success = |what: &str| format!("downgrade {what} success, cluster version 3.{runs}");

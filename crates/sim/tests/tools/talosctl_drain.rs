@@ -1,5 +1,5 @@
-//! Nodes are emptied before they go down: by the real talosctl, and by the nodes
-//! themselves where talosctl asks in the old way.
+//! Nodes are drained before they go down: by the real talosctl, and by the nodes themselves where
+//! talosctl uses the legacy API.
 
 use serde_json::Value;
 use talos_sim::cluster::Options;
@@ -12,8 +12,7 @@ use crate::bench::{self, Bench, NODES};
 use crate::kubectl::Kubectl;
 use crate::talosctl::Talosctl;
 
-/// Pods that come back elsewhere, one that does not, and a budget that lets none
-/// of them go.
+/// Pods that are recreated elsewhere, one that is not, and a budget that allows no eviction.
 fn workloads() -> String {
     let web = WEB.replace("replicas: 2", "replicas: 4");
     let budget = WEB_BUDGET.replace("minAvailable: 1", "minAvailable: 4");
@@ -32,8 +31,7 @@ fn upgrade(node: &str, tag: &str) -> String {
     format!("-n {node} upgrade --image {image} --wait --timeout 3m")
 }
 
-/// A cluster whose time passes so fast, and whose nodes are still down for more
-/// than a second of ours.
+/// A cluster at this speed, whose nodes are still down for more than a second of real time.
 pub(crate) fn options(talos: &Version, speed: f64) -> Options {
     let (least, most) = if speed > SPEED { (150, 170) } else { (12, 14) };
     Options {
@@ -43,7 +41,7 @@ pub(crate) fn options(talos: &Version, speed: f64) -> Options {
     }
 }
 
-/// Five minutes are one of ours here, so that there is time to look.
+/// Five simulated minutes are one real minute here, which leaves time to check.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_1_12_drains_itself() {
     let bench = Bench::with(options(&NODES[0], 5.0)).await;
@@ -51,14 +49,14 @@ async fn a_node_of_1_12_drains_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_1_13_drains_itself_in_the_old_way() {
+async fn a_node_of_1_13_drains_itself_with_the_legacy_api() {
     let bench = Bench::with(options(&NODES[1], 5.0)).await;
     drains_itself(&bench, &bench.talosctl("1.12"), "v1.14.1").await;
 }
 
-/// Five minutes are five seconds of ours here.
+/// Five simulated minutes are five real seconds here.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_drains_itself_loses_patience() {
+async fn a_node_that_drains_itself_times_out() {
     let bench = Bench::with(options(&NODES[0], 60.0)).await;
     loses_patience(&bench, &bench.talosctl("1.13")).await;
 }
@@ -95,7 +93,7 @@ pub(crate) async fn drains_itself(bench: &Bench, talosctl: &Talosctl<'_>, to: &s
     assert!(!held.is_empty(), "the scheduler spreads them");
     let line = upgrade(&worker, to);
     let relaxing = async {
-        // The node cordons itself, and the budget holds it up.
+        // The node cordons itself, and the budget blocks the drain.
         let cordoned = "{.metadata.annotations.talos\\.dev/cordoned}=true";
         kubectl.ok(&format!("wait --for=jsonpath={cordoned} node/worker-1 --timeout=300s")).await;
         assert_eq!(pods_on(&kubectl, "worker-1").await, held);
@@ -107,7 +105,7 @@ pub(crate) async fn drains_itself(bench: &Bench, talosctl: &Talosctl<'_>, to: &s
     assert!(printed.stderr.contains("task: cordonAndDrainNode action: STOP"), "{printed:#?}");
     talosctl.reboots_into(&worker, &before, to).await;
     moved_and_uncordoned(&kubectl).await;
-    // Nobody would have made this one anew.
+    // No controller would have recreated this one.
     let alone = kubectl.get("pod alone").await;
     assert_eq!(alone["spec"]["nodeName"], "worker-1");
 }
@@ -131,7 +129,7 @@ pub(crate) async fn drains(bench: &Bench, talosctl: &Talosctl<'_>) {
     furnish(&kubectl).await;
     let worker = bench.node("worker-1");
     let before = talosctl.boot_id(&worker).await;
-    // The budget is in the way: the node stays, cordoned.
+    // The budget blocks the drain: the node stays up, cordoned.
     let held = pods_on(&kubectl, "worker-1").await;
     let reboot = format!("-n {worker} reboot --wait --timeout 3m --drain");
     let named = format!("pods/\"{}\" -n \"default\"", held[0].0);
@@ -158,7 +156,7 @@ pub(crate) async fn drains(bench: &Bench, talosctl: &Talosctl<'_>) {
     kubectl.ok("wait --for=condition=Ready node/worker-2 --timeout=300s").await;
     assert_eq!(pods_on(&kubectl, "worker-2").await, []);
     assert_eq!(pods_on(&kubectl, "worker-1").await.len(), 4);
-    // The older one never had it.
+    // The older talosctl does not have the flag.
     bench.talosctl("1.12").fails(&reboot, &["unknown flag: --drain"]).await;
 }
 

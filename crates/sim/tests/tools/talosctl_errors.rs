@@ -1,5 +1,4 @@
-//! What the real talosctl is told when something is wrong, with the gRPC code
-//! that a real node gives.
+//! The errors that the real talosctl receives, with the gRPC code of a real node.
 
 use talos_sim::address::Layout;
 use talos_sim::clock::wall_time;
@@ -32,14 +31,14 @@ async fn roles_limit_what_a_caller_may_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificates_must_be_ours_and_of_today() {
+async fn certificates_must_be_valid_and_of_our_authority() {
     let bench = Bench::start(&NODES[2], 0).await;
     let now = wall_time();
     let admin = Identity::new("os:admin", now);
     let expired = bench.talosconfig("expired", &admin.clone().expired(now));
     let both = vec![Usage::Client, Usage::Server];
     let both = bench.talosconfig("both", &admin.clone().with_usages(both));
-    // Our authority for the nodes, another's certificate for the caller.
+    // The client trusts our authority, but has another one's certificate.
     let stranger = Authority::generate(now).expect("an authority").client(&admin).expect("a pair");
     let replaced = bench.cluster.talosconfig().lines().map(|line| {
         let (key, value) = line.split_once(": ").unwrap_or((line, ""));
@@ -51,7 +50,7 @@ async fn certificates_must_be_ours_and_of_today() {
         }
     });
     let stranger = bench.file("stranger", &replaced.collect::<Vec<_>>().join("\n"));
-    // And the other way round: a caller who trusts somebody else.
+    // The other way round: a client that trusts another authority.
     let other = Bench::start(&NODES[2], 0).await;
     let ca = |text: &str| text.lines().find(|line| line.contains(" ca: ")).unwrap().to_owned();
     let text = bench.cluster.talosconfig();
@@ -71,7 +70,7 @@ async fn certificates_must_be_ours_and_of_today() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_are_not_there() {
+async fn unreachable_and_unknown_nodes() {
     let bench = Bench::start(&NODES[1], 2).await;
     let (first, worker) = (bench.node("cp-1"), bench.node("worker-1"));
     let one = bench.node("worker-2");
@@ -87,7 +86,7 @@ async fn nodes_that_are_not_there() {
         assert!(printed.stdout.contains("kubelet"), "{printed:#?}");
         assert!(printed.stderr.contains(unavailable), "{printed:#?}");
 
-        // Workers forward nothing, and answer for themselves.
+        // Workers forward nothing, and answer only for themselves.
         let refused = ["code = PermissionDenied desc = no request forwarding"];
         talosctl.fails(&format!("-e {worker} -n {first} version"), &refused).await;
         talosctl.fails(&format!("-e {worker} -n {first} get members"), &refused).await;
@@ -109,7 +108,7 @@ async fn nodes_that_are_not_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there() {
+async fn unknown_resources_and_methods() {
     let bench = Bench::start(&NODES[2], 0).await;
     for talosctl in bench.each_talosctl() {
         talosctl.fails("get fish", &["code = NotFound", "not registered"]).await;

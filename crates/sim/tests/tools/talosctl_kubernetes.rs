@@ -1,4 +1,4 @@
-//! The real talosctl and what it asks of Kubernetes.
+//! The real talosctl's commands about Kubernetes.
 
 use crate::bench::{Bench, NODES};
 
@@ -8,17 +8,17 @@ async fn the_kubeconfig_of_a_node_works() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_healthy_cluster_of_1_12_is_called_so() {
+async fn a_healthy_cluster_of_1_12_passes_the_health_check() {
     healthy(&Bench::start(&NODES[0], 1).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_healthy_cluster_of_1_13_is_called_so() {
+async fn a_healthy_cluster_of_1_13_passes_the_health_check() {
     healthy(&Bench::start(&NODES[1], 1).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_healthy_cluster_of_1_14_is_called_so() {
+async fn a_healthy_cluster_of_1_14_passes_the_health_check() {
     healthy(&Bench::start(&NODES[2], 1).await).await;
 }
 

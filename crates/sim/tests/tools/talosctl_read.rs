@@ -1,5 +1,4 @@
-//! The real talosctl 1.12, 1.13 and 1.14 read from nodes of each of these
-//! lines.
+//! The real talosctl 1.12, 1.13 and 1.14 read from nodes of each of these lines.
 
 use serde_json::Value;
 use talos_sim::model::EMPTY_SCHEMATIC;

@@ -1,5 +1,5 @@
-//! The real talosctl upgrades Kubernetes over one minor: `upgrade-k8s`, rehearsed
-//! and in earnest. Nothing reboots meanwhile.
+//! The real talosctl upgrades Kubernetes by one minor with `upgrade-k8s`, as a dry run and for
+//! real. Nothing reboots meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::talosctl::Talosctl;
 const FROM: &str = "1.34.2";
 const TO: &str = "1.35.4";
 
-/// The components that run as static pods, and what talosctl calls their images.
+/// The static pod components, and talosctl's names for their images.
 const STATIC: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,14 +33,14 @@ async fn talosctl_1_14_upgrades_kubernetes() {
     upgrades_kubernetes(&bench, "1.14", Manifests::Applied).await;
 }
 
-/// A newer talosctl goes by the nodes: these know nothing of an inventory.
+/// A newer talosctl adapts to the nodes: these keep no inventory.
 #[tokio::test(flavor = "multi_thread")]
 async fn talosctl_1_14_upgrades_kubernetes_of_1_12() {
     let bench = Bench::start(&NODES[0], 1).await;
     upgrades_kubernetes(&bench, "1.14", Manifests::Updated).await;
 }
 
-/// How talosctl brings the bootstrap manifests up to date.
+/// How talosctl updates the bootstrap manifests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Manifests {
     /// Object by object, as before 1.13.
@@ -54,12 +54,12 @@ pub(crate) async fn upgrades_kubernetes(bench: &Bench, line: &str, manifests: Ma
     let first = bench.node("cp-1");
     refuses(&talosctl, &first).await;
     let brought = dns_image(&kubectl).await;
-    // Somebody has an older name service, and has thrown something away.
+    // Drift: an older CoreDNS, and a deleted object.
     kubectl.ok("-n kube-system set image deployment/coredns coredns=example.com/dns:1").await;
     kubectl.ok("-n kube-system rollout status deployment/coredns --timeout=300s").await;
     kubectl.ok("-n kube-system delete serviceaccount flannel").await;
     if manifests == Manifests::Applied {
-        // And this was in the manifests once.
+        // An object that is no longer in the manifests.
         kubectl.ok("-n kube-system create configmap left-over").await;
         let entry = r#"{"data":{"kube-system_left-over__ConfigMap":""}}"#;
         let patch = "-n kube-system patch configmap talos-bootstrap-manifests-inventory";
@@ -87,7 +87,7 @@ pub(crate) async fn upgrades_kubernetes(bench: &Bench, line: &str, manifests: Ma
         ],
     });
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
-    // The older one writes a `v` before the version that it has found.
+    // The older talosctl prints a `v` before the detected version.
     let printed = talosctl.ok(&upgrade).await.replace(&format!("v{FROM}"), FROM);
     for wanted in wanted {
         assert!(printed.contains(wanted), "talosctl {line}: no `{wanted}` in {printed}");
@@ -103,10 +103,10 @@ pub(crate) async fn upgrades_kubernetes(bench: &Bench, line: &str, manifests: Ma
         assert!(entries.contains_key("kube-system_coredns_apps_Deployment"), "{inventory}");
         assert!(!entries.contains_key("kube-system_left-over__ConfigMap"), "{inventory}");
     }
-    // Nobody has rebooted.
+    // No node has rebooted.
     assert_eq!(self::boots(bench, &talosctl).await, boots);
 
-    // Once more: nothing is left to be done.
+    // A second run has nothing left to do.
     let again = talosctl.ok(&upgrade).await;
     let changes = ["< configured", "< created", "< deleted", "< applied"];
     assert!(!changes.iter().any(|change| again.contains(change)), "{again}");
@@ -115,14 +115,14 @@ pub(crate) async fn upgrades_kubernetes(bench: &Bench, line: &str, manifests: Ma
     }
 }
 
-/// What talosctl does not even begin.
+/// Requests that talosctl refuses up front.
 async fn refuses(talosctl: &Talosctl<'_>, node: &str) {
     let to = |version: &str| format!("-n {node} upgrade-k8s --to {version}");
     talosctl.fails(&to("1.36.0"), &["unsupported upgrade path 1.34->1.36"]).await;
     talosctl.fails(&to("1.33.0"), &["unsupported upgrade path 1.34->1.33"]).await;
 }
 
-/// A dry run says what would be done, and does none of it.
+/// A dry run prints the changes and makes none.
 async fn rehearsed(bench: &Bench, talosctl: &Talosctl<'_>, first: &str) {
     let kubectl = bench.kubectl();
     let before = everything(bench, talosctl, &kubectl).await;
@@ -130,7 +130,7 @@ async fn rehearsed(bench: &Bench, talosctl: &Talosctl<'_>, first: &str) {
     let line = format!("-n {first} upgrade-k8s --to {TO} --dry-run");
     for talosctl in bench.each_talosctl() {
         if *talosctl.line < nodes[1..5] {
-            // It cannot know what a Talos of the future runs.
+            // It does not know the components of a future Talos.
             talosctl.fails(&line, &["compatibility with version", "is not supported"]).await;
             continue;
         }
@@ -147,7 +147,7 @@ async fn rehearsed(bench: &Bench, talosctl: &Talosctl<'_>, first: &str) {
     everything_runs(bench, talosctl, &kubectl, FROM).await;
 }
 
-/// Configurations and images: what an upgrade changes.
+/// Configurations and images: the changes of an upgrade.
 async fn everything(
     bench: &Bench,
     talosctl: &Talosctl<'_>,
@@ -168,7 +168,7 @@ async fn everything(
     found
 }
 
-/// Every component is of this version, and up.
+/// Every component has this version and is ready.
 async fn everything_runs(
     bench: &Bench,
     talosctl: &Talosctl<'_>,
@@ -195,7 +195,7 @@ async fn everything_runs(
             assert!(is_ready(&pod), "{pod}");
         }
     }
-    // And the node itself says so of what it wants and of what runs.
+    // The node itself shows the same for wanted and running pods.
     let cp = bench.node("cp-3");
     for component in STATIC {
         let pod = talosctl.get(&format!("-n {cp} staticpods {component}")).await;

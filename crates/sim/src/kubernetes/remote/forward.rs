@@ -31,7 +31,7 @@ const OWN: [HeaderName; 7] = [
 
 /// Forwarding to a real API server.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct Forwarder {
     place: Arc<Place>,
     machines: watch::Receiver<Machines>,
     /// Virtual seconds per real second of the nodes.
@@ -39,7 +39,7 @@ pub(crate) struct Way {
     kept: Arc<Mutex<Vec<SendRequest<Incoming>>>>,
 }
 
-impl Way {
+impl Forwarder {
     pub(crate) fn new(place: Arc<Place>, machines: watch::Receiver<Machines>, speed: f64) -> Self {
         Self { place, machines, speed, kept: Arc::default() }
     }

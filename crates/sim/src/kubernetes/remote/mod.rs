@@ -34,7 +34,7 @@ pub use error::RemoteError;
 pub use place::RealApi;
 
 pub(crate) use client::check;
-pub(crate) use forward::Way;
+pub(crate) use forward::Forwarder;
 pub(crate) use furnish::{Unfurnished, furnish, storage};
 pub(crate) use place::Place;
 
@@ -95,8 +95,8 @@ pub(crate) struct Start {
 
 impl Start {
     /// Forwarding for the endpoints.
-    pub(crate) fn way(&self) -> Way {
-        Way::new(Arc::clone(&self.place), self.machines.clone(), self.speed)
+    pub(crate) fn forwarder(&self) -> Forwarder {
+        Forwarder::new(Arc::clone(&self.place), self.machines.clone(), self.speed)
     }
 
     /// Starts the kubelets and the watches that feed them. The thread ends with

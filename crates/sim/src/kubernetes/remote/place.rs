@@ -120,7 +120,7 @@ mod tests {
     use crate::pki::Authority;
 
     #[test]
-    fn what_is_wrong_is_named_and_the_token_never() {
+    fn errors_name_the_problem_and_never_the_token() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = folder.path().join(name);

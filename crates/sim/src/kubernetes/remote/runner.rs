@@ -22,7 +22,7 @@ use super::watch::Change;
 use crate::clock::{self, Clock};
 use crate::driver::{Driver, Inside};
 use crate::kubernetes::drain::Drains;
-use crate::kubernetes::feed::{Wish, cordon_patch};
+use crate::kubernetes::feed::{CordonChange, cordon_patch};
 use crate::model::{NodeIndex, Time};
 
 /// The pause before a retry.
@@ -166,14 +166,14 @@ impl Runner {
                 world.hold_drain(now, *node);
             }
             let object = |name: &str| nodes.get(name).map(AsRef::as_ref);
-            let wishes = kubernetes.feed.pass(world, |_| true, object);
-            (wishes, kubernetes.manifests.looks(world), draining, clock.clone())
+            let cordons = kubernetes.feed.pass(world, |_| true, object);
+            (cordons, kubernetes.manifests.passes(world), draining, clock.clone())
         });
-        let (wishes, looks, draining, nodes_clock) = self.api.wait(visit)?;
+        let (cordons, passes, draining, nodes_clock) = self.api.wait(visit)?;
         self.held = draining;
         self.nodes_clock = nodes_clock;
         let mut done = true;
-        for Wish { node, name, cordoned } in wishes {
+        for CordonChange { node, name, cordoned } in cordons {
             if let Ok(object) = self.api.patch(&NODES, "", &name, "", &cordon_patch(cordoned)) {
                 self.remember(&object, false);
             } else {
@@ -181,9 +181,9 @@ impl Runner {
                 done = false;
             }
         }
-        for look in looks {
-            let node = look.node;
-            if look.at(&mut self.api).is_err() {
+        for pass in passes {
+            let node = pass.node;
+            if pass.at(&mut self.api).is_err() {
                 self.visit(move |inside| inside.kubernetes.manifests.failed(node))?;
                 done = false;
             }

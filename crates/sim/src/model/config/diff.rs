@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_is_shown_with_what_is_around_it() {
+    fn a_change_is_shown_with_its_context() {
         let old = "a\nb\nc\nd\ne\nf\ng\n";
         let new = "a\nb\nc\nD\ne\nf\ng\n";
         assert_eq!(

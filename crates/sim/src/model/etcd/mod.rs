@@ -169,7 +169,7 @@ impl World {
     /// A member has caught up. A node whose member was removed joins with a new one, if there is a
     /// leader to admit it. A member of an older minor than the cluster's exits.
     pub(super) fn member_is_ready(&mut self, node: NodeIndex) {
-        if self.ends_itself(node) {
+        if self.is_too_old_for_cluster(node) {
             return;
         }
         let members = &mut self.etcd.members;

@@ -96,7 +96,7 @@ impl World {
 
     /// Whether the node's member exits because the cluster version is a newer minor. Talos restarts
     /// it again and again.
-    pub(super) fn ends_itself(&mut self, node: NodeIndex) -> bool {
+    pub(super) fn is_too_old_for_cluster(&mut self, node: NodeIndex) -> bool {
         let Some(member) = self.etcd.member_of(node) else { return false };
         let runs = self.runs_minor(member);
         let newest = self.cluster_minor().max(member.storage);

@@ -109,7 +109,7 @@ fn pod(minor: u64) -> Value {
         "topologyKey": "kubernetes.io/hostname",
     });
     let mut affinity = json!({});
-    if minor >= super::network::CHOOSY {
+    if minor >= super::network::AFFINITY_SINCE {
         affinity = super::network::affinity(&["amd64", "arm64"]);
     }
     affinity["podAntiAffinity"] = json!({

@@ -20,7 +20,7 @@ const NETWORK: &str = r#"{
 }"#;
 
 /// From this line on, the pods of manifests have a node affinity.
-pub(super) const CHOOSY: u64 = 14;
+pub(super) const AFFINITY_SINCE: u64 = 14;
 
 /// The image that each Talos line ships.
 fn image(minor: u64) -> &'static str {
@@ -180,7 +180,7 @@ fn proxy_pod(image: &str, minor: u64) -> Value {
             {"name": "kubeconfig", "configMap": {"name": "kubeconfig-in-cluster"}},
         ],
     });
-    if minor >= CHOOSY {
+    if minor >= AFFINITY_SINCE {
         pod["affinity"] = affinity(&["amd64", "arm64"]);
         pod["containers"][0]["resources"] = requests();
     }

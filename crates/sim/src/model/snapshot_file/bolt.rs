@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_leaf_overflows_into_the_pages_behind_it() {
+    fn a_large_leaf_overflows_into_the_following_pages() {
         let entries =
             (0..200_u64).map(|number| (number.to_be_bytes().to_vec(), vec![1; 100])).collect();
         let file = write(vec![("key", entries), ("meta", Vec::new())]);

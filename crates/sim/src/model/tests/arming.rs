@@ -42,7 +42,7 @@ fn pinned(driver: &mut Driver, image: &str) -> String {
 }
 
 #[test]
-fn a_second_installer_deletes_what_runs() {
+fn a_second_installer_deletes_the_running_slot() {
     // Rule 5: sdboot.go and grub/upgrade.go key on the default.
     for grub in [false, true] {
         let mut spec = ClusterSpec::new(1, 0, &Version::new(1, 13, 9), &Version::new(1, 36, 1));
@@ -53,7 +53,7 @@ fn a_second_installer_deletes_what_runs() {
         assert_eq!(pulled_and_installed(&mut driver, 0, &factory("v1.14.1")), 0);
         assert!(keeps(&driver));
         assert_eq!(pulled_and_installed(&mut driver, 0, &factory("v1.14.1")), 0);
-        assert!(!keeps(&driver), "the slot that works is gone");
+        assert!(!keeps(&driver), "the working slot is gone");
         // A rollback goes to a copy of the new version that never booted.
         let _ = driver.call(0, Request::Rollback(machine::RollbackRequest::default()));
         driver.until("down", 30, |driver| !driver.world.is_reachable(NodeIndex(0)));
@@ -79,7 +79,7 @@ fn a_version_that_does_not_boot_needs_the_good_slot() {
 }
 
 #[test]
-fn systemd_boot_tells_what_comes_next_and_grub_does_not() {
+fn systemd_boot_shows_the_next_entry_and_grub_does_not() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     assert_eq!(booted_entry(&mut driver), "Talos-v1.13.9.efi");
     assert_eq!(default_entry(&mut driver), "Talos-v1.13.9.efi");
@@ -141,7 +141,7 @@ fn an_installer_may_fail_after_it_has_switched_the_default() {
 }
 
 #[test]
-fn images_that_nothing_uses_are_collected_after_an_hour() {
+fn unused_images_are_collected_after_an_hour() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     let image = factory("v1.14.1");
     let name = pinned(&mut driver, &image);
@@ -155,7 +155,7 @@ fn images_that_nothing_uses_are_collected_after_an_hour() {
         assert!(status.message.contains("not found in containerd store"), "{}", status.message);
     }
     let kubelet = |image: &StoredReference| image.contains("kubelet");
-    assert!(stored(&mut driver).iter().any(kubelet), "what runs stays");
+    assert!(stored(&mut driver).iter().any(kubelet), "images in use stay");
     assert_eq!(pinned(&mut driver, &image), name, "the same again");
     let stream = driver.stream(0, install(&name));
     driver.secs(30);
@@ -180,5 +180,5 @@ fn a_tag_that_has_moved_is_not_pulled_again() {
     driver.world.add_schematic(EMPTY_SCHEMATIC.to_owned(), other);
     assert_eq!(pinned(&mut driver, &image), name, "the node has that tag");
     driver.secs(100 * 60);
-    assert_ne!(pinned(&mut driver, &image), name, "the tag leads elsewhere now");
+    assert_ne!(pinned(&mut driver, &image), name, "the tag has moved");
 }

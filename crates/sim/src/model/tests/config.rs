@@ -45,7 +45,7 @@ fn a_generated_config_is_accepted_and_changes_nothing() {
 }
 
 #[test]
-fn a_dry_run_shows_the_difference_and_does_nothing() {
+fn a_dry_run_shows_the_difference_and_changes_nothing() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     let (text, _) = config(&mut driver, 0);
     let new = text.replace("kubelet:v1.36.1", "kubelet:v1.36.3");

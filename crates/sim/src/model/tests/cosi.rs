@@ -159,7 +159,7 @@ fn access_is_that_of_a_real_node() {
 }
 
 #[test]
-fn a_watch_begins_with_what_there_is() {
+fn a_watch_begins_with_the_current_state() {
     let mut driver = Driver::new(1, 0, "1.13.9", "1.36.1");
     let options = cosi::WatchOptions { bootstrap_contents: true, ..Default::default() };
     let services = "Services.v1alpha1.talos.dev";

@@ -98,7 +98,7 @@ fn without_a_quorum_nothing_is_served_and_nothing_is_ready() {
 }
 
 #[test]
-fn a_single_control_plane_comes_back_alone() {
+fn a_single_control_plane_recovers_alone() {
     let mut driver = Driver::new(1, 1, "1.13.9", "1.36.1");
     let _: machine::RebootResponse = driver.unary(0, REBOOT);
     driver.secs(20);

@@ -42,7 +42,7 @@ fn a_control_plane_without_a_kubelet_has_no_static_pods() {
     reboot(&mut driver, 2);
     driver.secs(600);
     assert!(!driver.world.api_server_runs(node));
-    assert!(driver.world.kubernetes_api_is_up(), "the others go on");
+    assert!(driver.world.kubernetes_api_is_up(), "the others keep running");
     driver.world.clear(driver.now, Some(node), FaultKind::KubeletNeverReturns);
     driver.until("its API server runs", 120, |driver| driver.world.api_server_runs(node));
     driver.until("it is ready", 120, |driver| driver.is_ready(2));

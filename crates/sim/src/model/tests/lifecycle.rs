@@ -223,7 +223,7 @@ fn a_legacy_upgrade_is_visible_in_its_events() {
     );
     driver.until("ready", 200, |driver| driver.is_ready(0));
     assert_eq!(driver.tag(0), "v1.13.9");
-    // The ring began anew with the boot.
+    // The boot has cleared the ring.
     let again = driver.stream(
         0,
         Request::Events(machine::EventsRequest { tail_events: -1, ..Default::default() }),
@@ -242,7 +242,7 @@ fn a_legacy_upgrade_is_visible_in_its_events() {
 }
 
 #[test]
-fn legacy_upgrades_ask_etcd_unless_told_not_to() {
+fn legacy_upgrades_check_etcd_unless_skipped() {
     let mut driver = Driver::new(2, 0, "1.12.6", "1.34.2");
     let image = factory("v1.13.9");
     let refused = |driver: &mut Driver, request| {
@@ -267,7 +267,7 @@ fn a_failed_legacy_install_reboots_into_the_old_version() {
 }
 
 #[test]
-fn boot_back_returns_on_the_old_version() {
+fn a_boot_fallback_returns_on_the_old_version() {
     let mut driver = Driver::new(3, 0, "1.13.9", "1.36.1");
     driver.world.inject(driver.now, Some(NodeIndex(1)), &Fault::BootBack);
     assert_eq!(pulled_and_installed(&mut driver, 1, &factory("v1.14.1")), 0);
@@ -331,7 +331,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn a_world_goes_on_after_it_was_stored() {
+fn a_stored_world_continues() {
     let mut driver = Driver::new(3, 1, "1.13.9", "1.36.1");
     assert_eq!(pulled_and_installed(&mut driver, 0, &factory("v1.14.1")), 0);
     let _: machine::RebootResponse = driver.unary(0, REBOOT);

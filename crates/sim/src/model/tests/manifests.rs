@@ -39,10 +39,10 @@ fn a_download_that_fails_leaves_no_manifest_on_a_ready_machine() {
     assert!(has(&mut driver, &id) && has(&mut driver, "99-mine"));
     let node = Some(NodeIndex(0));
     driver.world.inject(driver.now, node, &Fault::FailingManifest { now: false });
-    assert!(has(&mut driver, &id), "what is here stays until the next boot");
+    assert!(has(&mut driver, &id), "a downloaded manifest stays until the next boot");
     reboot(&mut driver);
     assert!(!has(&mut driver, &id), "ready, and without it");
-    assert!(has(&mut driver, "99-mine"), "text needs no download");
+    assert!(has(&mut driver, "99-mine"), "inline text needs no download");
     let wanted = driver.get(
         0,
         "ExtraManifestsConfigs.kubernetes.talos.dev",

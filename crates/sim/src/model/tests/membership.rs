@@ -106,7 +106,7 @@ fn known(driver: &Driver) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn what_a_node_knows_depends_on_how_nodes_find_each_other() {
+fn the_member_list_depends_on_the_kind_of_discovery() {
     // Two control planes and a worker.
     for (discovery, expected) in [
         (Discovery::Service, [vec![0, 1, 2], vec![0, 1, 2], vec![0, 1, 2]]),

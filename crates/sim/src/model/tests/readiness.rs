@@ -46,7 +46,7 @@ fn a_condition_stays_unmet_while_the_machine_works() {
         reboot(&mut driver, Mode::Default);
         driver.until("a boot", 300, |driver| is_back(driver, &before));
         driver.until("it works", 300, |driver| works(driver));
-        assert_eq!(unmet(&driver), expected, "after its boot as before");
+        assert_eq!(unmet(&driver), expected, "the same after its boot as before");
         assert!(!driver.is_ready(WORKER));
         driver.world.clear(driver.now, node, FaultKind::UnmetCondition);
         assert!(driver.is_ready(WORKER));

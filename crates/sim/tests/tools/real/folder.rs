@@ -1,5 +1,4 @@
-//! A folder whose cluster has a real API server, and what is said when that
-//! cannot be had.
+//! A folder whose cluster has a real API server, and the errors when that server cannot be used.
 
 use std::path::Path;
 
@@ -52,7 +51,7 @@ fn options(folder: &Path) -> Options {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_goes_on_where_it_was() {
+async fn a_folder_continues_with_its_api_server() {
     let folder = tempfile::tempdir().expect("a folder");
     let home = folder.path().join("cluster");
     let workloads = read_workloads(GIVEN).expect("workloads");
@@ -65,7 +64,7 @@ async fn a_folder_goes_on_where_it_was() {
     let Bench { cluster, plane, folder: files } = bench;
     cluster.stop().await;
 
-    // Nothing but the folder: it knows its API server.
+    // Only the folder is given: it stores the API server.
     let cluster = Cluster::start(Options { shape: None, ..options(&home) }).await;
     let cluster = cluster.expect("it starts again");
     let bench = Bench { cluster, plane, folder: files };
@@ -82,7 +81,7 @@ async fn a_folder_goes_on_where_it_was() {
     bench.cluster.stop().await;
 }
 
-/// Why a cluster does not start; its folder stays free.
+/// The error of a cluster that does not start; its folder stays free.
 async fn refused(folder: &Path, api: RealApi) -> RemoteError {
     let started = Cluster::start(Options { real_api: Some(api), ..options(folder) }).await;
     let Err(StartError::Remote(error)) = started else { panic!("not refused: {started:?}") };
@@ -91,7 +90,7 @@ async fn refused(folder: &Path, api: RealApi) -> RemoteError {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_with_an_api_server_is_said() {
+async fn problems_with_an_api_server_are_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -113,7 +112,7 @@ async fn what_is_wrong_with_an_api_server_is_said() {
     assert!(!format!("{error} {error:?}").contains("wrong"), "rule 14");
     assert!(error.advice().contains("--kubernetes-token-file"));
 
-    // The authority of somebody else.
+    // The CA of another cluster.
     let other = Cluster::start(Options::default()).await.expect("a cluster");
     let kubeconfig = other.kubeconfig().to_owned();
     other.stop().await;
@@ -125,14 +124,14 @@ async fn what_is_wrong_with_an_api_server_is_said() {
     assert!(matches!(error, RemoteError::Untrusted { .. }), "{error}");
     assert!(error.advice().contains("--kubernetes-ca-file"));
 
-    // A cluster with an API of its own does not get another one.
+    // A cluster with the embedded API cannot change to a real one.
     let own = Cluster::start(options(&home)).await.expect("a cluster");
     own.stop().await;
     let started = Cluster::start(Options { real_api: Some(good), ..options(&home) }).await;
     let Err(error @ StartError::Differs { .. }) = started else { panic!("not refused") };
     assert!(error.to_string().contains("with its own Kubernetes API, not a real one"), "{error}");
 
-    // An object that the API server does not take.
+    // An object that the API server refuses.
     let home = folder.path().join("another");
     let workloads = read_workloads("{apiVersion: v1, kind: Nothing}").expect("workloads");
     let options = Options { workloads, real_api: Some(plane.api()), ..options(&home) };

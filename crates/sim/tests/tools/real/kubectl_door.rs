@@ -1,12 +1,12 @@
-//! The doors of a real Kubernetes API.
+//! The endpoints in front of a real Kubernetes API.
 
 use crate::bench::{Bench, NODES};
 use crate::kubectl_door::{kubeconfig, survives};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_api_survives_its_doors_and_judges_tokens_itself() {
+async fn a_real_api_survives_its_endpoints_and_checks_tokens_itself() {
     let bench = Bench::start_real(&NODES[1], 1).await;
-    // Who brings a token is who it says, for the real one.
+    // A caller with a token of its own is authenticated by the real server.
     bench.kubectl().ok("create serviceaccount robot").await;
     let token = bench.kubectl().ok("create token robot").await;
     let text = kubeconfig(&bench.cluster.kubernetes_url(), &format!("{{token: {}}}", token.trim()));

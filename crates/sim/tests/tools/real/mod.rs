@@ -33,7 +33,7 @@ impl Bench {
         bench
     }
 
-    /// Waits until the nodes are ready and what Talos brings along runs.
+    /// Waits until the nodes are ready and Talos's own workloads run.
     pub(crate) async fn wait_until_up(&self) {
         let kubectl = self.kubectl();
         for node in self.cluster.nodes() {
@@ -51,20 +51,20 @@ impl Bench {
     }
 }
 
-/// A real control plane, and where it lives.
+/// A real control plane and its folder.
 pub(crate) struct Plane {
     pub(crate) runs: ControlPlane,
     _folder: TempDir,
     _turn: SemaphorePermit<'static>,
 }
 
-/// A machine of two cores has room for one of them. This holds for the tests of
-/// one process; a runner that gives every test its own has to see to it itself.
+/// A machine with two cores has room for one of them. This limits the tests of one process; a
+/// runner with a process for each test must limit them itself.
 static TURNS: Semaphore = Semaphore::const_new(1);
 
 impl Plane {
-    /// Starts one. It is quicker than usual to notice that a node is silent, but
-    /// a node may still miss one renewal of its lease: there is one every 10 s.
+    /// Starts one. It notices a silent node faster than usual, but a node may still miss one lease
+    /// renewal: there is one every 10 s.
     pub(crate) async fn start() -> Self {
         let turn = TURNS.acquire().await.expect("never closed");
         let folder = tempfile::tempdir().expect("a folder");
@@ -79,7 +79,7 @@ impl Plane {
         Self { runs, _folder: folder, _turn: turn }
     }
 
-    /// What a cluster is told of it.
+    /// Its address and files, as a cluster's option.
     pub(crate) fn api(&self) -> RealApi {
         let Access { url, token, authority, .. } = self.runs.access();
         RealApi { url, token_file: token, ca_file: authority }

@@ -8,7 +8,7 @@ use testkit::workloads::{DATABASE, web_held};
 
 use crate::bench::{Bench, NODES};
 
-/// A pod with a volume of its own, which it mounts.
+/// A pod that mounts its own volume.
 fn database() -> String {
     let image = "image: 'example.com/db:1'";
     let mounted = format!("{image}, volumeMounts: [{{name: data, mountPath: /data}}]");
@@ -24,7 +24,7 @@ async fn nodes_register_and_show_their_static_pods() {
     assert_eq!(node["status"]["nodeInfo"]["kubeletVersion"], "v1.34.2");
     assert_eq!(node["spec"]["taints"][0]["key"], "node-role.kubernetes.io/control-plane");
 
-    // What a node's static pods are is what its mirror pods show.
+    // The mirror pods show the node's static pods.
     let talosctl = bench.talosctl("1.13");
     let cp = bench.node("cp-1");
     let wanted = talosctl.get(&format!("-n {cp} staticpods kube-apiserver")).await;
@@ -38,7 +38,7 @@ async fn nodes_register_and_show_their_static_pods() {
         annotations["kubernetes.io/config.mirror"]
     );
     assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], node["metadata"]["uid"]);
-    // Deleting one does not end the static pod: it is shown again.
+    // Deleting one does not end the static pod: the mirror pod is recreated.
     let uid = pod["metadata"]["uid"].clone();
     kubectl.ok("-n kube-system delete pod kube-apiserver-cp-1").await;
     kubectl.ok("-n kube-system wait --for=create pod/kube-apiserver-cp-1 --timeout=300s").await;
@@ -50,7 +50,7 @@ async fn nodes_register_and_show_their_static_pods() {
     let renewed = kubectl.get(lease).await["spec"]["renewTime"].clone();
     kubectl.until(lease, |lease| lease["spec"]["renewTime"] != renewed).await;
 
-    // A cordon goes either way.
+    // A cordon is synchronised in both directions.
     let worker = bench.node("worker-1");
     kubectl.ok("cordon worker-1").await;
     talosctl
@@ -77,7 +77,7 @@ async fn a_drain_meets_a_budget_and_a_volume_moves() {
     assert_eq!(volumes["items"][0]["spec"]["nodeName"], node.as_str(), "{volumes:#}");
     assert_eq!(volumes["items"][0]["status"]["attached"], true, "{volumes:#}");
 
-    // The pods of the deployment are spread, so one of them is there too.
+    // The pods of the deployment are spread, so one of them is also on this node.
     let drain = format!("drain {node} --ignore-daemonsets");
     kubectl
         .fails(
@@ -135,7 +135,7 @@ async fn a_node_that_reboots_or_is_silent_is_not_ready() {
     kubectl.until_list("pods -l app=web", restarted).await;
     bench.wait_until_up().await;
 
-    // Cut off: the controllers notice, and its pods count as unready.
+    // A node that is cut off: the controllers notice, and its pods count as unready.
     bench.cluster.inject("worker-1", "partition").await.expect("a fault");
     watch.until(&["NotReady"]).await;
     let ready = |pods: &Value, wanted: &str| {
@@ -147,20 +147,20 @@ async fn a_node_that_reboots_or_is_silent_is_not_ready() {
             })
     };
     kubectl.until_list("pods -l app=web", |pods| ready(pods, "False")).await;
-    bench.cluster.clear("worker-1", "partition").await.expect("a fault less");
+    bench.cluster.clear("worker-1", "partition").await.expect("the fault was cleared");
     watch.until(&["worker-1", " Ready"]).await;
     kubectl.until_list("pods -l app=web", |pods| ready(pods, "True")).await;
-    // The same from a kubelet that answers, and says that its node is not ready.
+    // The same with a kubelet that answers and reports its node as not ready.
     bench.cluster.inject("worker-1", "not-ready").await.expect("a fault");
     watch.until(&["NotReady"]).await;
-    bench.cluster.clear("worker-1", "not-ready").await.expect("a fault less");
+    bench.cluster.clear("worker-1", "not-ready").await.expect("the fault was cleared");
     watch.until(&["worker-1", " Ready"]).await;
     kubectl.until_list("pods -l app=web", |pods| ready(pods, "True")).await;
     bench.cluster.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_may_be_away_for_a_while() {
+async fn the_nodes_survive_an_api_server_outage() {
     let mut bench = Bench::start_real(&NODES[1], 1).await;
     let mut plane = bench.plane.take().expect("a control plane");
     let killing = tokio::task::spawn_blocking(move || {
@@ -178,7 +178,7 @@ async fn an_api_server_may_be_away_for_a_while() {
         bench.until_node("is back", &worker, back).await;
         let restarting = tokio::task::spawn_blocking(move || {
             plane.runs.restart(Component::ApiServer).expect("restarted");
-            // Those beside it give up when it is away for long.
+            // The controllers exit during a long outage, so they are restarted.
             plane.runs.restart(Component::ControllerManager).expect("restarted");
             plane.runs.restart(Component::Scheduler).expect("restarted");
             plane

@@ -10,7 +10,7 @@ async fn a_node_of_1_12_drains_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_drains_itself_loses_patience() {
+async fn a_node_that_drains_itself_times_out() {
     let bench = Bench::with_real(options(&NODES[0], 60.0)).await;
     loses_patience(&bench, &bench.talosctl("1.13")).await;
 }

@@ -1,15 +1,15 @@
-//! What talosctl asks of a real Kubernetes.
+//! talosctl and a real Kubernetes.
 
 use crate::bench::{Bench, NODES};
 use crate::talosctl_kubernetes::{healthy, kubeconfigs};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_healthy_cluster_of_1_12_is_called_so() {
+async fn a_healthy_cluster_of_1_12_passes_the_health_check() {
     healthy(&Bench::start_real(&NODES[0], 1).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_healthy_cluster_of_1_13_is_called_so_and_its_kubeconfig_works() {
+async fn a_healthy_cluster_of_1_13_passes_the_health_check_and_its_kubeconfig_works() {
     let bench = Bench::start_real(&NODES[1], 1).await;
     healthy(&bench).await;
     kubeconfigs(&bench).await;
@@ -17,6 +17,6 @@ async fn a_healthy_cluster_of_1_13_is_called_so_and_its_kubeconfig_works() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_healthy_cluster_of_1_14_is_called_so() {
+async fn a_healthy_cluster_of_1_14_passes_the_health_check() {
     healthy(&Bench::start_real(&NODES[2], 1).await).await;
 }

@@ -1,4 +1,4 @@
-//! Service accounts, their tokens, and what their roles let them do.
+//! Service accounts, their tokens, and the permissions of their roles.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::talk::{Call, Talk};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/conformance";
 const REVIEW: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// Asks as somebody else, and takes note of it here.
+/// Sends a request as another user, and records the answer here.
 async fn say(talk: &mut Talk, robot: &mut Talk, step: &str, call: Call) {
     let answer = robot.ask(&call).await;
     talk.note(step, answer);
@@ -25,7 +25,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     let mut robot = talk.with_token(&token);
     let mut stranger = talk.with_token("nonsense");
     let pods = format!("{ROOM}/pods");
-    say(talk, &mut stranger, "a token of nobody", Call::get(&pods)).await;
+    say(talk, &mut stranger, "an unknown token", Call::get(&pods)).await;
     say(talk, &mut robot, "list", Call::get(&pods)).await;
     say(talk, &mut robot, "get", Call::get(format!("{pods}/p"))).await;
     say(talk, &mut robot, "watch everywhere", Call::get("/apis/apps/v1/deployments?watch=1")).await;
@@ -52,7 +52,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
         "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": "conformance"}],
     });
     talk.say("a binding", Call::post(format!("{RBAC}/rolebindings"), &binding)).await;
-    // The real server takes a moment to notice.
+    // The real server notices after a moment.
     robot.until(&pods, |answer| answer["code"] == 200).await;
     say(talk, &mut robot, "still not get", Call::get(format!("{pods}/p"))).await;
     let lost = json!({

@@ -1,4 +1,4 @@
-//! Server-side apply: ownership, conflicts, force, and what nobody wants any more.
+//! Server-side apply: ownership, conflicts, force, and removed fields.
 
 use serde_json::{Value, json};
 
@@ -24,8 +24,9 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     talk.say("two conflicts", apply(&path, "two", "", &map(&json!({"a": "2", "b": "2"})))).await;
     talk.say("shared", apply(&path, "two", "", &map(&json!({"b": "1", "c": "1"})))).await;
     talk.say("force", apply(&path, "two", "&force=true", &map(&json!({"a": "2", "b": "1"})))).await;
-    talk.say("what one does not want", apply(&path, "one", "", &map(&json!({})))).await;
-    talk.say("what nobody wants", apply(&path, "two", "", &map(&json!({"a": "2"})))).await;
+    talk.say("one drops its fields", apply(&path, "one", "", &map(&json!({})))).await;
+    talk.say("two drops a field of its own", apply(&path, "two", "", &map(&json!({"a": "2"}))))
+        .await;
     let merge = "application/merge-patch+json";
     let edit =
         Call::patch(format!("{path}?fieldManager=hand"), merge, &json!({"data": {"a": "9"}}));

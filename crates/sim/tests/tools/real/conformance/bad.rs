@@ -1,4 +1,4 @@
-//! Requests that make no sense, and the status and code that they get.
+//! Invalid requests, and the status and code of their answers.
 
 use serde_json::{Value, json};
 

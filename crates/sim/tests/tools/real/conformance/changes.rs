@@ -9,7 +9,7 @@ pub(crate) const JSON: &str = "application/json-patch+json";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
-/// A pod that nobody places.
+/// A pod that is never scheduled.
 pub(crate) fn pod(name: &str, labels: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",

@@ -1,14 +1,13 @@
-//! Where the embedded API server answers otherwise than the real one, and why
-//! that may stay so.
+//! The accepted differences between the embedded API server and the real one, with reasons.
 
-/// A difference that is known.
+/// A known difference.
 #[derive(Debug)]
 pub(crate) struct Difference {
-    /// The step; a star stands for anything.
+    /// The step; a star matches anything.
     pub(crate) step: &'static str,
-    /// Where in the answer, likewise.
+    /// The path in the answer, with the same stars.
     pub(crate) place: &'static str,
-    /// Why it may stay.
+    /// Why it is accepted.
     pub(crate) reason: &'static str,
 }
 
@@ -31,7 +30,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         step: "*",
         place: "/body/spec/volumes*",
-        reason: "pods get no volume with their account's token: nobody runs in them",
+        reason: "pods get no service account token volume: no process runs in them",
     },
     Difference {
         step: "changes: *",
@@ -46,12 +45,12 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         step: "changes: *",
         place: "/body/metadata/managedFields/1/fieldsV1/f:status/f:conditions/*",
-        reason: "times that are null belong to nobody",
+        reason: "omitted times have no field owner",
     },
     Difference {
         step: "changes: merge another kind",
         place: "/body/details*",
-        reason: "the object is quoted as JSON in the order of another language",
+        reason: "the quoted JSON has another field order than Go's",
     },
     Difference { step: "changes: merge another kind", place: "/body/message", reason: "the same" },
     Difference { step: "changes: merge a wrong type", place: "/body/details*", reason: "the same" },
@@ -59,7 +58,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         step: "lists: a wrong token",
         place: "/body/message",
-        reason: "what is inside a token is a server's own affair",
+        reason: "the content of a token is private to the server",
     },
     Difference { step: "lists: a token and a version", place: "/body/message", reason: "the same" },
     Difference {
@@ -70,26 +69,26 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         step: "shapes: versions",
         place: "/body/serverAddressByClientCIDRs*",
-        reason: "it is another address",
+        reason: "the addresses differ",
     },
     Difference {
         step: "shapes: resources of *",
         place: "/body/resources/*/storageVersionHash",
-        reason: "there is one storage, so nothing to hash",
+        reason: "there is only one storage version, so no hash is needed",
     },
     Difference {
         step: "shapes: a thing of words",
         place: "/body/*",
-        reason: "only the schema complains, not the scale as well",
+        reason: "only the schema reports the error, not also the scale",
     },
     Difference {
         step: "evictions: a budget of both kinds",
         place: "/body/*",
-        reason: "the budget is quoted as a struct of another language",
+        reason: "the budget is not quoted in Go's notation",
     },
     Difference {
         step: "bad: field twice, strictly",
         place: "*",
-        reason: "JSON is read as everywhere: the last of two fields counts",
+        reason: "the last of two duplicate JSON fields counts",
     },
 ];

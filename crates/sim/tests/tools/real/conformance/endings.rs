@@ -1,4 +1,4 @@
-//! Deleting: preconditions, finalizers, and what happens to those who are owned.
+//! Deletion: preconditions, finalizers, and dependents.
 
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
         talk.gone(&format!("{maps}/child-1")).await;
         talk.gone(&format!("{maps}/child-2")).await;
     }
-    // Who belongs to somebody who never was goes too.
+    // A dependent of an owner that never existed is deleted too.
     let nobody = json!("00000000-0000-0000-0000-000000000001");
     talk.ask(&Call::post(&maps, &owned("foundling", &nobody, false))).await;
     talk.gone(&format!("{maps}/foundling")).await;

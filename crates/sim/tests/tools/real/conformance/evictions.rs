@@ -1,4 +1,4 @@
-//! Evictions, with and without a budget in the way.
+//! Evictions, with and without a blocking budget.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn eviction(name: &str) -> Value {
     json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "conformance"}})
 }
 
-/// A pod that says that it runs.
+/// A pod whose status says that it is running.
 async fn run(talk: &mut Talk, name: &str, app: &str) {
     let pods = format!("{ROOM}/pods");
     talk.ask(&Call::post(&pods, &pod(name, &json!({"app": app})))).await;
@@ -64,7 +64,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     talk.gone(&format!("{ROOM}/pods/e1")).await;
     talk.until(&path, counted(1, 0)).await;
     talk.say("the next one is refused", evict("e2")).await;
-    talk.say("nobody", evict("nobody")).await;
+    talk.say("a missing pod", evict("nobody")).await;
     talk.say("another name", Call::post(format!("{ROOM}/pods/e2/eviction"), &eviction("e1"))).await;
     talk.say(
         "no name",

@@ -38,7 +38,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     let selected = format!("{maps}?labelSelector=set&limit=2");
     let page = talk.ask(&Call::get(&selected)).await;
     let token = page["body"]["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
-    // What comes between two pages is not on the second.
+    // An object created between two pages is not on the second.
     talk.ask(&Call::post(&maps, &config("l5", &json!({"set": "listed"}), &Value::Null))).await;
     talk.say("second page", Call::get(format!("{selected}&continue={token}"))).await;
     talk.say("nowhere", Call::get("/api/v1/namespaces/nowhere/configmaps")).await;

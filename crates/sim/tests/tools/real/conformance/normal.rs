@@ -1,5 +1,5 @@
-//! What must differ between two servers is made the same; what still differs is
-//! held against the table.
+//! Normalises values that must differ between two servers, and compares the remaining differences
+//! with the table.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::differences::Difference;
 use super::talk::Spoken;
 
-/// Compares two conversations. Every difference has to be in the table, and
-/// everything in the table has to be a difference.
+/// Compares two conversations. Every difference must be in the table, and every entry of the table
+/// must be a difference.
 pub(crate) fn compare(real: &[Spoken], embedded: &[Spoken], table: &[Difference]) {
     let steps = |spoken: &[Spoken]| -> Vec<String> {
         spoken.iter().map(|spoken| spoken.step.clone()).collect()
@@ -44,7 +44,7 @@ pub(crate) fn compare(real: &[Spoken], embedded: &[Spoken], table: &[Difference]
     assert!(report.is_empty(), "{report}");
 }
 
-/// Where two values differ.
+/// The paths at which two values differ.
 fn differ(one: &Value, other: &Value, path: String, found: &mut Vec<(String, String, String)>) {
     match (one, other) {
         (Value::Object(a), Value::Object(b)) => {
@@ -65,7 +65,7 @@ fn differ(one: &Value, other: &Value, path: String, found: &mut Vec<(String, Str
     }
 }
 
-/// A value without what is another in every cluster.
+/// A value without the parts that differ in every cluster.
 fn normal(value: &Value) -> Value {
     match value {
         Value::Object(map) => map

@@ -16,7 +16,7 @@ pub(crate) fn config(name: &str, labels: &Value, data: &Value) -> Value {
     })
 }
 
-/// A Deployment that nobody runs.
+/// A Deployment without pods.
 pub(crate) fn deployment(name: &str, replicas: u32) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -48,13 +48,13 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     let mut new = old.clone();
     new["data"]["k"] = json!("w");
     talk.say("replace", Call::put(&one, &new)).await;
-    talk.say("replace what was before", Call::put(&one, &new)).await;
+    talk.say("replace an old version", Call::put(&one, &new)).await;
     new["metadata"]["resourceVersion"] = json!("");
     new["data"]["k"] = json!("x");
-    talk.say("replace whatever is there", Call::put(&one, &new)).await;
+    talk.say("replace without a version", Call::put(&one, &new)).await;
     talk.say("replace with the same", Call::put(&one, &new)).await;
     new["metadata"]["uid"] = json!("00000000-0000-0000-0000-000000000000");
-    talk.say("replace somebody else", Call::put(&one, &new)).await;
+    talk.say("replace with another uid", Call::put(&one, &new)).await;
     talk.say("get nothing", Call::get(format!("{maps}/nothing"))).await;
     talk.say(
         "replace nothing",
@@ -75,7 +75,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
         .say("a deployment", Call::post(format!("{APPS}/deployments"), &deployment("web", 0)))
         .await;
     assert_eq!(made["metadata"]["generation"], 1, "{made}");
-    // Its controller writes to it; what it does is not the server's answer.
+    // Its controller changes it; those changes are not the server's answer.
     let seen = |generation: u64| {
         move |answer: &Value| answer["body"]["status"]["observedGeneration"] == generation
     };

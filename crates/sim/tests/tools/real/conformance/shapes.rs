@@ -1,4 +1,4 @@
-//! What answers look like: tables, metadata alone, discovery, versions.
+//! The form of answers: tables, partial metadata, discovery, versions.
 
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
     .await;
     talk.say("one's metadata", Call::get(&one).accepting(META)).await;
     talk.say("many's metadata", Call::get(&some).accepting(METAS)).await;
-    talk.say("a form that nobody has", Call::get(&one).accepting("application/xml")).await;
+    talk.say("an unsupported media type", Call::get(&one).accepting("application/xml")).await;
     for (step, path) in [
         ("table of namespaces", "/api/v1/namespaces?fieldSelector=metadata.name%3Dconformance"),
         ("table of no pods", "/api/v1/namespaces/conformance/pods"),
@@ -117,7 +117,7 @@ pub(crate) async fn chapter(talk: &mut Talk) {
         Call::post(format!("{things}?fieldValidation=Warn"), &strange),
     )
     .await;
-    // The real server has no history of them from before there were any.
+    // The real server has no history from before the first object existed.
     talk.forget().await;
     talk.watch("a version that is forgotten", &format!("{things}?watch=1&resourceVersion=1"), 1)
         .await;

@@ -1,4 +1,4 @@
-//! Requests to an API server over HTTPS, and what was answered.
+//! Requests to an API server over HTTPS, and their answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// One of the two servers.
-pub(crate) struct Door {
+pub(crate) struct Endpoint {
     address: SocketAddr,
     tls: Arc<ClientConfig>,
     token: Option<String>,
-    /// Whom its certificate is to be from.
+    /// The CA of its certificate.
     authority: Vec<u8>,
-    /// Who owns the embedded one.
+    /// The driver of the embedded one.
     driver: Option<Driver>,
 }
 
-impl Door {
+impl Endpoint {
     /// The real one.
     pub(crate) fn real(plane: &ControlPlane) -> Self {
         let pem = plane.certificate_authority().expect("an authority");
@@ -69,7 +69,7 @@ impl Door {
         }
     }
 
-    /// The same server for somebody who only has a token.
+    /// The same server for a caller with a token only.
     fn with_token(&self, token: &str) -> Self {
         Self {
             address: self.address,
@@ -95,7 +95,7 @@ impl Door {
 fn builder(pem: &[u8]) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        // What cannot be an authority is of no use here.
+        // Skip certificates that are not a CA.
         let _ = roots.add(certificate.expect("PEM"));
     }
     ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -141,7 +141,7 @@ impl Call {
         Self::new("DELETE", path, body)
     }
 
-    /// `kind` is what stands between `application/` and `+`.
+    /// `kind` is the part between `application/` and `+`.
     pub(crate) fn patch(path: impl Into<String>, kind: &'static str, body: &Value) -> Self {
         Self { kind, ..Self::new("PATCH", path, body) }
     }
@@ -159,31 +159,31 @@ impl Call {
     }
 }
 
-/// What was answered to one step.
+/// The answer to one step.
 #[derive(Clone, Debug)]
 pub(crate) struct Spoken {
     /// The chapter and the step.
     pub(crate) step: String,
-    /// Code, headers that matter, and body.
+    /// Code, relevant headers, and body.
     pub(crate) answer: Value,
 }
 
 /// A conversation with one server.
 pub(crate) struct Talk {
-    door: Door,
+    endpoint: Endpoint,
     sender: Option<SendRequest<Full<Bytes>>>,
     chapter: &'static str,
     pub(crate) spoken: Vec<Spoken>,
 }
 
 impl Talk {
-    pub(crate) fn new(door: Door) -> Self {
-        Self { door, sender: None, chapter: "", spoken: Vec::new() }
+    pub(crate) fn new(endpoint: Endpoint) -> Self {
+        Self { endpoint, sender: None, chapter: "", spoken: Vec::new() }
     }
 
-    /// A conversation of somebody else with the same server.
+    /// A conversation of another caller with the same server.
     pub(crate) fn with_token(&self, token: &str) -> Self {
-        Self::new(self.door.with_token(token))
+        Self::new(self.endpoint.with_token(token))
     }
 
     pub(crate) fn begin(&mut self, chapter: &'static str) {
@@ -193,12 +193,12 @@ impl Talk {
     async fn send(&mut self, call: &Call) -> http::Response<Incoming> {
         let mut sender = match self.sender.take().filter(|sender| !sender.is_closed()) {
             Some(sender) => sender,
-            None => self.door.connect().await,
+            None => self.endpoint.connect().await,
         };
         let Call { method, path, kind, accept, body } = call;
         let mut request = http::Request::builder()
             .method(*method)
-            .uri(format!("https://{}{path}", self.door.address))
+            .uri(format!("https://{}{path}", self.endpoint.address))
             .header("user-agent", "conversation/1.0");
         if !body.is_empty() && !kind.is_empty() {
             request = request.header("content-type", *kind);
@@ -206,7 +206,7 @@ impl Talk {
         if !accept.is_empty() {
             request = request.header("accept", *accept);
         }
-        if let Some(token) = &self.door.token {
+        if let Some(token) = &self.endpoint.token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
         let request = request.body(Full::new(body.clone())).expect("a request");
@@ -215,7 +215,7 @@ impl Talk {
         answer.unwrap_or_else(|_| panic!("{method} {path}: no answer")).expect("an answer")
     }
 
-    /// Asks, without taking note of the answer.
+    /// Sends a request without recording the answer.
     pub(crate) async fn ask(&mut self, call: &Call) -> Value {
         let response = self.send(call).await;
         let code = response.status().as_u16();
@@ -232,7 +232,7 @@ impl Talk {
         json!({"code": code, "type": kind, "retry": retry, "warning": warning, "body": body})
     }
 
-    /// Asks, and takes note of the answer; gives its body.
+    /// Sends a request and records the answer; returns its body.
     pub(crate) async fn say(&mut self, step: &str, call: Call) -> Value {
         let answer = self.ask(&call).await;
         let body = answer["body"].clone();
@@ -240,14 +240,14 @@ impl Talk {
         body
     }
 
-    /// Takes note of something.
+    /// Records a value.
     pub(crate) fn note(&mut self, step: &str, answer: Value) {
         let step = format!("{}: {step}", self.chapter);
         assert!(self.spoken.iter().all(|known| known.step != step), "{step}: twice");
         self.spoken.push(Spoken { step, answer });
     }
 
-    /// Asks until the answer is as it should be: controllers take their time.
+    /// Repeats a request until the answer matches: controllers need a moment.
     pub(crate) async fn until(&mut self, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let waiting = async {
             loop {
@@ -266,7 +266,7 @@ impl Talk {
         self.until(path, |answer| answer["code"] == 404).await;
     }
 
-    /// Opens a watch, and takes note of its first events.
+    /// Opens a watch, and records its first events.
     pub(crate) async fn watch(&mut self, step: &str, path: &str, count: usize) -> Vec<Value> {
         let mut body = self.send(&Call::get(path)).await.into_body();
         let (mut events, mut rest) = (Vec::new(), Vec::new());
@@ -287,10 +287,9 @@ impl Talk {
         events
     }
 
-    /// The embedded server forgets its history; the real one has none of the
-    /// time before it started.
+    /// The embedded server forgets its history; the real one has none from before its start.
     pub(crate) async fn forget(&mut self) {
-        if let Some(driver) = &self.door.driver {
+        if let Some(driver) = &self.endpoint.driver {
             driver.visit(|inside| inside.kubernetes.api_mut().compact()).await.expect("it runs");
         }
     }
