@@ -70,7 +70,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Sabotage {
         }
         let node = NODE.lock().expect("no panic").clone();
         // A node may lack an API and say so in every look; that is no panic.
-        let read = said.contains("the endpoint could not be talked to")
+        let read = said.contains("cannot connect to the endpoint")
             && node.is_some_and(|node| said.contains(&format!("endpoint={node} ")));
         if read {
             ON_READS.fetch_add(1, Ordering::Relaxed);
