@@ -1,13 +1,13 @@
-//! Generates the code from `proto/`, in Rust from end to end: no protoc.
+//! Generates the code from `proto/` in pure Rust, without protoc.
 
 use std::{error::Error, fs, path::Path};
 
 use prost::Message as _;
 
-/// Seen from this package's folder, which is where Cargo runs build scripts.
+/// Relative to this package's folder, where Cargo runs build scripts.
 const PROTO_ROOT: &str = "../../proto";
 
-/// The files that nothing else imports; the rest follow from these.
+/// The files that no other file imports; they import the rest.
 const ROOTS: &[&str] = &[
     "cluster/cluster.proto",
     "cosi/resource/meta/meta.proto",
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut descriptors = protox::compile(ROOTS, [PROTO_ROOT])?;
 
     tonic_prost_build::configure()
-        // Whoever opens a socket brings the transport.
+        // The crates that open sockets choose the transport.
         .build_transport(false)
         .client_mod_attribute(".", r#"#[cfg(feature = "client")]"#)
         .server_mod_attribute(".", r#"#[cfg(feature = "server")]"#)
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         // Snapshots, logs and encoded resources are shared, not copied.
         .bytes(".common.Data")
         .bytes(".cosi.resource")
-        // These may hold keys; src/redacted.rs shows them without.
+        // These may contain keys; src/redacted.rs has their `Debug`.
         .skip_debug([
             "common.Data",
             "cosi.resource.Spec",
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ])
         .compile_fds(descriptors.clone())?;
 
-    // Comments and positions are of use to the generator only.
+    // Only the generator needs comments and positions.
     for file in &mut descriptors.file {
         file.source_code_info = None;
     }

@@ -1,4 +1,4 @@
-//! The four components, and how each is called.
+//! The four components and their command lines.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -20,13 +20,12 @@ pub enum Component {
 }
 
 impl Component {
-    /// All of them, in the order they are started; they are stopped in the
-    /// opposite one. An API server that is told to stop after its etcd went
-    /// away does not: it waits for the database first.
+    /// All components in start order; they stop in reverse order. An API server that is stopped
+    /// after its etcd is gone does not end: it waits for the database first.
     pub const ALL: [Self; 4] =
         [Self::Etcd, Self::ApiServer, Self::ControllerManager, Self::Scheduler];
 
-    /// The name of its program, its log and its line in listings.
+    /// The name of its program, its log, and its entry in listings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -40,17 +39,17 @@ impl Component {
         Self::ALL.into_iter().find(|component| component.name() == name)
     }
 
-    /// Where it listens.
+    /// The URL it listens on.
     pub(crate) fn url(self, ports: Ports) -> String {
         let scheme = if self == Self::Etcd { "http" } else { "https" };
         format!("{scheme}://127.0.0.1:{}", ports.of(self))
     }
 
-    /// The argument that says which folder it works in.
+    /// The argument for its working folder.
     pub(crate) fn place(self, folder: &Folder) -> OsString {
         match self {
             Self::Etcd => argument("--data-dir", folder.etcd_data()),
-            // They make their certificates in there, once, and keep them.
+            // They create their certificates there once and keep them.
             Self::ApiServer | Self::ControllerManager | Self::Scheduler => {
                 argument("--cert-dir", folder.certificates())
             }
@@ -62,12 +61,12 @@ impl Component {
         let mut line = Line(vec![self.place(folder)]);
         match self {
             Self::Etcd => line
-                // The data may be lost with the machine: nothing here is worth
-                // waiting for a disk.
+                // Losing the data with the machine is acceptable: nothing here is worth waiting for
+                // a disk.
                 .flag("--unsafe-no-fsync", "true")
                 .flag("--listen-client-urls", self.url(ports))
                 .flag("--advertise-client-urls", self.url(ports))
-                // It has no peers, and takes any port for them.
+                // It has no peers, so any port will do.
                 .flag("--listen-peer-urls", "http://127.0.0.1:0"),
             Self::ApiServer => line
                 .flag("--etcd-servers", Self::Etcd.url(ports))
@@ -77,14 +76,13 @@ impl Component {
                 .flag("--service-account-signing-key-file", folder.service_account_key())
                 .flag("--service-account-issuer", "https://kubernetes.default.svc")
                 .flag("--service-cluster-ip-range", "10.96.0.0/12")
-                // Without it, the open watches of others hold up a stop for
-                // a minute, in which nobody can connect any more.
+                // By default, open watches of other clients delay a stop by up to a minute, in
+                // which no client can connect.
                 .flag("--shutdown-watch-termination-grace-period", "1s")
-                // System pods such as kube-proxy ask for it, and clusters
-                // that run Talos allow it.
+                // System pods such as kube-proxy need it, and Talos clusters allow it.
                 .flag("--allow-privileged", "true")
-                // A loopback address cannot be an endpoint; without this the
-                // API server would try to make it one for ever.
+                // A loopback address cannot be an endpoint; without this flag the API server would
+                // retry it for ever.
                 .flag("--advertise-address", "127.0.0.1")
                 .flag("--endpoint-reconciler-type", "none"),
             Self::ControllerManager => line
@@ -92,8 +90,8 @@ impl Component {
                 .flag("--root-ca-file", folder.certificate_of(Self::ApiServer))
                 .flag("--service-account-private-key-file", folder.service_account_key())
                 .flag("--use-service-account-credentials", "true")
-                // Every controller fetches a token of its own at the start;
-                // the usual limits stretch that to five seconds.
+                // Every controller requests its own token at the start; the default limits stretch
+                // that to five seconds.
                 .flag("--kube-api-qps", "500")
                 .flag("--kube-api-burst", "1000")
                 .flag("--leader-elect", "false"),

@@ -1,4 +1,4 @@
-//! A control plane that this process owns.
+//! A control plane owned by this process.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,44 +17,42 @@ use crate::process::{self, Manner, Process};
 use crate::ready::{self, Question};
 use crate::{Component, Tools, clock};
 
-/// How long one component may take to get ready, unless [`Options`] say
-/// otherwise. The API server takes four seconds on two idle cores, and has
-/// been seen to take twenty when both were compiling.
+/// The default time limit for a component to become ready; see [`Options`]. The API server takes
+/// four seconds on two idle cores, and took up to twenty while both were compiling.
 const READY_LIMIT: Duration = Duration::from_secs(90);
 
-/// How often a component is asked. Each question to one that listens is a run
-/// of kubectl, which keeps a core busy for a tenth of a second.
+/// The polling interval of readiness. Each check of a listening component runs kubectl, which keeps
+/// a core busy for a tenth of a second.
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// How often other ports are tried. Between finding a port free and listening
-/// on it, somebody else may take it; three times in a row is no accident.
+/// How many sets of ports are tried. Another process may take a free port before the
+/// component listens on it; three times in a row is not a coincidence.
 const PORT_TRIES: usize = 3;
 
-/// How a control plane is started.
+/// How to start a control plane.
 pub struct Options {
-    /// Where it lives: a folder that is missing, empty, or one from before.
+    /// Its folder: missing, empty, or from an earlier run.
     pub folder: PathBuf,
-    /// The programs.
+    /// The programs to run.
     pub tools: Tools,
-    /// The first of four ports, the API server's; free ones if it is left out.
+    /// The first of four ports, the API server's; `None` for free ports.
     pub port_base: Option<u16>,
-    /// More command line arguments. A flag given twice counts as given last,
-    /// so these win.
+    /// Additional command line arguments. They come last, so they override earlier flags.
     pub arguments: Vec<(Component, String)>,
-    /// How long each component may take to get ready.
+    /// The time limit for each component to become ready.
     pub ready_limit: Duration,
-    /// Stops a start that is under way, and cleans up, once it is true.
+    /// When it becomes true, a start in progress stops and cleans up.
     pub interrupt: Option<Arc<AtomicBool>>,
-    /// Told what happens.
+    /// Receives the events.
     pub observer: Option<Observer>,
 }
 
-/// Somebody who is told what happens.
+/// A callback for events.
 pub type Observer = Box<dyn FnMut(Event<'_>) + Send>;
 
 impl Options {
-    /// The usual: free ports, no more arguments, a minute and a half for each
-    /// component, and nobody who watches.
+    /// The defaults: free ports, no additional arguments, 90 seconds for each component, and no
+    /// observer.
     pub fn new(folder: impl Into<PathBuf>, tools: Tools) -> Self {
         Self {
             folder: folder.into(),
@@ -83,58 +81,58 @@ impl fmt::Debug for Options {
     }
 }
 
-/// What happens while a control plane starts and stops.
+/// An event while a control plane starts or stops.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
     /// A component was started.
     Started {
-        /// Which.
+        /// The component.
         component: Component,
-        /// Its process.
+        /// Its process ID.
         pid: u32,
     },
-    /// A component is not ready, for a reason that was not told before.
+    /// A component is not ready; sent once per reason.
     Waiting {
-        /// Which.
+        /// The component.
         component: Component,
-        /// What it lacks.
+        /// What is missing.
         reason: &'a str,
     },
     /// A component is ready.
     Ready {
-        /// Which.
+        /// The component.
         component: Component,
-        /// How long that took.
+        /// The time it took.
         took: Duration,
     },
-    /// Somebody took a port between our finding it free and listening on it;
-    /// the start begins again with others.
+    /// Another process took a port before the component listened on it; the start is retried with
+    /// other ports.
     PortTaken,
     /// A component is being stopped.
     Stopping {
-        /// Which.
+        /// The component.
         component: Component,
     },
 }
 
-/// A control plane that runs. Dropping it stops it.
+/// A running control plane. Dropping it stops it.
 #[derive(Debug)]
 pub struct ControlPlane {
     options: Options,
     folder: Folder,
     ports: Ports,
-    /// By component, which is the order they are started in.
+    /// By component, in start order.
     processes: BTreeMap<Component, Process>,
     guard: Guard,
-    /// Whether dropping it lets it run.
+    /// Whether dropping it leaves it running.
     detached: bool,
-    /// Given back after everything else.
+    /// Released after everything else.
     _lock: Lock,
 }
 
 impl ControlPlane {
-    /// Starts all components and returns when they are ready.
+    /// Starts all components, and returns when they are ready.
     pub fn start(options: Options) -> Result<Self, Error> {
         let folder = Folder::claim(&options.folder)?;
         let lock = folder.try_lock()?;
@@ -159,7 +157,7 @@ impl ControlPlane {
                     plane.end_all()?;
                     plane.ports = Ports::choose()?;
                 }
-                // Whatever was started is stopped when `plane` is dropped.
+                // Dropping `plane` stops the started components.
                 result => return result.map(|()| plane),
             }
         }
@@ -169,14 +167,14 @@ impl ControlPlane {
     fn start_all(&mut self) -> Result<(), Error> {
         self.ports.check_free()?;
         self.folder.keep_ports(self.ports)?;
-        // From here on, others know whom to ask.
+        // From here on, other processes can find the owner.
         self.keep_record()?;
         self.start_together(&[Component::Etcd])?;
         self.start_together(&[Component::ApiServer])?;
         self.start_together(&[Component::ControllerManager, Component::Scheduler])
     }
 
-    /// Whether the failure is one that other ports mend.
+    /// Whether other ports may fix the failure.
     fn may_move(&self, error: &Error) -> bool {
         if self.options.port_base.is_some() {
             return false;
@@ -223,7 +221,7 @@ impl ControlPlane {
             let Err(reason) = self.question().ask(component) else { return Ok(()) };
             let waited = began.elapsed();
             if waited >= self.options.ready_limit {
-                // The death of it is a better reason than its silence.
+                // A dead component is a better reason than a timeout.
                 self.check()?;
                 let process = self.processes.get(&component);
                 return Err(Error::NotReady {
@@ -259,7 +257,7 @@ impl ControlPlane {
         }
     }
 
-    /// Writes down which processes there are, for the guard and for others.
+    /// Records the processes for the guard and for other processes.
     fn keep_record(&mut self) -> Result<(), Error> {
         let pids = || self.processes.values().map(Process::pid);
         self.guard.watch(pids()).about("the pipe to the guard")?;
@@ -267,7 +265,7 @@ impl ControlPlane {
         self.folder.keep_record(&Record { owner: Some(std::process::id()), processes })
     }
 
-    /// Fails if a component ended that nobody asked to.
+    /// Fails if a component ended unexpectedly.
     pub fn check(&mut self) -> Result<(), Error> {
         self.processes.values_mut().try_for_each(Process::check)
     }
@@ -277,44 +275,43 @@ impl ControlPlane {
         Component::ApiServer.url(self.ports)
     }
 
-    /// How others come in.
+    /// The credentials of the admin.
     pub fn access(&self) -> Access {
         self.folder.access(self.ports)
     }
 
-    /// The address of etcd, which asks nobody for a password.
+    /// The address of etcd, which requires no authentication.
     pub fn etcd_url(&self) -> String {
         Component::Etcd.url(self.ports)
     }
 
-    /// The token of the user that may do everything.
+    /// The admin's token.
     pub fn token(&self) -> Result<String, Error> {
         self.folder.token(ADMIN)
     }
 
-    /// The certificates that the API server is to be checked against, as PEM.
+    /// The certificate authority of the API server, as PEM.
     pub fn certificate_authority(&self) -> Result<String, Error> {
         self.folder.authority()
     }
 
-    /// Where the kubeconfig of the user that may do everything is. It needs no
-    /// other file.
+    /// The path of the admin's kubeconfig, which references no other file.
     pub fn kubeconfig_path(&self) -> PathBuf {
         self.folder.kubeconfig()
     }
 
-    /// The text of that kubeconfig.
+    /// The content of that kubeconfig.
     pub fn kubeconfig(&self) -> Result<String, Error> {
         let path = self.folder.kubeconfig();
         std::fs::read_to_string(&path).about(path)
     }
 
-    /// kubectl, pointed at this cluster.
+    /// kubectl for this cluster.
     pub fn kubectl(&self) -> Command {
         ready::kubectl(&self.options.tools.kubectl, &self.folder)
     }
 
-    /// Applies manifests, and waits until the kinds that they bring are served.
+    /// Applies manifests, and waits until the kinds they define are served.
     pub fn install(&self, manifests: &[PathBuf]) -> Result<(), Error> {
         let mut apply = self.kubectl();
         apply.args(["apply", "--server-side"]);
@@ -335,12 +332,12 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// The folder it lives in.
+    /// The folder of the control plane.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Where a component's log is.
+    /// The path of a component's log.
     pub fn log(&self, component: Component) -> PathBuf {
         self.folder.log_of(component)
     }
@@ -350,13 +347,13 @@ impl ControlPlane {
         self.processes.get(&component).map(Process::pid)
     }
 
-    /// Ends a component by force, as a crash or a power cut would, and returns
-    /// when it is gone. [`restart`](Self::restart) brings it back.
+    /// Kills a component like a crash or a power failure, and returns when it is gone.
+    /// [`restart`](Self::restart) starts it again.
     pub fn kill(&mut self, component: Component) -> Result<(), Error> {
         self.end(component, Manner::Force)
     }
 
-    /// Stops a component, if it runs, and starts it again.
+    /// Stops a component if it runs, and starts it again.
     pub fn restart(&mut self, component: Component) -> Result<(), Error> {
         let manner = self.manner(component);
         self.end(component, manner)?;
@@ -368,14 +365,13 @@ impl ControlPlane {
         self.restart(Component::ApiServer)
     }
 
-    /// Stops all components, the last started first. The data stays.
+    /// Stops all components in reverse start order. The data stays.
     pub fn stop(mut self) -> Result<(), Error> {
         self.end_all()
     }
 
-    /// Lets all components run on without this process. From now on,
-    /// [`inspect`](crate::inspect) and [`take_down`](crate::take_down) are for
-    /// them.
+    /// Leaves all components running without this process. From now on, use
+    /// [`inspect`](crate::inspect) and [`take_down`](crate::take_down).
     pub fn detach(mut self) -> Result<(), Error> {
         self.check()?;
         let processes = self.processes.iter().map(|(it, process)| (*it, process.pid())).collect();
@@ -396,8 +392,7 @@ impl ControlPlane {
         self.keep_record()
     }
 
-    /// Goes on after a failure, so that one process that does not end keeps
-    /// no other alive.
+    /// Continues after a failure, so that one process that does not end keeps no other alive.
     fn end_all(&mut self) -> Result<(), Error> {
         let mut result = Ok(());
         for component in Component::ALL.into_iter().rev() {
@@ -423,8 +418,8 @@ impl Drop for ControlPlane {
     }
 }
 
-/// What a run before left behind. A whole control plane is somebody's; a part
-/// of one is what is left of an accident.
+/// Cleans up after an earlier run. A complete control plane is in use by its owner; a partial one
+/// is the remainder of a crash.
 fn end_incomplete_run(folder: &Folder) -> Result<(), Error> {
     let record = folder.record()?;
     let alive = |it: &(Component, u32)| process::is_alive(folder, it.0, it.1);

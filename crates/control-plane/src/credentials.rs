@@ -1,4 +1,4 @@
-//! Keys, tokens and the kubeconfigs that carry them.
+//! Keys, tokens and kubeconfigs.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::error::{About as _, Error};
 
-/// The system's randomness.
+/// The system's random source.
 const RANDOM: &str = "/dev/urandom";
 
 /// Random bytes.
@@ -18,17 +18,16 @@ pub(crate) fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], Error> {
     Ok(bytes)
 }
 
-/// A token that nobody guesses, fit for a line of the token file.
+/// An unguessable token, without characters that the token file would have to quote.
 pub(crate) fn token() -> Result<String, Error> {
     Ok(random::<16>()?.map(|byte| format!("{byte:02x}")).concat())
 }
 
 /// A new private key for service account tokens, as PEM.
 ///
-/// A key on the curve P-256 is any number from 1 to the curve's order, which
-/// is a little less than 2²⁵⁶: with the highest bit cleared, 32 random bytes
-/// are one. The public half may be left out of the file (RFC 5915), so that
-/// making one takes no cryptography, and no library for it.
+/// A key on the curve P-256 is any number from 1 to the curve's order, which is a little less than
+/// 2²⁵⁶: 32 random bytes with the highest bit cleared are a valid key. The public half may be
+/// omitted (RFC 5915), so generating a key needs neither cryptography nor a library.
 pub(crate) fn signing_key() -> Result<String, Error> {
     let mut number = random::<32>()?;
     number[0] &= 0x7f;
@@ -46,7 +45,7 @@ fn pem(number: &[u8; 32]) -> String {
     format!("-----BEGIN EC PRIVATE KEY-----\n{first}\n{rest}\n-----END EC PRIVATE KEY-----\n")
 }
 
-/// A kubeconfig that needs no other file.
+/// A kubeconfig that references no other file.
 pub(crate) fn kubeconfig(url: &str, authority: &str, user: &str, token: &str) -> String {
     let authority = STANDARD.encode(authority);
     format!(

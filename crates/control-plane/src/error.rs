@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of this crate.
 
 use std::fmt::Write as _;
 use std::io;
@@ -8,37 +8,37 @@ use std::time::Duration;
 
 use crate::Component;
 
-/// Why there is no control plane, or no longer one.
+/// Why a control plane failed to start or to keep running.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A program is neither named nor built.
+    /// A program is neither configured nor built.
     #[error("{name} is not there: run `cargo xtask tools`, or set {variable}")]
     ToolMissing {
         /// The program.
         name: String,
-        /// The variable that would name it.
+        /// The variable that can name it.
         variable: String,
     },
 
-    /// A program cannot be run.
+    /// A program cannot be started.
     #[error("cannot run {}", program.display())]
     Spawn {
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 
-    /// kubectl could not apply what it was given.
+    /// kubectl could not apply the manifests.
     #[error("the manifests cannot be applied: {told}")]
     Manifests {
-        /// What kubectl printed.
+        /// The output of kubectl.
         told: String,
     },
 
-    /// The folder holds something, and it is not ours.
+    /// The folder contains other files.
     #[error(
         "{} is not empty and holds no control plane: name another folder, or empty this one",
         folder.display()
@@ -53,50 +53,50 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 
-    /// The folder's control plane is in another process's hands.
+    /// Another process owns the folder's control plane.
     #[error("{} is in use by process {owner}", folder.display())]
     Busy {
         /// The folder.
         folder: PathBuf,
-        /// The process, or a question mark if it has not said yet.
+        /// The process, or a question mark if it has not written its ID yet.
         owner: String,
     },
 
-    /// The folder's control plane runs on its own.
+    /// The folder's control plane runs without an owner.
     #[error("the control plane in {} runs already", folder.display())]
     AlreadyRunning {
         /// The folder.
         folder: PathBuf,
     },
 
-    /// A port that was asked for, or any port, cannot be had.
+    /// A requested port, or any port, is not available.
     #[error("port {port} on 127.0.0.1 is not free")]
     Port {
         /// The port.
         port: u16,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 
-    /// The ports that were asked for would go beyond the last one.
+    /// The requested ports exceed the last port.
     #[error("there are no four ports from {base} on")]
     PortBase {
         /// The first port.
         base: u16,
     },
 
-    /// A component ended by itself.
+    /// A component ended unexpectedly.
     #[error("{component} ended with {status}; {}", last_lines(log, tail))]
     Died {
         /// The component.
         component: Component,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
         /// Its log.
         log: PathBuf,
@@ -104,14 +104,14 @@ pub enum Error {
         tail: String,
     },
 
-    /// A component did not get ready in time.
+    /// A component was not ready in time.
     #[error("{component} is not ready after {waited:.0?}: {reason}; {}", last_lines(log, tail))]
     NotReady {
         /// The component.
         component: Component,
-        /// How long it had.
+        /// The time limit.
         waited: Duration,
-        /// What was missing in the end.
+        /// What was missing at the end.
         reason: String,
         /// Its log.
         log: PathBuf,
@@ -119,7 +119,7 @@ pub enum Error {
         tail: String,
     },
 
-    /// A process does not end, not even by force.
+    /// A process does not end, even when killed.
     #[error("{component} (process {pid}) does not end")]
     Undying {
         /// The component.
@@ -128,7 +128,7 @@ pub enum Error {
         pid: u32,
     },
 
-    /// The caller's flag said to stop.
+    /// The caller's interrupt flag was set.
     #[error("interrupted")]
     Interrupted,
 }
@@ -145,7 +145,7 @@ fn last_lines(log: &std::path::Path, tail: &str) -> String {
     text
 }
 
-/// Names the file that an error of the system is about.
+/// Adds the path of a file to an I/O error.
 pub(crate) trait About<T> {
     fn about(self, path: impl Into<PathBuf>) -> Result<T, Error>;
 }

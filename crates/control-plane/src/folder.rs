@@ -1,8 +1,8 @@
-//! The folder that a control plane lives in.
+//! The folder of a control plane.
 //!
-//! One file both marks it as ours and is the lock that its owner holds. The
-//! others are secrets and certificates, which stay; logs, which grow; and the
-//! list of processes, which is there as long as they are.
+//! One file marks the folder as ours and is the lock that its owner holds. The others are secrets
+//! and certificates, which are permanent; logs, which grow; and the list of processes, which exists
+//! while they run.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
@@ -18,57 +18,56 @@ const MARKER: &str = "talos-operator-control-plane";
 const EXPLANATION: &str = "A control plane for tests lives here, see docs/tools.md of talos-operator.\n\
      The folder can be deleted once `cargo xtask cluster down` has stopped it.\n";
 
-/// The user that may do everything.
+/// The user with all permissions.
 pub(crate) const ADMIN: &str = "admin";
 
-/// A folder that is ours.
+/// A folder that belongs to a control plane.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
 }
 
-/// Being the one who starts, watches and stops what lives in a folder. The
-/// system gives it back when its holder dies.
+/// The right to start, watch and stop the components of a folder. The system releases it when its
+/// holder dies.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,
 }
 
-/// How the user who may do everything comes in. The files stay what they are
-/// when the control plane is started again.
+/// The admin's access. The files stay valid when the control plane is started again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The address of the API server.
     pub url: String,
-    /// A kubeconfig, which needs none of the other files.
+    /// A kubeconfig that references none of the other files.
     pub kubeconfig: PathBuf,
-    /// A file with the token and nothing else.
+    /// A file that contains only the token.
     pub token: PathBuf,
-    /// The certificates that the API server is to be checked against.
+    /// The certificate authority of the API server.
     pub authority: PathBuf,
 }
 
-/// Which processes belong to a folder, as its owner last wrote it.
+/// The processes of a folder, as last recorded by its owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The process that watches them; nobody if they run on their own.
+    /// The process that owns them; `None` if they run without one.
     pub(crate) owner: Option<u32>,
-    /// In the order they were started.
+    /// In start order.
     pub(crate) processes: Vec<(Component, u32)>,
 }
 
 impl Folder {
-    /// Makes a missing or empty folder ours, or opens one that is.
+    /// Claims a missing or empty folder, or opens one of ours.
     pub(crate) fn claim(path: &Path) -> Result<Self, Error> {
-        // Tokens and keys live here.
+        // The folder contains tokens and keys.
         DirBuilder::new().recursive(true).mode(0o700).create(path).about(path)?;
         if let Some(folder) = Self::open(path)? {
             return Ok(folder);
         }
         let path = path.canonicalize().about(path)?;
         let folder = Self { path };
-        // Not through a rename: two processes that both find the folder empty
-        // have to end up with one and the same file to lock.
+        // Not through a rename: two processes that both find the folder empty have to lock the same
+        // file.
         let marker = folder.file(MARKER);
         OpenOptions::new()
             .append(true)
@@ -82,7 +81,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Opens a folder that is ours; a missing or empty one is nobody's.
+    /// Opens a folder of ours; `None` if it is missing or empty.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>, Error> {
         let mut entries = match fs::read_dir(path) {
             Ok(entries) => entries,
@@ -91,21 +90,21 @@ impl Folder {
         };
         if path.join(MARKER).is_file() {
             let folder = Self { path: path.canonicalize().about(path)? };
-            // Whoever made it may have been killed right then.
+            // The process that created it may have been killed right then.
             for path in [folder.certificates(), folder.logs()] {
                 fs::create_dir_all(&path).about(path)?;
             }
             return Ok(Some(folder));
         }
-        // Looked at in this order: a folder that another process makes its own
-        // meanwhile looks foreign for a moment at worst.
+        // Check in this order: a folder that another process claims meanwhile looks foreign for a
+        // moment at worst.
         match entries.next() {
             None => Ok(None),
             Some(_) => Err(Error::ForeignFolder { folder: path.to_owned() }),
         }
     }
 
-    /// Becomes the owner, if there is none.
+    /// Takes the lock if it is free.
     pub(crate) fn try_lock(&self) -> Result<Lock, Error> {
         let marker = self.file(MARKER);
         let file = OpenOptions::new().append(true).open(&marker).about(&marker)?;
@@ -131,8 +130,8 @@ impl Folder {
         self.file("certificates")
     }
 
-    /// The certificate that a component made for itself, and below it the one
-    /// that signed it, whose key was thrown away.
+    /// The certificate that a component created for itself, followed by its issuer's, whose key was
+    /// discarded.
     pub(crate) fn certificate_of(&self, component: Component) -> PathBuf {
         let name = match component {
             Component::ApiServer => "apiserver",
@@ -147,7 +146,7 @@ impl Folder {
         self.file("tokens.csv")
     }
 
-    /// The token of the user that may do everything, by itself.
+    /// The file with the admin's token.
     pub(crate) fn admin_token(&self) -> PathBuf {
         self.file("admin.token")
     }
@@ -156,7 +155,7 @@ impl Folder {
         self.file("service-account.key")
     }
 
-    /// The kubeconfig of the user that may do everything.
+    /// The admin's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.file("kubeconfig")
     }
@@ -182,8 +181,8 @@ impl Folder {
         self.logs().join(format!("{component}.log"))
     }
 
-    /// Where kubectl remembers what this API server offers. Its usual place is
-    /// keyed by address, and ports come back with another cluster behind them.
+    /// kubectl's discovery cache. The default one is keyed by address, and another cluster may
+    /// reuse the same port.
     pub(crate) fn kubectl_cache(&self) -> PathBuf {
         self.file("kubectl-cache")
     }
@@ -192,8 +191,7 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// Makes the secrets that are missing. Those that are there stay: objects
-    /// in the database are signed with them.
+    /// Creates missing secrets. Existing ones stay: objects in the database are signed with them.
     pub(crate) fn ensure_secrets(&self) -> Result<(), Error> {
         let key = self.service_account_key();
         if !key.exists() {
@@ -204,7 +202,7 @@ impl Folder {
             let line = |user: &str, groups: &str| {
                 Ok(format!("{},{user},{user},{groups}\n", credentials::token()?))
             };
-            // The components get their rights from the bootstrap roles.
+            // The bootstrap roles grant the components their permissions.
             let text = [
                 line(ADMIN, "system:masters")?,
                 line(&user_of(Component::ControllerManager), "")?,
@@ -235,7 +233,7 @@ impl Folder {
         fs::read_to_string(&path).about(path)
     }
 
-    /// Writes all kubeconfigs. The API server has to have its certificate.
+    /// Writes all kubeconfigs. The API server's certificate has to exist.
     pub(crate) fn write_kubeconfigs(&self, ports: Ports) -> Result<(), Error> {
         let url = Component::ApiServer.url(ports);
         let authority = self.authority()?;
@@ -250,7 +248,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The ports that were used last.
+    /// The ports of the last run.
     pub(crate) fn ports(&self) -> Result<Option<Ports>, Error> {
         Ok(read(&self.file("ports"))?.as_deref().and_then(Ports::from_text))
     }
@@ -263,7 +261,7 @@ impl Folder {
         Ok(read(&self.file("processes"))?.map(|text| Record::from_text(&text)).unwrap_or_default())
     }
 
-    /// Keeps the list of processes. One without any means that all is stopped.
+    /// Records the processes. An empty list means that all are stopped.
     pub(crate) fn keep_record(&self, record: &Record) -> Result<(), Error> {
         let path = self.file("processes");
         if *record != Record::default() {
@@ -276,7 +274,7 @@ impl Folder {
     }
 }
 
-/// The name that a component has for the API server.
+/// The user name of a component at the API server.
 fn user_of(component: Component) -> String {
     format!("system:{component}")
 }
@@ -310,7 +308,7 @@ fn read(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// Whole or not at all, and for nobody else's eyes.
+/// Writes the file atomically, readable only by its owner.
 fn write_secret(path: &Path, text: &str) -> Result<(), Error> {
     let mut partial = path.as_os_str().to_owned();
     partial.push(".new");
@@ -331,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_with_other_things_in_it_is_refused_and_untouched() {
+    fn a_folder_with_other_files_is_refused_and_untouched() {
         let root = tempfile::tempdir().expect("a folder");
         let file = root.path().join("thesis.txt");
         fs::write(&file, "years of work").expect("a file");
@@ -348,7 +346,7 @@ mod tests {
         let path = root.path().join("new/folder");
         assert!(Folder::open(&path).expect("missing is fine").is_none());
         let folder = Folder::claim(&path).expect("a new folder");
-        let lock = folder.try_lock().expect("nobody has it");
+        let lock = folder.try_lock().expect("the lock is free");
         folder.keep_record(&Record { owner: Some(7), processes: vec![] }).expect("written");
 
         let same = Folder::claim(&path).expect("ours already");
@@ -359,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_stay() {
+    fn secrets_are_kept() {
         let root = tempfile::tempdir().expect("a folder");
         let folder = Folder::claim(root.path()).expect("an empty folder");
         folder.ensure_secrets().expect("made");
@@ -372,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_read_back() {
+    fn records_survive_a_round_trip() {
         let processes = vec![(Component::Etcd, 5), (Component::ApiServer, 6)];
         let record = Record { owner: Some(4), processes };
         assert_eq!(Record::from_text(&record.to_text()), record);

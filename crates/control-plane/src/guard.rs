@@ -1,15 +1,14 @@
-//! Cleaning up after an owner that cannot.
+//! Cleans up if the owner cannot.
 //!
-//! A process that is killed outright runs no destructors, and its children
-//! live on. So a small shell holds the other end of a pipe from the owner. It
-//! is told the processes whenever they change; when the pipe closes without a
-//! word that all is well, the owner is dead, and the shell ends them.
+//! A killed process runs no destructors, and its children live on. So a small shell holds the other
+//! end of a pipe from the owner. The owner writes the process IDs to it whenever they change; if
+//! the pipe closes without a release, the owner is dead, and the shell ends the processes.
 
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// Politely first, so that logs end well; then for certain.
+/// Terminate first, so that logs are complete, then kill.
 const SCRIPT: &str = "
 while read -r line; do processes=$line; done
 [ -n \"$processes\" ] || exit 0
@@ -23,7 +22,7 @@ done
 kill -KILL $processes
 ";
 
-/// The shell and the pipe to it.
+/// The guard shell and the pipe to it.
 #[derive(Debug)]
 pub(crate) struct Guard {
     child: Child,
@@ -37,14 +36,14 @@ impl Guard {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // What ends the owner at its terminal must not end the guard.
+            // A signal from the owner's terminal must not end the guard.
             .process_group(0)
             .spawn()?;
         let pipe = child.stdin.take();
         Ok(Self { child, pipe })
     }
 
-    /// Tells which processes there are from now on.
+    /// Sends the current processes to the guard.
     pub(crate) fn watch(&mut self, processes: impl IntoIterator<Item = u32>) -> io::Result<()> {
         let line: Vec<String> = processes.into_iter().map(|pid| pid.to_string()).collect();
         match &mut self.pipe {
@@ -53,7 +52,7 @@ impl Guard {
         }
     }
 
-    /// Ends the guard and leaves the processes alone.
+    /// Ends the guard, and leaves the processes running.
     pub(crate) fn release(&mut self) {
         self.watch([]).ok();
         self.pipe = None;
@@ -80,18 +79,18 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .expect("a shell");
-        // It has set its trap once it has written something.
+        // The trap is set once the shell has written something.
         let mut first = [0];
         child.stdout.take().expect("a pipe").read_exact(&mut first).expect("a byte");
         child
     }
 
     #[test]
-    fn an_owner_that_vanishes_takes_its_processes_along() {
+    fn processes_end_with_a_killed_owner() {
         let mut children = [sleeper(), stubborn()];
         let mut guard = Guard::start().expect("a shell");
         guard.watch(children.each_ref().map(Child::id)).expect("told");
-        // The pipe closes as it would if this process were killed.
+        // The pipe closes as if this process were killed.
         guard.pipe = None;
         let gone = clock::within(Duration::from_secs(20), Duration::from_millis(10), || {
             children.iter_mut().all(|child| child.try_wait().expect("a child").is_some())
@@ -104,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn a_released_process_lives_on() {
+    fn a_released_process_keeps_running() {
         let mut sleeper = sleeper();
         let mut guard = Guard::start().expect("a shell");
         guard.watch([sleeper.id()]).expect("told");
         guard.release();
         assert!(sleeper.try_wait().expect("a child").is_none());
-        sleeper.kill().expect("still there");
+        sleeper.kill().expect("it still runs");
         sleeper.wait().expect("ended");
     }
 }

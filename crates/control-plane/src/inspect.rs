@@ -1,4 +1,4 @@
-//! Looking at, and taking down, a control plane that somebody else started.
+//! Inspects and stops a control plane that another process started.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,60 +9,59 @@ use crate::process::{self, Manner};
 use crate::ready::Question;
 use crate::{Component, Tools, clock};
 
-/// How long an owner may take to stop its control plane when asked: four
-/// components, of which each has twice ten seconds before it is given up.
+/// The time limit for an owner to stop its control plane: four components, each with at most twice
+/// ten seconds.
 const OWNER_LIMIT: Duration = Duration::from_secs(80);
 
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is in a folder.
+/// The state of a folder's control plane.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     /// The folder.
     pub folder: PathBuf,
-    /// How others come in.
+    /// The admin's access.
     pub access: Access,
-    /// The process that watches the control plane; nobody if it runs on its
-    /// own, or not at all.
+    /// The process that owns the control plane; `None` if it runs without one, or not at all.
     pub owner: Option<u32>,
     /// All components.
     pub components: Vec<Running>,
 }
 
 impl Inspection {
-    /// Whether all of it is ready.
+    /// Whether all components are ready.
     pub fn is_ready(&self) -> bool {
         !self.components.is_empty() && self.components.iter().all(|it| it.health == Health::Ready)
     }
 }
 
-/// One component of it.
+/// One component of a control plane.
 #[derive(Clone, Debug)]
 pub struct Running {
-    /// Which.
+    /// The component.
     pub component: Component,
-    /// Where it listens, or did.
+    /// The URL it listens on, or listened on.
     pub url: String,
     /// Its log.
     pub log: PathBuf,
     /// Its process, if it runs.
     pub pid: Option<u32>,
-    /// How it does.
+    /// Its health.
     pub health: Health,
 }
 
-/// How a component does.
+/// The health of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It says that it is ready.
+    /// It is ready.
     Ready,
-    /// It runs, and this is what it lacks.
+    /// It runs, but this is missing.
     Unready(String),
     /// It does not run.
     Stopped,
 }
 
-/// Looks at the control plane in a folder. `None` if there never was one.
+/// Inspects the control plane in a folder. `None` if the folder never had one.
 pub fn inspect(folder: &Path, tools: &Tools) -> Result<Option<Inspection>, Error> {
     let Some(folder) = Folder::open(folder)? else { return Ok(None) };
     let Some(ports) = folder.ports()? else { return Ok(None) };
@@ -88,11 +87,10 @@ pub fn inspect(folder: &Path, tools: &Tools) -> Result<Option<Inspection>, Error
     }))
 }
 
-/// Stops the control plane in a folder, whoever started it, and says which
-/// components that took. Where nothing runs there is nothing to do.
+/// Stops the control plane in a folder, whoever owns it, and returns the components that it
+/// stopped. It does nothing if nothing runs.
 ///
-/// An owner is asked to do it, with the signal that ends most programs; what
-/// it leaves is stopped afterwards.
+/// It sends the owner SIGTERM first, and then stops what is left.
 pub fn take_down(folder: &Path) -> Result<Vec<Component>, Error> {
     let Some(folder) = Folder::open(folder)? else { return Ok(Vec::new()) };
     let before = alive(&folder, &folder.record()?);
@@ -102,7 +100,7 @@ pub fn take_down(folder: &Path) -> Result<Vec<Component>, Error> {
         if !matches!(lock, Err(Error::Busy { .. })) {
             return true;
         }
-        // An owner that has only just come may not have told its number.
+        // An owner that has just started may not have written its ID yet.
         let owner = folder.record().ok().and_then(|record| record.owner);
         if let (false, Some(owner)) = (asked, owner) {
             process::ask_owner(owner);
@@ -119,8 +117,7 @@ pub fn take_down(folder: &Path) -> Result<Vec<Component>, Error> {
     Ok(stopped)
 }
 
-/// Ends what is left of a recorded run, the last started first. Only for the
-/// holder of the lock.
+/// Ends the recorded processes in reverse start order. Only for the holder of the lock.
 pub(crate) fn end_recorded(folder: &Folder, record: &Record) -> Result<Vec<Component>, Error> {
     let alive = alive(folder, record);
     let etcd_runs = alive.iter().any(|(component, _)| *component == Component::Etcd);

@@ -1,10 +1,9 @@
-//! A real control plane on loopback: etcd, the API server, the controller
-//! manager and the scheduler, each a process of its own, in one folder.
+//! A real control plane on loopback: etcd, the API server, the controller manager and the
+//! scheduler, each as its own process, in one folder.
 //!
-//! There are no kubelets: whoever wants nodes brings them. Everything is there
-//! that makes an API server a real one: RBAC with its bootstrap roles,
-//! admission, service accounts, controllers that act under their own names,
-//! garbage collection, and a database that survives all of them.
+//! There are no kubelets; tests that need nodes create them. Everything else of a real API server
+//! is there: RBAC with its bootstrap roles, admission, service accounts, controllers under their
+//! own names, garbage collection, and a database that survives all of them.
 //!
 //! ```no_run
 //! use real_control_plane::{ControlPlane, Options, Tools};
@@ -18,22 +17,18 @@
 //! # }
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - **Nothing is left half started.** Whatever goes wrong, what was started is
-//!   stopped, last started first; dropping a [`ControlPlane`] does the same. A
-//!   small shell beside it watches its owner and cleans up even if that is
-//!   killed outright.
-//! - **No endless wait.** Readiness has a deadline, and whoever waits is told
-//!   what for ([`Event::Waiting`]). A component that dies is an error with the
-//!   last lines of its log.
-//! - **The folder is the cluster.** Started again on the same folder, it goes on
-//!   with the same data, keys, tokens and, if they are free, ports. A folder
-//!   that holds something else is refused.
+//! - **Nothing is left half started.** After any failure, started components are stopped in reverse
+//!   order; dropping a [`ControlPlane`] does the same. A small shell watches the owner and cleans
+//!   up even if the owner is killed.
+//! - **No endless wait.** Readiness has a deadline, and [`Event::Waiting`] reports what is missing.
+//!   A component that dies is an error with the last lines of its log.
+//! - **The folder is the cluster.** A start on the same folder continues with the same data, keys,
+//!   tokens and, if they are free, ports. A folder with other content is refused.
 //!
-//! Everything blocks, and there is no runtime in here: the command that starts
-//! a cluster for a person should compile quickly. In asynchronous tests, start
-//! it in `spawn_blocking`.
+//! Everything is blocking, and there is no async runtime: the command that starts a cluster for
+//! developers should compile quickly. In async tests, start it in `spawn_blocking`.
 
 mod clock;
 mod component;

@@ -1,4 +1,4 @@
-//! Which ports the components listen on.
+//! The ports of the components.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -8,17 +8,16 @@ use std::time::Duration;
 use crate::credentials::random;
 use crate::{Component, Error};
 
-/// Where ports are taken from when nobody names any: above the well-known
-/// ones and below those that systems give to outgoing connections. One of
-/// the latter may be gone by the time its owner starts.
+/// The range of automatically chosen ports: above the well-known ones and below the ephemeral ones,
+/// which an outgoing connection may take before the component starts.
 const CHOICE: std::ops::Range<u16> = 20_000..32_000;
 
-/// Enough to find four free ports, unless there are none.
+/// Enough attempts to find four free ports if there are any.
 const TRIES: usize = 1_000;
 
-/// How often a port must look taken before it counts as taken. A process that
-/// another thread starts holds copies of this one's sockets until it runs its
-/// own program, so a port that was just given back may still be in use.
+/// How often a port must appear taken before it counts as taken. A process started by another
+/// thread holds copies of this process's sockets until it executes its own program, so a port that
+/// was just released may still be in use.
 const LOOKS: usize = 100;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
@@ -41,7 +40,7 @@ impl Ports {
         }
     }
 
-    /// Four in a row. The API server has the first: it is the one people type.
+    /// Four consecutive ports. The API server has the first, because people type that one.
     pub(crate) fn from_base(base: u16) -> Result<Self, Error> {
         let port = |offset| base.checked_add(offset).ok_or(Error::PortBase { base });
         let ports = Self {
@@ -53,9 +52,9 @@ impl Ports {
         if base == 0 { Err(Error::PortBase { base }) } else { Ok(ports) }
     }
 
-    /// Four that are free now.
+    /// Four ports that are free now.
     pub(crate) fn choose() -> Result<Self, Error> {
-        // Held until all four are found, so that they differ.
+        // Hold each until all four are found, so that they differ.
         let mut held = Vec::new();
         let mut failure = None;
         for _ in 0..TRIES {
@@ -75,7 +74,7 @@ impl Ports {
         Err(Error::Port { port, source })
     }
 
-    /// Whether nobody listens on any of them.
+    /// Whether all of them are free.
     pub(crate) fn check_free(self) -> Result<(), Error> {
         for component in Component::ALL {
             let port = self.of(component);
@@ -90,7 +89,7 @@ impl Ports {
         Ok(())
     }
 
-    /// As they are kept in the folder.
+    /// The format in the folder.
     pub(crate) fn to_text(self) -> String {
         Component::ALL.map(|it| format!("{it} {}\n", self.of(it))).concat()
     }
@@ -118,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_base_gives_four_in_a_row() {
+    fn a_base_gives_four_consecutive_ports() {
         let ports = Ports::from_base(21_000).expect("four ports");
         assert_eq!(Component::ALL.map(|it| ports.of(it)), [21_001, 21_000, 21_002, 21_003]);
         for base in [0, u16::MAX - 2] {
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_just_given_back_is_free() {
+    fn a_port_that_was_just_released_is_free() {
         let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = held.local_addr().expect("its address").port();
         let ports = Ports { scheduler: port, ..Ports::choose().expect("four ports") };

@@ -1,4 +1,4 @@
-//! Starting and ending processes, ours and those of a run before.
+//! Starts and ends processes, ours and those of an earlier run.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -14,30 +14,30 @@ use crate::error::{About as _, Error};
 use crate::folder::Folder;
 use crate::{Component, clock};
 
-/// How long a component may take to end when asked. The slowest is the API
-/// server, with about a second; ten times that is a component that hangs.
+/// The time limit for a component to terminate. The slowest, the API server, takes about a second;
+/// after ten times that it hangs.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long the system may take to end one by force: it only has to free its
-/// memory, but the machine may be busy.
+/// The time limit for the system to kill a process: it only has to free the memory, but the machine
+/// may be busy.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The end of a log that an error shows: an error line of Kubernetes and what
-/// led to it, without the start of the story.
+/// The lines of a log that an error shows: an error of Kubernetes and what led to it, without the
+/// startup messages.
 const TAIL_LINES: usize = 12;
 
-/// More than that many lines ever take.
+/// More bytes than that many lines ever have.
 const TAIL_BYTES: u64 = 32 * 1024;
 
-/// A component that this process started.
+/// A component started by this process.
 #[derive(Debug)]
 pub(crate) struct Process {
     component: Component,
     child: Child,
     log: PathBuf,
-    /// Where in its log this run begins.
+    /// The offset in its log at which this run starts.
     log_begin: u64,
 }
 
@@ -53,13 +53,13 @@ impl Process {
         let stderr = file.try_clone().about(&log)?;
         let child = Command::new(program)
             .args(arguments)
-            // etcd takes flags from variables and refuses to start if one
-            // contradicts its command line; nobody needs any.
+            // etcd reads flags from variables and refuses to start if one contradicts its command
+            // line; no component needs any.
             .env_clear()
             .stdin(Stdio::null())
             .stdout(file)
             .stderr(stderr)
-            // Ctrl-C is for the owner, who stops them in order.
+            // Ctrl-C is for the owner, which stops the components in order.
             .process_group(0)
             .spawn()
             .map_err(|source| Error::Spawn { program: program.to_owned(), source })?;
@@ -70,12 +70,12 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, if it did.
+    /// Its exit status, if it has ended.
     fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Fails if it ended, with the end of its log.
+    /// Fails with the end of its log if it has ended.
     pub(crate) fn check(&mut self) -> Result<(), Error> {
         match self.ended() {
             None => Ok(()),
@@ -88,15 +88,15 @@ impl Process {
         }
     }
 
-    /// The last lines that this run wrote.
+    /// The last lines of this run's log.
     pub(crate) fn tail(&self) -> String {
         tail(&self.log, self.log_begin)
     }
 
-    /// Ends it and returns when it is gone.
+    /// Ends it, and returns when it is gone.
     pub(crate) fn end(&mut self, manner: Manner) -> Result<(), Error> {
         let (component, pid) = (self.component, self.pid());
-        // Until it is waited for, the number cannot become another process's.
+        // The process ID cannot be reused until this process waits for it.
         end(component, pid, manner, || self.ended().is_some())
     }
 }
@@ -104,21 +104,21 @@ impl Process {
 /// How to end a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Ask, and use force if it does not listen.
+    /// Terminate, then kill if it does not end.
     Ask,
-    /// Use force at once.
+    /// Kill immediately.
     Force,
 }
 
 impl Manner {
-    /// What to do with a component, given whether the database is there:
-    /// without it the API server does not end, however long one waits.
+    /// How to end a component, depending on whether the database runs: without it the API server
+    /// never terminates.
     pub(crate) fn suits(component: Component, etcd_runs: bool) -> Self {
         if component == Component::ApiServer && !etcd_runs { Self::Force } else { Self::Ask }
     }
 }
 
-/// Ends a process of a run before, if it is still there and still the one.
+/// Ends a process of an earlier run, if it is still the same process.
 pub(crate) fn end_leftover(
     folder: &Folder,
     component: Component,
@@ -151,25 +151,25 @@ fn end(
     Err(Error::Undying { component, pid })
 }
 
-/// Asks a process that watches a control plane to stop it.
+/// Asks the owner of a control plane to stop it.
 pub(crate) fn ask_owner(pid: u32) {
     signal(pid, Signal::TERM);
 }
 
-/// A process that is gone needs no signal.
+/// Signals a process; one that is gone needs no signal.
 fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         kill_process(pid, signal).ok();
     }
 }
 
-/// Whether this number is still the process that we started: numbers are used
-/// again, but nobody else is given a folder of ours to work in.
+/// Whether this ID still belongs to the process that we started: IDs are reused, but only our
+/// processes have this folder on their command line.
 pub(crate) fn is_alive(folder: &Folder, component: Component, pid: u32) -> bool {
     command_line(pid).contains(&*component.place(folder).to_string_lossy())
 }
 
-/// Empty if there is no such process, or only its remains.
+/// Empty if the process does not exist or is a zombie.
 fn command_line(pid: u32) -> String {
     if cfg!(target_os = "linux") {
         let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -180,8 +180,7 @@ fn command_line(pid: u32) -> String {
     output.map(|it| String::from_utf8_lossy(&it.stdout).into_owned()).unwrap_or_default()
 }
 
-/// The last lines of a file after a place in it. For showing only: what cannot
-/// be read is not shown.
+/// The last lines of a file after an offset. Only for display: unreadable content is left out.
 fn tail(path: &Path, begin: u64) -> String {
     let read = || {
         let mut file = File::open(path)?;
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_api_server_without_its_database_is_forced() {
+    fn only_an_api_server_without_its_database_is_killed() {
         assert_eq!(Manner::suits(Component::ApiServer, true), Manner::Ask);
         assert_eq!(Manner::suits(Component::ApiServer, false), Manner::Force);
         assert_eq!(Manner::suits(Component::Scheduler, false), Manner::Ask);

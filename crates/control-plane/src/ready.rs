@@ -1,8 +1,7 @@
-//! Asking a component whether it is ready.
+//! Readiness checks of components.
 //!
-//! etcd answers plain HTTP. The others speak TLS only, and kubectl asks them:
-//! it is a real client, it is there anyway, and it keeps a TLS library out of
-//! the programs that use this crate.
+//! etcd answers plain HTTP. The others speak only TLS, so kubectl queries them: it is a real
+//! client, it is available anyway, and this crate needs no TLS library.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -14,13 +13,13 @@ use crate::Component;
 use crate::folder::Folder;
 use crate::ports::Ports;
 
-/// How long one question may take; whoever asks will ask again.
+/// The time limit of one check; the caller repeats it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// More failing checks than this say nothing that fewer do not.
+/// More failing checks add no information.
 const CHECKS_SHOWN: usize = 3;
 
-/// Whom to ask, and with what.
+/// The parameters of a check.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question<'a> {
     pub(crate) folder: &'a Folder,
@@ -29,22 +28,22 @@ pub(crate) struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Whether a component is ready, or what it still lacks.
+    /// Whether a component is ready, or what is missing.
     pub(crate) fn ask(self, component: Component) -> Result<(), String> {
         let stream = self.connect(component)?;
         match component {
             Component::Etcd => ask_etcd(stream),
             Component::ApiServer => {
                 drop(stream);
-                // Whoever listens has its certificate.
+                // A listening component has its certificate.
                 self.folder.write_kubeconfigs(self.ports).map_err(|error| error.to_string())?;
                 self.kubectl(&["get", "--raw", "/readyz"])
             }
             Component::ControllerManager => {
                 drop(stream);
                 self.healthz(component)?;
-                // It says ok before its controllers run. No pod can be made
-                // before this one has done its first work.
+                // It reports ready before its controllers run. No pod can be created before this
+                // controller has synced once.
                 self.kubectl(&["get", "serviceaccount", "default", "--namespace", "default"])
             }
             Component::Scheduler => {
@@ -54,7 +53,7 @@ impl Question<'_> {
         }
     }
 
-    /// Cheaper than kubectl, for as long as nobody listens.
+    /// Cheaper than kubectl, as long as nothing listens.
     fn connect(self, component: Component) -> Result<TcpStream, String> {
         let port = self.ports.of(component);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -83,8 +82,7 @@ impl Question<'_> {
     }
 }
 
-/// kubectl as the user that may do everything, apart from the settings and
-/// the cache of whoever runs it.
+/// kubectl as admin, isolated from the settings and the cache of the current user.
 pub(crate) fn kubectl(program: &Path, folder: &Folder) -> Command {
     let mut command = Command::new(program);
     command.arg("--kubeconfig").arg(folder.kubeconfig());
@@ -105,13 +103,13 @@ fn ask_etcd(mut stream: TcpStream) -> Result<(), String> {
     Err(format!("says {}", answer.lines().last().unwrap_or("nothing")))
 }
 
-/// What kubectl's complaint says in a few words. An API server lists all its
-/// checks, and marks those that fail with a minus.
+/// A short form of kubectl's error. An API server lists all its checks, and marks the failing ones
+/// with a minus.
 fn reason(said: &str) -> String {
     let failing: Vec<&str> =
         said.split("[-]").skip(1).filter_map(|it| it.split(" failed").next()).collect();
     match failing.len() {
-        0 => said.trim().lines().last().unwrap_or("kubectl fails without a word").to_owned(),
+        0 => said.trim().lines().last().unwrap_or("kubectl fails without a message").to_owned(),
         count if count > CHECKS_SHOWN => {
             let shown = failing[..CHECKS_SHOWN].join(", ");
             format!("failing: {shown} and {} more", count - CHECKS_SHOWN)
@@ -130,6 +128,6 @@ mod tests {
         assert_eq!(reason(said), "failing: etcd, poststarthook/rbac/bootstrap-roles");
         assert_eq!(reason(&"[-]a failed\n".repeat(5)), "failing: a, a, a and 2 more");
         assert_eq!(reason("Warning: one\nerror: EOF\n"), "error: EOF");
-        assert_eq!(reason(""), "kubectl fails without a word");
+        assert_eq!(reason(""), "kubectl fails without a message");
     }
 }

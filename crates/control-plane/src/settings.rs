@@ -1,4 +1,4 @@
-//! The programs, and where the environment says they are.
+//! The locations of the programs, from the environment.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Component, Error};
 
-/// The paths of the programs that make a control plane.
+/// The paths of the programs of a control plane.
 #[derive(Clone, Debug)]
 pub struct Tools {
     /// The database.
@@ -18,14 +18,13 @@ pub struct Tools {
     pub kube_controller_manager: PathBuf,
     /// The scheduler.
     pub kube_scheduler: PathBuf,
-    /// The client, which asks the others whether they are ready.
+    /// The client, used for readiness checks.
     pub kubectl: PathBuf,
 }
 
 impl Tools {
-    /// Takes each from the variable that `cargo xtask test` sets
-    /// (`TALOS_OPERATOR_TOOL_ETCD` and so on), or else from the user's cache,
-    /// which `cargo xtask tools` fills.
+    /// Takes each path from the variable that `cargo xtask test` sets (`TALOS_OPERATOR_TOOL_ETCD`
+    /// and so on), or from the user's cache, which `cargo xtask tools` fills.
     pub fn find() -> Result<Self, Error> {
         Ok(Self {
             etcd: find_tool("etcd")?,
@@ -46,8 +45,8 @@ impl Tools {
     }
 }
 
-/// Where a real tool is, by its name in `cargo xtask tools`: the file that its
-/// variable names, or else the newest in the user's cache.
+/// The path of a real tool, by its name in `cargo xtask tools`: the file in its variable, or the
+/// newest in the user's cache.
 pub fn find_tool(name: &str) -> Result<PathBuf, Error> {
     let variable = format!("TALOS_OPERATOR_TOOL_{}", name.to_uppercase().replace(['-', '.'], "_"));
     if let Some(named) = environment(&variable) {
@@ -57,17 +56,17 @@ pub fn find_tool(name: &str) -> Result<PathBuf, Error> {
     cached.ok_or_else(|| Error::ToolMissing { name: name.to_owned(), variable })
 }
 
-/// As `cargo xtask tools` finds it; a relative `XDG_CACHE_HOME` is no place.
+/// The cache of `cargo xtask tools`; a relative `XDG_CACHE_HOME` is ignored.
 fn cache() -> Option<PathBuf> {
     let cache = environment("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || environment("HOME").map(|home| PathBuf::from(home).join(".cache"));
     Some(cache.or_else(home)?.join("talos-operator/tools"))
 }
 
-/// The latest build: the folders are named after the tool, its version and a
-/// hash. A version begins with a digit, so `etcd` is not taken for `etcd-x`.
+/// The latest build: the folders are named after the tool, its version and a hash. A version starts
+/// with a digit, so `etcd` does not match `etcd-x`.
 fn newest(cache: &Path, name: &str) -> Option<PathBuf> {
-    // Several lines of one tool have a file of the same name.
+    // Several minors of one tool have a file of the same name.
     let binary = if name.starts_with("talosctl-") { "talosctl" } else { name };
     let ours = |folder: &OsString| {
         let folder = folder.to_string_lossy();
@@ -83,7 +82,7 @@ fn newest(cache: &Path, name: &str) -> Option<PathBuf> {
         .max_by_key(|path| path.metadata().and_then(|file| file.modified()).ok())
 }
 
-/// A variable that is set to nothing counts as unset.
+/// An empty variable counts as unset.
 #[expect(clippy::disallowed_methods, reason = "the one place where this crate reads settings")]
 fn environment(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_is_found_by_its_whole_name() {
+    fn a_tool_is_found_by_its_complete_name() {
         let cache = tempfile::tempdir().expect("a folder");
         for folder in ["etcd-extra-1.0.0-a", "etcd-3.6.16-0123", "etcd-3.6.17-empty"] {
             fs::create_dir(cache.path().join(folder)).expect("a folder");

@@ -1,4 +1,4 @@
-//! Starts that fail: each says why, and leaves nothing running.
+//! Failing starts: each returns the reason and leaves nothing running.
 
 mod common;
 
@@ -24,10 +24,10 @@ fn failure(options: Options) -> Error {
 }
 
 #[test]
-fn a_component_that_dies_is_named_with_its_last_words() {
+fn a_component_that_dies_is_named_with_its_last_log_lines() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = options(folder.path());
-    // The real etcd is up by then, and has to go.
+    // The real etcd is running by then, and has to be stopped.
     options.tools.kube_apiserver = stand_in("dies.sh");
     let error = failure(options).to_string();
     let log = folder.path().canonicalize().expect("a path").join("logs/kube-apiserver.log");
@@ -41,7 +41,7 @@ fn a_component_that_dies_is_named_with_its_last_words() {
 }
 
 #[test]
-fn a_component_that_hangs_has_a_deadline_and_a_reason() {
+fn a_hanging_component_times_out_with_a_reason() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = options(folder.path());
     options.tools.etcd = stand_in("hangs.sh");
@@ -85,7 +85,7 @@ fn an_interrupt_ends_a_start() {
 }
 
 #[test]
-fn a_port_that_was_asked_for_is_never_replaced() {
+fn a_requested_port_is_never_replaced() {
     let folder = tempfile::tempdir().expect("a folder");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let base = taken.local_addr().expect("an address").port() - 3;

@@ -1,4 +1,4 @@
-//! The real programs, from an empty folder to one that is started again.
+//! The real programs, from an empty folder to a restart.
 
 mod common;
 
@@ -27,7 +27,7 @@ fn processes(plane: &ControlPlane) -> Vec<u32> {
     Component::ALL.iter().filter_map(|component| plane.pid(*component)).collect()
 }
 
-/// One long story, because every chapter would have to start with the first.
+/// One long test, because every part would have to repeat the first one.
 #[test]
 fn a_control_plane_is_real_and_keeps_its_state() {
     let root = tempfile::tempdir().expect("a folder");
@@ -36,22 +36,22 @@ fn a_control_plane_is_real_and_keeps_its_state() {
     let options = || Options::new(&folder, tools.clone());
     let mut plane = ControlPlane::start(options()).expect("a control plane");
 
-    // It is the real thing, under the names it gave us.
+    // It is a real cluster, with our users.
     assert_eq!(kubectl(&plane, "get --raw /readyz"), "ok");
     assert!(plane.kubeconfig().expect("a kubeconfig").contains(&plane.url()));
     assert!(plane.certificate_authority().expect("certificates").contains("BEGIN CERTIFICATE"));
     assert_eq!(kubectl(&plane, "auth whoami -o jsonpath={.status.userInfo.username}"), "admin");
     let refused = plane.kubectl().args(["get", "nodes", "--as", "somebody"]).output();
-    assert!(!refused.expect("kubectl starts").status.success(), "RBAC lets nobody in");
+    assert!(!refused.expect("kubectl starts").status.success(), "RBAC rejects anonymous requests");
 
-    // Its owner is alone with it.
+    // It has one owner.
     let second = ControlPlane::start(options()).map(|_| ()).expect_err("one owner");
     assert!(matches!(second, Error::Busy { .. }), "{second}");
     let seen = real_control_plane::inspect(&folder, &tools).expect("ours").expect("there");
     assert!(seen.is_ready(), "{seen:?}");
     assert_eq!(seen.owner, Some(std::process::id()));
 
-    // Objects come and go, and controllers act on them.
+    // Objects are created and deleted, and controllers act on them.
     kubectl(&plane, "create configmap kept --from-literal=key=value");
     kubectl(&plane, "create configmap lost --from-literal=key=value");
     kubectl(&plane, "delete configmap lost");
@@ -61,14 +61,14 @@ fn a_control_plane_is_real_and_keeps_its_state() {
         &plane,
         "wait --for=jsonpath={.status.replicas}=2 replicaset --selector app=web --timeout=300s",
     );
-    // No node, no place; but the scheduler has looked.
+    // Without nodes the pods stay pending, but the scheduler has tried.
     kubectl(
         &plane,
         "wait --for=condition=PodScheduled=false pod --selector app=web --timeout=300s",
     );
     let token = kubectl(&plane, "create token default");
 
-    // A new API server has the same objects and believes the same tokens.
+    // A new API server has the same objects and accepts the same tokens.
     let before = plane.pid(Component::ApiServer);
     plane.restart_apiserver().expect("an API server");
     assert_ne!(plane.pid(Component::ApiServer), before);
@@ -82,20 +82,20 @@ fn a_control_plane_is_real_and_keeps_its_state() {
     let review = format!("auth whoami --token {} -o name", token.trim());
     kubectl(&plane, &review);
 
-    // Controllers survive it, and one that is killed comes back.
+    // Controllers survive it, and a killed one comes back.
     plane.kill(Component::ControllerManager).expect("it ends");
     assert_eq!(plane.pid(Component::ControllerManager), None);
-    plane.check().expect("that was no accident");
+    plane.check().expect("a requested kill is not a failure");
     plane.restart(Component::ControllerManager).expect("a controller manager");
     kubectl(&plane, &format!("delete {DEPLOYMENT} --cascade=foreground --timeout=300s"));
     kubectl(&plane, "create deployment web --image=example.invalid/web:1 --replicas=0");
 
-    // Left alone, it runs on, and can be taken down by anybody, twice.
+    // Once detached, it keeps running, and any process can take it down, twice.
     let (url, token) = (plane.url(), plane.token().expect("a token"));
     let left = processes(&plane);
     assert!(anybody_names(&folder), "or the checks below mean nothing");
     assert_eq!(left.len(), Component::ALL.len());
-    plane.detach().expect("it goes on alone");
+    plane.detach().expect("it keeps running");
     let error = ControlPlane::start(options()).map(|_| ()).expect_err("it runs");
     assert!(matches!(error, Error::AlreadyRunning { .. }), "{error}");
     let seen = real_control_plane::inspect(&folder, &tools).expect("ours").expect("there");
@@ -107,15 +107,14 @@ fn a_control_plane_is_real_and_keeps_its_state() {
     assert!(seen.components.iter().all(|it| it.health == Health::Stopped), "{seen:?}");
     assert!(!anybody_names(&folder));
 
-    // The folder is the cluster: same address, same token, same objects.
+    // The folder is the cluster: same address, token and objects.
     let plane = ControlPlane::start(options()).expect("a control plane");
     assert_eq!((plane.url(), plane.token().expect("a token")), (url, token));
     still_there(&plane);
     plane.stop().expect("it stops");
     assert!(!anybody_names(&folder));
 
-    // An accident is noticed, and neither it nor a test that panics keeps the
-    // rest from stopping.
+    // A crash is detected, and neither it nor a panicking test keeps the rest from stopping.
     let mut plane = ControlPlane::start(options()).expect("a control plane");
     let etcd = plane.pid(Component::Etcd).expect("etcd runs");
     succeed(Command::new("/bin/sh").args(["-c", &format!("kill -KILL {etcd}")]));

@@ -1,4 +1,4 @@
-//! One question, one answer.
+//! One HTTP request to a factory.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use upgrade_core::text::chain;
 
 use crate::AskError;
 
-/// The longest that a factory may take; it answers from memory.
+/// The deadline of a request; a factory answers from memory.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The largest answer; the list of all extensions has some tens of kilobytes.
+/// The size limit of a reply; the list of all extensions has some tens of kilobytes.
 const LARGEST: usize = 4 << 20;
 
 pub(crate) async fn ask(
@@ -33,10 +33,10 @@ pub(crate) async fn ask(
         .body(Full::new(body))
         .map_err(|error| unreachable(error.to_string()))?;
     let answered = if url.starts_with("https:") {
-        // `ring` by name: there is no default for the process.
+        // Name `ring` explicitly: the process has no default provider.
         let connector = HttpsConnectorBuilder::new()
             .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
-            .map_err(|error| unreachable(format!("no authorities to trust: {error}")))?
+            .map_err(|error| unreachable(format!("no trusted authorities: {error}")))?
             .https_only()
             .enable_http1()
             .build();
@@ -75,8 +75,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_factory_that_is_not_there_is_named() {
-        // Bound, so that nobody else gets it, but nobody listens.
+    async fn an_unreachable_factory_is_named() {
+        // Bound but not listening, so the port stays reserved and refuses connections.
         let closed = TcpSocket::new_v4().expect("a socket");
         closed.bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
         let url = format!("http://{}", closed.local_addr().expect("an address"));
@@ -85,14 +85,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_is_told_in_its_own_words() {
+    async fn an_error_response_contains_the_factory_s_message() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.expect("a caller");
             let mut asked = [0; 1024];
             let length = stream.read(&mut asked).await.expect("a question");
-            assert!(asked[..length].starts_with(b"GET /versions "), "the path is asked for");
+            assert!(asked[..length].starts_with(b"GET /versions "), "the request has the path");
             let no = "HTTP/1.1 404 Not Found\r\ncontent-length: 8\r\n\r\nnot here";
             stream.write_all(no.as_bytes()).await.expect("sent");
         });

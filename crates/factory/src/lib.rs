@@ -1,7 +1,6 @@
-//! The way to an Image Factory: a URL that makes sense, a question, an answer.
+//! A client of the Image Factory: validates its URL and sends requests.
 //!
-//! What is asked, and what the answer means, is for whoever asks. HTTPS trusts
-//! the authorities that this machine trusts.
+//! Callers choose requests and interpret replies. HTTPS trusts the system's authorities.
 
 mod ask;
 mod url;
@@ -12,25 +11,25 @@ use thiserror::Error;
 
 pub use url::check_url;
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug, Error)]
 pub enum AskError {
-    /// Nobody answers.
+    /// The factory could not be reached.
     #[error("the Image Factory at {url} cannot be reached: {why}")]
     Unreachable {
-        /// Which.
+        /// The factory's URL.
         url: String,
-        /// Why not.
+        /// The error.
         why: String,
     },
-    /// An answer that is no.
+    /// The factory returned an error.
     #[error("the Image Factory at {url} said {status}{}", said(text))]
     Refused {
-        /// Which.
+        /// The factory's URL.
         url: String,
-        /// The code.
+        /// The HTTP status.
         status: StatusCode,
-        /// Its words, which may be none.
+        /// The response body, which may be empty.
         text: String,
     },
 }
@@ -39,12 +38,12 @@ fn said(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(": {text}") }
 }
 
-/// Reads something.
+/// Sends a GET request.
 pub async fn get(url: &str, path: &str) -> Result<Bytes, AskError> {
     ask::ask(url, Method::GET, path, Bytes::new()).await
 }
 
-/// Sends something: a schematic, as YAML.
+/// Posts a body: a schematic, as YAML.
 pub async fn post(url: &str, path: &str, body: Bytes) -> Result<Bytes, AskError> {
     ask::ask(url, Method::POST, path, body).await
 }

@@ -1,19 +1,19 @@
-//! Where a factory is.
+//! URLs of factories.
 
 use http::Uri;
 
-/// A factory's URL, without a slash at its end.
+/// Validates a factory's URL and removes a trailing slash.
 pub fn check_url(text: &str) -> Result<String, String> {
     let wrong = |why: &str| format!("`{text}` is not the URL of a factory: {why}");
-    let uri: Uri = text.parse().map_err(|_| wrong("it cannot be read"))?;
+    let uri: Uri = text.parse().map_err(|_| wrong("it is not a valid URL"))?;
     if !matches!(uri.scheme_str(), Some("http" | "https")) {
         return Err(wrong("it begins with http:// or https://"));
     }
     if uri.host().is_none_or(str::is_empty) || uri.query().is_some() {
-        return Err(wrong("it names a host and perhaps a folder"));
+        return Err(wrong("it may contain only a host and a path"));
     }
     if text.contains('@') {
-        return Err(wrong("names and passwords do not belong there"));
+        return Err(wrong("it must not contain a user name or password"));
     }
     Ok(text.trim_end_matches('/').to_owned())
 }

@@ -1,5 +1,5 @@
-//! What was met, and how often. Something that is never met was never tested,
-//! so the simulation fails over it.
+//! Counts what the simulation reached. Something that was never reached was never tested, so the
+//! simulation fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,14 +16,14 @@ use crate::scenario::{Foreign, Kit, Named, Platform, Scenario, TroubleKind, Want
 use crate::seen::{Seen, What};
 use crate::wire::Fate;
 
-/// What kind of thing was met.
+/// The kind of a counted item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sort {
-    /// A step that did its work.
+    /// A completed step.
     Step,
     /// A step that failed.
     StepFailed,
-    /// A step that had nothing to do.
+    /// A skipped step.
     StepSkipped,
     /// A journal entry.
     Entry,
@@ -31,30 +31,30 @@ pub enum Sort {
     Wait,
     /// A reason to halt.
     Halt,
-    /// A kind of failure that halted.
+    /// The kind of failure that caused a halt.
     Failure,
     /// A fault of the simulator.
     Fault,
     /// A trouble of the scenario.
     Trouble,
-    /// What became of a message.
+    /// The fate of a message.
     Message,
-    /// Where a process was killed.
+    /// The point at which a process was killed.
     Crash,
-    /// How a run ended.
+    /// The end of a run.
     End,
-    /// A kit of workloads.
+    /// A set of workloads.
     Kit,
-    /// What the machines are.
+    /// A property of the machines.
     Machine,
-    /// How nodes find each other.
+    /// How nodes discover each other.
     Discovery,
-    /// What is wanted of single nodes.
+    /// A target of single nodes.
     Node,
 }
 
 impl Sort {
-    /// All of them, as they are printed.
+    /// All of them, with the titles in the output.
     pub const ALL: [(Self, &'static str); 16] = [
         (Self::Step, "steps done"),
         (Self::StepSkipped, "steps skipped"),
@@ -71,53 +71,53 @@ impl Sort {
         (Self::Kit, "workloads"),
         (Self::Machine, "machines"),
         (Self::Discovery, "discovery"),
-        (Self::Node, "wishes for nodes"),
+        (Self::Node, "targets of nodes"),
     ];
 }
 
-/// Machines whose firmware boots signed images only.
+/// Machines whose firmware boots only signed images.
 const SECURE_BOOT: &str = "secure boot";
 
-/// Machines whose extension goes by another name in a release that is wanted.
+/// Machines whose extension has another name in a target release.
 const RENAMED: &str = "renamed extension";
 
-/// What was met.
+/// The counts.
 #[derive(Clone, Debug, Default)]
 pub struct Met(BTreeMap<(Sort, &'static str), u64>);
 
-/// What these worlds cannot bring about, and why.
+/// Items that these worlds cannot reach, with the reason.
 const NEVER: &[(Sort, &str, &str)] = &[
     (Sort::Halt, "other-plan", "processes read the plan and its journal together"),
     (Sort::Halt, "overdue", "a step of a process that lives ends by itself, at its deadline"),
-    (Sort::Wait, "paused", "a pause with nothing under way is an end, not a wait"),
-    (Sort::Wait, "cordon-left", "whoever plans anew waits until all nodes serve again"),
-    (Sort::Halt, "no-snapshot", "a plan without the snapshot's step is no plan of ours"),
+    (Sort::Wait, "paused", "a pause with nothing in flight is an end, not a wait"),
+    (Sort::Wait, "cordon-left", "a new plan waits until all nodes serve again"),
+    (Sort::Halt, "no-snapshot", "our plans always have the snapshot step"),
 ];
 
 impl Met {
-    /// Counts one.
+    /// Counts one item.
     pub fn count(&mut self, sort: Sort, name: &'static str) {
         *self.0.entry((sort, name)).or_default() += 1;
     }
 
-    /// Adds another count.
+    /// Adds other counts.
     pub fn add(&mut self, other: &Self) {
         for (key, count) in &other.0 {
             *self.0.entry(*key).or_default() += count;
         }
     }
 
-    /// How often it was met.
+    /// The count of an item.
     pub fn of(&self, sort: Sort, name: &'static str) -> u64 {
         self.0.get(&(sort, name)).copied().unwrap_or(0)
     }
 
-    /// What became of a message.
+    /// Counts the fate of a message.
     pub(crate) fn passage(&mut self, fate: Fate) {
         self.count(Sort::Message, fate.name());
     }
 
-    /// What a scenario brings.
+    /// Counts the properties of a scenario.
     pub(crate) fn scenario(&mut self, scenario: &Scenario) {
         let kit = match scenario.kit {
             Kit::Bare => "bare",
@@ -145,11 +145,11 @@ impl Met {
             }
         }
         if scenario.wants.iter().any(|want| matches!(want, Want::Back(_))) {
-            self.count(Sort::Kit, "a way back");
+            self.count(Sort::Kit, "a rollback");
         }
     }
 
-    /// Counts what is seen.
+    /// Counts an event.
     pub(crate) fn see(&mut self, seen: &Seen) {
         match &seen.what {
             What::Wrote { entry, .. } => self.entry(&entry.record),
@@ -192,7 +192,7 @@ impl Met {
         self.count(Sort::Entry, name);
     }
 
-    /// Everything that has to be met.
+    /// All items that have to be reached.
     pub fn wanted() -> Vec<(Sort, &'static str)> {
         let mut wanted: Vec<(Sort, &'static str)> = Vec::new();
         wanted.extend(Action::ALL.map(|action| (Sort::Step, action.name())));
@@ -237,14 +237,14 @@ impl Met {
         wanted
     }
 
-    /// What was never met.
+    /// The items that were never reached.
     pub fn missing(&self) -> Vec<(Sort, &'static str)> {
         let mut wanted = Self::wanted();
         wanted.retain(|(sort, name)| self.of(*sort, name) == 0);
         wanted
     }
 
-    /// Everything, by sort.
+    /// All items of a sort with their counts.
     pub fn by_sort(&self, sort: Sort) -> Vec<(&'static str, u64)> {
         let mut met: Vec<(&'static str, u64)> = self
             .0
@@ -261,7 +261,7 @@ impl Met {
 const WISHES: [&str; 5] =
     ["held control plane", "held worker", "one alone", "version", "installer"];
 
-/// What is wanted of single nodes.
+/// The targets of single nodes.
 fn wishes(intent: &Intent) -> BTreeSet<&'static str> {
     let held = || intent.nodes.iter().filter(|(_, own)| own.hold);
     let mut wishes: BTreeSet<&'static str> = held()

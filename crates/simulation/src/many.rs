@@ -1,4 +1,4 @@
-//! Many scenarios on all cores.
+//! Runs many scenarios on all cores.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::print::{end, line, progress};
 /// How often progress is shown.
 const SHOWN_EVERY: Duration = Duration::from_secs(2);
 
-/// After so many failures there is enough to read.
+/// The number of failures after which the run stops.
 const ENOUGH: usize = 5;
 
-/// Which breakage, if any, and how it came about.
+/// The failure of a seed, with its scenario and breach.
 struct Failed {
     seed: u64,
     why: Vec<String>,
@@ -37,7 +37,7 @@ struct Total {
     failed: Vec<Failed>,
 }
 
-/// Plays one seed; a panic is a failure like any other.
+/// Runs one seed; a panic is a failure like any other.
 fn one(seed: u64, templates: &Templates) -> Result<Played, String> {
     let played = catch_unwind(AssertUnwindSafe(|| play(&draw(seed), templates, false)));
     played.map_err(|panic| {
@@ -47,12 +47,12 @@ fn one(seed: u64, templates: &Templates) -> Result<Played, String> {
     })
 }
 
-/// Which seeds.
+/// The seeds to run.
 #[derive(Clone, Copy)]
 struct Seeds<'a> {
     from: u64,
     count: u64,
-    /// Only those in which this happens.
+    /// Only seeds whose scenario has this.
     with: Option<&'a str>,
 }
 
@@ -63,7 +63,7 @@ impl Seeds<'_> {
     }
 }
 
-/// Plays seeds on all cores until all are done or enough have failed.
+/// Runs seeds on all cores until all are done or enough have failed.
 fn many(seeds: Seeds<'_>, enough: usize, mut show: impl FnMut(&Total)) -> Total {
     let next = AtomicU64::new(seeds.from);
     let stop = AtomicBool::new(false);
@@ -130,7 +130,7 @@ fn clock() -> Instant {
     Instant::now()
 }
 
-/// `simulate`: true if no rule was broken and everything was met.
+/// `simulate`: true if no rule was broken and every item was reached.
 pub(crate) fn simulate(args: &args::Simulate) -> Result<bool> {
     let args::Simulate { seeds, from, with, story, keep } = args;
     if *story {
@@ -162,10 +162,10 @@ pub(crate) fn simulate(args: &args::Simulate) -> Result<bool> {
     for failed in &total.failed {
         report(failed, keep.as_deref())?;
     }
-    // A few seeds cannot meet everything.
+    // A few seeds cannot reach everything.
     let missing = if *seeds >= 2_000 && with.is_none() { total.met.missing() } else { Vec::new() };
     for (_, name) in &missing {
-        line(&format!("never met: {name}"));
+        line(&format!("never reached: {name}"));
     }
     line(&format!("{} passed, {} failed", played - count(&total.failed), count(&total.failed)));
     Ok(total.failed.is_empty() && missing.is_empty())
@@ -182,7 +182,7 @@ fn coverage(met: &Met) {
     }
 }
 
-/// Says what failed, as small as it gets, and how to see it again.
+/// Reports a failure, shrunk, with the command to replay it.
 fn report(failed: &Failed, keep: Option<&Path>) -> Result<()> {
     let Failed { seed, why, rule } = failed;
     line(&format!("\nseed {seed} failed:"));
@@ -194,7 +194,7 @@ fn report(failed: &Failed, keep: Option<&Path>) -> Result<()> {
         Some(rule) => shrink::shrink(&draw(*seed), *rule, &templates),
         None => draw(*seed),
     };
-    line(&format!("the smallest that fails like it:\n{}", tell::scenario(&scenario)));
+    line(&format!("the smallest scenario with the same failure:\n{}", tell::scenario(&scenario)));
     if rule.is_some() {
         let played = play(&scenario, &templates, true);
         line(&tell::story(&played.log));
@@ -206,14 +206,14 @@ fn report(failed: &Failed, keep: Option<&Path>) -> Result<()> {
     kept(*seed, &scenario, keep)
 }
 
-/// Writes a scenario down, to be played again whatever seeds come to mean.
+/// Saves a scenario, so that it can be replayed even after seeds change their meaning.
 fn kept(seed: u64, scenario: &Scenario, folder: Option<&Path>) -> Result<()> {
     let Some(folder) = folder else { return Ok(()) };
     let file = folder.join(format!("seed-{seed}.json"));
     let json = serde_json::to_string_pretty(scenario)?;
     std::fs::write(&file, json + "\n")
-        .with_context(|| format!("{} cannot be written", file.display()))?;
-    line(&format!("kept as {}", file.display()));
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    line(&format!("saved as {}", file.display()));
     Ok(())
 }
 
@@ -242,10 +242,10 @@ fn tell_one(scenario: &Scenario, templates: &Templates) -> bool {
 /// `replay`: true if no rule is broken.
 pub(crate) fn replay(args: &args::Replay) -> Result<bool> {
     let file = &args.file;
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("{} cannot be read", file.display()))?;
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let scenario = serde_json::from_str(&text)
-        .with_context(|| format!("{} is no scenario", file.display()))?;
+        .with_context(|| format!("{} is not a scenario", file.display()))?;
     Ok(tell_one(&scenario, &Templates::default()))
 }
 

@@ -1,14 +1,14 @@
-//! The one place that prints.
+//! The only module that prints.
 
 use std::io::{IsTerminal as _, Write as _};
 
 /// A line on standard output.
 pub(crate) fn line(text: &str) {
-    // Nobody reads it if it cannot be written.
+    // A failed write means that there is no reader.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// The line of progress: replaced on a terminal, a line of its own elsewhere.
+/// The progress line: replaced on a terminal, a new line elsewhere.
 pub(crate) fn progress(text: &str) {
     let mut stderr = std::io::stderr();
     let _ = if stderr.is_terminal() {

@@ -1,5 +1,5 @@
-//! Makes a failing scenario smaller: troubles, nodes and wants are taken away
-//! one after the other, as long as the same rule is still broken.
+//! Shrinks a failing scenario: removes troubles, nodes and targets one after the other, as long as
+//! the same rule is broken.
 
 use upgrade_core::intent::Intent;
 
@@ -23,7 +23,7 @@ pub fn shrink(scenario: &Scenario, rule: u8, templates: &Templates) -> Scenario 
     }
 }
 
-/// Everything that is a little less.
+/// All scenarios that are one step smaller.
 fn smaller(of: &Scenario) -> Vec<Scenario> {
     let mut candidates = Vec::new();
     for index in 0..of.troubles.len() {
@@ -49,7 +49,7 @@ fn smaller(of: &Scenario) -> Vec<Scenario> {
         }
     }
     if of.workers > 0 {
-        // Node numbers of troubles have to stay those of nodes.
+        // The node numbers in troubles have to stay valid.
         let nodes = of.control_planes + of.workers - 1;
         let fits = of.troubles.iter().all(|trouble| match trouble.kind {
             TroubleKind::Fault { node, .. }

@@ -1,4 +1,4 @@
-//! What happened, in plain words.
+//! Text output of scenarios and traces.
 
 use std::fmt::Write as _;
 
@@ -28,16 +28,16 @@ pub fn scenario(scenario: &Scenario) -> String {
         let _ = match want {
             Want::Versions(intent) => {
                 let version = |it: &Option<upgrade_core::version::Version>| {
-                    it.as_ref().map_or_else(|| "as it is".to_owned(), ToString::to_string)
+                    it.as_ref().map_or_else(|| "unchanged".to_owned(), ToString::to_string)
                 };
                 let (talos, kubernetes) = (version(&intent.talos), version(&intent.kubernetes));
-                let back = if intent.rollback { " (back)" } else { "" };
+                let back = if intent.rollback { " (rollback)" } else { "" };
                 for (name, own) in &intent.nodes {
                     let _ = writeln!(text, "of {name}: {own:?}");
                 }
                 writeln!(text, "wanted: Talos {talos}, Kubernetes {kubernetes}{back}")
             }
-            Want::Back(node) => writeln!(text, "wanted: node number {node} goes back"),
+            Want::Back(node) => writeln!(text, "wanted: node number {node} rolls back"),
         };
     }
     for trouble in troubles {
@@ -46,7 +46,7 @@ pub fn scenario(scenario: &Scenario) -> String {
     text
 }
 
-/// The story of a play: one line for each thing that matters.
+/// The trace of a run: one line for each important event.
 pub fn story(log: &[Seen]) -> String {
     let mut text = String::new();
     for seen in log {
@@ -62,7 +62,7 @@ pub fn story(log: &[Seen]) -> String {
 fn words(what: &What) -> Option<String> {
     Some(match what {
         What::Starts { runner, plan, fresh } => {
-            let how = if *fresh { "begins" } else { "goes on with" };
+            let how = if *fresh { "begins" } else { "continues" };
             format!("process {runner} {how} plan {}", plan.hash().short())
         }
         What::Dies { runner } => format!("process {runner} is killed"),
@@ -71,13 +71,13 @@ fn words(what: &What) -> Option<String> {
             format!("process {runner} writes: {}", entry_words(&entry.record))
         }
         What::Told { event, .. } => match &event.kind {
-            EventKind::Waiting { why, until } => format!("    told: waits until {until}: {why}"),
-            EventKind::StepProgress { step, message } => format!("    told: {step}: {message}"),
+            EventKind::Waiting { why, until } => format!("    reports: waits until {until}: {why}"),
+            EventKind::StepProgress { step, message } => format!("    reports: {step}: {message}"),
             _ => return None,
         },
         What::Asked { known: true, .. } => return None,
         What::Asked { runner, question, .. } => {
-            format!("    process {runner} asks {question:?}, without an answer")
+            format!("    process {runner} asks {question:?} without an answer")
         }
         What::Act { runner, act, fate } => {
             let lost = if *fate == Fate::Lost { " (it never arrives)" } else { "" };
@@ -86,13 +86,13 @@ fn words(what: &What) -> Option<String> {
         What::Boots { node } => format!("{node} has booted"),
         What::Installs { node } => format!("an installer starts on {node}"),
         What::Others { deed } => match deed {
-            Deed::Cordon { node, on: true } => format!("somebody cordons {node}"),
-            Deed::Cordon { node, on: false } => format!("somebody lifts the cordon of {node}"),
-            Deed::Reboot { node } => format!("somebody reboots {node}"),
-            Deed::Arms { node } => format!("somebody runs an installer on {node}"),
-            Deed::Stages { node } => format!("somebody stages a configuration of {node}"),
-            Deed::Wires { bad: true } => "messages get lost, late or doubled".to_owned(),
-            Deed::Wires { bad: false } => "messages arrive again as they should".to_owned(),
+            Deed::Cordon { node, on: true } => format!("someone cordons {node}"),
+            Deed::Cordon { node, on: false } => format!("someone uncordons {node}"),
+            Deed::Reboot { node } => format!("someone reboots {node}"),
+            Deed::Arms { node } => format!("someone runs an installer on {node}"),
+            Deed::Stages { node } => format!("someone stages a configuration of {node}"),
+            Deed::Wires { bad: true } => "messages get lost, delayed or duplicated".to_owned(),
+            Deed::Wires { bad: false } => "the network is back to normal".to_owned(),
             Deed::Registers { node } => format!("{node} registers, without Talos"),
             Deed::Join { node } => format!("{node} joins"),
             Deed::Leave { node } => format!("{node} leaves"),
@@ -100,10 +100,10 @@ fn words(what: &What) -> Option<String> {
             Deed::Mends { node, fault } => format!("fault {fault} ends on {node}"),
         },
         What::Says { word } => match word {
-            Wish::Pause => "the user says: pause".to_owned(),
-            Wish::Resume => "the user says: go on".to_owned(),
-            Wish::Retarget => "the user wants something else".to_owned(),
-            Wish::Stop => "the user says: stop at once".to_owned(),
+            Wish::Pause => "the user pauses the run".to_owned(),
+            Wish::Resume => "the user resumes the run".to_owned(),
+            Wish::Retarget => "the user sets another target".to_owned(),
+            Wish::Stop => "the user stops the run".to_owned(),
         },
     })
 }
@@ -116,7 +116,7 @@ fn end_words(end: &Result<End, String>) -> String {
         }
         Ok(End::Paused { by }) => format!("paused by {by}"),
         Ok(End::Stopped) => "stopped".to_owned(),
-        Err(why) => format!("gives up: {why}"),
+        Err(why) => format!("fails: {why}"),
     }
 }
 
@@ -125,9 +125,9 @@ fn entry_words(record: &Record) -> String {
         Record::Began => "began".to_owned(),
         Record::Inherited { cordons, armed } => {
             let armed: Vec<_> = armed.keys().collect();
-            format!("takes over the cordons of {cordons:?}, armed {armed:?}")
+            format!("adopts the cordons of {cordons:?}, armed {armed:?}")
         }
-        Record::Lifted { node } => format!("gave {node} back"),
+        Record::Lifted { node } => format!("uncordoned {node}"),
         Record::Started { step, attempt, evidence } => {
             let evidence = evidence.as_ref().map(|it| format!(", {it:?}")).unwrap_or_default();
             format!("started {step} (attempt {attempt}{evidence})")
@@ -161,12 +161,12 @@ fn act_words(act: &Act) -> String {
         }
         Act::Reboot { node, mode } => format!("reboots {node}{}", by(*mode)),
         Act::Rollback { node } => format!("rolls {node} back"),
-        Act::Downgrade { node, to } => format!("enables etcd's downgrade to {to} at {node}"),
-        Act::Forfeit { node } => format!("takes etcd's leadership from {node}"),
-        Act::Snapshot { node } => format!("has an etcd snapshot from {node}"),
+        Act::Downgrade { node, to } => format!("enables the downgrade of etcd to {to} on {node}"),
+        Act::Forfeit { node } => format!("moves etcd's leadership away from {node}"),
+        Act::Snapshot { node } => format!("takes an etcd snapshot from {node}"),
         Act::Configure { node, images } => format!("configures {node}: {images:?}"),
         Act::Cordon { node, on: true } => format!("cordons {node}"),
-        Act::Cordon { node, on: false } => format!("lifts the cordon of {node}"),
+        Act::Cordon { node, on: false } => format!("uncordons {node}"),
         Act::Evict { pod, node } => {
             format!("evicts {pod} from {}", node.as_ref().map_or("nowhere", |node| &node.0))
         }

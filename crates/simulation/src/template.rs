@@ -1,5 +1,4 @@
-//! Worlds to begin with. A cluster that has come up takes longer to make than
-//! to copy, so those of the same shape are made once.
+//! Initial worlds. Booting a cluster takes longer than copying one, so each shape is created once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,18 +10,18 @@ use talos_sim::model::{ClusterSpec, FaultKind, NodeIndex, World};
 use crate::scenario::{Extras, Kit, Machines, Scenario, Trouble, TroubleKind};
 use crate::world::{START, time};
 
-/// What makes worlds the same at first.
+/// The properties that make initial worlds equal.
 type Shape = (usize, usize, String, String, [bool; 3], Machines, Extras, Kit);
 
-/// Those that were made, by shape.
+/// The created worlds, by shape.
 type Made = HashMap<Shape, Arc<(World, Kubernetes)>>;
 
-/// Worlds of shapes that were met before. Clones share them.
+/// A cache of initial worlds. Clones share it.
 #[derive(Clone, Default)]
 pub struct Templates(Arc<Mutex<Made>>);
 
 impl Templates {
-    /// The world that a scenario begins in.
+    /// The initial world of a scenario.
     pub fn world(&self, scenario: &Scenario) -> (World, Kubernetes) {
         let Scenario { control_planes, workers, extended, flannel, grub, machines, .. } = scenario;
         let Scenario { extras, kit, .. } = scenario;
@@ -31,7 +30,7 @@ impl Templates {
         let shape = (*control_planes, *workers, talos, kubernetes, flags, *machines, *extras, *kit);
         let known = self.lock().get(&shape).cloned();
         let template = known.unwrap_or_else(|| {
-            // Without the lock: others need not wait for it. Made twice, it is the same.
+            // Without the lock, so that others need not wait. Creating it twice gives the same world.
             let made = Arc::new(make(scenario));
             self.lock().insert(shape, Arc::clone(&made));
             made
@@ -41,7 +40,7 @@ impl Templates {
         world.reseed(scenario.seed);
         world.discover_by(scenario.discovery);
         for trouble in &scenario.troubles {
-            // It was so before anybody looked.
+            // This fault exists before the run starts.
             if let Trouble { after: 0, kind: TroubleKind::Fault { node, fault, .. } } = trouble
                 && fault.kind() == FaultKind::FailingManifest
             {
@@ -66,13 +65,13 @@ fn make(scenario: &Scenario) -> (World, Kubernetes) {
     scenario.machines.make(&mut spec, *extended);
     let world = World::new(&spec, 1, time(START));
     let mut kubernetes =
-        Kubernetes::brief(&world, 1, &kit.objects()).expect("the kits are made of good objects");
+        Kubernetes::brief(&world, 1, &kit.objects()).expect("the workloads are valid objects");
     label_pool(&mut kubernetes, *workers);
     scenario.extras.leave(&mut kubernetes);
     (world, kubernetes)
 }
 
-/// Every third worker is in a pool of its own.
+/// Puts every third worker into its own pool.
 fn label_pool(kubernetes: &mut Kubernetes, workers: usize) {
     let write = kube_sim::Write::by("pools");
     for number in (1..=workers).filter(|number| number % 3 == 0) {
@@ -85,6 +84,6 @@ fn label_pool(kubernetes: &mut Kubernetes, workers: usize) {
             &name,
             |node| kube_sim::object::set(node, &["metadata", "labels", label], json!("gpu")),
         );
-        labelled.expect("the node is there");
+        labelled.expect("the node exists");
     }
 }

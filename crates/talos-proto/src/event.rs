@@ -1,8 +1,8 @@
-//! What `machine.MachineService/Events` carries.
+//! The payloads of `machine.MachineService/Events`.
 //!
-//! Each event holds a message in an `Any`, whose type URL is not the usual one:
-//! it begins with [`TYPE_URL_PREFIX`]. A client that meets an unknown URL must
-//! be ready to skip it; talosctl stops instead, so a simulator sends no others.
+//! Each event contains a message in an `Any` with an unusual type URL: it starts with
+//! [`TYPE_URL_PREFIX`]. Clients have to skip unknown URLs; talosctl stops instead, so a simulator
+//! sends no others.
 
 use prost::{DecodeError, Message as _};
 use prost_types::Any;
@@ -12,7 +12,7 @@ use crate::machine::{
     RestartEvent, SequenceEvent, ServiceStateEvent, TaskEvent,
 };
 
-/// What comes before the full name of the message in an event's type URL.
+/// The prefix of the message's full name in an event's type URL.
 pub const TYPE_URL_PREFIX: &str = "talos/runtime/";
 
 macro_rules! payloads {
@@ -24,7 +24,7 @@ macro_rules! payloads {
         }
 
         impl Payload {
-            /// The URL that names the message's type.
+            /// The type URL of the message.
             pub fn type_url(&self) -> &'static str {
                 match self {
                     $(Self::$variant(_) => $url,)+
@@ -39,7 +39,7 @@ macro_rules! payloads {
                 Any { type_url: self.type_url().to_owned(), value }
             }
 
-            /// Decodes `Event.data`: `None` if the type is not one of ours.
+            /// Decodes `Event.data`: `None` for an unknown type.
             pub fn unpack(data: &Any) -> Result<Option<Self>, DecodeError> {
                 match data.type_url.as_str() {
                     $($url => $message::decode(data.value.as_slice()).map(Self::$variant).map(Some),)+

@@ -1,5 +1,4 @@
-//! The generated code, nested as its packages are: it refers to itself by
-//! relative paths.
+//! The generated code, nested like its packages, because it refers to itself by relative paths.
 
 #![expect(
     missing_docs,

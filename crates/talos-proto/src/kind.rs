@@ -1,10 +1,8 @@
-//! The kinds of resources we use: where each is found, and how it presents
-//! itself.
+//! The kinds of resources we use: their types, namespaces and definitions.
 //!
-//! A node describes its own kinds in resources of type
-//! `ResourceDefinitions.meta.cosi.dev`; talosctl asks for those first, to turn
-//! `get links` into a type and to know the columns of the table. So the table
-//! below has everything a definition needs, and [`Kind::definition`] makes one.
+//! A node describes its kinds in resources of type `ResourceDefinitions.meta.cosi.dev`; talosctl
+//! reads those first, to map `get links` to a type and to know the columns of the table. So the
+//! table below has everything a definition needs, and [`Kind::definition`] builds one.
 
 use crate::cosi::resource::meta::{
     ResourceDefinitionSpec,
@@ -16,22 +14,20 @@ use crate::cosi::resource::meta::{
 pub struct Kind {
     /// `Members.cluster.talos.dev`.
     pub resource_type: &'static str,
-    /// How one is called: `Member`.
+    /// The display name of one resource: `Member`.
     pub display_type: &'static str,
-    /// Where resources of this kind are, unless asked for elsewhere.
+    /// The default namespace of its resources.
     pub namespace: &'static str,
-    /// The id, where there is only one resource or one that matters.
+    /// The ID of the only resource, or of the relevant one.
     pub id: Option<&'static str>,
-    /// Short names, as a node announces them.
+    /// The short names in the node's definition.
     pub aliases: &'static [&'static str],
     /// Columns of a table: name, and JSON path in the YAML of the spec.
     pub columns: &'static [(&'static str, &'static str)],
-    /// Whether reading it needs the role `os:admin`. So it is in the newest
-    /// versions; in 1.12.6, [`KUBELET_SPEC`] and [`API_SERVER_CONFIG`] are open
-    /// to readers.
+    /// Whether reading it requires the role `os:admin`, according to the newest versions; in
+    /// 1.12.6, `os:reader` may read [`KUBELET_SPEC`] and [`API_SERVER_CONFIG`].
     pub sensitive: bool,
-    /// The minor version of Talos 1 that brought it; 0 if all of those that we
-    /// deal with have it.
+    /// The minor version of Talos 1 that introduced it; 0 if every supported version has it.
     pub since_minor: u64,
 }
 
@@ -70,14 +66,13 @@ impl Kind {
         Self { since_minor, ..self }
     }
 
-    /// The id of the resource that defines this kind, in namespace `meta`.
+    /// The ID of the resource that defines this kind, in namespace `meta`.
     pub fn definition_id(&self) -> String {
         self.resource_type.to_lowercase()
     }
 
-    /// What the resource that defines this kind says. Beside the announced
-    /// aliases it lists the automatic ones: the type in lower case, cut at each
-    /// of its dots.
+    /// The definition of this kind. Besides the explicit aliases it lists the automatic ones: the
+    /// type in lower case, truncated at each of its dots.
     pub fn definition(&self) -> ResourceDefinitionSpec {
         let Self {
             resource_type,
@@ -124,7 +119,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Payload: [`ResourceDefinitionSpec`]. The id is the type in lower case.
+    /// Payload: [`ResourceDefinitionSpec`]. The ID is the type in lower case.
     RESOURCE_DEFINITION = Kind::new(
         "ResourceDefinitions.meta.cosi.dev",
         "ResourceDefinition",
@@ -147,7 +142,7 @@ kinds! {
     .id("machine")
     .columns(&[("Stage", "{.stage}"), ("Ready", "{.status.ready}")]);
 
-    /// Payload: [`Layer`](crate::resource::extensions::Layer). The ids are numbers.
+    /// Payload: [`Layer`](crate::resource::extensions::Layer). The IDs are numbers.
     EXTENSION_STATUS = Kind::new(
         "ExtensionStatuses.runtime.talos.dev",
         "ExtensionStatus",
@@ -205,14 +200,14 @@ kinds! {
             .id("bootedentry")
             .columns(&[("Booted Entry", "{.bootedEntry}")]);
 
-    /// Payload: [`ServicePidSpec`](crate::resource::runtime::ServicePidSpec). The id is the
-    /// service's; `installer` is there while an installer runs.
+    /// Payload: [`ServicePidSpec`](crate::resource::runtime::ServicePidSpec). The ID is the
+    /// service's; `installer` exists while an installer runs.
     SERVICE_PID =
         Kind::new("ServicePIDs.runtime.talos.dev", "ServicePID", "runtime", &["servicepid"])
             .columns(&[("PID", "{.pid}")])
             .since_minor(13);
 
-    /// Payload: [`ServiceSpec`](crate::resource::v1alpha1::ServiceSpec). The id is the service's.
+    /// Payload: [`ServiceSpec`](crate::resource::v1alpha1::ServiceSpec). The ID is the service's.
     SERVICE =
         Kind::new("Services.v1alpha1.talos.dev", "Service", "runtime", &["svc", "service"])
             .columns(&[
@@ -221,7 +216,7 @@ kinds! {
                 ("Health Unknown", "{.unknown}"),
             ]);
 
-    /// Payload: [`VolumeStatusSpec`](crate::resource::block::VolumeStatusSpec). The id is the
+    /// Payload: [`VolumeStatusSpec`](crate::resource::block::VolumeStatusSpec). The ID is the
     /// volume's name.
     VOLUME_STATUS = Kind::new(
         "VolumeStatuses.block.talos.dev",
@@ -270,7 +265,7 @@ kinds! {
         .id("nodename")
         .columns(&[("Nodename", "{.nodename}")]);
 
-    /// Payload: [`NodeStatusSpec`](crate::resource::k8s::NodeStatusSpec). The id is the node's
+    /// Payload: [`NodeStatusSpec`](crate::resource::k8s::NodeStatusSpec). The ID is the node's
     /// name.
     NODE_STATUS = Kind::new(
         "NodeStatuses.kubernetes.talos.dev",
@@ -290,7 +285,7 @@ kinds! {
     .id("kubelet")
     .sensitive();
 
-    /// Payload: [`StaticPodSpec`](crate::resource::k8s::StaticPodSpec). The id is the pod's name.
+    /// Payload: [`StaticPodSpec`](crate::resource::k8s::StaticPodSpec). The ID is the pod's name.
     STATIC_POD = Kind::new(
         "StaticPods.kubernetes.talos.dev",
         "StaticPod",
@@ -298,7 +293,7 @@ kinds! {
         &["staticpod", "sp", "sps"],
     );
 
-    /// Payload: [`StaticPodStatusSpec`](crate::resource::k8s::StaticPodStatusSpec). The id is
+    /// Payload: [`StaticPodStatusSpec`](crate::resource::k8s::StaticPodStatusSpec). The ID is
     /// `kube-system/` and the pod's name with that of the node.
     STATIC_POD_STATUS = Kind::new(
         "StaticPodStatuses.kubernetes.talos.dev",
@@ -336,7 +331,7 @@ kinds! {
     )
     .id("kube-scheduler");
 
-    /// Payload: [`ManifestSpec`](crate::resource::k8s::ManifestSpec). The id is the file's name.
+    /// Payload: [`ManifestSpec`](crate::resource::k8s::ManifestSpec). The ID is the file's name.
     MANIFEST =
         Kind::new("Manifests.kubernetes.talos.dev", "Manifest", "controlplane", &["manifest"]);
 
@@ -349,8 +344,8 @@ kinds! {
     )
     .id("manifests");
 
-    /// Payload: [`ExtraManifestsConfigSpec`](crate::resource::k8s::ExtraManifestsConfigSpec). It may
-    /// hold Secrets, and every reader may see them.
+    /// Payload: [`ExtraManifestsConfigSpec`](crate::resource::k8s::ExtraManifestsConfigSpec). It
+    /// may contain Secrets, and `os:reader` may read it.
     EXTRA_MANIFESTS_CONFIG = Kind::new(
         "ExtraManifestsConfigs.kubernetes.talos.dev",
         "ExtraManifestsConfig",
@@ -359,7 +354,7 @@ kinds! {
     )
     .id("extra-manifests");
 
-    /// Payload: [`MemberSpec`](crate::resource::cluster::MemberSpec). The id is the node's name.
+    /// Payload: [`MemberSpec`](crate::resource::cluster::MemberSpec). The ID is the node's name.
     MEMBER = Kind::new("Members.cluster.talos.dev", "Member", "cluster", &["member"]).columns(&[
         ("Hostname", "{.hostname}"),
         ("Machine Type", "{.machineType}"),
@@ -382,7 +377,7 @@ kinds! {
     .id("local")
     .columns(&[("Member ID", "{.memberID}")]);
 
-    /// Payload: [`LinkStatusSpec`](crate::resource::network::LinkStatusSpec). The id is the link's
+    /// Payload: [`LinkStatusSpec`](crate::resource::network::LinkStatusSpec). The ID is the link's
     /// name.
     LINK_STATUS = Kind::new(
         "LinkStatuses.net.talos.dev",

@@ -1,31 +1,25 @@
-//! The protocols that a Talos node speaks: its machine API and COSI, the API
-//! of its resources.
+//! The protocols of a Talos node: its machine API and COSI, the API of its resources.
 //!
-//! The definitions are our own and minimal. They stand in `proto/` and have the
-//! package, message and method names and the field numbers of the real ones,
-//! so that real nodes and a real talosctl understand them; what we do not use
-//! is missing, and unknown fields are skipped, as protobuf wants it.
+//! The definitions are our own and minimal. They are in `proto/` and keep the package, message and
+//! method names and the field numbers of the real ones, so that real nodes and a real talosctl
+//! understand them; unused fields are omitted, and skipped as unknown, as protobuf requires.
 //!
-//! The modules follow the packages: [`machine`], [`cluster`], [`common`],
-//! [`cosi::resource`] and [`google::rpc`]. The payloads of resources, which in
-//! Talos sit in `talos.resource.definitions` and `resource.config`, are
-//! together in [`resource`]. [`kind`] says which payload belongs to which
-//! resource type and where the resource is found; [`event`] packs and unpacks
-//! what the event stream carries.
+//! The modules follow the packages: [`machine`], [`cluster`], [`common`], [`cosi::resource`] and
+//! [`google::rpc`]. The payloads of resources, in Talos part of `talos.resource.definitions` and
+//! `resource.config`, are together in [`resource`]. [`kind`] maps resource types to payloads and
+//! namespaces; [`event`] packs and unpacks the payloads of the event stream.
 //!
-//! Messages are plain data and always there. The features `client` and
-//! `server` (both on by default) add tonic's code for one side or the other,
-//! for example `machine::machine_service_client` and
-//! `machine::machine_service_server`. Neither brings a transport: a client is
-//! made from a channel, a server is put into a router, and whoever does that
-//! chooses tonic's features.
+//! Messages are plain data and always available. The features `client` and `server` (both on by
+//! default) add tonic's code for one side or the other, for example
+//! `machine::machine_service_client` and `machine::machine_service_server`. Neither adds a
+//! transport: a client is created from a channel, a server is added to a router, and the crate that
+//! does so chooses tonic's features.
 //!
-//! Maps are ordered, so encoding is deterministic. `common::Data` and the
-//! messages of `cosi.resource` hold their bytes as [`bytes::Bytes`], which are
-//! cheap to clone.
+//! Maps are ordered, so encoding is deterministic. `common::Data` and the messages of
+//! `cosi.resource` store their bytes as [`bytes::Bytes`], which are cheap to clone.
 //!
-//! Messages that may hold keys (machine configurations, kubeconfigs, specs of
-//! resources) show only the length of what they hold in their `Debug` output.
+//! Messages that may contain keys (machine configurations, kubeconfigs, specs of resources) show
+//! only the length of the content in their `Debug` output.
 
 pub mod event;
 mod generated;
@@ -36,7 +30,7 @@ mod redacted;
 pub use generated::{cluster, common, cosi, google, machine};
 pub use kind::Kind;
 
-/// Payloads of resources: what `Spec.proto_spec` encodes.
+/// Payloads of resources: the content of `Spec.proto_spec`.
 pub mod resource {
     #[doc(inline)]
     pub use crate::generated::resource::config;
@@ -46,7 +40,7 @@ pub mod resource {
     };
 }
 
-/// Every definition of this crate and what they import, as an encoded
+/// All definitions of this crate and their imports, as an encoded
 /// `google.protobuf.FileDescriptorSet`.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/talos.bin"));
 

@@ -1,4 +1,4 @@
-//! `Debug` for messages that may hold keys: how much there is, not what.
+//! `Debug` for messages that may contain keys: the length, not the content.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::{
     resource::config::MachineConfigSpec, resource::k8s::ExtraManifest,
 };
 
-/// Stands in for a value in `Debug` output.
+/// A placeholder for a value in `Debug` output.
 struct Redacted(usize);
 
 impl fmt::Debug for Redacted {

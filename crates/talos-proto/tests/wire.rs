@@ -1,5 +1,5 @@
-//! What must never change: names of methods, numbers of fields. The bytes were
-//! made by Talos 1.14.1's own encoder.
+//! What must never change: method names and field numbers. The bytes come from Talos 1.14.1's own
+//! encoder.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -36,7 +36,7 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn methods() {
+fn method_names_and_types_are_fixed() {
     let set = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).expect("our own descriptors");
     let mut lines = BTreeSet::new();
     for file in &set.file {
@@ -55,7 +55,7 @@ fn methods() {
 }
 
 #[test]
-fn members() {
+fn a_member_has_talos_encoding() {
     let member = cluster::MemberSpec {
         node_id: "n1".to_owned(),
         addresses: vec![
@@ -74,7 +74,7 @@ fn members() {
 }
 
 #[test]
-fn the_machine() {
+fn machine_resources_have_talos_encoding() {
     let status = runtime::MachineStatusSpec {
         stage: enums::RuntimeMachineStage::MachineStageRunning.into(),
         status: Some(runtime::MachineStatusStatus {
@@ -130,7 +130,7 @@ fn the_machine() {
 }
 
 #[test]
-fn kubernetes() {
+fn kubernetes_resources_have_talos_encoding() {
     let node = k8s::NodeStatusSpec {
         nodename: "cp-1".to_owned(),
         node_ready: true,
@@ -172,7 +172,7 @@ fn kubernetes() {
 }
 
 #[test]
-fn definitions() {
+fn resource_definitions_are_complete() {
     encodes(
         &kind::MEMBER.definition(),
         "0a194d656d626572732e636c75737465722e74616c6f732e64657612064d656d6265721a07636c757374657222066d656d6265722a076d656d626572732a0f6d656d626572732e636c75737465722a156d656d626572732e636c75737465722e74616c6f732a066d656d62657232170a08486f73746e616d65120b7b2e686f73746e616d657d321e0a0c4d616368696e652054797065120e7b2e6d616368696e65547970657d32180a024f5312127b2e6f7065726174696e6753797374656d7d32190a09416464726573736573120c7b2e6164647265737365737d",

@@ -1,8 +1,7 @@
-//! Where a Talos API is, and which node a request is for.
+//! Addresses of Talos API endpoints and of nodes.
 //!
-//! The two look alike and are not: an endpoint is connected to, and may have a
-//! port; a node is named to the endpoint, which forwards to it, always to the
-//! usual port.
+//! They look alike but differ: the client connects to an endpoint, which may have a port. A node is
+//! named in the request; the endpoint forwards to it, always to the default port.
 
 use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,17 +14,17 @@ use tonic::metadata::{Ascii, MetadataValue};
 /// The port of the Talos API.
 pub const DEFAULT_PORT: u16 = 50000;
 
-/// A text that is not an address.
+/// A string that is not a valid address.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{text}` is not an address: {why}")]
 pub struct AddressError {
-    /// What was given.
+    /// The input.
     pub text: String,
-    /// What is wrong with it, and what would be right.
+    /// What is wrong with it, and what is valid.
     pub why: &'static str,
 }
 
-/// Where to connect to: a control plane node, by IP address or by name.
+/// An address to connect to: a control plane node, by IP address or by name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EndpointAddress {
     host: Host,
@@ -39,7 +38,7 @@ enum Host {
 }
 
 impl EndpointAddress {
-    /// The host alone: an IP address without brackets, or a name.
+    /// The host without a port: an IP address without brackets, or a name.
     pub fn host(&self) -> String {
         match &self.host {
             Host::Ip(ip) => ip.to_string(),
@@ -52,12 +51,12 @@ impl EndpointAddress {
         self.port
     }
 
-    /// What the endpoint's certificate has to be valid for.
+    /// The name that the endpoint's certificate has to be valid for.
     pub(crate) fn server_name(&self) -> ServerName<'static> {
         match &self.host {
             Host::Ip(ip) => ServerName::IpAddress((*ip).into()),
             Host::Name(name) => {
-                ServerName::try_from(name.clone()).expect("names were checked when they were read")
+                ServerName::try_from(name.clone()).expect("names are validated by parsing")
             }
         }
     }
@@ -83,8 +82,8 @@ impl FromStr for EndpointAddress {
     }
 }
 
-/// Which node a request is for, as the endpoint understands it: an IP address
-/// or a name that the endpoint can resolve, without a port.
+/// The node that a request is for, in the endpoint's terms: an IP address or a name that the
+/// endpoint can resolve, without a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeAddress(String);
 
@@ -141,7 +140,7 @@ fn split(text: &str) -> Result<(Host, Option<u16>), AddressError> {
             "addresses with a zone cannot be verified; use another address of the node",
         ));
     }
-    // Bare IPv6 first: it is full of colons, none of which begins a port.
+    // Bare IPv6 first: its colons do not start a port.
     if let Ok(ip) = text.parse::<IpAddr>() {
         return Ok((Host::Ip(ip), None));
     }
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_endpoint_says_why() {
+    fn an_invalid_endpoint_says_why() {
         for (text, why) in [
             ("", "empty"),
             ("https://10.5.0.2:50000", "URL"),

@@ -1,20 +1,20 @@
-//! The one file of a gzipped tar archive, which is how a kubeconfig comes.
+//! Reads the single file of a gzipped tar archive, the format of a kubeconfig reply.
 //!
-//! Our own few lines instead of a library: the archive has one file, nothing is
-//! written to disk, and no path in it means anything.
+//! A few lines instead of a library: the archive has one file, nothing is written to disk, and
+//! paths in it are ignored.
 
 use std::io::Read as _;
 
 use flate2::read::GzDecoder;
 use thiserror::Error;
 
-/// The largest content that is unpacked: a kubeconfig has a few kilobytes, and
-/// a compressed stream may be a trap.
+/// The limit for unpacked content: a kubeconfig has a few kilobytes, and a compressed stream may be
+/// a decompression bomb.
 const MAX_UNPACKED: u64 = 4 << 20;
 
 const BLOCK: usize = 512;
 
-/// What is wrong with an archive.
+/// Why an archive is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum ArchiveError {
     #[error("it is not a gzip stream")]
@@ -55,8 +55,8 @@ fn first_file(tar: &[u8]) -> Result<Vec<u8>, ArchiveError> {
             .and_then(|size| usize::try_from(size).ok())
             .ok_or(ArchiveError::NotTar)?;
         let content = body.get(..size).ok_or(ArchiveError::Truncated)?;
-        // A regular file is '0', or in old archives a zero byte. Anything else
-        // is a directory, a link, or a header about what follows.
+        // A regular file has type '0', or a zero byte in old archives. Any other type is a
+        // directory, a link, or a header for the next entry.
         if matches!(header[156], b'0' | 0) {
             return Ok(content.to_vec());
         }
@@ -66,7 +66,7 @@ fn first_file(tar: &[u8]) -> Result<Vec<u8>, ArchiveError> {
     if rest.is_empty() { Err(ArchiveError::Empty) } else { Err(ArchiveError::Truncated) }
 }
 
-/// The sum of a header's bytes, its own sum taken as blanks.
+/// The sum of a header's bytes, with its checksum field counted as blanks.
 fn sum(header: &[u8]) -> u64 {
     let all = header.iter().enumerate();
     all.map(|(at, byte)| if (148..156).contains(&at) { u64::from(b' ') } else { u64::from(*byte) })
@@ -108,7 +108,7 @@ pub(crate) mod tests {
         encoder.finish().unwrap()
     }
 
-    /// An archive as a node sends it.
+    /// An archive in the format that nodes send.
     pub(crate) fn archive(content: &[u8]) -> Vec<u8> {
         let mut tar = entry(b'0', content);
         tar.resize(tar.len() + 2 * BLOCK, 0);
@@ -130,7 +130,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_archive() {
+    fn malformed_archives_are_rejected() {
         assert_eq!(only_file(b"apiVersion"), Err(ArchiveError::NotGzip));
         assert_eq!(only_file(&gzip(&[7; BLOCK])), Err(ArchiveError::NotTar));
         assert_eq!(only_file(&gzip(&[0; 2 * BLOCK])), Err(ArchiveError::Empty));

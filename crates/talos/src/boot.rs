@@ -1,31 +1,31 @@
-//! What a machine boots next, as far as it can be told.
+//! What a machine boots next, as far as its API reports it.
 
 use crate::client::Node;
 use crate::error::{Error, Failure};
 use crate::resources::{BootedEntry, ServicePid};
 
-/// The EFI variable of systemd-boot that names the entry to boot next.
+/// The EFI variable of systemd-boot that names the default entry.
 const DEFAULT_ENTRY: &str =
     "/sys/firmware/efi/efivars/LoaderEntryDefault-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 
-/// A variable is a name of a file, no more.
+/// The limit for the variable: it holds a file name.
 const MAX_VARIABLE: usize = 4096;
 
-/// The attributes before the value of a variable, as Linux shows it.
+/// The attribute bytes before a variable's value in Linux's efivarfs.
 const ATTRIBUTES: usize = 4;
 
-/// The entries of systemd-boot.
+/// The boot entries of systemd-boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootEntries {
-    /// The one that runs.
+    /// The entry that is running.
     pub booted: String,
-    /// The one that the next boot takes. A disk image has none until its first
-    /// upgrade: then it is the one that runs.
+    /// The entry of the next boot. A disk image sets none before its first upgrade: then the
+    /// running entry is the default.
     pub default: Option<String>,
 }
 
 impl Node {
-    /// Whether an installer runs now (Talos 1.13 and newer tell it).
+    /// Whether an installer is running now (Talos 1.13 and newer).
     pub async fn installer_runs(&self) -> Result<bool, Error> {
         match self.get_id::<ServicePid>("installer").await {
             Ok(found) => Ok(found.is_some()),
@@ -34,8 +34,8 @@ impl Node {
         }
     }
 
-    /// What systemd-boot has booted and what it boots next; `None` on a machine
-    /// with another boot loader. Needs `os:admin`.
+    /// The booted entry and the default entry of systemd-boot; `None` on a machine with another
+    /// boot loader. Needs `os:admin`.
     pub async fn boot_entries(&self) -> Result<Option<BootEntries>, Error> {
         let booted = match self.get::<BootedEntry>().await {
             Ok(Some(resource)) if !resource.spec.0.is_empty() => resource.spec.0,
@@ -56,8 +56,8 @@ impl Node {
     }
 }
 
-/// The text of a variable: four bytes of attributes, then UTF-16 in the order of
-/// Intel, ended by a zero.
+/// Decodes a variable: four bytes of attributes, then UTF-16 in little-endian order, terminated by
+/// a zero.
 fn text(bytes: &[u8]) -> Result<Option<String>, &'static str> {
     let value = bytes.get(ATTRIBUTES..).ok_or("is too short")?;
     if value.len() % 2 != 0 {

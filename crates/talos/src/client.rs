@@ -1,9 +1,8 @@
-//! Sending calls: to which node, through which endpoint, until when.
+//! Calls: to which node, through which endpoint, and until when.
 //!
-//! A [`Client`] knows a cluster's endpoints; a [`Node`] is one address in it,
-//! and has the methods. Everything that is sent goes through [`Node::read`] or
-//! [`Node::act`], so that each call has a deadline, and what may be repeated is
-//! decided in `recover` alone.
+//! A [`Client`] knows a cluster's endpoints; a [`Node`] is one address in it and has the methods.
+//! Every request goes through [`Node::read`] or [`Node::act`], so each call has a deadline, and
+//! only `recover` decides what may be retried.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,10 +32,10 @@ use crate::tls;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// An endpoint that was given up on after this long has failed.
+/// An endpoint that did not answer for this long before the caller gave up counts as failed.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// A cluster that can be talked to. Cheap to clone; clones share connections.
+/// A client of one cluster. Cheap to clone; clones share connections.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -59,20 +58,20 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client with the usual deadlines. Nothing is connected yet.
+    /// A client with default deadlines. It does not connect yet.
     pub fn new(context: &Context) -> Result<Self, Problem> {
         Self::with_deadlines(context, Deadlines::default())
     }
 
-    /// A client with deadlines of its own.
+    /// A client with other deadlines.
     pub fn with_deadlines(context: &Context, deadlines: Deadlines) -> Result<Self, Problem> {
         let tls = tls::client_config(&context.credentials)?;
         Ok(Self::over(context, &tls, deadlines))
     }
 
-    /// A client that asks for its context again whenever it connects, since
-    /// certificates expire. What cannot be had, or used, leaves it with the last
-    /// good one. Endpoints and authorities stay.
+    /// A client that reloads its context at every connection, because certificates expire. If the
+    /// context cannot be loaded or used, the client keeps the last good one. Endpoints and
+    /// authorities stay the same.
     pub fn reloading(
         context: &Context,
         deadlines: Deadlines,
@@ -93,42 +92,42 @@ impl Client {
         }
     }
 
-    /// A node, reached through whichever endpoint works.
+    /// A node, reached through any working endpoint.
     pub fn node(&self, address: NodeAddress) -> Node {
         Node { client: self.clone(), address: Some(address) }
     }
 
-    /// Whichever endpoint works, itself. Two calls may reach two machines.
+    /// Any working endpoint itself. Two calls may reach two machines.
     pub fn endpoint(&self) -> Node {
         Node { client: self.clone(), address: None }
     }
 
-    /// How the endpoints did when they were last used.
+    /// The result of each endpoint's last use.
     pub fn endpoints(&self) -> Vec<EndpointHealth> {
         self.inner.endpoints.health()
     }
 
-    /// How long its calls may take.
+    /// The deadlines of its calls.
     pub fn deadlines(&self) -> &Deadlines {
         &self.inner.deadlines
     }
 }
 
-/// One node of a cluster. Its methods are spread over the modules by meaning.
+/// One node of a cluster. Its methods are spread over the modules by topic.
 #[derive(Clone, Debug)]
 pub struct Node {
     client: Client,
     address: Option<NodeAddress>,
 }
 
-/// How long a read may take: one try, and all of them.
+/// The time limits of a read: for one attempt, and for all of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     pub(crate) attempt: Duration,
     pub(crate) total: Duration,
 }
 
-/// A call's way: the channel, and the node that the other end forwards to.
+/// The route of a call: the channel, and the node that the endpoint forwards to.
 #[derive(Clone)]
 pub(crate) struct Line {
     channel: Channel,
@@ -154,8 +153,8 @@ impl Line {
         state: StateClient,
     }
 
-    /// The message, addressed. Exactly one `node`, or none at all: the plural
-    /// is deprecated, and wraps every error into a success.
+    /// Wraps the message in a request with exactly one `node`, or none: the plural is deprecated
+    /// and wraps every error in a success.
     pub(crate) fn request<M>(&self, message: M) -> Request<M> {
         let mut request = Request::new(message);
         if let Some(node) = &self.node {
@@ -165,8 +164,8 @@ impl Line {
     }
 }
 
-/// An endpoint that has taken a call and not answered yet. If the caller gives up, the
-/// next call begins elsewhere: a machine that hangs refuses nothing.
+/// An endpoint with a call in flight. If the caller gives up, the next call starts with another
+/// endpoint: a hung machine refuses nothing.
 struct Waiting<'a> {
     endpoint: Option<&'a Arc<Endpoint>>,
     began: Instant,
@@ -181,14 +180,14 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// An answer, and the endpoint it came through.
+/// A reply, and the endpoint it came through.
 pub(crate) struct Answer<T> {
     pub(crate) value: T,
     pub(crate) endpoint: Arc<Endpoint>,
 }
 
 impl Node {
-    /// Its address; `None` stands for the endpoint itself.
+    /// Its address; `None` for the endpoint itself.
     pub const fn address(&self) -> Option<&NodeAddress> {
         self.address.as_ref()
     }
@@ -222,7 +221,7 @@ impl Node {
         Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, who)
     }
 
-    /// How long calls that only read may take.
+    /// The time limits of read-only calls.
     pub(crate) fn read_limit(&self) -> Limit {
         let Deadlines { attempt, read, .. } = *self.deadlines();
         Limit { attempt, total: read }
@@ -238,7 +237,7 @@ impl Node {
         Ok(answer.value)
     }
 
-    /// The same within other limits, and telling the endpoint.
+    /// The same with other limits; also returns the endpoint.
     pub(crate) async fn read_within<T, F, R>(
         &self,
         method: &'static str,
@@ -284,7 +283,7 @@ impl Node {
             }
             let error = last.expect("a context has at least one endpoint");
             let resume = from_now(backoff.pause());
-            // Certificates and names do not heal in a second.
+            // Certificates and names do not change within a second.
             let hopeless = matches!(error.failure(), Failure::Connect(fault) if !fault.may_pass());
             if hopeless || round >= recover::ROUNDS || resume >= until {
                 return Err(error);
@@ -307,7 +306,7 @@ impl Node {
         let endpoints = &self.client.inner.endpoints;
         let began = Instant::now();
         let until = until.min(began + attempt);
-        // What is asked of a node through it says nothing of the endpoint.
+        // A slow node behind the endpoint says nothing about the endpoint.
         let mut waiting = Waiting { endpoint: self.address.is_none().then_some(endpoint), began };
         let answer = timeout_at(until, call(self.line(endpoint))).await;
         waiting.endpoint = None;
@@ -322,7 +321,7 @@ impl Node {
                     Again::Elsewhere => endpoint.failed(&failure, Instant::now()),
                     Again::Never | Again::Later => {
                         if !matches!(failure, Failure::Connect(_)) {
-                            // It answered, if not what we wanted.
+                            // The endpoint answered, even if with an error.
                             endpoints.worked(endpoint);
                         }
                     }
@@ -339,8 +338,8 @@ impl Node {
 
     /// Sends a call that changes something: at most once, whatever happens.
     ///
-    /// An endpoint that answers is found first, with a harmless question, so
-    /// that the one try is not wasted on a dead connection.
+    /// It finds an endpoint that answers first, with a harmless request, so that the single attempt
+    /// is not wasted on a dead connection.
     pub(crate) async fn act<T, F, R>(
         &self,
         method: &'static str,
@@ -374,7 +373,7 @@ impl Node {
         }
     }
 
-    /// An endpoint that answers right now. Any answer will do, a refusal too.
+    /// Finds an endpoint that answers now. Any reply counts, even an error.
     async fn living_endpoint(&self, method: &'static str) -> Result<Arc<Endpoint>, Error> {
         let itself = self.client.endpoint();
         let mut last = None;

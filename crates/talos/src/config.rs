@@ -12,18 +12,18 @@ use crate::hidden::Hidden;
 /// When a new configuration takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyMode {
-    /// At once if that can be done without a reboot, else with one.
+    /// Immediately if no reboot is needed, otherwise with a reboot.
     Auto,
-    /// At once, or not at all.
+    /// Immediately, or fail if a reboot is needed.
     NoReboot,
-    /// With the next reboot, whenever that is.
+    /// At the next reboot.
     Staged,
-    /// At once, and taken back after a while unless it is applied again.
+    /// Immediately, and reverted after a while unless it is applied again.
     Try {
-        /// How long it stays; the node's own default is a minute.
+        /// The time until it is reverted; the node's default is one minute.
         back_after: Option<Duration>,
     },
-    /// With a reboot right away; only nodes in maintenance still know this.
+    /// With an immediate reboot; only nodes in maintenance mode still support it.
     Reboot,
 }
 
@@ -41,15 +41,15 @@ impl ApplyMode {
     }
 }
 
-/// What a node did, or with a dry run would do.
+/// What a node did, or would do in a dry run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The mode that the node chose.
     pub mode: ApplyMode,
-    /// What it says about that; with a dry run, what would change. That is a
-    /// difference of configurations, and may hold secrets.
+    /// The node's explanation; in a dry run, the difference between the configurations, which may
+    /// contain secrets.
     pub details: Hidden<String>,
-    /// What it accepted and did not like.
+    /// Warnings about the accepted configuration.
     pub warnings: Vec<String>,
 }
 
@@ -82,8 +82,8 @@ fn request(config: &[u8], mode: ApplyMode, dry_run: bool) -> wire::ApplyConfigur
 }
 
 impl Node {
-    /// Gives the node a configuration: one or more YAML documents. Sent at most
-    /// once, since it may reboot the node.
+    /// Applies a configuration: one or more YAML documents. Sent at most once, because it may
+    /// reboot the node.
     pub async fn apply_config(&self, config: &[u8], mode: ApplyMode) -> Result<Applied, ActError> {
         let request = request(config, mode, false);
         let answer = self

@@ -1,5 +1,4 @@
-//! How a connection to one endpoint is made: name, socket, TLS, each with its
-//! own reason for failing.
+//! Connecting to an endpoint: name, socket and TLS, each with its own error.
 
 use std::io;
 use std::pin::Pin;
@@ -21,25 +20,22 @@ use tonic::codegen::{Service, http::Uri};
 use crate::address::EndpointAddress;
 use crate::fault::Fault;
 
-/// How long a connection may be silent before the kernel asks whether the other
-/// side is still there, and how long it waits between asking again. Together
-/// with the kernel's nine tries a dead peer is noticed within a minute.
+/// The idle time before the kernel sends a keepalive probe, and the interval between probes. With
+/// the kernel's nine attempts, a dead peer is detected within a minute.
 ///
-/// Kernel probes, and not HTTP/2 pings: gRPC servers in Go drop clients that
-/// ping more often than once in five minutes.
+/// Kernel probes instead of HTTP/2 pings: gRPC servers in Go drop clients that ping more often than
+/// every five minutes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long to wait for the endpoint's first word. In TLS 1.3 the handshake ends
-/// for us before the other side has looked at our certificate; a server of
-/// HTTP/2 then speaks first, so its first word says whether we are welcome.
-/// Waiting for it costs one round trip a connection, and turns a refused
-/// certificate into an error of connecting, with its reason, instead of a broken
-/// pipe somewhere in a call. One that stays silent is given the benefit of the
-/// doubt.
+/// How long to wait for the endpoint's first bytes. In TLS 1.3 the client's handshake ends before
+/// the server has verified the client certificate. An HTTP/2 server sends first, so its first bytes
+/// show whether it accepted the certificate. Waiting costs one round trip per connection and turns
+/// a rejected certificate into a connect error with its reason, instead of a broken pipe during a
+/// call. A silent endpoint counts as connected.
 const FIRST_WORD: Duration = Duration::from_secs(2);
 
-/// Makes connections to one endpoint.
+/// Connects to one endpoint.
 #[derive(Clone)]
 pub(crate) struct Connector {
     address: EndpointAddress,
@@ -69,7 +65,7 @@ impl Connector {
             .collect();
         let socket =
             TcpStream::connect(addresses.as_slice()).await.map_err(|error| Fault::of_io(&error))?;
-        // Neither is needed for correctness; a system may refuse both.
+        // Both are optimisations; the system may refuse them.
         let _ = socket.set_nodelay(true);
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
         let _ = SockRef::from(&socket).set_tcp_keepalive(&keepalive);
@@ -99,7 +95,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A connection, of which the first bytes were read already.
+/// A connection whose first bytes have already been read.
 pub(crate) struct Connection {
     stream: TlsStream<TcpStream>,
     first: BytesMut,

@@ -1,7 +1,7 @@
-//! Resources: in which a node keeps everything it knows about itself.
+//! COSI resources, which hold a node's state.
 //!
-//! A [`Spec`] is our typed view of one kind; [`Node::get`] and its relatives
-//! read them, [`Node::watch`] follows them.
+//! A [`Spec`] is our typed view of one kind; [`Node::get`] and its variants read resources,
+//! [`Node::watch`] follows them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,37 +16,37 @@ use crate::stream::Incoming;
 
 /// A typed view of one kind of resource.
 pub trait Spec: Sized + Clone + fmt::Debug + Send + Sync + 'static {
-    /// Which kind.
+    /// The kind of the resource.
     const KIND: Kind;
-    /// How it is sent.
+    /// The encoded message.
     type Payload: Message + Default;
-    /// Makes the view; the text says why it could not be made.
+    /// Converts the message; the error says why it is invalid.
     fn view(payload: Self::Payload) -> Result<Self, String>;
 }
 
-/// A kind of which a node has one resource, under a fixed ID.
+/// A kind with a single resource under a fixed ID.
 pub trait Single: Spec {
     /// The ID.
     const ID: &'static str;
 }
 
-/// A resource: its view, and what is known about it.
+/// A resource: its metadata and its typed spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource<T> {
-    /// About it.
+    /// The metadata.
     pub metadata: Metadata,
-    /// What it says.
+    /// The typed spec.
     pub spec: T,
 }
 
-/// About a resource.
+/// The metadata of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Its name among its kind.
+    /// Its ID within the kind.
     pub id: String,
-    /// Counts its changes; starts again when the node reboots.
+    /// The number of changes; it restarts when the node reboots.
     pub version: Option<u64>,
-    /// Whether it is about to be destroyed.
+    /// Whether it is being destroyed.
     pub tearing_down: bool,
     /// Labels.
     pub labels: BTreeMap<String, String>,
@@ -54,7 +54,7 @@ pub struct Metadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// The resource as sent, made into our view.
+/// Converts a resource from the wire.
 pub(crate) fn view<T: Spec>(resource: &wire::Resource) -> Result<Resource<T>, Failure> {
     let metadata = metadata::<T>(resource)?;
     let malformed = |what: &dyn fmt::Display| {
@@ -67,7 +67,7 @@ pub(crate) fn view<T: Spec>(resource: &wire::Resource) -> Result<Resource<T>, Fa
     Ok(Resource { metadata, spec })
 }
 
-/// What is known about the resource, also of a tombstone.
+/// Reads the metadata of a resource; also works for tombstones.
 pub(crate) fn metadata<T: Spec>(resource: &wire::Resource) -> Result<Metadata, Failure> {
     let Some(metadata) = &resource.metadata else {
         let kind = T::KIND.resource_type;
@@ -90,7 +90,7 @@ pub(crate) fn metadata<T: Spec>(resource: &wire::Resource) -> Result<Metadata, F
 }
 
 impl Node {
-    /// The one resource of a kind; `None` if it does not exist.
+    /// The single resource of a kind; `None` if it does not exist.
     pub async fn get<T: Single>(&self) -> Result<Option<Resource<T>>, Error> {
         self.get_id(T::ID).await
     }

@@ -1,9 +1,7 @@
-//! The endpoints of a cluster: one channel each, which of them works, and in
-//! which order to try them.
+//! The endpoints of a cluster: one channel each, their health, and the order in which to try them.
 //!
-//! The one that worked last is asked first. One that failed goes to the end of
-//! the line for a while; it is never given up, since when all are down the line
-//! is all there is.
+//! The endpoint that worked last is tried first. One that failed is tried last for a while, but
+//! never dropped: when all are down there are no others.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,8 +16,8 @@ use crate::address::EndpointAddress;
 use crate::connect::Connector;
 use crate::error::Failure;
 
-/// How long an endpoint that failed is asked last. A reboot takes a minute or
-/// more; trying once in a while costs little.
+/// How long a failed endpoint is tried last. A reboot takes a minute or more, and an occasional
+/// attempt costs little.
 const DOWN_FOR: Duration = Duration::from_secs(15);
 
 /// One endpoint.
@@ -35,19 +33,19 @@ struct Health {
     last_failure: Option<String>,
 }
 
-/// How an endpoint did when it was last used.
+/// The result of an endpoint's last use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointHealth {
-    /// Where it is.
+    /// Its address.
     pub address: EndpointAddress,
-    /// Why its last use failed; `None` if it worked, or was not used yet.
+    /// Why its last use failed; `None` if it worked or was never used.
     pub failure: Option<String>,
 }
 
 impl Endpoint {
     fn new(address: &EndpointAddress, tls: &Arc<ClientConfig>, connect: Duration) -> Self {
         let uri = |scheme| uri(scheme, address);
-        // Plain to tonic, whose own TLS is not used; honest to the other side.
+        // `http` because tonic's own TLS is not used; the server sees the `https` origin.
         let channel = TonicEndpoint::from(uri("http"))
             .origin(uri("https"))
             .connect_with_connector_lazy(Connector::new(address.clone(), Arc::clone(tls), connect));
@@ -91,13 +89,13 @@ impl Endpoints {
         Self { all, preferred: AtomicUsize::new(0) }
     }
 
-    /// In which order to try them now.
+    /// The endpoints in the order to try them now.
     pub(crate) fn line_up(&self, now: Instant) -> Vec<Arc<Endpoint>> {
         let first = self.preferred.load(Ordering::Relaxed);
         let count = self.all.len();
         let mut line: Vec<_> =
             (0..count).map(|offset| Arc::clone(&self.all[(first + offset) % count])).collect();
-        // A stable sort: what is up keeps its order.
+        // A stable sort: working endpoints keep their order.
         line.sort_by_key(|endpoint| endpoint.is_down(now));
         line
     }
@@ -139,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_worked_comes_first_and_what_failed_last_for_a_while() {
+    async fn working_endpoints_come_first_and_failed_ones_last_for_a_while() {
         let endpoints = endpoints(&["a", "b", "c"]);
         let line = || -> String {
             let line = endpoints.line_up(Instant::now());

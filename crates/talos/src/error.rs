@@ -1,9 +1,8 @@
-//! What a call may fail with.
+//! Errors of calls.
 //!
-//! [`struct@Error`] says which call it was, of which node, through which endpoint;
-//! its source is a [`Failure`], which says what happened and what to do next.
-//! [`ActError`] is the error of calls that change something: it has to be
-//! asked first whether the change may have happened (rule 8).
+//! [`struct@Error`] names the call, the node and the endpoint; its source is a [`Failure`], which
+//! says what happened and what to do next. [`ActError`] is the error of calls that change
+//! something: the caller must check first whether the change may have happened (rule 8).
 
 use std::error::Error as StdError;
 use std::fmt::{self, Display};
@@ -19,7 +18,7 @@ use crate::fault::Fault;
 
 pub use upgrade_core::call::Outcome;
 
-/// Which call, of which node, through which endpoint.
+/// The call, its node and its endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) method: &'static str,
@@ -38,7 +37,7 @@ impl Call {
 pub struct Error(Box<(Call, Failure)>);
 
 impl Error {
-    /// What happened.
+    /// What went wrong.
     pub const fn failure(&self) -> &Failure {
         &self.0.1
     }
@@ -48,12 +47,12 @@ impl Error {
         self.0.0.method
     }
 
-    /// The node that was asked; `None` if it was the endpoint itself.
+    /// The node that the call was for; `None` for the endpoint itself.
     pub const fn node(&self) -> Option<&NodeAddress> {
         self.0.0.node.as_ref()
     }
 
-    /// The endpoint that it failed through.
+    /// The endpoint that the call went through.
     pub const fn endpoint(&self) -> Option<&EndpointAddress> {
         self.0.0.endpoint.as_ref()
     }
@@ -91,52 +90,52 @@ impl StdError for Error {
     }
 }
 
-/// What happened to a call.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// There was no connection, so nothing was asked.
-    #[error("the endpoint could not be talked to")]
+    /// There was no connection, so nothing was sent.
+    #[error("cannot connect to the endpoint")]
     Connect(#[source] Fault),
-    /// The connection broke while the call was under way.
+    /// The connection broke during the call.
     #[error("the connection broke ({0}); the endpoint may be rebooting")]
     Broken(String),
-    /// No answer in time.
+    /// No reply before the deadline.
     #[error("no answer within {}s", .0.as_secs_f32())]
     Deadline(Duration),
-    /// A stream fell silent.
-    #[error("nothing came for {}s", .0.as_secs_f32())]
+    /// A stream was silent for too long.
+    #[error("received nothing for {}s", .0.as_secs_f32())]
     Idle(Duration),
     /// A stream ended before it was complete.
-    #[error("the answer ended early: {0}")]
+    #[error("the reply ended early: {0}")]
     Truncated(&'static str),
-    /// Our role does not allow the call.
+    /// The client's role does not allow the call.
     #[error(
         "not authorised ({0}); the talosconfig's role does not allow this: upgrades need `os:admin`"
     )]
     NotAuthorised(String),
-    /// The endpoint does not forward requests: it is a worker.
+    /// The endpoint does not forward requests, so it is a worker.
     #[error(
         "the endpoint does not forward requests ({0}); it is a worker: list control plane nodes \
          as `endpoints`"
     )]
     NotForwarded(String),
-    /// The node's version does not know the method or the resource type.
+    /// The node's version does not support the method or the resource type.
     #[error("not supported by the node's version ({0})")]
     NotSupported(String),
-    /// What was asked for does not exist.
+    /// The requested object does not exist.
     #[error("not found ({0})")]
     NotFound(String),
-    /// Any other answer that is an error.
+    /// Any other error from the node.
     #[error("the node answered {code:?}: {message}")]
     Status {
         /// The gRPC code.
         code: Code,
-        /// What the node said.
+        /// The node's message.
         message: String,
     },
-    /// An answer that cannot be understood.
-    #[error("the answer makes no sense: {0}")]
+    /// A malformed reply.
+    #[error("malformed reply: {0}")]
     Malformed(String),
 }
 
@@ -158,13 +157,12 @@ impl Failure {
         }
     }
 
-    /// Whether the same question may have an answer later, without anybody's
-    /// help.
+    /// Whether the same request may succeed later without anyone's intervention.
     pub fn may_pass(&self) -> bool {
         self.class().may_pass()
     }
 
-    /// What it is without its words, as whoever acts on it is told.
+    /// The class of the failure, for callers that react to it.
     pub fn class(&self) -> Class {
         match self {
             Self::Connect(_) => Class::NotConnected,
@@ -181,20 +179,20 @@ impl Failure {
         }
     }
 
-    /// What a status means.
+    /// Classifies a status.
     pub(crate) fn of(status: &Status) -> Self {
         if let Some(fault) = connect_fault(status) {
             return Self::Connect(fault);
         }
-        // A status that the node sent has no source; one that has a source was
-        // made on this side, from an error of the connection.
+        // A status sent by the node has no source; one with a source was created on this side from
+        // a connection error.
         if status.source().is_some() {
             return Self::Broken(scrub(status.message()).into_owned());
         }
         Self::of_code(status.code(), status.message())
     }
 
-    /// What a code and a message mean that a node sent.
+    /// Classifies a code and a message from the node.
     pub(crate) fn of_code(code: Code, message: &str) -> Self {
         let message = scrub(message).into_owned();
         match Class::of(call::Code::of(i32::from(code)), &message) {
@@ -207,7 +205,7 @@ impl Failure {
     }
 }
 
-/// Our own fault inside the error of a connection attempt.
+/// The connect error inside a failed connection attempt.
 fn connect_fault(status: &Status) -> Option<Fault> {
     let mut source = status.source();
     let mut connecting = false;
@@ -226,14 +224,14 @@ fn connect_fault(status: &Status) -> Option<Fault> {
     connecting.then(|| Fault::Handshake(status.message().to_owned()))
 }
 
-/// The failure of a call that changes something. Such a call is sent at most
-/// once; whether to send another is for somebody who has looked at the node.
+/// The failure of a call that changes something. Such a call is sent at most once; before another
+/// one, the node's state has to be checked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{outcome}")]
 pub struct ActError {
-    /// Whether it may have happened all the same.
+    /// Whether it may have been applied.
     pub outcome: Outcome,
-    /// What happened to the call.
+    /// Why the call failed.
     #[source]
     pub error: Error,
 }
@@ -243,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_that_mean_more_than_they_say() {
+    fn messages_refine_the_meaning_of_codes() {
         let of = |code, message: &str| Failure::of_code(code, message);
         assert!(matches!(of(Code::PermissionDenied, "not authorized"), Failure::NotAuthorised(_)));
         assert!(matches!(
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_quotes_is_scrubbed() {
+    fn messages_from_nodes_are_scrubbed() {
         // Rule 14: validation errors quote the configuration.
         let failure = Failure::of_code(Code::InvalidArgument, "bad value token: abcdef");
         assert!(!format!("{failure} {failure:?}").contains("abcdef"));
@@ -282,7 +280,7 @@ mod tests {
             "Version failed on node 10.5.0.3 through endpoint 10.5.0.2:50000"
         );
         let failure = error.source().unwrap();
-        assert_eq!(failure.to_string(), "the endpoint could not be talked to");
+        assert_eq!(failure.to_string(), "cannot connect to the endpoint");
         let fault = failure.source().unwrap();
         assert!(fault.to_string().starts_with("connection refused"));
     }

@@ -1,4 +1,4 @@
-//! etcd, as one node's member tells it.
+//! etcd, through the member of one node.
 
 use talos_proto::machine as wire;
 use talos_proto::machine::etcd_member_alarm::AlarmType;
@@ -9,18 +9,18 @@ use crate::client::{Limit, Node};
 use crate::error::{ActError, Error};
 use crate::reply::part;
 
-/// What a node's member says of itself.
+/// The status of a node's member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdStatus {
     /// Its ID.
     pub member: MemberId,
-    /// The leader it follows; `None` while it knows none.
+    /// The leader it follows; `None` if it knows none.
     pub leader: Option<MemberId>,
-    /// The last raft index it has.
+    /// The last raft index it received.
     pub index: u64,
     /// The last raft index it applied.
     pub applied_index: u64,
-    /// The raft term it is in.
+    /// Its raft term.
     pub term: u64,
     /// Learners do not vote.
     pub learner: bool,
@@ -28,37 +28,37 @@ pub struct EtcdStatus {
     pub errors: Vec<String>,
     /// The size of its database, in bytes.
     pub size: u64,
-    /// How much of that is used; the rest comes back by defragmenting.
+    /// The bytes in use; defragmenting frees the rest.
     pub size_in_use: u64,
     /// The version of etcd.
     pub version: String,
-    /// The version of its data; before etcd 3.6 Talos fills in that of the member.
+    /// The version of its data; before etcd 3.6 Talos reports the member's version.
     pub storage_version: String,
 }
 
-/// A member, as another one sees it.
+/// A member in the list of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdMember {
     /// Its ID.
     pub id: MemberId,
-    /// The node it runs on; empty until it has started.
+    /// The host name of its node; empty until it has started.
     pub hostname: String,
-    /// Where other members reach it.
+    /// The URLs for other members.
     pub peer_urls: Vec<String>,
-    /// Where clients reach it; empty until it has started.
+    /// The URLs for clients; empty until it has started.
     pub client_urls: Vec<String>,
     /// Learners do not vote.
     pub learner: bool,
 }
 
-/// What can be wrong with a member so badly that etcd raises an alarm.
+/// A condition for which etcd raises an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alarm {
-    /// The database is full; writes are refused.
+    /// The database is full; writes are rejected.
     NoSpace,
     /// The data is corrupt.
     Corrupt,
-    /// An alarm that this program does not know.
+    /// An unknown alarm.
     Other(i32),
 }
 
@@ -72,12 +72,12 @@ impl std::fmt::Display for Alarm {
     }
 }
 
-/// Whose member the alarm is about: every member lists all of them.
+/// An alarm and its member: every member lists all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberAlarm {
     /// The member.
     pub member: MemberId,
-    /// What is wrong.
+    /// The alarm.
     pub alarm: Alarm,
 }
 
@@ -100,19 +100,19 @@ fn alarms(alarms: Vec<wire::EtcdMemberAlarm>) -> Vec<MemberAlarm> {
         .collect()
 }
 
-/// Whom to ask for the members. Talos asks for a leader either way, so without a
-/// quorum neither is answered.
+/// Which member to ask for the list. Talos asks for a leader either way, so without a quorum
+/// neither works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemberView {
-    /// Whichever member answers.
+    /// Any member that answers.
     #[default]
     Agreed,
-    /// The node's own member, so that the answers of several can be compared.
+    /// The node's own member, to compare the lists of several members.
     Local,
 }
 
 impl Node {
-    /// What the node's member says of itself.
+    /// The status of the node's member.
     pub async fn etcd_status(&self) -> Result<EtcdStatus, Error> {
         const METHOD: &str = "EtcdStatus";
         let reply = self
@@ -170,8 +170,8 @@ impl Node {
         Ok(alarms(self.only(METHOD, reply.messages)?.member_alarms))
     }
 
-    /// Takes all alarms back, and says which there were. Repeating it changes
-    /// nothing more; an alarm with a cause left is raised again.
+    /// Disarms all alarms, and returns them. Repeating it changes nothing more; an alarm whose
+    /// cause persists is raised again.
     pub async fn etcd_disarm(&self) -> Result<Vec<MemberAlarm>, Error> {
         const METHOD: &str = "EtcdAlarmDisarm";
         let limit = Limit { attempt: self.deadlines().act, total: self.deadlines().act };
@@ -183,8 +183,8 @@ impl Node {
         Ok(alarms(self.only(METHOD, answer.value.messages)?.member_alarms))
     }
 
-    /// Gives unused space of the member's database back. The member answers
-    /// nobody meanwhile. Sent at most once.
+    /// Defragments the member's database. The member answers no requests meanwhile. Sent at most
+    /// once.
     pub async fn etcd_defragment(&self) -> Result<(), ActError> {
         const METHOD: &str = "EtcdDefragment";
         let answer = self
@@ -195,8 +195,8 @@ impl Node {
         self.only_act(METHOD, answer.value.messages).map(|_| ())
     }
 
-    /// Asks etcd whether the cluster can be downgraded to this minor, such as `3.6`,
-    /// and says which version it is of. Changes nothing. Since Talos 1.11.
+    /// Asks etcd whether the cluster can be downgraded to this minor, such as `3.6`, and returns
+    /// its current version. Changes nothing. Since Talos 1.11.
     pub async fn etcd_downgrade_validate(&self, to: Minor) -> Result<String, Error> {
         const METHOD: &str = "EtcdDowngradeValidate";
         let reply = self
@@ -208,9 +208,9 @@ impl Node {
         Ok(cluster_version(self.only(METHOD, reply.messages)?.cluster_downgrade))
     }
 
-    /// Enables the downgrade of the cluster to this minor; its version and the data
-    /// of its members follow within seconds, if all members answer each other. Says
-    /// which version it was of. Sent at most once.
+    /// Enables the downgrade of the cluster to this minor; its version and the members' data follow
+    /// within seconds if all members are reachable. Returns the previous version. Sent at most
+    /// once.
     pub async fn etcd_downgrade_enable(&self, to: Minor) -> Result<String, ActError> {
         const METHOD: &str = "EtcdDowngradeEnable";
         let answer = self
@@ -222,8 +222,8 @@ impl Node {
         Ok(cluster_version(self.only_act(METHOD, answer.value.messages)?.cluster_downgrade))
     }
 
-    /// Takes an enabled downgrade back: the cluster goes up again as soon as all
-    /// members run the newer minor. Sent at most once.
+    /// Cancels an enabled downgrade: the cluster version goes up again once all members run the
+    /// newer minor. Sent at most once.
     pub async fn etcd_downgrade_cancel(&self) -> Result<String, ActError> {
         const METHOD: &str = "EtcdDowngradeCancel";
         let answer = self
@@ -234,8 +234,8 @@ impl Node {
         Ok(cluster_version(self.only_act(METHOD, answer.value.messages)?.cluster_downgrade))
     }
 
-    /// Hands leadership to another member, and says to which; `None` if this
-    /// one did not lead. Sent at most once: another election helps nobody.
+    /// Moves leadership to another member, and returns its host name; `None` if this one did not
+    /// lead. Sent at most once: a repeated election has no benefit.
     pub async fn etcd_forfeit_leadership(&self) -> Result<Option<String>, ActError> {
         const METHOD: &str = "EtcdForfeitLeadership";
         let answer = self

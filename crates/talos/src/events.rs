@@ -1,7 +1,7 @@
-//! What happens on a node, as it happens.
+//! The events of a node, as they happen.
 //!
-//! Events are for showing, not for deciding: the buffer is short, and a node
-//! that reboots forgets. Decisions look at states.
+//! Events are for display, not for decisions: the buffer is short and a reboot clears it. Decisions
+//! use state.
 
 use talos_proto::event::Payload;
 use talos_proto::machine as wire;
@@ -18,42 +18,42 @@ pub enum Past {
     /// None.
     #[default]
     None,
-    /// All that the node remembers, some hundreds.
+    /// All that the node still has, several hundred.
     All,
-    /// So many of the newest.
+    /// This many of the newest.
     Last(u32),
-    /// Those after the event of this ID.
+    /// Those after the event with this ID.
     After(String),
     /// Those of the last seconds.
     Seconds(u32),
 }
 
-/// Something that happened.
+/// An event of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Later events have greater IDs; [`Past::After`] takes one.
+    /// Later events have greater IDs; use one with [`Past::After`].
     pub id: String,
-    /// The request that caused it, if one did.
+    /// The request that caused it, if any.
     pub actor: Option<ActorId>,
-    /// What it is.
+    /// Its content.
     pub payload: EventPayload,
 }
 
-/// What an event carries.
+/// The content of an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventPayload {
-    /// A message that this program knows.
+    /// A known message.
     Known(Payload),
-    /// One that it does not; newer nodes may have more.
+    /// An unknown message; newer nodes may have more.
     Unknown {
-        /// Its type.
+        /// Its type URL.
         type_url: String,
     },
 }
 
-/// Events as they come. Ends with an error when the connection breaks, or after
-/// [`FOLLOW_IDLE`](crate::deadline::FOLLOW_IDLE) of silence; whoever wants to go
-/// on asks again for what came after the last ID.
+/// A stream of events. It ends with an error when the connection breaks, or after
+/// [`FOLLOW_IDLE`](crate::deadline::FOLLOW_IDLE) of silence; to continue, open another one after
+/// the last ID.
 #[derive(Debug)]
 pub struct Events {
     incoming: Incoming<wire::Event>,
@@ -94,9 +94,8 @@ impl Events {
 }
 
 impl Node {
-    /// Events of the node; those that one request caused, if `actor` names it.
-    /// When this returns the node is listening: nothing that happens from now
-    /// on is missed.
+    /// The events of the node, or only those caused by the request `actor`. When this returns, the
+    /// node is listening: no event after that is missed.
     pub async fn events(&self, past: Past, actor: Option<&ActorId>) -> Result<Events, Error> {
         const METHOD: &str = "Events";
         let small = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
@@ -117,12 +116,12 @@ impl Node {
                 async move { line.machine().events(request).await }
             })
             .await?;
-        // The hello; until it has come, the node may not be listening yet.
+        // The first message; before it, the node may not be listening yet.
         let hello = self.deadlines().attempt;
         let mut incoming = Incoming::new(self, METHOD, answer, hello, None);
         let first = incoming.next().await?;
         if first.is_none() {
-            let failure = Failure::Truncated("the events ended before they began");
+            let failure = Failure::Truncated("the event stream ended before its first message");
             return Err(incoming.failed(failure));
         }
         incoming.set_idle(self.deadlines().follow_idle);

@@ -1,7 +1,7 @@
-//! Why there is no connection, as a type.
+//! Why a connection failed, as a type.
 //!
-//! Each of these means that nothing was asked of the node: the request never
-//! left. That is why they are a type of their own; `recover` relies on it.
+//! With each of these the request never left, so nothing happened on the node. That is why they
+//! have their own type; `recover` relies on it.
 
 use std::io;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use std::time::Duration;
 use rustls::{AlertDescription, CertificateError};
 use thiserror::Error;
 
-/// Why an endpoint could not be talked to.
+/// Why connecting to an endpoint failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The machine is there, and nothing listens on the port.
+    /// The machine is up, but nothing listens on the port.
     #[error(
         "connection refused; the node may be booting, or the endpoint's port is not the Talos API"
     )]
     Refused,
-    /// The name has no address.
+    /// The name does not resolve.
     #[error("the name cannot be resolved ({0}); check the endpoint's spelling, or use its address")]
     Unresolved(String),
-    /// Nothing answered in time.
+    /// Nothing answered before the deadline.
     #[error("no connection within {}s; check the network, firewalls and whether the node runs", .0.as_secs_f32())]
     TimedOut(Duration),
-    /// The network said no.
+    /// The network is unreachable.
     #[error("it cannot be reached ({0}); check the network")]
     Unreachable(String),
-    /// The endpoint's certificate is from another authority than the
-    /// talosconfig's: another cluster, or somebody in between.
+    /// The endpoint's certificate is from another authority than the talosconfig's: the endpoint
+    /// belongs to another cluster, or something intercepts the connection.
     #[error(
         "its certificate was not issued by the `ca` of the talosconfig: wrong talosconfig for this \
          cluster, or something answers in the node's place"
@@ -40,36 +40,36 @@ pub enum Fault {
          or add this one to `machine.certSANs`"
     )]
     WrongName,
-    /// The endpoint's certificate is out of date, or our clock is.
+    /// The endpoint's certificate has expired or is not valid yet, or our clock is wrong.
     #[error("its certificate has expired or is not valid yet; compare the clocks of both machines")]
     ServerCertificateExpired,
-    /// Our own certificate is out of date.
+    /// Our client certificate has expired.
     #[error(
         "it says that the client certificate in `crt` has expired; make a new talosconfig with \
          `talosctl config new` from one that still works, or from the cluster's secrets"
     )]
     ClientCertificateExpired,
-    /// Our own certificate was refused otherwise.
+    /// Our client certificate was rejected for another reason.
     #[error(
         "it refused the client certificate in `crt` ({0}); the talosconfig belongs to another \
          cluster, or its authority was replaced"
     )]
     ClientCertificateRejected(String),
-    /// The handshake failed otherwise.
+    /// The handshake failed for another reason.
     #[error("the TLS handshake failed ({0}); is it the Talos API?")]
     Handshake(String),
 }
 
 impl Fault {
-    /// Whether it may go away by itself. Certificates and names do not change
-    /// while one waits; nodes come back.
+    /// Whether it may recover by itself. Certificates and names do not change during a wait; nodes
+    /// come back.
     pub const fn may_pass(&self) -> bool {
         match self {
             Self::Refused
             | Self::TimedOut(_)
             | Self::Unreachable(_)
             | Self::Unresolved(_)
-            // A node that is shutting down may cut a handshake short.
+            // A node that is shutting down may abort a handshake.
             | Self::Handshake(_) => true,
             Self::WrongAuthority
             | Self::WrongName
@@ -79,7 +79,7 @@ impl Fault {
         }
     }
 
-    /// What an error of the socket or of TLS means.
+    /// Classifies an error of the socket or of TLS.
     pub(crate) fn of_io(error: &io::Error) -> Self {
         if let Some(tls) = tls_error(error) {
             return Self::of_tls(tls);
@@ -96,8 +96,8 @@ impl Fault {
     fn of_tls(error: &rustls::Error) -> Self {
         match error {
             rustls::Error::InvalidCertificate(problem) => match problem {
-                // All authorities of Talos bear the same name, so a foreign one
-                // shows as a signature that does not fit.
+                // All authorities of Talos have the same name, so a foreign one shows as a bad
+                // signature.
                 CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                     Self::WrongAuthority
                 }
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alerts_tell_whose_certificate_is_wrong() {
+    fn alerts_identify_the_wrong_certificate() {
         for (alert, expected) in [
             (AlertDescription::CertificateExpired, Fault::ClientCertificateExpired),
             (
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_tell_what_is_wrong_with_the_network() {
+    fn socket_errors_identify_the_network_problem() {
         assert_eq!(Fault::of_io(&io::ErrorKind::ConnectionRefused.into()), Fault::Refused);
         assert!(matches!(
             Fault::of_io(&io::ErrorKind::HostUnreachable.into()),

@@ -1,4 +1,4 @@
-//! Files of a node: its kubeconfig, and anything that can be read.
+//! Files of a node: its kubeconfig and any other readable file.
 
 use talos_proto::machine as wire;
 
@@ -9,14 +9,14 @@ use crate::hidden::Hidden;
 use crate::resources::BootId;
 use crate::stream::{ByteStream, Incoming};
 
-/// The largest kubeconfig archive that is read.
+/// The largest accepted kubeconfig archive.
 const MAX_KUBECONFIG: usize = 1 << 20;
 
 /// Where the kernel keeps the boot ID.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 impl Node {
-    /// An administrator's kubeconfig, made anew by each call.
+    /// An admin kubeconfig; every call generates a new one.
     pub async fn kubeconfig(&self) -> Result<Hidden<String>, Error> {
         const METHOD: &str = "Kubeconfig";
         let answer = self
@@ -35,7 +35,7 @@ impl Node {
             .map_err(|_| failed("the kubeconfig is not text".to_owned()))
     }
 
-    /// A file, piece by piece.
+    /// Reads a file in chunks.
     pub async fn read_file(&self, path: &str) -> Result<ByteStream, Error> {
         const METHOD: &str = "Read";
         let answer = self
@@ -48,9 +48,8 @@ impl Node {
         Ok(ByteStream::new(Incoming::new(self, METHOD, answer, idle, None)))
     }
 
-    /// What changes with every boot, and only then. Talos 1.14 has a resource
-    /// for it, which readers may see; from older versions it is read as a file,
-    /// which needs `os:admin`.
+    /// An ID that changes with every boot. Talos 1.14 has a resource for it, which `os:reader` may
+    /// read; older versions need the file, and with it `os:admin`.
     pub async fn boot_id(&self) -> Result<String, Error> {
         match self.get::<BootId>().await {
             Ok(Some(resource)) => return Ok(resource.spec.0),

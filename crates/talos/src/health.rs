@@ -1,4 +1,4 @@
-//! The check of the whole cluster that a control plane node runs itself.
+//! The cluster health check that a control plane node runs.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use crate::error::Error;
 use crate::reply::carried;
 use crate::stream::Incoming;
 
-/// What to check.
+/// The parameters of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
     /// How long the node waits for the cluster to become healthy.
     pub wait: Duration,
-    /// The control plane nodes; empty means as the cluster's members say.
+    /// The control plane nodes; empty for those in the cluster's member list.
     pub control_planes: Vec<String>,
     /// The workers; likewise.
     pub workers: Vec<String>,
 }
 
-/// A check that is under way.
+/// A running health check.
 #[derive(Debug)]
 pub struct HealthReport {
     incoming: Incoming<wire::HealthCheckProgress>,
 }
 
 impl HealthReport {
-    /// What the node says next; `None` once all is healthy. An error is the
-    /// verdict that it is not, or that the check did not come to its end.
+    /// The node's next message; `None` once everything is healthy. An error means that the cluster
+    /// is not healthy or that the check did not complete.
     pub async fn next(&mut self) -> Result<Option<String>, Error> {
         let Some(wire::HealthCheckProgress { metadata, message }) = self.incoming.next().await?
         else {
@@ -42,7 +42,7 @@ impl HealthReport {
 }
 
 impl Node {
-    /// Has the node check its cluster. Only control plane nodes can.
+    /// Runs a health check on the node, which has to be a control plane.
     pub async fn health_check(&self, check: &HealthCheck) -> Result<HealthReport, Error> {
         const METHOD: &str = "ClusterService.HealthCheck";
         let HealthCheck { wait, control_planes, workers } = check;
@@ -60,8 +60,7 @@ impl Node {
                 async move { line.cluster().health_check(request).await }
             })
             .await?;
-        // It says something for every check that changes, and each may use up
-        // all of the time.
+        // The node reports each change of a check, and each check may use up the whole time.
         let total = wait.saturating_add(self.deadlines().data_idle);
         Ok(HealthReport { incoming: Incoming::new(self, METHOD, answer, total, Some(total)) })
     }

@@ -1,28 +1,27 @@
-//! A value that never shows itself (rule 14).
+//! A value that never appears in output (rule 14).
 //!
-//! Not the crate `secrecy`: it holds only what can overwrite its memory, which
-//! protobuf structures and parsed keys cannot, and it does not compare, as the
-//! check for a configuration that changed meanwhile has to.
+//! Not the crate `secrecy`: it holds only types that can overwrite their memory, which protobuf
+//! structures and parsed keys cannot, and it does not support comparison, which detecting a changed
+//! configuration needs.
 
 use std::fmt;
 
-/// Holds something secret: it can be used, but `Debug` prints a placeholder,
-/// and there is no `Display` and no serialisation.
+/// Holds a secret: `Debug` prints a placeholder, and there is no `Display` and no serialisation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden<T>(T);
 
 impl<T> Hidden<T> {
-    /// Hides a value.
+    /// Wraps a secret.
     pub const fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// The value. The caller is responsible for where it goes.
+    /// The secret. The caller is responsible for where it goes.
     pub const fn expose(&self) -> &T {
         &self.0
     }
 
-    /// The value, taken out.
+    /// Unwraps the secret.
     pub fn into_exposed(self) -> T {
         self.0
     }

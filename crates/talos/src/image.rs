@@ -1,4 +1,4 @@
-//! Images on a node, by the API of Talos 1.13 and by the one before.
+//! Images on a node, with the API of Talos 1.13 and with the older one.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use crate::client::{Limit, Node};
 use crate::error::{Error, Failure};
 use crate::stream::Incoming;
 
-/// Where a node keeps an image. An installer is found only where it was pulled
-/// to, so pulling and installing have to name the same.
+/// Where a node keeps an image. An installer is found only in the store it was pulled to, so
+/// pulling and installing have to use the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ImageStore {
-    /// For the system, on disk: the usual place of installers and kubelets.
+    /// The system store on disk, the default for installers and kubelets.
     #[default]
     System,
-    /// For Kubernetes' containers, on disk.
+    /// The Kubernetes store on disk.
     Kubernetes,
-    /// For the system, in memory: for machines without space on their disk.
+    /// The system store in memory, for machines without disk space.
     Memory,
 }
 
@@ -41,49 +41,49 @@ impl ImageStore {
     }
 }
 
-/// An image that a node has.
+/// An image on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// The reference that it was pulled by.
+    /// The reference it was pulled with.
     pub name: String,
-    /// What it is, whatever its name says.
+    /// Its content, whatever its name says.
     pub digest: String,
     /// In bytes.
     pub size: u64,
 }
 
-/// How far a layer of an image is.
+/// The progress of one layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerProgress {
-    /// Which layer.
+    /// The layer's ID.
     pub layer: String,
-    /// What happens to it.
+    /// Its state.
     pub state: LayerState,
-    /// For how long already.
+    /// The time spent so far.
     pub elapsed: Option<Duration>,
 }
 
-/// What happens to a layer.
+/// The state of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayerState {
-    /// So many bytes of so many; a total of 0 is not known.
+    /// Downloading; a total of 0 is unknown.
     Downloading {
-        /// Bytes that are there.
+        /// Bytes downloaded.
         done: u64,
-        /// Bytes that there are.
+        /// Bytes in total.
         total: u64,
     },
-    /// Downloaded, and not unpacked yet.
+    /// Downloaded but not unpacked yet.
     Downloaded,
     /// Being unpacked.
     Extracting,
     /// Complete.
     Extracted,
-    /// It was there before.
+    /// Present before the pull.
     Present,
 }
 
-/// A pull that is under way. Dropping it stops the pull.
+/// A running pull. Dropping it stops the pull.
 #[derive(Debug)]
 pub struct Pulling {
     incoming: Incoming<wire::ImageServicePullResponse>,
@@ -91,7 +91,7 @@ pub struct Pulling {
 }
 
 impl Pulling {
-    /// What happened next; `None` once the image is complete.
+    /// The next progress; `None` once the image is complete.
     pub async fn next(&mut self) -> Result<Option<LayerProgress>, Error> {
         while let Some(message) = self.incoming.next().await? {
             match message.response {
@@ -109,7 +109,7 @@ impl Pulling {
         Err(self.incoming.failed(failure))
     }
 
-    /// Waits for the end, and returns the name under which the node has it.
+    /// Waits for the end, and returns the name of the image on the node.
     pub async fn finish(mut self) -> Result<String, Error> {
         while self.next().await?.is_some() {}
         Ok(self.name.unwrap_or_default())
@@ -137,12 +137,12 @@ fn layer_progress(progress: wire::ImageServicePullProgress) -> LayerProgress {
 }
 
 impl Node {
-    /// Pulls an image, with progress (Talos 1.13 and newer). Pulling what is
-    /// there already changes nothing.
+    /// Pulls an image with progress (Talos 1.13 and newer). Pulling an existing image changes
+    /// nothing.
     pub async fn pull(&self, image: &str, store: ImageStore) -> Result<Pulling, Error> {
         const METHOD: &str = "ImageService.Pull";
         let deadlines = *self.deadlines();
-        // The first word may come only after the registry has been asked.
+        // The first message may come only after the registry has answered.
         let limit = Limit { attempt: deadlines.progress_idle, total: deadlines.progress_idle };
         let answer = self
             .read_within(METHOD, limit, |line| async move {
@@ -160,7 +160,7 @@ impl Node {
         })
     }
 
-    /// The images that a store has (Talos 1.13 and newer).
+    /// The images in a store (Talos 1.13 and newer).
     pub async fn images(&self, store: ImageStore) -> Result<Vec<Image>, Error> {
         const METHOD: &str = "ImageService.List";
         let answer = self
@@ -183,9 +183,8 @@ impl Node {
         Ok(images)
     }
 
-    /// Pulls an image, without progress: the call of Talos up to 1.12, which
-    /// newer nodes still have. [`ImageStore::Memory`] is not known to it and
-    /// means [`ImageStore::System`].
+    /// Pulls an image without progress: the call of Talos up to 1.12, which newer nodes still
+    /// support. It does not know [`ImageStore::Memory`] and uses [`ImageStore::System`] instead.
     pub async fn legacy_pull(&self, image: &str, store: ImageStore) -> Result<(), Error> {
         const METHOD: &str = "ImagePull";
         let pull = self.deadlines().pull;

@@ -1,8 +1,7 @@
-//! Writing another Talos beside the running one (Talos 1.13 and newer).
+//! Installing another Talos version beside the running one (Talos 1.13 and newer).
 //!
-//! Nothing reboots here. But once the installer has succeeded the node is
-//! *armed*: any restart, ours or not, boots the new version. Whoever calls this
-//! writes that down first.
+//! This does not reboot. But once the installer has succeeded, the node is *armed*: any restart,
+//! ours or not, boots the new version. The caller records that first.
 
 use std::collections::VecDeque;
 
@@ -19,21 +18,21 @@ use crate::stream::Incoming;
 
 pub use upgrade_core::call::ExitCode;
 
-/// How many of the installer's last lines an error repeats.
+/// How many of the installer's last lines an error contains.
 const LAST_LINES: usize = 8;
 
 const METHOD: &str = "LifecycleService.Upgrade";
 
-/// Why an installation did not succeed.
+/// Why an installation failed.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum InstallError {
-    /// The call failed; it says whether anything may have happened.
-    #[error("the installer's run could not be followed to its end")]
+    /// The call failed; its error says whether anything may have happened.
+    #[error("lost the connection to the running installer")]
     Call(#[source] ActError),
     /// The installer ran and failed.
     #[error("the installer failed with {code}{}", last_words(last))]
     Exit {
-        /// How.
+        /// The exit code.
         code: ExitCode,
         /// Its last lines, without secrets.
         last: Vec<String>,
@@ -48,18 +47,17 @@ fn last_words(last: &[String]) -> String {
 }
 
 impl InstallError {
-    /// Whether it is certain that the node's boot default is what it was.
+    /// Whether the node's boot default is certainly unchanged.
     pub const fn nothing_happened(&self) -> bool {
         match self {
             Self::Call(error) => error.outcome.nothing_happened(),
-            // How far it came before it gave up is not known.
+            // It is unknown how far the installer got.
             Self::Exit { .. } => false,
         }
     }
 }
 
-/// Lines out of what a node sends, which cuts its installer's output wherever a
-/// buffer of 512 bytes is full.
+/// Splits output into lines: the node sends it in chunks of up to 512 bytes, wherever they end.
 #[derive(Debug, Default)]
 struct Lines {
     whole: VecDeque<String>,
@@ -75,28 +73,28 @@ impl Lines {
         }
     }
 
-    /// The next line that is whole. Empty ones say nothing.
+    /// The next complete line. Empty ones are skipped.
     fn next(&mut self) -> Option<String> {
         let line = std::iter::from_fn(|| self.whole.pop_front()).find(|line| !line.is_empty())?;
         Some(scrub(&line).into_owned())
     }
 
-    /// What came last is whole, for nothing follows it.
+    /// Completes the last line at the end of the output.
     fn end(&mut self) {
         let rest = std::mem::take(&mut self.rest);
         self.whole.push_back(rest.trim_end().to_owned());
     }
 }
 
-/// An installation that is under way. Dropping it does not stop it for sure.
+/// A running installation. Dropping it may not stop it.
 #[derive(Debug)]
 pub struct Installing {
     incoming: Incoming<wire::LifecycleServiceUpgradeResponse>,
     lines: Lines,
-    /// How it exited, told once all its lines are.
+    /// The exit code, returned after all lines.
     exit: Option<Result<(), ExitCode>>,
     last: VecDeque<String>,
-    /// Whether the node has said anything yet.
+    /// Whether the node has sent anything yet.
     begun: bool,
 }
 
@@ -122,12 +120,13 @@ impl Installing {
         }
     }
 
-    /// Takes in what the node sends next.
+    /// Receives the next message.
     async fn hear(&mut self) -> Result<(), InstallError> {
         let message = match self.incoming.next().await {
             Ok(Some(message)) => message,
             Ok(None) => {
-                let failure = Failure::Truncated("the installer's exit code never came");
+                let failure =
+                    Failure::Truncated("the stream ended without the installer's exit code");
                 return Err(self.lost(self.incoming.failed(failure)));
             }
             Err(error) => return Err(self.lost(error)),
@@ -144,8 +143,8 @@ impl Installing {
         Ok(())
     }
 
-    /// What is known when the stream is lost: a refusal counts only as the first
-    /// word, since a node that has begun does not refuse.
+    /// The error of a lost stream: an error counts as a refusal only as the first message, because
+    /// a node that has started does not refuse.
     fn lost(&self, error: Error) -> InstallError {
         let outcome = match recover::outcome(error.failure()) {
             Outcome::Refused if !self.begun => Outcome::Refused,
@@ -162,9 +161,8 @@ impl Installing {
 }
 
 impl Node {
-    /// Runs an installer that was pulled before, by the same reference and to
-    /// the same store. Sent at most once: a second run could overwrite the slot
-    /// that still works (rule 5).
+    /// Runs an installer that was pulled before, with the same reference and from the same store.
+    /// Sent at most once: a second run could overwrite the slot that still works (rule 5).
     pub async fn install(
         &self,
         image: &str,
@@ -197,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_joined_and_split_into_lines() {
+    fn chunks_are_joined_and_split_into_lines() {
         let mut lines = Lines::default();
         lines.push("running Talos ins");
         assert_eq!(lines.next(), None);
@@ -221,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_repeats_the_last_words() {
+    fn an_exit_contains_the_last_lines() {
         let error = InstallError::Exit {
             code: ExitCode::Environment,
             last: vec!["a".to_owned(), "b".to_owned()],

@@ -1,11 +1,11 @@
-//! A client of the Talos API, made for upgrading clusters that are in use.
+//! A client of the Talos API, for upgrading clusters in production.
 //!
-//! - [`talosconfig`] says how to reach a cluster and who we are; [`settings`]
-//!   where that file usually is.
-//! - [`Client`] knows the cluster's endpoints, keeps a connection to each, and
-//!   goes to the next when one fails. [`Node`] is one machine, and has the
-//!   methods: [`machine`], [`etcd`] and [`snapshot`], [`image`], [`install`] and
-//!   [`upgrade`], [`config`], [`files`], [`logs`], [`events`], [`health`].
+//! - [`talosconfig`] holds endpoints and credentials of a cluster; [`settings`] knows the default
+//!   locations of that file.
+//! - [`Client`] knows the cluster's endpoints, keeps a connection to each, and fails over to the
+//!   next. [`Node`] is one machine and has the methods: [`machine`], [`etcd`] and [`snapshot`],
+//!   [`image`], [`install`] and [`upgrade`], [`config`], [`files`], [`logs`], [`events`],
+//!   [`health`].
 //! - [`cosi`] reads a node's resources, [`watch`] follows them, [`resources`]
 //!   has our views of them.
 //!
@@ -13,10 +13,10 @@
 //!
 //! - Every call has a deadline ([`deadline`]); streams have a longest silence.
 //! - TLS is mutual and always verified.
-//! - What changes something is sent at most once, by construction, and its error
-//!   says whether it may have happened ([`ActError`]). Everything else is tried
-//!   again where that makes sense; the module `recover` alone says where.
-//! - Keys, tokens and configurations are in no `Debug` output and in no error.
+//! - Calls that change something are sent at most once, by construction, and their error says
+//!   whether the change may have happened ([`ActError`]). Other calls are retried where that can
+//!   help; only the module `recover` decides where.
+//! - Keys, tokens and configurations never appear in `Debug` output or errors.
 
 pub mod address;
 mod archive;

@@ -1,4 +1,4 @@
-//! What the kernel and the services write.
+//! Logs of the kernel and of services.
 
 use talos_proto::common::ContainerDriver;
 use talos_proto::machine as wire;
@@ -7,24 +7,24 @@ use crate::client::Node;
 use crate::error::Error;
 use crate::stream::{ByteStream, Incoming};
 
-/// How much of a log.
+/// How much of a log to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lines {
-    /// All that there is.
+    /// All lines.
     #[default]
     All,
-    /// So many of the newest.
+    /// This many of the newest lines.
     Last(u32),
 }
 
-/// Whether to stay for what is written later. A stream that follows ends with
-/// an error after [`FOLLOW_IDLE`](crate::deadline::FOLLOW_IDLE) of silence.
+/// Whether to follow the log. A stream that follows ends with an error after
+/// [`FOLLOW_IDLE`](crate::deadline::FOLLOW_IDLE) of silence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follow {
-    /// Up to now.
+    /// End with the current last line.
     #[default]
     No,
-    /// And on.
+    /// Continue with new lines.
     Yes,
 }
 

@@ -1,4 +1,4 @@
-//! The machine itself: what it is, how it does, and rebooting it.
+//! The machine itself: version, services, memory and reboots.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::client::Node;
 use crate::error::{ActError, Error};
 use crate::reply::part;
 
-/// What a node says of its Talos.
+/// A node's version information.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TalosVersion {
-    /// As the node writes it, with a leading `v`.
+    /// The version with a leading `v`.
     pub tag: String,
     /// The commit that it was built from.
     pub sha: String,
@@ -33,7 +33,7 @@ impl TalosVersion {
         self.tag.parse()
     }
 
-    /// Whether it runs in a container, where nothing can be upgraded.
+    /// Whether it runs in a container, which cannot be upgraded.
     pub fn is_container(&self) -> bool {
         self.mode == "container"
     }
@@ -46,22 +46,22 @@ pub struct ServiceInfo {
     pub id: String,
     /// `Running`, `Finished`, `Failed`, ...
     pub state: String,
-    /// Whether its own check says so; `None` if it has none, or did not run yet.
+    /// The result of its health check; `None` if it has none or it has not run yet.
     pub healthy: Option<bool>,
-    /// What the check said last.
+    /// The last message of the health check.
     pub message: String,
-    /// What happened to it, oldest first.
+    /// Its recent events, oldest first.
     pub events: Vec<ServiceEvent>,
 }
 
-/// Something that happened to a service.
+/// A state change of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceEvent {
-    /// The state it went into.
+    /// The new state.
     pub state: String,
-    /// What was said about it.
+    /// The message.
     pub message: String,
-    /// When.
+    /// The time of the change.
     pub at: Option<Timestamp>,
 }
 
@@ -82,13 +82,13 @@ impl From<wire::ServiceInfo> for ServiceInfo {
     }
 }
 
-/// How a machine restarts.
+/// How a machine reboots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RebootMode {
-    /// As the machine prefers: into the new kernel directly, where it can.
+    /// The machine's default: kexec where possible.
     #[default]
     Default,
-    /// Through the firmware, for machines that do not survive the direct way.
+    /// Through the firmware, for machines that do not survive kexec.
     PowerCycle,
     /// Without waiting for services to stop. The last resort.
     Force,
@@ -104,16 +104,16 @@ impl From<RebootMode> for wire::reboot_request::Mode {
     }
 }
 
-/// Names what a request set off; events carry it.
+/// The ID of a request; the events it causes carry it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ActorId(pub String);
 
 /// The machine's memory, in KiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// All there is.
+    /// Total memory.
     pub total: u64,
-    /// What programs could still get.
+    /// Memory available to programs.
     pub available: u64,
 }
 
@@ -157,7 +157,7 @@ impl Node {
         Ok(services.into_iter().map(ServiceInfo::from).collect())
     }
 
-    /// When the machine booted, since the epoch. Its own clock says so.
+    /// When the machine booted, since the epoch, by its own clock.
     pub async fn booted_at(&self) -> Result<Duration, Error> {
         const METHOD: &str = "SystemStat";
         let reply = self
@@ -167,7 +167,7 @@ impl Node {
         Ok(Duration::from_secs(stat.boot_time))
     }
 
-    /// How much memory it has.
+    /// The machine's memory.
     pub async fn memory(&self) -> Result<Memory, Error> {
         const METHOD: &str = "Memory";
         let reply = self
@@ -179,8 +179,8 @@ impl Node {
         Ok(Memory { total: info.memtotal, available: info.memavailable })
     }
 
-    /// Restarts the machine, into the version that was installed last. The call
-    /// returns once the node has agreed. Sent at most once.
+    /// Reboots the machine into the version installed last. Returns when the node has accepted.
+    /// Sent at most once.
     pub async fn reboot(&self, mode: RebootMode) -> Result<ActorId, ActError> {
         const METHOD: &str = "Reboot";
         let request = wire::RebootRequest { mode: wire::reboot_request::Mode::from(mode).into() };
@@ -193,8 +193,8 @@ impl Node {
         Ok(ActorId(message.actor_id))
     }
 
-    /// Makes the other slot the default and restarts into it. The node checks
-    /// nothing. Sent at most once.
+    /// Makes the other slot the default and reboots into it. The node checks nothing. Sent at most
+    /// once.
     pub async fn rollback(&self) -> Result<(), ActError> {
         const METHOD: &str = "Rollback";
         let answer = self

@@ -1,18 +1,18 @@
-//! Reading PEM, as far as a talosconfig needs it.
+//! Reads PEM, as far as a talosconfig needs it.
 //!
-//! Our own few lines, because Talos labels its keys `ED25519 PRIVATE KEY`,
-//! which readers made for the usual labels skip; the content is plain PKCS #8.
+//! A few lines instead of a library, because Talos labels its keys `ED25519 PRIVATE KEY`, which
+//! readers for the standard labels skip; the content is plain PKCS #8.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// One block: its label and what it encodes.
+/// One block: its label and its decoded content.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) label: String,
     pub(crate) der: Vec<u8>,
 }
 
-/// All blocks of a text; `None` if there is none, or if one is broken.
+/// All blocks of a text; `None` if there is none or one is malformed.
 pub(crate) fn blocks(text: &str) -> Option<Vec<Block>> {
     const BEGIN: &str = "-----BEGIN ";
     const DASHES: &str = "-----";

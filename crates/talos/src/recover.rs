@@ -1,11 +1,10 @@
-//! Which failures may be tried again: the one place that says so.
+//! Which failures may be retried: decided only here.
 //!
-//! There are two kinds of calls, and the difference is in the types. A *read*
-//! is a closure that may be called many times (`Fn`); [`again`] decides whether
-//! it is. An *act* changes something and is a closure that can be called only
-//! once (`FnOnce`), so no code can send it twice; [`outcome`] says what is known
-//! afterwards. Calls that change nothing when repeated, such as pulling an
-//! image, count as reads.
+//! There are two kinds of calls, and their types differ. A *read* is a closure that may be called
+//! many times (`Fn`); [`again`] decides whether it is retried. An *act* changes something and is a
+//! closure that can be called only once (`FnOnce`), so no code can send it twice; [`outcome`] says
+//! what is known afterwards. Calls that change nothing when repeated, such as pulling an image,
+//! count as reads.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
@@ -15,25 +14,25 @@ use tonic::Code;
 use crate::error::{Failure, Outcome};
 use crate::fault::Fault;
 
-/// How often a read goes through all endpoints. The third time around, what
-/// does not work is not a hiccup; whoever waits for a node polls or watches.
+/// How often a read tries all endpoints. A failure in the third round is not transient; a caller
+/// that waits for a node polls or watches.
 pub(crate) const ROUNDS: u32 = 3;
 
-/// What to do after a read failed.
+/// What to do after a failed read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// At once, through another endpoint: this one is the problem.
+    /// Retry immediately through another endpoint: this one is the problem.
     Elsewhere,
-    /// After a pause: the node is the problem, and may recover.
+    /// Retry after a pause: the node is the problem, and may recover.
     Later,
-    /// Not at all.
+    /// Do not retry.
     Never,
 }
 
-/// Whether a read may be tried again.
+/// Whether a read may be retried.
 pub(crate) const fn again(failure: &Failure) -> Again {
     match failure {
-        // Our own certificate is as bad at every other endpoint.
+        // Our own certificate is equally invalid at every other endpoint.
         Failure::Connect(Fault::ClientCertificateExpired | Fault::ClientCertificateRejected(_)) => {
             Again::Never
         }
@@ -42,8 +41,8 @@ pub(crate) const fn again(failure: &Failure) -> Again {
         | Failure::Deadline(_)
         | Failure::NotForwarded(_) => Again::Elsewhere,
         Failure::Status { code, .. } => match code {
-            // The endpoint answers so when it cannot reach the node, and both
-            // do while they shut down or have too much to do.
+            // The endpoint returns these when it cannot reach the node; both return them while they
+            // shut down or are overloaded.
             Code::Unavailable
             | Code::Cancelled
             | Code::DeadlineExceeded
@@ -51,7 +50,7 @@ pub(crate) const fn again(failure: &Failure) -> Again {
             | Code::Aborted => Again::Later,
             _ => Again::Never,
         },
-        // What was delivered of a stream cannot be taken back.
+        // Data of a stream that the caller already has cannot be revoked.
         Failure::Idle(_)
         | Failure::Truncated(_)
         | Failure::NotAuthorised(_)
@@ -61,8 +60,8 @@ pub(crate) const fn again(failure: &Failure) -> Again {
     }
 }
 
-/// Whether a watch goes on by itself after a failure. Longer than a read: a
-/// watch outlives reboots, so everything that may pass is waited for.
+/// Whether a watch continues after a failure. It retries longer than a read: a watch outlives
+/// reboots, so it waits for everything that may recover.
 pub(crate) const fn watch_goes_on(failure: &Failure) -> bool {
     match failure {
         Failure::Connect(fault) => fault.may_pass(),
@@ -70,7 +69,7 @@ pub(crate) const fn watch_goes_on(failure: &Failure) -> bool {
         | Failure::Deadline(_)
         | Failure::Idle(_)
         | Failure::Truncated(_)
-        // A node on its way up refuses everybody until it knows its own state.
+        // A booting node rejects every request until it knows its own state.
         | Failure::NotForwarded(_) => true,
         Failure::Status { code, .. } => !matches!(code, Code::InvalidArgument | Code::OutOfRange),
         Failure::NotAuthorised(_)
@@ -80,13 +79,13 @@ pub(crate) const fn watch_goes_on(failure: &Failure) -> bool {
     }
 }
 
-/// What is known after an act failed.
+/// What is known after a failed act.
 pub(crate) fn outcome(failure: &Failure) -> Outcome {
     failure.class().outcome()
 }
 
-/// Pauses between tries: doubling, with a spread so that many clients of one
-/// node do not come back in the same instant.
+/// Pauses between attempts: they double, with jitter so that the clients of one node do not return
+/// at the same instant.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -95,19 +94,19 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// From `first` up to `most`; `who` spreads one client from another.
+    /// From `first` up to `most`; `who` seeds the jitter.
     pub(crate) fn new(first: Duration, most: Duration, who: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         who.hash(&mut hasher);
         Self { next: first, most, seed: hasher.finish() }
     }
 
-    /// The pause before the next try: three quarters of the step, and up to a
-    /// quarter more.
+    /// The pause before the next attempt: three quarters of the step, plus up to one quarter of
+    /// jitter.
     pub(crate) fn pause(&mut self) -> Duration {
         let step = self.next;
         self.next = (step * 2).min(self.most);
-        // A linear congruential step; only the spread matters.
+        // A linear congruential step; it only has to vary.
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let spread = u32::try_from((self.seed >> 33) % 256).expect("less than 256");
         step * 3 / 4 + step * spread / 1024
@@ -122,7 +121,7 @@ mod tests {
         Failure::Status { code, message: String::new() }
     }
 
-    /// Every failure, what a read does next, and what is known of an act.
+    /// Every failure, the reaction of a read, and the outcome of an act.
     fn table() -> Vec<(Failure, Again, Outcome, bool)> {
         use Again::{Elsewhere, Later, Never};
         use Outcome::{NotSent, Refused, Unknown};
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_happened_is_never_called_refused() {
+    fn an_act_that_may_have_happened_is_never_refused() {
         // Rule 8: a broken connection, a deadline and an internal error.
         for (failure, _, act, _) in table() {
             let sent_for_sure_refused = act == Outcome::Refused;

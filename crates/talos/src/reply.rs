@@ -1,8 +1,8 @@
-//! Unpacking replies.
+//! Unpacks replies.
 //!
-//! A reply is a list, because a proxy may ask several nodes at once. We always
-//! ask one, so there is one message; and since a proxy can put a node's error
-//! inside a reply that succeeded, that is looked at too.
+//! A reply is a list, because a proxy may ask several nodes at once. We always ask one node, so
+//! there is one message; and because a proxy can put a node's error inside a successful reply, that
+//! is checked too.
 
 use talos_proto::common::Metadata;
 use talos_proto::machine;
@@ -11,7 +11,7 @@ use tonic::Code;
 use crate::client::Node;
 use crate::error::{ActError, Error, Failure};
 
-/// A message of a reply, which may say where it came from and what failed.
+/// A message of a reply, with optional metadata about its node and error.
 pub(crate) trait Message {
     fn metadata(&self) -> Option<&Metadata>;
 }
@@ -48,7 +48,7 @@ messages!(
     Version,
 );
 
-/// The error that a message carries, if it carries one.
+/// The error in a message's metadata, if any.
 pub(crate) fn carried(metadata: Option<&Metadata>) -> Option<Failure> {
     let Metadata { hostname: _, error, status } = metadata?;
     match status {
@@ -60,7 +60,7 @@ pub(crate) fn carried(metadata: Option<&Metadata>) -> Option<Failure> {
     }
 }
 
-/// The one message of a reply.
+/// The single message of a reply.
 pub(crate) fn one<M: Message>(messages: Vec<M>) -> Result<M, Failure> {
     let count = messages.len();
     let mut messages = messages.into_iter();
@@ -73,13 +73,13 @@ pub(crate) fn one<M: Message>(messages: Vec<M>) -> Result<M, Failure> {
     }
 }
 
-/// A part that a reply must have.
+/// A required part of a reply.
 pub(crate) fn part<T>(value: Option<T>, name: &str) -> Result<T, Failure> {
     value.ok_or_else(|| Failure::Malformed(format!("`{name}` is missing")))
 }
 
 impl Node {
-    /// The method's one message, checked.
+    /// The single message of a reply, checked.
     pub(crate) fn only<M: Message>(
         &self,
         method: &'static str,
@@ -88,7 +88,7 @@ impl Node {
         one(messages).map_err(|failure| self.call(method, None).failed(failure))
     }
 
-    /// The same for a call that changed something.
+    /// The same for a call that changes something.
     pub(crate) fn only_act<M: Message>(
         &self,
         method: &'static str,
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn none_or_two_make_no_sense() {
+    fn a_reply_without_exactly_one_message_is_malformed() {
         assert!(matches!(one::<machine::Hostname>(vec![]), Err(Failure::Malformed(_))));
         let two = vec![hostname(None), hostname(None)];
         assert!(matches!(one(two), Err(Failure::Malformed(_))));

@@ -1,5 +1,4 @@
-//! Where a talosconfig is found when nobody says so: the one place of this
-//! crate that looks at the environment.
+//! Default locations of the talosconfig; only this module of the crate reads the environment.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,10 +6,10 @@ use std::path::PathBuf;
 /// The variable that names the file.
 pub const VARIABLE: &str = "TALOSCONFIG";
 
-/// Where Talos puts the file into pods that may use its API.
+/// Where Talos mounts the file in pods with access to its API.
 const IN_POD: &str = "/var/run/secrets/talos.dev/config";
 
-/// Where to look, first to last. A file named by the variable is the only one.
+/// The locations in order. If the variable names a file, it is the only one.
 pub fn candidates() -> Vec<PathBuf> {
     from_environment(variable)
 }
@@ -46,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_places_in_order() {
+    fn the_default_locations_in_order() {
         assert_eq!(with(&[]), [IN_POD]);
         assert_eq!(with(&[("HOME", "/h")]), ["/h/.talos/config", IN_POD]);
         assert_eq!(with(&[("HOME", "/h"), (VARIABLE, "/t")]), ["/t"]);

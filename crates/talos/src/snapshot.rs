@@ -1,8 +1,8 @@
-//! Taking an etcd snapshot, and being sure of it (rule 3).
+//! Takes an etcd snapshot and verifies it (rule 3).
 //!
-//! The stream is the database followed by the SHA-256 of the database. Both are
-//! written, since that is the format that `etcdutl` restores from; and the sum
-//! is computed on the way, so a snapshot that comes back as `Ok` is whole.
+//! The stream is the database followed by its SHA-256. Both are written, because `etcdutl` restores
+//! from that format; the sum is computed during the transfer, so a snapshot returned as `Ok` is
+//! complete.
 
 use sha2::{Digest as _, Sha256};
 use talos_proto::machine as wire;
@@ -13,22 +13,22 @@ use crate::client::{Limit, Node};
 use crate::error::Error;
 use crate::stream::{ByteStream, Incoming};
 
-/// How long the sum at the end is.
+/// The length of the checksum.
 const SUM: usize = 32;
 
-/// A database is made of whole pages, and no page is smaller than this.
+/// A database consists of whole pages, and no page is smaller than this.
 const PAGE: u64 = 512;
 
 /// A snapshot that was written and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EtcdSnapshot {
-    /// How many bytes were written, the sum included.
+    /// The number of bytes written, including the checksum.
     pub bytes: u64,
     /// The SHA-256 of the database, which is also the last 32 bytes.
     pub sha256: [u8; SUM],
 }
 
-/// Why there is no snapshot. What was written is of no use then.
+/// Why a snapshot failed. The data written so far is useless.
 #[derive(Debug, Error)]
 pub enum SnapshotError {
     /// The call failed.
@@ -37,22 +37,22 @@ pub enum SnapshotError {
     /// The destination failed.
     #[error("the snapshot could not be written; is there space left?")]
     Write(#[source] std::io::Error),
-    /// It is not as long as a snapshot can be.
-    #[error("what came is no whole snapshot ({bytes} bytes); take another")]
+    /// Its length is impossible for a snapshot.
+    #[error("the snapshot is incomplete ({bytes} bytes); take another one")]
     Size {
-        /// How many bytes came.
+        /// The number of bytes received.
         bytes: u64,
     },
-    /// The sum at the end is not that of the data.
-    #[error("the snapshot's checksum does not fit its content; take another")]
+    /// The checksum does not match the data.
+    #[error("the snapshot's checksum does not match its content; take another one")]
     Checksum,
 }
 
-/// Adds up a stream whose last 32 bytes are the sum of all before them.
+/// Verifies a stream whose last 32 bytes are the checksum of all bytes before them.
 #[derive(Default)]
 struct Trailer {
     sha: Sha256,
-    /// What may still turn out to be the sum: the newest 32 bytes.
+    /// The newest 32 bytes, which may be the checksum.
     tail: Vec<u8>,
     bytes: u64,
 }
@@ -90,8 +90,8 @@ impl Trailer {
 }
 
 impl Node {
-    /// Writes a snapshot of the node's etcd to `writer`, and verifies it. The
-    /// writer is flushed; making it durable is the caller's business.
+    /// Writes a verified snapshot of the node's etcd to `writer` and flushes it; the caller has to
+    /// sync it to disk.
     pub async fn etcd_snapshot<W>(&self, writer: &mut W) -> Result<EtcdSnapshot, SnapshotError>
     where
         W: AsyncWrite + Unpin,
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn any_cut_of_a_whole_snapshot_verifies() {
+    fn a_snapshot_verifies_with_any_chunks() {
         let database: Vec<u8> = (0..1024_u32).map(|byte| (byte % 251) as u8).collect();
         let whole = with_sum(&database);
         for piece in [1, 7, 31, 32, 33, 64, 511, 1024, 1056, 4096] {
@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_is_found() {
+    fn a_changed_byte_is_detected() {
         let mut whole = with_sum(&[7; 512]);
         whole[100] ^= 1;
         assert!(matches!(add_up(&whole, 64), Err(SnapshotError::Checksum)));
     }
 
     #[test]
-    fn what_is_cut_off_is_found() {
+    fn a_truncated_snapshot_is_detected() {
         let whole = with_sum(&[7; 512]);
         for length in [0, 1, 31, 32, 33, 500, 512, 543] {
             assert!(
@@ -165,7 +165,7 @@ mod tests {
                 "{length}"
             );
         }
-        // A whole page cut off is no size that gives itself away.
+        // A missing page is not visible in the size.
         let long = with_sum(&[7; 1024]);
         assert!(matches!(add_up(&long[..544], 64), Err(SnapshotError::Checksum)));
     }

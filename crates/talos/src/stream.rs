@@ -1,5 +1,4 @@
-//! Streams that cannot wait for ever: each has a longest silence, and those
-//! with an end have an end of time too.
+//! Streams with limits: each has a longest silence, and a finite one also has a deadline.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use crate::deadline::from_now;
 use crate::error::{Call, Error, Failure};
 use crate::reply::carried;
 
-/// Messages as they come.
+/// A stream of messages.
 pub(crate) struct Incoming<M> {
     stream: Streaming<M>,
     call: Call,
@@ -53,8 +52,8 @@ impl<M> Incoming<M> {
         self.call.failed(failure)
     }
 
-    /// The next message; `None` at the end. Safe to cancel: a message that was
-    /// not returned is returned by the next call.
+    /// The next message; `None` at the end. Cancel-safe: the next call returns a message that was
+    /// not delivered.
     pub(crate) async fn next(&mut self) -> Result<Option<M>, Error> {
         let silent = from_now(self.idle);
         let (until, late) = match self.total {
@@ -69,7 +68,7 @@ impl<M> Incoming<M> {
     }
 }
 
-/// Pieces of a byte stream: a log, a file, a snapshot.
+/// A byte stream: a log, a file, a snapshot.
 #[derive(Debug)]
 pub struct ByteStream {
     incoming: Incoming<Data>,
@@ -80,7 +79,7 @@ impl ByteStream {
         Self { incoming }
     }
 
-    /// The next piece; `None` at the end. Pieces are never empty.
+    /// The next chunk; `None` at the end. Chunks are never empty.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         while let Some(Data { metadata, bytes }) = self.incoming.next().await? {
             if let Some(failure) = carried(metadata.as_ref()) {
@@ -93,7 +92,7 @@ impl ByteStream {
         Ok(None)
     }
 
-    /// Everything, if it is no more than `limit` bytes.
+    /// Reads everything, up to `limit` bytes.
     pub async fn collect(mut self, limit: usize) -> Result<Vec<u8>, Error> {
         let mut all = Vec::new();
         while let Some(bytes) = self.next().await? {

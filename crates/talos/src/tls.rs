@@ -1,9 +1,8 @@
 //! Mutual TLS, always verified.
 //!
-//! The only roots are the context's own authorities, and there is no switch to
-//! turn verification off. TLS 1.3 only: every Talos speaks it, and the newest
-//! speak nothing older. The provider of cryptography is `ring`, named here so
-//! that no other crate's choice can change ours.
+//! The only roots are the context's own authorities, and verification cannot be disabled. TLS 1.3
+//! only: every Talos supports it, and the newest support nothing older. The crypto provider is
+//! `ring`, set explicitly so that no other crate can change it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,21 +16,21 @@ use rustls::{ClientConfig, RootCertStore, SignatureScheme, crypto::ring, version
 
 use crate::talosconfig::{Credentials, PrivateKey, Problem};
 
-/// Whether the credentials can be used at all.
+/// Whether the credentials can be used.
 pub(crate) fn check(credentials: &Credentials) -> Result<(), Problem> {
     client_config(credentials).map(|_| ())
 }
 
-/// Where newer credentials are had from, if there are any.
+/// Loads newer credentials, if there are any.
 pub(crate) type Reload = Arc<dyn Fn() -> Option<Credentials> + Send + Sync>;
 
-/// What connections are made with.
+/// The TLS configuration of connections.
 pub(crate) fn client_config(credentials: &Credentials) -> Result<Arc<ClientConfig>, Problem> {
     reloading_config(credentials, Arc::new(|| None::<Credentials>))
 }
 
-/// The same, with a certificate that is looked for again at every connection: one
-/// that a service account of Talos gets is good for six hours.
+/// The same with a certificate that is reloaded at every connection: the certificate of a Talos
+/// service account is valid for six hours.
 pub(crate) fn reloading_config(
     credentials: &Credentials,
     reload: Reload,
@@ -53,7 +52,7 @@ pub(crate) fn reloading_config(
     Ok(Arc::new(config))
 }
 
-/// The certificate and key of credentials, if they fit together.
+/// The certificate and key of credentials, if they match.
 fn certified(credentials: &Credentials) -> Result<Arc<CertifiedKey>, Problem> {
     let Credentials { authorities: _, chain, key } = credentials;
     let chain = chain.iter().cloned().map(CertificateDer::from).collect();
@@ -67,7 +66,7 @@ fn certified(credentials: &Credentials) -> Result<Arc<CertifiedKey>, Problem> {
         .map_err(|error| Problem::Identity { why: error.to_string() })
 }
 
-/// Who we are: the newest credentials that can be used.
+/// Our identity: the newest usable credentials.
 struct Identity {
     shown: Mutex<Arc<CertifiedKey>>,
     reload: Reload,

@@ -1,11 +1,10 @@
-//! "Upgrade this node" over both of Talos's APIs.
+//! Upgrading a node with either of Talos's APIs.
 //!
-//! Up to 1.12 one call installs and reboots. From 1.13 on, pulling, installing
-//! and rebooting are calls of their own, with nobody but the caller between
-//! them. [`Node::upgrade`] hides the difference and is all that a single node
-//! needs; an engine that drains, checks etcd and writes a journal in between
-//! uses [`Node::pull`], [`Node::install`], [`Node::reboot`] and
-//! [`Node::legacy_upgrade`] one by one.
+//! Up to 1.12 one call installs and reboots. From 1.13 on, pulling, installing and rebooting are
+//! separate calls, and the caller decides what happens in between. [`Node::upgrade`] hides the
+//! difference and is enough for a single node; an engine that drains, checks etcd and writes a
+//! journal in between uses [`Node::pull`], [`Node::install`], [`Node::reboot`] and
+//! [`Node::legacy_upgrade`] separately.
 
 use talos_proto::machine as wire;
 use thiserror::Error;
@@ -18,93 +17,92 @@ use crate::image::{ImageStore, LayerProgress};
 use crate::install::InstallError;
 use crate::machine::{ActorId, RebootMode};
 
-/// What to upgrade to, and how.
+/// The target of an upgrade, and how to perform it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrade {
-    /// The installer.
+    /// The installer image.
     pub image: String,
-    /// Where the node keeps it; the legacy call has no choice here.
+    /// The store for the installer; the legacy call ignores it.
     pub store: ImageStore,
-    /// How it restarts.
+    /// How to reboot.
     pub reboot: RebootMode,
 }
 
-/// What the legacy call can be told.
+/// The options of the legacy call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegacyUpgrade {
-    /// The installer.
+    /// The installer image.
     pub image: String,
     /// Install during the next boot instead of now.
     pub stage: bool,
     /// Skip the node's own checks of etcd.
     pub force: bool,
-    /// Means nothing for data since 1.8, but newer nodes take it as leave to
-    /// skip their checks of etcd. Do not set it without a reason.
+    /// Ignored for data since 1.8, but newer nodes then skip their etcd checks. Do not set it
+    /// without a reason.
     pub preserve: bool,
-    /// How it restarts.
+    /// How to reboot.
     pub reboot: RebootMode,
 }
 
-/// How far an upgrade is.
+/// The progress of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpgradeProgress {
-    /// Which API the node's version has.
+    /// The API that the node's version supports.
     Chosen(UpgradeApi),
-    /// A layer of the installer is on its way.
+    /// A layer of the installer is being pulled.
     Pulling(LayerProgress),
-    /// The installer is there.
+    /// The installer has been pulled.
     Pulled,
-    /// The installer says something.
+    /// A line of the installer's output.
     Installing(String),
-    /// The other slot is written. The node is armed: it boots the new version
-    /// whenever it restarts.
+    /// The other slot is written. The node is armed: its next boot is into the new version.
     Installed,
-    /// The node has agreed to restart, or with the legacy call to everything.
+    /// The node has accepted the reboot, or with the legacy call the whole upgrade.
     Accepted(ActorId),
 }
 
-/// Why an upgrade did not get as far as the node's agreement to restart.
+/// Why an upgrade failed before the node accepted the reboot.
 #[derive(Debug, Error)]
 pub enum UpgradeError {
-    /// The node's version could not be asked.
-    #[error("the node's version is not known, so neither is its way to upgrade")]
+    /// The node's version could not be read.
+    #[error("the node's version is unknown, so the upgrade API cannot be chosen")]
     Ask(#[source] Error),
-    /// The node's version makes no sense.
-    #[error("the node's version is not known, so neither is its way to upgrade")]
+    /// The node's version is invalid.
+    #[error("the node's version is unknown, so the upgrade API cannot be chosen")]
     Version(#[source] ParseVersionError),
-    /// The node cannot be upgraded at all.
+    /// The node cannot be upgraded.
     #[error("the node runs in a container; upgrade its image from outside")]
     Container,
-    /// The legacy call cannot restart like that.
-    #[error("the node's Talos cannot be told to force the restart; use another reboot mode")]
+    /// The legacy call does not support forced reboots.
+    #[error("the node's Talos version does not support a forced reboot; use another reboot mode")]
     NoForce,
     /// The installer could not be pulled.
     #[error("the installer could not be pulled")]
     Pull(#[source] Error),
-    /// The installer did not succeed.
-    #[error("the installation did not succeed")]
+    /// The installation failed.
+    #[error("the installation failed")]
     Install(#[source] InstallError),
-    /// The node did not agree to restart. It is armed.
-    #[error("the new version is installed, and the restart into it failed")]
+    /// The node did not accept the reboot. It is armed.
+    #[error("the new version is installed, but the reboot into it failed")]
     Reboot(#[source] ActError),
-    /// The node did not agree to the legacy call.
+    /// The node did not accept the legacy call.
     #[error("the node did not accept the upgrade")]
     Legacy(#[source] ActError),
 }
 
-/// Whether a node would boot the new version if it restarted now.
+/// Whether a node boots the new version at its next boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Armed {
-    /// Certainly not.
+    /// No.
     No,
-    /// Perhaps: look at it.
+    /// Unknown; check the node.
     Perhaps,
     /// Yes.
     Yes,
 }
 
 impl UpgradeError {
-    /// In which state the failure leaves the node.
+    /// Whether the failure leaves the node armed.
     pub const fn armed(&self) -> Armed {
         match self {
             Self::Ask(_) | Self::Version(_) | Self::Container | Self::NoForce | Self::Pull(_) => {
@@ -119,9 +117,8 @@ impl UpgradeError {
 }
 
 impl Node {
-    /// Upgrades the node and restarts it, by the API that its version has.
-    /// Returns when the node has agreed to restart; whether it comes back, and
-    /// as what, is the caller's to see.
+    /// Upgrades and reboots the node with the API of its version. Returns when the node has
+    /// accepted the reboot; the caller checks whether it comes back, and with which version.
     pub async fn upgrade(
         &self,
         upgrade: &Upgrade,
@@ -168,9 +165,9 @@ impl Node {
         Ok(actor)
     }
 
-    /// The call of Talos up to 1.12: the node pulls, checks etcd, installs,
-    /// drains and reboots by itself, and answers once it has begun. A forced
-    /// restart is not known to it and means the default. Sent at most once.
+    /// The call of Talos up to 1.12: the node pulls, checks etcd, installs, drains and reboots by
+    /// itself, and replies once it has started. It does not support a forced reboot and uses the
+    /// default. Sent at most once.
     pub async fn legacy_upgrade(&self, upgrade: &LegacyUpgrade) -> Result<ActorId, ActError> {
         const METHOD: &str = "Upgrade";
         let LegacyUpgrade { image, stage, force, preserve, reboot } = upgrade.clone();

@@ -1,14 +1,13 @@
-//! Following resources, through reboots and broken connections.
+//! Watches resources through reboots and broken connections.
 //!
-//! A [`Watch`] keeps the newest state that it knows and reports how it changes.
-//! When the stream breaks it says so once, connects again with growing pauses,
-//! and goes on: from the last bookmark if the node still knows it, else by
-//! listing everything and reporting only what is different. So whoever applies
-//! the events in order always has a state that the node was once in, and never
-//! sees a creation twice or a change of something that was never created.
+//! A [`Watch`] keeps the newest known state and reports its changes. When the stream breaks, it
+//! reports that once, reconnects with growing pauses, and continues: from the last bookmark if the
+//! node still knows it, otherwise by listing everything and reporting only the differences. So
+//! applying the events in order always gives a state that the node once had, without repeated
+//! creations or updates of resources that were never created.
 //!
-//! No task runs in the background: a watch moves while [`Watch::next`] or
-//! [`Watch::wait_for`] is awaited, and both may be cancelled at any point.
+//! There is no background task: a watch makes progress while [`Watch::next`] or [`Watch::wait_for`]
+//! is awaited, and both are cancel-safe.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -31,48 +30,47 @@ use crate::stream::Incoming;
 
 const METHOD: &str = "State.Watch";
 
-/// The first pause after a failure, and the longest: a node that boots should
-/// be seen soon, and one that is gone should not be hammered.
+/// The first pause after a failure, and the longest: short enough to notice a booting node soon,
+/// long enough not to overload it.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// What a watch reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent<T> {
-    /// A resource is new.
+    /// A resource was created.
     Created(Resource<T>),
-    /// A resource changed.
+    /// A resource was updated.
     Updated {
-        /// What it was.
+        /// The previous resource.
         old: Resource<T>,
-        /// What it is.
+        /// The new resource.
         new: Resource<T>,
     },
-    /// A resource is gone; this is what was last known of it.
+    /// A resource was destroyed; this is its last known state.
     Destroyed(Resource<T>),
-    /// The state is complete: everything that exists has been reported. Comes
-    /// first after what existed at the start, and again after an interruption
-    /// whenever the state had to be listed anew.
+    /// The state is complete: everything that exists has been reported. It follows the
+    /// initial resources, and every relisting after an interruption.
     Synced,
-    /// The connection is back, and the changes that were missed follow.
+    /// The connection is restored, and the missed changes follow.
     Resumed,
-    /// The connection broke, and the state may be out of date until
-    /// [`Synced`](Self::Synced) or [`Resumed`](Self::Resumed).
+    /// The connection broke; the state may be out of date until [`Synced`](Self::Synced) or
+    /// [`Resumed`](Self::Resumed).
     Interrupted(Error),
 }
 
-/// Why a wait ended without what was waited for.
+/// Why a wait ended without success.
 #[derive(Debug, Error)]
 pub enum WaitError {
-    /// The watch cannot go on.
+    /// The watch cannot continue.
     #[error("the watch ended")]
     Ended(#[source] Error),
-    /// Time is up.
+    /// The deadline passed.
     #[error("it did not happen within {}s", within.as_secs_f32())]
     Deadline {
-        /// How long was waited.
+        /// The length of the wait.
         within: Duration,
-        /// What the watch was suffering from at the end, if anything.
+        /// The last error of the watch, if it was interrupted at the end.
         #[source]
         interruption: Option<Error>,
     },
@@ -84,16 +82,16 @@ struct Known<T> {
 }
 
 enum Stage<T> {
-    /// The state is being listed; what has been seen of it so far.
+    /// The state is being listed; this is the part received so far.
     Listing(BTreeMap<String, Known<T>>),
-    /// Changes come as they happen.
+    /// Changes arrive as they happen.
     Live,
 }
 
-/// Follows one resource, or all of a kind. See the module's description.
+/// Watches one resource, or all of a kind. See the module documentation.
 pub struct Watch<T: Spec> {
     node: Node,
-    /// Only this ID; `None` for all.
+    /// The ID to watch; `None` for all.
     id: Option<String>,
     known: BTreeMap<String, Known<T>>,
     stage: Stage<T>,
@@ -119,17 +117,17 @@ impl<T: Spec> fmt::Debug for Watch<T> {
 }
 
 impl Node {
-    /// Follows the one resource of a kind. Nothing is sent until it is awaited.
+    /// Watches the single resource of a kind. Nothing is sent until it is awaited.
     pub fn watch<T: Single>(&self) -> Watch<T> {
         Watch::new(self.clone(), Some(T::ID.to_owned()))
     }
 
-    /// Follows a resource by its ID.
+    /// Watches a resource by its ID.
     pub fn watch_id<T: Spec>(&self, id: &str) -> Watch<T> {
         Watch::new(self.clone(), Some(id.to_owned()))
     }
 
-    /// Follows all resources of a kind.
+    /// Watches all resources of a kind.
     pub fn watch_all<T: Spec>(&self) -> Watch<T> {
         Watch::new(self.clone(), None)
     }
@@ -158,30 +156,30 @@ impl<T: Spec> Watch<T> {
         }
     }
 
-    /// The newest state that is known, by ID. It is that of the newest message
-    /// received, and may be ahead of the events returned so far.
+    /// The newest known state, by ID. It includes the newest message received and may be ahead of
+    /// the events returned so far.
     pub fn state(&self) -> impl Iterator<Item = &Resource<T>> {
         self.known.values().map(|known| &known.view)
     }
 
-    /// The newest state that is known of one resource.
+    /// The newest known state of one resource.
     pub fn get(&self, id: &str) -> Option<&Resource<T>> {
         self.known.get(id).map(|known| &known.view)
     }
 
-    /// Whether the state is complete and the connection stands. Otherwise what
-    /// is known may be out of date, and is nothing to decide by (rule 10).
+    /// Whether the state is complete and the connection is up. Otherwise the state may be out of
+    /// date and must not be used for decisions (rule 10).
     pub const fn is_current(&self) -> bool {
         self.synced && self.interruption.is_none()
     }
 
-    /// What the watch is suffering from, while it does.
+    /// The error that interrupted the watch, until it has recovered.
     pub const fn interruption(&self) -> Option<&Error> {
         self.interruption.as_ref()
     }
 
-    /// What happened next. An error is final: not allowed, not supported, or
-    /// not understood; everything that may pass is waited for.
+    /// The next event. An error is final: not authorised, not supported or malformed; the watch
+    /// waits for everything that may recover.
     pub async fn next(&mut self) -> Result<WatchEvent<T>, Error> {
         loop {
             if let Some(event) = self.queue.pop_front() {
@@ -231,7 +229,7 @@ impl<T: Spec> Watch<T> {
         }
     }
 
-    /// One step: opens the stream, or takes a message from it.
+    /// One step: opens the stream, or receives a message.
     async fn advance(&mut self) -> Result<(), Error> {
         let Some(stream) = &mut self.stream else {
             if let Some(at) = self.resume_at {
@@ -243,8 +241,8 @@ impl<T: Spec> Watch<T> {
         match stream.next().await {
             Ok(Some(response)) => self.take(response),
             Ok(None) => Err(stream.failed(Failure::Truncated("the node ended the watch"))),
-            // Silence is normal, and is also how a dead node sounds. Asking
-            // again tells them apart, and is no interruption if it works.
+            // Silence is normal, but a dead node is silent too. Reconnecting tells the two apart,
+            // and is not an interruption if it works.
             Err(error)
                 if matches!(error.failure(), Failure::Idle(_))
                     && matches!(self.stage, Stage::Live) =>
@@ -263,7 +261,7 @@ impl<T: Spec> Watch<T> {
             r#type: T::KIND.resource_type.to_owned(),
             id: self.id.clone(),
             options: Some(wire::WatchOptions {
-                // Refused for a single ID, whose state comes first anyhow.
+                // Not allowed for a single ID, whose state is sent first anyway.
                 bootstrap_contents: all && bookmark.is_none(),
                 aggregated: all,
                 start_from_bookmark: bookmark.cloned(),
@@ -290,7 +288,7 @@ impl<T: Spec> Watch<T> {
                 }
                 self.take(first)
             }
-            // The node was rebooted, or too much has happened since.
+            // The node has rebooted, or there were too many changes since.
             Err(error) if bookmark.is_some() && is_stale(error.failure()) => {
                 self.bookmark = None;
                 Ok(())
@@ -299,8 +297,7 @@ impl<T: Spec> Watch<T> {
         }
     }
 
-    /// Opens a stream and waits for its first message, which says that the
-    /// watch is set up.
+    /// Opens a stream and waits for its first message, which confirms that the watch is set up.
     async fn connect(
         &self,
         message: wire::WatchRequest,
@@ -315,8 +312,9 @@ impl<T: Spec> Watch<T> {
         let deadlines = self.node.deadlines();
         let mut stream = Incoming::new(&self.node, METHOD, answer, deadlines.attempt, None);
         let first = stream.next().await?;
-        let first = first
-            .ok_or_else(|| stream.failed(Failure::Truncated("the watch ended before it began")))?;
+        let first = first.ok_or_else(|| {
+            stream.failed(Failure::Truncated("the watch ended before its first message"))
+        })?;
         stream.set_idle(deadlines.watch_idle);
         Ok((stream, first))
     }
@@ -370,16 +368,16 @@ impl<T: Spec> Watch<T> {
             }
             EventType::Bootstrapped => self.listed(),
             EventType::Errored => {
-                // It missed something, so the bookmark is worth nothing.
+                // The node missed changes, so the bookmark is invalid.
                 self.bookmark = None;
                 let error = error.unwrap_or_default();
-                let failure = Failure::Broken(format!("the node gave the watch up: {error}"));
+                let failure = Failure::Broken(format!("the node aborted the watch: {error}"));
                 return Err(self.failed(failure));
             }
             EventType::Noop => {}
         }
-        // Without an address two connections may reach two nodes, and a
-        // bookmark of the one means nothing to the other.
+        // Without an address two connections may reach two nodes, and the bookmark of one is
+        // meaningless to the other.
         if let Some(bookmark) = bookmark
             && self.node.address().is_some()
             && matches!(self.stage, Stage::Live)
@@ -399,7 +397,7 @@ impl<T: Spec> Watch<T> {
         known.map_err(|failure| self.failed(failure))
     }
 
-    /// The listing is complete: what is different from before is reported.
+    /// The listing is complete: reports the differences from the previous state.
     fn listed(&mut self) {
         let Stage::Listing(seen) = std::mem::replace(&mut self.stage, Stage::Live) else {
             return;
@@ -412,7 +410,7 @@ impl<T: Spec> Watch<T> {
         for (id, known) in seen {
             self.put(id, known);
         }
-        // A listing that only followed a silence is nobody's business.
+        // A relisting after mere silence is not reported.
         let interrupted = self.interruption.take().is_some();
         if interrupted || !self.synced {
             self.queue.push_back(WatchEvent::Synced);
@@ -425,8 +423,7 @@ impl<T: Spec> Watch<T> {
         let raw = known.raw.clone();
         let event = match self.known.insert(id, known) {
             None => WatchEvent::Created(new),
-            // The whole resource is compared: a node that was rebooted counts
-            // its versions from the start again.
+            // Compare the whole resource: a rebooted node restarts its versions from one.
             Some(old) if old.raw == raw => return,
             Some(old) => WatchEvent::Updated { old: old.view, new },
         };
@@ -440,8 +437,8 @@ impl<T: Spec> Watch<T> {
     }
 }
 
-/// Whether a node does not know our bookmark. Nodes answer so; anything else
-/// that refuses the request as such is taken the same way, to be safe.
+/// Whether a node does not know the bookmark. Nodes return these codes; other codes that reject the
+/// request count too, to be safe.
 const fn is_stale(failure: &Failure) -> bool {
     matches!(
         failure,

@@ -1,4 +1,4 @@
-//! What these tests look at from the outside.
+//! What these tests check from the outside.
 
 use std::fs;
 use std::path::Path;

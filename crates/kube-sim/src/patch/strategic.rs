@@ -129,7 +129,7 @@ fn merge_list(list: &mut Vec<Value>, items: &[Value], schema: Schema<'_>) -> Res
 }
 
 /// Items named in the patch, in its order, between the items it does not name, in theirs. New items
-/// come after the others.
+/// directly follow their predecessor in the patch.
 fn interleave(list: Vec<Value>, fresh: Vec<Value>, items: &[Value], key: &str) -> Vec<Value> {
     let place = |of: &Value| items.iter().position(|item| item.get(key) == of.get(key));
     let old = list.into_iter().enumerate().map(|(index, item)| (Some(index), item));

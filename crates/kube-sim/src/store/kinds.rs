@@ -77,7 +77,7 @@ fn admit_node(new: &mut Value) {
     }
 }
 
-/// The QoS class of a pod.
+/// The quality of service class of a pod.
 fn quality(pod: &Value) -> &'static str {
     let containers = object::list(pod, &["spec", "containers"]);
     let part = |container: &Value, what: &str| {

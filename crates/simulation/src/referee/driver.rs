@@ -1,5 +1,5 @@
-//! A process, as the referee knows it: what it asked, what it could know when it
-//! began a step, and which step an act belongs to.
+//! The referee's view of a process: its questions, what it could know when it began a step, and
+//! which step an act belongs to.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::seen::{Act, Question};
 /// When a question was last answered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answers {
-    /// How old the last answer is that said something.
+    /// The time of the last answer with a value.
     pub(super) good: Option<Timestamp>,
-    /// How old the last one is, if only to say that it is not known.
+    /// The time of the last answer of any kind, even one that says "unknown".
     pub(super) any: Option<Timestamp>,
-    /// In which look the last good one came.
+    /// The observation in which the last answer with a value came.
     pub(super) look: u64,
-    /// In which look it was last asked.
+    /// The observation in which it was last asked.
     asked: u64,
 }
 
@@ -37,32 +37,32 @@ impl Answers {
     }
 }
 
-/// What a process could know when it wrote down that a step begins.
+/// What a process could know when it recorded the start of a step.
 #[derive(Clone, Debug)]
 pub(super) struct Basis {
-    /// When it wrote that.
+    /// When it recorded the start.
     pub(super) at: Timestamp,
     pub(super) hop: u32,
-    /// The look that it began on: looks are counted by their first question,
-    /// which is for the machines.
+    /// The observation that it began on: observations are counted by their first question, which is
+    /// for the machines.
     pub(super) look: u64,
     /// Whether that question was answered.
     pub(super) machines: bool,
     pub(super) facts: Answers,
     pub(super) etcd: Answers,
     pub(super) nodes: Answers,
-    /// The machines that were asked in that look, whether they answered or not.
+    /// The machines asked in that observation, whether they answered or not.
     pub(super) asked: BTreeSet<NodeName>,
-    /// The end of the last disruption before, as it was written down; the start
-    /// of the process if there was none.
+    /// The recorded end of the last disruption before it, or the start of the process if there was
+    /// none.
     pub(super) calm_since: Timestamp,
 }
 
-/// A process.
+/// A process that drives.
 #[derive(Debug)]
 pub(super) struct Driver {
     pub(super) plan: Arc<Plan>,
-    /// From its first entry on.
+    /// Set from its first entry on.
     pub(super) hash: Option<PlanHash>,
     pub(super) wanted: Arc<Wanted>,
     pub(super) lives: bool,
@@ -70,7 +70,7 @@ pub(super) struct Driver {
     machines: bool,
     etcd: Answers,
     pub(super) nodes: Answers,
-    /// The last look in which only a part of Kubernetes answered.
+    /// The last observation in which only a part of Kubernetes answered.
     half: Option<u64>,
     facts: HashMap<NodeName, Answers>,
     slots: HashMap<NodeName, Answers>,
@@ -79,7 +79,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// One that starts.
+    /// A process that starts.
     pub(super) fn new(at: Timestamp, plan: &Arc<Plan>, wanted: &Arc<Wanted>) -> Self {
         Self {
             plan: Arc::clone(plan),
@@ -98,38 +98,38 @@ impl Driver {
         }
     }
 
-    /// What it was told of a node.
+    /// The answers about a node.
     pub(super) fn facts(&self, node: &NodeName) -> Answers {
         self.facts.get(node).copied().unwrap_or_default()
     }
 
-    /// When it was last told what a node boots next.
+    /// When the boot order of a node was last reported.
     pub(super) fn slots(&self, node: &NodeName) -> Option<Timestamp> {
         self.slots.get(node).and_then(|answers| answers.good)
     }
 
-    /// Whether the node answered in the last look.
+    /// Whether the node answered in the last observation.
     pub(super) fn answered_of(&self, node: &NodeName) -> bool {
         self.machines && self.facts(node).look == self.look
     }
 
-    /// Whether Kubernetes answered in the last look.
+    /// Whether Kubernetes answered in the last observation.
     pub(super) fn answered_of_kubernetes(&self) -> bool {
         self.machines && self.nodes.look == self.look && self.half != Some(self.look)
     }
 
-    /// Whether Kubernetes answered after the machines were last asked for, even if they
-    /// did not come.
+    /// Whether Kubernetes answered after the last question for the machines, even if that one was
+    /// not answered.
     pub(super) fn heard_kubernetes(&self) -> bool {
         self.nodes.look == self.look && self.half != Some(self.look)
     }
 
-    /// Whether etcd answered in the last look.
+    /// Whether etcd answered in the last observation.
     pub(super) fn answered_of_etcd(&self) -> bool {
         self.machines && self.etcd.look == self.look
     }
 
-    /// Whether the node was asked in the last look, answered or not.
+    /// Whether the node was asked in the last observation, answered or not.
     pub(super) fn asked_of(&self, node: &NodeName) -> bool {
         self.facts(node).asked == self.look
     }
@@ -139,17 +139,17 @@ impl Driver {
         asked.map(|(name, _)| name.clone()).collect()
     }
 
-    /// What it could know when it began the step that this act belongs to.
+    /// What it could know when it began the step of this act.
     pub(super) fn basis(&self, act: &Act) -> Option<&Basis> {
         let node = act.node()?;
         let begun = |action: Action| self.begun.get(&(node.clone(), action));
         let own = begun(action_of(act)?);
         if own.is_none() && matches!(act, Act::Reboot { .. }) {
-            // A default that a rollback has changed is only booted by its next attempt.
+            // Only the next attempt boots a default that a rollback has changed.
             return begun(Action::Rollback);
         }
         if own.is_none() && matches!(act, Act::Forfeit { .. }) {
-            // Leadership that has come back is given away in the step of the boot.
+            // Leadership that has returned is moved again in the step of the boot.
             return [Action::Upgrade, Action::Reboot, Action::Rollback].into_iter().find_map(begun);
         }
         own
@@ -163,7 +163,7 @@ impl Driver {
                 self.machines = known;
             }
             Question::Facts(node) => {
-                // Asked far too often to copy the name each time.
+                // This is called too often to copy the name each time.
                 if !self.facts.contains_key(node) {
                     self.facts.insert(node.clone(), Answers::default());
                 }
@@ -176,7 +176,7 @@ impl Driver {
             }
             Question::Etcd => self.etcd.take(answered, known, look),
             Question::Nodes => self.nodes.take(answered, known, look),
-            // Half of a look at Kubernetes is none.
+            // A partial answer of Kubernetes does not count.
             Question::Other("capacity") if !known => {
                 self.half = Some(look);
                 self.nodes.take(answered, known, look);
@@ -208,7 +208,7 @@ impl Driver {
     }
 }
 
-/// Whether a step takes something away, for a while at least.
+/// Whether a step is disruptive.
 pub(super) fn disrupts(action: Action) -> bool {
     matches!(
         action,

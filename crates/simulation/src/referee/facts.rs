@@ -1,8 +1,7 @@
-//! What the referee reads in the world. The only file that knows how.
+//! What the referee reads from the world. Only this file knows how.
 //!
-//! [`Facts`] remembers of each fact since when it is so. The world is looked at
-//! now and then and whenever something is done to it; so "since" is never too
-//! early, which is the side on which nobody is accused wrongly.
+//! [`Facts`] keeps for each fact since when it holds. The world is read periodically and at every
+//! change made to it; so "since" is never too early, and no process is blamed wrongly.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,17 +17,17 @@ use upgrade_core::version::Version;
 
 use crate::seen::View;
 
-/// How often the world is looked at when nothing is done to it.
+/// How often the world is read while nothing changes it.
 const PAUSE: SignedDuration = SignedDuration::from_secs(5);
 
-/// How many entries a member may be behind and still count as converged:
-/// members are asked one after the other, and the log grows meanwhile.
+/// How many entries a member may lag and still count as converged: members are asked one after the
+/// other, and the log grows meanwhile.
 const CONVERGED: u64 = 1_100;
 
-/// The label that puts a worker into a pool.
+/// The label that assigns a worker to a pool.
 const POOL: &str = "vitistack.io/nodepool";
 
-/// A value, and since when it is that.
+/// A value, and since when it has held.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Since<T> {
     pub(super) value: T,
@@ -46,25 +45,25 @@ impl<T: PartialEq> Since<T> {
         }
     }
 
-    /// Whether it was this already when the one who asked last asked. Somebody
-    /// who never asked has no excuse.
+    /// Whether it had this value already at the process's last question. A process that never asked
+    /// has no excuse.
     pub(super) fn was(&self, value: &T, asked: Option<Timestamp>) -> bool {
         self.value == *value && asked.is_none_or(|asked| self.since < asked)
     }
 }
 
-/// How a control plane's member of etcd is.
+/// The state of a control plane's etcd member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Member {
     /// There is none.
     Absent,
-    /// It votes, runs, reaches the others, and has what they have.
+    /// It votes, runs, reaches the others and has caught up.
     Well,
     /// It does not vote.
     Learner,
     /// It lacks many entries.
     Behind,
-    /// It does not run, or the others do not reach it, or nobody leads.
+    /// It does not run, the others do not reach it, or there is no leader.
     Unwell,
 }
 
@@ -72,7 +71,7 @@ impl Member {
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Absent => "has no member of etcd",
-            Self::Well => "is well",
+            Self::Well => "is healthy",
             Self::Learner => "is a learner",
             Self::Behind => "is far behind",
             Self::Unwell => "is not healthy",
@@ -80,22 +79,21 @@ impl Member {
     }
 }
 
-/// A machine as it was when last looked at.
+/// A machine as it was last read.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) name: NodeName,
     pub(super) index: NodeIndex,
     pub(super) control_plane: bool,
     pub(super) gone: bool,
-    /// It runs, neither booting nor going down.
+    /// It runs, and is neither booting nor shutting down.
     pub(super) runs: Since<bool>,
-    /// It runs, can be reached, and Kubernetes calls it ready.
+    /// It runs, can be reached, and its Node is ready.
     pub(super) up: Since<bool>,
-    /// The same, and the machine calls itself ready, and what it has of the control plane
-    /// does its work.
+    /// The same, and the machine reports itself ready, and its part of the control plane works.
     pub(super) serves: Since<bool>,
-    /// Whether its part of the control plane does its work: static pods, API server and
-    /// etcd. A machine calls itself ready, and is called so, before. A worker has none.
+    /// Whether its part of the control plane works: static pods, API server and etcd. The machine
+    /// and its Node are ready before that. A worker has no such part.
     pub(super) controls: Since<bool>,
     pub(super) member: Since<Member>,
     pub(super) leads: Since<bool>,
@@ -114,13 +112,13 @@ pub(super) fn nodes_before(view: &View<'_>, asked: Option<Timestamp>) -> Vec<Nod
     store.list(&NODES, None).filter(old).map(name).collect()
 }
 
-/// The world as it was when last looked at.
+/// The world as it was last read.
 #[derive(Debug)]
 pub(super) struct Facts {
     nodes: Vec<Node>,
     by_name: HashMap<NodeName, usize>,
     pub(super) alarm: Since<bool>,
-    /// The minor of etcd 3 that the cluster is of.
+    /// The minor of the cluster's etcd 3 version.
     pub(super) etcd_minor: Since<u64>,
     looked: Timestamp,
     touched: Option<u64>,
@@ -140,7 +138,7 @@ impl Facts {
         facts
     }
 
-    /// Looks at the world if it has changed; without haste only now and then.
+    /// Reads the world if it has changed; without `haste` only periodically.
     pub(super) fn look(&mut self, at: Timestamp, view: &View<'_>, haste: bool) {
         let touched = view.world.touched();
         if self.touched == Some(touched) || !haste && at.duration_since(self.looked) < PAUSE {
@@ -176,7 +174,7 @@ impl Facts {
         }
     }
 
-    /// Something is about to change: the next look is not put off.
+    /// Something is about to change: the next reading is not delayed.
     pub(super) fn disturb(&mut self) {
         self.looked = Timestamp::MIN;
     }
@@ -194,7 +192,7 @@ impl Facts {
         self.nodes().filter(|node| !node.control_plane)
     }
 
-    /// A machine by its name, one that has left included.
+    /// A machine by name, including one that has left.
     pub(super) fn node(&self, name: &NodeName) -> Option<&Node> {
         self.by_name.get(name).map(|index| &self.nodes[*index])
     }
@@ -221,30 +219,30 @@ fn member(truth: &NodeTruth<'_>, alone: bool) -> Member {
         None => Member::Absent,
         Some(member) if !member.votes => Member::Learner,
         Some(member) if !member.healthy => Member::Unwell,
-        // One that is alone has nobody to be behind.
+        // A single member cannot lag.
         Some(member) if member.lag > CONVERGED && !alone => Member::Behind,
         Some(_) => Member::Well,
     }
 }
 
-/// A system that is installed: its version and its schematic.
+/// An installed system: its version and its schematic.
 pub(super) type Installed = (Version, Option<String>);
 
-/// What a node has booted.
+/// The system that a node has booted.
 pub(super) fn installed(view: &View<'_>, node: &Node) -> Option<Installed> {
     let truth = view.world.truth(node.index)?;
     let installed = truth.installed();
     Some((installed.version.clone(), installed.schematic.map(str::to_owned)))
 }
 
-/// What its next boot takes, if that is something else.
+/// The system of its next boot, if it is another one.
 pub(super) fn armed(view: &View<'_>, node: &Node) -> Option<Installed> {
     let armed = view.world.truth(node.index)?.armed()?;
     Some((armed.version.clone(), armed.schematic.map(str::to_owned)))
 }
 
-/// What a node does not meet now, such as `network: connectivity`. The reasons of `time` and
-/// `nodeReady` are one sentence; the others list what they lack.
+/// The unmet conditions of a node, such as `network: connectivity`. The reasons of `time` and
+/// `nodeReady` are one sentence; the others are lists.
 pub(super) fn unmet(view: &View<'_>, node: &NodeName) -> Vec<String> {
     let index = view.world.find(&node.0);
     let Some(truth) = index.and_then(|index| view.world.truth(index)) else { return Vec::new() };
@@ -258,14 +256,14 @@ pub(super) fn unmet(view: &View<'_>, node: &NodeName) -> Vec<String> {
     truth.unmet().into_iter().flat_map(items).collect()
 }
 
-/// The schematic that an installer's name carries: a path element of 64
-/// hexadecimal digits, as the Image Factory has it.
+/// The schematic in an installer's name: a path element of 64 hexadecimal digits, as in the Image
+/// Factory.
 pub(super) fn schematic_in(image: &ImageRef) -> Option<&str> {
     let is_id = |part: &&str| part.len() == 64 && part.bytes().all(|it| it.is_ascii_hexdigit());
     image.repository.split('/').find(is_id)
 }
 
-/// The versions of what runs on a node of Kubernetes, by the component's name.
+/// The versions of a node's Kubernetes components, by name.
 pub(super) fn components(view: &View<'_>, node: &Node) -> BTreeMap<&'static str, Version> {
     let Some(truth) = view.world.truth(node.index) else { return BTreeMap::new() };
     let all = truth.static_pods().chain([truth.kubelet()]);
@@ -280,13 +278,13 @@ pub(super) fn components(view: &View<'_>, node: &Node) -> BTreeMap<&'static str,
 #[derive(Debug)]
 pub(super) struct Kubelet {
     pub(super) node: NodeName,
-    /// That of its machine, or what it told itself where no machine of Talos is under it.
+    /// The version of its machine, or its own report where there is no Talos machine.
     pub(super) version: Version,
-    /// When its node was made.
+    /// When its node was created.
     pub(super) registered: Option<Timestamp>,
 }
 
-/// All kubelets that Kubernetes knows, whatever is under them.
+/// All kubelets that Kubernetes knows, with or without a Talos machine.
 pub(super) fn kubelets(view: &View<'_>, facts: &Facts) -> Vec<Kubelet> {
     let store = view.kubernetes.api().store();
     let read = |object: &Arc<Value>| {
@@ -301,34 +299,34 @@ pub(super) fn kubelets(view: &View<'_>, facts: &Facts) -> Vec<Kubelet> {
     store.list(&NODES, None).filter_map(read).collect()
 }
 
-/// Whether Talos runs in a container there.
+/// Whether Talos runs in a container on this node.
 pub(super) fn in_container(view: &View<'_>, node: &Node) -> bool {
     view.world.truth(node.index).is_some_and(|truth| truth.in_container())
 }
 
-/// Whether the node takes messages and answers none.
+/// Whether the node accepts messages but answers none.
 pub(super) fn is_silent(view: &View<'_>, node: &Node) -> bool {
     view.world.is_silent(node.index)
 }
 
-/// Whether a node's object says that nothing is to be scheduled there.
+/// Whether a node is cordoned.
 pub(super) fn is_cordoned(view: &View<'_>, node: &NodeName) -> bool {
     let object = view.kubernetes.api().store().get(&NODES, "", &node.0);
     object.is_some_and(|object| object::flag(object, &["spec", "unschedulable"]))
 }
 
-/// The pool that a worker's label puts it into.
+/// The pool in a worker's label.
 pub(super) fn pool(view: &View<'_>, node: &NodeName) -> Option<String> {
     let object = view.kubernetes.api().store().get(&NODES, "", &node.0)?;
     object::label(object, POOL).map(str::to_owned)
 }
 
-/// A pod on a node, as far as draining goes.
+/// A pod on a node, as far as it matters for draining.
 #[derive(Debug)]
 pub(super) struct Pod {
     pub(super) name: String,
     pub(super) created: Option<Timestamp>,
-    /// Whether the kubelet or a `DaemonSet` keeps it there, or it has ended.
+    /// Whether draining leaves it: the kubelet or a `DaemonSet` owns it, or it has ended.
     pub(super) stays: bool,
     pub(super) bare: bool,
     pub(super) scratch: bool,
@@ -360,7 +358,7 @@ fn read(pod: &Value) -> Pod {
     }
 }
 
-/// Whether the configuration on a node's disk is another than the active one.
+/// Whether the configuration on a node's disk differs from the active one.
 pub(super) fn has_staged_config(view: &View<'_>, node: &NodeName) -> bool {
     view.world.find(&node.0).is_some_and(|node| {
         let on_disk = view.world.config_on_disk_of(node);
@@ -368,7 +366,7 @@ pub(super) fn has_staged_config(view: &View<'_>, node: &NodeName) -> bool {
     })
 }
 
-/// The control plane whose configuration wants an object, downloaded or not.
+/// The control plane whose configuration contains an object, downloaded or not.
 pub(super) fn wants_object(
     view: &View<'_>,
     kind: &str,

@@ -1,14 +1,13 @@
-//! The referee: watches a run from the side of the world and says where one of
-//! the design's rules was broken.
+//! The referee: watches a run from outside the engine and reports where it broke one of the
+//! design's rules.
 //!
-//! It shares nothing with whoever decides: it does not ask the planner, and of
-//! the core it takes plain data only. Each rule is a file; `facts` reads the
-//! world, `notes` remembers what several rules need. Rule 0 is progress: a run
-//! ends where the user wanted it, or where a person can act, but it ends.
+//! It shares no code with the deciding side: it does not call the planner, and uses only plain data
+//! of the core. Each rule is a file; `facts` reads the world, `notes` keeps what several rules
+//! need. Rule 0 is progress: a run ends at its target or at a point where a person can act, but it
+//! ends.
 //!
-//! A rule is judged on what a process did with what it could have known: what
-//! broke after its last question, or while its message was on the way, is
-//! nobody's fault.
+//! A rule judges what a process did by what it could have known: what broke after its last
+//! question, or while its message was in transit, is not its fault.
 
 mod driver;
 mod facts;
@@ -49,54 +48,54 @@ use upgrade_engine::drive::End;
 use crate::seen::{Seen, View};
 use notes::Notes;
 
-/// What the user wants, and what nobody may ever be told.
+/// What the user wants, and the secrets of the world.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The target.
     pub intent: Intent,
-    /// How it is to be done.
+    /// How it may be done.
     pub policy: Policy,
-    /// Texts that must never be told (rule 14).
+    /// Texts that must never appear in output (rule 14).
     pub secrets: Vec<String>,
-    /// Whether the user asked for a way back.
+    /// Whether the user asked for a rollback.
     pub rollback: bool,
 }
 
-/// A rule that was broken.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
     /// The rule's number; 0 is progress.
     pub rule: u8,
-    /// When it was seen.
+    /// When it was detected.
     pub at: Timestamp,
-    /// How, in plain words.
+    /// A description.
     pub text: String,
 }
 
-/// How many breaches are kept: one is enough to fail, and what follows from it
-/// is noise.
+/// The maximum number of breaches: one is enough to fail, and later ones are often its
+/// consequences.
 const KEPT: usize = 20;
 
-/// What a rule may look at.
+/// What a rule may read.
 struct Scene<'a> {
     at: Timestamp,
     view: &'a View<'a>,
     notes: &'a Notes,
-    /// What the user wants now; what a process was started with is in its notes.
+    /// What the user wants now; `notes` has what each process was started with.
     wanted: &'a Arc<Wanted>,
 }
 
-/// One rule. What it finds is a sentence without its own number.
+/// One rule. A breach is a sentence without the rule's number.
 trait Rule: Send {
-    /// Its number.
+    /// The rule's number.
     fn number(&self) -> u8;
-    /// Something is seen; the scene is as it was right before.
+    /// Handles an event; the scene is the state right before it.
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>);
-    /// Nobody drives any more.
+    /// Handles the end, when no process drives any more.
     fn finish(&mut self, _scene: &Scene<'_>, _last: Option<&End>, _found: &mut Vec<String>) {}
 }
 
-/// The referee of one run, or of several that follow each other on one cluster.
+/// The referee of one run, or of several consecutive runs on one cluster.
 pub struct Referee {
     wanted: Arc<Wanted>,
     notes: Notes,
@@ -106,7 +105,7 @@ pub struct Referee {
 }
 
 impl Referee {
-    /// A referee who arrives before anybody drives.
+    /// A referee from before the first process.
     pub fn new(wanted: Wanted, start: Timestamp, view: &View<'_>) -> Self {
         let rules: Vec<Box<dyn Rule>> = vec![
             Box::new(progress::Progress::default()),
@@ -141,25 +140,25 @@ impl Referee {
         }
     }
 
-    /// Takes in what is seen, together with the world as it was right before.
+    /// Handles an event, together with the world right before it.
     pub fn see(&mut self, seen: &Seen, view: &View<'_>) {
         self.notes.look(seen, view);
         self.judge(seen.at, view, |rule, scene, found| rule.see(seen, scene, found));
         self.notes.take(seen, view, &self.wanted);
     }
 
-    /// A new target from the user. Processes that were started before go on
-    /// being judged by what they were started with.
+    /// A new target from the user. Processes that started before are still judged by their own
+    /// target.
     pub fn now_wanted(&mut self, wanted: Wanted) {
         self.wanted = Arc::new(wanted);
     }
 
-    /// What was found so far.
+    /// The breaches so far.
     pub fn breaches(&self) -> &[Breach] {
         &self.breaches
     }
 
-    /// At the very end, when faults are over and nobody drives any more.
+    /// Called at the end, when faults are over and no process drives any more.
     pub fn finish(&mut self, at: Timestamp, view: &View<'_>, last_end: Option<&End>) {
         self.notes.look_again(at, view);
         self.judge(at, view, |rule, scene, found| rule.finish(scene, last_end, found));

@@ -1,5 +1,5 @@
-//! What the referee remembers that more than one rule needs: who drives, which
-//! nodes we disturbed, and whose a cordon is.
+//! The referee's notes for more than one rule: which process drives, which nodes we disrupted, and
+//! who owns each cordon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,30 +14,29 @@ use super::driver::{Basis, Driver, action_of, disrupts};
 use super::facts::{self, Facts, Node};
 use crate::seen::{Act, Deed, Fate, Runner, Seen, View, What};
 
-/// How long a node that was asked to do something may look as if it had not
-/// been asked.
+/// How long a node that received a request may look as if it had not.
 const SLOW: SignedDuration = SignedDuration::from_secs(5);
 
-/// Whose a cordon is.
+/// The owner of a cordon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
     /// We set it.
     Ours,
-    /// Somebody else set it.
+    /// Someone else set it.
     Theirs {
-        /// When.
+        /// When it was set.
         since: Timestamp,
     },
-    /// Somebody else lifted it.
+    /// Someone else lifted it.
     Lifted {
-        /// When.
+        /// When it was lifted.
         since: Timestamp,
         /// Whether it was ours.
         ours: bool,
     },
 }
 
-/// An arriving act that takes something away from the cluster.
+/// An arriving disruptive act.
 pub(super) struct Blow<'a> {
     pub(super) act: &'a Act,
     pub(super) driver: &'a Driver,
@@ -45,26 +44,24 @@ pub(super) struct Blow<'a> {
     pub(super) basis: Option<&'a Basis>,
 }
 
-/// All of it.
+/// The notes.
 #[derive(Debug)]
 pub(super) struct Notes {
     pub(super) facts: Facts,
     pub(super) drivers: BTreeMap<Runner, Driver>,
-    /// Who wrote last, and since when it is the one that does.
+    /// The process that wrote last, and since when it has been the writer.
     pub(super) holder: Option<(Runner, Timestamp)>,
-    /// Nodes that we did something to, and when last, until they serve again.
+    /// Nodes that we acted on, and when last, until they serve again.
     touched: BTreeMap<NodeName, Timestamp>,
     cordons: BTreeMap<NodeName, Whose>,
-    /// Nodes whose cordon we lifted without having written that it is done, and
-    /// when.
+    /// Nodes whose cordon we lifted without having recorded the end, and when.
     lifting: BTreeMap<NodeName, Timestamp>,
-    /// Nodes whose cordon is written down as begun, and not as ended: one that
-    /// somebody sets meanwhile cannot be told from ours.
+    /// Nodes with a cordon that is recorded as begun but not as ended: a foreign cordon set
+    /// meanwhile cannot be told from ours.
     cordoning: BTreeSet<NodeName>,
-    /// How many faults nodes have that we cannot help.
+    /// The number of faults on each node that we cannot fix.
     faults: BTreeMap<NodeName, u32>,
-    /// Nodes that somebody else reboots, and whether they have booted since, until
-    /// they serve again.
+    /// Nodes that someone else reboots, and whether they have booted since, until they serve again.
     rebooted: BTreeMap<NodeName, bool>,
 }
 
@@ -86,7 +83,7 @@ impl Notes {
         }
     }
 
-    /// Looks at the world before something is judged.
+    /// Reads the world before an event is judged.
     pub(super) fn look(&mut self, seen: &Seen, view: &View<'_>) {
         let haste = match &seen.what {
             What::Asked { .. } | What::Told { .. } | What::Installs { .. } => false,
@@ -106,14 +103,14 @@ impl Notes {
         }
     }
 
-    /// Looks at the world at the end.
+    /// Reads the world at the end.
     pub(super) fn look_again(&mut self, at: Timestamp, view: &View<'_>) {
         self.facts.look(at, view, true);
         self.forget(at, view);
     }
 
-    /// Nodes that serve again without a cordon of ours are themselves again. A control
-    /// plane serves when its API server and its etcd answer, whatever the machine says.
+    /// Clears nodes that serve again without a cordon of ours. A control plane serves when its API
+    /// server and its etcd answer, whatever the machine reports.
     fn forget(&mut self, at: Timestamp, view: &View<'_>) {
         let Self { facts, touched, cordons, rebooted, .. } = self;
         let serves = |name: &NodeName| facts.node(name).is_some_and(|node| node.up.value);
@@ -125,7 +122,7 @@ impl Notes {
         });
     }
 
-    /// Takes in what was judged.
+    /// Records an event after it was judged.
     pub(super) fn take(&mut self, seen: &Seen, view: &View<'_>, wanted: &Arc<Wanted>) {
         let at = seen.at;
         match &seen.what {
@@ -182,7 +179,7 @@ impl Notes {
         if let Act::Cordon { on: true, .. } = act {
             let knew = self.drivers.get(&runner).and_then(|it| it.basis(act)?.nodes.good);
             let whose = match self.cordons.get(node) {
-                // Set after we last asked: we cannot have known that it is not ours.
+                // Set after our last question: we cannot know that it is not ours.
                 Some(Whose::Theirs { since }) if knew.is_none_or(|knew| knew <= *since) => {
                     Whose::Ours
                 }
@@ -196,7 +193,7 @@ impl Notes {
             self.lifting.insert(node.clone(), at);
         }
         if matches!(act, Act::Cordon { .. }) && is_blow(act) {
-            // What is cordoned serves on: it is given back as soon as that is over.
+            // A cordoned node still serves: it is back as soon as the cordon is lifted.
             let before = at.saturating_sub(SLOW).unwrap_or(at);
             self.touched.entry(node.clone()).or_insert(before);
         } else if is_blow(act) {
@@ -208,7 +205,7 @@ impl Notes {
         match deed {
             Deed::Cordon { node, on: true } => {
                 if !facts::is_cordoned(view, node) {
-                    let whose = if self.nobody_saw_ours_gone(node) || self.cordoning.contains(node)
+                    let whose = if self.ours_vanished_unseen(node) || self.cordoning.contains(node)
                     {
                         Whose::Ours
                     } else {
@@ -239,10 +236,10 @@ impl Notes {
         }
     }
 
-    /// Whether our cordon is gone and nobody of us can know it: somebody else lifted
-    /// it, or the answer to our own lifting was lost, and none of us has asked since.
-    /// Whoever sets one now cannot be told from us.
-    fn nobody_saw_ours_gone(&self, node: &NodeName) -> bool {
+    /// Whether our cordon is gone but no process of ours can know it: someone else lifted it, or
+    /// the reply to our uncordon was lost, and no process has asked since. A cordon set now cannot
+    /// be told from ours.
+    fn ours_vanished_unseen(&self, node: &NodeName) -> bool {
         let since = match self.cordons.get(node) {
             Some(Whose::Lifted { since, ours: true }) => Some(since),
             Some(Whose::Ours) => self.lifting.get(node),
@@ -253,12 +250,12 @@ impl Notes {
         !self.drivers.values().any(asked)
     }
 
-    /// Whose the node's cordon was when it was last touched.
+    /// The owner of the node's cordon when it was last changed.
     pub(super) fn whose(&self, node: &NodeName) -> Option<Whose> {
         self.cordons.get(node).copied()
     }
 
-    /// Nodes with a cordon that we set and that stands.
+    /// Nodes with a cordon of ours.
     pub(super) fn our_cordons<'a>(
         &'a self,
         view: &'a View<'_>,
@@ -267,27 +264,27 @@ impl Notes {
         ours.map(|(node, _)| node).filter(|node| facts::is_cordoned(view, node))
     }
 
-    /// Nodes that we took away and that are not back.
+    /// Nodes that we disrupted and that are not back.
     pub(super) fn disturbed(&self) -> impl Iterator<Item = &NodeName> {
         self.touched.keys()
     }
 
-    /// Whether we took the node away, and it is not back.
+    /// Whether we disrupted the node and it is not back.
     pub(super) fn is_disturbed(&self, node: &NodeName) -> bool {
         self.touched.contains_key(node)
     }
 
-    /// Whether the node has a fault that we cannot help.
+    /// Whether the node has a fault that we cannot fix.
     pub(super) fn is_broken(&self, node: &NodeName) -> bool {
         self.faults.get(node).is_some_and(|faults| *faults > 0)
     }
 
-    /// Whether somebody else reboots the node, and it is not back.
+    /// Whether someone else reboots the node and it is not back.
     pub(super) fn is_theirs(&self, node: &NodeName) -> bool {
         self.rebooted.contains_key(node)
     }
 
-    /// What is seen, if it is an arriving act that takes something away.
+    /// The event, if it is an arriving disruptive act.
     pub(super) fn blow<'a>(&'a self, seen: &'a Seen) -> Option<Blow<'a>> {
         let What::Act { runner, act, fate: Fate::Arrives } = &seen.what else { return None };
         if !is_blow(act) {
@@ -299,7 +296,7 @@ impl Notes {
     }
 }
 
-/// The node whose cordon is lifted for certain, by what was written.
+/// The node whose cordon is certainly lifted according to the journal.
 fn lifted(record: &Record) -> Option<&NodeName> {
     match record {
         Record::Lifted { node } => Some(node),
@@ -310,7 +307,7 @@ fn lifted(record: &Record) -> Option<&NodeName> {
     }
 }
 
-/// Whether an act takes something away from the cluster.
+/// Whether an act is disruptive.
 pub(super) fn is_blow(act: &Act) -> bool {
     action_of(act).is_some_and(|action| disrupts(action) && action != Action::Drain)
 }

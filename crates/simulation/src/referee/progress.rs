@@ -1,5 +1,5 @@
-//! Rule 0, progress: when faults are over, a run reaches its target, or a halt
-//! that a person can act on. It never hangs.
+//! Rule 0, progress: when faults are over, a run reaches its target, or a halt with something a
+//! person can do. It never hangs.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,16 @@ use crate::seen::{Seen, What, Wish};
 
 #[derive(Default)]
 pub(super) struct Progress {
-    /// The machines that there were when the last plan was made.
+    /// The machines that existed when the last plan was made.
     planned: BTreeSet<NodeName>,
-    /// The user's last word.
+    /// The user's last command.
     word: Option<Wish>,
-    /// Whether the user wants a pause. Neither the stop of a process nor the start
-    /// of another one takes it back.
+    /// Whether the user wants a pause. It survives the stop of a process and the start of another
+    /// one.
     paused: bool,
-    /// Whether the user wants something else, for which nothing is planned yet.
+    /// Whether the user wants another target that has no plan yet.
     retargets: bool,
-    /// Whether the last process that ended was stopped; where no plan could be
-    /// made, none was.
+    /// Whether the last process that ended was stopped; false if no plan could be made.
     stopped: bool,
 }
 
@@ -53,7 +52,7 @@ impl Rule for Progress {
             What::Ends { end: Ok(End::Halted { reason, .. }), .. }
                 if reason.to_string().trim().is_empty() || reason.advice().is_empty() =>
             {
-                found.push("a halt does not say why, or what to do".to_owned());
+                found.push("a halt has no reason or no advice".to_owned());
             }
             What::Ends { runner, end: Ok(End::Done) } => {
                 let driver = scene.notes.drivers.get(runner);
@@ -68,15 +67,15 @@ impl Rule for Progress {
 
     fn finish(&mut self, _: &Scene<'_>, last: Option<&End>, found: &mut Vec<String>) {
         match last {
-            None => found.push("the run hangs: it came to no end".to_owned()),
+            None => found.push("the run hangs: it has not ended".to_owned()),
             Some(End::Paused { .. }) => {
                 if !(self.paused || self.retargets) {
-                    found.push("the run ended paused, and nobody wants that".to_owned());
+                    found.push("the run ended paused, but the user wants no pause".to_owned());
                 }
             }
             Some(End::Stopped) => {
                 if self.stopped && self.word != Some(Wish::Stop) {
-                    found.push("the run ended stopped, and nobody wants that".to_owned());
+                    found.push("the run ended stopped, but the user did not stop it".to_owned());
                 }
             }
             Some(End::Done | End::Halted { .. }) => {}
@@ -85,8 +84,8 @@ impl Rule for Progress {
 }
 
 impl Progress {
-    /// Done is done: every machine that was there runs what the user wants of it, or
-    /// was ahead of it. Nothing is wanted of one that is held.
+    /// `Done` requires that every machine of the plan runs what the user wants, or something newer.
+    /// Held machines do not count.
     fn reached(&self, wanted: &super::Wanted, scene: &Scene<'_>, found: &mut Vec<String>) {
         let intent = &wanted.intent;
         for node in scene.notes.facts.nodes().filter(|node| self.planned.contains(&node.name)) {
@@ -100,27 +99,27 @@ impl Progress {
             if let (Some(wanted), Some(talos)) = (wanted, talos)
                 && talos < *wanted
             {
-                found.push(format!("done, and {name} runs Talos {talos}, not {wanted}"));
+                found.push(format!("done, but {name} runs Talos {talos}, not {wanted}"));
             }
             let Some(wanted) = &intent.kubernetes else { continue };
             for (component, version) in facts::components(scene.view, node) {
                 if version < *wanted {
-                    found.push(format!("done, and {component} of {name} is {version}"));
+                    found.push(format!("done, but {component} of {name} is {version}"));
                 }
             }
         }
     }
 }
 
-/// Done is said when it is true: every control plane that we took away does its work.
-/// What broke it meanwhile, or after it was last looked at, is nobody's fault.
+/// `Done` requires that every control plane we disrupted works. What broke it meanwhile, or after
+/// the last observation of it, is not the run's fault.
 fn controls(driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
     let notes = scene.notes;
     for node in notes.facts.control_planes().filter(|node| notes.is_disturbed(&node.name)) {
         let excused = notes.is_broken(&node.name) || notes.is_theirs(&node.name);
         let seen = driver.facts(&node.name).any;
         if !excused && node.controls.was(&false, seen) {
-            found.push(format!("done, and the API server of {} does not answer", node.name));
+            found.push(format!("done, but the API server of {} does not answer", node.name));
         }
     }
 }
@@ -133,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_comes_to_an_end() {
+    fn a_run_ends() {
         let paused = End::Paused { by: "user".to_owned() };
         let reason = HaltReason::NoSnapshot { hop: 1 };
         let halted = End::Halted { reason, armed: vec![], cordoned: vec![] };
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn done_is_said_when_every_api_server_answers() {
+    fn done_requires_that_every_api_server_answers() {
         for waits in [false, true] {
             let mut bench = Bench::new(3, 0);
             bench.ready(1);
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn done_means_that_everything_runs() {
+    fn done_requires_that_every_component_runs_its_target() {
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
         bench.ended(1, End::Done);

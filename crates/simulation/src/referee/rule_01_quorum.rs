@@ -22,10 +22,10 @@ impl Rule for Quorum {
             let Some(node) = scene.notes.facts.node(other).filter(|node| node.control_plane) else {
                 continue;
             };
-            // A way back waits for no API server: that it is away may be what it is for.
+            // A rollback does not wait for API servers: a broken one may be its purpose.
             let waits = !(blow.driver.plan.rollback && node.up.value);
             if waits {
-                found.push(format!("{act:?} while we have not given {other} back"));
+                found.push(format!("{act:?} while {other} is still disrupted by us"));
             }
         }
         etcd_is_well(&blow, scene, found);
@@ -36,9 +36,8 @@ impl Rule for Quorum {
     }
 }
 
-/// An installer writes hundreds of megabytes to the disk that has etcd's log: not
-/// on one control plane while another is away. A way back waits for those only
-/// that we took away.
+/// An installer writes hundreds of megabytes to the disk of etcd's log, so it must not run on one
+/// control plane while another is away. A rollback waits only for those that we disrupted.
 fn writes_beside_one_away(seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
     let What::Act { runner, act: act @ Act::Install { node, .. }, fate: Fate::Arrives } =
         &seen.what
@@ -60,8 +59,8 @@ fn writes_beside_one_away(seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String
     }
 }
 
-/// Every member votes, is healthy and has caught up; no alarm is raised. A way
-/// back may take the one member that is broken.
+/// Every member votes, is healthy and has caught up; there is no alarm. A rollback may disrupt the
+/// single broken member.
 fn etcd_is_well(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
     let asked = blow.basis.and_then(|basis| basis.etcd.any);
     let Blow { act, node, driver, .. } = blow;
@@ -75,12 +74,12 @@ fn etcd_is_well(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
         }
     }
     if facts.alarm.was(&true, asked) {
-        found.push(format!("{act:?} while an alarm of etcd is raised"));
+        found.push(format!("{act:?} while etcd has an alarm"));
     }
 }
 
-/// Without the node, the voters that live are still a majority; or there is no
-/// other way, and the user accepts that.
+/// Without the node, the healthy voters are still a majority; or no other order is possible, and
+/// the user accepts the outage.
 fn keeps_quorum(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
     let lives = |node: &&Node| matches!(node.member.value, Member::Well | Member::Behind);
     let votes = |node: &&Node| !matches!(node.member.value, Member::Absent | Member::Learner);
@@ -89,7 +88,9 @@ fn keeps_quorum(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
     let Blow { act, node, .. } = blow;
     if all < 3 {
         if !blow.driver.wanted.policy.accept_outage {
-            found.push(format!("{act:?} of one of {all} members, which nobody accepted"));
+            found.push(format!(
+                "{act:?} of one of {all} members, and the user has not accepted the outage"
+            ));
         }
         return;
     }
@@ -101,12 +102,12 @@ fn keeps_quorum(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
     }
 }
 
-/// The leader goes last, or gives its leadership away first.
+/// The leader goes last, or moves its leadership first.
 fn does_not_lead(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
     let asked = blow.basis.and_then(|basis| basis.etcd.any);
     let others = scene.notes.facts.control_planes().filter(|it| it.name != blow.node.name);
     let heirs = others.filter(|it| it.member.value == Member::Well).count();
-    // A way back does not wait for an etcd that cannot be asked (rule 12).
+    // A rollback does not wait for an etcd that does not answer (rule 12).
     let blind = blow.basis.is_some_and(|basis| basis.etcd.look != basis.look);
     if blow.driver.plan.rollback && blind {
         return;
@@ -135,8 +136,8 @@ mod tests {
     }
 
     #[test]
-    fn a_control_plane_whose_api_server_does_not_answer_is_not_back() {
-        // Talos and Kubernetes call it ready before any static pod exists.
+    fn a_control_plane_without_its_api_server_is_not_back() {
+        // Talos and Kubernetes report it ready before any static pod exists.
         for waits in [false, true] {
             let mut bench = Bench::new(3, 0);
             bench.ready(1);
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn etcd_that_is_not_well() {
+    fn an_unhealthy_etcd_blocks_disruption() {
         for fault in [
             Fault::EtcdLearner,
             Fault::EtcdAlarm { corrupt: false },
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_broke_after_the_look_is_nobodys_fault() {
+    fn a_failure_after_the_observation_is_no_breach() {
         let mut bench = Bench::new(3, 0);
         bench.ready(1);
         let names = bench.control_planes();
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_has_to_be_accepted() {
+    fn the_user_has_to_accept_an_outage() {
         for accepts in [false, true] {
             let mut wanted = wanted();
             wanted.policy.accept_outage = accepts;
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_gives_up_first() {
+    fn the_leader_moves_its_leadership_first() {
         let mut bench = Bench::new(3, 1);
         bench.ready(1);
         let leader = bench.control_planes().pop().unwrap();

@@ -1,9 +1,8 @@
-//! Rule 2: what disrupts begins on a look that is newer than the end of the last
-//! disruption.
+//! Rule 2: a disruptive step begins on an observation newer than the end of the last disruption.
 //!
-//! A step begins when its process writes that down; what it knew then is its
-//! [`Basis`](super::notes::Basis). Steps that run side by side may begin on one
-//! look; an end counts from when it was written.
+//! A step begins when its process records that; what it knew then is its
+//! [`Basis`](super::notes::Basis). Parallel steps may begin on one observation; an end counts from
+//! when it was recorded.
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 
@@ -11,8 +10,8 @@ use super::driver::Answers;
 use super::{Rule, Scene};
 use crate::seen::Seen;
 
-/// How old a look may be, even if nothing was disrupted since: a few seconds by
-/// intention, and what a look at many nodes that do not answer takes.
+/// The maximum age of an observation, even without a disruption since: a few seconds as designed,
+/// plus the time to observe many nodes that do not answer.
 const OLDEST: SignedDuration = SignedDuration::from_secs(90);
 
 pub(super) struct Fresh;
@@ -24,7 +23,7 @@ impl Rule for Fresh {
 
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
         let Some(blow) = scene.notes.blow(seen) else { return };
-        // Never written down: that is rule 8's.
+        // A step that was never recorded is a breach of rule 8.
         let Some(basis) = blow.basis else { return };
         let rollback = blow.driver.plan.rollback;
         let etcd = blow.node.control_plane && !rollback;
@@ -34,7 +33,7 @@ impl Rule for Fresh {
             ("Kubernetes", !rollback, basis.nodes),
             ("etcd", etcd, basis.etcd),
         ] {
-            // One that was never answered is rule 10's.
+            // A question that was never answered is a breach of rule 10.
             let Answers { good: Some(good), .. } = answers else { continue };
             let act = blow.act;
             if !needed {
@@ -43,10 +42,12 @@ impl Rule for Fresh {
             if good <= basis.calm_since {
                 let since = basis.calm_since;
                 found.push(format!(
-                    "{act:?} on a look at {what} of {good}, and something was disrupted until {since}"
+                    "{act:?} on an observation of {what} from {good}, but a disruption lasted until {since}"
                 ));
             } else if good < oldest {
-                found.push(format!("{act:?} on a look at {what} of {good}, which is too old"));
+                found.push(format!(
+                    "{act:?} on an observation of {what} from {good}, which is too old"
+                ));
             }
         }
     }
@@ -58,7 +59,7 @@ mod tests {
     use crate::seen::{Act, Question};
 
     #[test]
-    fn a_look_of_before_the_last_disruption() {
+    fn an_observation_from_before_the_last_disruption_is_a_breach() {
         for looks in [true, false] {
             let mut bench = Bench::new(1, 2);
             bench.ready(1);
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_is_old() {
+    fn an_old_observation_is_a_breach() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.wait(300);

@@ -1,5 +1,5 @@
-//! Rule 3: before a plan first disrupts a control plane, an etcd snapshot was
-//! taken for it, and lies off the cluster.
+//! Rule 3: before a plan first disrupts a control plane, it has an etcd snapshot, stored outside
+//! the cluster.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::seen::{Act, Fate, Seen, What};
 
 #[derive(Default)]
 pub(super) struct Snapshot {
-    /// Plans that have one, whichever process took it.
+    /// Plans with a snapshot, from any process.
     taken: BTreeSet<PlanHash>,
 }
 
@@ -39,7 +39,7 @@ mod tests {
     use super::super::testing::Bench;
 
     #[test]
-    fn no_control_plane_without_a_snapshot() {
+    fn no_control_plane_is_disrupted_without_a_snapshot() {
         let mut bench = Bench::new(3, 1);
         bench.starts(1);
         bench.take(1, "worker-1");
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_an_earlier_process_counts() {
+    fn a_snapshot_of_an_earlier_process_counts() {
         let mut bench = Bench::new(3, 1);
         bench.ready(1);
         bench.see(crate::seen::What::Dies { runner: 1 });

@@ -1,5 +1,5 @@
-//! Rule 4: an installer keeps what the node is made of, unless the user wants
-//! something else; and so it is when the run is done.
+//! Rule 4: an installer keeps the node's platform, schematic and extensions unless the user wants
+//! otherwise; the node has them when the run is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,25 +19,25 @@ use crate::seen::{Act, Fate, Seen, View, What};
 
 type Schematic = Option<String>;
 
-/// The extension of these worlds that goes by another name in newer releases.
+/// The extension of these worlds that has another name in newer releases.
 const RENAMED: (&str, &str) = ("siderolabs/i915-ucode", "siderolabs/i915");
 
-/// Whether an extension is among these, under its name or the other one.
+/// Whether an extension is among these, under either name.
 fn has(all: &[String], name: &str) -> bool {
     let renamed = |it: &str| (name, it) == RENAMED || (it, name) == RENAMED;
     all.iter().any(|it| it == name || renamed(it))
 }
 
 pub(super) struct Content {
-    /// What each node was made of when the plan at hand began.
+    /// The schematic of each node when the current plan began.
     before: BTreeMap<NodeName, Schematic>,
-    /// Everything it was ever made of: where a way back may lead.
+    /// All schematics that each node ever had: possible targets of a rollback.
     ever: BTreeMap<NodeName, BTreeSet<Schematic>>,
-    /// Nodes that were given an installer since the plan began.
+    /// Nodes that got an installer since the plan began.
     written: BTreeSet<NodeName>,
-    /// The extensions that each had then.
+    /// The extensions of each node at that time.
     extensions: BTreeMap<NodeName, Vec<String>>,
-    /// Nodes that booted what we gave them, without some of these.
+    /// Nodes that booted our installer without some of these extensions.
     lacking: BTreeSet<NodeName>,
 }
 
@@ -55,7 +55,7 @@ impl Content {
     }
 
     fn begin(&mut self, facts: &Facts, view: &View<'_>) {
-        // What was written for an earlier plan and has not booted yet still will.
+        // An installer of an earlier plan that has not booted yet will still boot.
         let is_armed = |name: &NodeName| {
             facts.node(name).is_some_and(|node| facts::armed(view, node).is_some())
         };
@@ -69,7 +69,7 @@ impl Content {
         }
     }
 
-    /// What boots has to have what it had, unless something else is wanted.
+    /// A booted node must have its earlier extensions, unless the user wants others.
     fn boots(&mut self, node: &Node, wanted: &Wanted, view: &View<'_>) {
         let keeps = keeps(wanted, &node.name);
         if keeps && self.written.contains(&node.name) && !self.has_all(node, view) {
@@ -77,14 +77,14 @@ impl Content {
         }
     }
 
-    /// Whether a node has the extensions that it had.
+    /// Whether a node has its earlier extensions.
     fn has_all(&self, node: &Node, view: &View<'_>) -> bool {
         let now = extensions(view, node);
         let before = self.extensions.get(&node.name);
         before.is_some_and(|before| before.iter().all(|name| has(&now, name)))
     }
 
-    /// A node that is made of what it should be is not taken for another.
+    /// A node with the right content must not be reported as mismatched.
     fn mistaken(&self, hop: u32, node: &Node, driver: &Driver, view: &View<'_>) -> bool {
         let hops = driver.plan.hops.iter();
         let to = hops.filter(|it| it.number == hop).find_map(|hop| match &hop.change {
@@ -112,26 +112,26 @@ impl Content {
         let named = schematic_in(image).map(str::to_owned);
         let name = &node.name;
         if let Some(other) = other_flavour(view, node, image) {
-            return Some(format!("{name} is {other}, and is given {image}"));
+            return Some(format!("{name} is {other}, but gets {image}"));
         }
         if rollback {
             let known = self.ever.get(name).is_some_and(|ever| ever.contains(&named));
-            return (!known).then(|| format!("{name} never was made of what {image} names"));
+            return (!known).then(|| format!("{name} never had the schematic of {image}"));
         }
         match wanted.intent.installer_of(name) {
             Installer::Keep => {
                 let has = schematic(view, node);
                 (named != has).then(|| {
                     let has = has.as_deref().unwrap_or("no schematic");
-                    format!("{name} has {has}, and is given {image}")
+                    format!("{name} has {has}, but gets {image}")
                 })
             }
             Installer::Schematic(wanted) => (named.as_ref() != Some(wanted))
-                .then(|| format!("{name} is to have {wanted}, and is given {image}")),
+                .then(|| format!("{name} should get {wanted}, but gets {image}")),
             Installer::Image(wanted) => {
                 let same =
                     wanted.registry == image.registry && wanted.repository == image.repository;
-                (!same).then(|| format!("{name} is to have {wanted}, and is given {image}"))
+                (!same).then(|| format!("{name} should get {wanted}, but gets {image}"))
             }
         }
     }
@@ -149,27 +149,27 @@ impl Content {
                 _ => before.clone(),
             };
             if self.lacking.contains(&node.name) {
-                found.push(format!("done, and {} came up without its extensions", node.name));
+                found.push(format!("done, but {} booted without its extensions", node.name));
             }
             let truth = scene.view.world.truth(node.index);
             if truth.is_some_and(|truth| truth.runs_as() != truth.flavour().0) {
-                found.push(format!("done, and {} takes its machine for another", node.name));
+                found.push(format!("done, but {} has the content of another machine", node.name));
             }
             let has = schematic(scene.view, node);
             if has != expected {
                 let name = &node.name;
-                found.push(format!("done, and {name} has {has:?} where it should {expected:?}"));
+                found.push(format!("done, but {name} has {has:?} instead of {expected:?}"));
             }
         }
     }
 }
 
-/// Whether a node is to stay what it is made of.
+/// Whether a node has to keep its schematic.
 fn keeps(wanted: &Wanted, node: &NodeName) -> bool {
     *wanted.intent.installer_of(node) == Installer::Keep || wanted.intent.keep_extensions
 }
 
-/// What a node is that an installer is not for.
+/// The platform and Secure Boot of a node, if the installer is for others.
 fn other_flavour(view: &View<'_>, node: &Node, image: &ImageRef) -> Option<String> {
     let (platform, secure_boot) = view.world.truth(node.index)?.flavour();
     let given = view.world.flavour_of(image)?;
@@ -220,11 +220,11 @@ impl Rule for Content {
                     && let Some(node) = scene.notes.facts.node(name)
                     && self.mistaken(*hop, node, driver, scene.view)
                 {
-                    found.push(format!("{name} fails, and it is made of what it should be"));
+                    found.push(format!("{name} fails although its content is right"));
                 }
             }
             What::Ends { runner, end: Ok(End::Done) } => {
-                // A way back leads to something else by intention.
+                // A rollback changes the content on purpose.
                 let driver = scene.notes.drivers.get(runner);
                 if let Some(driver) = driver.filter(|driver| !driver.plan.rollback) {
                     self.done(scene, &driver.wanted, found);
@@ -256,7 +256,7 @@ mod tests {
         bench.broken()
     }
 
-    /// Says of a node that its content is not what it should be.
+    /// Reports a node's content as mismatched.
     fn doubted(boots: bool) -> Vec<u8> {
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
@@ -272,14 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_kept_everything_is_not_refused() {
+    fn a_node_with_the_right_content_is_not_rejected() {
         assert_eq!(doubted(true), [4]);
         // It runs the old version.
         assert_eq!(doubted(false), NONE);
     }
 
     #[test]
-    fn a_renamed_extension_is_there() {
+    fn a_renamed_extension_counts_as_present() {
         let names = |short: &str| vec![format!("siderolabs/{short}")];
         assert!(has(&names("i915"), "siderolabs/i915-ucode"));
         assert!(has(&names("i915-ucode"), "siderolabs/i915"));

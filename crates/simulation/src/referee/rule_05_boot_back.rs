@@ -1,6 +1,5 @@
-//! Rule 5: a node that comes back on what it ran before stops the run. Its good
-//! slot is not written again, and nobody else is sent the same way. No installer
-//! runs on a node that is armed, whoever armed it, and none runs twice.
+//! Rule 5: a boot fallback stops the run. The node's good slot is not written again, and no other
+//! node follows. No installer runs on an armed node, whoever armed it, and none runs twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +15,10 @@ use super::facts::{self, Installed, schematic_in};
 use super::{Rule, Scene};
 use crate::seen::{Act, Deed, Fate, Runner, Seen, What, Wish};
 
-/// From when a node that came back on its old version serves until a process
-/// that looks at it has taken that in.
+/// How long after a node serves on its old version a process may take to notice it.
 const TAKES_IN: SignedDuration = SignedDuration::from_secs(60);
 
-/// A boot that we asked for.
+/// A boot that we requested.
 struct Asked {
     plan: PlanHash,
     boot_id: String,
@@ -28,10 +26,10 @@ struct Asked {
     to: Installed,
 }
 
-/// A node that booted back.
+/// A boot fallback.
 struct Back {
     plan: PlanHash,
-    /// Since when it can be known: it serves, and was looked at.
+    /// Since when a process can know it: the node serves and was observed.
     known: Option<Timestamp>,
 }
 
@@ -39,20 +37,19 @@ struct Back {
 pub(super) struct BootBack {
     asked: BTreeMap<NodeName, Asked>,
     back: BTreeMap<NodeName, Back>,
-    /// When the process at hand began, or the user said to go on all the same.
-    anew: Option<Timestamp>,
-    /// Nodes that the plan disturbed before.
+    /// When the current process started, or the user chose to continue anyway.
+    restarted: Option<Timestamp>,
+    /// Nodes that the plan disrupted before.
     before: BTreeSet<NodeName>,
-    /// What touches a slot and failed: not to be tried again without a person.
+    /// Failed steps that touch a slot: only a person may retry them.
     failed: BTreeSet<(NodeName, Action)>,
-    /// Nodes that somebody else has armed, and when.
+    /// Nodes that someone else armed, and when.
     theirs: BTreeMap<NodeName, Timestamp>,
-    /// Nodes whose installer was called by the attempt at hand.
+    /// Nodes whose installer was called in the current attempt.
     called: BTreeSet<NodeName>,
     /// Nodes on which an installer has started since that attempt began.
     ran: BTreeSet<NodeName>,
-    /// Whether the last process ended by itself: who starts another one then is
-    /// a person.
+    /// Whether the last process ended by itself: then a person starts the next one.
     ended: bool,
 }
 
@@ -76,7 +73,7 @@ impl BootBack {
         }
     }
 
-    /// What became of a boot that we asked for, once the node is on again.
+    /// The result of a boot that we requested, once the node runs again.
     fn booted(&mut self, name: &NodeName, scene: &Scene<'_>) {
         let (Some(asked), Some(node)) = (self.asked.get(name), scene.notes.facts.node(name)) else {
             return;
@@ -93,8 +90,8 @@ impl BootBack {
         self.asked.remove(name);
     }
 
-    /// An installer on a node whose next boot is into something else already: it
-    /// deletes what runs. Nobody has to know what cannot be seen.
+    /// An installer on an armed node deletes the running system. Facts that cannot be seen do not
+    /// count.
     fn deletes_what_runs(&self, runner: Runner, act: &Act, scene: &Scene<'_>) -> Option<String> {
         if !matches!(act, Act::Install { .. } | Act::Upgrade { .. }) {
             return None;
@@ -106,7 +103,7 @@ impl BootBack {
         let unseen = self.theirs.get(&node.name).is_some_and(|since| {
             !tells || driver.slots(&node.name).is_none_or(|looked| looked <= *since)
         });
-        (!unseen).then(|| format!("{act:?}, and it is armed with {version} already"))
+        (!unseen).then(|| format!("{act:?}, but it is already armed with {version}"))
     }
 
     fn judge(&self, runner: Runner, act: &Act, scene: &Scene<'_>) -> Option<String> {
@@ -116,15 +113,15 @@ impl BootBack {
         let hash = scene.notes.drivers.get(&runner)?.hash.as_ref()?;
         let name = act.node()?;
         if matches!(act, Act::Install { .. }) && self.called.contains(name) {
-            return Some(format!("{act:?} once more in one attempt"));
+            return Some(format!("{act:?} twice in one attempt"));
         }
         let writes = matches!(act, Act::Install { .. }) || act.boots();
         if writes && self.back.get(name).is_some_and(|back| back.plan == *hash) {
-            return Some(format!("{act:?} after it came back on its old version"));
+            return Some(format!("{act:?} after its boot fallback"));
         }
         let again = |action: Action| self.failed.contains(&(name.clone(), action));
         if action_of(act).is_some_and(again) {
-            return Some(format!("{act:?} once more after it failed, and nobody said so"));
+            return Some(format!("{act:?} again after it failed, without a decision of the user"));
         }
         let takes_away = act.boots() || matches!(act, Act::Cordon { on: true, .. });
         if !takes_away || self.before.contains(name) {
@@ -132,10 +129,10 @@ impl BootBack {
         }
         let late = |since: Timestamp| scene.at.duration_since(since) > TAKES_IN;
         let known = |back: &Back| {
-            back.plan == *hash && back.known.is_some_and(late) && self.anew.is_none_or(late)
+            back.plan == *hash && back.known.is_some_and(late) && self.restarted.is_none_or(late)
         };
         let (back, _) = self.back.iter().find(|(_, back)| known(back))?;
-        Some(format!("{act:?} after {back} came back on its old version"))
+        Some(format!("{act:?} after the boot fallback of {back}"))
     }
 }
 
@@ -147,7 +144,7 @@ impl Rule for BootBack {
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
             What::Starts { fresh, .. } => {
-                self.anew = Some(seen.at);
+                self.restarted = Some(seen.at);
                 if std::mem::take(&mut self.ended) || *fresh {
                     self.failed.clear();
                 }
@@ -158,14 +155,14 @@ impl Rule for BootBack {
                 }
             }
             What::Says { word: Wish::Resume } => {
-                self.anew = Some(seen.at);
+                self.restarted = Some(seen.at);
                 self.failed.clear();
             }
             What::Wrote { entry, .. } => match &entry.record {
                 Record::Finished { step, outcome: Outcome::Failed { .. }, .. } => {
                     let Some(node) = &step.node else { return };
-                    // An attempt wrote nothing if no installer started: none was called,
-                    // the call did not reach the machine, or the image had been collected.
+                    // An attempt wrote nothing if no installer started: none was called, the call
+                    // did not reach the machine, or the image had been garbage collected.
                     let wrote = match step.action {
                         Action::Install => self.ran.contains(node),
                         action => action.boots(),
@@ -221,9 +218,11 @@ impl Rule for BootBack {
             What::Ends { runner, end: Ok(End::Done) } => {
                 let hash = scene.notes.drivers.get(runner).and_then(|it| it.hash.as_ref());
                 let back = self.back.iter().filter(|(_, back)| Some(&back.plan) == hash);
-                found.extend(back.map(|(node, _)| {
-                    format!("the run calls itself done, and {node} came back on its old version")
-                }));
+                found.extend(
+                    back.map(|(node, _)| {
+                        format!("the run is done, but {node} had a boot fallback")
+                    }),
+                );
             }
             _ => {}
         }
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_is_sent_the_same_way() {
+    fn no_other_node_follows_a_boot_fallback() {
         let mut bench = back();
         bench.wait(120);
         bench.take(1, "worker-2");
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_not_tried_again_blindly() {
+    fn a_failed_installer_is_not_retried_without_the_user() {
         for resumed in [false, true] {
             let mut bench = Bench::new(1, 2);
             bench.ready(1);
@@ -286,8 +285,8 @@ mod tests {
     }
 
     #[test]
-    fn what_never_started_may_be_tried_again() {
-        // A call that arrived, and whose image was collected: nothing was written.
+    fn an_installer_that_never_started_may_be_retried() {
+        // The call arrived, but its image had been garbage collected: nothing was written.
         for started in [false, true] {
             let mut bench = Bench::new(1, 2);
             bench.ready(1);
@@ -318,7 +317,7 @@ mod tests {
 
     #[test]
     fn no_installer_runs_on_an_armed_node() {
-        // Whoever armed it: ourselves, which a journal remembers.
+        // We armed it ourselves, as the journal shows.
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         install(&mut bench, 1);
@@ -329,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_else_armed_can_be_seen() {
+    fn a_node_armed_by_someone_else_can_be_seen() {
         for looked in [false, true] {
             let mut bench = Bench::new(1, 2);
             bench.ready(1);
@@ -346,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn an_installer_is_called_once_by_an_attempt() {
+    fn an_installer_is_called_once_per_attempt() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.begins(1, "1/worker-1/install");
@@ -358,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_run_is_not_done() {
+    fn a_run_with_a_boot_fallback_is_not_done() {
         let mut bench = back();
         bench.ended(1, End::Done);
         assert!(bench.broken().contains(&5));

@@ -1,5 +1,5 @@
-//! Rule 6, how many: no more workers are away than the policy allows, those
-//! that were down already included.
+//! Rule 6, how many: no more workers are unavailable than the policy allows, including those that
+//! were down before.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use super::notes::Blow;
 use super::{Rule, Scene};
 use crate::seen::{Act, Seen, View, What};
 
-/// A worker that broke down no longer ago than this need not be known yet.
+/// A worker that broke down more recently than this need not be known yet.
 const NEWS: SignedDuration = SignedDuration::from_secs(20);
 
-/// Workers by the limit that counts for them: a pool's own, or the shared one.
+/// Workers by the limit that applies to them: a pool's own, or the shared one.
 type Sizes = BTreeMap<Option<String>, usize>;
 
 #[derive(Default)]
 pub(super) struct Limit {
-    /// How many there were when the plan was made: percentages are of these.
+    /// The numbers when the plan was made: percentages refer to these.
     planned: Sizes,
 }
 
@@ -51,8 +51,8 @@ impl Rule for Limit {
         let whole = size(&self.planned).max(size(&now));
         let of_group = |node: &&Node| self::group(scene.view, node, policy) == group;
         let ours = in_flight(&blow, scene).filter(of_group);
-        // A worker that is down itself takes nothing away with it.
-        // Nor does a way back wait for anybody's health (rule 12).
+        // A worker that is down itself adds nothing to the unavailable ones. Nor does a rollback
+        // wait for the health of other nodes (rule 12).
         let counts = blow.node.up.value && !blow.driver.wanted.rollback;
         let down = known_down(&blow, scene).filter(|_| counts).filter(of_group);
         let away: std::collections::BTreeSet<_> = ours.chain(down).map(|node| &node.name).collect();
@@ -67,11 +67,13 @@ impl Rule for Limit {
 fn too_many(blow: &Blow<'_>, others: usize, limit: usize, found: &mut Vec<String>) {
     if others >= limit {
         let act = blow.act;
-        found.push(format!("{act:?} while {others} other workers are away, of {limit} allowed"));
+        found.push(format!(
+            "{act:?} while {others} other workers are unavailable, of {limit} allowed"
+        ));
     }
 }
 
-/// Other workers that we took away and have not given back.
+/// Other workers that we disrupted and that are not back.
 fn in_flight<'a>(blow: &'a Blow<'_>, scene: &'a Scene<'_>) -> impl Iterator<Item = &'a Node> {
     let ours = scene.notes.our_cordons(scene.view);
     let ours: std::collections::BTreeSet<_> = ours.cloned().collect();
@@ -100,7 +102,7 @@ fn sizes(scene: &Scene<'_>, policy: &Policy) -> Sizes {
     sizes
 }
 
-/// The pool, if it has a limit of its own.
+/// The pool, if it has its own limit.
 fn group(view: &View<'_>, node: &Node, policy: &Policy) -> Option<String> {
     if policy.workers.pools.is_empty() {
         return None;
@@ -108,7 +110,7 @@ fn group(view: &View<'_>, node: &Node, policy: &Policy) -> Option<String> {
     facts::pool(view, &node.name).filter(|pool| policy.workers.pools.contains_key(pool))
 }
 
-/// Percentages round down, but not to nothing.
+/// Percentages round down, but to at least one.
 fn amount(amount: Amount, whole: usize) -> usize {
     match amount {
         Amount::Count(count) => count,
@@ -149,7 +151,7 @@ mod tests {
         bench.inject("worker-3", &Fault::NotReady);
         bench.look(1);
         bench.wait(60);
-        // Itself it may be taken: it cannot be missed more than it is.
+        // It may be disrupted itself: it is unavailable anyway.
         bench.take(1, "worker-3");
         bench.give_back(1, "worker-3");
         bench.assert_broken(&[]);
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn kubelets_have_their_own_number() {
+    fn kubelets_have_their_own_limit() {
         let mut wanted = wanted();
         wanted.policy.kubelets.max_parallel = Amount::Count(2);
         wanted.intent.talos = None;
@@ -171,7 +173,7 @@ mod tests {
             let images = vec![("kubelet".to_owned(), image)];
             let act = Act::Configure { node: node.as_str().into(), images };
             bench.step(1, &format!("1/{node}/set-kubelet"), Some(act));
-            // Its kubelet does not come back.
+            // Its kubelet stays down.
             bench.inject(&node, &Fault::NotReady);
         }
         bench.assert_broken(&[6]);

@@ -1,5 +1,5 @@
-//! Rule 6, how: pods leave by eviction alone, and a node goes down when they
-//! have left, unless the policy says otherwise.
+//! Rule 6, how: pods leave only by eviction, and a node goes down after they have left, unless the
+//! policy says otherwise.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,7 @@ use crate::seen::{Act, Seen, What};
 
 #[derive(Default)]
 pub(super) struct Workloads {
-    /// When a node's last drain began: pods that came later were not there to
-    /// be drained.
+    /// When a node's last drain began: pods that came later were not part of it.
     drains: BTreeMap<NodeName, Timestamp>,
 }
 
@@ -37,7 +36,7 @@ impl Rule for Workloads {
                 }
             }
             What::Act { act: Act::Delete { kind, namespace, name }, .. } if kind == "Pod" => {
-                found.push(format!("the pod {namespace}/{name} is deleted, not evicted"));
+                found.push(format!("the pod {namespace}/{name} is deleted instead of evicted"));
             }
             What::Act { act, .. } if act.boots() => {
                 if let Some(blow) = scene.notes.blow(seen) {
@@ -50,18 +49,18 @@ impl Rule for Workloads {
 }
 
 impl Workloads {
-    /// Who is still there when a node is asked to boot.
+    /// The pods left on a node that gets a boot request.
     fn left(&self, blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
         let policy = &blow.driver.wanted.policy.drain;
         let alone = scene.notes.facts.nodes().count() < 2;
-        // A way back does not wait for Kubernetes (rule 12); where there is one
-        // node, nobody has anywhere to go.
+        // A rollback does not wait for Kubernetes (rule 12), and pods of a single node cannot be
+        // rescheduled.
         if blow.driver.plan.rollback || alone || policy.on_timeout == OnDrainTimeout::Proceed {
             return;
         }
         let name = &blow.node.name;
         if matches!(scene.notes.whose(name), Some(Whose::Lifted { .. })) {
-            // Somebody let pods come back.
+            // Someone else uncordoned the node, so pods came back.
             return;
         }
         let Some(drained) = self.drains.get(name) else {
@@ -77,7 +76,7 @@ impl Workloads {
         let left: Vec<_> = facts::pods(scene.view, name).into_iter().filter(leaves).collect();
         if !left.is_empty() {
             let names: Vec<_> = left.iter().map(|pod| pod.name.as_str()).collect();
-            found.push(format!("{:?} with {} still there", blow.act, names.join(", ")));
+            found.push(format!("{:?} with {} still on the node", blow.act, names.join(", ")));
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Rule 7: a cordon that we set does not outlive its node's upgrade; one that we
-//! found stays.
+//! Rule 7: a cordon of ours does not outlive its node's upgrade; a cordon that we found stays.
 
 use std::collections::BTreeMap;
 
@@ -16,32 +15,32 @@ use super::notes::Whose;
 use super::{Rule, Scene};
 use crate::seen::{Act, Fate, Runner, Seen, What};
 
-/// A node that serves no longer than this need not be known to.
+/// A process need not know yet that a node serves again if it does so for less than this.
 const NEWS: SignedDuration = SignedDuration::from_secs(20);
 
-/// How long an uncordon that was asked for in vain counts as tried.
+/// How long a failed uncordon counts as an attempt.
 const TRIED: SignedDuration = SignedDuration::from_mins(10);
 
 #[derive(Default)]
 pub(super) struct Cordons {
-    /// When a cordon was last asked to be lifted.
+    /// When an uncordon was last requested.
     tried: BTreeMap<NodeName, Timestamp>,
     /// The plan that a node was cordoned for, until we boot it.
     unbooted: BTreeMap<NodeName, Option<PlanHash>>,
 }
 
 impl Cordons {
-    /// Cordons of ours that should not stand at this end.
+    /// Cordons of ours that should not be left at this end.
     fn left(&self, end: &End, driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
         for node in scene.notes.our_cordons(scene.view) {
             match end {
-                End::Done => found.push(format!("done, and our cordon of {node} stands")),
+                End::Done => found.push(format!("done, but our cordon of {node} is left")),
                 End::Halted { .. } | End::Paused { .. } => {
                     if self.could_lift(node, driver, scene) {
                         let end =
                             if matches!(end, End::Paused { .. }) { "paused" } else { "halted" };
                         found.push(format!(
-                            "{end}, and our cordon of {node} stands though the node serves"
+                            "{end}, but our cordon of {node} is left although the node serves"
                         ));
                     }
                 }
@@ -50,7 +49,7 @@ impl Cordons {
         }
     }
 
-    /// Whether the process knew that the node serves, and did not even try.
+    /// Whether the process knew that the node serves, and did not even try to uncordon it.
     fn could_lift(&self, node: &NodeName, driver: &Driver, scene: &Scene<'_>) -> bool {
         let Some(seen) = scene.notes.facts.node(node).filter(|node| !node.gone) else {
             return false;
@@ -62,11 +61,11 @@ impl Cordons {
                 seen.serves.since < asked && scene.at.duration_since(seen.serves.since) > NEWS
             })
         };
-        // Where Kubernetes does not answer, nobody knows, and nothing can be lifted.
+        // If Kubernetes does not answer, the state is unknown and no cordon can be lifted.
         let answered = driver.answered_of(node)
             && driver.answered_of_kubernetes()
             && known(driver.facts(node).good.min(driver.nodes.good));
-        // A node that was not booted serves if Kubernetes says so, whatever hides its machine.
+        // A node that was not booted serves if its Node is ready, even if its machine is hidden.
         let own = self.unbooted.get(node).is_some_and(|plan| *plan == driver.hash);
         let unseen = own
             && !driver.answered_of(node)
@@ -87,7 +86,7 @@ impl Rule for Cordons {
                 self.tried.insert(node.clone(), seen.at);
                 let theirs = matches!(scene.notes.whose(node), Some(Whose::Theirs { .. }));
                 if theirs && *fate == Fate::Arrives && facts::is_cordoned(scene.view, node) {
-                    found.push(format!("the cordon of {node} is lifted, and it was not ours"));
+                    found.push(format!("the cordon of {node} is lifted, but it was not ours"));
                 }
             }
             What::Act { runner, act: Act::Cordon { node, on: true }, .. } => {
@@ -96,7 +95,7 @@ impl Rule for Cordons {
                 self.unbooted.insert(node.clone(), plan);
             }
             What::Wrote { entry, .. } => {
-                // What is begun may have been heard, whatever becomes of it.
+                // The node may have received a step that has begun, whatever its outcome.
                 if let Record::Started { step, .. } = &entry.record
                     && matches!(step.action, Action::Reboot | Action::Upgrade | Action::Rollback)
                     && let Some(node) = &step.node
@@ -114,8 +113,7 @@ impl Rule for Cordons {
     }
 
     fn finish(&mut self, scene: &Scene<'_>, last: Option<&End>, found: &mut Vec<String>) {
-        // A run that the user stopped at once, or that nobody took up again,
-        // had no chance.
+        // A run that the user stopped, or that no process resumed, had no chance.
         let newest = scene.notes.drivers.iter().next_back();
         let Some((_, driver)): Option<(&Runner, &Driver)> = newest else { return };
         if let Some(end @ End::Done) = last {
@@ -138,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn our_cordon_does_not_stay() {
+    fn our_cordon_does_not_outlive_the_run() {
         for end in [End::Done, halted(), End::Stopped] {
             let rules: &[u8] = if end == End::Stopped { &[] } else { &[7] };
             let mut bench = Bench::new(1, 2);
@@ -153,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn where_kubernetes_does_not_answer_nothing_is_lifted() {
+    fn without_kubernetes_no_cordon_is_lifted() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.take(1, "worker-1");
@@ -163,7 +161,7 @@ mod tests {
         bench.ask(1, Question::Nodes, false);
         bench.ended(1, halted());
         bench.assert_broken(&[]);
-        // Half an answer is none.
+        // A partial answer does not count.
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.take(1, "worker-1");
@@ -177,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_talos_does_not_show_serves_if_kubernetes_says_so() {
+    fn a_node_hidden_from_talos_serves_if_its_node_is_ready() {
         #[derive(Clone, Copy, Debug, PartialEq)]
         enum Hidden {
             Node,
@@ -191,7 +189,7 @@ mod tests {
             bench.take(1, "worker-1");
             bench.wait(60);
             if hidden == Hidden::Booted {
-                // Begun, and not heard.
+                // Begun, but not received.
                 bench.begins(1, "1/worker-1/upgrade");
             }
             bench.ask(1, Question::Machines, hidden != Hidden::All);
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cordon_that_was_given_back_is_gone() {
+    fn a_lifted_cordon_is_gone() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.take(1, "worker-1");
@@ -216,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lifts_ours_and_sets_it_again_unseen_cannot_be_told_from_us() {
+    fn a_foreign_cordon_that_replaced_ours_unseen_counts_as_ours() {
         for seen in [false, true] {
             let mut bench = Bench::new(1, 2);
             bench.ready(1);
@@ -237,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cordons_after_our_lifting_got_no_answer_cannot_be_told_from_us() {
+    fn a_foreign_cordon_after_an_unanswered_uncordon_counts_as_ours() {
         #[derive(PartialEq)]
         enum Known {
             Nothing,

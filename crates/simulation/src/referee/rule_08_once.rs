@@ -1,5 +1,4 @@
-//! Rule 8: what disrupts is written down before it is done, and not done again
-//! once it has happened.
+//! Rule 8: a disruptive act is recorded before it is done, and not repeated once it has happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +14,11 @@ use crate::seen::{Act, Fate, Seen, What};
 
 #[derive(Default)]
 pub(super) struct Once {
-    /// The boot that a node was in when a hop of a plan first asked it to boot.
+    /// The boot of a node when a hop of a plan first requested its reboot.
     asked: BTreeMap<(PlanHash, u32, NodeName), String>,
-    /// Nodes whose cordon a run has written down as taken over: to lift it needs
-    /// no other entry.
+    /// Nodes whose adopted cordon a run has recorded: lifting it needs no other entry.
     inherited: BTreeSet<NodeName>,
-    /// Nodes whose installer was called by the attempt at hand.
+    /// Nodes whose installer was called in the current attempt.
     called: BTreeSet<NodeName>,
 }
 
@@ -36,13 +34,14 @@ impl Once {
         let looked = driver.facts(&node.name).any;
         if *before != node.boot_id.value {
             let known = looked.is_some_and(|looked| node.boot_id.since < looked);
-            return known.then(|| format!("{act:?}, and it has booted since it was first asked"));
+            return known
+                .then(|| format!("{act:?}, but it has already booted since the first request"));
         }
         let on_its_way = node.runs.was(&false, looked);
-        on_its_way.then(|| format!("{act:?}, and it is on its way already"))
+        on_its_way.then(|| format!("{act:?}, but its reboot is already in progress"))
     }
 
-    /// A node that booted what it was given is not given it again.
+    /// A node that booted an installer does not get it again.
     fn writes(&self, driver: &Driver, act: &Act, scene: &Scene<'_>) -> Option<String> {
         let (Act::Install { node, image } | Act::Upgrade { node, image, .. }) = act else {
             return None;
@@ -55,7 +54,7 @@ impl Once {
         let looked = driver.facts(&node.name).any;
         let known = looked.is_some_and(|looked| node.boot_id.since < looked);
         let booted = *before != node.boot_id.value;
-        (same && booted && known).then(|| format!("{act:?}, which it runs already"))
+        (same && booted && known).then(|| format!("{act:?}, but it already runs this"))
     }
 }
 
@@ -84,13 +83,13 @@ impl Rule for Once {
         }
         let Some(driver) = scene.notes.drivers.get(runner) else { return };
         if action_of(act).is_some() && act.node().is_some() && driver.basis(act).is_none() {
-            found.push(format!("{act:?} was not written down before"));
+            found.push(format!("{act:?} was not recorded before"));
         }
         if let Act::Install { node, .. } = act
             && !self.called.insert(node.clone())
         {
-            // Also one that did not arrive: its sender cannot know that.
-            found.push(format!("{act:?} is sent a second time by one attempt"));
+            // This includes a lost call: its sender cannot know that.
+            found.push(format!("{act:?} is sent twice in one attempt"));
         }
         if *fate == Fate::Lost {
             return;
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_boots_twice() {
+    fn no_node_boots_twice() {
         let mut bench = first();
         reboot(&mut bench, 1);
         bench.see(What::Dies { runner: 1 });
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_on_the_way() {
+    fn no_node_is_rebooted_while_it_reboots() {
         let mut bench = first();
         reboot(&mut bench, 1);
         bench.wait(5);
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_did_not_hear_may_be_asked_again() {
+    fn a_node_that_missed_the_request_may_get_it_again() {
         let mut bench = first();
         bench.inject("worker-1", &Fault::LostReboot);
         reboot(&mut bench, 1);
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn leadership_that_came_back_belongs_to_the_step_of_the_boot() {
+    fn leadership_that_returned_belongs_to_the_step_of_the_boot() {
         let mut bench = Bench::new(3, 0);
         bench.ready(1);
         bench.act(1, Act::Forfeit { node: "cp-1".into() });
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_act_is_written_down_before() {
+    fn an_act_is_recorded_before_it_is_done() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.act(1, Act::Cordon { node: "worker-1".into(), on: true });

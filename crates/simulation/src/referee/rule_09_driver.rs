@@ -1,13 +1,13 @@
-//! Rule 9: only the process that holds the run acts. Whoever writes to the
-//! journal last holds it; one that lost it writes and does nothing more.
+//! Rule 9: only the process that holds the run acts. The last process that wrote to the journal
+//! holds it; one that lost the run neither writes nor acts.
 
 use upgrade_core::jiff::SignedDuration;
 
 use super::{Rule, Scene};
 use crate::seen::{Act, Seen, What};
 
-/// A message that was sent before its sender lost the run may still arrive: ten
-/// seconds later at most, and the run is taken over five after it was lost.
+/// A message sent before its sender lost the run may still arrive: at most ten seconds later, and
+/// the run is taken over five seconds after it was lost.
 const ON_ITS_WAY: SignedDuration = SignedDuration::from_secs(6);
 
 pub(super) struct OneDriver;
@@ -22,25 +22,25 @@ impl Rule for OneDriver {
         match &seen.what {
             What::Wrote { runner, .. } => {
                 if let Some((holder, _)) = holder.filter(|(holder, _)| holder > runner) {
-                    found.push(format!("process {runner} writes, and {holder} holds the run"));
+                    found.push(format!("process {runner} writes, but {holder} holds the run"));
                 }
             }
-            // What changes nothing that anybody would miss does no harm.
+            // Pulls and snapshots disrupt nothing.
             What::Act { act: Act::Pull { .. } | Act::Snapshot { .. }, .. } => {}
             What::Act { runner, act, .. } => match holder {
                 Some((holder, since)) if holder != *runner => {
                     if seen.at.duration_since(since) > ON_ITS_WAY {
                         found.push(format!(
-                            "{act:?} by process {runner}, and {holder} holds the run"
+                            "{act:?} by process {runner}, but {holder} holds the run"
                         ));
                     }
                 }
                 Some(_) => {}
                 None => found.push(format!("{act:?} by process {runner}, which holds no run")),
             },
-            // A process may lose its run; it may not write what makes no sense.
+            // A process may lose its run, but it must not write an invalid entry.
             What::Ends { runner, end: Err(why) } if why.contains("does not fit") => {
-                found.push(format!("process {runner} could not go on: {why}"));
+                found.push(format!("process {runner} failed: {why}"));
             }
             _ => {}
         }
@@ -53,14 +53,14 @@ mod tests {
     use crate::seen::Act;
 
     #[test]
-    fn who_lost_the_run_does_nothing_more() {
+    fn a_process_that_lost_the_run_does_not_act() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.look(1);
         bench.begins(1, "1/worker-1/uncordon");
         bench.starts(2);
         let act = Act::Cordon { node: "worker-1".into(), on: false };
-        // On its way when the run was taken over.
+        // In transit when the run was taken over.
         bench.wait(2);
         bench.act(1, act.clone());
         bench.assert_broken(&[]);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_does_it_write() {
+    fn a_process_that_lost_the_run_does_not_write() {
         let mut bench = Bench::new(1, 2);
         bench.starts(1);
         bench.starts(2);

@@ -1,6 +1,6 @@
-//! Rule 10, from the other side: what answers is known. One machine that hangs is unknown
-//! itself and hides nobody else, so no run halts over a node, or over the verification of
-//! one, that could be asked all the while.
+//! Rule 10, the other direction: what answers is known. One hanging machine is unknown itself but
+//! does not hide others, so no run halts over a node, or over its verification, that could be asked
+//! the whole time.
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::{Outcome, Record};
@@ -12,18 +12,17 @@ use super::facts::{self, Member, Node};
 use super::{Rule, Scene};
 use crate::seen::{Deed, Seen, What};
 
-/// The fault of a machine that hangs.
+/// The fault of a hanging machine.
 const SILENT: &str = "silent";
 
-/// How long a node has to serve before nobody may miss it.
+/// How long a node has to serve before a process must notice it.
 const SERVES: SignedDuration = SignedDuration::from_mins(2);
 
 #[derive(Default)]
 pub(super) struct Hidden {
-    /// How much goes wrong that is no machine that hangs: other faults, and messages that
-    /// get lost.
+    /// The number of other problems: faults besides hanging machines, and lost messages.
     troubles: u32,
-    /// When the last of it ended.
+    /// When the last of them ended.
     calm_since: Option<Timestamp>,
 }
 
@@ -43,7 +42,7 @@ impl Hidden {
         self.calm_since = Some(at);
     }
 
-    /// Whether nothing but machines that hang kept anybody from being asked since then.
+    /// Whether hanging machines were the only problem since then.
     fn could_ask(&self, since: Timestamp, scene: &Scene<'_>) -> bool {
         let calm = self.troubles == 0 && self.calm_since.is_none_or(|calm| calm < since);
         let control_planes = scene.notes.facts.control_planes();
@@ -60,7 +59,7 @@ impl Hidden {
         let node = scene.notes.facts.node(name).filter(|node| !node.gone);
         let answers = node.is_some_and(|node| node.up.was(&true, Some(*since)));
         if answers && self.could_ask(*since, scene) {
-            found.push(format!("halted because {name} is unknown, and it answered all the while"));
+            found.push(format!("halted because {name} is unknown, but it answered the whole time"));
         }
     }
 
@@ -69,7 +68,7 @@ impl Hidden {
         let member = !node.control_plane || node.member.was(&Member::Well, Some(since));
         if member && node.serves.was(&true, Some(since)) && self.could_ask(since, scene) {
             let name = &node.name;
-            found.push(format!("{name} is not verified in time, and it served all the while"));
+            found.push(format!("{name} timed out in verification, but it served the whole time"));
         }
     }
 }
@@ -108,7 +107,7 @@ mod tests {
     use super::super::testing::Bench;
     use super::*;
 
-    /// A world in which one control plane hangs, and perhaps something else is wrong.
+    /// A world with one hanging control plane, and perhaps another problem.
     fn hangs(also: Option<(&str, Fault)>, wires: bool) -> Bench {
         let mut bench = Bench::new(3, 1);
         bench.ready(1);
@@ -127,7 +126,7 @@ mod tests {
     /// A fault of another node, whether messages get lost, and whether that is an excuse.
     type Case = (Option<(&'static str, Fault)>, bool, bool);
 
-    /// Everything that may be wrong beside it.
+    /// All other problems.
     fn cases() -> Vec<Case> {
         vec![
             (None, false, false),
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_hangs_is_unknown() {
+    fn a_hanging_node_is_unknown() {
         let mut bench = hangs(None, false);
         let since = bench.at;
         bench.wait(200);

@@ -1,7 +1,7 @@
-//! Rule 10: nothing is deleted or overwritten by incomplete or contradictory
-//! knowledge. An object of a manifest that some control plane is configured with,
-//! downloaded or not, is never deleted; what takes others along only if the policy
-//! says so; and a configuration that somebody staged is not replaced.
+//! Rule 10: incomplete or contradictory knowledge never deletes or overwrites anything. An object
+//! of a manifest in some control plane's configuration, downloaded or not, is never deleted;
+//! objects whose deletion removes others are deleted only if the policy allows it; and a
+//! configuration that someone staged is not replaced.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use super::facts;
 use super::{Rule, Scene};
 use crate::seen::{Act, Deed, Fate, Seen, What};
 
-/// How long somebody may not know yet that a configuration was staged: they
-/// looked before, stood still, and their message was late.
+/// How long a process may not know yet that a configuration was staged: it observed before, was
+/// suspended, and its message was delayed.
 const UNKNOWN: SignedDuration = SignedDuration::from_mins(2);
 
-/// Objects with which others go, or data.
+/// Objects whose deletion removes other objects or data.
 const TAKES_OTHERS: [&str; 4] =
     ["CustomResourceDefinition", "Namespace", "PersistentVolume", "PersistentVolumeClaim"];
 
@@ -51,7 +51,8 @@ impl Rule for Incomplete {
                 Act::Delete { kind, namespace, name } => {
                     let object = format!("{kind} {namespace}/{name}");
                     if let Some(node) = facts::wants_object(scene.view, kind, namespace, name) {
-                        let text = format!("{object} is deleted, and a manifest of {node} has it");
+                        let text =
+                            format!("{object} is deleted, but a manifest of {node} contains it");
                         found.push(text);
                     }
                     let driver = scene.notes.drivers.get(runner);
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_manifest_has_is_not_deleted() {
+    fn an_object_of_a_manifest_is_not_deleted() {
         let safe = Prune::Safe;
         assert_eq!(deletes("Deployment", "kube-system", "coredns", safe), [10]);
         assert_eq!(deletes("ConfigMap", "kube-system", "left-over", safe), NONE);
@@ -106,6 +107,6 @@ mod tests {
             bench.broken().contains(&10)
         };
         assert!(configured(600));
-        assert!(!configured(10), "it may have been staged since they looked");
+        assert!(!configured(10), "it may have been staged since the observation");
     }
 }

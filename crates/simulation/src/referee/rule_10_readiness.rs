@@ -1,5 +1,5 @@
-//! Rule 10, readiness: a node counts as back when it is as ready as it was before its
-//! reboot. A condition that is new keeps it from that, whatever else it says.
+//! Rule 10, readiness: a node counts as back when it is as ready as before its reboot. A newly
+//! unmet condition prevents that, whatever else the node reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,26 +11,26 @@ use upgrade_core::step::{Action, StepId};
 use super::{Rule, Scene, facts};
 use crate::seen::{Question, Runner, Seen, What};
 
-/// What was unmet so long before a reboot may have been noted as evidence.
+/// A condition that was unmet up to this long before a reboot may be in its evidence.
 const NOTED: SignedDuration = SignedDuration::from_secs(30);
 
-/// One thing that a machine does not meet, such as `network: connectivity`.
+/// An unmet condition of a machine, such as `network: connectivity`.
 type Item = String;
 
-/// A verification under way.
+/// A verification in progress.
 struct Judging {
     runner: Runner,
     /// Whether an answer of the node may have shown nothing new.
     excused: bool,
-    /// What was new in the last answer.
+    /// The newly unmet conditions in the last answer.
     new: Vec<Item>,
 }
 
 #[derive(Default)]
 pub(super) struct Readiness {
-    /// What each node did not meet, and when that was last told.
+    /// The unmet conditions of each node, and when each was last reported.
     told: BTreeMap<NodeName, BTreeMap<Item, Timestamp>>,
-    /// What may have been unmet before the reboot at hand, by hop and node.
+    /// What may have been unmet before the current reboot, by hop and node.
     before: BTreeMap<(u32, NodeName), BTreeSet<Item>>,
     judging: BTreeMap<(u32, NodeName), Judging>,
 }
@@ -42,7 +42,7 @@ impl Rule for Readiness {
 
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            // Another plan has evidence of its own.
+            // Another plan has its own evidence.
             What::Starts { fresh: true, .. } => {
                 self.before.clear();
                 self.judging.clear();
@@ -57,7 +57,7 @@ impl Rule for Readiness {
                     ..
                 } => {
                     let key = (*hop, node.clone());
-                    // What could be read first is what counts.
+                    // The first evidence counts.
                     let first = evidence.is_some() || !self.before.contains_key(&key);
                     if action.boots() && first {
                         let before = self.noted(node, seen.at, scene);
@@ -78,7 +78,9 @@ impl Rule for Readiness {
                         && !judged.new.is_empty()
                     {
                         let new = judged.new.join(", ");
-                        found.push(format!("{node} counts as back, and has newly unmet: {new}"));
+                        found.push(format!(
+                            "{node} counts as back, but has newly unmet conditions: {new}"
+                        ));
                     }
                 }
                 _ => {}
@@ -89,7 +91,7 @@ impl Rule for Readiness {
 }
 
 impl Readiness {
-    /// A node answers. An answer that was late on its way may have shown anything.
+    /// Handles an answer of a node. A delayed answer may have shown anything.
     fn answers(
         &mut self,
         runner: Runner,
@@ -114,7 +116,7 @@ impl Readiness {
         }
     }
 
-    /// What may have been noted before a reboot that begins now.
+    /// The unmet conditions that may be in the evidence of a reboot that begins now.
     fn noted(&self, node: &NodeName, at: Timestamp, scene: &Scene<'_>) -> BTreeSet<Item> {
         let lately = self.told.get(node).into_iter().flatten();
         let lately = lately.filter(|(_, told)| at.duration_since(**told) <= NOTED);
@@ -128,8 +130,7 @@ mod tests {
 
     use super::super::testing::{Bench, NONE};
 
-    /// Upgrades a worker with a fault from the start, or from its boot on, and calls it
-    /// verified.
+    /// Upgrades a worker with a fault from the start, or from its boot on, and verifies it.
     fn verified_with(fault: &Fault) -> Vec<u8> {
         let mut bench = Bench::new(3, 1);
         bench.ready(1);
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_newly_unmet_keeps_a_node_from_being_back() {
+    fn a_newly_unmet_condition_keeps_a_node_from_being_back() {
         for condition in Condition::ALL {
             assert_eq!(verified_with(&Fault::UnmetAfterBoot { condition }), [10], "{condition:?}");
             assert_eq!(verified_with(&Fault::UnmetCondition { condition }), NONE, "{condition:?}");

@@ -1,8 +1,8 @@
-//! Rule 10: what is not known is unsafe. What disrupts a node begins only if the
-//! look before it was answered: the machines, the node, Kubernetes, and etcd for
-//! a control plane. Every node that Kubernetes had then was asked at its machine: one that
-//! discovery does not show is unknown, not absent. What the user lists as foreign is left
-//! alone. A node is verified by somebody who knows its machine.
+//! Rule 10: unknown is unsafe. A disruptive step begins only if the observation before it was
+//! answered: the machines, the node, Kubernetes, and etcd for a control plane. Every node that
+//! Kubernetes had then was asked at its machine: a node that discovery does not show is unknown,
+//! not absent. Nodes listed as foreign are left alone. A node is verified only by a process that
+//! knows its machine.
 
 use upgrade_core::journal::Record;
 use upgrade_core::snapshot::NodeName;
@@ -15,18 +15,18 @@ use crate::seen::{Act, Seen, What};
 pub(super) struct Unknown;
 
 impl Unknown {
-    /// The machine of a node that is verified was asked in the last look, if there was one.
+    /// The machine of a verified node was asked in the last observation, if there was one.
     fn verifies(node: &NodeName, driver: &Driver, found: &mut Vec<String>) {
         if driver.answered_of_kubernetes() && !driver.asked_of(node) {
-            found.push(format!("{node} is verified, and no machine is known for it"));
+            found.push(format!("{node} is verified, but its machine is unknown"));
         }
     }
 
-    /// Nothing is done to a node that the user lists as foreign.
+    /// No act touches a node that the user lists as foreign.
     fn acts(act: &Act, driver: &Driver, found: &mut Vec<String>) {
         let foreign = &driver.wanted.policy.foreign_nodes;
         if act.node().is_some_and(|node| foreign.contains(node)) {
-            found.push(format!("{act:?}, and the node is listed as foreign"));
+            found.push(format!("{act:?}, but the node is listed as foreign"));
         }
     }
 }
@@ -56,9 +56,9 @@ impl Rule for Unknown {
             _ => {}
         }
         let Some(blow) = scene.notes.blow(seen) else { return };
-        // Never written down: that is rule 8's.
+        // A step that was never recorded is a breach of rule 8.
         let Some(basis) = blow.basis else { return };
-        // A way back needs the Talos API and nothing else (rule 12).
+        // A rollback needs only the Talos API (rule 12).
         let rollback = blow.driver.plan.rollback;
         let known = [
             ("the machines", basis.machines),
@@ -74,11 +74,11 @@ impl Rule for Unknown {
             let invisible: Vec<String> = unasked.map(|name| name.0).collect();
             if !invisible.is_empty() && basis.machines && basis.nodes.look == basis.look {
                 let names = invisible.join(", ");
-                found.push(format!("{:?}, and no machine was asked for {names}", blow.act));
+                found.push(format!("{:?}, but no machine was asked for {names}", blow.act));
             }
         }
         for (what, _) in known.iter().filter(|(_, known)| !known) {
-            found.push(format!("{:?}, and {what} did not answer when it was asked", blow.act));
+            found.push(format!("{:?}, but {what} did not answer the last question", blow.act));
         }
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     use super::super::testing::{Bench, NONE, wanted};
     use crate::seen::{Act, Question};
 
-    /// Takes a control plane after a look with one question unanswered.
+    /// Disrupts a control plane after an observation with one unanswered question.
     fn without(missing: &Question, rollback: bool) -> Vec<u8> {
         let mut wanted = wanted();
         wanted.rollback = rollback;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_answer_is_not_fine() {
+    fn an_unanswered_question_blocks_disruption() {
         for question in
             [Question::Machines, Question::Facts("cp-1".into()), Question::Etcd, Question::Nodes]
         {
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(without(&Question::Images("cp-1".into()), false), NONE);
     }
 
-    /// Takes a worker after a look in which the other one was not asked.
+    /// Disrupts a worker after an observation in which the other one was not asked.
     fn invisible(asked: &[&str], rollback: bool) -> Vec<u8> {
         let mut wanted = wanted();
         wanted.rollback = rollback;
@@ -140,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn a_node_of_kubernetes_without_a_machine_is_not_passed_over() {
+    fn a_node_without_a_machine_is_not_skipped() {
         assert_eq!(invisible(&["cp-1", "worker-1"], false), [10]);
-        // Asked in vain is rule 6's: it counts as away.
+        // A node that was asked but did not answer is rule 6's: it counts as unavailable.
         assert_eq!(invisible(&["cp-1", "worker-1", "worker-2"], false), NONE);
         assert_eq!(invisible(&["cp-1", "worker-1"], true), NONE);
     }
 
-    /// Takes a worker where Kubernetes has a node without a machine.
+    /// Disrupts a worker while Kubernetes has a node without a machine.
     fn foreign(listed: bool, takes: &str) -> Vec<u8> {
         let mut wanted = wanted();
         if listed {
@@ -169,11 +169,11 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_verified_by_who_knows_its_machine() {
+    fn a_node_is_verified_by_a_process_that_knows_its_machine() {
         for (asked, kubernetes, rules) in [
             (true, true, &NONE[..]),
             (false, true, &[10]),
-            // Nobody could say whether there is a machine: what was known before counts.
+            // It is unknown whether there is a machine: the previous knowledge counts.
             (false, false, &NONE[..]),
         ] {
             let mut bench = Bench::new(1, 1);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_back_needs_only_the_node() {
+    fn a_rollback_needs_only_its_node() {
         assert_eq!(without(&Question::Nodes, true), NONE);
         assert_eq!(without(&Question::Facts("cp-1".into()), true), [10]);
     }

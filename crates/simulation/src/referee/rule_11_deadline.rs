@@ -1,7 +1,7 @@
-//! Rule 11: every wait has a deadline, and its reason is visible while it lasts.
+//! Rule 11: every wait has a deadline, and its reason is visible.
 //!
-//! Time is counted while a process is awake: one that stands still with its
-//! machine asks nothing, and cannot keep a deadline.
+//! Time counts while a process is awake: one that is suspended with its machine asks nothing and
+//! cannot keep a deadline.
 
 use std::collections::BTreeMap;
 
@@ -14,31 +14,30 @@ use upgrade_core::step::{Action, StepId};
 use super::{Rule, Scene};
 use crate::seen::{Runner, Seen, What};
 
-/// A process that waits looks every few seconds; more than this between two
-/// signs of life does not count.
+/// A waiting process observes every few seconds; a longer gap between two signs of life counts as
+/// this much.
 const BREATH: SignedDuration = SignedDuration::from_secs(30);
 
-/// What a step gets to say why it missed its deadline, and the loop to take
-/// that in.
+/// The time for a step to report why it missed its deadline, and for the engine to process that.
 const GRACE: SignedDuration = SignedDuration::from_mins(2);
 
-/// From when a wait is written down until it is told.
+/// The time between recording a wait and reporting it.
 const TELLS: SignedDuration = SignedDuration::from_secs(5);
 
-/// A process, by what it shows of itself.
+/// The visible signs of life of a process.
 struct Life {
     seen: Timestamp,
-    /// How long it was awake.
+    /// The total time awake.
     awake: SignedDuration,
-    /// The same when it last said anything.
+    /// The time awake when it last reported or recorded anything.
     said: SignedDuration,
-    /// How long it may say nothing.
+    /// How long it may stay silent.
     patience: SignedDuration,
-    /// Until when it said that it waits.
+    /// Until when it has announced to wait.
     waits: Option<Timestamp>,
-    /// Since when it waits without having said for what.
-    untold: Option<Timestamp>,
-    /// Steps under way, and how long it will have been awake at their deadline.
+    /// Since when it waits without a reported reason.
+    unreported: Option<Timestamp>,
+    /// Steps in progress, with the time awake at their deadline.
     steps: BTreeMap<StepId, SignedDuration>,
     first: SignedDuration,
 }
@@ -53,7 +52,7 @@ impl Life {
             said: SignedDuration::ZERO,
             patience: longest.saturating_add(GRACE),
             waits: None,
-            untold: None,
+            unreported: None,
             steps: BTreeMap::new(),
             first: SignedDuration::MAX,
         }
@@ -68,14 +67,14 @@ impl Life {
     fn speaks(&mut self, waits: Option<Timestamp>) {
         self.said = self.awake;
         self.waits = waits;
-        self.untold = None;
+        self.unreported = None;
     }
 
     fn note(&mut self, at: Timestamp, record: &Record, policy: &Policy) {
         match record {
-            // That of a window is told before it is written.
+            // The wait for a window is reported before it is recorded.
             Record::Waiting { key } if key != "window" => {
-                self.untold = Some(at);
+                self.unreported = Some(at);
                 return;
             }
             Record::Started { step, .. } => {
@@ -96,14 +95,14 @@ impl Life {
             found.extend(late.map(|(step, _)| format!("{step} is far past its deadline")));
             self.first = SignedDuration::MAX;
         }
-        if self.untold.take_if(|since| at.duration_since(*since) > TELLS).is_some() {
-            found.push("a wait is not told".to_owned());
+        if self.unreported.take_if(|since| at.duration_since(*since) > TELLS).is_some() {
+            found.push("a wait is not reported".to_owned());
         }
         let waits = self
             .waits
             .is_some_and(|until| at <= until.saturating_add(GRACE).unwrap_or(Timestamp::MAX));
         if !waits && self.awake.saturating_sub(self.said) > self.patience {
-            found.push("nothing was told or written for longer than any deadline".to_owned());
+            found.push("nothing was reported or recorded for longer than any deadline".to_owned());
             self.said = self.awake;
         }
     }
@@ -132,7 +131,7 @@ impl Rule for Deadline {
             What::Wrote { runner, .. } | What::Told { runner, .. } | What::Asked { runner, .. } => {
                 runner
             }
-            // An act may arrive when its sender is dead.
+            // An act may arrive after its sender has died.
             _ => return,
         };
         let (Some(life), Some(driver)) =
@@ -149,7 +148,7 @@ impl Rule for Deadline {
             What::Told { event, .. } => life.speaks(match &event.kind {
                 EventKind::Waiting { why, until } => {
                     if why.to_string().is_empty() {
-                        found.push("a wait gives no reason".to_owned());
+                        found.push("a wait has no reason".to_owned());
                     }
                     Some(*until)
                 }
@@ -161,12 +160,12 @@ impl Rule for Deadline {
     }
 }
 
-/// How long a step may take, as the user wrote it.
+/// The user's time limit for a step.
 fn limit(action: Action, policy: &Policy) -> SignedDuration {
     let times = &policy.timeouts;
     match action {
         Action::Pull => times.pull,
-        // It pulls again right before.
+        // It pulls the image again right before.
         Action::Install => times.pull.saturating_add(times.install),
         Action::SnapshotEtcd => times.snapshot,
         Action::DowngradeEtcd => times.gate,
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
     use crate::seen::Question;
 
-    /// Looks every ten seconds, and says nothing.
+    /// Observes every ten seconds, and reports nothing.
     fn silence(bench: &mut Bench, minutes: i64) {
         for _ in 0..minutes * 6 {
             bench.wait(10);
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_ends() {
+    fn a_step_ends_before_its_deadline() {
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
         bench.begins(1, "1/worker-1/verify");
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_ends() {
+    fn silence_has_a_deadline() {
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
         let until = bench.at + SignedDuration::from_mins(60);
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_told() {
+    fn a_wait_is_reported() {
         for tells in [true, false] {
             let mut bench = Bench::new(1, 1);
             bench.ready(1);
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_still_is_excused() {
+    fn a_suspended_process_is_excused() {
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
         bench.begins(1, "1/worker-1/verify");

@@ -1,5 +1,5 @@
-//! Rule 12, single nodes: nothing is done to a node that the user holds, and none gets
-//! another Talos than the one that was given for it alone.
+//! Rule 12, single nodes: a held node is left alone, and a node with its own Talos version gets no
+//! other.
 
 use super::{Rule, Scene};
 use crate::seen::{Act, Fate, Seen, What};
@@ -17,19 +17,19 @@ impl Rule for Held {
         let own = act.node().and_then(|node| driver.wanted.intent.nodes.get(node));
         let Some(own) = own else { return };
         if own.hold && touches(act) {
-            found.push(format!("{act:?}, and the user holds that node"));
+            found.push(format!("{act:?}, but the user holds that node"));
         }
         if let (Act::Install { image, .. } | Act::Upgrade { image, .. }, Some(wanted)) =
             (act, &own.talos)
             && image.version().is_some_and(|version| version > *wanted)
         {
-            found.push(format!("{act:?}, and the user wants Talos {wanted} there"));
+            found.push(format!("{act:?}, but the user wants Talos {wanted} there"));
         }
     }
 }
 
-/// Whether it changes the node. A snapshot only reads; the minor of etcd is the
-/// cluster's; a cordon of an earlier run is lifted wherever it is (rule 7).
+/// Whether an act changes the node. A snapshot only reads; the minor of etcd belongs to the
+/// cluster; an adopted cordon is lifted on any node (rule 7).
 const fn touches(act: &Act) -> bool {
     !matches!(act, Act::Snapshot { .. } | Act::Downgrade { .. } | Act::Cordon { on: false, .. })
 }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_beyond_its_own_version() {
+    fn no_node_gets_another_version_than_its_own() {
         let own = |version: &str| NodeIntent {
             talos: Some(version.parse().unwrap()),
             ..NodeIntent::default()

@@ -1,6 +1,6 @@
-//! Rule 12, the user's reboots: nodes go through their firmware where the user wants it.
-//! With `powercycle-first` one node of each pool has come back through it, verified,
-//! before another one follows by kexec.
+//! Rule 12, reboot modes: nodes reboot through their firmware where the user wants it. With
+//! `powercycle-first`, one node of each pool has come back through its firmware and is verified
+//! before another one reboots by kexec.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +15,10 @@ use super::facts;
 use super::{Rule, Scene};
 use crate::seen::{Act, Fate, Seen, What};
 
-/// Where something happened: in which plan, in which hop.
+/// A hop of a plan.
 type Place = (PlanHash, u32);
 
-/// The nodes that are tried together: control planes, or the workers of a pool.
+/// The nodes that share a power cycle: control planes, or the workers of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Pool {
     ControlPlanes,
@@ -29,7 +29,7 @@ enum Pool {
 pub(super) struct Reboots {
     /// Nodes that we rebooted by kexec.
     kexec: BTreeSet<(Place, NodeName)>,
-    /// Pools of which a node came back through its firmware, or was there already.
+    /// Pools in which a node came back through its firmware, or already had the target.
     tried: BTreeSet<(Place, Pool)>,
 }
 
@@ -85,18 +85,18 @@ impl Reboots {
         match driver.wanted.policy.reboot.mode {
             RebootChoice::Default => {
                 if !by_kexec {
-                    found.push(format!("{act:?}, and nobody asked for a power cycle"));
+                    found.push(format!("{act:?}, but the user wants no power cycle"));
                 }
             }
             RebootChoice::Powercycle => {
                 if by_kexec {
-                    found.push(format!("{act:?}, and a power cycle was asked for"));
+                    found.push(format!("{act:?}, but the user wants a power cycle"));
                 }
             }
             RebootChoice::PowercycleFirst => {
                 let tried = self.tried.contains(&(place, pool(node, scene)));
                 if by_kexec && !tried && !driver.plan.rollback {
-                    found.push(format!("{act:?} before a node of its pool was power cycled"));
+                    found.push(format!("{act:?} before the power cycle of a node in its pool"));
                 }
             }
         }
@@ -118,7 +118,7 @@ mod tests {
     use super::super::testing::{Bench, NONE, wanted};
     use crate::seen::Act;
 
-    /// Upgrades both workers so, one after the other.
+    /// Upgrades both workers with these modes, one after the other.
     fn upgrade(choice: RebootChoice, modes: [RebootMode; 2], verified: bool) -> Vec<u8> {
         let mut wanted = wanted();
         wanted.policy.reboot.mode = choice;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_power_cycle_is_the_users_to_ask_for() {
+    fn a_power_cycle_needs_the_users_request() {
         use RebootMode::{Default, Powercycle};
         assert_eq!(upgrade(RebootChoice::Default, [Default, Default], true), NONE);
         assert_eq!(upgrade(RebootChoice::Default, [Powercycle, Default], true), [12]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_others_wait_for_the_first() {
+    fn the_other_nodes_wait_for_the_first() {
         use RebootMode::{Default, Powercycle};
         let first = RebootChoice::PowercycleFirst;
         assert_eq!(upgrade(first, [Powercycle, Default], true), NONE);

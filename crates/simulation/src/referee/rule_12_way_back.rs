@@ -1,5 +1,5 @@
-//! Rule 12, the way back: it waits for its own machine and for the rest of etcd,
-//! and not for the health of anything else.
+//! Rule 12, rollback: it waits for its own machine and for the rest of etcd, but for the health of
+//! nothing else.
 
 use upgrade_core::event::EventKind;
 use upgrade_core::jiff::SignedDuration;
@@ -14,7 +14,7 @@ use super::rule_13_versions::etcd_of;
 use super::{Rule, Scene};
 use crate::seen::{Seen, What};
 
-/// What is well no longer than this need not be known to be.
+/// A process need not know yet that something is healthy if it is so for less than this.
 const NEWS: SignedDuration = SignedDuration::from_secs(30);
 
 pub(super) struct WayBack;
@@ -40,11 +40,11 @@ impl Rule for WayBack {
         let Some(driver) = driver else { return };
         match why {
             Ok(why) if is_held_up(why, driver, scene) => {
-                found.push(format!("a way back waits: {why}"));
+                found.push(format!("a rollback waits: {why}"));
             }
-            // Pods that do not leave are the policy's to decide.
+            // The policy decides about pods that do not leave.
             Err(why @ HaltReason::StepFailed { step, .. }) if step.action == Action::Cordon => {
-                found.push(format!("a way back was held up: {why}"));
+                found.push(format!("a rollback was blocked: {why}"));
             }
             _ => {}
         }
@@ -59,15 +59,15 @@ fn is_held_up(why: &WaitReason, driver: &Driver, scene: &Scene<'_>) -> bool {
             let well = node.is_some_and(|node| node.member.value == Member::Well);
             well && !scene.notes.is_disturbed(down)
         }
-        // The machine answers: what cannot be seen is Kubernetes.
+        // The machine answers, so Kubernetes is the unknown part.
         WaitReason::NodeUnknown { node, .. } => driver.answered_of(node),
         WaitReason::EtcdUnsafe { node, .. } => spares(node, driver, scene),
         _ => false,
     }
 }
 
-/// Whether all others are well and known to be: then the broken member is the
-/// node's own, which counts for nothing as it is.
+/// Whether all other members are healthy and known to be: then the broken member is the node's own,
+/// which does not count anyway.
 fn spares(name: &NodeName, driver: &Driver, scene: &Scene<'_>) -> bool {
     let facts = &scene.notes.facts;
     let long = |node: &Node| scene.at.duration_since(node.member.since) > NEWS;
@@ -75,7 +75,7 @@ fn spares(name: &NodeName, driver: &Driver, scene: &Scene<'_>) -> bool {
     let own = facts.node(name).map(|node| node.member.value);
     let counts = facts.control_planes().count();
     let calm = !facts.alarm.value && scene.at.duration_since(facts.alarm.since) > NEWS;
-    // A version is no matter of health (rule 13).
+    // A version is not about health (rule 13).
     let starts =
         driver.plan.to.talos.as_ref().is_none_or(|to| etcd_of(to) >= facts.etcd_minor.value);
     driver.answered_of_etcd()
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_back_does_not_wait_for_others() {
+    fn a_rollback_does_not_wait_for_other_nodes() {
         let away = vec!["worker-2".into()];
         let room = WaitReason::NoRoom { pool: None, limit: 1, away, count: 1 };
         waits(true, room.clone()).assert_broken(&[12]);

@@ -1,5 +1,5 @@
-//! Rule 12, the user's hours: no node is begun outside the windows or in a
-//! freeze. What is in flight goes on.
+//! Rule 12, maintenance windows: no node starts outside the windows or during a freeze. Nodes in
+//! flight continue.
 
 use upgrade_core::jiff::tz::TimeZone;
 use upgrade_core::jiff::{SignedDuration, Timestamp, ToSpan as _};
@@ -13,13 +13,13 @@ pub(super) fn is_open(policy: &Policy, at: Timestamp) -> bool {
     open && !frozen
 }
 
-/// Whether it may, or might have so long before.
+/// Whether it is open now, or was up to this long before.
 pub(super) fn was_open(policy: &Policy, at: Timestamp, before: SignedDuration) -> bool {
     let earlier = at.saturating_sub(before).unwrap_or(at);
     is_open(policy, at) || is_open(policy, earlier)
 }
 
-/// Looks at every opening of the last days: a window may be a week long.
+/// Checks every opening of the last days: a window may last a week.
 fn contains(window: &Window, at: Timestamp) -> bool {
     let Ok(zone) = TimeZone::get(&window.timezone) else { return false };
     let today = at.to_zoned(zone.clone()).date();
@@ -42,12 +42,12 @@ mod tests {
     }
 
     #[test]
-    fn windows_and_freezes() {
+    fn windows_and_freezes_are_respected() {
         let night = policy(
             r#"{"windows": [{"days": ["sat"], "start": "22:00", "duration": "4h",
                 "timezone": "Europe/Oslo"}]}"#,
         );
-        // 2026-11-14 is a Saturday; Oslo is an hour ahead.
+        // 2026-11-14 is a Saturday; Oslo is one hour ahead of UTC.
         for (at, open) in [
             ("2026-11-14T20:59:00Z", false),
             ("2026-11-14T21:00:00Z", true),

@@ -1,5 +1,5 @@
-//! Rule 12, the user's word: after a pause, another target or a stop, and outside
-//! the windows, nothing new begins; what is in flight reaches a safe state.
+//! Rule 12, the user's commands: after a pause, a new target or a stop, and outside the windows,
+//! nothing new begins; nodes in flight reach a safe state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,23 +15,22 @@ use super::rule_12_window::was_open;
 use super::{Rule, Scene};
 use crate::seen::{Act, Runner, Seen, What, Wish};
 
-/// A step whose beginning was decided before the word came may be read about
-/// for so long before it is written down; its process may stand still meanwhile,
-/// for as long as it may without losing the run.
+/// How long after a command a step may still begin: it was decided before, and its process may be
+/// suspended in between for as long as it keeps the run.
 const HEARD: SignedDuration = SignedDuration::from_secs(30);
 
 #[derive(Default)]
 pub(super) struct Word {
     /// Since when nothing new may begin.
     quiet: Option<Timestamp>,
-    /// Whether that is written down.
+    /// Whether that is recorded.
     written: bool,
-    /// Nodes in flight, by plan and hop, and since when. One that was given back
-    /// without having been verified may be taken up again later.
+    /// Nodes in flight, by plan and hop, and since when. A node that is back but not verified may
+    /// continue later.
     flights: BTreeMap<(PlanHash, u32, NodeName), Timestamp>,
     verified: BTreeSet<(PlanHash, u32, NodeName)>,
-    /// Whether the last process ended by itself: who starts another one then
-    /// wants it to go on.
+    /// Whether the last process ended by itself: the person who starts the next one wants it to
+    /// continue.
     ended: bool,
 }
 
@@ -78,7 +77,7 @@ impl Word {
             return Some(format!("{act:?} begins outside the windows, at {since}"));
         }
         let heard = self.quiet?.saturating_add(HEARD).ok()?;
-        (since > heard).then(|| format!("{act:?} begins after the user's word"))
+        (since > heard).then(|| format!("{act:?} begins after the user's command"))
     }
 }
 
@@ -98,7 +97,7 @@ impl Rule for Word {
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
             What::Says { word: Wish::Resume } => (self.quiet, self.written) = (None, false),
-            // Who wants a process to stop that is dead has nothing to wait for.
+            // A stop of a dead process has nothing to wait for.
             What::Says { word: Wish::Stop } if !scene.notes.drivers.values().any(|it| it.lives) => {
             }
             What::Says { word: Wish::Pause | Wish::Retarget | Wish::Stop } => {
@@ -108,7 +107,7 @@ impl Rule for Word {
                 (self.quiet, self.written) = (None, false);
             }
             What::Dies { .. } => {
-                // A word that was not heard yet dies with who should have heard.
+                // A command that the process has not received yet is lost with it.
                 let young = |since: Timestamp| seen.at.duration_since(since) <= HEARD;
                 if !self.written && self.quiet.is_some_and(young) {
                     self.quiet = None;
@@ -127,7 +126,7 @@ impl Rule for Word {
                     let notes = scene.notes;
                     let ours = |it: &&NodeName| !notes.is_broken(it) && !notes.is_theirs(it);
                     let left = notes.disturbed().filter(ours);
-                    found.extend(left.map(|node| format!("paused, and {node} is not given back")));
+                    found.extend(left.map(|node| format!("paused, but {node} is still disrupted")));
                 }
             }
             _ => {}
@@ -150,7 +149,7 @@ mod tests {
             bench.take(1, "worker-1");
             bench.see(What::Says { word: wish });
             bench.wait(60);
-            // What is in flight goes on.
+            // Nodes in flight continue.
             bench.drain(1, "worker-1");
             bench.boot(1, "worker-1");
             bench.give_back(1, "worker-1");
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_may_begin() {
+    fn a_resumed_run_may_begin_steps() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.see(What::Says { word: Wish::Pause });
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_broke_need_not_be_given_back() {
+    fn a_node_broken_by_others_may_stay_disrupted() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.take(1, "worker-1");
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_reboot_need_not_be_given_back() {
+    fn a_node_rebooted_by_others_may_stay_disrupted() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.take(1, "worker-1");
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_that_nobody_hears_is_over() {
+    fn a_stop_without_a_process_is_over() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.see(What::Dies { runner: 1 });
@@ -220,8 +219,8 @@ mod tests {
     }
 
     #[test]
-    fn nobody_begins_outside_the_windows() {
-        // It is eight in the evening.
+    fn no_node_starts_outside_the_windows() {
+        // It is 20:00.
         for (window, rules) in [("19:00", &[] as &[u8]), ("21:00", &[12])] {
             let mut wanted = wanted();
             let json = format!(r#"[{{"start": "{window}", "duration": "2h"}}]"#);

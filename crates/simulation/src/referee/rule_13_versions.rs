@@ -1,6 +1,6 @@
-//! Rule 13: what may follow what. The table and the skew rules are written down
-//! here a second time, on purpose. Kubelets count wherever they run: on a machine that
-//! discovery hides, or on none of Talos's unless the user lists it as foreign.
+//! Rule 13: version order. The matrix and the skew rules are repeated here on purpose.
+//! Kubelets count wherever they run: on a machine that discovery hides, or without a Talos
+//! machine unless the user lists the node as foreign.
 
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::Timestamp;
@@ -14,9 +14,8 @@ use super::facts::{self, Kubelet, Node};
 use super::{Rule, Scene};
 use crate::seen::{Act, Fate, Seen, What};
 
-/// What a line of Talos accepts: the oldest host that may be upgraded to it, the
-/// first that may not go back to it, and the oldest and newest Kubernetes.
-/// All are minors of 1.
+/// What a Talos minor accepts: the oldest host that may upgrade to it, the first that may not go
+/// back to it, and the oldest and newest Kubernetes. All are minors of 1.
 const TABLE: &[(u64, u64, u64, u64, u64)] = &[
     // Talos, host from, host below, Kubernetes from, Kubernetes up to
     (9, 8, 11, 27, 32),
@@ -28,13 +27,13 @@ const TABLE: &[(u64, u64, u64, u64, u64)] = &[
     (15, 13, 17, 33, 38),
 ];
 
-/// The newest patches of the lines that a way up leads out of: each is passed first.
+/// The newest patches of the minors that an upgrade leaves: it passes through each of them.
 const NEWEST: &[(u64, u64)] = &[(10, 9), (11, 6), (12, 11), (13, 12), (14, 4)];
 
-/// The first minor of Talos whose upgrade leaves the data of its node alone.
+/// The first minor of Talos whose upgrade keeps the node's data.
 const KEEPS_DATA: u64 = 8;
 
-/// The minor of etcd 3 that a line of Talos brings.
+/// The etcd 3 minor of a Talos minor.
 pub(super) fn etcd_of(talos: &Version) -> u64 {
     match minor(talos) {
         0..=10 => 5,
@@ -58,27 +57,27 @@ fn supports(talos: &Version, kubernetes: &Version) -> bool {
 
 #[derive(Default)]
 pub(super) struct Versions {
-    /// When the plan at hand was made.
+    /// When the current plan was made.
     planned: Option<Timestamp>,
 }
 
 impl Versions {
-    /// No kubelet that was there when it was planned is left on an older minor, unless the
-    /// user holds its node.
+    /// No kubelet that existed when the plan was made is left on an older minor, unless the user
+    /// holds its node.
     fn left_behind(&self, driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
         let Some(wanted) = driver.wanted.intent.kubernetes.as_ref() else { return };
         let held =
             |node: &NodeName| driver.wanted.intent.nodes.get(node).is_some_and(|own| own.hold);
         for Kubelet { node, version, .. } in kubelets(self.planned, driver, scene) {
             if minor(&version) < minor(wanted) && !held(&node) {
-                found.push(format!("done, and the kubelet of {node} is left on {version}"));
+                found.push(format!("done, but the kubelet of {node} is left on {version}"));
             }
         }
     }
 }
 
-/// The kubelets that Kubernetes had before this moment, without those that the user lists
-/// as foreign.
+/// The kubelets that Kubernetes had before this moment, without those that the user lists as
+/// foreign.
 fn kubelets(before: Option<Timestamp>, driver: &Driver, scene: &Scene<'_>) -> Vec<Kubelet> {
     let foreign = &driver.wanted.policy.foreign_nodes;
     let old = |kubelet: &Kubelet| match (kubelet.registered, before) {
@@ -108,7 +107,7 @@ impl Rule for Versions {
         let node = act.node().and_then(|name| scene.notes.facts.node(name));
         let (Some(driver), Some(node)) = (driver, node) else { return };
         if takes_talos(act) && facts::in_container(scene.view, node) {
-            found.push(format!("{act:?}, and nothing can be installed in a container"));
+            found.push(format!("{act:?}, but nothing can be installed in a container"));
         }
         if act.boots() && node.control_plane {
             etcd_starts(act, driver, scene, found);
@@ -118,16 +117,16 @@ impl Rule for Versions {
                 talos(image, node, driver, scene, found);
             }
             Act::Rollback { .. } if !driver.plan.rollback => {
-                found.push(format!("{act:?}, and nobody asked for a way back"));
+                found.push(format!("{act:?}, but the user wants no rollback"));
             }
             Act::Downgrade { to, .. } if !driver.plan.rollback => {
-                found.push(format!("etcd goes down to {to}, and nobody asked for a way back"));
+                found.push(format!("etcd goes down to {to}, but the user wants no rollback"));
             }
             Act::Configure { images, .. } => {
                 for (component, image) in images {
                     let Some(to) = image.parse::<ImageRef>().ok().and_then(|it| it.version())
                     else {
-                        found.push(format!("{component} is set to {image}, of no version"));
+                        found.push(format!("{component} is set to {image}, which has no version"));
                         continue;
                     };
                     kubernetes(component, &to, node, driver, scene, found);
@@ -138,7 +137,7 @@ impl Rule for Versions {
     }
 }
 
-/// Whether an act belongs to another version of Talos.
+/// Whether an act installs or boots another version of Talos.
 fn takes_talos(act: &Act) -> bool {
     match act {
         Act::Pull { image, .. } => image.repository.contains("installer"),
@@ -147,8 +146,8 @@ fn takes_talos(act: &Act) -> bool {
     }
 }
 
-/// A way back does not boot an etcd that ends itself: one of an older minor than the
-/// cluster is of, as everybody could have seen.
+/// A rollback must not boot an etcd that would exit: one of an older minor than the cluster's,
+/// which an observation shows.
 fn etcd_starts(act: &Act, driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
     let Some(basis) = driver.basis(act).filter(|_| driver.plan.rollback) else { return };
     let Some(hop) = driver.plan.hops.iter().find(|hop| hop.number == basis.hop) else { return };
@@ -156,7 +155,7 @@ fn etcd_starts(act: &Act, driver: &Driver, scene: &Scene<'_>, found: &mut Vec<St
     let cluster = &scene.notes.facts.etcd_minor;
     if etcd_of(to) < cluster.value && cluster.was(&cluster.value, basis.etcd.any) {
         let (runs, newest) = (etcd_of(to), cluster.value);
-        found.push(format!("{act:?} to etcd 3.{runs}, and the cluster is of 3.{newest}"));
+        found.push(format!("{act:?} to etcd 3.{runs}, but the cluster is at 3.{newest}"));
     }
 }
 
@@ -170,13 +169,13 @@ fn talos(
     let name = &node.name;
     let Some((from, _)) = facts::installed(scene.view, node) else { return };
     let Some(to) = image.version() else {
-        found.push(format!("{name} is given {image}, of no version"));
+        found.push(format!("{name} gets {image}, which has no version"));
         return;
     };
     let (here, there) = (minor(&from), minor(&to));
     let back = driver.plan.rollback;
     if to < from && !back {
-        found.push(format!("{name} goes back from {from} to {to}, and nobody asked for that"));
+        found.push(format!("{name} goes back from {from} to {to}, but the user wants no rollback"));
     }
     if here < KEEPS_DATA {
         found.push(format!("{name} is upgraded from {from}, which wipes its data"));
@@ -184,11 +183,11 @@ fn talos(
     let skips = driver.wanted.intent.skip_minors;
     let newest = NEWEST.iter().find(|(line, _)| *line == here).map_or(0, |(_, patch)| *patch);
     if !back && !skips && there > here && from.patch() < newest {
-        found.push(format!("{name} goes from {from} to {to}, and not by way of 1.{here}.{newest}"));
+        found.push(format!("{name} goes from {from} to {to} without 1.{here}.{newest} in between"));
     }
     let most = if skips { 2 } else { 1 };
     if !back && there > here + most {
-        found.push(format!("{name} goes from {from} to {to}, over a minor"));
+        found.push(format!("{name} goes from {from} to {to} and skips a minor"));
     }
     let row = TABLE.iter().find(|row| row.0 == there);
     if !row.is_some_and(|(_, oldest, below, ..)| (*oldest..*below).contains(&here)) {
@@ -226,13 +225,13 @@ fn kubernetes(
     let from = facts::components(scene.view, node).get(component).cloned();
     let back = driver.plan.rollback;
     if from.as_ref().is_some_and(|from| to < from) && !back {
-        found.push(format!("{said}, and nobody asked for a way back"));
+        found.push(format!("{said}, but the user wants no rollback"));
     }
     if let Some(from) = &from
         && minor(to).abs_diff(minor(from)) > 1
         && component == "kube-apiserver"
     {
-        found.push(format!("{said} from {from}, over a minor"));
+        found.push(format!("{said} from {from} and skips a minor"));
     }
     if back {
         return;
@@ -245,27 +244,27 @@ fn kubernetes(
     let (Some(oldest), Some(newest)) = (servers.iter().min(), servers.iter().max()) else { return };
     if component == "kube-apiserver" {
         if minor(to) > oldest + 1 {
-            found.push(format!("{said}, and there is one of 1.{oldest}"));
+            found.push(format!("{said}, but there is one of 1.{oldest}"));
         }
-        // Who registered after the last look cannot be known.
+        // A kubelet that registered after the last observation cannot be known.
         let looked = driver.nodes.good;
         for Kubelet { node, version, .. } in kubelets(looked, driver, scene) {
             if minor(&version) + KUBELET_BEHIND < minor(to) {
-                found.push(format!("{said}, and the kubelet of {node} is too old"));
+                found.push(format!("{said}, but the kubelet of {node} is too old"));
             }
         }
-        // Who joined meanwhile is nobody's plan; who was left behind is.
+        // A node that joined meanwhile is in no plan; one that was left behind is.
         let left = |node: &&Node| driver.wanted.intent.nodes.contains_key(&node.name);
         for node in facts.nodes().filter(left) {
             let talos = facts::installed(scene.view, node).map(|(talos, _)| talos);
             if talos.is_some_and(|talos| !supports(&talos, to)) {
-                found.push(format!("{said}, and the Talos of {} does not run it", node.name));
+                found.push(format!("{said}, but the Talos of {} does not support it", node.name));
             }
         }
     } else if minor(to) > *oldest {
-        found.push(format!("{said}, and there is a kube-apiserver of 1.{oldest}"));
+        found.push(format!("{said}, but there is a kube-apiserver of 1.{oldest}"));
     } else if component == "kubelet" && minor(to) + KUBELET_BEHIND < *newest {
-        found.push(format!("{said}, and there is a kube-apiserver of 1.{newest}"));
+        found.push(format!("{said}, but there is a kube-apiserver of 1.{newest}"));
     }
 }
 
@@ -330,7 +329,7 @@ mod tests {
         for (version, listed, rules) in [
             ("1.32.9", false, &NONE[..]),
             ("1.31.9", false, &[13]),
-            // Theirs to see to.
+            // The user is responsible for foreign nodes.
             ("1.31.9", true, &NONE[..]),
         ] {
             let mut wanted = wanted();
@@ -344,13 +343,13 @@ mod tests {
             let images = vec![("kube-apiserver".to_owned(), image)];
             let act = Act::Configure { node: "cp-1".into(), images };
             bench.step(1, "1/cp-1/set-kube-apiserver", Some(act));
-            // Without a machine it is rule 10's, too.
+            // A node without a machine is also a breach of rule 10.
             let broken: Vec<u8> = bench.broken().into_iter().filter(|rule| *rule == 13).collect();
             assert_eq!(broken, rules, "{version} {listed}");
         }
     }
 
-    /// Says that it is done where some kubelets were moved to Kubernetes 1.35.
+    /// Ends a run as done after moving some kubelets to Kubernetes 1.35.
     fn done(moved: &[&str], edge: &str, listed: bool) -> Vec<u8> {
         let mut wanted = wanted();
         wanted.intent.talos = None;
@@ -370,17 +369,17 @@ mod tests {
     }
 
     #[test]
-    fn no_kubelet_is_left_behind_whoever_sees_its_machine() {
+    fn no_kubelet_is_left_behind_even_on_a_hidden_machine() {
         assert_eq!(done(&["cp-1", "worker-1"], "1.35.1", false), NONE);
-        // On a machine that discovery may hide.
+        // A kubelet on a machine that discovery may hide.
         assert_eq!(done(&["cp-1"], "1.35.1", false), [0, 13]);
-        // On none of Talos's.
+        // A kubelet without a Talos machine.
         assert_eq!(done(&["cp-1", "worker-1"], "1.34.9", false), [13]);
         assert_eq!(done(&["cp-1", "worker-1"], "1.34.9", true), NONE);
     }
 
     #[test]
-    fn the_table_is_that_of_talos() {
+    fn the_table_matches_talos() {
         let version = |text: &str| -> Version { text.parse().unwrap() };
         assert!(supports(&version("1.12.0"), &version("1.35.9")));
         assert!(!supports(&version("1.12.0"), &version("1.36.0")));

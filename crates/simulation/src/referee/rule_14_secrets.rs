@@ -1,4 +1,4 @@
-//! Rule 14: no key, token or configuration in anything that is told or written.
+//! Rule 14: no key, token or configuration in any event, journal entry or output.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::seen::{Seen, What};
 
 #[derive(Default)]
 pub(super) struct Secrets {
-    /// Plans that were read.
+    /// Plans that have been searched.
     read: BTreeSet<PlanHash>,
     text: Vec<u8>,
 }
@@ -25,7 +25,7 @@ impl Secrets {
 }
 
 fn holds(text: &str, scene: &Scene<'_>) -> bool {
-    // What the secret is, is not said here either.
+    // The breach does not contain the secret either.
     let mut secrets = scene.wanted.secrets.iter().filter(|secret| !secret.is_empty());
     secrets.any(|secret| text.contains(secret.as_str()))
 }
@@ -68,10 +68,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_told_holds_a_secret() {
+    fn no_event_contains_a_secret() {
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
-        bench.told(1, says("all is well"));
+        bench.told(1, says("everything is healthy"));
         bench.wrote(1, Record::Paused { by: "user".to_owned() });
         bench.assert_broken(&[]);
         bench.told(1, says(&format!("token: {SECRET}")));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_does_what_is_written() {
+    fn no_journal_entry_contains_a_secret() {
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
         bench.wrote(1, Record::Paused { by: SECRET.to_owned() });
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_the_last_words() {
+    fn no_end_of_a_run_contains_a_secret() {
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
         bench.see(crate::seen::What::Says { word: crate::seen::Wish::Pause });

@@ -1,5 +1,5 @@
-//! A small world with a referee, and hands to do things in it: what a run looks
-//! like from outside, one thing after the other.
+//! A small world with a referee, and functions that act in it: a run as seen from outside, step by
+//! step.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,16 +31,16 @@ use upgrade_engine::drive::End;
 use super::{Referee, Wanted, facts};
 use crate::seen::{Act, Deed, Fate, Question, Runner, Seen, View, What};
 
-/// What must never be told in these worlds.
+/// The secret that must never appear in output.
 pub(super) const SECRET: &str = "c2VjcmV0LW9mLXRoZS10ZXN0";
 
-/// Nothing was broken.
+/// No breach.
 pub(super) const NONE: [u8; 0] = [];
 
 const FROM: Version = Version::new(1, 12, 11);
 const TO: Version = Version::new(1, 13, 12);
 
-/// A user who wants the next Talos.
+/// A user who wants the next Talos minor.
 pub(super) fn wanted() -> Wanted {
     Wanted {
         intent: Intent { talos: Some(TO), ..Intent::default() },
@@ -50,7 +50,7 @@ pub(super) fn wanted() -> Wanted {
     }
 }
 
-/// The installer that keeps what the nodes are made of.
+/// An installer that keeps the nodes' content.
 pub(super) fn installer() -> ImageRef {
     let text = format!("factory.talos.dev/metal-installer/{EMPTY_SCHEMATIC}:{}", TO.tag());
     text.parse().unwrap()
@@ -92,7 +92,7 @@ impl Bench {
         self.referee.finish(self.at, &view, last);
     }
 
-    /// The rules that were broken.
+    /// The numbers of the broken rules.
     pub(super) fn broken(&self) -> Vec<u8> {
         let mut rules: Vec<u8> = self.referee.breaches().iter().map(|it| it.rule).collect();
         rules.sort_unstable();
@@ -105,7 +105,7 @@ impl Bench {
         assert_eq!(self.broken(), rules, "{:#?}", self.referee.breaches());
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(super) fn wait(&mut self, seconds: i64) {
         for _ in 0..seconds {
             self.at += SignedDuration::from_secs(1);
@@ -146,7 +146,7 @@ impl Bench {
         self.wait(5);
     }
 
-    /// Another version of Kubernetes in the configuration of a node.
+    /// Sets another version of Kubernetes in the configuration of a node.
     pub(super) fn move_kubernetes(&mut self, node: &str, from: &str, to: &str) {
         let node = self.index(node);
         let config = self.world.config_of(node).replace(from, to);
@@ -160,7 +160,7 @@ impl Bench {
         self.follow();
     }
 
-    /// Somebody stages another configuration.
+    /// Stages another configuration, as a user does.
     pub(super) fn stage_config(&mut self, node: &str) {
         self.see(What::Others { deed: Deed::Stages { node: node.into() } });
         let node = self.index(node);
@@ -194,7 +194,7 @@ impl Bench {
         self.wrote(runner, Record::Began);
     }
 
-    /// A process that has looked, and taken its snapshot.
+    /// A process that has observed the cluster and taken its snapshot.
     pub(super) fn ready(&mut self, runner: Runner) {
         self.starts(runner);
         self.wait(1);
@@ -239,7 +239,7 @@ impl Bench {
         self.wrote(runner, Record::Finished { step, attempt: 1, outcome });
     }
 
-    /// Something arrives, and is done.
+    /// An act arrives and is executed.
     pub(super) fn act(&mut self, runner: Runner, act: Act) {
         self.see(What::Act { runner, act: act.clone(), fate: Fate::Arrives });
         let now = time(self.at);
@@ -271,7 +271,7 @@ impl Bench {
         self.follow();
     }
 
-    /// Looks, begins a step, acts, and ends it.
+    /// Observes, begins a step, acts, and ends the step.
     pub(super) fn step(&mut self, runner: Runner, step: &str, act: Option<Act>) {
         self.wait(1);
         self.look(runner);
@@ -283,13 +283,13 @@ impl Bench {
         self.ends(runner, step);
     }
 
-    /// Cordons a node by all rules.
+    /// Cordons a node in accordance with all rules.
     pub(super) fn take(&mut self, runner: Runner, node: &str) {
         let act = Act::Cordon { node: node.into(), on: true };
         self.step(runner, &format!("1/{node}/cordon"), Some(act));
     }
 
-    /// Empties it.
+    /// Removes its pods.
     pub(super) fn drain(&mut self, runner: Runner, node: &str) {
         self.wait(1);
         self.look(runner);
@@ -311,7 +311,7 @@ impl Bench {
         self.boot_by(runner, node, RebootMode::Default);
     }
 
-    /// The same, rebooted so.
+    /// The same with a reboot mode.
     pub(super) fn boot_by(&mut self, runner: Runner, node: &str, mode: RebootMode) {
         self.boot_until(runner, node, mode, |truth| {
             let controls = truth.role() == NodeRole::Worker || truth.api_server_answers();
@@ -319,22 +319,22 @@ impl Bench {
         });
     }
 
-    /// Upgrades it, and waits until the machine calls itself ready, which is before its
-    /// API server answers.
+    /// Upgrades it, and waits until the machine reports itself ready, which is before its API
+    /// server answers.
     pub(super) fn boot_until_ready(&mut self, runner: Runner, node: &str) {
-        // A path to the method would have one lifetime only.
+        // A path to the method would have only one lifetime.
         let is_ready = |truth: &NodeTruth<'_>| truth.is_ready();
         self.boot_until(runner, node, RebootMode::Default, is_ready);
     }
 
-    /// Upgrades it, and waits until it runs and Kubernetes calls it ready, whatever the
-    /// machine itself says.
+    /// Upgrades it, and waits until it runs and its Node is ready, whatever the machine itself
+    /// reports.
     pub(super) fn boot_until_up(&mut self, runner: Runner, node: &str) {
         let is_up = |truth: &NodeTruth<'_>| truth.is_running() && truth.kubelet().ready;
         self.boot_until(runner, node, RebootMode::Default, is_up);
     }
 
-    /// Upgrades it, and waits until it looks like this.
+    /// Upgrades it, and waits until the condition holds.
     fn boot_until(
         &mut self,
         runner: Runner,
@@ -358,7 +358,7 @@ impl Bench {
         self.ends(runner, &format!("1/{node}/upgrade"));
     }
 
-    /// Gives it back.
+    /// Uncordons it.
     pub(super) fn give_back(&mut self, runner: Runner, node: &str) {
         self.step(runner, &format!("1/{node}/verify"), None);
         let act = Act::Cordon { node: node.into(), on: false };
@@ -370,7 +370,7 @@ impl Bench {
     }
 }
 
-/// A cluster of this size, made once: its first minutes take longer than a test.
+/// A cluster of this size, cached: its first minutes take longer than a test.
 fn cluster(control_planes: usize, workers: usize, at: Timestamp) -> (World, Kubernetes) {
     type Made = BTreeMap<(usize, usize), (World, Kubernetes)>;
     static MADE: Mutex<Made> = Mutex::new(BTreeMap::new());
@@ -425,7 +425,7 @@ fn plan(spec: &ClusterSpec, wanted: &Wanted) -> Plan {
     }
 }
 
-/// A run that keeps every rule.
+/// A run that breaks no rule.
 #[test]
 fn a_legal_upgrade_breaks_no_rule() {
     let mut bench = Bench::new(3, 2);
@@ -436,7 +436,7 @@ fn a_legal_upgrade_breaks_no_rule() {
         bench.boot(1, node);
         bench.give_back(1, node);
     }
-    // The leader goes last, and by then leads no more: it is asked to give up.
+    // The leader goes last, after it was asked to move its leadership.
     for node in bench.control_planes() {
         if bench.leads(&node) {
             let index = bench.index(&node);

@@ -1,4 +1,4 @@
-//! From a seed to a scenario.
+//! Draws a scenario from a seed.
 
 use talos_sim::model::{Discovery, Fault};
 use upgrade_core::catalogue::Catalogue;
@@ -12,11 +12,11 @@ use super::{
 use crate::world::EXTENDED;
 use kube_sim::random::Random;
 
-/// What runs at first, and what is wanted: Talos, Kubernetes, wanted Talos,
-/// wanted Kubernetes; the weights say how often.
+/// The initial versions and the targets: Talos, Kubernetes, target Talos, target Kubernetes; with a
+/// weight.
 type Path = (u64, (u64, u64), (u64, u64), Option<(u64, u64)>, Option<(u64, u64)>);
 
-/// Minor and patch each; the major is 1.
+/// Minor and patch of each; the major is 1.
 const PATHS: &[Path] = &[
     // Patches, by both calls.
     (14, (12, 4), (34, 2), Some((12, 11)), None),
@@ -25,7 +25,7 @@ const PATHS: &[Path] = &[
     // Minors.
     (8, (12, 4), (34, 2), Some((13, 12)), None),
     (8, (13, 4), (35, 3), Some((14, 4)), None),
-    // Over a minor of etcd, from an early patch; and a host that is too old.
+    // Across a minor of etcd, from an early patch; and a host that is too old.
     (4, (10, 4), (33, 2), Some((11, 6)), None),
     (1, (7, 6), (29, 2), Some((8, 4)), None),
     // Kubernetes: a patch, a minor, two of them.
@@ -36,17 +36,17 @@ const PATHS: &[Path] = &[
     (3, (13, 4), (34, 2), Some((13, 12)), Some((35, 10))),
     (2, (12, 4), (34, 2), Some((14, 4)), None),
     (1, (12, 4), (34, 2), Some((13, 12)), Some((36, 6))),
-    // Nothing to do, and what cannot be had.
+    // Nothing to do, and impossible targets.
     (1, (13, 12), (34, 13), Some((13, 12)), Some((34, 13))),
     (1, (13, 4), (34, 2), None, Some((33, 13))),
 ];
 
-/// Draws a scenario. The same seed gives the same one, always.
+/// Draws a scenario. The same seed always gives the same one.
 pub fn draw(seed: u64) -> Scenario {
     let mut random = Random::new(seed ^ 0x7461_6c6f_7300);
     let (control_planes, workers) = size(&mut random);
     let drawn = *path(&mut random);
-    // Many nodes over many hops teach nothing that few do not.
+    // Many nodes over many hops find nothing that few do not.
     let (_, talos, kubernetes, wanted_talos, wanted_kubernetes) =
         if workers == 50 { PATHS[1] } else { drawn };
     let version = |(minor, patch): (u64, u64)| Version::new(1, minor, patch);
@@ -66,13 +66,13 @@ pub fn draw(seed: u64) -> Scenario {
     let mut wants = vec![Want::Versions(intent)];
     let nodes = control_planes + workers;
     match random.below(100) {
-        // The way back of a node, after the upgrade or in the middle of it.
+        // The rollback of a node, after the upgrade or in the middle of it.
         0..12 if wanted_talos.is_some() => {
             wants.push(Want::Back(usize_of(random.below(u64_of(nodes)))));
         }
-        // All nodes, to where they came from: after the upgrade or in the middle of it.
+        // The rollback of all nodes, after the upgrade or in the middle of it.
         12..18 if wanted_talos.is_some_and(|wanted| wanted != talos) => {
-            // Newest patch first, so that is where they came from.
+            // The upgrade passes the newest patch, so the rollback starts there.
             let newest = Catalogue::builtin();
             let line = version(talos).minor();
             let leaves = wanted_talos.is_some_and(|(minor, _)| minor != talos.0);
@@ -83,7 +83,7 @@ pub fn draw(seed: u64) -> Scenario {
                 ..Intent::default()
             }));
         }
-        // Kubernetes goes back within its minor.
+        // A rollback of Kubernetes within its minor.
         12..18 if wanted_kubernetes.is_some_and(|(minor, _)| minor == kubernetes.0) => {
             wants.push(Want::Versions(Intent {
                 kubernetes: Some(version(kubernetes)),
@@ -107,7 +107,7 @@ pub fn draw(seed: u64) -> Scenario {
     let grub = random.chance(350);
     let extras = Extras::draw(&mut random);
     if extras != Extras::None && random.chance(300) {
-        // It has booted a moment ago, and its downloads do not come.
+        // It has just booted, and its downloads fail.
         let node = usize_of(random.below(u64_of(control_planes)));
         let fault = Fault::FailingManifest { now: true };
         let lasts = *random.pick(&[60, 1_200, 7_200]);
@@ -117,7 +117,7 @@ pub fn draw(seed: u64) -> Scenario {
         let node = usize_of(random.below(u64_of(nodes)));
         troubles.push(Trouble { after: random.below(60), kind: TroubleKind::Staged { node } });
     }
-    // From random of their own: the rest stays what it was.
+    // From their own random source, so that the rest of the scenario stays the same.
     let mut machines = Machines::draw(&mut Random::new(seed ^ 0x6d61_6368_696e), grub);
     machines.renamed &= extended;
     let mut own = Random::new(seed ^ 0x6e6f_6465_7300);
@@ -152,8 +152,8 @@ pub fn draw(seed: u64) -> Scenario {
     }
 }
 
-/// Control planes and workers. What goes wrong among many nodes mostly goes wrong among
-/// few, and sooner.
+/// Control planes and workers. Problems of large clusters mostly occur in small ones too, and
+/// sooner.
 fn size(random: &mut Random) -> (usize, usize) {
     let control_planes = match random.below(100) {
         0..60 => 1,
@@ -173,7 +173,7 @@ fn size(random: &mut Random) -> (usize, usize) {
     (control_planes, workers)
 }
 
-/// One cluster in four has no discovery service that works.
+/// One cluster in four has no working discovery service.
 fn discovery(random: &mut Random) -> Discovery {
     match random.below(100) {
         0..10 => Discovery::AirGap,

@@ -1,5 +1,4 @@
-//! Manifests that machine configurations name beside Talos's own, and what is
-//! left of earlier ones.
+//! Manifests in machine configurations besides Talos's own, and objects left from earlier ones.
 
 use kube_sim::names::{CONFIG_MAPS, NAMESPACES};
 use kube_sim::object;
@@ -10,15 +9,15 @@ use talos_sim::model::{ClusterSpec, ExtraManifest};
 
 use kube_sim::random::Random;
 
-/// Which manifests there are.
+/// The additional manifests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extras {
-    /// Talos's own alone.
+    /// None.
     #[default]
     None,
-    /// A file that every control plane downloads; an object and a namespace are
-    /// left of one that nobody names any more.
+    /// A file that every control plane downloads; an object and a namespace are left from one that
+    /// was removed.
     Shared,
     /// The same, and the last control plane has one that the others do not.
     Differing,
@@ -26,7 +25,7 @@ pub enum Extras {
 
 const URL: &str = "https://manifests.example/extra.yaml";
 
-/// One object of each kind that matters, the last one without a namespace.
+/// One object of each relevant kind, the last one without a namespace.
 const FILE: &str = "apiVersion: v1
 kind: Namespace
 metadata:
@@ -62,7 +61,7 @@ impl Extras {
         }
     }
 
-    /// Writes them into the machine configurations.
+    /// Adds them to the machine configurations.
     pub(crate) fn name_in(self, spec: &mut ClusterSpec, control_planes: usize) {
         if self == Self::None {
             return;
@@ -80,7 +79,7 @@ impl Extras {
         }
     }
 
-    /// Leaves what nobody names any more, where nodes keep an inventory.
+    /// Adds the leftovers of a removed manifest, if nodes keep an inventory.
     pub(crate) fn leave(self, kubernetes: &mut Kubernetes) {
         let store = kubernetes.api_mut().store_mut();
         if self == Self::None || store.get(&CONFIG_MAPS, "kube-system", INVENTORY).is_none() {
@@ -96,13 +95,13 @@ impl Extras {
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "left-over", "namespace": "kube-system", "annotations": annotations},
         });
-        store.create(&write, &NAMESPACES, namespace).expect("a good object");
-        store.create(&write, &CONFIG_MAPS, settings).expect("a good object");
+        store.create(&write, &NAMESPACES, namespace).expect("a valid object");
+        store.create(&write, &CONFIG_MAPS, settings).expect("a valid object");
         let named = store.modify(&write, &CONFIG_MAPS, "kube-system", INVENTORY, |inventory| {
             for key in ["_left-over__Namespace", "kube-system_left-over__ConfigMap"] {
                 object::set(inventory, &["data", key], json!(""));
             }
         });
-        named.expect("the inventory is there");
+        named.expect("the inventory exists");
     }
 }

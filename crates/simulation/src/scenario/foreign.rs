@@ -1,4 +1,4 @@
-//! Nodes of Kubernetes that are no machines of Talos.
+//! Kubernetes nodes that are not Talos machines.
 
 use serde::{Deserialize, Serialize};
 use talos_sim::kubernetes::Kubernetes;
@@ -9,11 +9,11 @@ use upgrade_core::version::Version;
 use crate::world::{START, time};
 use kube_sim::random::Random;
 
-/// Its name, and where no machine of Talos answers.
+/// Its name and its address, where no Talos machine answers.
 pub(crate) const EDGE: &str = "edge-1";
 pub(crate) const EDGE_ADDRESS: &str = "10.9.0.1";
 
-/// Whether there is one.
+/// Whether there is a foreign node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Foreign {
@@ -22,12 +22,12 @@ pub enum Foreign {
     None,
     /// The user lists it as foreign.
     Listed,
-    /// The user does not: it is unknown, and nothing is planned (rule 10).
+    /// The user does not list it: it is unknown, so no plan is made (rule 10).
     Unlisted,
 }
 
 impl Foreign {
-    /// A name for it.
+    /// Its name in statistics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "no foreign node",
@@ -44,7 +44,7 @@ impl Foreign {
         }
     }
 
-    /// What the user says of it.
+    /// Adds it to the user's list.
     pub(super) fn name_in(self, policy: &mut Policy) {
         if self == Self::Listed {
             policy.foreign_nodes.insert(NodeName(EDGE.to_owned()));

@@ -1,5 +1,4 @@
-//! What the machines are, what runs on them, and which installer their configurations
-//! name.
+//! The machines: platform, firmware, extensions, and the installer in their configurations.
 
 use serde::{Deserialize, Serialize};
 use talos_sim::model::{ClusterSpec, EMPTY_SCHEMATIC, OwnInstaller, Renamed, Schematic};
@@ -9,15 +8,15 @@ use upgrade_core::intent::{Installer, Intent};
 use crate::world::{EXTENDED, EXTENSION, RENAMED};
 use kube_sim::random::Random;
 
-/// What the machines of a cluster are.
+/// The properties of a cluster's machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Machines {
     /// The platform.
     pub platform: Platform,
-    /// Whether the firmware boots signed images only.
+    /// Whether the firmware boots only signed images.
     pub secure_boot: bool,
-    /// What the configurations name.
+    /// The installer in the configurations.
     pub named: Named,
     /// Whether the next minor of Talos has their extension under another name.
     pub renamed: bool,
@@ -35,26 +34,26 @@ pub enum Platform {
     Container,
 }
 
-/// Which installer the machine configurations name.
+/// The installer in the machine configurations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Named {
-    /// The one that fits what runs.
+    /// The one that matches the running system.
     #[default]
     Fitting,
-    /// The plain one, as a generated configuration does.
+    /// The plain one, as in a generated configuration.
     Plain,
     /// The Image Factory's for bare metal.
     Metal,
-    /// One that no factory built; no factory built what runs either.
+    /// One that no factory built; neither did one build the running system.
     Own,
 }
 
-/// Where installers are that no factory built.
+/// The repository of installers that no factory built.
 pub(crate) const OWN: &str = "registry.example/talos/installer";
 
 impl Platform {
-    /// Talos's name for it.
+    /// Talos's name for the platform.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Metal => "metal",
@@ -66,7 +65,7 @@ impl Platform {
 }
 
 impl Named {
-    /// A name for it.
+    /// Its name in statistics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Fitting => "fitting installer",
@@ -96,12 +95,12 @@ impl Machines {
         Self { platform, secure_boot, named, renamed: random.chance(400) }
     }
 
-    /// The extension of those machines that have one.
+    /// The extension of extended machines.
     fn extension(self) -> String {
         if self.renamed { RENAMED.0.to_owned() } else { EXTENSION.to_owned() }
     }
 
-    /// Whoever builds the installers names them, and says what is in them.
+    /// The user who builds installers names them and their content.
     pub(super) fn name_in(self, intent: &mut Intent) {
         if self.named == Named::Own && intent.talos.is_some() {
             let image: ImageRef = OWN.parse().expect("a reference");
@@ -110,7 +109,7 @@ impl Machines {
         }
     }
 
-    /// Makes the machines of a world.
+    /// Applies the properties to the machines of a world.
     pub(crate) fn make(self, spec: &mut ClusterSpec, extended: bool) {
         let Self { platform, secure_boot, named, renamed } = self;
         let yaml = format!(

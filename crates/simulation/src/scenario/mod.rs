@@ -1,6 +1,5 @@
-//! A scenario: everything that makes one simulated run what it is. It comes
-//! from a seed (`draw`), is plain data, and is written down when it fails, so
-//! that it stays the same when the drawing changes.
+//! A scenario: everything that defines one simulated run. `draw` creates it from a seed; it is
+//! plain data and is saved when it fails, so that it stays the same when the drawing changes.
 
 mod draw;
 mod extras;
@@ -32,41 +31,41 @@ use crate::wire::Weather;
 /// One simulated run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// The seed of the world's own chances and of the wires.
+    /// The seed of the world's randomness and of the network.
     pub seed: u64,
-    /// How many control planes.
+    /// The number of control planes.
     pub control_planes: usize,
-    /// How many workers.
+    /// The number of workers.
     pub workers: usize,
-    /// What all nodes run at first.
+    /// The initial Talos version of all nodes.
     pub talos: Version,
-    /// What all components run at first.
+    /// The initial version of all Kubernetes components.
     pub kubernetes: Version,
-    /// Whether the nodes' images have an extension in them.
+    /// Whether the nodes' images contain an extension.
     pub extended: bool,
-    /// Whether Talos brings the network between pods; somebody else does otherwise.
+    /// Whether Talos installs the pod network; otherwise someone else does.
     #[serde(default = "usual")]
     pub flannel: bool,
-    /// Whether GRUB boots the nodes, which tells nobody what comes next.
+    /// Whether GRUB boots the nodes, which does not report the next boot.
     #[serde(default)]
     pub grub: bool,
-    /// What the machines are.
+    /// The properties of the machines.
     #[serde(default)]
     pub machines: Machines,
-    /// Manifests beside Talos's own.
+    /// Manifests besides Talos's own.
     #[serde(default)]
     pub extras: Extras,
-    /// How the nodes find each other.
+    /// How the nodes discover each other.
     #[serde(default)]
     pub discovery: Discovery,
-    /// Whether Kubernetes has a node that is no machine of Talos.
+    /// Whether Kubernetes has a node that is not a Talos machine.
     #[serde(default)]
     pub foreign: Foreign,
-    /// What runs on the cluster.
+    /// The workloads of the cluster.
     pub kit: Kit,
-    /// How the user wants it done.
+    /// The user's policy.
     pub policy: Policy,
-    /// What the user wants, one after the other.
+    /// The user's targets, one after the other.
     pub wants: Vec<Want>,
     /// What goes wrong, and what others do.
     pub troubles: Vec<Trouble>,
@@ -76,22 +75,22 @@ fn usual() -> bool {
     true
 }
 
-/// What a user wants.
+/// A target of the user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Want {
-    /// An upgrade, or the way back of Kubernetes.
+    /// An upgrade, or a rollback of all nodes or of Kubernetes.
     Versions(Intent),
-    /// The way back of one node, by number, to its other slot.
+    /// The rollback of one node, by number, to its other slot.
     Back(usize),
 }
 
-/// Something that goes wrong or that somebody else does.
+/// An event that disturbs the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// How many seconds after the beginning.
+    /// Seconds after the start.
     pub after: u64,
-    /// What.
+    /// The kind of event.
     pub kind: TroubleKind,
 }
 
@@ -99,86 +98,86 @@ pub struct Trouble {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TroubleKind {
-    /// A fault of the simulator, for so many seconds.
+    /// A fault of the simulator, for a number of seconds.
     Fault {
         /// The node, by number.
         node: usize,
         /// The fault.
         fault: Fault,
-        /// How long.
+        /// Its duration in seconds.
         lasts: u64,
     },
-    /// Bad wires, for so many seconds.
+    /// A bad network, for a number of seconds.
     Wires {
         /// How bad.
         weather: Weather,
-        /// How long.
+        /// Its duration in seconds.
         lasts: u64,
     },
-    /// The process is killed at the n-th passing of a point; another one is
-    /// started so many seconds later. The time of the trouble does not count.
+    /// The process is killed at the nth pass of a point; another one starts a number of seconds
+    /// later. The trouble's own time is ignored.
     Crash {
-        /// Where.
+        /// The point.
         point: Point,
-        /// At which passing.
+        /// Which pass.
         number: u32,
     },
-    /// The process stands still for so many seconds.
+    /// The process is suspended for a number of seconds.
     Still {
-        /// How long.
+        /// Its duration in seconds.
         lasts: u64,
     },
-    /// The process cannot renew its lease for so many seconds.
+    /// The process cannot renew its lease for a number of seconds.
     LeaseLost {
-        /// How long.
+        /// Its duration in seconds.
         lasts: u64,
     },
     /// Another process is started for the same run.
     SecondRunner,
-    /// The user pauses, and goes on so many seconds later; or not at all.
+    /// The user pauses, and resumes a number of seconds later, or not at all.
     Pause {
-        /// When it goes on.
+        /// Seconds until the run resumes.
         lasts: Option<u64>,
     },
-    /// The user wants the next thing, now.
+    /// The user sets the next target now.
     Retarget,
-    /// The user stops it at once, and goes on so many seconds later.
+    /// The user stops the run, and resumes it a number of seconds later.
     Stop {
-        /// When it goes on.
+        /// Seconds until the run resumes.
         lasts: u64,
     },
-    /// Somebody cordons a node, and lifts it so many seconds later; or not at all.
+    /// Someone cordons a node, and uncordons it a number of seconds later, or not at all.
     Cordon {
         /// The node, by number.
         node: usize,
-        /// How long.
+        /// Its duration in seconds.
         lasts: Option<u64>,
     },
-    /// Somebody reboots a node.
+    /// Someone reboots a node.
     Reboot {
         /// The node, by number.
         node: usize,
     },
-    /// Somebody upgrades a node by hand.
+    /// Someone upgrades a node by hand.
     Upgraded {
         /// The node, by number.
         node: usize,
     },
-    /// Somebody runs an installer on a node by hand, and does not reboot it.
+    /// Someone runs an installer on a node by hand without rebooting it.
     Armed {
         /// The node, by number.
         node: usize,
     },
-    /// Somebody stages another configuration of a node, for its next boot.
+    /// Someone stages another configuration of a node for its next boot.
     Staged {
         /// The node, by number.
         node: usize,
     },
-    /// The Image Factory's images lose their extension from here on.
+    /// The Image Factory's images lose their extension from now on.
     Rebuilt,
-    /// A kubelet registers on a machine without Talos, and goes so many seconds later.
+    /// A kubelet registers on a machine without Talos, and leaves a number of seconds later.
     Registers {
-        /// How long.
+        /// Its duration in seconds.
         lasts: u64,
     },
     /// A worker joins.
@@ -191,7 +190,7 @@ pub enum TroubleKind {
 }
 
 impl TroubleKind {
-    /// Its name.
+    /// Its name in statistics.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Fault { .. } => "fault",
@@ -237,7 +236,7 @@ impl TroubleKind {
         "leave",
     ];
 
-    /// How many seconds after its beginning it is over.
+    /// How many seconds after its start it is over.
     pub const fn lasts(&self) -> u64 {
         match self {
             Self::Fault { lasts, .. }
@@ -254,7 +253,7 @@ impl TroubleKind {
 }
 
 impl Scenario {
-    /// Whether an extension of the nodes goes by another name in what is wanted first.
+    /// Whether an extension of the nodes has another name in the first target.
     pub fn renames(&self) -> bool {
         let leaves = match self.wants.first() {
             Some(Want::Versions(intent)) => {
@@ -265,7 +264,7 @@ impl Scenario {
         self.extended && self.machines.renamed && leaves
     }
 
-    /// When all troubles are over, in seconds after the beginning.
+    /// When all troubles are over, in seconds after the start.
     pub fn calm_after(&self) -> u64 {
         let ends = self.troubles.iter().map(|it| it.after + it.kind.lasts());
         ends.max().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Wishes for single nodes: held, alone, with a version or an installer of their own.
+//! Targets of single nodes: held, alone, or with their own version or installer.
 
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::intent::{Installer, Intent};
@@ -9,7 +9,7 @@ use super::draw::{u64_of, usize_of};
 use crate::world::EXTENDED;
 use kube_sim::random::Random;
 
-/// In one want of eight something else is wanted of one node, or of all others.
+/// In one target of eight, one node or all others get something else.
 pub(super) fn draw(
     random: &mut Random,
     control_planes: usize,
@@ -45,8 +45,7 @@ pub(super) fn draw(
     }
 }
 
-/// A version between both: the patch before the target, or the newest of the line that
-/// runs.
+/// A version in between: the patch before the target, or the newest of the running minor.
 fn on_the_way(from: &Version, to: &Version) -> Version {
     if from.minor() == to.minor() {
         let before: Version =

@@ -1,4 +1,4 @@
-//! How a user may want it done.
+//! Draws the user's policy.
 
 use upgrade_core::amount::Amount;
 use upgrade_core::jiff::SignedDuration;
@@ -12,7 +12,7 @@ use kube_sim::random::Random;
 pub(super) fn draw(random: &mut Random, control_planes: usize) -> Policy {
     let mut policy = Policy {
         order: *random.pick(&[Order::WorkersFirst, Order::ControlPlanesFirst]),
-        // Without it there is no plan for a single one; that is worth seeing, rarely.
+        // Without it there is no plan for a single control plane; rarely that is tested too.
         accept_outage: control_planes < 3 && !random.chance(30),
         ..Policy::default()
     };
@@ -37,7 +37,7 @@ pub(super) fn draw(random: &mut Random, control_planes: usize) -> Policy {
         policy.soak = SignedDuration::from_secs(30);
     }
     policy.retries.attempts = *random.pick(&[1, 3, 3]);
-    // Short ones are met more often than those of the default.
+    // Short timeouts are reached more often than the defaults.
     policy.timeouts.gate = SignedDuration::from_mins(*random.pick(&[3, 15]));
     policy.timeouts.reboot = SignedDuration::from_mins(*random.pick(&[5, 20]));
     policy.timeouts.verify = SignedDuration::from_mins(*random.pick(&[5, 15]));
@@ -52,7 +52,7 @@ pub(super) fn draw(random: &mut Random, control_planes: usize) -> Policy {
         _ => RebootChoice::Default,
     };
     if random.chance(60) {
-        // It is midnight at first: the window opens in a while, and closes soon.
+        // Runs start at midnight: the window opens later, and closes soon.
         policy.windows.push(Window {
             days: std::collections::BTreeSet::new(),
             start: time(0, i8::try_from(random.between(5, 40)).unwrap_or(5), 0, 0),

@@ -1,4 +1,4 @@
-//! What may go wrong, and what others may do, at any moment.
+//! Draws what goes wrong and what others do, at any moment.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::crash::Point;
 use crate::wire::Weather;
 use kube_sim::random::Random;
 
-/// Most troubles begin within this many seconds: while something is going on.
+/// Most troubles begin within this many seconds, while the run is active.
 const BUSY: u64 = 1_200;
 
 pub(super) fn draw(
@@ -22,7 +22,7 @@ pub(super) fn draw(
     let count = *random.pick(&[0, 1, 1, 1, 2, 2, 3, 4]);
     let mut troubles = Vec::new();
     for _ in 0..count {
-        // Pulls and installers are at work early on.
+        // Pulls and installers run early.
         let after = if random.chance(350) { random.below(90) } else { random.below(BUSY) };
         let node = usize_of(random.below(u64_of(control_planes + workers)));
         let kind = match random.below(100) {
@@ -53,24 +53,24 @@ pub(super) fn draw(
             94 => TroubleKind::Upgraded { node },
             95 => TroubleKind::Armed { node },
             96 => TroubleKind::Rebuilt,
-            // One node alone has nowhere to drain to, and its plan is made for that.
+            // Pods of a single node cannot be rescheduled, and its plan accounts for that.
             97 if workers > 0 => TroubleKind::Join,
             _ if workers > 0 => TroubleKind::Leave {
                 node: control_planes + usize_of(random.below(u64_of(workers))),
             },
             _ => TroubleKind::SecondRunner,
         };
-        // By hand before we come to the node: what follows later is not ours.
+        // By hand, before our run reaches the node.
         let by_hand = matches!(kind, TroubleKind::Upgraded { .. });
         let after = if by_hand { after.min(30) } else { after };
         troubles.push(Trouble { after, kind });
     }
-    // Some were there before anybody came.
+    // Some cordons exist before the run.
     if random.chance(100) {
         let node = usize_of(random.below(u64_of(control_planes + workers)));
         troubles.push(Trouble { after: 0, kind: TroubleKind::Cordon { node, lasts: None } });
     }
-    // Conditions that stay unmet as long as anything goes on: an air gap, no time server.
+    // Conditions that stay unmet for the whole run: an air gap, no time server.
     if random.chance(60) {
         let node = usize_of(random.below(u64_of(control_planes + workers)));
         let fault = Fault::UnmetCondition { condition: *random.pick(&Condition::ALL) };
@@ -80,8 +80,8 @@ pub(super) fn draw(
     troubles
 }
 
-/// Machines that cannot be asked while everybody else can: a control plane that hangs, a
-/// worker whose apid drops every connection, a kubelet without a machine.
+/// Machines that cannot be asked while all others can: a control plane that hangs, a worker whose
+/// apid drops every connection, a kubelet without a machine.
 pub(super) fn hard_to_see(
     random: &mut Random,
     control_planes: usize,
@@ -101,7 +101,7 @@ pub(super) fn hard_to_see(
         let node = control_planes + usize_of(random.below(u64_of(workers)));
         fault(random, node, Fault::ApidDrops { every: 1, reads: false });
     }
-    // One node alone has nowhere to drain to, and its plan is made for that.
+    // Pods of a single node cannot be rescheduled, and its plan accounts for that.
     if workers > 0 && random.chance(10) {
         let kind = TroubleKind::Registers { lasts: random.between(60, 1_800) };
         troubles.push(Trouble { after: random.below(BUSY), kind });
@@ -109,7 +109,7 @@ pub(super) fn hard_to_see(
     troubles
 }
 
-/// Most pauses are short; over some the images that were pulled are collected.
+/// Most pauses are short; during a long one, pulled images are garbage collected.
 fn pause(random: &mut Random) -> u64 {
     if random.chance(150) { random.between(4_500, 6_000) } else { random.between(5, 300) }
 }

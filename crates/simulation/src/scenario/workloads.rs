@@ -1,21 +1,21 @@
-//! What runs on the clusters of the simulation.
+//! The workloads of simulated clusters.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use kube_sim::random::Random;
 
-/// A kit of workloads.
+/// A set of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kit {
-    /// Only what Talos brings.
+    /// Only Talos's own.
     Bare,
-    /// A deployment of two, of which one may be away.
+    /// A deployment with two replicas, of which one may be unavailable.
     Web,
-    /// A deployment of one that no budget lets go.
+    /// A deployment with one replica whose budget allows no eviction.
     Guarded,
-    /// Pods with an `emptyDir`, and one that no controller owns.
+    /// Pods with an `emptyDir`, and one without a controller.
     Loose,
     /// A stateful set with volumes.
     Stateful,
@@ -28,7 +28,7 @@ impl Kit {
     pub(super) fn draw(random: &mut Random, workers: usize) -> Self {
         match workers {
             0 => Self::Bare,
-            // What has nowhere to go keeps every drain from ending; rarely is enough.
+            // Pods that cannot be rescheduled block every drain, so they are rare.
             1 => *random.pick(&[Self::Bare, Self::Bare, Self::Bare, Self::Loose, Self::Web]),
             _ => *random.pick(&[
                 Self::Bare,
@@ -45,7 +45,7 @@ impl Kit {
         }
     }
 
-    /// Its objects.
+    /// The objects of the set.
     pub fn objects(self) -> Vec<Value> {
         match self {
             Self::Bare => vec![],

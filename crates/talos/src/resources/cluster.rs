@@ -1,4 +1,4 @@
-//! The cluster, as one node sees it.
+//! The cluster as one node sees it.
 
 use std::net::IpAddr;
 
@@ -17,9 +17,9 @@ pub struct Member {
     pub node_id: String,
     /// Its host name.
     pub hostname: String,
-    /// Its addresses, the first one for the Talos API.
+    /// Its addresses; the first is that of the Talos API.
     pub addresses: Vec<IpAddr>,
-    /// What it is for; `None` if it does not say.
+    /// Its role; `None` if it reports none.
     pub role: Option<Role>,
     /// Such as `Talos (v1.14.1)`.
     pub operating_system: String,
@@ -34,7 +34,7 @@ view!(Member of cluster::MemberSpec as MEMBER, |spec| {
     Ok(Member {
         node_id: spec.node_id,
         hostname: spec.hostname,
-        // One that is no address must not hide the member, nor the others.
+        // An invalid address must hide neither the member nor the other addresses.
         addresses: spec.addresses.iter().filter_map(ip).collect(),
         role,
         operating_system: spec.operating_system,
@@ -42,14 +42,14 @@ view!(Member of cluster::MemberSpec as MEMBER, |spec| {
 });
 
 impl Member {
-    /// The version in the name of the operating system.
+    /// The version in the operating system's name.
     pub fn version(&self) -> Option<Version> {
         let (_, rest) = self.operating_system.split_once('(')?;
         rest.split_once(')')?.0.parse().ok()
     }
 }
 
-/// An address of 4 or 16 bytes; what follows those is a zone.
+/// An address of 4 or 16 bytes; a zone may follow.
 fn ip(address: &NetIp) -> Option<IpAddr> {
     let bytes = address.ip.as_slice();
     match bytes.len() {
@@ -59,7 +59,7 @@ fn ip(address: &NetIp) -> Option<IpAddr> {
     }
 }
 
-/// The cluster's names.
+/// The identity of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterInfo {
     /// Its ID.

@@ -16,13 +16,13 @@ view!(MachineConfig of config::MachineConfigSpec as MACHINE_CONFIG at "v1alpha1"
         .map_err(|_| "it is not text".to_owned())
 });
 
-/// What a machine is for.
+/// The role of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MachineKind(pub Role);
 
 view!(MachineKind of config::MachineTypeSpec as MACHINE_TYPE at "machine-type", |spec| {
     match spec.machine_type() {
-        config::MachineType::Unknown => Err("the machine does not know what it is for".to_owned()),
+        config::MachineType::Unknown => Err("the machine's type is unknown".to_owned()),
         config::MachineType::Init | config::MachineType::ControlPlane => {
             Ok(MachineKind(Role::ControlPlane))
         }
@@ -30,14 +30,14 @@ view!(MachineKind of config::MachineTypeSpec as MACHINE_TYPE at "machine-type", 
     }
 });
 
-/// Who in Kubernetes may use the Talos API.
+/// The access of Kubernetes pods to the Talos API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubernetesAccess {
-    /// Whether anybody.
+    /// Whether access is enabled.
     pub enabled: bool,
-    /// With which roles.
+    /// The allowed roles.
     pub roles: Vec<String>,
-    /// From which namespaces.
+    /// The allowed namespaces.
     pub namespaces: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use crate::cosi::Spec as _;
 
     #[test]
-    fn a_config_never_shows() {
+    fn a_config_is_never_shown() {
         // Rule 14.
         let spec =
             config::MachineConfigSpec { yaml_marshalled: b"machine: {token: hunter2}".to_vec() };
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_machines() {
+    fn machine_types_map_to_roles() {
         let of = |machine_type| MachineKind::view(config::MachineTypeSpec { machine_type });
         assert_eq!(of(1).unwrap().0, Role::ControlPlane);
         assert_eq!(of(2).unwrap().0, Role::ControlPlane);

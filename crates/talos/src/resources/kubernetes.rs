@@ -1,4 +1,4 @@
-//! The Kubernetes parts of a node.
+//! The Kubernetes components of a node.
 
 use prost_types::{Struct, Value, value};
 use talos_proto::resource::k8s;
@@ -11,7 +11,7 @@ use crate::hidden::Hidden;
 pub struct Nodename {
     /// The name.
     pub name: String,
-    /// Whether the kubelet makes a Node for it.
+    /// Whether the kubelet registers a Node.
     pub registered: bool,
 }
 
@@ -22,7 +22,7 @@ view!(Nodename of k8s::NodenameSpec as NODENAME at "nodename", |spec| {
     })
 });
 
-/// The node, as Kubernetes sees it. The ID is its name.
+/// The Node object of this machine. The ID is its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
     /// Its name.
@@ -41,7 +41,7 @@ view!(NodeStatus of k8s::NodeStatusSpec as NODE_STATUS, |spec| {
     })
 });
 
-/// What the kubelet runs with. Needs `os:admin` on the newest versions.
+/// The kubelet's specification. Needs `os:admin` on the newest versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeletSpec {
     /// Its image.
@@ -57,7 +57,7 @@ view!(KubeletSpec of k8s::KubeletSpecSpec as KUBELET_SPEC at "kubelet", |spec| {
 pub struct ApiServerConfig {
     /// Its image.
     pub image: String,
-    /// The port that it listens on, if it is told.
+    /// The port that it listens on, if it is set.
     pub local_port: Option<u16>,
 }
 
@@ -100,10 +100,10 @@ view!(SchedulerConfig of k8s::SchedulerConfigSpec as SCHEDULER_CONFIG at "kube-s
     })
 });
 
-/// A pod that the kubelet runs by itself.
+/// A static pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticPod {
-    /// Its namespace and its name, without that of the node.
+    /// Its namespace and name, without the node's name.
     pub name: String,
 }
 
@@ -116,23 +116,23 @@ view!(StaticPod of k8s::StaticPodSpec as STATIC_POD, |spec| {
 });
 
 impl StaticPod {
-    /// The ID of its status: the kubelet adds the name of its node.
+    /// The ID of its status: the kubelet appends the node's name.
     pub fn status_id(&self, node: &str) -> String {
         format!("{}-{}", self.name, node.to_lowercase())
     }
 }
 
-/// How a static pod does.
+/// The status of a static pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StaticPodStatus {
     /// `Running`, `Pending`, ...
     pub phase: String,
-    /// The Ready condition; `None` if it has none.
+    /// The Ready condition; `None` if it is missing.
     pub ready: Option<bool>,
 }
 
 impl StaticPodStatus {
-    /// Whether it does its work, or has done it, as the machine's own check counts it.
+    /// Whether it is ready or has completed, like Talos's own check.
     pub fn is_well(&self) -> bool {
         self.phase == "Succeeded" || self.phase == "Running" && self.ready == Some(true)
     }
@@ -189,8 +189,8 @@ view!(BootstrapManifests of k8s::BootstrapManifestsConfigSpec as BOOTSTRAP_MANIF
     })
 });
 
-/// The names of the manifests that the configuration of a control plane wants
-/// beside Talos's own. Addresses may hold credentials.
+/// The names of the manifests that a control plane's configuration adds to Talos's own. URLs in it
+/// may contain credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraManifests {
     /// `{priority}-{name}`, as the manifests are called.
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_secret_never_shows() {
+    fn possible_secrets_are_never_shown() {
         // Rule 14.
         let manifest = Manifest::view(k8s::ManifestSpec {
             items: vec![k8s::SingleManifest {

@@ -1,7 +1,6 @@
-//! Typed views of the resources that upgrades look at.
+//! Typed views of the resources that upgrades read.
 //!
-//! Each is what we read of a kind, no more. Kinds that hold secrets hide them
-//! in `Debug` output (rule 14).
+//! Each view has only the fields we use. Kinds with secrets hide them in `Debug` output (rule 14).
 
 mod cluster;
 mod config;
@@ -19,8 +18,7 @@ pub use runtime::{
     ServicePid, ServiceStatus, UnmetCondition, VersionResource, VolumeStatus,
 };
 
-/// Implements [`Spec`](crate::cosi::Spec), and [`Single`](crate::cosi::Single)
-/// where an ID is given.
+/// Implements [`Spec`](crate::cosi::Spec), and [`Single`](crate::cosi::Single) if an ID is given.
 macro_rules! view {
     ($view:ident of $payload:ty as $kind:ident $(at $id:literal)?, $make:expr) => {
         impl $crate::cosi::Spec for $view {

@@ -1,4 +1,4 @@
-//! The running machine.
+//! The state of the running machine.
 
 use talos_proto::resource::enums::{BlockVolumePhase, RuntimeMachineStage};
 use talos_proto::resource::{block, extensions, runtime, v1alpha1};
@@ -9,21 +9,21 @@ use super::view;
 use crate::client::Node;
 use crate::error::{Error, Failure};
 
-/// The name of the extension that is none: its version is the schematic's ID.
+/// The pseudo extension that names the schematic: its version is the schematic's ID.
 const SCHEMATIC: &str = "schematic";
 
-/// Another one that is none: the index of all kernel modules, which is made anew
-/// whenever an extension brings some. Its version is the kernel's.
+/// The pseudo extension for the index of kernel modules, which is rebuilt when an extension adds
+/// modules. Its version is the kernel's.
 const MODULES: &str = "modules.dep";
 
-/// How far the machine is, and whether it is ready.
+/// The stage of the machine, and whether it is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineStatus {
-    /// How far it is.
+    /// The current stage.
     pub stage: Stage,
-    /// Whether nothing is missing.
+    /// Whether all conditions are met.
     pub ready: bool,
-    /// What is missing.
+    /// The unmet conditions.
     pub unmet: Vec<UnmetCondition>,
 }
 
@@ -52,7 +52,7 @@ view!(MachineStatus of runtime::MachineStatusSpec as MACHINE_STATUS at "machine"
 });
 
 impl MachineStatus {
-    /// Running, and nothing is missing.
+    /// Running and ready.
     pub fn is_up(&self) -> bool {
         self.stage == Stage::Running && self.ready
     }
@@ -63,7 +63,7 @@ impl MachineStatus {
 pub struct ServiceStatus {
     /// Whether it runs.
     pub running: bool,
-    /// Whether its own check says so; `None` if there is none, or not yet.
+    /// The result of its health check; `None` if it has none or it has not run yet.
     pub healthy: Option<bool>,
 }
 
@@ -75,7 +75,7 @@ view!(ServiceStatus of v1alpha1::ServiceSpec as SERVICE, |spec| {
 });
 
 impl ServiceStatus {
-    /// Running, and healthy if that can be said.
+    /// Running, and healthy if it has a health check.
     pub fn is_up(self) -> bool {
         self.running && self.healthy != Some(false)
     }
@@ -88,11 +88,11 @@ pub struct ExtensionStatus {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// The layer that it came in.
+    /// The image layer it came in.
     pub image: String,
-    /// Who made it.
+    /// Its author.
     pub author: String,
-    /// Whatever else it says.
+    /// Additional information.
     pub extra_info: String,
 }
 
@@ -108,26 +108,25 @@ view!(ExtensionStatus of extensions::Layer as EXTENSION_STATUS, |layer| {
 });
 
 impl ExtensionStatus {
-    /// Whether it only tells the schematic.
+    /// Whether it is the pseudo extension for the schematic.
     pub fn is_schematic(&self) -> bool {
         self.name == SCHEMATIC
     }
 
-    /// Whether somebody asked for it, which nobody does for those that Talos and
-    /// the Image Factory add themselves.
+    /// Whether it was requested; Talos and the Image Factory add some themselves.
     pub fn was_asked_for(&self) -> bool {
         !self.is_schematic() && self.name != MODULES
     }
 }
 
-/// What the Image Factory built the node's image from.
+/// The schematic of the node's image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schematic {
     /// Its ID.
     pub id: String,
-    /// The kind of image, where the node tells it.
+    /// The kind of image, if the node reports it.
     pub flavor: String,
-    /// The factory, where the node tells it.
+    /// The factory's URL, if the node reports it.
     pub api_url: String,
 }
 
@@ -140,7 +139,7 @@ view!(Schematic of runtime::ImageFactorySchematicSpec as IMAGE_FACTORY_SCHEMATIC
     })
 });
 
-/// The maker of a schematic's extension: a name, and the factory's URL in parentheses.
+/// Splits the author of the schematic extension: a name, and the factory's URL in parentheses.
 fn read_author(author: &str) -> (String, String) {
     match author.rsplit_once(" (") {
         Some((flavor, url)) => (flavor.to_owned(), url.trim_end_matches(')').to_owned()),
@@ -148,7 +147,7 @@ fn read_author(author: &str) -> (String, String) {
     }
 }
 
-/// What changes with every boot (Talos 1.14 and newer).
+/// An ID that changes with every boot (Talos 1.14 and newer).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootId(pub String);
 
@@ -167,12 +166,12 @@ view!(VersionResource of runtime::VersionSpec as VERSION at "version", |spec| {
     Ok(VersionResource(spec.version))
 });
 
-/// Something that the node complains about.
+/// A diagnostic message of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What.
+    /// The message.
     pub message: String,
-    /// More about it.
+    /// Its details.
     pub details: Vec<String>,
 }
 
@@ -186,9 +185,9 @@ view!(Diagnostic of runtime::DiagnosticSpec as DIAGNOSTIC, |spec| {
 /// How the machine was booted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecurityState {
-    /// With Secure Boot.
+    /// Whether Secure Boot is enabled.
     pub secure_boot: bool,
-    /// From a unified kernel image.
+    /// Whether it booted a unified kernel image.
     pub booted_with_uki: bool,
 }
 
@@ -199,7 +198,7 @@ view!(SecurityState of runtime::SecurityStateSpec as SECURITY_STATE at "security
     })
 });
 
-/// The boot loader's entry that was booted.
+/// The boot loader entry that was booted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootedEntry(pub String);
 
@@ -207,7 +206,7 @@ view!(BootedEntry of runtime::BootedEntrySpec as BOOTED_ENTRY at "bootedentry", 
     Ok(BootedEntry(spec.booted_entry))
 });
 
-/// The process of a service or of an installer, while there is one.
+/// The process of a service or of an installer, while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServicePid(pub i32);
 
@@ -220,9 +219,9 @@ pub struct VolumeStatus {
     pub ready: bool,
     /// Its size in bytes.
     pub size: u64,
-    /// The device.
+    /// Its device.
     pub location: String,
-    /// What is wrong with it.
+    /// Its error, if any.
     pub error: String,
 }
 
@@ -236,8 +235,8 @@ view!(VolumeStatus of block::VolumeStatusSpec as VOLUME_STATUS, |spec| {
 });
 
 impl Node {
-    /// The node's schematic; `None` if its image is not from a factory. Talos
-    /// 1.14 has a resource for it; before, an extension that is none tells it.
+    /// The node's schematic; `None` if its image is not from a factory. Talos 1.14 has a resource
+    /// for it; older versions use a pseudo extension.
     pub async fn schematic(&self) -> Result<Option<Schematic>, Error> {
         match self.get::<Schematic>().await {
             Ok(Some(resource)) if !resource.spec.id.is_empty() => return Ok(Some(resource.spec)),
@@ -256,7 +255,7 @@ impl Node {
             }))
     }
 
-    /// The extensions in the node's image that somebody asked for, sorted.
+    /// The requested extensions in the node's image, sorted.
     pub async fn extensions(&self) -> Result<Vec<Extension>, Error> {
         let mut extensions: Vec<_> = self
             .list::<ExtensionStatus>()

@@ -1,4 +1,4 @@
-//! The file that says how to reach a cluster and who we are.
+//! The talosconfig: endpoints and credentials of a cluster.
 //!
 //! ```yaml
 //! context: prod
@@ -11,9 +11,9 @@
 //!     key: LS0tLS1C...
 //! ```
 //!
-//! Reading checks the one context that is asked for, in full, so that a mistake
-//! is reported here, with its place, and not as a failed handshake later. What
-//! is wrong is said without quoting the file: it holds keys (rule 14).
+//! Reading validates the selected context completely, so that a mistake is reported here with its
+//! place, not later as a failed handshake. Errors never quote the file, because it contains keys
+//! (rule 14).
 
 mod problem;
 
@@ -31,10 +31,10 @@ use crate::{pem, settings};
 
 pub use problem::{ConfigError, Problem};
 
-/// How large a talosconfig may be. Real ones have a few kilobytes a context.
+/// The size limit of a talosconfig. Real ones have a few kilobytes per context.
 pub(crate) const MAX_SIZE: u64 = 1 << 20;
 
-/// A talosconfig that was read, with all its contexts still unchecked.
+/// A parsed talosconfig; its contexts are not validated yet.
 #[derive(Clone)]
 pub struct Talosconfig {
     origin: String,
@@ -42,18 +42,18 @@ pub struct Talosconfig {
     contexts: BTreeMap<String, RawContext>,
 }
 
-/// One context, checked: how to reach a cluster and who we are.
+/// One validated context: endpoints and credentials.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// Its name.
     pub name: String,
-    /// Where to connect to; at least one.
+    /// The endpoints; at least one.
     pub endpoints: Vec<EndpointAddress>,
-    /// The nodes that commands are for unless they say otherwise.
+    /// The default nodes of commands.
     pub nodes: Vec<NodeAddress>,
-    /// The cluster's name, where the file has one.
+    /// The cluster's name, if the file has one.
     pub cluster: Option<String>,
-    /// Who we are, and whom we trust.
+    /// The client identity and the trusted authorities.
     pub credentials: Credentials,
 }
 
@@ -65,7 +65,7 @@ pub struct Credentials {
     pub(crate) key: Hidden<PrivateKey>,
 }
 
-/// A private key and how it is encoded.
+/// A private key and its encoding.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum PrivateKey {
     Pkcs8(Vec<u8>),
@@ -132,8 +132,8 @@ struct RawAuth {
 }
 
 impl Talosconfig {
-    /// Reads the file that `path` names, or the first of the usual ones that
-    /// exists (see [`settings::candidates`]).
+    /// Loads the file at `path`, or the first default location that exists (see
+    /// [`settings::candidates`]).
     pub fn load(path: Option<&Path>) -> Result<Self, ConfigError> {
         let candidates = path.map_or_else(settings::candidates, |path| vec![path.to_owned()]);
         let found = match candidates.as_slice() {
@@ -172,8 +172,8 @@ impl Talosconfig {
         }
     }
 
-    /// Reads a talosconfig from memory, such as the content of a Secret.
-    /// `origin` says in errors where it came from.
+    /// Parses a talosconfig in memory, such as the content of a Secret. `origin` names its source
+    /// in errors.
     pub fn parse(bytes: &[u8], origin: &str) -> Result<Self, ConfigError> {
         let fail = |problem| ConfigError { origin: origin.to_owned(), context: None, problem };
         if bytes.len() as u64 > MAX_SIZE {
@@ -183,7 +183,7 @@ impl Talosconfig {
         if text.trim().is_empty() {
             return Err(fail(Problem::NoContexts));
         }
-        // Snippets of the source in the messages would be pieces of keys.
+        // Snippets of the source could contain keys.
         let options = serde_saphyr::options! { with_snippet: false };
         let raw: RawConfig = serde_saphyr::from_str_with_options(text, options)
             .map_err(|error| fail(yaml_problem(&error)))?;
@@ -208,12 +208,12 @@ impl Talosconfig {
         self.contexts.keys().map(String::as_str)
     }
 
-    /// The context that the file itself chooses.
+    /// The context selected in the file.
     pub fn current(&self) -> Option<&str> {
         self.current.as_deref()
     }
 
-    /// The context called `name`, or the one that the file chooses.
+    /// The context called `name`, or the one selected in the file.
     pub fn context(&self, name: Option<&str>) -> Result<Context, ConfigError> {
         let fail = |context: Option<&str>, problem| ConfigError {
             origin: self.origin.clone(),
@@ -300,7 +300,7 @@ fn blocks(
             next: "take a talosconfig that has it, such as `talosctl config new` writes",
         });
     }
-    // Line breaks are how a long value survives an editor.
+    // Editors may wrap long values.
     let value: String = value.split_whitespace().collect();
     let text = STANDARD.decode(value).map_err(|_| Problem::Base64 { field })?;
     String::from_utf8(text)
@@ -341,8 +341,8 @@ fn yaml_problem(error: &serde_saphyr::Error) -> Problem {
     Problem::Yaml { line, column, what: without_values(&error.to_string()) }
 }
 
-/// The reader's message on one line, without what it may have quoted: a value
-/// of the wrong kind is repeated by serde, and it may be a key.
+/// The parser's message on one line, without values: serde repeats a value of the wrong type, and
+/// it may be a key.
 fn without_values(message: &str) -> String {
     const LONGEST_PLAIN_WORD: usize = 24;
     let first = message.lines().next().unwrap_or_default();

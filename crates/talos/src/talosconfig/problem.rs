@@ -1,5 +1,5 @@
-//! What can be wrong with a talosconfig: where it is, what it is, and what to do
-//! next. Nothing here quotes the file, which holds keys (rule 14).
+//! Errors in a talosconfig: where, what, and what to do next. They never quote the file, because it
+//! contains keys (rule 14).
 
 use std::fmt::{self, Display};
 
@@ -9,12 +9,12 @@ use super::MAX_SIZE;
 use crate::address::AddressError;
 use crate::settings;
 
-/// What is wrong with a talosconfig, and where.
+/// An error in a talosconfig, with its place.
 #[derive(Debug, Error)]
 pub struct ConfigError {
-    /// The file, or what else it was read from.
+    /// The file, or another source.
     pub origin: String,
-    /// The context, if it got that far.
+    /// The context, if it was found.
     pub context: Option<String>,
     /// What is wrong.
     #[source]
@@ -33,16 +33,16 @@ impl Display for ConfigError {
     }
 }
 
-/// What can be wrong with a talosconfig.
+/// What is wrong with a talosconfig.
 #[derive(Debug, Error)]
 pub enum Problem {
-    /// None of the usual places has one.
+    /// No default location has one.
     #[error(
         "no such file; name one with --talosconfig or ${}, or write one with `talosctl config merge`",
         settings::VARIABLE
     )]
     Missing,
-    /// It exists and cannot be read.
+    /// It exists but cannot be read.
     #[error("cannot read it; check that it is a file and that you may read it")]
     Read(#[source] std::io::Error),
     /// It is larger than any talosconfig.
@@ -51,81 +51,80 @@ pub enum Problem {
     /// It is not UTF-8.
     #[error("it is not text; is it another file?")]
     NotText,
-    /// It is not the YAML of a talosconfig.
+    /// It is not a valid talosconfig in YAML.
     #[error("line {line}, column {column}: {what}; compare it with what `talosctl config` writes")]
     Yaml {
         /// From 1.
         line: u64,
         /// From 1.
         column: u64,
-        /// What the reader stumbled over.
+        /// The parser's message.
         what: String,
     },
     /// It has no contexts.
     #[error("it has no contexts; merge one with `talosctl config merge`")]
     NoContexts,
-    /// Nothing says which context to use.
+    /// No context is selected.
     #[error("field `context` is empty; choose one of {} with --context", list(known))]
     NotChosen {
-        /// The names there are.
+        /// The available names.
         known: Vec<String>,
     },
-    /// There is no context of that name.
+    /// There is no context with that name.
     #[error("there is no such context; the file has {}", list(known))]
     NoSuchContext {
-        /// The names there are.
+        /// The available names.
         known: Vec<String>,
     },
-    /// A field is needed and is not there.
+    /// A required field is missing.
     #[error("field `{field}` is missing; {next}")]
     NoField {
-        /// Which one.
+        /// Its name.
         field: &'static str,
-        /// What to do about it.
+        /// What to do.
         next: &'static str,
     },
-    /// An endpoint or a node is not an address.
+    /// An endpoint or a node is not a valid address.
     #[error("field `{field}`, entry {number}")]
     Address {
         /// `endpoints` or `nodes`.
         field: &'static str,
         /// From 1.
         number: usize,
-        /// What is wrong with it.
+        /// Why it is invalid.
         #[source]
         source: AddressError,
     },
-    /// A field does not hold base64.
+    /// A field is not base64.
     #[error("field `{field}` is not base64; copy the whole value again, it has no spaces inside")]
     Base64 {
-        /// Which one.
+        /// Its name.
         field: &'static str,
     },
-    /// A field does not hold what it should, encoded as PEM.
+    /// A field does not contain the expected PEM block.
     #[error("field `{field}` holds no {expected} in PEM; copy the whole value again")]
     Pem {
-        /// Which one.
+        /// Its name.
         field: &'static str,
-        /// What was looked for.
+        /// The expected content.
         expected: &'static str,
     },
-    /// Certificate and key do not belong together, or the TLS library refuses
-    /// them.
+    /// Certificate and key do not match, or the TLS library rejects them.
     #[error("fields `crt` and `key` cannot be used together ({why}); copy both again")]
     Identity {
-        /// What the TLS library said.
+        /// The error of the TLS library.
         why: String,
     },
     /// The authority's certificate cannot be used.
     #[error("field `ca` holds no usable certificate ({why}); copy it again")]
     Authority {
-        /// What the TLS library said.
+        /// The error of the TLS library.
         why: String,
     },
-    /// A way to connect that this program does not know.
-    #[error("field `{field}` is set, and this program cannot do that: {next}")]
+    /// An unsupported way to connect.
+    #[error("field `{field}` is not supported: {next}")]
     Unsupported {
-        /// Which one.
+        /// Its name.
         field: &'static str,
         /// What to do instead.
         next: &'static str,

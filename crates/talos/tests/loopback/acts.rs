@@ -1,5 +1,4 @@
-//! What changes something is sent at most once, and its error says what is
-//! known (rule 8).
+//! Calls that change something are sent at most once, and their error says what is known (rule 8).
 
 use std::time::Duration;
 
@@ -70,7 +69,7 @@ fn layer(offset: i64) -> Step {
     })
 }
 
-/// A node that answers the question for its version, and to the rest this.
+/// A node that answers `Version`, and every other call with these steps.
 fn after_version(steps: &'static (dyn Fn() -> Vec<Step> + Sync)) -> impl Fn(&Call) -> Vec<Step> {
     move |call| match call.method() {
         "Version" => version("v1.13.9", "metal"),
@@ -88,12 +87,12 @@ async fn a_reboot_is_sent_once_with_its_mode() {
     assert_eq!(calls[0].node.as_deref(), Some("10.5.0.2"));
     let mode = calls[0].request::<wire::RebootRequest>().mode();
     assert_eq!(mode, wire::reboot_request::Mode::Powercycle);
-    // The harmless question goes to the endpoint, not to the node.
+    // The harmless request goes to the endpoint, not to the node.
     assert_eq!(world.server.calls("Version")[0].node, None);
 }
 
 #[tokio::test]
-async fn what_may_have_happened_is_unknown_and_not_repeated() {
+async fn an_act_that_may_have_happened_is_unknown_and_not_repeated() {
     for steps in [
         &(|| vec![Step::Break]) as &'static (dyn Fn() -> Vec<Step> + Sync),
         &|| vec![Step::Hang],
@@ -139,11 +138,11 @@ async fn without_an_endpoint_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn an_act_finds_a_living_endpoint_first() {
+async fn an_act_finds_a_live_endpoint_first() {
     let authority = Authority::new();
     let admin = authority.client("os:admin", Valid::Now);
     let dead = Node::start(&authority, after_version(&rebooting)).await;
-    // This one takes connections and answers nothing.
+    // This one accepts connections but never answers.
     let stuck = Node::start(&authority, |_| vec![Step::Hang]).await;
     let alive = Node::start(&authority, after_version(&rebooting)).await;
     dead.stop();
@@ -156,13 +155,13 @@ async fn an_act_finds_a_living_endpoint_first() {
     assert!(dead.methods().is_empty());
     assert_eq!(stuck.methods(), ["Version"]);
     assert_eq!(alive.methods(), ["Version", "Reboot"]);
-    // And remembers it.
+    // The client remembers the live endpoint.
     node.reboot(RebootMode::Default).await.unwrap();
     assert_eq!(stuck.methods(), ["Version"]);
 }
 
 #[tokio::test]
-async fn an_act_that_is_lost_is_not_sent_through_another_endpoint() {
+async fn a_lost_act_is_not_sent_through_another_endpoint() {
     // Rule 8.
     let authority = Authority::new();
     let admin = authority.client("os:admin", Valid::Now);
@@ -179,7 +178,7 @@ async fn an_act_that_is_lost_is_not_sent_through_another_endpoint() {
 }
 
 #[tokio::test]
-async fn the_installer_runs_to_its_end() {
+async fn the_installer_runs_to_completion() {
     let world =
         World::new(after_version(&|| vec![line("writing\n"), line("token: hunter2"), exit(0)]))
             .await;
@@ -188,9 +187,9 @@ async fn the_installer_runs_to_its_end() {
     while let Some(line) = installing.next().await.unwrap() {
         lines.push(line);
     }
-    // Rule 14: what an installer prints is cleaned.
+    // Rule 14: installer output is scrubbed.
     assert_eq!(lines, ["writing", "token: [redacted]"]);
-    assert!(installing.next().await.unwrap().is_none(), "the end stays the end");
+    assert!(installing.next().await.unwrap().is_none(), "a finished stream stays finished");
     let request: wire::LifecycleServiceUpgradeRequest = world.server.calls("Upgrade")[0].request();
     assert_eq!(request.source.unwrap().image_name, "installer:v1");
     assert_eq!(request.containerd, Some(ContainerdInstance { driver: 1, namespace: 1 }));
@@ -210,12 +209,12 @@ async fn exit_codes_are_errors_with_a_meaning() {
 }
 
 #[tokio::test]
-async fn an_installer_that_is_lost_may_have_succeeded() {
+async fn an_installer_with_a_lost_stream_may_have_succeeded() {
     for steps in [
         &(|| vec![line("writing")]) as &'static (dyn Fn() -> Vec<Step> + Sync),
         &|| vec![line("writing"), Step::Pause(Duration::from_millis(50)), Step::Break],
         &|| vec![line("writing"), Step::Fail(Code::Unavailable, "gone")],
-        // Who has begun cannot refuse any more.
+        // An error after the start is not a refusal.
         &|| vec![line("writing"), Step::Fail(Code::FailedPrecondition, "no")],
         &|| vec![line("writing"), Step::Hang],
     ] {

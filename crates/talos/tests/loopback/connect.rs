@@ -1,5 +1,4 @@
-//! Connecting: who is trusted, what is said when it does not work, and which
-//! endpoint is used.
+//! Connecting: trust, errors, and the choice of the endpoint.
 
 use std::error::Error as _;
 use std::sync::{Arc, Mutex};
@@ -78,9 +77,9 @@ async fn an_expired_server_certificate_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_was_replaced_is_read_again() {
-    // The file of a Talos service account is written again before its certificate
-    // expires, and the program runs on for longer.
+async fn a_replaced_certificate_is_reloaded() {
+    // The file of a Talos service account is rewritten before its certificate expires, while the
+    // program keeps running.
     let authority = Authority::new();
     let node = Node::start(&authority, |_| hostname("cp-1")).await;
     let old = authority.client("os:admin", Valid::NoLonger);
@@ -97,13 +96,13 @@ async fn a_certificate_that_was_replaced_is_read_again() {
     assert_eq!(fault_of(&client).await, Fault::ClientCertificateExpired);
     *file.lock().unwrap() = Some(context(&new));
     assert_eq!(client.endpoint().hostname().await.unwrap(), "cp-1");
-    // A file that is gone for a moment leaves what is known.
+    // While the file is missing, the last credentials are used.
     *file.lock().unwrap() = None;
     assert_eq!(client.endpoint().hostname().await.unwrap(), "cp-1");
 }
 
 #[tokio::test]
-async fn our_own_expired_certificate_is_named() {
+async fn an_expired_client_certificate_is_named() {
     let authority = Authority::new();
     let node = Node::start(&authority, |_| hostname("cp-1")).await;
     let admin = authority.client("os:admin", Valid::NoLonger);
@@ -114,7 +113,7 @@ async fn our_own_expired_certificate_is_named() {
 }
 
 #[tokio::test]
-async fn our_own_certificate_of_another_cluster_is_named() {
+async fn a_client_certificate_of_another_cluster_is_named() {
     let (authority, other) = (Authority::new(), Authority::new());
     let node = Node::start(&authority, |_| hostname("cp-1")).await;
     let admin = other.client("os:admin", Valid::Now);
@@ -127,7 +126,7 @@ async fn our_own_certificate_of_another_cluster_is_named() {
 async fn a_closed_port_is_refused_and_a_name_unresolved() {
     let authority = Authority::new();
     let admin = authority.client("os:admin", Valid::Now);
-    // Bound, so that nobody else gets it, but nobody listens.
+    // Bound but not listening, so the port stays reserved and refuses connections.
     let closed = tokio::net::TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = closed.local_addr().unwrap().to_string();
@@ -140,7 +139,7 @@ async fn a_closed_port_is_refused_and_a_name_unresolved() {
 }
 
 #[tokio::test]
-async fn a_port_that_accepts_and_says_nothing_is_given_up() {
+async fn a_port_that_accepts_but_never_answers_times_out() {
     let authority = Authority::new();
     let admin = authority.client("os:admin", Valid::Now);
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -162,7 +161,7 @@ async fn the_wrong_role_is_named() {
     let client = client(&authority.talosconfig(&[node.endpoint()], &reader));
     let error = client.endpoint().hostname().await.unwrap_err();
     assert!(matches!(error.failure(), Failure::NotAuthorised(_)), "{error:?}");
-    assert_eq!(node.methods().len(), 1, "a refusal is not tried again");
+    assert_eq!(node.methods().len(), 1, "a refusal is not retried");
     assert!(client.endpoints()[0].failure.is_none(), "it answered");
 }
 
@@ -176,7 +175,7 @@ async fn the_next_endpoint_takes_over_and_is_remembered() {
     let endpoint = client.endpoint();
     assert_eq!(endpoint.hostname().await.unwrap(), "cp-1");
     first.stop();
-    // The connection may be found broken, or not be there any more.
+    // The connection may be broken or already closed.
     assert_eq!(endpoint.hostname().await.unwrap(), "cp-2");
     assert_eq!(endpoint.hostname().await.unwrap(), "cp-2");
     assert!(client.endpoints()[0].failure.is_some());
@@ -184,7 +183,7 @@ async fn the_next_endpoint_takes_over_and_is_remembered() {
 }
 
 #[tokio::test]
-async fn a_worker_as_endpoint_is_passed_over() {
+async fn a_worker_as_endpoint_is_skipped() {
     let authority = Authority::new();
     let admin = authority.client("os:admin", Valid::Now);
     let worker = Node::start(&authority, |call: &Call| match &call.node {
@@ -205,7 +204,7 @@ async fn a_worker_as_endpoint_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_read_is_tried_again_and_not_for_ever() {
+async fn a_read_is_retried_with_a_limit() {
     let authority = Authority::new();
     let admin = authority.client("os:admin", Valid::Now);
     let node =
@@ -220,7 +219,7 @@ async fn a_read_is_tried_again_and_not_for_ever() {
 }
 
 #[tokio::test]
-async fn a_call_that_hangs_has_an_end() {
+async fn a_hanging_call_times_out() {
     // Rule 11.
     let authority = Authority::new();
     let admin = authority.client("os:admin", Valid::Now);
@@ -237,14 +236,14 @@ async fn a_call_that_hangs_has_an_end() {
 async fn large_messages_pass() {
     let authority = Authority::new();
     let admin = authority.client("os:admin", Valid::Now);
-    // Larger than what gRPC libraries take by default.
+    // Larger than the default limit of gRPC libraries.
     let node = Node::start(&authority, |_| hostname(&"x".repeat(20 << 20))).await;
     let client = client(&authority.talosconfig(&[node.endpoint()], &admin));
     assert_eq!(client.endpoint().hostname().await.unwrap().len(), 20 << 20);
 }
 
 #[tokio::test]
-async fn nothing_secret_shows() {
+async fn secrets_are_never_shown() {
     // Rule 14.
     let authority = Authority::new();
     let admin = authority.client("os:admin", Valid::Now);

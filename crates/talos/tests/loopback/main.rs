@@ -1,5 +1,4 @@
-//! The client against a node on loopback that does what the test tells it to,
-//! over real TLS and real HTTP/2.
+//! The client against a scripted node on loopback, over real TLS and real HTTP/2.
 
 mod acts;
 mod connect;
@@ -36,14 +35,14 @@ fn client(talosconfig: &str) -> Client {
     client_with(talosconfig, deadlines())
 }
 
-/// The same, with deadlines of its own.
+/// The same with other deadlines.
 fn client_with(talosconfig: &str, deadlines: Deadlines) -> Client {
     let config = Talosconfig::parse(talosconfig.as_bytes(), "test").expect("a talosconfig");
     let context = config.context(None).expect("a context");
     Client::with_deadlines(&context, deadlines).expect("usable credentials")
 }
 
-/// One node that plays a script, and a client that reaches it by an address.
+/// A scripted node, and a client that reaches it by an address.
 struct World {
     server: Node,
     node: talos_client::Node,

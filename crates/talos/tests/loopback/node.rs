@@ -1,6 +1,5 @@
-//! A node on loopback that answers each call as a script says: messages, pauses,
-//! statuses, broken connections. It speaks real TLS and real HTTP/2, and knows
-//! nothing of what the messages mean.
+//! A node on loopback that answers each call from a script: messages, pauses, statuses, broken
+//! connections. It speaks real TLS and real HTTP/2, and does not interpret the messages.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -26,19 +25,19 @@ use tonic::Code;
 
 use crate::pki::{Authority, Pair, Valid};
 
-/// A call that arrived.
+/// A received call.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     /// `/machine.MachineService/Version`.
     pub(crate) path: String,
-    /// The `node` that it is for.
+    /// The `node` in its metadata.
     pub(crate) node: Option<String>,
     /// The request.
     pub(crate) message: Bytes,
 }
 
 impl Call {
-    /// The method alone.
+    /// The method without its service.
     pub(crate) fn method(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
@@ -49,7 +48,7 @@ impl Call {
     }
 }
 
-/// What to do next.
+/// One step of a script.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Send a message.
@@ -60,7 +59,7 @@ pub(crate) enum Step {
     Fail(Code, &'static str),
     /// Cut the connection.
     Break,
-    /// Say nothing more, and stay.
+    /// Send nothing more, and keep the connection open.
     Hang,
 }
 
@@ -71,18 +70,18 @@ pub(crate) fn send(message: &impl Message) -> Step {
 
 type Script = dyn Fn(&Call) -> Vec<Step> + Send + Sync;
 
-/// A running node. Dropping it does not end what is under way.
+/// A running node. Dropping it does not end calls in flight.
 pub(crate) struct Node {
     pub(crate) address: SocketAddr,
     calls: Arc<Mutex<Vec<Call>>>,
     task: tokio::task::JoinHandle<()>,
     cut: Arc<Notify>,
-    /// Bound to the same port. Nobody else is given it once the node is stopped.
+    /// Bound to the same port, so that it stays reserved after the node is stopped.
     _reserved: TcpSocket,
 }
 
 impl Node {
-    /// Starts one that trusts `authority` and is trusted by it.
+    /// Starts a node that trusts `authority` and has a certificate from it.
     pub(crate) async fn start(
         authority: &Authority,
         script: impl Fn(&Call) -> Vec<Step> + Send + Sync + 'static,
@@ -91,7 +90,7 @@ impl Node {
         Self::start_with(authority, &pair, script).await
     }
 
-    /// Starts one with a certificate of its own.
+    /// Starts a node with another certificate.
     #[expect(clippy::unused_async, reason = "listening needs a runtime")]
     pub(crate) async fn start_with(
         authority: &Authority,
@@ -149,7 +148,7 @@ impl Node {
         Self { address, calls, task, cut, _reserved: reserved }
     }
 
-    /// The endpoint, as a talosconfig has it.
+    /// The endpoint as written in a talosconfig.
     pub(crate) fn endpoint(&self) -> String {
         self.address.to_string()
     }
@@ -173,7 +172,7 @@ impl Node {
     }
 }
 
-/// A socket that does not listen yet, on a port that two of them may have.
+/// A bound socket that does not listen yet, on a port that two sockets may share.
 fn bound(address: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -224,8 +223,7 @@ async fn answer(
     calls.lock().unwrap().push(call.clone());
     let (sender, receiver) = mpsc::channel(16);
     let steps = script(&call);
-    // Headers go out with the first thing that there is to say, as from a
-    // server in Go.
+    // Headers are sent with the first message, as by a server in Go.
     tokio::spawn(play(steps, sender, cut));
     Ok(Response::builder()
         .header("content-type", "application/grpc")
@@ -264,7 +262,7 @@ async fn play(steps: Vec<Step>, sender: mpsc::Sender<Frame<Bytes>>, cut: Arc<Not
     let _ = sender.send(Frame::trailers(trailers)).await;
 }
 
-/// The frames of an answer.
+/// The frames of a reply.
 struct Answer(mpsc::Receiver<Frame<Bytes>>);
 
 impl Body for Answer {

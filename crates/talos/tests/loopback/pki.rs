@@ -1,5 +1,5 @@
-//! Certificates as Talos makes them: Ed25519, roles as organisations, and every
-//! authority with the same name.
+//! Certificates like those of Talos: Ed25519, roles as organisations, and the same name for every
+//! authority.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rcgen::{
@@ -76,7 +76,7 @@ impl Authority {
         self.issue(params, valid)
     }
 
-    /// For somebody with this role.
+    /// A client certificate with this role.
     pub(crate) fn client(&self, role: &str, valid: Valid) -> Pair {
         let mut params = CertificateParams::default();
         params.distinguished_name = name(role);

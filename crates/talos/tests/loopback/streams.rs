@@ -1,4 +1,4 @@
-//! Reads and streams: what comes back is what was sent, complete or an error.
+//! Reads and streams: the result is complete, or an error.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn data(bytes: &[u8]) -> Step {
 }
 
 #[tokio::test]
-async fn the_machine() {
+async fn machine_calls_return_every_field() {
     let world = World::new(|call: &Call| match call.method() {
         "Version" => vec![send(&wire::VersionResponse {
             messages: vec![wire::Version {
@@ -91,7 +91,7 @@ async fn the_machine() {
 }
 
 #[tokio::test]
-async fn etcd_tells() {
+async fn etcd_calls_return_every_field() {
     let world = World::new(|call: &Call| match call.method() {
         "EtcdStatus" => vec![send(&wire::EtcdStatusResponse {
             messages: vec![wire::EtcdStatus {
@@ -168,12 +168,12 @@ async fn a_snapshot_is_written_and_verified() {
     let mut file = Vec::new();
     let result = world.node.etcd_snapshot(&mut file).await.unwrap();
     assert_eq!(result.bytes, 2080);
-    assert_eq!(file, whole, "the sum is part of the file");
+    assert_eq!(file, whole, "the checksum is part of the file");
     assert_eq!(result.sha256[..], whole[2048..]);
 }
 
 #[tokio::test]
-async fn half_a_snapshot_is_none() {
+async fn half_a_snapshot_is_an_error() {
     let whole = snapshot();
     for (steps, expected) in [
         (vec![data(&whole[..1000])], "size"),
@@ -228,7 +228,7 @@ async fn files_and_logs() {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_is_none() {
+async fn a_malformed_kubeconfig_is_an_error() {
     let world = World::new(|_| vec![data(b"not an archive")]).await;
     let error = world.node.kubeconfig().await.unwrap_err();
     assert!(matches!(error.failure(), Failure::Malformed(_)), "{error:?}");
@@ -292,7 +292,7 @@ async fn events_begin_with_a_hello() {
 }
 
 #[tokio::test]
-async fn silence_ends_a_stream() {
+async fn a_silent_stream_times_out() {
     // Rule 11.
     let mut deadlines = deadlines();
     deadlines.follow_idle = Duration::from_millis(200);

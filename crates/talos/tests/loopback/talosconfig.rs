@@ -1,5 +1,4 @@
-//! The talosconfig reader: what it accepts, and that everything else gets an
-//! error with a place and a way on.
+//! The talosconfig parser: what it accepts, and that every error names a place and the next step.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -42,7 +41,7 @@ fn field(name: &str) -> String {
     }
 }
 
-/// A talosconfig with one context, in which one field may be something else.
+/// A talosconfig with one context, in which one field is replaced.
 fn with(name: &str, value: &str) -> String {
     let mut text = "context: prod\ncontexts:\n  prod:\n".to_owned();
     let mut fields = vec![("endpoints", "[10.5.0.2]".to_owned())];
@@ -61,7 +60,7 @@ fn read(text: &str, context: Option<&str>) -> Result<Context, ConfigError> {
     Talosconfig::parse(text.as_bytes(), "/home/user/.talos/config")?.context(context)
 }
 
-/// The error and its sources, as the edge prints them.
+/// The error with its sources, as it is printed.
 fn chain(error: &ConfigError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -80,7 +79,7 @@ fn fails(text: &str, context: Option<&str>, expected: &str) {
 }
 
 #[test]
-fn a_whole_one() {
+fn a_complete_talosconfig() {
     let mut text = with("endpoints", r#"[10.5.0.2, "10.5.0.3:50001", "[fd00::4]", fd00::5, cp-6]"#);
     text.push_str("    nodes: [10.5.0.2, fd00::5]\n    cluster: prod-1\n    unknown: {a: 1}\n");
     text.push_str("  empty:\n  other: {endpoints: []}\n");
@@ -125,14 +124,14 @@ fn long_values_may_be_broken_into_lines() {
 }
 
 #[test]
-fn other_kinds_of_keys() {
+fn other_key_formats_are_accepted() {
     let key = &KNOWN.admin.key;
     let plain = key.replace("ED25519 PRIVATE KEY", "PRIVATE KEY");
     read(&with("key", &base64(&plain)), None).unwrap();
 }
 
 #[test]
-fn every_mistake_in_a_field_is_named() {
+fn every_invalid_field_is_named() {
     let place = "cannot use context `prod` of the talosconfig /home/user/.talos/config: ";
     let not_pem = base64("hello");
     let certificate = field("crt");
@@ -178,20 +177,20 @@ fn every_mistake_in_a_field_is_named() {
         (
             "proxy-url",
             "http://proxy:3128",
-            "field `proxy-url` is set, and this program cannot do that: use endpoints that can be \
+            "field `proxy-url` is not supported: use endpoints that can be \
              reached without a proxy",
         ),
         (
             "auth",
             "{siderov1: {identity: me@example.org}}",
-            "field `auth.siderov1` is set, and this program cannot do that: it signs requests \
+            "field `auth.siderov1` is not supported: it signs requests \
              with a user's key; use a talosconfig with a client certificate, such as `talosctl \
              config new` writes",
         ),
         (
             "auth",
             "{basic: {username: a, password: b}}",
-            "field `auth.basic` is set, and this program cannot do that: use a talosconfig with a \
+            "field `auth.basic` is not supported: use a talosconfig with a \
              client certificate",
         ),
     ] {
@@ -207,7 +206,7 @@ fn every_mistake_in_a_field_is_named() {
 }
 
 #[test]
-fn what_is_no_talosconfig() {
+fn files_that_are_not_a_talosconfig_are_rejected() {
     let place = "cannot use the talosconfig /home/user/.talos/config: ";
     let none = format!("{place}it has no contexts; merge one with `talosctl config merge`");
     for text in ["", "\n", "{}", "contexts:", "context: x"] {
@@ -230,7 +229,7 @@ fn what_is_no_talosconfig() {
 }
 
 #[test]
-fn mistakes_never_quote_a_key() {
+fn errors_never_quote_a_key() {
     // Rule 14.
     let key = field("key");
     for text in [
@@ -250,7 +249,7 @@ fn mistakes_never_quote_a_key() {
 }
 
 #[test]
-fn files() {
+fn missing_and_unreadable_files_are_named() {
     let folder = std::env::temp_dir().join(format!("talos-client-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("config");

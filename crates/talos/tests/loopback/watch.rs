@@ -78,12 +78,12 @@ fn hello() -> Step {
     events(vec![])
 }
 
-/// Long enough for what was sent to arrive before the connection is cut.
+/// Long enough for sent messages to arrive before the connection is cut.
 fn moment() -> Step {
     Step::Pause(Duration::from_millis(100))
 }
 
-/// One script for each time that the watch is opened.
+/// One script for each time the watch is opened.
 fn scripts(scripts: Vec<Vec<Step>>) -> impl Fn(&Call) -> Vec<Step> + Send + Sync {
     let opened = AtomicUsize::new(0);
     move |call| {
@@ -97,7 +97,7 @@ fn requests(world: &World) -> Vec<wire::WatchRequest> {
     world.server.calls("Watch").iter().map(Call::request).collect()
 }
 
-/// Events in short: `+etcd`, `~etcd`, `-etcd`, `synced`, `resumed`, `broken`.
+/// Events in short form: `+etcd`, `~etcd`, `-etcd`, `synced`, `resumed`, `broken`.
 async fn next(watch: &mut Watch<ServiceStatus>) -> String {
     let id = |resource: &Resource<ServiceStatus>| resource.metadata.id.clone();
     let next = tokio::time::timeout(Duration::from_mins(2), watch.next());
@@ -121,7 +121,7 @@ async fn expect(watch: &mut Watch<ServiceStatus>, expected: &[&str]) {
 }
 
 #[tokio::test]
-async fn all_of_a_kind() {
+async fn a_watch_reports_all_resources_of_a_kind() {
     let world = World::new(scripts(vec![vec![
         hello(),
         events(vec![
@@ -150,7 +150,7 @@ async fn all_of_a_kind() {
 }
 
 #[tokio::test]
-async fn one_that_exists_and_one_that_does_not() {
+async fn a_single_resource_is_reported_if_it_exists() {
     let world = World::new(scripts(vec![vec![
         hello(),
         events(vec![created(service("etcd", "1", true))]),
@@ -205,7 +205,7 @@ async fn a_broken_watch_resumes_from_its_bookmark() {
 }
 
 #[tokio::test]
-async fn a_forgotten_bookmark_means_listing_again() {
+async fn an_unknown_bookmark_causes_a_relisting() {
     let world = World::new(scripts(vec![
         vec![
             hello(),
@@ -222,7 +222,7 @@ async fn a_forgotten_bookmark_means_listing_again() {
         vec![
             hello(),
             events(vec![
-                // Rebooted: the version starts again, the content differs.
+                // After a reboot the version restarts, but the content differs.
                 created(service("apid", "5", false)),
                 created(service("etcd", "1", true)),
                 created(service("kubelet", "1", true)),
@@ -244,7 +244,7 @@ async fn a_forgotten_bookmark_means_listing_again() {
 }
 
 #[tokio::test]
-async fn without_bookmarks_and_changes_nothing_is_repeated() {
+async fn without_bookmarks_unchanged_resources_are_not_repeated() {
     let listing = vec![
         hello(),
         events(vec![created(service("etcd", "1", true)), complete()]),
@@ -257,14 +257,14 @@ async fn without_bookmarks_and_changes_nothing_is_repeated() {
 }
 
 #[tokio::test]
-async fn a_listing_that_breaks_off_reports_nothing_of_itself() {
+async fn an_incomplete_listing_reports_nothing() {
     let world = World::new(scripts(vec![
         vec![
             hello(),
             events(vec![created(service("etcd", "1", true)), complete()]),
             Step::Fail(Code::Unavailable, "gone"),
         ],
-        // Half a list must not look like a state without etcd.
+        // An incomplete list must not look like a state without etcd.
         vec![
             hello(),
             events(vec![created(service("apid", "1", true))]),
@@ -286,7 +286,7 @@ async fn a_listing_that_breaks_off_reports_nothing_of_itself() {
 }
 
 #[tokio::test]
-async fn a_watch_that_the_node_gives_up_is_listed_again() {
+async fn a_watch_aborted_by_the_node_is_relisted() {
     let overrun = wire::Event {
         event_type: EventType::Errored.into(),
         error: Some("buffer overrun".to_owned()),
@@ -335,7 +335,7 @@ async fn silence_is_checked_and_not_reported() {
 }
 
 #[tokio::test]
-async fn a_listing_that_stops_is_an_interruption() {
+async fn a_listing_that_stalls_is_an_interruption() {
     // Rule 11: what is waited for is visible.
     let mut deadlines = deadlines();
     deadlines.watch_idle = Duration::from_millis(100);
@@ -356,7 +356,7 @@ async fn a_listing_that_stops_is_an_interruption() {
 }
 
 #[tokio::test]
-async fn without_an_address_a_bookmark_means_nothing() {
+async fn without_an_address_a_bookmark_is_not_used() {
     let world = World::new(scripts(vec![vec![
         hello(),
         events(vec![created(service("etcd", "1", true)), marked(complete(), b"mark")]),
@@ -373,7 +373,7 @@ async fn without_an_address_a_bookmark_means_nothing() {
 }
 
 #[tokio::test]
-async fn what_cannot_pass_ends_the_watch() {
+async fn a_permanent_error_ends_the_watch() {
     let unreadable = resource(kind::SERVICE, "etcd", "1", vec![0xff]);
     let foreign = resource(kind::NODENAME, "etcd", "1", vec![]);
     for steps in [
@@ -412,7 +412,7 @@ async fn waiting_for_a_state() {
 }
 
 #[tokio::test]
-async fn a_wait_has_an_end_and_says_what_it_suffered_from() {
+async fn a_wait_times_out_with_the_last_interruption() {
     // Rule 11.
     let world =
         World::new(scripts(vec![vec![hello(), events(vec![created(machine("1", 4))])]])).await;
@@ -474,7 +474,7 @@ async fn get_and_list() {
     let extensions = node.extensions().await.unwrap();
     let names: Vec<_> = extensions.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["iscsi-tools", "qemu-guest-agent"]);
-    // Older nodes tell their schematic as an extension.
+    // Older nodes report their schematic as an extension.
     assert_eq!(node.schematic().await.unwrap().unwrap().id, "376567");
     let error = node.get::<Schematic>().await.unwrap_err();
     assert!(matches!(error.failure(), Failure::NotSupported(_)));

@@ -1,4 +1,4 @@
-//! Configurations: every mode, dry runs, and what is refused.
+//! Applying configurations: every mode, dry runs and refusals.
 
 use std::time::Duration;
 
@@ -50,13 +50,13 @@ async fn modes(talos: &'static str) {
     assert!(kubelet(&node).await.ends_with(":v1.34.3"));
     assert_eq!(current(&node).await, new);
 
-    // What can be done at once is done at once.
+    // A change without a reboot is applied immediately.
     let applied = node.apply_config(old.as_bytes(), ApplyMode::Auto).await.unwrap();
     assert_eq!(applied.mode, ApplyMode::NoReboot);
     assert_eq!(current(&node).await, old);
 
-    // Tried, and taken back: ten virtual seconds are a tenth of ours, so the
-    // configuration may be the old one again before anybody could look.
+    // Applied and reverted: ten virtual seconds are a tenth of a real one, so the old configuration
+    // may be back before the test can read it.
     let back_after = Some(Duration::from_secs(10));
     let applied = node.apply_config(new.as_bytes(), ApplyMode::Try { back_after }).await.unwrap();
     assert!(matches!(applied.mode, ApplyMode::Try { .. }));
@@ -67,7 +67,7 @@ async fn modes(talos: &'static str) {
         .unwrap();
     assert_eq!(node.boot_id().await.unwrap(), boot_id);
 
-    // Only nodes in maintenance know this one.
+    // Only nodes in maintenance mode support this mode.
     let error = node.apply_config(new.as_bytes(), ApplyMode::Reboot).await.unwrap_err();
     assert_eq!(error.outcome, Outcome::Refused);
     assert!(matches!(error.error.failure(), Failure::NotSupported(_)), "{error:?}");
@@ -108,8 +108,8 @@ async fn refused(talos: &'static str) {
     let world = World::shared(talos).await;
     let node = world.node("cp-1");
     let old = current(&node).await;
-    // A Kubernetes that this Talos does not run, a key that does not exist,
-    // something that is no configuration, and nothing at all.
+    // A Kubernetes version that this Talos does not run, an unknown key, invalid YAML, and an empty
+    // configuration.
     let too_new = with_kubelet(&old, "1.99.0");
     let unknown = old.replace("machine:\n", "machine:\n    hunter2: token\n");
     for (config, word) in

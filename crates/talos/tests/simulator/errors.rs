@@ -1,5 +1,4 @@
-//! Endpoints that are down, wrong roles, wrong certificates, wrong addresses;
-//! and that no error tells a secret.
+//! Endpoints that are down, wrong roles, certificates and addresses; and errors without secrets.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use crate::{
 
 each_version!(roles, routing);
 
-/// A client of the cluster that begins at certain endpoints.
+/// A client that prefers certain endpoints of the cluster.
 fn through(world: &World, names: &[&str]) -> Client {
     let mut context = context(world.cluster.talosconfig());
     context.endpoints = names
@@ -28,7 +27,7 @@ fn through(world: &World, names: &[&str]) -> Client {
     Client::with_deadlines(&context, deadlines()).expect("usable credentials")
 }
 
-/// The values in a talosconfig that nobody may see.
+/// The secret values in a talosconfig.
 fn secrets(talosconfig: &str) -> Vec<String> {
     let key = talosconfig.lines().find_map(|line| line.trim().strip_prefix("key: "));
     let key = key.expect("a key").to_owned();
@@ -47,9 +46,9 @@ async fn roles(talos: &'static str) {
     let error = reader.reboot(RebootMode::Default).await.unwrap_err();
     assert_eq!(error.outcome, Outcome::Refused);
     assert!(matches!(error.error.failure(), Failure::NotAuthorised(_)), "{error:?}");
-    assert!(all_of(&error).contains("os:admin"), "it says which role is needed");
+    assert!(all_of(&error).contains("os:admin"), "the error names the required role");
 
-    // An operator may reboot, and neither roll back nor upgrade.
+    // An operator may reboot, but neither roll back nor upgrade.
     let operator = world.client_as("os:operator").node(address.into());
     for outcome in [
         operator.rollback().await.unwrap_err().outcome,
@@ -57,18 +56,18 @@ async fn roles(talos: &'static str) {
     ] {
         assert_eq!(outcome, Outcome::Refused);
     }
-    // A role that Talos does not know allows nothing.
-    let nobody = world.client_as("os:emperor").node(address.into());
-    let error = nobody.version().await.unwrap_err();
+    // An unknown role allows nothing.
+    let unknown_role = world.client_as("os:emperor").node(address.into());
+    let error = unknown_role.version().await.unwrap_err();
     assert!(matches!(error.failure(), Failure::NotAuthorised(_)), "{error:?}");
-    let error = nobody.reboot(RebootMode::Default).await.unwrap_err();
+    let error = unknown_role.reboot(RebootMode::Default).await.unwrap_err();
     assert_eq!(error.outcome, Outcome::Refused, "{error:?}");
     assert_eq!(world.node("cp-1").boot_id().await.unwrap(), boot_id);
 }
 
 async fn routing(talos: &'static str) {
     let world = World::shared(talos).await;
-    // Any control plane leads to any node.
+    // Every control plane forwards to every node.
     for endpoint in ["cp-1", "cp-2", "cp-3"] {
         let client = through(&world, &[endpoint]);
         assert_eq!(client.endpoint().hostname().await.unwrap(), endpoint);
@@ -78,7 +77,7 @@ async fn routing(talos: &'static str) {
         }
         assert!(client.endpoints()[0].failure.is_none());
     }
-    // A worker answers for itself, and forwards nothing.
+    // A worker answers for itself but does not forward.
     let client = through(&world, &["worker-1"]);
     assert_eq!(client.endpoint().hostname().await.unwrap(), "worker-1");
     let itself = client.node(world.place("worker-1").address.into());
@@ -86,15 +85,15 @@ async fn routing(talos: &'static str) {
     let other = client.node(world.place("cp-1").address.into());
     let error = other.hostname().await.unwrap_err();
     assert!(matches!(error.failure(), Failure::NotForwarded(_)), "{error:?}");
-    assert!(all_of(&error).contains("control plane"), "it says what to list instead");
+    assert!(all_of(&error).contains("control plane"), "the error says what to list instead");
     let error = other.reboot(RebootMode::Default).await.unwrap_err();
     assert_eq!(error.outcome, Outcome::Refused, "{error:?}");
-    // Beside a control plane it does no harm.
+    // It does no harm in addition to a control plane.
     let client = through(&world, &["worker-1", "cp-2"]);
     let node = client.node(world.place("cp-1").address.into());
     assert_eq!(node.hostname().await.unwrap(), "cp-1");
 
-    // Nobody has this address, and nobody this name.
+    // No node has this address or this name.
     for unknown in ["127.0.0.99", "no-such-node"] {
         let began = Instant::now();
         let node = world.client.node(unknown.parse().unwrap());
@@ -102,7 +101,7 @@ async fn routing(talos: &'static str) {
         assert_eq!(code(error.failure()), Some(tonic::Code::Unavailable), "{error:?}");
         assert_eq!(error.node().map(ToString::to_string).as_deref(), Some(unknown));
         assert!(began.elapsed() < node.client().deadlines().read);
-        // Whether it was sent on is not for the endpoint's word to say.
+        // The endpoint's error does not say whether it forwarded the call.
         let error = node.reboot(RebootMode::Default).await.unwrap_err();
         assert_eq!(error.outcome, Outcome::Unknown, "{error:?}");
     }
@@ -114,12 +113,12 @@ async fn endpoints_that_are_down() {
     let node = world.node("cp-3");
     assert_eq!(node.hostname().await.unwrap(), "cp-3");
     world.inject("cp-1", "partition").await;
-    // The connection that stood is gone, and the next endpoint takes over.
+    // The open connection breaks, and the next endpoint takes over.
     assert_eq!(node.hostname().await.unwrap(), "cp-3");
     assert_eq!(world.client.endpoint().hostname().await.unwrap(), "cp-2");
     let health = world.client.endpoints();
     assert!(health[1].failure.is_none(), "{health:?}");
-    // Acts find a living endpoint, too.
+    // Acts also find a live endpoint.
     let boot_id = node.boot_id().await.unwrap();
     node.reboot(RebootMode::Force).await.unwrap();
     back_up(&node, &boot_id).await;
@@ -150,7 +149,7 @@ async fn connections_that_are_dropped() {
     world.inject("worker-1", "apid-drops=2").await;
     let node = world.node("worker-1");
     for _ in 0..6 {
-        // Every second one fails, and a read is tried again.
+        // Every second connection fails, and the read is retried.
         assert_eq!(node.hostname().await.unwrap(), "worker-1");
     }
     world.inject("worker-1", "apid-drops=1").await;
@@ -183,7 +182,7 @@ async fn certificates() {
     let refused = fault(&server).await;
     assert!(matches!(refused, Fault::ClientCertificateRejected(_)), "{refused:?}");
 
-    // The talosconfig of another cluster, led here: it trusts somebody else.
+    // The talosconfig of another cluster with our endpoints: it trusts another authority.
     let field = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.trim_start().starts_with(name));
         line.expect("a field of that name").to_owned()
@@ -200,7 +199,7 @@ async fn certificates() {
 
 #[tokio::test]
 async fn deadlines_hold() {
-    // A pull that takes for ever, from a client with little time.
+    // A pull that never ends, from a client with a short deadline.
     let world = World::start("deadlines", TALOS_1_14, 1, 1).await;
     world.inject("worker-1", "slow-pull=10000").await;
     let hasty = Deadlines {
@@ -239,7 +238,7 @@ async fn nothing_secret_is_shown() {
     for secret in &hidden {
         assert!(!shown.contains(secret.as_str()));
     }
-    // Validation quotes what it does not like; the client does not.
+    // Validation errors of the node quote values; the client scrubs them.
     let token = yaml.lines().find_map(|line| line.trim().strip_prefix("token: ")).unwrap();
     let wrong = yaml.replacen("version: v1alpha1", &format!("version: \"token: {token}\""), 1);
     assert_ne!(&wrong, yaml);

@@ -69,10 +69,10 @@ async fn snapshots(talos: &'static str) {
     let (database, sum) = bytes.split_at(bytes.len() - 32);
     assert_eq!(sum, snapshot.sha256);
     assert_eq!(sum, &Sha256::digest(database)[..]);
-    // A bolt database: its first page tells so.
+    // The first page shows that it is a bolt database.
     assert_eq!(database[16..20], 0xED0C_DAED_u32.to_le_bytes());
 
-    // Those who only back up may do so, and nothing else.
+    // The backup role allows snapshots and nothing else.
     let backup = world.client_as("os:etcd:backup").node(world.place("cp-1").address.into());
     assert!(backup.etcd_snapshot(&mut Vec::new()).await.is_ok());
     let denied = backup.version().await.unwrap_err();
@@ -86,19 +86,19 @@ async fn snapshots(talos: &'static str) {
 async fn leadership(talos: &'static str) {
     let world = World::start("leadership", talos, 3, 0).await;
     let (leader, other) = world.leader().await;
-    // Who does not lead has nothing to give away.
+    // A member that does not lead cannot move leadership.
     let node = world.node(&other);
     assert_eq!(node.etcd_forfeit_leadership().await.unwrap(), None);
     let before = node.etcd_status().await.unwrap();
     let heir = world.node(&leader).etcd_forfeit_leadership().await.unwrap();
-    let heir = heir.expect("the leader gives it to somebody");
+    let heir = heir.expect("the leader moves leadership");
     assert_ne!(heir, leader);
     let after = node.etcd_status().await.unwrap();
     assert!(after.term > before.term);
     let EtcdMemberId(id) = world.node(&heir).get::<EtcdMemberId>().await.unwrap().unwrap().spec;
     assert_eq!(after.leader, Some(id));
 
-    // Space that is not used comes back.
+    // Defragmenting frees unused space.
     node.etcd_defragment().await.unwrap();
     let small = node.etcd_status().await.unwrap();
     assert_eq!(small.size, small.size_in_use);
@@ -122,7 +122,7 @@ async fn alarms(talos: &'static str) {
         MemberAlarm { member: member("cp-2").await, alarm: Alarm::NoSpace },
         MemberAlarm { member: member("cp-3").await, alarm: Alarm::Corrupt },
     ];
-    // Every member knows all of them.
+    // Every member lists all alarms.
     for name in ["cp-1", "cp-2", "cp-3"] {
         assert_eq!(world.node(name).etcd_alarms().await.unwrap(), expected);
     }
@@ -150,12 +150,12 @@ async fn a_lost_quorum(talos: &'static str) {
     }
     assert!(node.etcd_alarms().await.is_err());
     assert!(began.elapsed() < node.client().deadlines().read, "{:?}", began.elapsed());
-    // Its own member still says how it does: that it follows nobody.
+    // Its own member still reports its status: it has no leader.
     let status = node.etcd_status().await.unwrap();
     assert_eq!(status.leader, None);
     assert!(!status.errors.is_empty());
     let forfeit = node.etcd_forfeit_leadership().await.unwrap_err();
-    assert!(!forfeit.outcome.nothing_happened(), "a proxy answers so, too: {forfeit:?}");
+    assert!(!forfeit.outcome.nothing_happened(), "a proxy returns the same error: {forfeit:?}");
 
     for name in ["cp-2", "cp-3"] {
         world.clear(name, "partition").await;
@@ -169,7 +169,7 @@ async fn a_lost_quorum(talos: &'static str) {
 }
 
 #[tokio::test]
-async fn learners_and_laggards_show() {
+async fn learners_and_lagging_members_are_visible() {
     let world = World::start("laggards", TALOS_1_14, 3, 0).await;
     world.inject("cp-3", "etcd-learner").await;
     world.inject("cp-2", "etcd-lag=5000").await;
@@ -178,7 +178,7 @@ async fn learners_and_laggards_show() {
     let learners: Vec<_> = members.iter().filter(|member| member.learner).collect();
     assert_eq!(learners.len(), 1);
     assert_eq!(learners[0].hostname, "cp-3");
-    // A learner itself answers no more than its status, as a real one.
+    // A learner serves only its status, like a real one.
     let refused = world.node("cp-3").etcd_members(MemberView::Local).await.unwrap_err();
     assert_eq!(code(refused.failure()), Some(tonic::Code::Unknown), "{refused:?}");
     assert!(format!("{refused:?}").contains("rpc not supported for learner"), "{refused:?}");

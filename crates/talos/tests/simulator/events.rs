@@ -1,4 +1,4 @@
-//! Events: the hello, the past, and a whole reboot followed by its actor.
+//! Events: the first message, past events, and a whole reboot followed by its actor.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{SLOW, SOON, SPEED, TALOS_1_13, World, each_version};
 
 each_version!(a_reboot, the_past);
 
-/// Events until one is as wanted, that one included, or until they end.
+/// Reads events up to and including the first that matches, or to the end.
 async fn until(
     events: &mut Events,
     wanted: impl Fn(&Event) -> bool,
@@ -42,7 +42,7 @@ fn known(event: &Event) -> &Payload {
     }
 }
 
-/// The sequences, phases and tasks in order, beginnings only.
+/// The start events of sequences, phases and tasks, in order.
 fn beginnings(events: &[Event]) -> Vec<String> {
     let name = |event: &Event| match known(event) {
         Payload::Sequence(it) if it.action() == Action::Start => {
@@ -65,13 +65,13 @@ fn is_up(event: &Event) -> bool {
 
 async fn a_reboot(talos: &'static str) {
     let world = World::start("events", talos, 1, 1).await;
-    // A worker, so that the endpoint stays.
+    // A worker, so that the endpoint stays up.
     let node = world.node("worker-1");
     let boot_id = node.boot_id().await.unwrap();
     let mut live = node.events(Past::None, None).await.unwrap();
     let actor = node.reboot(RebootMode::Default).await.unwrap();
     let (seen, broke) = until(&mut live, |_| false).await;
-    assert!(broke.is_some(), "a node that goes down ends its streams");
+    assert!(broke.is_some(), "a node that shuts down ends its streams");
     let ours: Vec<Event> =
         seen.iter().filter(|event| event.actor.as_ref() == Some(&actor)).cloned().collect();
     let names = beginnings(&ours);
@@ -83,14 +83,14 @@ async fn a_reboot(talos: &'static str) {
             known(event),
             Payload::MachineStatus(it) if it.stage() == MachineStage::Rebooting
         )),
-        "the machine's stage is an event"
+        "a change of the machine's stage is an event"
     );
     let mut ids: Vec<_> = seen.iter().map(|event| event.id.clone()).collect();
     assert!(ids.is_sorted() && !ids[0].is_empty());
     ids.dedup();
     assert_eq!(ids.len(), seen.len());
 
-    // After the reboot the node remembers only what happened since.
+    // After the reboot only newer events are left.
     let give_up = Instant::now() + SOON;
     let mut again = loop {
         match node.events(Past::All, None).await {
@@ -109,13 +109,13 @@ async fn a_reboot(talos: &'static str) {
 
 async fn the_past(talos: &'static str) {
     let world = World::start("past", talos, 1, 1).await;
-    // Something that happened, and is over.
+    // Past events.
     for _ in 0..3 {
         world.inject("worker-1", "not-ready").await;
         world.clear("worker-1", "not-ready").await;
     }
     let node = world.node("worker-1");
-    // What comes until `last` has come, or until nothing comes any more.
+    // The events up to `last`, or until no more arrive.
     let past = async |past: Past, last: Option<&String>| -> Vec<String> {
         let mut events = node.events(past, None).await.unwrap();
         let mut ids: Vec<String> = Vec::new();
@@ -136,13 +136,13 @@ async fn the_past(talos: &'static str) {
     assert_eq!(past(Past::After(all[third].clone()), last).await, all[third + 1..]);
     assert_eq!(past(Past::Seconds(1_000_000), last).await, all);
 
-    // Nothing but the hello.
-    let nobody = ActorId("00000000-0000-0000-0000-000000000000".to_owned());
+    // Only the first message.
+    let unknown = ActorId("00000000-0000-0000-0000-000000000000".to_owned());
     let mut silent = node.events(Past::None, None).await.unwrap();
-    let mut of_nobody = node.events(Past::All, Some(&nobody)).await.unwrap();
+    let mut of_unknown = node.events(Past::All, Some(&unknown)).await.unwrap();
     let silence = Duration::from_millis(200);
     assert!(timeout(silence, silent.next()).await.is_err());
-    assert!(timeout(silence, of_nobody.next()).await.is_err());
+    assert!(timeout(silence, of_unknown.next()).await.is_err());
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn one_actor_of_several() {
     let mut live = node.events(Past::None, None).await.unwrap();
     world.speed(SLOW).await;
     let first = node.reboot(RebootMode::Default).await.unwrap();
-    // Accepted, and in vain: another one is on its way.
+    // Accepted without effect: another reboot is in progress.
     let second = node.reboot(RebootMode::Default).await.unwrap();
     assert_ne!(first, second);
     let mut filtered = node.events(Past::All, Some(&first)).await.unwrap();

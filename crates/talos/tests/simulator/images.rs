@@ -1,4 +1,4 @@
-//! Images: pulled and listed by both APIs.
+//! Pulling and listing images with both APIs.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn pulled_and_listed(talos: &'static str) {
     let image = installer(TALOS_1_14);
     let proxy = format!("registry.example/kube-proxy:v{KUBERNETES}");
     node.legacy_pull(&proxy, ImageStore::Kubernetes).await.unwrap();
-    // Again, and it is there.
+    // A second pull finds the image present.
     node.legacy_pull(&proxy, ImageStore::Kubernetes).await.unwrap();
     if talos == TALOS_1_12 {
         let error = node.pull(&image, ImageStore::System).await.map(|_| ()).unwrap_err();
@@ -40,7 +40,7 @@ async fn pulled_and_listed(talos: &'static str) {
     let system = names(ImageStore::System).await;
     assert!(system.iter().any(|name| name.contains("kubelet")) && !system.contains(&image));
 
-    // Each store for itself.
+    // Each store has its own images.
     for store in [ImageStore::System, ImageStore::Memory] {
         let mut pulling = node.pull(&image, store).await.unwrap();
         let mut layers = Vec::new();
@@ -98,7 +98,7 @@ async fn dropping_a_pull_stops_it() {
     assert!(first.is_some());
     drop(pulling);
     world.clear("worker-1", "slow-pull").await;
-    // Left alone it would have taken at most 200 virtual seconds: 2 of ours.
+    // The pull would have taken at most 200 virtual seconds, 2 real ones.
     let until = Instant::now() + Duration::from_millis(2500);
     while Instant::now() < until {
         let images = node.images(ImageStore::System).await.unwrap();

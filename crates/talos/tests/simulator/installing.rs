@@ -1,4 +1,4 @@
-//! Installers that do not succeed, and what the node is left with.
+//! Installations that fail, and the state they leave the node in.
 
 use talos_client::image::ImageStore;
 use talos_client::install::{ExitCode, InstallError};
@@ -28,7 +28,7 @@ async fn upgrade(node: &Node, upgrade: &Upgrade) -> UpgradeError {
     result.expect_err("an upgrade that is refused")
 }
 
-/// The code and the last words of an installer that failed.
+/// The code and the last lines of a failed installer.
 fn exit(error: &UpgradeError) -> (ExitCode, String) {
     let UpgradeError::Install(InstallError::Exit { code, last }) = error else {
         panic!("{error:?}");
@@ -38,7 +38,7 @@ fn exit(error: &UpgradeError) -> (ExitCode, String) {
 }
 
 #[tokio::test]
-async fn a_host_that_is_too_new() {
+async fn a_running_talos_that_is_too_new() {
     let world = World::start("host", TALOS_1_14, 1, 1).await;
     let node = world.node("worker-1");
     let boot_id = node.boot_id().await.unwrap();
@@ -70,7 +70,7 @@ async fn a_kubernetes_that_the_new_talos_does_not_run() {
 }
 
 #[tokio::test]
-async fn an_installer_that_fails_by_itself() {
+async fn a_failing_installer() {
     let world = World::start("exit", TALOS_1_13, 1, 1).await;
     let node = world.node("worker-1");
     for (fault, expected) in
@@ -88,11 +88,11 @@ async fn an_installer_that_fails_by_itself() {
 }
 
 #[tokio::test]
-async fn what_is_refused_before_it_begins() {
+async fn an_installation_can_be_refused_before_it_starts() {
     let world = World::start("refused", TALOS_1_13, 1, 1).await;
     let node = world.node("worker-1");
     let image = installer(TALOS_1_14);
-    // Where the refusal comes in the call is the node's business.
+    // The node may refuse at the call or in the stream.
     let install = async |image: &str, store| match node.install(image, store).await {
         Ok(installing) => installing.finish().await,
         Err(error) => Err(error),
@@ -103,13 +103,13 @@ async fn what_is_refused_before_it_begins() {
     };
     let unpulled = call(install(&image, ImageStore::System).await.unwrap_err());
     assert_eq!(code(unpulled.error.failure()), Some(tonic::Code::Internal), "{unpulled:?}");
-    // A pull to another store is none.
+    // An image in another store is not found.
     node.pull(&image, ImageStore::Memory).await.unwrap().finish().await.unwrap();
     assert!(install(&image, ImageStore::System).await.is_err());
     let empty = call(install("", ImageStore::System).await.unwrap_err());
     assert_eq!(empty.outcome, Outcome::Refused, "{empty:?}");
 
-    // One at a time.
+    // Only one installation at a time.
     world.speed(SLOW).await;
     let first = node.install(&image, ImageStore::Memory).await.unwrap();
     let second = call(install(&image, ImageStore::Memory).await.unwrap_err());
@@ -139,7 +139,7 @@ async fn the_legacy_call_refuses_and_fails() {
     let force = Upgrade { reboot: RebootMode::Force, ..to(TALOS_1_13) };
     let error = upgrade(&node, &force).await;
     assert!(matches!(error, UpgradeError::NoForce), "{error:?}");
-    // The newer API is not there, and that is certain before anything happens.
+    // The newer API is missing, which is known before anything happens.
     let error = node.install(&installer(TALOS_1_13), ImageStore::System).await;
     let error = match error {
         Ok(installing) => installing.finish().await.unwrap_err(),
@@ -147,7 +147,7 @@ async fn the_legacy_call_refuses_and_fails() {
     };
     assert!(error.nothing_happened(), "{error:?}");
 
-    // Accepted, and the installer fails on the node: it reboots as it was.
+    // Accepted, but the installer fails on the node, which reboots into the old version.
     let boot_id = node.boot_id().await.unwrap();
     world.inject("worker-1", "installer-exit=7").await;
     node.upgrade(&to(TALOS_1_13), &mut |_| {}).await.unwrap();
@@ -156,15 +156,15 @@ async fn the_legacy_call_refuses_and_fails() {
 }
 
 #[tokio::test]
-async fn the_legacy_call_guards_etcd() {
-    // Two members cannot lose one.
+async fn the_legacy_call_protects_etcd_quorum() {
+    // Two members cannot lose one without losing quorum.
     let world = World::start("two", TALOS_1_12, 2, 0).await;
     let node = world.node("cp-2");
     let error = upgrade(&node, &to(TALOS_1_13)).await;
     let UpgradeError::Legacy(error) = error else { panic!("{error:?}") };
     assert!(all_of(&error).contains("etcd"), "{error:?}");
     assert_eq!(world.running("cp-2").await, TALOS_1_12);
-    // Told to, it does so all the same, and from the next boot on.
+    // With `force` it upgrades anyway, and with `stage` at the next boot.
     let boot_id = node.boot_id().await.unwrap();
     let staged = LegacyUpgrade {
         image: installer(TALOS_1_13),
@@ -180,7 +180,7 @@ async fn the_legacy_call_guards_etcd() {
 }
 
 #[tokio::test]
-async fn what_comes_next_can_be_read() {
+async fn the_next_boot_entry_can_be_read() {
     // Rule 5.
     let world = World::start("entries", TALOS_1_13, 1, 1).await;
     let node = world.node("worker-1");
@@ -193,7 +193,7 @@ async fn what_comes_next_can_be_read() {
     let name = node.pull(&image, ImageStore::System).await.unwrap().finish().await.unwrap();
     let mut installing = node.install(&name, ImageStore::System).await.unwrap();
     let first = installing.next().await.unwrap().unwrap();
-    assert_eq!(first, format!("running Talos installer v{TALOS_1_14}"), "whole lines");
+    assert_eq!(first, format!("running Talos installer v{TALOS_1_14}"), "complete lines");
     assert!(node.installer_runs().await.unwrap());
     installing.finish().await.unwrap();
     assert!(!node.installer_runs().await.unwrap());

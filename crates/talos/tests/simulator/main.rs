@@ -1,6 +1,5 @@
-//! The client against the simulator: two programs that were written apart and
-//! meet here, over real sockets and real TLS. Where they disagree, one of them
-//! is wrong about Talos.
+//! The client against the simulator, two independent implementations, over real sockets and real
+//! TLS. Where they disagree, one of them is wrong about Talos.
 
 mod config;
 mod errors;
@@ -29,25 +28,25 @@ use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 use upgrade_core::snapshot::MemberId;
 
-/// The newest patches of three lines: the last with the legacy upgrade call, the
-/// first with the lifecycle API, and the newest.
+/// The newest patches of three minors: the last with the legacy upgrade call, the first with the
+/// lifecycle API, and the newest.
 const TALOS_1_12: &str = "1.12.11";
 const TALOS_1_13: &str = "1.13.9";
 const TALOS_1_14: &str = "1.14.1";
 
-/// A Kubernetes that all three run.
+/// A Kubernetes version that all three support.
 const KUBERNETES: &str = "1.34.2";
 
-/// Virtual seconds a second: a reboot is over within one of ours.
+/// Virtual seconds per second: a reboot takes less than a real second.
 const SPEED: f64 = 100.0;
 
-/// A crawl, for catching what would be over before we look.
+/// Very slow, to observe states that would otherwise pass too quickly.
 const SLOW: f64 = 0.01;
 
-/// How long anything may take that is expected to happen.
+/// The limit for everything that is expected to happen.
 const SOON: Duration = Duration::from_secs(90);
 
-/// Makes a test of each version out of a function that takes it.
+/// Creates a test for each version from a function.
 macro_rules! each_version {
     ($($test:ident),+ $(,)?) => {
         $(mod $test {
@@ -85,20 +84,20 @@ fn deadlines() -> Deadlines {
     }
 }
 
-/// The context of a talosconfig's text.
+/// Parses a talosconfig and returns its context.
 fn context(talosconfig: &str) -> talos_client::Context {
     let config = Talosconfig::parse(talosconfig.as_bytes(), "test").expect("a talosconfig");
     config.context(None).expect("a context")
 }
 
-/// A cluster and an administrator's client.
+/// A cluster and an admin client.
 struct World {
     cluster: Arc<Cluster>,
     client: Client,
 }
 
 impl World {
-    /// A cluster of one's own. `name` also chooses where its addresses begin.
+    /// A cluster for one test. `name` also selects its address range.
     async fn start(name: &str, talos: &str, control_planes: usize, workers: usize) -> Self {
         let shape = Shape {
             name: format!("{name}-{}", talos.replace('.', "-")),
@@ -116,7 +115,7 @@ impl World {
         Self::new(Arc::new(cluster))
     }
 
-    /// One cluster a version for everybody who only reads.
+    /// One shared cluster per version for tests that only read.
     async fn shared(talos: &str) -> Self {
         static RUNTIME: LazyLock<Runtime> =
             LazyLock::new(|| Runtime::new().expect("a runtime that outlives every test"));
@@ -147,7 +146,7 @@ impl World {
         nodes.iter().find(|node| node.hostname == name).expect("a node of that name")
     }
 
-    /// A node by its host name, which is asked for by its address.
+    /// The node with this host name, addressed by IP.
     fn node(&self, name: &str) -> Node {
         self.client.node(self.place(name).address.into())
     }
@@ -170,12 +169,12 @@ impl World {
         self.cluster.clear(node, fault).await.expect("a fault");
     }
 
-    /// Lets time pass at another speed.
+    /// Changes the speed of time.
     async fn speed(&self, speed: f64) {
         self.cluster.ask(Ask::Speed(speed)).await.expect("a speed");
     }
 
-    /// Makes the Image Factory know a schematic, and returns its ID.
+    /// Registers a schematic with the Image Factory, and returns its ID.
     async fn schematic(&self, extensions: &[&str]) -> String {
         let id = "5c".repeat(32);
         let schematic = Schematic {
@@ -190,7 +189,7 @@ impl World {
         id
     }
 
-    /// The version that the simulator itself says a node runs.
+    /// The version that the simulator reports for a node.
     async fn running(&self, name: &str) -> String {
         let index = self.cluster.nodes().iter().position(|node| node.hostname == name);
         let index = NodeIndex(index.expect("a node"));
@@ -201,7 +200,7 @@ impl World {
         running.await.flatten().expect("a version")
     }
 
-    /// The name of the node that leads etcd, and another control plane's.
+    /// The host names of the etcd leader and of another control plane.
     async fn leader(&self) -> (String, String) {
         let asked = self.node("cp-1");
         let leader = asked.etcd_status().await.unwrap().leader.expect("a leader");
@@ -215,7 +214,7 @@ impl World {
 }
 
 async fn start(shape: Shape) -> Cluster {
-    // Shorter than in life, where waiting longer would show nothing more.
+    // Shorter than in reality; longer waits would show nothing more.
     let timings = Timings {
         pull: Range::secs(10, 20),
         install: Range::secs(5, 10),
@@ -228,8 +227,8 @@ async fn start(shape: Shape) -> Cluster {
     Cluster::start(options).await.expect("a cluster")
 }
 
-/// Waits until a node has another boot ID than `before`, runs and is ready. In
-/// this order: a node that is up may not have gone down yet.
+/// Waits until a node has a boot ID other than `before`, runs and is ready. In this order: a node
+/// that is up may not have gone down yet.
 async fn back_up(node: &Node, before: &str) {
     let give_up = tokio::time::Instant::now() + SOON;
     while node.boot_id().await.map_or(true, |now| now == before) {
@@ -243,13 +242,13 @@ async fn back_up(node: &Node, before: &str) {
         .expect("a node that comes up");
 }
 
-/// The members of etcd as the cluster agrees on them.
+/// The etcd members on which the cluster agrees.
 async fn member_ids(node: &Node) -> Vec<MemberId> {
     let members = node.etcd_members(talos_client::etcd::MemberView::Agreed).await.unwrap();
     members.into_iter().map(|member| member.id).collect()
 }
 
-/// The code of a status that means nothing more.
+/// The gRPC code of an unclassified failure.
 fn code(failure: &Failure) -> Option<tonic::Code> {
     match failure {
         Failure::Status { code, .. } => Some(*code),
@@ -257,7 +256,7 @@ fn code(failure: &Failure) -> Option<tonic::Code> {
     }
 }
 
-/// Everything that an error says, to the last of its sources.
+/// The error with all of its sources.
 fn all_of(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = format!("{error:?}\n{error}");
     let mut source = error.source();

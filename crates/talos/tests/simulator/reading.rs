@@ -1,4 +1,4 @@
-//! What a node says about itself: version, services, files, logs, health.
+//! What a node reports about itself: version, services, files, logs, health.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -16,7 +16,7 @@ each_version!(the_machine, services, boot_ids, files, logs, health);
 async fn the_machine(talos: &'static str) {
     let world = World::shared(talos).await;
     for place in world.cluster.nodes() {
-        // By address and by name, always the same machine.
+        // Address and name reach the same machine.
         let by_address = world.client.node(place.address.into());
         let by_name = world.client.node(place.hostname.parse().unwrap());
         assert_eq!(by_address.hostname().await.unwrap(), place.hostname);
@@ -60,7 +60,7 @@ async fn boot_ids(talos: &'static str) {
     assert_eq!(world.node("cp-1").boot_id().await.unwrap(), one);
     assert_ne!(world.node("worker-1").boot_id().await.unwrap(), one);
 
-    // Only the newest version tells it to readers.
+    // Only the newest version allows readers to read it.
     let reader = world.client_as("os:reader").node(world.place("cp-1").address.into());
     match reader.boot_id().await {
         Ok(id) => assert_eq!((talos, id), (TALOS_1_14, one)),
@@ -80,8 +80,8 @@ async fn files(talos: &'static str) {
     let longer = node.read_file("/etc/os-release").await.unwrap().collect(8).await;
     assert!(matches!(longer.unwrap_err().failure(), Failure::Malformed(_)));
 
-    // Where a stream fails, before its first message or in place of it, is the
-    // node's business; that it fails as what it is, is ours.
+    // Whether the node fails before the first message or instead of it does not matter; the client
+    // has to return the right failure.
     let read = |path: &'static str| {
         let node = node.clone();
         async move { node.read_file(path).await?.collect(4096).await }
@@ -118,7 +118,7 @@ async fn logs(talos: &'static str) {
     let unknown = unknown.await.unwrap_err();
     assert_eq!(code(unknown.failure()), Some(tonic::Code::Unknown), "{unknown:?}");
 
-    // What follows stays open, and its silence is an error in the end.
+    // A stream that follows stays open until its silence is an error.
     let follow_idle = Duration::from_secs(1);
     let patient = Deadlines { follow_idle, ..deadlines() };
     let client = Client::with_deadlines(&context(world.cluster.talosconfig()), patient).unwrap();
@@ -201,7 +201,7 @@ fn archive(name: &str, content: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn kubeconfigs() {
+async fn a_kubeconfig_can_be_read() {
     const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\nusers: [{user: {token: hunter2}}]\n";
     let world = World::start("kubeconfig", TALOS_1_13, 1, 1).await;
     let own = world.node("cp-1").kubeconfig().await.unwrap();
@@ -216,7 +216,7 @@ async fn kubeconfigs() {
     assert_eq!(kubeconfig.expose(), KUBECONFIG);
     assert!(!format!("{kubeconfig:?}").contains("hunter2"));
 
-    // A cluster without a Kubernetes API has none to give.
+    // A cluster without a Kubernetes API has no kubeconfig.
     put(Vec::new()).await.unwrap();
     let none = world.node("cp-1").kubeconfig().await.unwrap_err();
     assert_eq!(code(none.failure()), Some(tonic::Code::Unavailable), "{none:?}");

@@ -17,7 +17,7 @@ use crate::{KUBERNETES, SOON, TALOS_1_12, TALOS_1_14, World, each_version};
 
 each_version!(the_machine, kubernetes, the_cluster, secrets, what_is_not_there);
 
-/// The resources of a kind, read in all ways that there are.
+/// Reads the resources of a kind in every possible way.
 async fn all<T: Spec + PartialEq>(node: &Node) -> BTreeMap<String, T> {
     let listed = node.list::<T>().await.unwrap();
     for resource in &listed {
@@ -38,7 +38,7 @@ async fn all<T: Spec + PartialEq>(node: &Node) -> BTreeMap<String, T> {
     listed.into_iter().map(|resource| (resource.metadata.id, resource.spec)).collect()
 }
 
-/// The one resource of a kind.
+/// The single resource of a kind.
 async fn one<T: Single + PartialEq>(node: &Node) -> T {
     let mut all = all::<T>(node).await;
     let got = node.get::<T>().await.unwrap().expect("it exists").spec;
@@ -70,7 +70,7 @@ async fn the_machine(talos: &'static str) {
     let ephemeral = &all::<VolumeStatus>(&node).await["EPHEMERAL"];
     assert!(ephemeral.ready && ephemeral.size > 1 << 30 && ephemeral.error.is_empty());
 
-    // Without an extension there is still one that names the schematic.
+    // Without extensions there is still the pseudo extension with the schematic.
     let extensions = all::<ExtensionStatus>(&node).await;
     let schematic = extensions.values().find(|extension| extension.is_schematic());
     let schematic = schematic.expect("an image of a factory").version.clone();
@@ -93,7 +93,7 @@ async fn what_is_not_there(talos: &'static str) {
     if talos != TALOS_1_12 {
         assert_eq!(one::<VersionResource>(&node).await.0, format!("v{talos}"));
     }
-    // Workers have no control plane.
+    // Workers have no control plane resources.
     let worker = world.node("worker-1");
     assert!(all::<StaticPod>(&worker).await.is_empty());
     assert!(all::<Manifest>(&worker).await.is_empty());
@@ -114,7 +114,7 @@ async fn kubernetes(talos: &'static str) {
 
     let kubelet = one::<KubeletSpec>(&node).await;
     assert!(kubelet.image.ends_with(&tag), "{kubelet:?}");
-    // Newer versions have a second copy of these; the view takes the first.
+    // Newer versions have a second copy of these; the view reads the first.
     let configs = [
         node.get::<ApiServerConfig>().await.unwrap().unwrap().spec.image,
         node.get::<ControllerManagerConfig>().await.unwrap().unwrap().spec.image,
@@ -169,7 +169,7 @@ async fn secrets(talos: &'static str) {
     assert!(!shown.contains(secret), "{shown}");
     assert!(!format!("{:?}", node.watch::<MachineConfig>().next().await).contains(secret));
 
-    // Who may not see them is told so, and a watch does not wait for leave.
+    // Without permission a read fails, and so does a watch instead of waiting.
     let reader = world.client_as("os:reader").node(world.place("cp-1").address.into());
     let denied = |failure: &Failure| matches!(failure, Failure::NotAuthorised(_));
     assert!(denied(reader.get::<MachineConfig>().await.unwrap_err().failure()));

@@ -1,4 +1,4 @@
-//! Reboots, whole upgrades over both APIs, and the way back.
+//! Reboots, complete upgrades with both APIs, and rollbacks.
 
 use talos_client::image::ImageStore;
 use talos_client::machine::{ActorId, RebootMode};
@@ -12,7 +12,7 @@ use crate::{TALOS_1_12, TALOS_1_13, TALOS_1_14, World, back_up, each_version, me
 
 each_version!(reboots, there_and_back, a_boot_that_falls_back, a_reboot_that_is_lost);
 
-/// What each version is upgraded to here.
+/// The version that each version is upgraded to.
 fn next(talos: &str) -> &'static str {
     match talos {
         TALOS_1_12 => TALOS_1_13,
@@ -44,7 +44,7 @@ async fn reboots(talos: &'static str) {
     assert_eq!(actors.len(), 3, "every request has its own actor");
 }
 
-/// A control plane of three: up, with extensions, and back down.
+/// One of three control planes: upgraded with extensions, and rolled back.
 async fn there_and_back(talos: &'static str) {
     let world = World::start("upgrade", talos, 3, 0).await;
     let schematic = world.schematic(&["siderolabs/qemu-guest-agent", "siderolabs/zfs"]).await;
@@ -94,7 +94,7 @@ async fn a_boot_that_falls_back(talos: &'static str) {
     let before = node.boot_id().await.unwrap();
     let target = next(talos);
     upgrade(&node, format!("factory.example/installer/{schematic}:v{target}")).await;
-    // It comes back, healthy, and as what it was: only looking tells.
+    // It comes back healthy and on its old version: only reading the version shows that.
     back_up(&node, &before).await;
     assert_eq!(node.version().await.unwrap().tag, format!("v{talos}"));
     assert_eq!(node.schematic().await.unwrap().unwrap().id, EMPTY_SCHEMATIC);
@@ -103,8 +103,8 @@ async fn a_boot_that_falls_back(talos: &'static str) {
 async fn a_reboot_that_is_lost(talos: &'static str) {
     let world = World::start("lost", talos, 1, 0).await;
     let node = world.node("cp-1");
-    // Nothing was ever installed beside what runs. Talos says so with a code
-    // that says nothing, so it is not taken for a refusal.
+    // No version was ever installed in the other slot. Talos reports that with an unspecific code,
+    // so it does not count as a refusal.
     let nothing = node.rollback().await.unwrap_err();
     assert_eq!(nothing.outcome, Outcome::Unknown, "{nothing:?}");
 
@@ -115,7 +115,7 @@ async fn a_reboot_that_is_lost(talos: &'static str) {
     assert_eq!(node.boot_id().await.unwrap(), before);
     world.clear("cp-1", "lost-reboot").await;
 
-    // The only control plane is its own endpoint, and comes back all the same.
+    // The only control plane is its own endpoint, and comes back too.
     node.reboot(RebootMode::Default).await.unwrap();
     back_up(&node, &before).await;
     let status = node.etcd_status().await.unwrap();

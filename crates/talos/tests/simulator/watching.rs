@@ -1,4 +1,4 @@
-//! Watches that live through whatever happens to a node.
+//! Watches that survive reboots and broken connections.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn status(watch: &Watch<MachineStatus>) -> Option<&MachineStatus> {
     watch.get("machine").map(|resource| &resource.spec)
 }
 
-/// A label of each event, with the stage where there is one.
+/// A label for each event, with the stage if there is one.
 fn label(event: &WatchEvent<MachineStatus>) -> String {
     let of = |status: &MachineStatus| format!("{:?} {}", status.stage, status.ready);
     match event {
@@ -31,7 +31,7 @@ fn label(event: &WatchEvent<MachineStatus>) -> String {
 async fn through_a_reboot(talos: &'static str) {
     let world = World::start("watch-reboot", talos, 3, 0).await;
     for name in ["cp-1", "cp-3"] {
-        // The first is also the endpoint that the client prefers.
+        // The first node is also the client's preferred endpoint.
         let node = world.node(name);
         let mut watch = node.watch::<MachineStatus>();
         assert!(!watch.is_current());
@@ -58,10 +58,10 @@ async fn through_a_reboot(talos: &'static str) {
         let followed = tokio::time::timeout(SOON, follow).await;
         assert!(followed.is_ok(), "{seen:?}");
         let place = |wanted: &str| seen.iter().position(|label| label == wanted);
-        // A reboot forgets the bookmark, so the state is listed anew.
+        // A reboot clears the bookmarks, so the state is listed again.
         let interrupted = place("interrupted").expect("a connection that broke");
         if name == "cp-3" {
-            // The endpoint stays, so not even the last words are lost.
+            // The endpoint stays up, so not even the last updates are lost.
             assert!(place("updated Rebooting true").is_some_and(|at| at < interrupted), "{seen:?}");
         }
         let synced = seen.iter().rposition(|label| label == "synced").unwrap();
@@ -71,8 +71,8 @@ async fn through_a_reboot(talos: &'static str) {
     }
 }
 
-/// Nobody awaits it while the node reboots. Where it stood before is a place in
-/// a history that the node has forgotten, however much has happened since.
+/// Nothing awaits the watch while the node reboots. Its bookmark is in a history that the node has
+/// lost, however many changes came after.
 async fn asleep_through_a_reboot(talos: &'static str) {
     let world = World::start("watch-asleep", talos, 1, 1).await;
     let node = world.node("worker-1");
@@ -88,7 +88,7 @@ async fn asleep_through_a_reboot(talos: &'static str) {
         while !seen.iter().any(|label| label == "interrupted") || !watch.is_current() {
             seen.push(label(&watch.next().await.unwrap()));
         }
-        // What is known by then is still to be returned.
+        // Events received before that are still returned.
         while seen.last().is_none_or(|label| label != "synced" && label != "resumed") {
             seen.push(label(&watch.next().await.unwrap()));
         }
@@ -108,7 +108,7 @@ async fn through_a_partition(talos: &'static str) {
     world.inject("worker-1", "partition").await;
     let event = tokio::time::timeout(SOON, all.next()).await.unwrap().unwrap();
     assert!(matches!(event, WatchEvent::Interrupted(_)), "{event:?}");
-    // Something happens that nobody sees.
+    // A change while the watch is not awaited.
     world.inject("worker-1", "not-ready").await;
     world.clear("worker-1", "partition").await;
     let event = tokio::time::timeout(SOON, all.next()).await.unwrap().unwrap();
@@ -147,18 +147,18 @@ async fn all_services(talos: &'static str) {
 }
 
 #[tokio::test]
-async fn a_whole_life_seen_by_another_node() {
+async fn a_watch_through_another_node_sees_a_whole_reboot() {
     let world = World::start("watch-others", TALOS_1_12, 3, 0).await;
     let (leader, other) = world.leader().await;
     let watcher = world.node(&other);
     let mut members = watcher.watch_all::<Member>();
     members.wait_for(SOON, |watch| watch.state().count() == 3).await.unwrap();
-    // The watch itself is undisturbed while the leader reboots.
+    // The watch is not interrupted while the leader reboots.
     let before = world.node(&leader).boot_id().await.unwrap();
     world.node(&leader).reboot(RebootMode::Force).await.unwrap();
     back_up(&world.node(&leader), &before).await;
     assert!(members.wait_for(SOON, |watch| watch.state().count() == 3).await.is_ok());
-    assert_ne!(world.leader().await.0, leader, "somebody else was elected meanwhile");
+    assert_ne!(world.leader().await.0, leader, "another member was elected meanwhile");
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn a_node_that_never_returns() {
     let mut watch = node.watch::<MachineStatus>();
     watch.wait_for(SOON, |watch| status(watch).is_some_and(MachineStatus::is_up)).await.unwrap();
     node.reboot(RebootMode::Force).await.unwrap();
-    // Bounded, and with the reason.
+    // The wait times out with the reason.
     let gone = watch
         .wait_for(Duration::from_secs(6), |watch| {
             status(watch).is_some_and(|it| it.stage == Stage::Booting)
