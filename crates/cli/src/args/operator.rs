@@ -20,10 +20,10 @@ Examples:
 Annotations on a KubernetesCluster do the rest:
     kubectl annotate kubernetescluster my-cluster upgrade.vitistack.io/talos-target=1.13.9";
 
-/// This door has another usual order than the others.
+/// This front end has another default order than the others.
 const ORDER: &str = "Which role goes first when Talos is upgraded [default: workers-first]";
 
-/// What `operator` is asked.
+/// The arguments of `operator`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = EXAMPLES, mut_arg("order", |order| order.help(ORDER)))]
 pub struct OperatorArgs {
@@ -34,28 +34,28 @@ pub struct OperatorArgs {
     /// The context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Who this replica is among the others [default: this host and process]
+    /// The name of this replica [default: this host and process]
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pub identity: Option<String>,
-    /// Where the leases of the replicas are
+    /// The namespace of the leases
     #[arg(long, value_name = "NAME", env = "POD_NAMESPACE", default_value = "vitistack-system")]
     pub namespace: String,
     /// Upgrade the clusters of this namespace only [default: of all namespaces]
     #[arg(long, value_name = "NAME", env = "WATCH_NAMESPACE")]
     pub watch_namespace: Option<String>,
-    /// What the names of the clusters' Secrets begin with
+    /// Prefix of the names of the clusters' Secrets
     #[arg(long, value_name = "TEXT", env = "SECRET_PREFIX", default_value = "")]
     pub secret_prefix: String,
     /// The folder for etcd snapshots
     #[arg(long, value_name = "FOLDER", default_value = "./snapshots")]
     pub snapshots: PathBuf,
-    /// Where to tell health, readiness and metrics
+    /// Listen address for /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
-    /// How often to look at a cluster that nobody wants anything of
+    /// Polling interval for clusters without an upgrade target
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse::span)]
     pub look_every: SignedDuration,
-    /// How long a replica that fell silent keeps the clusters that it drives
+    /// How long a silent replica keeps the clusters that it drives
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = parse::span)]
     pub lease_duration: SignedDuration,
     #[command(flatten)]
@@ -69,20 +69,20 @@ pub struct OperatorArgs {
     pub data: DataArgs,
 }
 
-/// Where releases are known from. The last that speaks of a product counts.
+/// The sources of releases. Of several for one product the last one counts.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Available versions")]
 pub struct VersionsArgs {
-    /// An Image Factory to ask which Talos there is
+    /// An Image Factory that lists the Talos releases
     #[arg(long, value_name = "URL")]
     pub image_factory: Option<String>,
     /// A ConfigMap in the operator's namespace with the keys talos, kubernetes, broken
     #[arg(long, value_name = "NAME")]
     pub versions_config_map: Option<String>,
-    /// The Talos versions there are, with commas between them
+    /// The Talos releases, separated by commas
     #[arg(long, value_name = "VERSIONS")]
     pub talos_versions: Option<String>,
-    /// The Kubernetes versions there are
+    /// The Kubernetes releases, separated by commas
     #[arg(long, value_name = "VERSIONS")]
     pub kubernetes_versions: Option<String>,
 }

@@ -11,7 +11,7 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End};
 
-use super::begin::soon;
+use super::begin::{Created, soon};
 use super::rules::{self, SOON};
 use super::{Next, ReconcileError, Reconciler};
 use crate::api_call::with_timeout;
@@ -114,15 +114,14 @@ impl<F: FrontEnd> Reconciler<F> {
             return Ok(Next::At(Some(until)));
         }
         let store = self.store(desired);
-        let is_last = |name: &Option<String>| name.as_deref() == Some(last.view.name.as_str());
-        let (run, connection) =
-            match self.created.take().filter(|it| is_last(&it.run.metadata.name)) {
-                Some(created) => (Some(created.run), created.connection),
-                None => {
-                    let run = with_timeout(store.get(&last.view.name)).await;
-                    (run.map_err(ReconcileError::Read)?, None)
-                }
-            };
+        let created = self.created.take();
+        let is_last = |it: &Created| it.run.metadata.name.as_ref() == Some(&last.view.name);
+        let (run, connection) = if let Some(created) = created.filter(is_last) {
+            (Some(created.run), created.connection)
+        } else {
+            let run = with_timeout(store.get(&last.view.name)).await;
+            (run.map_err(ReconcileError::Read)?, None)
+        };
         let Some(run) = run else {
             // It was deleted: the cluster is observed again.
             self.forget();

@@ -140,7 +140,7 @@ impl Standing {
     }
 }
 
-/// The word that platforms label machines with.
+/// The name of a role in the object.
 pub(super) const fn role_word(role: Role) -> &'static str {
     match role {
         Role::ControlPlane => upgrade_api::label::CONTROL_PLANE,
