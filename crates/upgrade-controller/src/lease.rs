@@ -1,9 +1,9 @@
 //! A Lease that says who drives a cluster (rule 9).
 //!
-//! It is written when a cluster is taken, and not renewed: it lasts as long as the
-//! heartbeat of the replica that it names, in the session that it names
-//! ([`crate::pulse`]). One whose replica has no such heartbeat is over when *we* have
-//! seen it unchanged for its whole duration.
+//! A replica writes it when it takes a cluster, and does not renew it: it lasts as long as the
+//! heartbeat of that replica, in the session that it names ([`crate::heartbeat`]). A lease
+//! without such a heartbeat, as a Job has it ([`RenewedLease`]), is over when *we* have seen
+//! it unchanged for its whole duration.
 
 mod renewed;
 
@@ -198,22 +198,22 @@ impl Claim {
                 Preconditions { resource_version: now.resource_version(), uid: now.uid() };
             // Deleted rather than emptied: nothing is left of clusters that go.
             let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
-            match tokio::time::timeout(CALL, self.api.delete(&name, &params)).await {
-                Ok(Ok(_)) => return,
-                Ok(Err(kube::Error::Api(status))) if status.code == 404 => return,
-                Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
-                    match tokio::time::timeout(CALL, self.api.get_opt(&name)).await {
+            match within(CALL, self.api.delete(&name, &params)).await {
+                Ok(_) => return,
+                Err(error) if error.code() == Some(404) => return,
+                Err(error) if error.code() == Some(409) => {
+                    match within(CALL, self.api.get_opt(&name)).await {
                         // Only a label or the like changed: it is still this one.
-                        Ok(Ok(Some(found))) if found.spec == self.lease.spec => {
+                        Ok(Some(found)) if found.spec == self.lease.spec => {
                             self.lease = found;
                             continue;
                         }
                         // Taken again, by us or by another process, or gone.
-                        Ok(Ok(_)) => return,
-                        _ => {}
+                        Ok(_) => return,
+                        Err(_) => {}
                     }
                 }
-                _ => {}
+                Err(_) => {}
             }
             if !std::mem::replace(&mut told, true) {
                 tracing::info!(lease = name, "the lease could not be released; retrying");

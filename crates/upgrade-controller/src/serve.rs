@@ -208,8 +208,8 @@ async fn refresh(mut versions: Versions, client: Client, metrics: Arc<Metrics>) 
             metrics.refreshed(source, asked.is_ok());
             let trouble = troubles.entry(source).or_insert_with(|| {
                 ErrorLog::new(
-                    "available versions stay as they were",
-                    "available versions are known",
+                    "could not refresh available versions; keeping the previous list",
+                    "available versions are refreshed again",
                 )
             });
             match asked {

@@ -2,9 +2,9 @@
 //! belongs to the replica with the highest hash of both names. There is no leader, and when a
 //! replica comes or goes only its own clusters move.
 //!
-//! Two replicas may disagree for a moment without harm: a driver needs the cluster's own
-//! Lease ([`crate::lease`]). Those last as long as this one of
-//! their replica does, which is its heartbeat ([`crate::pulse`]).
+//! Two replicas may disagree for a moment without harm: a driver needs the cluster's own Lease
+//! ([`crate::lease`]), which lasts as long as the Lease of its replica does, its heartbeat
+//! ([`crate::heartbeat`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Every annotation of upgrades on a `KubernetesCluster`.
 //!
 //! What users write triggers and steers; what the operator writes is a one-line
-//! picture of the state. The run itself is an [`UpgradeRun`](crate::UpgradeRun).
+//! picture of the state. The run itself is an `UpgradeRun`.
 
 use std::collections::BTreeMap;
 

@@ -26,7 +26,7 @@ pub(super) fn without_run(facts: &Facts<'_>) -> Decision {
     if let Some(text) = request.target(Product::Talos) {
         match target::check(Product::Talos, text, request.rollback, seen, facts.releases) {
             Checked::There(version) => {
-                messages::already(&mut talos, Product::Talos, &version, seen)
+                messages::already(&mut talos, Product::Talos, &version, seen);
             }
             Checked::Valid(version) => {
                 talos_is_done = false;

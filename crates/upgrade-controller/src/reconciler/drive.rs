@@ -289,3 +289,28 @@ fn names(nodes: Vec<(NodeName, Arming)>) -> String {
 fn list(nodes: &[NodeName]) -> String {
     nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(end: End, cancelling: bool) -> Option<RunPhase> {
+        end_phase(Ok(end), cancelling).map(|(phase, _)| phase)
+    }
+
+    #[test]
+    fn a_cancelled_run_reaches_a_safe_state_first() {
+        // Rule 12.
+        let paused = || End::Paused { by: "anna".to_owned() };
+        assert_eq!(phase(paused(), true), Some(RunPhase::Cancelled));
+        assert_eq!(phase(paused(), false), Some(RunPhase::Paused));
+        assert_eq!(phase(End::Done, true), Some(RunPhase::Completed), "it was faster");
+    }
+
+    #[test]
+    fn a_run_that_another_process_continues_keeps_its_phase() {
+        // Rule 8: the next driver resumes from the journal.
+        assert_eq!(phase(End::Stopped, false), None);
+        assert_eq!(phase(End::Stopped, true), None);
+    }
+}
