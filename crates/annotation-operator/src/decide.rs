@@ -1,15 +1,15 @@
-//! What to tell about a cluster, and what to do with it: a pure function of
-//! what the user wrote, what was seen, and where the run stands.
+//! The status of a cluster and the next action: a pure function of what the user wrote, the
+//! observed versions, and the newest run.
 //!
-//! The rules of the door, in the order in which they are looked at:
+//! The rules of this front end, in order:
 //!
 //! 1. `do-not-reconcile`: nothing is written; a run under way is paused.
 //! 2. `talos-reset-upgrade-state`: a run under way reaches a safe state, then
 //!    targets and bookkeeping are wiped and the annotation with them.
-//! 3. A run under way goes on while its target stands; a target that was taken
-//!    away or changed lets what is in flight finish and cancels it (rule 12).
-//! 4. A run that failed keeps its cluster `failed` until its target is taken
-//!    away or changed: nobody retries behind a person's back (rule 5).
+//! 3. A run continues while its target stands; once its target is removed or changed, the
+//!    node in flight finishes and the run is cancelled (rule 12).
+//! 4. A failed run keeps its cluster `failed` until its target is removed or changed: no run
+//!    is retried without the user's word (rule 5).
 //! 5. Otherwise the Talos target comes first, then the Kubernetes one, which is
 //!    `blocked` while Talos is not done.
 
@@ -81,7 +81,7 @@ fn in_progress(facts: &Facts<'_>, run: &RunView) -> Decision {
         reason,
         message,
         progress: Some(run.progress()),
-        // What runs while it changes is told at the end, when it is verified.
+        // Versions that change meanwhile are shown at the end, once they are verified.
         versions: None,
     };
     let other = match run.product {
@@ -123,7 +123,7 @@ fn reset(facts: &Facts<'_>) -> Decision {
     Decision { update: Some(write), next: NextAction::Idle }
 }
 
-/// A run came to its end, and nobody was told yet.
+/// A run completed, and its status was not written yet.
 fn completed(facts: &Facts<'_>, run: &RunView) -> Decision {
     let mut own = messages::completed(run);
     own.versions = Some((run.to.clone(), None));
@@ -161,8 +161,8 @@ fn failed(facts: &Facts<'_>, run: &RunView) -> Decision {
             messages::waits_for_failed_talos(run)
         }
         Product::Talos => at_rest(facts, Product::Kubernetes),
-        // A failed Kubernetes upgrade does not stand in the way of mending it
-        // with another Talos, but nothing begins while it is not settled.
+        // A failed Kubernetes upgrade may be fixed by another Talos, but nothing starts until
+        // it is settled.
         Product::Kubernetes if facts.request.talos.is_some() => {
             messages::waits_for_failed_kubernetes(run)
         }

@@ -21,7 +21,7 @@ const RIGHTS: [Right; 9] = [
     Right::new((CLUSTERS, "machines"), &["list", "watch"], WATCHED, Weight::Needed),
     Right::new((RUNS, "upgraderuns"), &["get", "list", "create", "delete"], THERE, Weight::Needed),
     Right::new((RUNS, "upgraderuns/status"), &["patch"], THERE, Weight::Needed),
-    // Whoever looks at `kubectl describe` misses them; an upgrade does not.
+    // Missed by users of `kubectl describe`, but not by an upgrade.
     Right::new(("events.k8s.io", "events"), &["create", "patch"], THERE, Weight::Wanted),
     Right::new(("", "secrets"), &["get"], (Scope::Clusters, Role::ClusterAccess), Weight::Needed),
     LEASES,

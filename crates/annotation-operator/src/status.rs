@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(
             transition(&bare, &write(), Product::Kubernetes),
             None,
-            "a first idle is no events"
+            "a first idle is no event"
         );
         let told = object(json!({"metadata": {"name": "a", "annotations": {
             annotation::TALOS_STATUS: "in-progress"}}}));

@@ -119,7 +119,7 @@ impl Watch {
         let cluster = trimmed(object);
         let request = UpgradeRequest::from_annotations(cluster.annotations());
         let before = self.fleet.object(&key);
-        let mut removals = before.map(|watched| watched.removals.clone()).unwrap_or_default();
+        let mut removals = before.map(|watched| watched.removals).unwrap_or_default();
         for product in Product::ALL {
             // Every event is seen here, but not in the reconciler: a target that was removed
             // and set again at once was removed.

@@ -15,7 +15,7 @@ pub use run::UpgradeRun;
 
 #[doc(hidden)]
 pub mod reexport {
-    //! What the macro [`resource`](crate::resource) expands to.
+    //! What the macro `resource` expands to.
     pub use k8s_openapi;
     pub use kube;
 }

@@ -1,7 +1,7 @@
 //! `UpgradeRun` (`upgrade.vitistack.io/v1alpha1`): one run of the engine on one
 //! cluster, with its plan and its journal.
 //!
-//! The spec never changes; whoever wants something else makes another run. The
+//! The spec never changes; another intent is another run. The
 //! status is written by the one process that drives, and each write names the
 //! resourceVersion that it knows (rule 9).
 
@@ -35,7 +35,7 @@ pub struct UpgradeRun {
 resource!(UpgradeRun, "upgrade.vitistack.io", "v1alpha1", "upgraderuns");
 
 impl UpgradeRun {
-    /// A run that nobody began yet.
+    /// A run that has not started.
     pub fn new(metadata: ObjectMeta, spec: RunSpec) -> Self {
         let (api_version, kind) = (Self::own_api_version(), Self::own_kind());
         Self { api_version, kind, metadata, spec, status: None }
@@ -56,7 +56,7 @@ pub struct RunSpec {
     pub owner: Owner,
     /// What ran, and what is wanted.
     pub versions: RunVersions,
-    /// Whether it is a way back.
+    /// Whether it is a rollback.
     pub rollback: bool,
     /// The plan's hash (rule 9).
     pub hash: String,
@@ -76,7 +76,7 @@ pub struct Owner {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its UID: an object made anew under an old name is another one.
+    /// Its UID: an object that was created again under an old name is another one.
     pub uid: String,
 }
 
@@ -169,10 +169,10 @@ impl From<StoredSpec> for RunSpec {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub enum RunPhase {
-    /// Nobody began it.
+    /// It has not started.
     #[default]
     Pending,
-    /// Somebody drives it.
+    /// A process drives it.
     Running,
     /// The user asked for a pause.
     Paused,
@@ -180,7 +180,7 @@ pub enum RunPhase {
     Halted,
     /// Everything planned is done.
     Completed,
-    /// The user took the target away before the end.
+    /// The user removed the target before the end.
     Cancelled,
 }
 

@@ -46,7 +46,7 @@ impl ClusterRef {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The name of the lease of whoever drives the cluster (rule 9).
+    /// The name of the lease that the driver of the cluster holds (rule 9).
     pub fn lease(&self) -> String {
         format!("upgrade-{}", self.uid)
     }

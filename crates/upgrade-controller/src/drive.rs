@@ -91,7 +91,7 @@ impl Drive {
         Self { run: object, progress, waits, credentials, metrics: Some(metrics), word, over, task }
     }
 
-    /// Passes the user's word on.
+    /// Passes the user's command on.
     pub fn say(&self, word: Word) {
         self.word.send_if_modified(|said| {
             let changed = *said != word;
@@ -128,19 +128,19 @@ impl Drive {
         })
     }
 
-    /// Ends it at once; what is under way is in doubt for whoever resumes.
+    /// Ends it at once; steps in flight are in doubt for the process that resumes.
     pub async fn stop(mut self, limit: std::time::Duration) {
         self.say(Word::Stop);
         if tokio::time::timeout(limit, &mut self.task).await.is_err() {
             self.task.abort();
-            // Whoever resumes must not meet it.
+            // It must be gone before another process resumes.
             let _ = (&mut self.task).await;
         }
     }
 }
 
 impl Drop for Drive {
-    /// A drive that nobody listens to must not go on.
+    /// A drive without an owner must not continue.
     fn drop(&mut self) {
         self.task.abort();
     }

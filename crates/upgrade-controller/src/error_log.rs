@@ -9,7 +9,7 @@ use upgrade_core::jiff::SignedDuration;
 
 use crate::clock;
 
-/// How long an error that goes on is not logged again.
+/// How long a repeated error is not logged again.
 const REMIND: Duration = Duration::from_mins(10);
 
 /// How many different errors of one trouble are logged when they are new: a text with
@@ -20,7 +20,7 @@ const TEXTS: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub struct RepeatedError(Option<Streak>);
 
-/// A trouble that goes on.
+/// A streak of failures.
 #[derive(Clone, Debug)]
 struct Streak {
     began: Duration,
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(repeats.failed_at(), Some(second(159)));
         assert_eq!(repeats.recovered(second(165)).as_deref(), Some("60 failures in 1m 5s"));
         assert_eq!(repeats.recovered(second(166)), None);
-        // A new trouble is logged anew.
+        // A new streak is logged from its start.
         assert!(repeats.failed("no answer", second(200)).is_some());
         assert_eq!(repeats.recovered(second(201)).as_deref(), Some("1 failure in 1s"));
     }

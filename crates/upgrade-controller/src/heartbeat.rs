@@ -18,13 +18,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Which part of its time before its end we count ours as over: what was sent in
-/// the last moment should have arrived before anybody else acts.
+/// the last moment should have arrived before another process acts.
 const MARGIN: u32 = 5;
 
 /// Our own heartbeat, and what is seen of the others'.
 #[derive(Debug)]
 pub struct Heartbeat {
-    /// Nobody else says so, not even this replica after a restart.
+    /// Names this process among all; a restart has another name.
     process: String,
     lasts: Duration,
     known: Mutex<Known>,
@@ -34,7 +34,7 @@ pub struct Heartbeat {
 struct Known {
     /// Our own lasts until then, in time since the machine started.
     until: Duration,
-    /// How often our own had to begin anew.
+    /// The number of our session.
     session: u64,
     /// When the others' were read last; never, in a process that reads none.
     asked: Option<Duration>,
@@ -85,10 +85,10 @@ impl Heartbeat {
     pub fn beaten(&self, sent: Duration, now: Duration) -> bool {
         let mut known = self.known();
         // Asked when the answer is there: a beat that took long came too late.
-        let anew = now >= known.until;
-        known.session += u64::from(anew);
+        let expired = now >= known.until;
+        known.session += u64::from(expired);
         known.until = sent + self.lasts.saturating_sub(self.lasts / MARGIN);
-        anew
+        expired
     }
 
     /// The session in which something can be taken now.
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn who_was_silent_for_long_holds_nothing_any_more() {
-        // Rule 9: somebody else may have everything by now.
+        // Rule 9: another process may have everything by now.
         let heartbeat = Heartbeat::new("p".to_owned(), LASTS);
         heartbeat.beaten(second(100), second(100));
         let before = heartbeat.current(second(100)).unwrap();
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_we_did_not_ask_for_is_no_silence() {
-        // Rule 9: whoever cannot read the heartbeats knows of none that are missing.
+        // Rule 9: without reading the heartbeats none is known to be missing.
         let heartbeat = Heartbeat::new("p".to_owned(), LASTS);
         heartbeat.found(vec![beat("s", "1")], second(100), second(101));
         heartbeat.found(vec![beat("s", "1")], second(120), second(160));

@@ -285,7 +285,7 @@ pub fn list(files: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-/// What is wrong with a context, without a word of what is in its keys (rule 14).
+/// What is wrong with a context, without quoting its credentials (rule 14).
 fn unusable(error: &KubeconfigError) -> String {
     let data = |what: &str, error: &LoadDataError| match error {
         LoadDataError::ReadFile(error, path) => {

@@ -1,9 +1,9 @@
 //! A Lease that says who drives a cluster (rule 9).
 //!
-//! It is written when a cluster is taken, and not renewed: it lasts as long as the
-//! heartbeat of the replica that it names, in the session that it names
-//! ([`crate::pulse`]). One whose replica has no such heartbeat is over when *we* have
-//! seen it unchanged for its whole duration.
+//! A replica writes it when it takes a cluster, and does not renew it: it lasts as long as the
+//! heartbeat of that replica, in the session that it names ([`crate::heartbeat`]). A lease
+//! without such a heartbeat, as a Job has it ([`RenewedLease`]), is over when *we* have seen
+//! it unchanged for its whole duration.
 
 mod renewed;
 
@@ -34,7 +34,7 @@ pub const DURATION: Duration = Duration::from_secs(20);
 /// call that is lost can be repeated before the lease runs out.
 pub const CALL: Duration = Duration::from_secs(DURATION.as_secs() / 4);
 
-/// How soon a lease that could not be given back is tried again.
+/// How soon a release that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// The annotation that says which cluster a lease is about.
@@ -49,10 +49,10 @@ const RENEWED: &str = "upgrade.vitistack.io/renewed";
 /// Why there is no lease.
 #[derive(Debug, Error)]
 pub enum LeaseError {
-    /// Somebody else has it.
+    /// Another process has it.
     #[error("{0} drives it")]
     Held(String),
-    /// Whoever is not seen to be alive takes nothing.
+    /// A process with a late heartbeat takes nothing.
     #[error("the lease {0}: this replica's own heartbeat is late")]
     Late(String),
     /// The API server did not do it.
@@ -78,7 +78,7 @@ pub struct LeaseRequest {
     pub about: String,
 }
 
-/// What was last seen of a lease that somebody without a heartbeat has.
+/// The last observation of a lease whose holder has no heartbeat.
 #[derive(Debug, Default)]
 pub struct ObservedLease(Mutex<Option<(String, Duration)>>);
 
@@ -101,11 +101,11 @@ impl ObservedLease {
     }
 }
 
-/// A lease that we have, until our heartbeat stops or it is given back.
+/// A lease that we hold until our heartbeat stops or it is released.
 #[derive(Debug)]
 pub struct HeldLease {
     held: Arc<Held>,
-    /// As it was written; gone once it is given back.
+    /// As it was written; `None` once it is released.
     claim: Option<Claim>,
 }
 
@@ -162,18 +162,18 @@ impl HeldLease {
         self.held.holds().is_err()
     }
 
-    /// Gives it to whoever asks next. Call it when nothing is done any more.
+    /// Releases it. Call it once nothing is done any more.
     pub async fn release(mut self) {
         let Some(claim) = self.claim.take() else { return };
-        // In a task of its own: it goes on if the hub does not answer in time.
+        // In a task of its own: it continues if the hub does not answer in time.
         let giving = tokio::spawn(claim.give_back(Arc::clone(&self.held)));
         let _ = tokio::time::timeout(CALL, giving).await;
     }
 }
 
 impl Drop for HeldLease {
-    /// Whoever let go of it without a word may not have ended yet what it did. Nobody
-    /// else takes it while our heartbeat goes on, so it is given back a while later.
+    /// An owner that dropped it may not have ended yet what it did. No other process takes it
+    /// while our heartbeat continues, so it is released a while later.
     fn drop(&mut self) {
         let (Some(claim), Ok(runtime)) = (self.claim.take(), Handle::try_current()) else {
             return;
@@ -198,25 +198,25 @@ impl Claim {
                 Preconditions { resource_version: now.resource_version(), uid: now.uid() };
             // Deleted rather than emptied: nothing is left of clusters that go.
             let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
-            match tokio::time::timeout(CALL, self.api.delete(&name, &params)).await {
-                Ok(Ok(_)) => return,
-                Ok(Err(kube::Error::Api(status))) if status.code == 404 => return,
-                Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
-                    match tokio::time::timeout(CALL, self.api.get_opt(&name)).await {
-                        // Somebody touched a label or the like: it is still this one.
-                        Ok(Ok(Some(found))) if found.spec == self.lease.spec => {
+            match within(CALL, self.api.delete(&name, &params)).await {
+                Ok(_) => return,
+                Err(error) if error.code() == Some(404) => return,
+                Err(error) if error.code() == Some(409) => {
+                    match within(CALL, self.api.get_opt(&name)).await {
+                        // Only a label or the like changed: it is still this one.
+                        Ok(Some(found)) if found.spec == self.lease.spec => {
                             self.lease = found;
                             continue;
                         }
-                        // Taken anew, by us or by somebody else, or gone.
-                        Ok(Ok(_)) => return,
-                        _ => {}
+                        // Taken again, by us or by another process, or gone.
+                        Ok(_) => return,
+                        Err(_) => {}
                     }
                 }
-                _ => {}
+                Err(_) => {}
             }
             if !std::mem::replace(&mut told, true) {
-                tracing::info!(lease = name, "cannot be given back now; tried again");
+                tracing::info!(lease = name, "the lease could not be released; retrying");
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -338,7 +338,7 @@ mod tests {
         assert!(!at("1", 100));
         assert!(!at("1", 119));
         assert!(at("1", 120));
-        // Somebody took it: we wait again.
+        // Another process took it: we wait again.
         assert!(!at("2", 121));
         assert!(!at("2", 140));
         assert!(at("2", 141));

@@ -1,9 +1,8 @@
 //! How many files and sockets this process may have open.
 //!
-//! A run keeps a few connections to its cluster, and a few hundred runs need
-//! more than the 1,024 that a process is usually given at first. What it may
-//! have at most is the administrator's word; up to there it helps itself, as
-//! every Go program does.
+//! A run keeps a few connections to its cluster, and a few hundred runs need more than the
+//! 1,024 of the usual soft limit. The administrator sets the hard limit; the process raises
+//! its soft limit up to that, as every Go program does.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

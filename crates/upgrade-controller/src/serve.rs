@@ -161,7 +161,7 @@ async fn listener(address: SocketAddr) -> Result<TcpListener, ServeError> {
     let listener = listener.map_err(|source| ServeError::Listen { address, source })?;
     // Port 0 is one that the system picks; this says which.
     if let Ok(address) = listener.local_addr() {
-        tracing::info!(%address, "serving health and metrics");
+        tracing::info!(listen = %address, "serving health and metrics");
     }
     Ok(listener)
 }
@@ -190,8 +190,7 @@ async fn tell_readiness(
             tracing::info!("{}", if ready { "ready" } else { "no longer ready" });
         }
         tell.send_replace(not_ready);
-        // An end of either is the end of the operator; whoever asks later still finds
-        // an answer.
+        // If either ends, the process ends; later requests still get an answer.
         tokio::select! {
             Ok(()) = state.changed() => {}
             Ok(()) = listed.changed() => {}
@@ -209,8 +208,8 @@ async fn refresh(mut versions: Versions, client: Client, metrics: Arc<Metrics>) 
             metrics.refreshed(source, asked.is_ok());
             let trouble = troubles.entry(source).or_insert_with(|| {
                 ErrorLog::new(
-                    "available versions stay as they were",
-                    "available versions are known",
+                    "could not refresh available versions; keeping the previous list",
+                    "available versions are refreshed again",
                 )
             });
             match asked {

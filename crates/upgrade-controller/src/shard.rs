@@ -1,11 +1,10 @@
-//! Who shares the clusters: every replica has a Lease of its own, all read all
-//! of them, and each cluster belongs to the one that the hash of both names
-//! puts first. No one decides, and when a replica comes or goes only its own
-//! clusters move.
+//! Sharding: every replica has a Lease of its own, reads those of the others, and each cluster
+//! belongs to the replica with the highest hash of both names. There is no leader, and when a
+//! replica comes or goes only its own clusters move.
 //!
-//! That two replicas disagree for a moment is harmless: whoever drives needs
-//! the cluster's own Lease ([`crate::lease`]). Those last as long as this one of
-//! their replica does, which is its heartbeat ([`crate::pulse`]).
+//! Two replicas may disagree for a moment without harm: a driver needs the cluster's own Lease
+//! ([`crate::lease`]), which lasts as long as the Lease of its replica does, its heartbeat
+//! ([`crate::heartbeat`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,7 +56,7 @@ impl Replicas {
         self.0.len()
     }
 
-    /// Whether nobody is there.
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -81,7 +80,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Begins with nobody: what is ours is known after the first beat.
+    /// Starts without replicas: our clusters are known after the first beat.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -100,7 +99,7 @@ impl Registration {
 
     /// Beats until it is dropped.
     pub async fn beat(mut self) {
-        let mut trouble = ErrorLog::new("the heartbeat fails", "the heartbeat goes on");
+        let mut trouble = ErrorLog::new("the heartbeat fails", "the heartbeat recovered");
         loop {
             let beaten = within(CALL, self.once()).await;
             let well = beaten.is_ok();
@@ -175,11 +174,11 @@ impl Registration {
                 None => now.saturating_sub(age(&lease)),
             };
             let quiet = now.saturating_sub(since);
-            // As it said itself: replicas may be told different times.
+            // As its own Lease says: replicas may have different durations.
             if quiet < lasts {
                 replicas.insert(holder.clone());
             } else if quiet > LEFT_BEHIND {
-                // Whoever is there anyway writes it anew.
+                // A replica that is alive after all writes it again.
                 let _ = self.api.delete(&lease.name_any(), &DeleteParams::default()).await;
             }
             seen.insert(holder, (version, since));

@@ -65,8 +65,8 @@ async fn ask(
     Ok(combined(each, nodes)?)
 }
 
-/// The machines, with those that only Kubernetes leads to. A node without one runs nobody
-/// knows what, unless it is foreign (rule 10).
+/// The machines, with those that only Kubernetes leads to. The version of a
+/// node without one is unknown, unless it is foreign (rule 10).
 fn complete(
     mut machines: Vec<Machine>,
     identified: Vec<(NodeName, Result<Machine, Trouble>)>,
@@ -169,13 +169,13 @@ mod tests {
         // Rule 10.
         let (cp, _) = machine("cp", Role::ControlPlane, None);
         let (w, _) = machine("w", Role::Worker, None);
-        let nobody = BTreeSet::new();
+        let none = BTreeSet::new();
         let found = vec![("w".into(), Ok(w.clone()))];
-        let all = complete(vec![cp.clone()], found, &nodes(), &nobody).unwrap();
+        let all = complete(vec![cp.clone()], found, &nodes(), &none).unwrap();
         assert_eq!(all.len(), 2);
         let away = Trouble::new(FailureKind::Unavailable, "connection refused");
         for found in [vec![("w".into(), Err(away))], Vec::new()] {
-            let why = complete(vec![cp.clone()], found, &nodes(), &nobody).unwrap_err();
+            let why = complete(vec![cp.clone()], found, &nodes(), &none).unwrap_err();
             assert!(
                 matches!(&why, VersionsError::NoMachine { node, .. } if node.0 == "w"),
                 "{why}"

@@ -23,8 +23,8 @@ use upgrade_core::version::{ParseVersionError, Version};
 
 use crate::api_call::CallError;
 
-pub use config_map::read as read_config_map;
-pub use factory::FactoryError;
+pub use config_map::{ConfigMapError, read as read_config_map};
+pub use factory::{FactoryError, ListError};
 
 /// Where releases are known from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,28 +85,28 @@ pub enum SourceError {
     #[error(transparent)]
     Factory(#[from] FactoryError),
     /// The `ConfigMap` cannot be read.
-    #[error("the ConfigMap {namespace}/{name} cannot be read: {source}")]
-    InheritError {
+    #[error("the ConfigMap {namespace}/{name} cannot be read: {error}")]
+    Unreadable {
         /// Where it is.
         namespace: String,
         /// Its name.
         name: String,
         /// What the API server said.
-        source: CallError,
+        error: CallError,
     },
     /// The `ConfigMap` holds something else than versions.
     #[error("the ConfigMap {namespace}/{name}: {problem}")]
-    Nonsense {
+    Invalid {
         /// Where it is.
         namespace: String,
         /// Its name.
         name: String,
         /// What is wrong in it.
-        problem: String,
+        problem: ConfigMapError,
     },
 }
 
-/// The catalogue with what sources say, the last one's word counting.
+/// The catalogue with what sources say, of which the last one counts.
 pub fn merge<'a>(base: &Catalogue, offers: impl IntoIterator<Item = &'a Offer>) -> Catalogue {
     let mut catalogue = base.clone();
     for Offer { talos, kubernetes, broken } in offers {

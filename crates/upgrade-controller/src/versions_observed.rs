@@ -6,7 +6,7 @@ use thiserror::Error;
 use upgrade_core::product::{Product, VersionRange};
 use upgrade_core::snapshot::{NodeName, Snapshot};
 
-/// What runs on a cluster, observed (never what somebody wrote down).
+/// The versions that run on a cluster, as observed and never as written in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedVersions {
     /// Talos.
@@ -131,10 +131,10 @@ pub(crate) mod tests {
     fn a_node_without_a_machine_is_not_left_out_of_what_runs() {
         // Rule 10: `1.13.9 runs on all nodes` would be a guess.
         let mut snapshot = cluster();
-        let nobody = BTreeSet::new();
-        assert_eq!(ObservedVersions::of(&snapshot, &nobody).unwrap().nodes, 1);
+        let none = BTreeSet::new();
+        assert_eq!(ObservedVersions::of(&snapshot, &none).unwrap().nodes, 1);
         snapshot.unmatched.insert("edge-1".into(), "discovery does not show it".to_owned());
-        let why = ObservedVersions::of(&snapshot, &nobody).unwrap_err();
+        let why = ObservedVersions::of(&snapshot, &none).unwrap_err();
         let expected = VersionsError::NoMachine {
             node: "edge-1".into(),
             why: "discovery does not show it".to_owned(),

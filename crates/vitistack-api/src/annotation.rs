@@ -1,7 +1,7 @@
-//! Every annotation of the upgrade door, on a `KubernetesCluster`.
+//! Every annotation of upgrades on a `KubernetesCluster`.
 //!
 //! What users write triggers and steers; what the operator writes is a one-line
-//! picture of the state. The run itself is an [`UpgradeRun`](crate::UpgradeRun).
+//! picture of the state. The run itself is an `UpgradeRun`.
 
 use std::collections::BTreeMap;
 
@@ -38,13 +38,13 @@ pub const KUBERNETES_PROGRESS: &str = "upgrade.vitistack.io/kubernetes-progress"
 /// `true`: nothing new is started; what is in flight reaches a safe state.
 /// **Set by the user.**
 pub const PAUSE: &str = "upgrade.vitistack.io/pause";
-/// `workers-first` (the default of this door) or `control-planes-first`.
+/// `workers-first` (the default) or `control-planes-first`.
 /// **Set by the user.**
 pub const ORDER: &str = "upgrade.vitistack.io/order";
 /// How many workers may be away at once: a number from 1, or `1%` to `100%`.
 /// **Set by the user.**
 pub const MAX_UNAVAILABLE: &str = "upgrade.vitistack.io/max-unavailable";
-/// `true`: a target that is older than what runs is a way back, not a mistake.
+/// `true`: a target that is older than the running version is a rollback, not a mistake.
 /// **Set by the user.**
 pub const ROLLBACK: &str = "upgrade.vitistack.io/rollback";
 /// `true`: forget a failed upgrade and its targets, once. **Set by the user.**
@@ -73,7 +73,7 @@ pub const OF_THE_OPERATOR: [&str; 10] = [
 pub const OF_THE_USER: [&str; 7] =
     [TALOS_TARGET, KUBERNETES_TARGET, PAUSE, ORDER, MAX_UNAVAILABLE, ROLLBACK, RESET];
 
-/// Whether the operator is told to leave the object alone.
+/// Whether the operator leaves the object alone.
 pub fn do_not_reconcile(annotations: &BTreeMap<String, String>) -> bool {
     DO_NOT_RECONCILE.iter().any(|name| annotations.get(*name).is_some_and(|it| !it.is_empty()))
 }

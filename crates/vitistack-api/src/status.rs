@@ -15,7 +15,7 @@ pub enum Status {
     InProgress,
     /// The target was reached.
     Completed,
-    /// A run failed, or the target makes no sense.
+    /// A run failed, or the target is not valid.
     Failed,
     /// The target is fine, and has to wait for something else.
     Blocked,
@@ -110,7 +110,7 @@ pub enum Reason {
     Failed,
     /// The target waits for something else.
     Blocked,
-    /// The target makes no sense.
+    /// The target is not valid.
     InvalidTarget,
 }
 
@@ -156,7 +156,7 @@ pub struct Condition {
     pub last_transition_time: String,
 }
 
-/// The `status.state` that the schema demands of whoever writes the first
+/// The `status.state` that the schema demands in the first
 /// status. Only what is known is said: when, and by whom.
 pub fn empty_state(now: &str) -> Value {
     let none = json!({"capacity": "0", "used": "0", "percentage": 0});

@@ -17,7 +17,7 @@ pub struct RunView {
     pub product: Product,
     /// To what.
     pub to: Version,
-    /// Whether it is a way back.
+    /// Whether it is a rollback.
     pub rollback: bool,
     /// Where it stands.
     pub phase: RunPhase,
@@ -51,7 +51,7 @@ impl RunView {
         })
     }
 
-    /// Whether something is done, or will be without another word of the user.
+    /// Whether it is driven, or will be without another action of the user.
     pub(super) fn is_active(&self) -> bool {
         matches!(self.phase, RunPhase::Pending | RunPhase::Running | RunPhase::Paused)
     }

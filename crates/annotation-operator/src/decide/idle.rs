@@ -1,4 +1,4 @@
-//! No run: what becomes of the targets, and what is told meanwhile.
+//! No run: what the targets lead to, and the status meanwhile.
 
 use upgrade_core::product::Product;
 use upgrade_core::version::Version;
@@ -10,7 +10,7 @@ use super::{messages, our_phase, write};
 use crate::keys;
 use crate::status::ProductStatus;
 
-/// No run: the targets are looked at.
+/// No run: the targets are judged.
 pub(super) fn without_run(facts: &Facts<'_>) -> Decision {
     let request = facts.request;
     let wanted = request.has_target();
@@ -26,7 +26,7 @@ pub(super) fn without_run(facts: &Facts<'_>) -> Decision {
     if let Some(text) = request.target(Product::Talos) {
         match target::check(Product::Talos, text, request.rollback, seen, facts.releases) {
             Checked::There(version) => {
-                messages::already(&mut talos, Product::Talos, &version, seen)
+                messages::already(&mut talos, Product::Talos, &version, seen);
             }
             Checked::Valid(version) => {
                 talos_is_done = false;
@@ -103,7 +103,7 @@ fn unseen(facts: &Facts<'_>, why: &str, wanted: bool) -> Decision {
 pub(super) fn at_rest(facts: &Facts<'_>, product: Product) -> ProductStatus {
     let idle = messages::idle(product, facts.versions(), facts.observed, facts.releases);
     match (facts.reported(product), facts.versions()) {
-        // It stays told for whoever waits for it, while it is still true.
+        // Users may wait for it: it stays while it is true.
         (Some(Status::Completed), None) => {
             let run = facts.run.filter(|run| run.product == product && run.total > 0);
             let progress = run.map(RunView::progress);

@@ -1,4 +1,4 @@
-//! What is told, in sentences. The seed's own are kept to the letter.
+//! The messages of the status. Those of the specification are kept to the letter.
 
 use upgrade_controller::front_end::Releases;
 use upgrade_core::product::Product;
@@ -32,8 +32,8 @@ pub(super) fn idle(
 ) -> ProductStatus {
     let Some(versions_now) = versions else {
         let message = match seen {
-            Some(Err(why)) => format!("The cluster cannot be seen: {why}"),
-            _ => "The cluster has not been looked at yet".to_owned(),
+            Some(Err(why)) => format!("The cluster cannot be observed: {why}"),
+            _ => "The cluster has not been observed yet".to_owned(),
         };
         return plain(Status::Idle, Reason::Idle, message);
     };
@@ -41,7 +41,7 @@ pub(super) fn idle(
     let available = step(product, versions_now, releases);
     let message = match &available {
         Some(version) => format!("Upgrade available: {} → {version}", spread.lowest),
-        None => format!("{product} {} is the newest that can be had now", spread.lowest),
+        None => format!("{product} {} is the newest available version", spread.lowest),
     };
     let versions = Some((spread.lowest.clone(), available));
     ProductStatus { versions, ..plain(Status::Idle, Reason::Idle, message) }
@@ -49,7 +49,7 @@ pub(super) fn idle(
 
 /// The cluster could not be seen; a completed upgrade stays one.
 pub(super) fn unseen(said: Option<Status>, why: &str) -> ProductStatus {
-    let message = format!("The cluster cannot be seen: {why}");
+    let message = format!("The cluster cannot be observed: {why}");
     match said {
         Some(Status::Completed) => plain(Status::Completed, Reason::Completed, message),
         _ => plain(Status::Idle, Reason::Idle, message),
@@ -107,7 +107,7 @@ pub(super) fn waits_for(product: Product, other: Product) -> ProductStatus {
 }
 
 pub(super) fn next_in_line(product: Product) -> ProductStatus {
-    let message = format!("The {product} target is looked at next");
+    let message = format!("{product} target queued");
     match product {
         Product::Kubernetes => plain(Status::Blocked, Reason::Blocked, message),
         Product::Talos => plain(Status::Idle, Reason::Blocked, message),
@@ -143,7 +143,7 @@ pub(super) fn already(
     told.reason = Reason::Completed;
     let next = told.versions.as_ref().and_then(|(_, available)| available.as_ref());
     let next = next.map_or_else(
-        || "nothing newer can be had now".to_owned(),
+        || "no newer version is available".to_owned(),
         |version| format!("the next valid target is {version}"),
     );
     told.message = format!("{}; {next}", runs_everywhere(product, version, seen.nodes));

@@ -1,4 +1,4 @@
-//! Whether a target makes sense, and what to set instead where it does not.
+//! Whether a target is valid, and what to set instead where it is not.
 //!
 //! Pure arithmetic of versions (rule 13); whether the cluster is fit for it is
 //! the planner's question, later.
@@ -19,9 +19,9 @@ pub enum Checked {
     Valid(Version),
     /// It runs already.
     There(Version),
-    /// It makes no sense; the text says why and what to set instead.
+    /// It is not valid; the text says why and what to set instead.
     Bad(String),
-    /// It makes sense once something else is done.
+    /// It is valid once something else is done.
     Blocked(String),
 }
 
@@ -44,7 +44,7 @@ pub fn check(
         return Checked::There(target);
     }
     if rollback {
-        // Whether there is a way back is for the planner, which knows them all.
+        // Whether a rollback is possible is the planner's question.
         return Checked::Valid(target);
     }
     if target < running.newest {
@@ -170,7 +170,7 @@ fn next(product: Product, seen: &ObservedVersions, releases: Releases<'_>) -> St
     match step(product, seen, releases) {
         Some(version) => format!("; the next valid target is {version}"),
         None => format!(
-            "; {product} {} is the newest that can be had now",
+            "; {product} {} is the newest available version",
             seen.of_product(product).lowest
         ),
     }

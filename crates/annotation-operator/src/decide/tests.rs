@@ -1,4 +1,4 @@
-//! Every rule of the door, as a table of what is there and what comes of it.
+//! Every rule of this front end, as a table of facts and decisions.
 
 use std::collections::BTreeMap;
 
@@ -224,7 +224,7 @@ fn the_second_target_begins_by_itself_when_the_first_is_reached() {
 
 #[test]
 fn a_failure_stays_until_its_target_is_taken_away() {
-    // Rule 5: nobody retries behind a person's back.
+    // Rule 5: no run is retried without the user's word.
     let mut case = Case::new(&[("talos-target", "1.12.0"), ("kubernetes-target", "1.35.0")])
         .run(RunPhase::Halted);
     case.run.as_mut().unwrap().message = "node cp-1 did not come back online".to_owned();
@@ -237,7 +237,7 @@ fn a_failure_stays_until_its_target_is_taken_away() {
         assert_eq!(write.phase, Some(Phase::UpgradeFailed));
         assert_eq!(write.kubernetes.status, Status::Blocked);
     }
-    // Taken away and set again before anybody looked.
+    // Removed and set again before this replica looked.
     case.run.as_mut().unwrap().target_removed = true;
     assert_eq!(case.decide(), Decision { update: None, next: NextAction::Close });
     case.run.as_mut().unwrap().target_removed = false;
@@ -247,7 +247,7 @@ fn a_failure_stays_until_its_target_is_taken_away() {
     let (write, act) = case.told();
     assert_eq!((write.talos.status, write.phase), (Status::Idle, Some(Phase::Ready)));
     assert_eq!(act, NextAction::Idle);
-    // Set again: it begins anew.
+    // Set again: a new run begins.
     case.annotations.insert(annotation::TALOS_TARGET.to_owned(), "1.12.0".to_owned());
     assert!(matches!(case.told().1, NextAction::Begin { .. }));
 }
@@ -327,7 +327,7 @@ fn a_cluster_that_was_not_seen_is_looked_at_first() {
     let mut case = Case::new(&[("talos-target", "1.12.0")]);
     case.seen = None;
     assert_eq!(case.decide(), Decision { update: None, next: NextAction::Observe });
-    // A cluster that cannot be seen gets its answer from trying (rule 10).
+    // A cluster that cannot be observed gets its answer from trying (rule 10).
     case.seen = Some(Err("no answer within 10s"));
     let (write, act) = case.told();
     assert!(matches!(act, NextAction::Begin { .. }));

@@ -36,7 +36,7 @@ async fn a_failure_names_its_node_and_is_retried_by_setting_the_target_again() {
     assert_eq!(run["status"]["phase"], "Halted");
     let told = world.annotated("broken", "talos-status", "failed").await;
     let message = annotation(&told, "talos-message");
-    assert!(message.contains("the cluster cannot be seen"), "{message}");
+    assert!(message.contains("the cluster cannot be observed"), "{message}");
 
     // The commands of the seed.
     cluster.clear("worker-1", "boot-back").await.expect("no fault");

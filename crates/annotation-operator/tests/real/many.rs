@@ -14,7 +14,7 @@ const TARGET: &str = "talos-target=1.13.9";
 async fn many_clusters_at_once_and_two_replicas() {
     const MANY: usize = 6;
     let world = World::start("many").await;
-    // ClusterCredentials that cannot be parsed, keys to an address where nothing is, and no keys.
+    // Credentials that cannot be parsed, credentials for an address where nothing is, and none.
     world.keys("broken-1", "nonsense: [", "also nonsense").await;
     let nobody = "context: x\ncontexts:\n  x:\n    endpoints: [192.0.2.1]\n";
     world.keys("broken-2", nobody, "{}").await;

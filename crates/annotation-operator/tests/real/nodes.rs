@@ -25,7 +25,7 @@ struct Glance {
 /// What happened so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Story {
-    /// How often each node went down. StatusGauge by the node itself.
+    /// How often each node went down. Counted by the node itself.
     pub(crate) downs: BTreeMap<String, u64>,
     /// The Talos of each node.
     pub(crate) versions: BTreeMap<String, String>,

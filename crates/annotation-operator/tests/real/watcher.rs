@@ -29,7 +29,7 @@ const PHASE: &[(&str, &[&str])] = &[
 
 /// What the object showed; each change is here once.
 #[derive(Debug, Default)]
-pub(crate) struct ObservedVersions {
+pub(crate) struct Observed {
     pub(crate) talos: Vec<String>,
     pub(crate) kubernetes: Vec<String>,
     pub(crate) phase: Vec<String>,
@@ -39,7 +39,7 @@ pub(crate) struct ObservedVersions {
     pub(crate) wrong: Vec<String>,
 }
 
-impl ObservedVersions {
+impl Observed {
     fn take(&mut self, object: &Value) {
         let phase = object["status"]["phase"].as_str().unwrap_or_default();
         next(&mut self.talos, annotation(object, "talos-status"), STATUS, &mut self.wrong);
@@ -83,7 +83,7 @@ fn next(list: &mut Vec<String>, now: &str, legal: &[(&str, &[&str])], wrong: &mu
 /// A watch of one object.
 pub(crate) struct Watcher {
     what: String,
-    seen: Arc<Mutex<ObservedVersions>>,
+    seen: Arc<Mutex<Observed>>,
     /// The resourceVersion that was seen last.
     version: watch::Receiver<u64>,
     task: JoinHandle<()>,
@@ -95,7 +95,7 @@ impl Watcher {
         let what = format!("kubernetescluster {name}");
         let mut objects = tenant.watch(&what);
         let mut object = objects.next().await;
-        let seen = Arc::new(Mutex::new(ObservedVersions::default()));
+        let seen = Arc::new(Mutex::new(Observed::default()));
         let (tell, version) = watch::channel(0);
         let taking = Arc::clone(&seen);
         let task = tokio::spawn(async move {
@@ -109,7 +109,7 @@ impl Watcher {
     }
 
     /// Everything that the object showed until now; all of it was legal.
-    pub(crate) async fn finish(mut self, tenant: &Tenant) -> ObservedVersions {
+    pub(crate) async fn finish(mut self, tenant: &Tenant) -> Observed {
         let last = version_of(&tenant.get(&self.what).await);
         let caught_up = self.version.wait_for(|version| *version >= last);
         let caught_up = tokio::time::timeout(PATIENCE, caught_up).await;

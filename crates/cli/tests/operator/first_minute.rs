@@ -62,7 +62,7 @@ async fn on_an_empty_hub_it_waits_and_tells_what_to_run() {
     tokio::time::sleep(A_WHILE).await;
     let log = replica.log();
     let first = log.lines().next().expect("a line");
-    assert!(first.contains("the operator starts") && first.contains("by=KUBECONFIG"), "{first}");
+    assert!(first.contains("hub=") && first.contains("by=KUBECONFIG"), "{first}");
     assert!(first.contains("hub=https://127.0.0.1:"), "{first}");
     told_once(&log, "missing on the hub: it does not serve machines.vitistack.io");
     told_once(&log, "missing on the hub: the namespace vitistack-system does not exist");
@@ -116,7 +116,7 @@ async fn an_account_without_rights_is_told_how_to_get_them() {
     tokio::time::sleep(A_WHILE).await;
     told_once(&replica.log(), "the heartbeat fails: the API server answers 403 Forbidden");
     tenant.grant_shipped_rights().await;
-    replica.logs("the heartbeat goes on, after").await;
+    replica.logs("the heartbeat recovered, after").await;
     replica.terminate().await;
 }
 

@@ -73,8 +73,8 @@ impl Replica {
     /// Where it listens: the system chose the port, and the log says which.
     fn address(&self) -> Option<SocketAddr> {
         let log = std::fs::read_to_string(&self.log).ok()?;
-        let line = log.lines().find(|line| line.contains("serving health and metrics"))?;
-        let (_, rest) = line.split_once("127.0.0.1:")?;
+        let field = |line: &&str| line.contains("listen=") || line.contains("\"listen\":");
+        let (_, rest) = log.lines().find(field)?.split_once("127.0.0.1:")?;
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
         format!("127.0.0.1:{digits}").parse().ok()
     }

@@ -70,7 +70,7 @@ impl DriveMetrics {
         Arc::clone(&self.metrics)
     }
 
-    /// It came to this end. Without one, somebody else goes on.
+    /// It ended this way. Without one, another process continues.
     pub fn end(mut self, end: RunEnd) {
         self.end = end;
     }

@@ -1,12 +1,10 @@
-//! Clusters take turns at being looked at.
+//! A concurrency limit for observations of clusters, and for writes to the hub.
 //!
-//! A look at a cluster is a hundred small questions, each with a deadline. A
-//! thousand looks that begin at once would only make each other late, until
-//! every answer came after its deadline and healthy clusters counted as away.
-//! So a few are looked at side by side, and the others wait their turn.
+//! An observation is a hundred small requests, each with a deadline. A thousand that begin at
+//! once would only delay each other, until every answer came after its deadline and healthy
+//! clusters looked unreachable. So a few run side by side, and the others queue.
 //!
-//! A cluster that hangs keeps nobody from theirs: after a moment it does not
-//! count any more.
+//! A cluster that hangs delays no other one: after a moment it no longer counts.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as Short, MutexGuard, PoisonError};
@@ -18,18 +16,17 @@ use upgrade_cluster::Live;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::Io;
 
-/// How many are looked at side by side: enough to keep a few cores busy while
-/// most wait for a network.
+/// How many run side by side: enough to keep a few cores busy while most wait for a network.
 const ABREAST: usize = 32;
 
-/// How long a look counts. One that takes longer waits for an answer.
+/// How long a permit counts. A longer observation waits for an answer.
 pub const COUNTS: Duration = Duration::from_secs(2);
 
-/// A turn comes after this long in any case (rule 11): a slow machine may need
-/// longer for every look.
+/// A permit is granted after this long in any case (rule 11): a slow machine may need longer
+/// for every observation.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// Whose turn it is.
+/// A concurrency limit.
 #[derive(Debug, Default)]
 pub struct Limiter {
     next: Mutex<()>,
@@ -37,14 +34,14 @@ pub struct Limiter {
     ended: Notify,
 }
 
-/// When each look under way began.
+/// When each permit was granted.
 #[derive(Debug, Default)]
 struct UnderWay {
     began: BTreeMap<u64, Instant>,
     number: u64,
 }
 
-/// A look under way; it is over when this is dropped.
+/// A permit, returned when it is dropped.
 #[derive(Debug)]
 pub struct Permit {
     limiter: Arc<Limiter>,
@@ -63,7 +60,7 @@ impl Limiter {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Comes back when the next look may begin. Those who asked first come first.
+    /// Waits for a permit, first come, first served.
     pub async fn acquire(self: &Arc<Self>) -> Permit {
         let _next = self.next.lock().await;
         let longest = Instant::now() + LONGEST;
@@ -83,7 +80,7 @@ impl Limiter {
     }
 }
 
-/// When there is a place for one more, if not now, and unless one ends before.
+/// When there is room for one more, if there is none now, and unless a permit returns earlier.
 fn place(began: impl Iterator<Item = Instant>, now: Instant) -> Option<Instant> {
     let mut counted: Vec<Instant> = began.map(|at| at + COUNTS).filter(|end| *end > now).collect();
     counted.sort_unstable();
@@ -91,19 +88,19 @@ fn place(began: impl Iterator<Item = Instant>, now: Instant) -> Option<Instant> 
     counted.get(surplus - 1).copied()
 }
 
-/// A cluster's live side, which takes turns with all others.
+/// The live side of a cluster, under the limit of all.
 pub struct Throttled {
     live: Live<SystemClock>,
     limiter: Arc<Limiter>,
 }
 
 impl Throttled {
-    /// With the pace of all.
+    /// Under this limit.
     pub const fn new(live: Live<SystemClock>, limiter: Arc<Limiter>) -> Self {
         Self { live, limiter }
     }
 
-    /// Without it, for whoever has waited for a turn.
+    /// Without the limit, for a caller that has a permit.
     pub const fn at_once(&self) -> &Live<SystemClock> {
         &self.live
     }

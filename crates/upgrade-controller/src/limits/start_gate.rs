@@ -1,9 +1,10 @@
-//! Many targets at once: who has not begun goes before who drives.
+//! Start gate: while many clusters get targets at once, runs that have not started take
+//! priority over running ones.
 //!
-//! A thousand runs that begin within seconds want the same hub and the same
-//! processor, and a run under way wants more of both than one that begins. So a run
-//! that was just made is driven when nobody else is beginning; for a while at most
-//! (rule 11). Runs that are taken up again wait for nobody: a node may be down.
+//! A thousand runs that start within seconds want the same hub and the same processor, and a
+//! running one wants more of both than one that starts. So a run that was just created is
+//! driven when no other one is starting, or after a while (rule 11). Resumed runs do not
+//! wait: a node may be down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +12,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// How long a run that was made waits for others that begin.
+/// How long a run that was created waits for others that start.
 const LONGEST: Duration = Duration::from_mins(2);
 
-/// How many clusters are beginning.
+/// Counts the clusters that are starting.
 #[derive(Debug)]
 pub struct StartGate(watch::Sender<usize>);
 
@@ -24,38 +25,38 @@ impl Default for StartGate {
     }
 }
 
-/// A cluster that begins, until this is dropped.
+/// A cluster that is starting, until this is dropped.
 #[derive(Debug)]
 pub struct StartTicket(Arc<StartGate>);
 
 impl StartGate {
-    /// One more begins.
+    /// One more is starting.
     pub fn enter(self: &Arc<Self>) -> StartTicket {
         self.change(|count| count + 1);
         StartTicket(Arc::clone(self))
     }
 
-    /// Whether anybody is beginning.
+    /// Whether a cluster is starting.
     pub fn is_busy(&self) -> bool {
         *self.0.borrow() > 0
     }
 
-    /// Until when a run that was made then waits for others, if it does.
+    /// Until when a run that was created then waits for others, if it does.
     pub fn until(&self, made: Instant, now: Instant) -> Option<Instant> {
         let until = made + LONGEST;
         (self.is_busy() && now < until).then_some(until)
     }
 
-    /// Comes back when nobody is.
+    /// Waits until none is starting.
     pub async fn open(&self) {
-        // It ends with us: there is always somebody who tells.
+        // The sender lives as long as this gate.
         let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
     }
 
     fn change(&self, to: impl Fn(usize) -> usize) {
         self.0.send_if_modified(|count| {
             let before = std::mem::replace(count, to(*count));
-            // A thousand may wait; they are told only what they wait for.
+            // A thousand may wait; they wake up only for what they wait for.
             (before == 0) != (*count == 0)
         });
     }
@@ -90,7 +91,7 @@ mod tests {
     fn a_run_waits_while_others_begin_and_not_for_ever() {
         let start_gate = Arc::new(StartGate::default());
         let made = Instant::now();
-        assert_eq!(start_gate.until(made, made), None, "nobody begins");
+        assert_eq!(start_gate.until(made, made), None, "none is starting");
         let _other = start_gate.enter();
         assert_eq!(start_gate.until(made, made), Some(made + LONGEST));
         // Rule 11.

@@ -190,7 +190,7 @@ impl Needs {
         let reviews: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
         let post = PostParams::default();
         let reviewed = denied_or(reviews.create(&post, &review)).await?;
-        // Whoever may not ask is not kept from working.
+        // An account that may not ask may still have the right.
         Ok(reviewed.map_or(true, |it| it.status.is_some_and(|status| status.allowed)))
     }
 
@@ -229,11 +229,11 @@ impl Needs {
             }
         }
         if lacking.len() == places.len() {
-            // Without any cluster nobody misses it yet.
+            // Without a cluster it is not needed yet.
             let weight = if places.is_empty() { Weight::Noted } else { right.weight };
             return Ok(vec![self.lacking((right, verbs), None, weight, subject)]);
         }
-        // Somebody else's namespace is no reason to leave all others alone.
+        // One namespace without the right is no reason to leave the others alone.
         let noted = |(verbs, place): (_, &String)| {
             self.lacking((right, verbs), Some(place), Weight::Noted, subject)
         };

@@ -18,7 +18,7 @@ pub(super) enum Subject {
         /// Its name.
         name: String,
     },
-    /// Somebody else.
+    /// A user.
     User(String),
 }
 
@@ -89,7 +89,7 @@ pub(super) fn namespace(name: &str) -> String {
     format!("kubectl create namespace {}", quoted(name))
 }
 
-/// Makes a namespace anew that is being deleted.
+/// Creates a namespace again that is being deleted.
 pub(super) fn deleted_namespace(name: &str) -> String {
     let quoted = quoted(name);
     format!("kubectl wait --for=delete namespace/{quoted} --timeout=5m && {}", namespace(name))

@@ -8,6 +8,7 @@ use upgrade_core::intent::Intent;
 use upgrade_core::observation::Observation;
 use upgrade_core::plan::{Plan, PlanHash};
 use upgrade_core::product::{PerProduct, VersionRange};
+use upgrade_core::snapshot::Snapshot;
 use upgrade_engine::store::Inherited;
 use upgrade_planner::Earlier;
 use upgrade_planner::report::Warning;
@@ -63,7 +64,7 @@ impl<F: FrontEnd> Reconciler<F> {
         let snapshot = observed.as_ref().ok().map(|it| &it.snapshot);
         let nodes = snapshot.map(roles).unwrap_or_default();
         let versions = snapshot.map(|it| ObservedVersions::of(it, &desired.foreign_nodes));
-        let running = snapshot.map(|it| it.versions()).unwrap_or_default();
+        let running = snapshot.map(Snapshot::versions).unwrap_or_default();
         let planned = self.plan(observed, start, parent.as_ref(), inherited);
         let refusal = planned.as_ref().err();
         let refusal = refusal.map(|error| self.context.front_end.refusal(start, error));

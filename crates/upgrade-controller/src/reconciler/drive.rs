@@ -12,7 +12,7 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End};
 
-use super::begin::soon;
+use super::begin::{Created, soon};
 use super::rules::{self, SOON};
 use super::{Next, ReconcileError, Reconciler};
 use crate::api_call::with_timeout;
@@ -115,15 +115,14 @@ impl<F: FrontEnd> Reconciler<F> {
             return Ok(Next::At(Some(until)));
         }
         let store = self.store(desired);
-        let is_last = |name: &Option<String>| name.as_deref() == Some(last.view.name.as_str());
-        let (run, connection) =
-            match self.created.take().filter(|it| is_last(&it.run.metadata.name)) {
-                Some(created) => (Some(created.run), created.connection),
-                None => {
-                    let run = with_timeout(store.get(&last.view.name)).await;
-                    (run.map_err(ReconcileError::Read)?, None)
-                }
-            };
+        let created = self.created.take();
+        let is_last = |it: &Created| it.run.metadata.name.as_ref() == Some(&last.view.name);
+        let (run, connection) = if let Some(created) = created.filter(is_last) {
+            (Some(created.run), created.connection)
+        } else {
+            let run = with_timeout(store.get(&last.view.name)).await;
+            (run.map_err(ReconcileError::Read)?, None)
+        };
         let Some(run) = run else {
             // It was deleted: the cluster is observed again.
             self.forget();
@@ -301,4 +300,29 @@ fn names(nodes: Vec<(NodeName, Arming)>) -> String {
 
 fn list(nodes: &[NodeName]) -> String {
     nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(end: End, cancelling: bool) -> Option<RunPhase> {
+        end_phase(Ok(end), cancelling).map(|(phase, _)| phase)
+    }
+
+    #[test]
+    fn a_cancelled_run_reaches_a_safe_state_first() {
+        // Rule 12.
+        let paused = || End::Paused { by: "anna".to_owned() };
+        assert_eq!(phase(paused(), true), Some(RunPhase::Cancelled));
+        assert_eq!(phase(paused(), false), Some(RunPhase::Paused));
+        assert_eq!(phase(End::Done, true), Some(RunPhase::Completed), "it was faster");
+    }
+
+    #[test]
+    fn a_run_that_another_process_continues_keeps_its_phase() {
+        // Rule 8: the next driver resumes from the journal.
+        assert_eq!(phase(End::Stopped, false), None);
+        assert_eq!(phase(End::Stopped, true), None);
+    }
 }

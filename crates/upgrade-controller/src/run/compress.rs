@@ -1,8 +1,8 @@
-//! Long texts in objects: packed, so that a thousand nodes stay far below the
-//! 1.5 MB that etcd takes.
+//! Long texts in objects: compressed, so that a thousand nodes stay far below the 1.5 MB that
+//! etcd accepts.
 //!
-//! A plan has about a kilobyte for each node and hop, and packs to a twentieth.
-//! Small ones stay as they are, for people.
+//! A plan has about a kilobyte for each node and hop, and compresses to a twentieth. Small
+//! ones stay readable.
 
 use std::io::{Read as _, Write as _};
 
@@ -10,6 +10,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use thiserror::Error;
 
 /// What a packed text begins with; JSON never does.
 const MARK: &str = "gzip:";
@@ -17,8 +18,19 @@ const MARK: &str = "gzip:";
 /// What stays readable.
 const SMALL: usize = 64 * 1024;
 
-/// What a packed text may unpack to. Somebody may have written it who is not us.
+/// The largest text that is read: another program may have written it.
 const LARGE: u64 = 256 * 1024 * 1024;
+
+/// Why a stored text cannot be read.
+#[derive(Debug, Error)]
+pub(super) enum CompressedError {
+    /// It is not base64.
+    #[error(transparent)]
+    Encoding(#[from] base64::DecodeError),
+    /// It is not gzip, or not UTF-8.
+    #[error(transparent)]
+    Content(#[from] std::io::Error),
+}
 
 /// The text as it is stored: as it is if it is small.
 pub(super) fn compress(text: &str) -> String {
@@ -26,14 +38,14 @@ pub(super) fn compress(text: &str) -> String {
 }
 
 /// The text as it was.
-pub(super) fn decompress(stored: &str) -> Result<String, String> {
+pub(super) fn decompress(stored: &str) -> Result<String, CompressedError> {
     let Some(packed) = stored.strip_prefix(MARK) else {
         return Ok(stored.to_owned());
     };
-    let bytes = STANDARD.decode(packed).map_err(|error| error.to_string())?;
+    let bytes = STANDARD.decode(packed)?;
     let mut text = String::new();
     let read = GzDecoder::new(bytes.as_slice()).take(LARGE).read_to_string(&mut text);
-    read.map_err(|error| error.to_string())?;
+    read?;
     Ok(text)
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use upgrade_api::UpgradeRun;
 use upgrade_api::run::{RunPhase, RunSpec, RunStatus};
 
-use super::compress;
+use super::compress::{self, CompressedError};
 use super::object::{AGAIN, RunObject, RunObjectError, may_pass};
 use crate::api_call::within;
 use crate::lease::CALL;
@@ -102,7 +102,10 @@ pub(super) async fn beginning(
     blocks.extend(status.sealed.iter().cloned());
     let mut lines = Vec::new();
     for block in blocks {
-        let broken = |why| RunObjectError::Broken { name: run.to_owned(), why };
+        let broken = |error: CompressedError| RunObjectError::Broken {
+            name: run.to_owned(),
+            why: error.to_string(),
+        };
         lines.extend(compress::decompress(&block).map_err(broken)?.lines().map(ToOwned::to_owned));
     }
     Ok(lines)

@@ -1,9 +1,8 @@
 //! A run in its object: read once, then written by this process alone.
 //!
 //! - **Fenced** (rule 9): every write names the resourceVersion that this
-//!   process knows. If the object says otherwise, somebody else wrote it, and
-//!   this process has lost the run. A write whose answer was lost is told from
-//!   that by what it left.
+//!   process knows. After a conflict another process wrote it, and this one has lost the
+//!   run. A write of our own with a lost answer is recognised by its content.
 //! - **Bounded**: a long journal is packed, and moves into [`super::journal_chunks`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +44,7 @@ pub(super) const AGAIN: Duration = Duration::from_millis(500);
 /// Why a run cannot be read or written.
 #[derive(Debug, Error)]
 pub enum RunObjectError {
-    /// Somebody else wrote it (rule 9).
+    /// Another process wrote it (rule 9).
     #[error("another process wrote the run {0}; this one has lost it")]
     Taken(String),
     /// It is gone.
@@ -67,8 +66,8 @@ pub enum RunObjectError {
         /// What went wrong.
         error: CallError,
     },
-    /// What is in it makes no sense.
-    #[error("the run {name} cannot be read: {why}; delete it to begin anew")]
+    /// Its content is not valid.
+    #[error("the run {name} cannot be read: {why}; delete it to start again")]
     Broken {
         /// Which.
         name: String,
@@ -97,8 +96,8 @@ pub struct RunObject {
 pub(super) async fn read(client: &Client, run: &UpgradeRun) -> Result<StoredRun, RunObjectError> {
     let name = run.name_any();
     let broken = |why: String| RunObjectError::Broken { name: name.clone(), why };
-    let text =
-        compress::decompress(&run.spec.plan).map_err(|why| broken(format!("its plan: {why}")))?;
+    let text = compress::decompress(&run.spec.plan)
+        .map_err(|error| broken(format!("its plan: {error}")))?;
     let plan: Plan =
         serde_json::from_str(&text).map_err(|error| broken(format!("its plan: {error}")))?;
     if plan.hash().to_string() != run.spec.hash {
@@ -221,8 +220,8 @@ impl RunObject {
         }
     }
 
-    /// After a write that may have arrived: true if it did. An error if it was
-    /// somebody else's.
+    /// After a write that may have arrived: true if it did. An error if another process
+    /// wrote.
     async fn look(&mut self, status: &RunStatus) -> Result<bool, RunObjectError> {
         let api: Api<UpgradeRun> = Api::namespaced(self.client.clone(), &self.namespace);
         let Ok(found) = within(CALL, api.get_opt(&self.name)).await else {
@@ -240,7 +239,7 @@ impl RunObject {
                 self.version = version;
                 Ok(true)
             }
-            // Somebody touched labels or the like: the status is still ours.
+            // Only labels or the like changed: the status is still ours.
             Some(before) if before == self.status => {
                 self.version = version;
                 Ok(false)
@@ -288,7 +287,7 @@ fn roles(status: &RunStatus, plan: &Plan) -> (BTreeMap<NodeName, Role>, usize) {
     (listed, total.unwrap_or(known).saturating_sub(known))
 }
 
-/// What a run upgrades, in a word.
+/// What a run upgrades.
 fn upgrade(versions: &RunVersions) -> String {
     match (&versions.to.talos, &versions.to.kubernetes) {
         (Some(_), None) => Product::Talos.to_string(),

@@ -108,7 +108,7 @@ fn words(node: &upgrade_view::NodeProgress<'_>) -> (&'static str, String) {
     }
 }
 
-/// The word that platforms label machines with.
+/// The name of a role in the object.
 pub(super) const fn role_word(role: Role) -> &'static str {
     match role {
         Role::ControlPlane => upgrade_api::label::CONTROL_PLANE,

@@ -1,4 +1,4 @@
-//! The runs of one cluster: made, found, and let go of.
+//! The runs of one cluster: created, found, and pruned.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use crate::cluster::ClusterRef;
 pub const KEEP: usize = 10;
 
 /// The annotation that says when a run was made, to the microsecond: Kubernetes
-/// keeps seconds, and two runs of one second have to be told apart.
+/// keeps seconds, and two runs of one second have to be distinguished.
 const MADE: &str = "upgrade.vitistack.io/made";
 
 /// How many runs before a new one may have died before their first entry.
@@ -54,7 +54,7 @@ pub enum InheritError {
 pub struct NewRun<'a> {
     /// From where to where.
     pub versions: RunVersions,
-    /// Whether it is a way back.
+    /// Whether it is a rollback.
     pub rollback: bool,
     /// The plan; without one it failed before it began, with this reason.
     pub plan: Result<&'a Plan, &'a str>,
@@ -70,7 +70,8 @@ impl UpgradeRuns {
         Self { api: Api::namespaced(client.clone(), &cluster.namespace), client, cluster }
     }
 
-    /// Whether a run is of this object. One made anew under an old name is another.
+    /// Whether a run is of this object. One that was created again under an
+    /// old name is another.
     fn is_ours(&self, run: &UpgradeRun) -> bool {
         run.owner() == self.cluster.owner()
     }
@@ -172,7 +173,7 @@ impl UpgradeRuns {
         let made =
             self.api.create(&PostParams::default(), &UpgradeRun::new(metadata, spec)).await?;
         let status = first_status(new);
-        // Without a status it would be a run that nobody knows the nodes of.
+        // Without a status the nodes of the run would be unknown.
         let body = json!({"status": status});
         let name = made.name_any();
         self.api.patch_status(&name, &PatchParams::default(), &Patch::Merge(&body)).await
@@ -220,7 +221,7 @@ impl UpgradeRuns {
         Ok(inherited)
     }
 
-    /// Ends a run that nobody drives.
+    /// Ends a run that no process drives.
     pub async fn close(
         &self,
         run: &UpgradeRun,
@@ -245,7 +246,7 @@ impl UpgradeRuns {
         Ok(())
     }
 
-    /// Marks a run as failed that nobody can drive.
+    /// Marks a run as failed that cannot be driven.
     pub async fn halt(&self, name: &str, runner: &str, why: &str) -> Result<(), kube::Error> {
         let body = json!({"status": {
             "phase": RunPhase::Halted, "message": why, "runner": runner,

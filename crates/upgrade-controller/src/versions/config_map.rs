@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
+use thiserror::Error;
 use upgrade_core::catalogue::Broken;
+use upgrade_core::version::ParseVersionError;
 
 use super::{Offer, SourceError};
 
@@ -27,25 +29,44 @@ pub(super) async fn ask(
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let (place, called) = (namespace.to_owned(), name.to_owned());
     match maps.get(name).await {
-        Ok(map) => read(&map.data.unwrap_or_default()).map_err(|problem| SourceError::Nonsense {
+        Ok(map) => read(&map.data.unwrap_or_default()).map_err(|problem| SourceError::Invalid {
             namespace: place,
             name: called,
             problem,
         }),
         Err(error) => {
-            Err(SourceError::InheritError { namespace: place, name: called, source: error.into() })
+            Err(SourceError::Unreadable { namespace: place, name: called, error: error.into() })
         }
     }
 }
 
-/// Reads the data; says which key is wrong, and how.
-pub fn read(data: &BTreeMap<String, String>) -> Result<Offer, String> {
+/// What is wrong in a `ConfigMap` of versions.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigMapError {
+    /// A key that does not exist.
+    #[error("the key `{0}` is unknown; there are {known}", known = KEYS.join(", "))]
+    UnknownKey(String),
+    /// A value that is not a list of versions.
+    #[error("{key}: {error}")]
+    Version {
+        /// Its key.
+        key: String,
+        /// What is wrong.
+        error: ParseVersionError,
+    },
+    /// A broken release without a reason.
+    #[error("broken: `{0}` has no reason; write it like 1.13.3: panics")]
+    NoReason(String),
+}
+
+/// Reads the data, or says which key is not valid.
+pub fn read(data: &BTreeMap<String, String>) -> Result<Offer, ConfigMapError> {
     if let Some(odd) = data.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return Err(format!("the key `{odd}` is unknown; there are {}", KEYS.join(", ")));
+        return Err(ConfigMapError::UnknownKey(odd.clone()));
     }
     let list = |key: &str| {
         let list = data.get(key).map(|text| Offer::list(text)).transpose();
-        list.map_err(|error| format!("{key}: {error}"))
+        list.map_err(|error| ConfigMapError::Version { key: key.to_owned(), error })
     };
     let mut broken = Vec::new();
     for line in data.get("broken").into_iter().flat_map(|text| text.lines()) {
@@ -53,9 +74,11 @@ pub fn read(data: &BTreeMap<String, String>) -> Result<Offer, String> {
             if line.trim().is_empty() {
                 continue;
             }
-            return Err(format!("broken: `{line}` has no reason; write it like 1.13.3: panics"));
+            return Err(ConfigMapError::NoReason(line.to_owned()));
         };
-        let talos = version.trim().parse().map_err(|error| format!("broken: {error}"))?;
+        let talos = version.trim().parse();
+        let talos =
+            talos.map_err(|error| ConfigMapError::Version { key: "broken".to_owned(), error })?;
         broken.push(Broken { talos, why: why.trim().to_owned() });
     }
     Ok(Offer { talos: list("talos")?, kubernetes: list("kubernetes")?, broken })
@@ -89,7 +112,7 @@ mod tests {
             ("broken", "all: of them", "broken: `all`"),
             ("kubernets", "1.36.3", "the key `kubernets` is unknown"),
         ] {
-            let problem = read(&map(&[(key, value)])).unwrap_err();
+            let problem = read(&map(&[(key, value)])).unwrap_err().to_string();
             assert!(problem.contains(word), "{problem}");
         }
     }

@@ -13,14 +13,27 @@ pub enum FactoryError {
     /// No answer, or one that is no.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// An answer that makes no sense.
-    #[error("the Image Factory at {url} answered no list of versions: {why}; check its URL")]
-    Nonsense {
+    /// An answer that is not a list of versions.
+    #[error(
+        "the Image Factory at {url} did not answer with a list of versions: {why}; check its URL"
+    )]
+    Invalid {
         /// Which.
         url: String,
         /// What was wrong.
-        why: String,
+        why: ListError,
     },
+}
+
+/// Why an answer is not a list of versions.
+#[derive(Debug, Error)]
+pub enum ListError {
+    /// It is not a list of texts.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// It has no version.
+    #[error("none of it is a version")]
+    NoVersion,
 }
 
 /// What the factory builds, and what of it should not be run.
@@ -42,15 +55,15 @@ fn offer(all: Vec<Version>, broken: Vec<Version>) -> Offer {
 
 async fn list(url: &str, path: &str) -> Result<Vec<Version>, FactoryError> {
     let body = image_factory::get(url, path).await?;
-    read(&body).map_err(|why| FactoryError::Nonsense { url: url.to_owned(), why })
+    read(&body).map_err(|why| FactoryError::Invalid { url: url.to_owned(), why })
 }
 
 /// A list with one entry that is no version is still a list: factories name
 /// their own builds as they like.
-fn read(body: &[u8]) -> Result<Vec<Version>, String> {
-    let words: Vec<String> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+fn read(body: &[u8]) -> Result<Vec<Version>, ListError> {
+    let words: Vec<String> = serde_json::from_slice(body)?;
     let versions: Vec<Version> = words.iter().filter_map(|word| word.parse().ok()).collect();
-    if versions.is_empty() { Err("none of it is a version".to_owned()) } else { Ok(versions) }
+    if versions.is_empty() { Err(ListError::NoVersion) } else { Ok(versions) }
 }
 
 #[cfg(test)]
