@@ -122,11 +122,21 @@ impl<C: Clock + 'static> Live<C> {
 }
 
 impl<C: Clock + 'static> Io for Live<C> {
-    type Talos = LiveTalos<C>;
+    type Machines = LiveTalos<C>;
+    type Upgrader = LiveTalos<C>;
+    type Etcd = LiveTalos<C>;
     type Kubernetes = LiveKubernetes;
     type Clock = C;
 
-    fn talos(&self) -> &Self::Talos {
+    fn machines(&self) -> &Self::Machines {
+        &self.talos
+    }
+
+    fn upgrader(&self) -> &Self::Upgrader {
+        &self.talos
+    }
+
+    fn etcd(&self) -> &Self::Etcd {
         &self.talos
     }
 

@@ -1,5 +1,6 @@
-//! The outside, as few small traits: Talos, Kubernetes, the clock; the journal
-//! has its own module.
+//! The outside, as small traits: reading machines, changing a node, administering etcd,
+//! Kubernetes, the clock; the journal has its own module. Each can be implemented on its
+//! own, without delegating the rest.
 //!
 //! The engine holds no socket and reads no clock but through these. A live
 //! cluster implements them over the network, the deterministic simulation in
@@ -9,11 +10,14 @@
 //! Whatever waits for something to become true belongs to the engine: it looks,
 //! and looks again when [`Changes`] says that it may be worth it.
 
+pub mod etcd;
 pub mod kubernetes;
+pub mod machines;
 pub mod refused;
 pub mod roster;
-pub mod talos;
+pub mod slots;
 pub mod trouble;
+pub mod upgrader;
 
 use std::future::Future;
 
@@ -23,20 +27,30 @@ use upgrade_core::jiff;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{NodeName, Role};
 
+pub use etcd::EtcdAdmin;
 pub use kubernetes::Kubernetes;
-pub use talos::Talos;
+pub use machines::Machines;
+pub use upgrader::NodeUpgrader;
 
 /// All of the outside that a run touches.
 pub trait Io: Send + Sync + 'static {
-    /// The machines.
-    type Talos: Talos;
+    /// Reads the machines.
+    type Machines: Machines;
+    /// Changes one node.
+    type Upgrader: NodeUpgrader;
+    /// Administers etcd.
+    type Etcd: EtcdAdmin;
     /// The cluster that runs on them.
     type Kubernetes: Kubernetes;
     /// The time.
     type Clock: Clock;
 
-    /// The machines.
-    fn talos(&self) -> &Self::Talos;
+    /// Reads the machines.
+    fn machines(&self) -> &Self::Machines;
+    /// Changes one node.
+    fn upgrader(&self) -> &Self::Upgrader;
+    /// Administers etcd.
+    fn etcd(&self) -> &Self::Etcd;
     /// The cluster that runs on them.
     fn kubernetes(&self) -> &Self::Kubernetes;
     /// The time.

@@ -13,7 +13,7 @@ use upgrade_core::product::VersionRange;
 use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role};
 use upgrade_core::version::Version;
 use upgrade_engine::clock::SystemClock;
-use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Talos as _, Trouble};
+use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Machines as _, Trouble};
 
 use crate::pace::Paced;
 use crate::seen::{Seen, no_machine};
@@ -36,8 +36,8 @@ pub async fn glance(live: &Paced, foreign: &BTreeSet<NodeName>) -> Result<Seen, 
 }
 
 async fn ask(live: &Live<SystemClock>, foreign: &BTreeSet<NodeName>) -> Result<Seen, String> {
-    let talos = live.talos();
-    let (machines, nodes) = tokio::join!(talos.machines(), live.kubernetes().nodes());
+    let talos = live.machines();
+    let (machines, nodes) = tokio::join!(talos.list(), live.kubernetes().nodes());
     let (_, mut machines) = machines.map_err(|trouble| trouble.to_string())?;
     if let Ok(nodes) = &nodes {
         let addresses =

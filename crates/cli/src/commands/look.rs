@@ -7,7 +7,7 @@ use upgrade_core::journal::Proof;
 use upgrade_core::observation::Observation;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::Role;
-use upgrade_engine::io::{Io as _, Machine, Talos as _, Tell};
+use upgrade_engine::io::{EtcdAdmin as _, Io as _, Machine, Machines as _, Tell};
 
 use super::runs::usual;
 use crate::Exit;
@@ -84,20 +84,19 @@ pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, Fai
 }
 
 async fn take(session: &Session, keep: usize, printer: Printer) -> Result<Proof, Failed> {
-    let talos = session.live.talos();
     let next = "check `talos-operator health`, and try again";
-    let (_, machines) = talos.machines().await.map_err(|trouble| {
+    let (_, machines) = session.live.machines().list().await.map_err(|trouble| {
         Failed::refused(format!("the cluster cannot be seen: {trouble}"), next)
     })?;
     let mut members: Vec<Machine> =
         machines.into_iter().filter(|machine| machine.role == Role::ControlPlane).collect();
     // A follower has time for it; the leader is asked if no other answers.
-    let etcd = talos.etcd(&members).await;
+    let etcd = session.live.machines().etcd(&members).await;
     let leader = etcd.known().and_then(|etcd| etcd.leader()).cloned();
     members.sort_by_key(|member| Some(&member.name) == leader.as_ref());
     let mut why = "no control plane is known".to_owned();
     for member in &members {
-        match talos.snapshot(member, keep, &Aloud(printer)).await {
+        match session.live.etcd().snapshot(member, keep, &Aloud(printer)).await {
             Ok(proof) => return Ok(proof),
             Err(trouble) => why = format!("{}: {trouble}", member.name),
         }

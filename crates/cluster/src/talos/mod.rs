@@ -21,8 +21,13 @@ use upgrade_core::plan::RebootMode;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, NodeName, TalosFacts};
 use upgrade_core::version::Minor;
-use upgrade_engine::io::talos::{Config, Downgrade, Rendered, Slots, Store, Talos};
-use upgrade_engine::io::{Changes, Clock, Machine, Tell, Trouble};
+use upgrade_engine::io::etcd::Downgrade;
+use upgrade_engine::io::machines::{Config, Rendered};
+use upgrade_engine::io::slots::Slots;
+use upgrade_engine::io::upgrader::Store;
+use upgrade_engine::io::{
+    Changes, Clock, EtcdAdmin, Machine, Machines, NodeUpgrader, Tell, Trouble,
+};
 
 use changes::Watches;
 use discover::Memory;
@@ -124,8 +129,8 @@ impl Drop for Asking<'_> {
     }
 }
 
-impl<C: Clock> Talos for LiveTalos<C> {
-    async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
+impl<C: Clock> Machines for LiveTalos<C> {
+    async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
         discover::machines(&self.client, &self.known, &self.memory).await
     }
 
@@ -173,6 +178,20 @@ impl<C: Clock> Talos for LiveTalos<C> {
         acts::slots(&self.node(of)?).await
     }
 
+    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
+        config::read(&self.node(of)?).await
+    }
+
+    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
+        config::is_staged(&self.node(of)?).await
+    }
+
+    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
+        config::manifests(&self.node(of)?).await
+    }
+}
+
+impl<C: Clock> NodeUpgrader for LiveTalos<C> {
     async fn pull(
         &self,
         on: &Machine,
@@ -211,6 +230,12 @@ impl<C: Clock> Talos for LiveTalos<C> {
         acts::rollback(&self.node(on)?).await
     }
 
+    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
+        config::apply(&self.node(to)?, config).await
+    }
+}
+
+impl<C: Clock> EtcdAdmin for LiveTalos<C> {
     async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
         acts::forfeit(&self.node(on)?).await
     }
@@ -233,21 +258,5 @@ impl<C: Clock> Talos for LiveTalos<C> {
         let cluster = discover::own_cluster(&node).await?;
         let place = snapshot::Place { folder: &self.folder, cluster: &cluster, keep };
         snapshot::take(&node, &place, self.clock.now(), tell).await
-    }
-
-    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
-        config::read(&self.node(of)?).await
-    }
-
-    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
-        config::apply(&self.node(to)?, config).await
-    }
-
-    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
-        config::is_staged(&self.node(of)?).await
-    }
-
-    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
-        config::manifests(&self.node(of)?).await
     }
 }

@@ -20,7 +20,7 @@ use upgrade_engine::clock::SystemClock;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::io::kubernetes::{Apply, ObjectName};
-use upgrade_engine::io::{Io as _, Kubernetes as _, Talos as _};
+use upgrade_engine::io::{Io as _, Kubernetes as _, Machines as _};
 use upgrade_engine::journal::MemoryJournal;
 use upgrade_engine::store::{Inherited, OpenRun};
 use upgrade_engine::{drive, observe, observe_manifests};
@@ -65,10 +65,10 @@ fn boots(snapshot: &Snapshot) -> BTreeMap<String, String> {
 }
 
 async fn configs(live: &Live<SystemClock>) -> BTreeMap<String, String> {
-    let (_, machines) = live.talos().machines().await.expect("machines");
+    let (_, machines) = live.machines().list().await.expect("machines");
     let mut configs = BTreeMap::new();
     for machine in machines {
-        let config = live.talos().config(&machine).await.expect("a configuration");
+        let config = live.machines().config(&machine).await.expect("a configuration");
         configs.insert(machine.name.0.clone(), config.0);
     }
     configs

@@ -19,7 +19,7 @@ use testkit::cluster::shape;
 use upgrade_cluster::{Live, Options};
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::snapshot::TalosFacts;
-use upgrade_engine::io::{Changes, Clock, Io as _, Machine, Talos as _, Tell};
+use upgrade_engine::io::{Changes, Clock, Io as _, Machine, Machines as _, Tell};
 
 const TALOS_1_12: &str = "1.12.11";
 const TALOS_1_13: &str = "1.13.9";
@@ -90,14 +90,14 @@ impl World {
 
     /// The machine of a name.
     async fn machine(&self, name: &str) -> Machine {
-        let (_, machines) = self.live.talos().machines().await.expect("machines");
+        let (_, machines) = self.live.machines().list().await.expect("machines");
         machines.into_iter().find(|machine| machine.name.0 == name).expect("a machine")
     }
 
     /// What a machine reports.
     async fn facts(&self, name: &str) -> TalosFacts {
         let machine = self.machine(name).await;
-        self.live.talos().facts(&machine).await.expect("a machine that answers")
+        self.live.machines().facts(&machine).await.expect("a machine that answers")
     }
 }
 

@@ -18,7 +18,7 @@ use upgrade_planner::decide::Start;
 
 use super::{DriveError, Driver, Events, Woke};
 use crate::control::Word;
-use crate::io::{Clock as _, Io, Kubernetes as _, Talos as _, Tell, Trouble};
+use crate::io::{Clock as _, Io, Kubernetes as _, Machines as _, Tell, Trouble};
 use crate::journal::Journal;
 use crate::observe::limited;
 use crate::steps::Step;
@@ -159,7 +159,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
         if action.boots() || matches!(action, Action::Install | Action::SetKubelet) {
             let machine = self.picture.machines.iter().find(|machine| machine.name == *node);
             let machine = machine.ok_or_else(unknown)?;
-            let facts = limited(&*self.io, self.io.talos().facts(machine)).await?;
+            let facts = limited(&*self.io, self.io.machines().facts(machine)).await?;
             return Ok(Some(match action {
                 Action::Install => Evidence::BootId(facts.boot_id),
                 Action::SetKubelet => Evidence::Unmet(facts.unmet),

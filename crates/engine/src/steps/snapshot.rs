@@ -5,16 +5,15 @@ use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::NodeName;
 
 use super::{Done, Step};
-use crate::io::{Io, Talos as _};
+use crate::io::{EtcdAdmin as _, Io, Machines as _};
 
 /// Runs the step. One taken twice hurts nobody; the newest are kept.
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     if mutant::is(Mutant::SnapshotSkipped) {
         return Ok(Done::Skipped("as the mutant wants it".to_owned()));
     }
-    let talos = step.io.talos();
     let mut members = step.control_planes();
-    let etcd = talos.etcd(&members).await;
+    let etcd = step.io.machines().etcd(&members).await;
     let leader: Option<&NodeName> = etcd.known().and_then(|etcd| etcd.leader());
     // A follower has time for it; the leader is asked if no other answers.
     members.sort_by_key(|member| (Some(&member.name) == leader, member.clone()));
@@ -24,7 +23,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         let name = &member.name;
         step.say(format!("taking a snapshot from {name}"));
         step.permitted()?;
-        match talos.snapshot(member, keep, step).await {
+        match step.io.etcd().snapshot(member, keep, step).await {
             Ok(proof) => return Ok(Done::Proved(proof)),
             Err(trouble) => {
                 step.say(format!("no snapshot from {name}: {trouble}"));

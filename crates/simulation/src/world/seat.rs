@@ -87,11 +87,21 @@ pub struct Seat {
 const SILENCE: Duration = Duration::from_secs(30);
 
 impl Io for Seat {
-    type Talos = Self;
+    type Machines = Self;
+    type Upgrader = Self;
+    type Etcd = Self;
     type Kubernetes = Self;
     type Clock = Self;
 
-    fn talos(&self) -> &Self {
+    fn machines(&self) -> &Self {
+        self
+    }
+
+    fn upgrader(&self) -> &Self {
+        self
+    }
+
+    fn etcd(&self) -> &Self {
         self
     }
 

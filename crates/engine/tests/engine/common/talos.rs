@@ -13,8 +13,13 @@ use upgrade_core::snapshot::{
     Stage, TalosFacts,
 };
 use upgrade_core::version::{Minor, Version};
-use upgrade_engine::io::talos::{Config, Downgrade, Entries, Rendered, Slots, Store};
-use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
+use upgrade_engine::io::etcd::Downgrade;
+use upgrade_engine::io::machines::{Config, Rendered};
+use upgrade_engine::io::slots::{Entries, Slots};
+use upgrade_engine::io::upgrader::Store;
+use upgrade_engine::io::{
+    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, Tell, Trouble, trouble,
+};
 
 use super::{Cluster, Fault, SCHEMATIC, Sim, World, seconds, unavailable, unmet};
 
@@ -136,8 +141,8 @@ fn id(node: &NodeName) -> MemberId {
     MemberId(node.0.trim_start_matches("cp-").parse().unwrap())
 }
 
-impl Talos for World {
-    async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
+impl Machines for World {
+    async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
         let now = self.now();
         let hangs = {
             let mut cluster = self.cluster();
@@ -263,6 +268,20 @@ impl Talos for World {
         Ok(Slots { installing: false, entries: (!sim.grub).then_some(entries) })
     }
 
+    async fn config(&self, _: &Machine) -> Result<Config, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn config_is_staged(&self, _: &Machine) -> Result<bool, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn manifests(&self, _: &Machine) -> Result<Rendered, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+}
+
+impl NodeUpgrader for World {
     async fn pull(
         &self,
         on: &Machine,
@@ -336,6 +355,12 @@ impl Talos for World {
         self.asked_to_boot(&on.name, sim.other_slot.filter(|_| !sim.armed))
     }
 
+    async fn apply(&self, _: &Machine, _: &Config) -> Result<(), Trouble> {
+        Err(unavailable("not in this world"))
+    }
+}
+
+impl EtcdAdmin for World {
     async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
         self.act("forfeit", &on.name)?;
         self.change(|cluster| cluster.lead_elsewhere(&on.name));
@@ -359,21 +384,5 @@ impl Talos for World {
         self.act("snapshot", &from.name)?;
         let (file, sha256) = ("etcd.snapshot".to_owned(), "00".to_owned());
         Ok(Proof::EtcdSnapshot { file, sha256, bytes: 1 })
-    }
-
-    async fn config(&self, _: &Machine) -> Result<Config, Trouble> {
-        Err(unavailable("not in this world"))
-    }
-
-    async fn apply(&self, _: &Machine, _: &Config) -> Result<(), Trouble> {
-        Err(unavailable("not in this world"))
-    }
-
-    async fn config_is_staged(&self, _: &Machine) -> Result<bool, Trouble> {
-        Err(unavailable("not in this world"))
-    }
-
-    async fn manifests(&self, _: &Machine) -> Result<Rendered, Trouble> {
-        Err(unavailable("not in this world"))
     }
 }

@@ -75,11 +75,21 @@ pub(crate) struct World {
 }
 
 impl Io for World {
-    type Talos = Self;
+    type Machines = Self;
+    type Upgrader = Self;
+    type Etcd = Self;
     type Kubernetes = Self;
     type Clock = SystemClock;
 
-    fn talos(&self) -> &Self {
+    fn machines(&self) -> &Self {
+        self
+    }
+
+    fn upgrader(&self) -> &Self {
+        self
+    }
+
+    fn etcd(&self) -> &Self {
         self
     }
 

@@ -19,17 +19,22 @@ use upgrade_core::journal::Proof;
 use upgrade_core::plan::RebootMode;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, NodeName, TalosFacts};
 use upgrade_core::version::Minor;
-use upgrade_engine::io::talos::{Config, Downgrade, Rendered, Slots, Store, Wanted};
-use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
+use upgrade_engine::io::etcd::Downgrade;
+use upgrade_engine::io::machines::{Config, Rendered, Wanted};
+use upgrade_engine::io::slots::Slots;
+use upgrade_engine::io::upgrader::Store;
+use upgrade_engine::io::{
+    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, Tell, Trouble, trouble,
+};
 
 use super::Answer;
 use super::seat::{Seat, unavailable};
 use crate::seen::{Act, Question};
 use calls::For;
 
-impl Talos for Seat {
-    async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
-        self.list().await
+impl Machines for Seat {
+    async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
+        self.discover().await
     }
 
     async fn identify(
@@ -64,6 +69,36 @@ impl Talos for Seat {
         self.ask(Question::Slots(of.name.clone()), |inside| inside.slots(of)).await
     }
 
+    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
+        self.ask(Question::Other("config"), |inside| {
+            let node = inside.reach(of)?;
+            Ok(Config(inside.world.config_of(node).to_owned()))
+        })
+        .await
+    }
+
+    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
+        self.ask(Question::Other("config on disk"), |inside| {
+            let node = inside.reach(of)?;
+            let on_disk = inside.world.config_on_disk_of(node);
+            Ok(on_disk.is_some_and(|on_disk| on_disk != inside.world.config_of(node)))
+        })
+        .await
+    }
+
+    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
+        self.ask(Question::Other("manifests"), |inside| {
+            let node = inside.reach(of)?;
+            let [proxy, core_dns, flannel] = inside.world.own_manifests_of(node);
+            let extra = inside.world.extra_manifests_of(node);
+            let wanted = Wanted { proxy, core_dns, flannel, talos_api: false, extra };
+            Ok(Rendered::new(Some(&wanted), inside.world.manifests_of(node)))
+        })
+        .await
+    }
+}
+
+impl NodeUpgrader for Seat {
     async fn pull(
         &self,
         on: &Machine,
@@ -172,6 +207,35 @@ impl Talos for Seat {
         self.unary(act, on, Request::Rollback(machine::RollbackRequest::default())).await
     }
 
+    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
+        let images = self.place.at(|inside| {
+            let node = inside.find(&to.name)?;
+            let before: Vec<(String, String)> = inside
+                .world
+                .config_images_of(node)
+                .map(|(component, image)| (component.name().to_owned(), image.to_owned()))
+                .collect();
+            Some(before)
+        });
+        let images = images.unwrap_or_default();
+        let changed = images.into_iter().filter(|(_, image)| !config.0.contains(image.as_str()));
+        let changed = changed
+            .map(|(component, before)| {
+                let image = after(&config.0, &before).unwrap_or_default();
+                (component, image)
+            })
+            .collect();
+        let act = Act::Configure { node: to.name.clone(), images: changed };
+        let request = machine::ApplyConfigurationRequest {
+            data: config.0.clone().into_bytes(),
+            mode: machine::apply_configuration_request::Mode::NoReboot.into(),
+            ..Default::default()
+        };
+        self.unary(act, to, Request::ApplyConfiguration(request)).await
+    }
+}
+
+impl EtcdAdmin for Seat {
     async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
         let act = Act::Forfeit { node: on.name.clone() };
         let request = machine::EtcdForfeitLeadershipRequest::default();
@@ -221,61 +285,6 @@ impl Talos for Seat {
             sha256: "00".to_owned(),
             bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
         })
-    }
-
-    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
-        self.ask(Question::Other("config"), |inside| {
-            let node = inside.reach(of)?;
-            Ok(Config(inside.world.config_of(node).to_owned()))
-        })
-        .await
-    }
-
-    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
-        let images = self.place.at(|inside| {
-            let node = inside.find(&to.name)?;
-            let before: Vec<(String, String)> = inside
-                .world
-                .config_images_of(node)
-                .map(|(component, image)| (component.name().to_owned(), image.to_owned()))
-                .collect();
-            Some(before)
-        });
-        let images = images.unwrap_or_default();
-        let changed = images.into_iter().filter(|(_, image)| !config.0.contains(image.as_str()));
-        let changed = changed
-            .map(|(component, before)| {
-                let image = after(&config.0, &before).unwrap_or_default();
-                (component, image)
-            })
-            .collect();
-        let act = Act::Configure { node: to.name.clone(), images: changed };
-        let request = machine::ApplyConfigurationRequest {
-            data: config.0.clone().into_bytes(),
-            mode: machine::apply_configuration_request::Mode::NoReboot.into(),
-            ..Default::default()
-        };
-        self.unary(act, to, Request::ApplyConfiguration(request)).await
-    }
-
-    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
-        self.ask(Question::Other("config on disk"), |inside| {
-            let node = inside.reach(of)?;
-            let on_disk = inside.world.config_on_disk_of(node);
-            Ok(on_disk.is_some_and(|on_disk| on_disk != inside.world.config_of(node)))
-        })
-        .await
-    }
-
-    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
-        self.ask(Question::Other("manifests"), |inside| {
-            let node = inside.reach(of)?;
-            let [proxy, core_dns, flannel] = inside.world.own_manifests_of(node);
-            let extra = inside.world.extra_manifests_of(node);
-            let wanted = Wanted { proxy, core_dns, flannel, talos_api: false, extra };
-            Ok(Rendered::new(Some(&wanted), inside.world.manifests_of(node)))
-        })
-        .await
     }
 }
 
