@@ -23,6 +23,7 @@ use std::future::Future;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
+use upgrade_core::event::StepProgress;
 use upgrade_core::jiff;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{NodeName, Role};
@@ -123,9 +124,8 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-/// Where an act says how far it is: short words for people, the newest of which
-/// replaces the one before.
-pub trait Tell: Send + Sync {
-    /// How far it is.
-    fn tell(&self, text: String);
+/// Where an act reports how far it is. The newest replaces the one before.
+pub trait ProgressSink: Send + Sync {
+    /// How far it is. Never blocks.
+    fn report(&self, progress: StepProgress);
 }

@@ -5,6 +5,7 @@
 //! - [`prepare`] observes all that a plan needs; plan and check are the planner's.
 //! - [`observe()`] makes a snapshot; [`drive()`] asks `decide` what comes next
 //!   and runs the steps, each of which is a file in `steps`.
+//! - [`events`] is where events go, to as many sinks as a front end wants.
 //! - [`control`] is the user's word while it runs: go gently to a stop, or stop.
 //!
 //! What may be done and when is decided in the planner, purely; nothing here
@@ -13,6 +14,7 @@
 pub mod clock;
 pub mod control;
 pub mod drive;
+pub mod events;
 mod inventory;
 pub mod io;
 pub mod journal;

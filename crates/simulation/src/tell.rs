@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use upgrade_core::event::EventKind;
+use upgrade_core::event::{EventKind, StepProgress};
 use upgrade_core::journal::{Outcome, Record};
 use upgrade_core::plan::RebootMode;
 use upgrade_engine::drive::End;
@@ -72,7 +72,9 @@ fn words(what: &What) -> Option<String> {
         }
         What::Told { event, .. } => match &event.kind {
             EventKind::Waiting { why, until } => format!("    told: waits until {until}: {why}"),
-            EventKind::StepProgress { step, message } => format!("    told: {step}: {message}"),
+            EventKind::StepProgress { step, progress: StepProgress { message, .. } } => {
+                format!("    told: {step}: {message}")
+            }
             _ => return None,
         },
         What::Asked { known: true, .. } => return None,

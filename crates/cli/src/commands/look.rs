@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use serde_json::json;
+use upgrade_core::event::StepProgress;
 use upgrade_core::journal::Proof;
 use upgrade_core::observation::Observation;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::Role;
-use upgrade_engine::io::{EtcdAdmin as _, Io as _, Machine, Machines as _, Tell};
+use upgrade_engine::io::{EtcdAdmin as _, Io as _, Machine, Machines as _, ProgressSink};
 
 use super::runs::usual;
 use crate::Exit;
@@ -51,9 +52,9 @@ pub async fn version(args: &VersionArgs, printer: Printer) -> Result<Exit, Faile
 /// Says how far a snapshot is.
 struct Aloud(Printer);
 
-impl Tell for Aloud {
-    fn tell(&self, text: String) {
-        self.0.stderr(&(text + "\n"));
+impl ProgressSink for Aloud {
+    fn report(&self, progress: StepProgress) {
+        self.0.stderr(&(progress.message + "\n"));
     }
 }
 

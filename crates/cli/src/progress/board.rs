@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use upgrade_core::event::{Event, EventKind};
+use upgrade_core::event::{Event, EventKind, StepProgress};
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::{Outcome, Phase, State};
 use upgrade_core::plan::{Hop, Plan};
@@ -122,7 +122,7 @@ impl Board {
                     lane.running.push(running);
                 }
             }
-            EventKind::StepProgress { step, message } => {
+            EventKind::StepProgress { step, progress: StepProgress { message, .. } } => {
                 let lane = self.lanes.get_mut(&step.node);
                 let mut running = lane.into_iter().flat_map(|lane| &mut lane.running);
                 if let Some(running) = running.find(|running| running.step == *step) {

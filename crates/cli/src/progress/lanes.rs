@@ -127,7 +127,7 @@ fn cut(text: &str, room: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use upgrade_core::event::{Event, EventKind};
+    use upgrade_core::event::{Event, EventKind, StepProgress};
     use upgrade_core::journal::State;
 
     use super::*;
@@ -159,7 +159,9 @@ mod tests {
                 3,
                 EventKind::StepProgress {
                     step: "1/cp-2/drain".parse().unwrap(),
-                    message: "web-1 waits for budget shop/web, which allows none now".to_owned(),
+                    progress: StepProgress::text(
+                        "web-1 waits for budget shop/web, which allows none now",
+                    ),
                 },
             ),
         ])

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use upgrade_core::event::{Event, EventKind};
+use upgrade_core::event::{Event, EventKind, StepProgress};
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::journal::Outcome;
 use upgrade_core::plan::Versions;
@@ -51,7 +51,7 @@ impl Lines {
                 let long = takes_long(step.action) || *attempt > 1;
                 long.then(|| format!("{count} {}: {} begins{again}", node(step), step.action))
             }
-            EventKind::StepProgress { step, message } => {
+            EventKind::StepProgress { step, progress: StepProgress { message, .. } } => {
                 let spoke = self.spoke.get(step).copied();
                 if spoke.is_some_and(|spoke| event.at.duration_since(spoke) < QUIET) {
                     return None;
@@ -135,7 +135,7 @@ mod tests {
         let step = |text: &str| text.parse::<StepId>().unwrap();
         let progress = |text: &str| EventKind::StepProgress {
             step: step("1/cp-2/drain"),
-            message: text.to_owned(),
+            progress: StepProgress::text(text),
         };
         let finished =
             |name: &str, outcome| EventKind::StepFinished { step: step(name), attempt: 1, outcome };

@@ -26,7 +26,7 @@ use upgrade_engine::io::machines::{Config, Rendered};
 use upgrade_engine::io::slots::Slots;
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{
-    Changes, Clock, EtcdAdmin, Machine, Machines, NodeUpgrader, Tell, Trouble,
+    Changes, Clock, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble,
 };
 
 use changes::Watches;
@@ -197,9 +197,9 @@ impl<C: Clock> NodeUpgrader for LiveTalos<C> {
         on: &Machine,
         image: &ImageRef,
         store: Store,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> Result<String, Trouble> {
-        acts::pull(&self.node(on)?, image, store, tell).await
+        acts::pull(&self.node(on)?, image, store, progress).await
     }
 
     async fn install(
@@ -207,9 +207,9 @@ impl<C: Clock> NodeUpgrader for LiveTalos<C> {
         on: &Machine,
         _: &ImageRef,
         pulled: &str,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> Result<(), Trouble> {
-        acts::install(&self.node(on)?, pulled, tell).await
+        acts::install(&self.node(on)?, pulled, progress).await
     }
 
     async fn upgrade(
@@ -252,11 +252,11 @@ impl<C: Clock> EtcdAdmin for LiveTalos<C> {
         &self,
         from: &Machine,
         keep: usize,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> Result<Proof, Trouble> {
         let node = self.node(from)?;
         let cluster = discover::own_cluster(&node).await?;
         let place = snapshot::Place { folder: &self.folder, cluster: &cluster, keep };
-        snapshot::take(&node, &place, self.clock.now(), tell).await
+        snapshot::take(&node, &place, self.clock.now(), progress).await
     }
 }

@@ -17,9 +17,10 @@ use talos_client::Node;
 use talos_client::snapshot::SnapshotError;
 use tokio::fs;
 use tokio::io::AsyncWrite;
+use upgrade_core::event::{StepProgress, Unit};
 use upgrade_core::journal::Proof;
 use upgrade_core::reason::FailureKind;
-use upgrade_engine::io::{Tell, Trouble};
+use upgrade_engine::io::{ProgressSink, Trouble};
 
 use crate::trouble::{self, words};
 
@@ -39,7 +40,7 @@ pub(super) async fn take(
     node: &Node,
     place: &Place<'_>,
     now: Timestamp,
-    tell: &dyn Tell,
+    progress: &dyn ProgressSink,
 ) -> Result<Proof, Trouble> {
     let failed = |what: &str, error: &io::Error| {
         let folder = place.folder.display();
@@ -53,7 +54,8 @@ pub(super) async fn take(
     let mut leftover = Leftover(Some(partial.clone()));
     let file = private().open(&partial).await;
     let file = file.map_err(|error| failed("it cannot be written to", &error))?;
-    let mut writer = Counting { file, sha: Sha256::new(), bytes: 0, told: AtomicU64::new(0), tell };
+    let mut writer =
+        Counting { file, sha: Sha256::new(), bytes: 0, told: AtomicU64::new(0), progress };
     node.etcd_snapshot(&mut writer).await.map_err(|error| match &error {
         SnapshotError::Call(call) => {
             let kind = trouble::look(call).failure.kind;
@@ -158,7 +160,7 @@ struct Counting<'a> {
     sha: Sha256,
     bytes: u64,
     told: AtomicU64,
-    tell: &'a dyn Tell,
+    progress: &'a dyn ProgressSink,
 }
 
 impl AsyncWrite for Counting<'_> {
@@ -173,7 +175,8 @@ impl AsyncWrite for Counting<'_> {
         this.bytes += written as u64;
         let megabytes = this.bytes / 1_000_000;
         if megabytes > this.told.swap(megabytes, Ordering::Relaxed) {
-            this.tell.tell(format!("{megabytes} MB"));
+            let message = format!("{megabytes} MB");
+            this.progress.report(StepProgress::counted(Unit::Bytes, this.bytes, None, message));
         }
         Poll::Ready(Ok(written))
     }

@@ -11,7 +11,7 @@ use testkit::Hub;
 use tokio::sync::{mpsc, watch};
 use upgrade_cluster::{Live, Options};
 use upgrade_core::catalogue::Catalogue;
-use upgrade_core::event::{Event, EventKind};
+use upgrade_core::event::{Event, EventKind, StepProgress};
 use upgrade_core::intent::Intent;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::Policy;
@@ -103,7 +103,7 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
         open: OpenRun::new(Arc::new(made.plan), Inherited::default(), MemoryJournal::default()),
         io: Arc::clone(&live),
         runner: "test".to_owned(),
-        events,
+        events: Arc::new(events),
         control: control.subscribe(),
         resumed_by: None,
     };
@@ -111,7 +111,9 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
     let mut said = Vec::new();
     while let Ok(Event { kind, .. }) = hears.try_recv() {
         match kind {
-            EventKind::StepProgress { step, message } => said.push(format!("{step}: {message}")),
+            EventKind::StepProgress { step, progress: StepProgress { message, .. } } => {
+                said.push(format!("{step}: {message}"))
+            }
             EventKind::StepFinished { step, outcome, .. } => {
                 said.push(format!("{step} {outcome:?}"));
             }

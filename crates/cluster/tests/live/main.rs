@@ -17,9 +17,10 @@ use talos_sim::model::{Range, Timings};
 use tempfile::TempDir;
 use testkit::cluster::shape;
 use upgrade_cluster::{Live, Options};
+use upgrade_core::event::StepProgress;
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::snapshot::TalosFacts;
-use upgrade_engine::io::{Changes, Clock, Io as _, Machine, Machines as _, Tell};
+use upgrade_engine::io::{Changes, Clock, Io as _, Machine, Machines as _, ProgressSink};
 
 const TALOS_1_12: &str = "1.12.11";
 const TALOS_1_13: &str = "1.13.9";
@@ -46,9 +47,9 @@ impl Clock for Still {
 #[derive(Default)]
 struct Told(Mutex<Vec<String>>);
 
-impl Tell for Told {
-    fn tell(&self, text: String) {
-        self.0.lock().expect("no panic").push(text);
+impl ProgressSink for Told {
+    fn report(&self, progress: StepProgress) {
+        self.0.lock().expect("no panic").push(progress.message);
     }
 }
 

@@ -6,7 +6,7 @@ use std::future::Future;
 use upgrade_core::journal::Proof;
 use upgrade_core::version::Minor;
 
-use super::{Machine, Tell, Trouble};
+use super::{Machine, ProgressSink, Trouble};
 
 /// What etcd says of a downgrade to the minor that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,6 @@ pub trait EtcdAdmin: Send + Sync {
         &self,
         from: &Machine,
         keep: usize,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> impl Future<Output = Result<Proof, Trouble>> + Send;
 }

@@ -7,7 +7,7 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::plan::RebootMode;
 
 use super::machines::Config;
-use super::{Machine, Tell, Trouble};
+use super::{Machine, ProgressSink, Trouble};
 
 /// The containerd namespace that an image is pulled into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub trait NodeUpgrader: Send + Sync {
         on: &Machine,
         image: &ImageRef,
         store: Store,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> impl Future<Output = Result<String, Trouble>> + Send;
 
     /// Talos from 1.13: writes the inactive slot, and makes it the next to boot.
@@ -39,7 +39,7 @@ pub trait NodeUpgrader: Send + Sync {
         on: &Machine,
         image: &ImageRef,
         pulled: &str,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> impl Future<Output = Result<(), Trouble>> + Send;
 
     /// Talos up to 1.12: installs and reboots; comes back when the node has

@@ -381,7 +381,7 @@ impl Driver {
             },
             io: Arc::clone(&self.world),
             runner: "test".to_owned(),
-            events,
+            events: Arc::new(events),
             control,
             resumed_by: resumed_by.map(ToOwned::to_owned),
         };

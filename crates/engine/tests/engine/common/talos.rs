@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use upgrade_core::call::{Class, Code, ExitCode};
+use upgrade_core::event::{StepProgress, Unit};
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
 use upgrade_core::matrix::Matrix;
@@ -18,7 +19,7 @@ use upgrade_engine::io::machines::{Config, Rendered};
 use upgrade_engine::io::slots::{Entries, Slots};
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{
-    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, Tell, Trouble, trouble,
+    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble, trouble,
 };
 
 use super::{Cluster, Fault, SCHEMATIC, Sim, World, seconds, unavailable, unmet};
@@ -287,13 +288,13 @@ impl NodeUpgrader for World {
         on: &Machine,
         image: &ImageRef,
         store: Store,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> Result<String, Trouble> {
         assert_eq!(store, Store::System);
         let sim = self.act("pull", &on.name)?;
         self.cluster().sim(&on.name).pulls += 1;
         seconds(2).await;
-        tell.tell("half of it is here".to_owned());
+        progress.report(StepProgress::counted(Unit::Bytes, 1, Some(2), "half of it is here"));
         seconds(3).await;
         if sim.fault == Some(Fault::PullsBadly) && sim.pulls < 2 {
             return Err(trouble::pull(Class::Status(Code::Unknown), "the registry is busy"));
@@ -306,7 +307,7 @@ impl NodeUpgrader for World {
         on: &Machine,
         image: &ImageRef,
         pulled: &str,
-        _: &dyn Tell,
+        _: &dyn ProgressSink,
     ) -> Result<(), Trouble> {
         assert_eq!(pulled, format!("{image}@sha256:0"), "the name that the pull came back with");
         let sim = self.act("install", &on.name)?;
@@ -379,7 +380,12 @@ impl EtcdAdmin for World {
         Ok(())
     }
 
-    async fn snapshot(&self, from: &Machine, _: usize, _: &dyn Tell) -> Result<Proof, Trouble> {
+    async fn snapshot(
+        &self,
+        from: &Machine,
+        _: usize,
+        _: &dyn ProgressSink,
+    ) -> Result<Proof, Trouble> {
         tokio::time::sleep(Duration::from_secs(2)).await;
         self.act("snapshot", &from.name)?;
         let (file, sha256) = ("etcd.snapshot".to_owned(), "00".to_owned());

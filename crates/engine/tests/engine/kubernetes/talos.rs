@@ -19,7 +19,7 @@ use upgrade_engine::io::machines::{Config, Rendered, Wanted};
 use upgrade_engine::io::slots::Slots;
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{
-    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, Tell, Trouble, trouble,
+    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble, trouble,
 };
 
 use super::world::{Fault, STATIC, World, unavailable};
@@ -214,7 +214,7 @@ impl NodeUpgrader for World {
         on: &Machine,
         image: &ImageRef,
         store: Store,
-        _: &dyn Tell,
+        _: &dyn ProgressSink,
     ) -> Result<String, Trouble> {
         let name = &on.name;
         self.change(|cluster| cluster.acts.push(format!("pull {name} {image} {store:?}")));
@@ -228,7 +228,7 @@ impl NodeUpgrader for World {
         _: &Machine,
         _: &ImageRef,
         _: &str,
-        _: &dyn Tell,
+        _: &dyn ProgressSink,
     ) -> Result<(), Trouble> {
         Err(unavailable("not in this world"))
     }
@@ -288,7 +288,12 @@ impl EtcdAdmin for World {
         Err(unavailable("not in this world"))
     }
 
-    async fn snapshot(&self, _: &Machine, _: usize, _: &dyn Tell) -> Result<Proof, Trouble> {
+    async fn snapshot(
+        &self,
+        _: &Machine,
+        _: usize,
+        _: &dyn ProgressSink,
+    ) -> Result<Proof, Trouble> {
         Ok(Proof::EtcdSnapshot { file: "db".to_owned(), sha256: "0".to_owned(), bytes: 1 })
     }
 }

@@ -14,6 +14,7 @@ use talos_proto::machine::lifecycle_service_install_progress::Response as Progre
 use talos_proto::{common, machine};
 use talos_sim::model::Request;
 use upgrade_core::call::{Class, ExitCode};
+use upgrade_core::event::StepProgress;
 use upgrade_core::image::ImageRef;
 use upgrade_core::journal::Proof;
 use upgrade_core::plan::RebootMode;
@@ -24,7 +25,7 @@ use upgrade_engine::io::machines::{Config, Rendered, Wanted};
 use upgrade_engine::io::slots::Slots;
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{
-    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, Tell, Trouble, trouble,
+    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble, trouble,
 };
 
 use super::Answer;
@@ -104,7 +105,7 @@ impl NodeUpgrader for Seat {
         on: &Machine,
         image: &ImageRef,
         store: Store,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> Result<String, Trouble> {
         let act = Act::Pull { node: on.name.clone(), image: image.clone() };
         let containerd = Some(containerd(store));
@@ -114,7 +115,7 @@ impl NodeUpgrader for Seat {
         let request = Request::ImageServicePull(modern);
         let pulled = self
             .stream((act.clone(), For::Pull), on, request, |response| {
-                tell.tell("a part of it is here".to_owned());
+                progress.report(StepProgress::text("a part of it is here"));
                 let response = machine::ImageServicePullResponse::try_from(response);
                 if let Ok(Some(Pulled::Name(pinned))) = response.map(|it| it.response) {
                     name = pinned;
@@ -144,7 +145,7 @@ impl NodeUpgrader for Seat {
         on: &Machine,
         image: &ImageRef,
         pulled: &str,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> Result<(), Trouble> {
         let act = Act::Install { node: on.name.clone(), image: image.clone() };
         let request = machine::LifecycleServiceUpgradeRequest {
@@ -159,7 +160,7 @@ impl NodeUpgrader for Seat {
             };
             match response.progress.and_then(|progress| progress.response) {
                 Some(Progress::ExitCode(code)) => exit = Some(code),
-                Some(Progress::Message(line)) => tell.tell(line),
+                Some(Progress::Message(line)) => progress.report(StepProgress::text(line)),
                 None => {}
             }
         })
@@ -265,7 +266,12 @@ impl EtcdAdmin for Seat {
         self.unary(act, on, Request::EtcdDowngradeEnable(request)).await
     }
 
-    async fn snapshot(&self, from: &Machine, _: usize, _: &dyn Tell) -> Result<Proof, Trouble> {
+    async fn snapshot(
+        &self,
+        from: &Machine,
+        _: usize,
+        _: &dyn ProgressSink,
+    ) -> Result<Proof, Trouble> {
         let machine = from.clone();
         let bytes = self
             .ask(Question::Other("snapshot"), move |inside| {
