@@ -22,6 +22,7 @@
 pub mod amount;
 pub mod call;
 pub mod catalogue;
+pub mod etcd_snapshot;
 pub mod event;
 pub mod extension;
 pub mod image;

@@ -28,6 +28,8 @@ use upgrade_core::jiff;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{NodeName, Role};
 
+use crate::snapshots::SnapshotStore;
+
 pub use etcd::EtcdAdmin;
 pub use kubernetes::Kubernetes;
 pub use machines::Machines;
@@ -41,6 +43,8 @@ pub trait Io: Send + Sync + 'static {
     type Upgrader: NodeUpgrader;
     /// Administers etcd.
     type Etcd: EtcdAdmin;
+    /// Keeps etcd snapshots, off the cluster.
+    type Snapshots: SnapshotStore;
     /// The cluster that runs on them.
     type Kubernetes: Kubernetes;
     /// The time.
@@ -52,6 +56,8 @@ pub trait Io: Send + Sync + 'static {
     fn upgrader(&self) -> &Self::Upgrader;
     /// Administers etcd.
     fn etcd(&self) -> &Self::Etcd;
+    /// Keeps etcd snapshots, off the cluster.
+    fn snapshots(&self) -> &Self::Snapshots;
     /// The cluster that runs on them.
     fn kubernetes(&self) -> &Self::Kubernetes;
     /// The time.

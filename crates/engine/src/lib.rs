@@ -2,6 +2,7 @@
 //!
 //! - [`io`] is the outside, as traits: Talos, Kubernetes, the clock.
 //! - [`journal`] is the run's memory, synced before each act; [`store`] where runs are kept.
+//! - [`snapshots`] takes etcd snapshots off the cluster, into a store.
 //! - [`prepare`] observes all that a plan needs; plan and check are the planner's.
 //! - [`observe()`] makes a snapshot; [`drive()`] asks `decide` what comes next
 //!   and runs the steps, each of which is a file in `steps`.
@@ -21,6 +22,7 @@ pub mod journal;
 mod manifests;
 pub mod observe;
 pub mod prepare;
+pub mod snapshots;
 mod steps;
 pub mod store;
 

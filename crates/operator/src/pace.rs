@@ -113,6 +113,7 @@ impl Io for Paced {
     type Machines = <Live<SystemClock> as Io>::Machines;
     type Upgrader = <Live<SystemClock> as Io>::Upgrader;
     type Etcd = <Live<SystemClock> as Io>::Etcd;
+    type Snapshots = <Live<SystemClock> as Io>::Snapshots;
     type Kubernetes = <Live<SystemClock> as Io>::Kubernetes;
     type Clock = SystemClock;
 
@@ -126,6 +127,10 @@ impl Io for Paced {
 
     fn etcd(&self) -> &Self::Etcd {
         self.live.etcd()
+    }
+
+    fn snapshots(&self) -> &Self::Snapshots {
+        self.live.snapshots()
     }
 
     fn kubernetes(&self) -> &Self::Kubernetes {

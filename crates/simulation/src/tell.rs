@@ -165,7 +165,7 @@ fn act_words(act: &Act) -> String {
         Act::Rollback { node } => format!("rolls {node} back"),
         Act::Downgrade { node, to } => format!("enables etcd's downgrade to {to} at {node}"),
         Act::Forfeit { node } => format!("takes etcd's leadership from {node}"),
-        Act::Snapshot { node } => format!("has an etcd snapshot from {node}"),
+        Act::Snapshot => "has an etcd snapshot".to_owned(),
         Act::Configure { node, images } => format!("configures {node}: {images:?}"),
         Act::Cordon { node, on: true } => format!("cordons {node}"),
         Act::Cordon { node, on: false } => format!("lifts the cordon of {node}"),

@@ -1,6 +1,5 @@
 //! `health`, `version` and `snapshot`: commands that look, and change nothing.
 
-use std::path::Path;
 
 use serde_json::json;
 use upgrade_core::event::StepProgress;
@@ -8,7 +7,8 @@ use upgrade_core::journal::Proof;
 use upgrade_core::observation::Observation;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::Role;
-use upgrade_engine::io::{EtcdAdmin as _, Io as _, Machine, Machines as _, ProgressSink};
+use upgrade_engine::io::{Io as _, Machines as _, ProgressSink};
+use upgrade_engine::snapshots::take_from_any;
 
 use super::runs::usual;
 use crate::Exit;
@@ -70,7 +70,7 @@ pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, Fai
     policy.snapshot.keep = args.keep.unwrap_or(policy.snapshot.keep);
     let session = Session::open(place, &policy).await?;
     let proof = take(&session, policy.snapshot.keep, printer).await?;
-    let Proof::EtcdSnapshot { file, sha256, bytes } = &proof else {
+    let Proof::EtcdSnapshot { location: file, sha256, bytes } = &proof else {
         unreachable!("what was taken is a snapshot");
     };
     printer.stdout(&match args.output.output {
@@ -80,27 +80,16 @@ pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, Fai
             serde_json::to_string(&value).expect("only strings are keys here") + "\n"
         }
     });
-    debug_assert!(Path::new(file).exists());
     Ok(Exit::Done)
 }
 
 async fn take(session: &Session, keep: usize, printer: Printer) -> Result<Proof, Failed> {
     let next = "check `talos-operator health`, and try again";
-    let (_, machines) = session.live.machines().list().await.map_err(|trouble| {
+    let (cluster, machines) = session.live.machines().list().await.map_err(|trouble| {
         Failed::refused(format!("the cluster cannot be seen: {trouble}"), next)
     })?;
-    let mut members: Vec<Machine> =
-        machines.into_iter().filter(|machine| machine.role == Role::ControlPlane).collect();
-    // A follower has time for it; the leader is asked if no other answers.
-    let etcd = session.live.machines().etcd(&members).await;
-    let leader = etcd.known().and_then(|etcd| etcd.leader()).cloned();
-    members.sort_by_key(|member| Some(&member.name) == leader.as_ref());
-    let mut why = "no control plane is known".to_owned();
-    for member in &members {
-        match session.live.etcd().snapshot(member, keep, &Aloud(printer)).await {
-            Ok(proof) => return Ok(proof),
-            Err(trouble) => why = format!("{}: {trouble}", member.name),
-        }
-    }
-    Err(Failed::refused(format!("no etcd snapshot was taken: {why}"), next))
+    let members = machines.into_iter().filter(|machine| machine.role == Role::ControlPlane);
+    let (members, progress) = (members.collect(), Aloud(printer));
+    let taken = take_from_any(&*session.live, &cluster, members, keep, &progress, || Ok(())).await;
+    taken.map_err(|failure| Failed::refused(format!("no etcd snapshot was taken: {failure}"), next))
 }

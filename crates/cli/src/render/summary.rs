@@ -28,7 +28,7 @@ pub fn table(plan: &Plan, story: &Story, now: Timestamp) -> String {
     }
     let mut out = layout::table(&["NODE", "WHAT HAPPENED", "TOOK", "VERIFIED"], &rows, &[]);
     for proof in story.snapshots() {
-        let Proof::EtcdSnapshot { file, sha256, bytes } = proof else { continue };
+        let Proof::EtcdSnapshot { location: file, sha256, bytes } = proof else { continue };
         let digest = sha256.get(..12).unwrap_or(sha256);
         let text = format!("{file} ({bytes} bytes, sha256 {digest}…)");
         out.push_str(&remark(INFO, "etcd snapshot", &text));

@@ -10,13 +10,11 @@ mod snapshot;
 mod within;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use talos_client::{Client, Node};
+use tokio::io::AsyncWrite;
 use upgrade_core::image::ImageRef;
-use upgrade_core::journal::Proof;
 use upgrade_core::plan::RebootMode;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, NodeName, TalosFacts};
@@ -26,7 +24,7 @@ use upgrade_engine::io::machines::{Config, Rendered};
 use upgrade_engine::io::slots::Slots;
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{
-    Changes, Clock, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble,
+    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble,
 };
 
 use changes::Watches;
@@ -43,20 +41,17 @@ pub(crate) struct Known {
 }
 
 /// The machines, as the engine sees them.
-pub struct LiveTalos<C> {
+pub struct LiveTalos {
     client: Client,
     known: Known,
-    /// Where snapshots go.
-    folder: PathBuf,
-    clock: Arc<C>,
     watches: Watches,
     memory: Memory,
 }
 
-impl<C: Clock> LiveTalos<C> {
-    pub(crate) fn new(client: Client, known: Known, folder: PathBuf, clock: Arc<C>) -> Self {
+impl LiveTalos {
+    pub(crate) fn new(client: Client, known: Known) -> Self {
         let (watches, memory) = (Watches::default(), Memory::default());
-        Self { client, known, folder, clock, watches, memory }
+        Self { client, known, watches, memory }
     }
 
     /// The least that tells which versions run on a machine.
@@ -129,7 +124,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-impl<C: Clock> Machines for LiveTalos<C> {
+impl Machines for LiveTalos {
     async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
         discover::machines(&self.client, &self.known, &self.memory).await
     }
@@ -191,7 +186,7 @@ impl<C: Clock> Machines for LiveTalos<C> {
     }
 }
 
-impl<C: Clock> NodeUpgrader for LiveTalos<C> {
+impl NodeUpgrader for LiveTalos {
     async fn pull(
         &self,
         on: &Machine,
@@ -235,7 +230,7 @@ impl<C: Clock> NodeUpgrader for LiveTalos<C> {
     }
 }
 
-impl<C: Clock> EtcdAdmin for LiveTalos<C> {
+impl EtcdAdmin for LiveTalos {
     async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
         acts::forfeit(&self.node(on)?).await
     }
@@ -251,12 +246,8 @@ impl<C: Clock> EtcdAdmin for LiveTalos<C> {
     async fn snapshot(
         &self,
         from: &Machine,
-        keep: usize,
-        progress: &dyn ProgressSink,
-    ) -> Result<Proof, Trouble> {
-        let node = self.node(from)?;
-        let cluster = discover::own_cluster(&node).await?;
-        let place = snapshot::Place { folder: &self.folder, cluster: &cluster, keep };
-        snapshot::take(&node, &place, self.clock.now(), progress).await
+        into: &mut (dyn AsyncWrite + Send + Unpin),
+    ) -> Result<(), Trouble> {
+        snapshot::stream(&self.node(from)?, into).await
     }
 }

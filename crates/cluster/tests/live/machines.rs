@@ -11,9 +11,8 @@ use upgrade_core::snapshot::{Component, Fact, Role, Stage};
 use upgrade_engine::io::machines::Config;
 use upgrade_engine::io::slots::NextBoot;
 use upgrade_engine::io::upgrader::Store;
-use upgrade_engine::io::{
-    EtcdAdmin as _, Happened, Io as _, Machine, Machines as _, NodeUpgrader as _,
-};
+use upgrade_engine::io::{Happened, Io as _, Machine, Machines as _, NodeUpgrader as _};
+use upgrade_engine::snapshots::take_from_any;
 
 use super::{TALOS_1_12, TALOS_1_13, TALOS_1_14, Told, World, eventually};
 
@@ -192,13 +191,18 @@ async fn an_installer_that_fails_is_told_with_its_code() {
 async fn snapshots_are_whole_private_and_few() {
     // Rule 3.
     let world = World::start(TALOS_1_14, 3, 0).await;
-    let talos = world.live.machines();
     let machine = world.machine("cp-2").await;
     up(&world, &machine).await;
+    let take = async |from: &Machine| {
+        let (from, told) = (vec![from.clone()], Told::default());
+        take_from_any(&world.live, "east", from, 2, &told, || Ok(())).await
+    };
     let mut files = Vec::new();
     for _ in 0..3 {
-        let proof = talos.snapshot(&machine, 2, &Told::default()).await.unwrap();
-        let Proof::EtcdSnapshot { file, sha256, bytes } = proof else { panic!("{proof:?}") };
+        let proof = take(&machine).await.unwrap();
+        let Proof::EtcdSnapshot { location: file, sha256, bytes } = proof else {
+            panic!("{proof:?}")
+        };
         assert_eq!(std::fs::metadata(&file).unwrap().len(), bytes);
         assert_eq!(sha256.len(), 64);
         files.push(file);
@@ -220,7 +224,7 @@ async fn snapshots_are_whole_private_and_few() {
         assert_eq!(mode & 0o077, 0, "it holds every secret of the cluster");
     }
     let worker = Machine { name: "nobody".into(), address: "127.9.9.9".to_owned(), ..machine };
-    talos.snapshot(&worker, 2, &Told::default()).await.unwrap_err();
+    take(&worker).await.unwrap_err();
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "a failure leaves nothing behind");
 }
 

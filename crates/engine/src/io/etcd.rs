@@ -3,10 +3,10 @@
 
 use std::future::Future;
 
-use upgrade_core::journal::Proof;
+use tokio::io::AsyncWrite;
 use upgrade_core::version::Minor;
 
-use super::{Machine, ProgressSink, Trouble};
+use super::{Machine, Trouble};
 
 /// What etcd says of a downgrade to the minor that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,12 +54,11 @@ pub trait EtcdAdmin: Send + Sync {
         to: Minor,
     ) -> impl Future<Output = Result<(), Trouble>> + Send;
 
-    /// Streams an etcd snapshot into the folder of the run, verifies it, gives
-    /// it its name, and lets go of all but the newest `keep` (rule 3).
+    /// Streams a snapshot of etcd, from this control plane. What was written is of no use if it
+    /// ends with an error (rule 3).
     fn snapshot(
         &self,
         from: &Machine,
-        keep: usize,
-        progress: &dyn ProgressSink,
-    ) -> impl Future<Output = Result<Proof, Trouble>> + Send;
+        into: &mut (dyn AsyncWrite + Send + Unpin),
+    ) -> impl Future<Output = Result<(), Trouble>> + Send;
 }

@@ -26,7 +26,7 @@ impl Rule for OneDriver {
                 }
             }
             // What changes nothing that anybody would miss does no harm.
-            What::Act { act: Act::Pull { .. } | Act::Snapshot { .. }, .. } => {}
+            What::Act { act: Act::Pull { .. } | Act::Snapshot, .. } => {}
             What::Act { runner, act, .. } => match holder {
                 Some((holder, since)) if holder != *runner => {
                     if seen.at.duration_since(since) > ON_ITS_WAY {

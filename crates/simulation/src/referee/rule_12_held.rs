@@ -31,7 +31,7 @@ impl Rule for Held {
 /// Whether it changes the node. A snapshot only reads; the minor of etcd is the
 /// cluster's; a cordon of an earlier run is lifted wherever it is (rule 7).
 const fn touches(act: &Act) -> bool {
-    !matches!(act, Act::Snapshot { .. } | Act::Downgrade { .. } | Act::Cordon { on: false, .. })
+    !matches!(act, Act::Snapshot | Act::Downgrade { .. } | Act::Cordon { on: false, .. })
 }
 
 #[cfg(test)]

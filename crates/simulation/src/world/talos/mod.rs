@@ -13,10 +13,10 @@ use talos_proto::machine::image_service_pull_response::Response as Pulled;
 use talos_proto::machine::lifecycle_service_install_progress::Response as Progress;
 use talos_proto::{common, machine};
 use talos_sim::model::Request;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use upgrade_core::call::{Class, ExitCode};
 use upgrade_core::event::StepProgress;
 use upgrade_core::image::ImageRef;
-use upgrade_core::journal::Proof;
 use upgrade_core::plan::RebootMode;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, NodeName, TalosFacts};
 use upgrade_core::version::Minor;
@@ -269,28 +269,27 @@ impl EtcdAdmin for Seat {
     async fn snapshot(
         &self,
         from: &Machine,
-        _: usize,
-        _: &dyn ProgressSink,
-    ) -> Result<Proof, Trouble> {
+        into: &mut (dyn AsyncWrite + Send + Unpin),
+    ) -> Result<(), Trouble> {
         let machine = from.clone();
-        let bytes = self
+        let pieces = self
             .ask(Question::Other("snapshot"), move |inside| {
                 let node = inside.reach(&machine)?;
                 let request = Request::EtcdSnapshot(machine::EtcdSnapshotRequest::default());
                 let answer = inside.call(node, request);
                 match answer.map_err(|status| For::Look.refused(&status, false))? {
-                    Answer::Items(items) => Ok(items.len()),
+                    Answer::Items(items) => Ok(items),
                     Answer::Stream(..) => Err(unavailable("it did not come in one piece")),
                 }
             })
             .await?;
-        // It is off the cluster from here on.
-        self.act::<_, Trouble>(Act::Snapshot { node: from.name.clone() }, |_| Ok(())).await?;
-        Ok(Proof::EtcdSnapshot {
-            file: "etcd.snapshot".to_owned(),
-            sha256: "00".to_owned(),
-            bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
-        })
+        for piece in pieces {
+            let piece = common::Data::try_from(piece);
+            let piece = piece.map_err(|_| unavailable("it is something else"))?;
+            let written = into.write_all(&piece.bytes).await;
+            written.map_err(|error| unavailable(&error.to_string()))?;
+        }
+        Ok(())
     }
 }
 
