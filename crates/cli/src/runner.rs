@@ -103,7 +103,7 @@ async fn run<J: Journal>(
         open: OpenRun { plan: Arc::clone(&plan), state, journal, inherited },
         io: Arc::clone(&session.live),
         runner: format!("{}/{}", settings::who(), std::process::id()),
-        events,
+        events: Arc::new(events),
         control,
         resumed_by,
     }));

@@ -61,7 +61,7 @@ fn finished(plan: &Plan, seconds: i64, step: &StepId, outcome: Outcome) -> Entry
 
 fn well(step: &StepId) -> Outcome {
     let proof = (step.action == Action::SnapshotEtcd).then(|| Proof::EtcdSnapshot {
-        file: "backups/etcd-1.snapshot".to_owned(),
+        location: "backups/etcd-1.snapshot".to_owned(),
         sha256: "ab".repeat(32),
         bytes: 4096,
     });

@@ -1,13 +1,13 @@
 //! A live cluster: both its sides and the time.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use talos_client::deadline::Deadlines;
 use talos_client::talosconfig::{ConfigError, Context, Problem};
 use talos_client::{Client, Talosconfig};
 use thiserror::Error;
 use upgrade_engine::io::{Clock, Io, Machine};
+use upgrade_engine::snapshots::FolderSnapshots;
 
 use crate::kubernetes::{KubeconfigError, LiveKubernetes};
 use crate::talos::{Known, LiveTalos};
@@ -56,9 +56,10 @@ pub enum ConnectError {
 
 /// A live cluster.
 pub struct Live<C> {
-    talos: LiveTalos<C>,
+    talos: LiveTalos,
     kubernetes: LiveKubernetes,
-    clock: Arc<C>,
+    snapshots: FolderSnapshots,
+    clock: C,
     client: Client,
     context: String,
 }
@@ -103,11 +104,11 @@ impl<C: Clock + 'static> Live<C> {
         snapshots: PathBuf,
         clock: C,
     ) -> Self {
-        let clock = Arc::new(clock);
         let known =
             Known { named: context.nodes.iter().map(ToString::to_string).collect(), listed };
-        let talos = LiveTalos::new(client.clone(), known, snapshots, Arc::clone(&clock));
-        Self { talos, kubernetes, clock, client, context: context.name.clone() }
+        let talos = LiveTalos::new(client.clone(), known);
+        let snapshots = FolderSnapshots::new(snapshots);
+        Self { talos, kubernetes, snapshots, clock, client, context: context.name.clone() }
     }
 
     /// The Talos client, for what the engine does not ask.
@@ -122,12 +123,27 @@ impl<C: Clock + 'static> Live<C> {
 }
 
 impl<C: Clock + 'static> Io for Live<C> {
-    type Talos = LiveTalos<C>;
+    type Machines = LiveTalos;
+    type Upgrader = LiveTalos;
+    type Etcd = LiveTalos;
+    type Snapshots = FolderSnapshots;
     type Kubernetes = LiveKubernetes;
     type Clock = C;
 
-    fn talos(&self) -> &Self::Talos {
+    fn machines(&self) -> &Self::Machines {
         &self.talos
+    }
+
+    fn upgrader(&self) -> &Self::Upgrader {
+        &self.talos
+    }
+
+    fn etcd(&self) -> &Self::Etcd {
+        &self.talos
+    }
+
+    fn snapshots(&self) -> &FolderSnapshots {
+        &self.snapshots
     }
 
     fn kubernetes(&self) -> &Self::Kubernetes {

@@ -19,6 +19,47 @@ pub enum Priority {
     High,
 }
 
+/// What a step counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unit {
+    /// Bytes of a pull or a snapshot.
+    Bytes,
+    /// Pods that have to leave or to become ready.
+    Pods,
+    /// A unit of a newer version of this program.
+    #[serde(other)]
+    Other,
+}
+
+/// How far a step is. The newest replaces the one before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepProgress {
+    /// For people; always there.
+    pub message: String,
+    /// How many are done, where the step counts something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub done: Option<u64>,
+    /// Of how many, once that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// What is counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<Unit>,
+}
+
+impl StepProgress {
+    /// Progress that counts nothing.
+    pub fn text(message: impl Into<String>) -> Self {
+        Self { message: message.into(), ..Self::default() }
+    }
+
+    /// Progress that counts, with an end that may not be known yet.
+    pub fn counted(unit: Unit, done: u64, total: Option<u64>, message: impl Into<String>) -> Self {
+        Self { message: message.into(), done: Some(done), total, unit: Some(unit) }
+    }
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
@@ -40,12 +81,13 @@ pub enum EventKind {
         /// From 1.
         attempt: u32,
     },
-    /// A step says how it is getting on.
+    /// A step reports how far it is.
     StepProgress {
         /// Which.
         step: StepId,
-        /// In its own words.
-        message: String,
+        /// How far.
+        #[serde(flatten)]
+        progress: StepProgress,
     },
     /// A step ended.
     StepFinished {
@@ -120,6 +162,26 @@ mod tests {
         let event: Event = serde_json::from_str(line).unwrap();
         assert_eq!(event.kind, EventKind::Unknown);
         assert_eq!(event.kind.priority(), Priority::High);
+    }
+
+    #[test]
+    fn progress_is_flat_and_keeps_its_message() {
+        let read = |text: &str| serde_json::from_str::<EventKind>(text).unwrap();
+        let event =
+            |progress| EventKind::StepProgress { step: "1/cp-1/pull".parse().unwrap(), progress };
+        let text = event(StepProgress::text("pulling"));
+        let json = r#"{"event":"step-progress","step":"1/cp-1/pull","message":"pulling"}"#;
+        assert_eq!(serde_json::to_string(&text).unwrap(), json);
+        assert_eq!(read(json), text);
+        let counted = event(StepProgress::counted(Unit::Bytes, 1, Some(3), "1 of 3 MB"));
+        let json = r#"{"event":"step-progress","step":"1/cp-1/pull","message":"1 of 3 MB","done":1,"total":3,"unit":"bytes"}"#;
+        assert_eq!(serde_json::to_string(&counted).unwrap(), json);
+        assert_eq!(read(json), counted);
+        assert_eq!(
+            serde_json::from_str::<Unit>(r#""volumes""#).unwrap(),
+            Unit::Other,
+            "a newer program's unit"
+        );
     }
 
     #[test]

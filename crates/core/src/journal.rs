@@ -72,8 +72,9 @@ impl Evidence {
 pub enum Proof {
     /// A verified etcd snapshot (rule 3).
     EtcdSnapshot {
-        /// Where it lies.
-        file: String,
+        /// Where it is: a path, or a URL. Named in journals as when it was always a file.
+        #[serde(rename = "file")]
+        location: String,
         /// Its SHA-256.
         sha256: String,
         /// Its size.

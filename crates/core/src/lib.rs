@@ -24,6 +24,7 @@ pub mod advice;
 pub mod amount;
 pub mod call;
 pub mod catalogue;
+pub mod etcd_snapshot;
 pub mod event;
 pub mod extension;
 pub mod image;

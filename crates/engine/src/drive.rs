@@ -13,7 +13,6 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
-use tokio::sync::mpsc;
 use upgrade_core::event::{Event, EventKind};
 use upgrade_core::jiff;
 use upgrade_core::journal::{Arming, Entry, Record, State};
@@ -24,16 +23,13 @@ use upgrade_core::snapshot::{Node, NodeName};
 use upgrade_planner::decide::{Decision, decide};
 
 use crate::control::{Control, Word};
+use crate::events::EventSink;
 use crate::io::{Clock as _, Io};
 use crate::journal::{Guard, Journal, JournalError, Lost};
 use crate::steps::wait;
 use crate::store::{Inherited, OpenRun};
 use look::Picture;
 use start::Flights;
-
-/// Where events go. Unbounded: a slow reader must never hold up a node that is
-/// being upgraded, and a run has few events.
-pub type Events = mpsc::UnboundedSender<Event>;
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +77,7 @@ pub struct Run<I, J> {
     /// Who drives: a name that tells processes apart.
     pub runner: String,
     /// Where events go.
-    pub events: Events,
+    pub events: Arc<dyn EventSink>,
     /// The user's word.
     pub control: Control,
     /// Whether the user asked to go on after a pause or a halt, and who.
@@ -115,7 +111,7 @@ struct Driver<I, J> {
     journal: J,
     guard: Arc<Guard>,
     runner: String,
-    events: Events,
+    events: Arc<dyn EventSink>,
     control: Control,
     resumed_by: Option<String>,
     inherited: Inherited,
@@ -394,8 +390,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
         self.told = None;
         let (at, cluster) = (self.now(), self.plan.cluster.clone());
         let plan = self.state.plan().clone();
-        // Nobody has to listen.
-        let _ = self.events.send(Event { at, cluster, plan, kind });
+        self.events.event(Event { at, cluster, plan, kind });
     }
 
     /// Tells why nothing goes on, once for each reason.

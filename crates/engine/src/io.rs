@@ -1,5 +1,6 @@
-//! The outside, as few small traits: Talos, Kubernetes, the clock; the journal
-//! has its own module.
+//! The outside, as small traits: reading machines, changing a node, administering etcd,
+//! Kubernetes, the clock; the journal has its own module. Each can be implemented on its
+//! own, without delegating the rest.
 //!
 //! The engine holds no socket and reads no clock but through these. A live
 //! cluster implements them over the network, the deterministic simulation in
@@ -9,34 +10,54 @@
 //! Whatever waits for something to become true belongs to the engine: it looks,
 //! and looks again when [`Changes`] says that it may be worth it.
 
+pub mod etcd;
 pub mod kubernetes;
+pub mod machines;
 pub mod refused;
 pub mod roster;
-pub mod talos;
+pub mod slots;
 pub mod trouble;
+pub mod upgrader;
 
 use std::future::Future;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
+use upgrade_core::event::StepProgress;
 use upgrade_core::jiff;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{NodeName, Role};
 
+use crate::snapshots::SnapshotStore;
+
+pub use etcd::EtcdAdmin;
 pub use kubernetes::Kubernetes;
-pub use talos::Talos;
+pub use machines::Machines;
+pub use upgrader::NodeUpgrader;
 
 /// All of the outside that a run touches.
 pub trait Io: Send + Sync + 'static {
-    /// The machines.
-    type Talos: Talos;
+    /// Reads the machines.
+    type Machines: Machines;
+    /// Changes one node.
+    type Upgrader: NodeUpgrader;
+    /// Administers etcd.
+    type Etcd: EtcdAdmin;
+    /// Keeps etcd snapshots, off the cluster.
+    type Snapshots: SnapshotStore;
     /// The cluster that runs on them.
     type Kubernetes: Kubernetes;
     /// The time.
     type Clock: Clock;
 
-    /// The machines.
-    fn talos(&self) -> &Self::Talos;
+    /// Reads the machines.
+    fn machines(&self) -> &Self::Machines;
+    /// Changes one node.
+    fn upgrader(&self) -> &Self::Upgrader;
+    /// Administers etcd.
+    fn etcd(&self) -> &Self::Etcd;
+    /// Keeps etcd snapshots, off the cluster.
+    fn snapshots(&self) -> &Self::Snapshots;
     /// The cluster that runs on them.
     fn kubernetes(&self) -> &Self::Kubernetes;
     /// The time.
@@ -109,9 +130,8 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-/// Where an act says how far it is: short words for people, the newest of which
-/// replaces the one before.
-pub trait Tell: Send + Sync {
-    /// How far it is.
-    fn tell(&self, text: String);
+/// Where an act reports how far it is. The newest replaces the one before.
+pub trait ProgressSink: Send + Sync {
+    /// How far it is. Never blocks.
+    fn report(&self, progress: StepProgress);
 }

@@ -8,8 +8,8 @@ use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::snapshot::{Fact, Role};
 
 use crate::inventory;
-use crate::io::talos::Rendered;
-use crate::io::{Io, Kubernetes as _, Machine, Talos as _, Trouble};
+use crate::io::machines::Rendered;
+use crate::io::{Io, Kubernetes as _, Machine, Machines as _, Trouble};
 use crate::observe::{limited, missing};
 
 /// Looks at the manifests of every control plane and at Talos's inventory, for a
@@ -19,14 +19,14 @@ pub async fn observe_manifests<I: Io>(io: &I) -> Fact<Manifests> {
 }
 
 async fn look<I: Io>(io: &I) -> Result<Manifests, Trouble> {
-    let (_, mut machines) = limited(io, io.talos().machines()).await?;
+    let (_, mut machines) = limited(io, io.machines().list()).await?;
     let nodes = limited(io, io.kubernetes().nodes()).await?;
     let (found, _) = missing(io, &machines, &nodes).await;
     machines.extend(found);
     let control_planes: Vec<Machine> =
         machines.into_iter().filter(|machine| machine.role == Role::ControlPlane).collect();
     let asked = all_of(&control_planes);
-    let each = asked.iter().map(|machine| limited(io, io.talos().manifests(machine)));
+    let each = asked.iter().map(|machine| limited(io, io.machines().manifests(machine)));
     let each = join_all(each).await;
     let mut manifests = Manifests::default();
     let mut rendered = BTreeSet::new();

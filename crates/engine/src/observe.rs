@@ -14,7 +14,7 @@ use upgrade_core::snapshot::{
 };
 use upgrade_core::version::Version;
 
-use crate::io::{Clock as _, Io, Kubernetes as _, Machine, Talos as _, Trouble};
+use crate::io::{Clock as _, Io, Kubernetes as _, Machine, Machines as _, Trouble};
 
 /// How many machines are asked at once.
 const WIDTH: usize = 64;
@@ -36,7 +36,7 @@ pub async fn observe<I: Io>(io: &I, pool_label: &str) -> Result<Snapshot, Troubl
 pub(crate) async fn snapshot<I: Io>(io: &I, pool_label: &str) -> Result<Snapshot, Trouble> {
     // Every fact is newer than this (rule 2).
     let taken_at = io.clock().now();
-    let (cluster, machines) = limited(io, io.talos().machines()).await?;
+    let (cluster, machines) = limited(io, io.machines().list()).await?;
     let kubernetes = io.kubernetes();
     let (each, etcd, kubernetes, labels) = tokio::join!(
         look_at(io, &machines),
@@ -149,7 +149,7 @@ pub(crate) async fn missing<I: Io>(
 ) -> (Vec<Machine>, BTreeMap<NodeName, String>) {
     let addresses =
         nodes.iter().map(|(name, facts)| (name.clone(), facts.addresses.clone())).collect();
-    let answers = limited(io, async { Ok(io.talos().identify(&addresses).await) }).await;
+    let answers = limited(io, async { Ok(io.machines().identify(&addresses).await) }).await;
     let (mut found, mut why) = (Vec::new(), BTreeMap::new());
     match answers {
         Ok(answers) => {
@@ -174,14 +174,14 @@ async fn look_at<I: Io>(io: &I, machines: &[Machine]) -> Vec<Seen> {
 async fn etcd<I: Io>(io: &I, machines: &[Machine]) -> Fact<EtcdFacts> {
     let control_planes = machines.iter().filter(|machine| machine.role == Role::ControlPlane);
     let control_planes: Vec<Machine> = control_planes.cloned().collect();
-    let etcd = limited(io, async { Ok(io.talos().etcd(&control_planes).await) }).await;
+    let etcd = limited(io, async { Ok(io.machines().etcd(&control_planes).await) }).await;
     etcd.unwrap_or_else(|trouble| Fact::Unknown(trouble.to_string()))
 }
 
 type Seen = (Fact<TalosFacts>, Fact<BTreeMap<Component, ImageRef>>, Fact<()>);
 
 async fn look<I: Io>(io: &I, machine: &Machine) -> Seen {
-    let talos = io.talos();
+    let machines = io.machines();
     let api_server = async {
         match machine.role {
             Role::ControlPlane => fact(limited(io, io.kubernetes().api_server(machine)).await),
@@ -189,8 +189,8 @@ async fn look<I: Io>(io: &I, machine: &Machine) -> Seen {
         }
     };
     let (facts, images, api_server) = tokio::join!(
-        limited(io, talos.facts(machine)),
-        limited(io, talos.images(machine)),
+        limited(io, machines.facts(machine)),
+        limited(io, machines.images(machine)),
         api_server,
     );
     (fact(facts), fact(images), api_server)

@@ -19,6 +19,7 @@ pub(crate) mod wait;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
+use upgrade_core::event::StepProgress;
 use upgrade_core::jiff;
 use upgrade_core::journal::{Armed, Evidence, Outcome, Proof};
 use upgrade_core::plan::{Hop, Lane, Plan, TalosTarget, Target};
@@ -29,7 +30,7 @@ use upgrade_core::step::{Action, StepId};
 
 use tenants::Tenants;
 
-use crate::io::{Clock as _, Io, Kubernetes as _, Machine, Tell, Trouble};
+use crate::io::{Clock as _, Io, Kubernetes as _, Machine, ProgressSink, Trouble};
 use crate::journal::{Guard, Lost};
 use crate::observe::limited;
 
@@ -72,7 +73,7 @@ pub(crate) struct Step<I> {
     /// When the step has to have ended.
     pub(crate) deadline: Timestamp,
     /// Where it says how far it is.
-    pub(crate) tell: Arc<dyn Tell>,
+    pub(crate) progress: Arc<dyn ProgressSink>,
     /// What it said last, for the words of a deadline that passes.
     pub(crate) said: Mutex<String>,
 }
@@ -166,7 +167,7 @@ impl<I: Io> Step<I> {
 
     /// Says how far it is.
     pub(crate) fn say(&self, text: impl Into<String>) {
-        self.tell(text.into());
+        self.report(StepProgress::text(text));
     }
 
     fn said(&self) -> String {
@@ -244,11 +245,11 @@ impl<I: Io> Step<I> {
 /// How much longer than its deadline a step gets to say why it missed it.
 const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// Calls of a step get the step itself to tell how far they are.
-impl<I: Io> Tell for Step<I> {
-    fn tell(&self, text: String) {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&text);
-        self.tell.tell(text);
+/// Calls of a step get the step itself to report how far they are.
+impl<I: Io> ProgressSink for Step<I> {
+    fn report(&self, progress: StepProgress) {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&progress.message);
+        self.progress.report(progress);
     }
 }
 

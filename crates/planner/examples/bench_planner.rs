@@ -52,7 +52,7 @@ fn halfway(plan: &Plan, snapshot: &mut Snapshot) -> State {
     for step in steps.into_iter().take(half) {
         write(&mut state, Record::Started { step: step.clone(), attempt: 1, evidence: None });
         let proof = (step.action == Action::SnapshotEtcd).then(|| Proof::EtcdSnapshot {
-            file: "etcd.snapshot".to_owned(),
+            location: "etcd.snapshot".to_owned(),
             sha256: String::new(),
             bytes: 1,
         });

@@ -163,9 +163,7 @@ pub enum Act {
         to: Minor,
     },
     /// An etcd snapshot was read to its end, verified, and is off the cluster.
-    Snapshot {
-        node: NodeName,
-    },
+    Snapshot,
     /// Another machine configuration; the images that it names and that differ
     /// from those before: `(component, image)`.
     Configure {
@@ -210,11 +208,10 @@ impl Act {
             | Self::Rollback { node }
             | Self::Forfeit { node }
             | Self::Downgrade { node, .. }
-            | Self::Snapshot { node }
             | Self::Configure { node, .. }
             | Self::Cordon { node, .. } => Some(node),
             Self::Evict { node, .. } => node.as_ref(),
-            Self::Delete { .. } | Self::Apply { .. } => None,
+            Self::Snapshot | Self::Delete { .. } | Self::Apply { .. } => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use upgrade_core::event::EventKind;
+use upgrade_core::event::{EventKind, StepProgress};
 use upgrade_core::journal::{Outcome, Record};
 use upgrade_core::plan::RebootMode;
 use upgrade_engine::drive::End;
@@ -72,7 +72,9 @@ fn words(what: &What) -> Option<String> {
         }
         What::Told { event, .. } => match &event.kind {
             EventKind::Waiting { why, until } => format!("    reports: waits until {until}: {why}"),
-            EventKind::StepProgress { step, message } => format!("    reports: {step}: {message}"),
+            EventKind::StepProgress { step, progress: StepProgress { message, .. } } => {
+                format!("    reports: {step}: {message}")
+            }
             _ => return None,
         },
         What::Asked { known: true, .. } => return None,
@@ -163,7 +165,7 @@ fn act_words(act: &Act) -> String {
         Act::Rollback { node } => format!("rolls {node} back"),
         Act::Downgrade { node, to } => format!("enables the downgrade of etcd to {to} on {node}"),
         Act::Forfeit { node } => format!("moves etcd's leadership away from {node}"),
-        Act::Snapshot { node } => format!("takes an etcd snapshot from {node}"),
+        Act::Snapshot => "has an etcd snapshot".to_owned(),
         Act::Configure { node, images } => format!("configures {node}: {images:?}"),
         Act::Cordon { node, on: true } => format!("cordons {node}"),
         Act::Cordon { node, on: false } => format!("uncordons {node}"),

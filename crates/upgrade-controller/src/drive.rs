@@ -1,13 +1,14 @@
 //! One drive of a run: the engine in a task of its own, with its journal in the
 //! run's object.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as Short, PoisonError};
 
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
-use upgrade_core::event::EventKind;
+use upgrade_core::event::{Event, EventKind};
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{DriveError, End, Run};
+use upgrade_engine::events::{EventSink, FanOut};
 use upgrade_engine::store::OpenRun;
 
 use crate::http::{DriveMetrics, StepMetrics};
@@ -30,6 +31,33 @@ pub struct Drive {
     /// Its other end is gone when the task is.
     over: watch::Receiver<()>,
     task: JoinHandle<Result<End, DriveError>>,
+}
+
+/// Counts and times steps.
+struct CountSteps(Short<StepMetrics>);
+
+impl EventSink for CountSteps {
+    fn event(&self, event: Event) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take(&event);
+    }
+}
+
+/// Keeps what the run waits for, as long as it does.
+struct Waits(watch::Sender<Option<String>>);
+
+impl EventSink for Waits {
+    fn event(&self, event: Event) {
+        let waits = match event.kind {
+            EventKind::Waiting { why, .. } => waiting(&why),
+            EventKind::StepProgress { .. } => return,
+            _ => None,
+        };
+        self.0.send_if_modified(|told| {
+            let changed = *told != waits;
+            *told = waits;
+            changed
+        });
+    }
 }
 
 /// What a drive is made of.
@@ -58,30 +86,16 @@ impl Drive {
     /// Begins.
     pub fn start(start: DriveStart) -> Self {
         let DriveStart { open, live, runner, resumed_by, word, credentials, metrics } = start;
-        let mut steps = StepMetrics::new(metrics.metrics());
+        let steps = CountSteps(Short::new(StepMetrics::new(metrics.metrics())));
         let (object, progress) = (open.journal.object(), open.journal.progress());
         let (tell_wait, waits) = watch::channel(None);
-        let (events, mut heard) = mpsc::unbounded_channel();
+        let sinks: [Arc<dyn EventSink>; 2] = [Arc::new(steps), Arc::new(Waits(tell_wait))];
+        let events = Arc::new(FanOut::new(sinks));
         // A pause that another process wrote down ends with a command to continue.
         let paused = open.state.paused().is_some();
         let resumed_by = (paused && word == Word::Go).then(|| resumed_by.to_owned());
         let (word, control) = watch::channel(word);
         let run = Run { open, io: Arc::new(live), runner, events, control, resumed_by };
-        tokio::spawn(async move {
-            while let Some(event) = heard.recv().await {
-                steps.take(&event);
-                let waits = match event.kind {
-                    EventKind::Waiting { why, .. } => waiting(&why),
-                    EventKind::StepProgress { .. } => continue,
-                    _ => None,
-                };
-                tell_wait.send_if_modified(|told| {
-                    let changed = *told != waits;
-                    *told = waits;
-                    changed
-                });
-            }
-        });
         let (alive, over) = watch::channel(());
         let task = tokio::spawn(async move {
             let _alive = alive;

@@ -12,7 +12,7 @@ use upgrade_core::product::VersionRange;
 use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role};
 use upgrade_core::version::Version;
 use upgrade_engine::clock::SystemClock;
-use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Talos as _, Trouble};
+use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Machines as _, Trouble};
 
 use crate::limits::Throttled;
 use crate::observe::ObserveError;
@@ -42,8 +42,8 @@ async fn ask(
     live: &Live<SystemClock>,
     foreign: &BTreeSet<NodeName>,
 ) -> Result<ObservedVersions, ObserveError> {
-    let talos = live.talos();
-    let (machines, nodes) = tokio::join!(talos.machines(), live.kubernetes().nodes());
+    let talos = live.machines();
+    let (machines, nodes) = tokio::join!(talos.list(), live.kubernetes().nodes());
     let (_, mut machines) = machines?;
     if let Ok(nodes) = &nodes {
         let addresses =

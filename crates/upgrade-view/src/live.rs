@@ -72,7 +72,8 @@ impl LiveRun {
         let at = event.at;
         self.pace.began.get_or_insert(at);
         match &event.kind {
-            EventKind::StepProgress { step, message } => {
+            EventKind::StepProgress { step, progress } => {
+                let message = &progress.message;
                 self.overlay.messages.insert(step.clone(), message.clone());
             }
             // Its own steps run: whatever gate was closed before is open, or no longer matters.
@@ -259,7 +260,10 @@ mod tests {
         };
         apply(&mut run, 0, started(&step));
         for text in ["3 pods left", "1 pod left"] {
-            let kind = EventKind::StepProgress { step: step.clone(), message: text.to_owned() };
+            let kind = EventKind::StepProgress {
+                step: step.clone(),
+                progress: upgrade_core::event::StepProgress::text(text),
+            };
             apply(&mut run, 1, kind);
             assert_eq!(message(&run).as_deref(), Some(text));
         }

@@ -72,7 +72,7 @@ pub(crate) fn until(plan: &Plan, end: &str) -> Vec<Entry> {
     let steps = plan.steps().take_while(|step| step.to_string() != end);
     for (step, second) in steps.zip((0..).step_by(10)) {
         let proof = (step.action == Action::SnapshotEtcd).then(|| Proof::EtcdSnapshot {
-            file: "backups/etcd-1.snapshot".to_owned(),
+            location: "backups/etcd-1.snapshot".to_owned(),
             sha256: "ab".repeat(32),
             bytes: 4096,
         });

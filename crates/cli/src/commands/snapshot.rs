@@ -1,12 +1,12 @@
 //! `talos-operator snapshot`: an etcd snapshot, off the cluster and verified (rule 3).
 
-use std::path::Path;
-
 use serde_json::json;
+use upgrade_core::event::StepProgress;
 use upgrade_core::journal::Proof;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::Role;
-use upgrade_engine::io::{Io as _, Machine, Talos as _, Tell};
+use upgrade_engine::io::{Io as _, Machines as _, ProgressSink};
+use upgrade_engine::snapshots::take_from_any;
 
 use super::runs::profile_policy;
 use crate::Exit;
@@ -19,9 +19,9 @@ use crate::session::Session;
 /// Prints the progress of a snapshot.
 struct Progress(Printer);
 
-impl Tell for Progress {
-    fn tell(&self, text: String) {
-        self.0.stderr(&(text + "\n"));
+impl ProgressSink for Progress {
+    fn report(&self, progress: StepProgress) {
+        self.0.stderr(&(progress.message + "\n"));
     }
 }
 
@@ -37,7 +37,7 @@ pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, Com
     policy.snapshot.keep = args.keep.unwrap_or(policy.snapshot.keep);
     let session = Session::open(config, &policy).await?;
     let proof = take(&session, policy.snapshot.keep, printer).await?;
-    let Proof::EtcdSnapshot { file, sha256, bytes } = &proof else {
+    let Proof::EtcdSnapshot { location: file, sha256, bytes } = &proof else {
         unreachable!("the proof of a snapshot is a snapshot");
     };
     printer.stdout(&match args.output.output {
@@ -47,28 +47,18 @@ pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, Com
             serde_json::to_string(&value).expect("only strings are keys here") + "\n"
         }
     });
-    debug_assert!(Path::new(file).exists());
     Ok(Exit::Done)
 }
 
 async fn take(session: &Session, keep: usize, printer: Printer) -> Result<Proof, CommandError> {
-    let talos = session.live.talos();
     let next = "check `talos-operator health`, then retry";
-    let (_, machines) = talos.machines().await.map_err(|trouble| {
+    let (cluster, machines) = session.live.machines().list().await.map_err(|trouble| {
         CommandError::refused(format!("cannot observe the cluster: {trouble}"), next)
     })?;
-    let mut members: Vec<Machine> =
-        machines.into_iter().filter(|machine| machine.role == Role::ControlPlane).collect();
-    // Followers first: the leader has other work.
-    let etcd = talos.etcd(&members).await;
-    let leader = etcd.known().and_then(|etcd| etcd.leader()).cloned();
-    members.sort_by_key(|member| Some(&member.name) == leader.as_ref());
-    let mut why = "no control plane is known".to_owned();
-    for member in &members {
-        match talos.snapshot(member, keep, &Progress(printer)).await {
-            Ok(proof) => return Ok(proof),
-            Err(trouble) => why = format!("{}: {trouble}", member.name),
-        }
-    }
-    Err(CommandError::refused(format!("no etcd snapshot was taken: {why}"), next))
+    let members = machines.into_iter().filter(|machine| machine.role == Role::ControlPlane);
+    let (members, progress) = (members.collect(), Progress(printer));
+    let taken = take_from_any(&*session.live, &cluster, members, keep, &progress, || Ok(())).await;
+    taken.map_err(|failure| {
+        CommandError::refused(format!("no etcd snapshot was taken: {failure}"), next)
+    })
 }

@@ -169,7 +169,7 @@ fn cut(text: &str, room: usize) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use upgrade_core::event::{Event, EventKind};
+    use upgrade_core::event::{Event, EventKind, StepProgress};
     use upgrade_core::journal::State;
     use upgrade_core::reason::WaitReason;
 
@@ -203,7 +203,9 @@ mod tests {
                 3,
                 EventKind::StepProgress {
                     step: "1/cp-2/drain".parse().unwrap(),
-                    message: "web-1 waits for budget shop/web, which allows none now".to_owned(),
+                    progress: StepProgress::text(
+                        "web-1 waits for budget shop/web, which allows none now",
+                    ),
                 },
             ),
         ])

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use upgrade_core::event::{Event, EventKind};
+use upgrade_core::event::{Event, EventKind, StepProgress};
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::reason::WaitReason;
 use upgrade_core::step::{Action, StepId};
@@ -48,7 +48,7 @@ impl Lines {
                 let attempt = words::attempt(*attempt);
                 long.then(|| format!("{count} {}: {} started{attempt}", node(step), step.action))
             }
-            EventKind::StepProgress { step, message } => {
+            EventKind::StepProgress { step, progress: StepProgress { message, .. } } => {
                 let before = self.reported.get(step).copied();
                 if before.is_some_and(|before| event.at.duration_since(before) < QUIET) {
                     return None;
@@ -115,7 +115,7 @@ mod tests {
         let step = |text: &str| text.parse::<StepId>().unwrap();
         let progress = |text: &str| EventKind::StepProgress {
             step: step("1/cp-2/drain"),
-            message: text.to_owned(),
+            progress: StepProgress::text(text),
         };
         let finished =
             |name: &str, outcome| EventKind::StepFinished { step: step(name), attempt: 1, outcome };

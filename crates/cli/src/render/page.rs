@@ -89,7 +89,7 @@ fn head(out: &mut String, plan: &Plan, timeline: &Timeline) {
         plan.hash().short()
     );
     for proof in timeline.snapshots() {
-        let Proof::EtcdSnapshot { file, sha256, bytes } = proof else { continue };
+        let Proof::EtcdSnapshot { location: file, sha256, bytes } = proof else { continue };
         let _ = writeln!(
             out,
             "<p class=\"faint\">etcd snapshot <code>{}</code>, {bytes} bytes, sha256 \

@@ -24,7 +24,7 @@ pub fn table(plan: &Plan, timeline: &Timeline, now: Timestamp) -> String {
     }
     let mut out = layout::table(&["NODE", "WHAT HAPPENED", "TOOK", "VERIFIED"], &rows, &[]);
     for proof in timeline.snapshots() {
-        let Proof::EtcdSnapshot { file, sha256, bytes } = proof else { continue };
+        let Proof::EtcdSnapshot { location: file, sha256, bytes } = proof else { continue };
         let digest = sha256.get(..12).unwrap_or(sha256);
         let text = format!("{file} ({bytes} bytes, sha256 {digest}…)");
         out.push_str(&remark(INFO, "etcd snapshot", &text));

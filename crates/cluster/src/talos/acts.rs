@@ -8,11 +8,14 @@ use talos_client::image::{ImageStore, LayerState};
 use talos_client::machine::RebootMode as CallMode;
 use talos_client::upgrade::LegacyUpgrade;
 use talos_client::{Error, Failure, Node};
+use upgrade_core::event::{StepProgress, Unit};
 use upgrade_core::image::ImageRef;
 use upgrade_core::plan::RebootMode;
 use upgrade_core::version::Minor;
-use upgrade_engine::io::talos::{Downgrade, Entries, Slots, Store};
-use upgrade_engine::io::{Tell, Trouble};
+use upgrade_engine::io::etcd::Downgrade;
+use upgrade_engine::io::slots::{Entries, Slots};
+use upgrade_engine::io::upgrader::Store;
+use upgrade_engine::io::{ProgressSink, Trouble};
 
 use crate::trouble;
 
@@ -22,14 +25,14 @@ pub(super) async fn pull(
     node: &Node,
     image: &ImageRef,
     store: Store,
-    tell: &dyn Tell,
+    progress: &dyn ProgressSink,
 ) -> Result<String, Trouble> {
     let image = image.to_string();
     let store = match store {
         Store::System => ImageStore::System,
         Store::Kubernetes => ImageStore::Kubernetes,
     };
-    let pulled = match pull_telling(node, &image, store, tell).await {
+    let pulled = match pull_telling(node, &image, store, progress).await {
         Err(error) if matches!(error.failure(), Failure::NotSupported(_)) => {
             node.legacy_pull(&image, store).await.map(|()| image)
         }
@@ -42,13 +45,13 @@ async fn pull_telling(
     node: &Node,
     image: &str,
     store: ImageStore,
-    tell: &dyn Tell,
+    progress: &dyn ProgressSink,
 ) -> Result<String, Error> {
     let mut pulling = node.pull(image, store).await?;
     let mut layers: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-    while let Some(progress) = pulling.next().await? {
-        let seen = layers.entry(progress.layer).or_default();
-        match progress.state {
+    while let Some(layer) = pulling.next().await? {
+        let seen = layers.entry(layer.layer).or_default();
+        match layer.state {
             LayerState::Downloading { done, total } => *seen = (done, total),
             LayerState::Downloaded | LayerState::Extracting | LayerState::Extracted => {
                 seen.0 = seen.1;
@@ -58,7 +61,8 @@ async fn pull_telling(
         let (done, total) =
             layers.values().fold((0, 0), |(done, total), (here, of)| (done + here, total + of));
         if total > 0 {
-            tell.tell(format!("{} of {} MB", megabytes(done), megabytes(total)));
+            let message = format!("{} of {} MB", megabytes(done), megabytes(total));
+            progress.report(StepProgress::counted(Unit::Bytes, done, Some(total), message));
         }
     }
     pulling.finish().await
@@ -69,11 +73,15 @@ const fn megabytes(bytes: u64) -> u64 {
 }
 
 /// Writes the inactive slot, telling the installer's lines.
-pub(super) async fn install(node: &Node, pulled: &str, tell: &dyn Tell) -> Result<(), Trouble> {
+pub(super) async fn install(
+    node: &Node,
+    pulled: &str,
+    progress: &dyn ProgressSink,
+) -> Result<(), Trouble> {
     let installing = node.install(pulled, ImageStore::System).await;
     let mut installing = installing.map_err(|error| trouble::install(&error))?;
     while let Some(line) = installing.next().await.map_err(|error| trouble::install(&error))? {
-        tell.tell(line);
+        progress.report(StepProgress::text(line));
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use talos_client::{Error, Node};
 use upgrade_core::image::ImageRef;
 use upgrade_core::reason::FailureKind;
 use upgrade_engine::io::Trouble;
-use upgrade_engine::io::talos::{Config, Rendered, Wanted};
+use upgrade_engine::io::machines::{Config, Rendered, Wanted};
 
 use crate::trouble;
 

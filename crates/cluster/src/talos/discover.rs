@@ -18,8 +18,8 @@ use talos_client::{Client, Node};
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{NodeName, Role};
+use upgrade_engine::io::machines::peer_limit;
 use upgrade_engine::io::roster::{Member, Roster};
-use upgrade_engine::io::talos::peer_limit;
 use upgrade_engine::io::{Machine, Trouble};
 
 use super::Known;

@@ -10,19 +10,22 @@ mod snapshot;
 mod within;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use talos_client::{Client, Node};
+use tokio::io::AsyncWrite;
 use upgrade_core::image::ImageRef;
-use upgrade_core::journal::Proof;
 use upgrade_core::plan::RebootMode;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, NodeName, TalosFacts};
 use upgrade_core::version::Minor;
-use upgrade_engine::io::talos::{Config, Downgrade, Rendered, Slots, Store, Talos};
-use upgrade_engine::io::{Changes, Clock, Machine, Tell, Trouble};
+use upgrade_engine::io::etcd::Downgrade;
+use upgrade_engine::io::machines::{Config, Rendered};
+use upgrade_engine::io::slots::Slots;
+use upgrade_engine::io::upgrader::Store;
+use upgrade_engine::io::{
+    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble,
+};
 
 use changes::Watches;
 use discover::Memory;
@@ -38,20 +41,17 @@ pub(crate) struct Known {
 }
 
 /// The machines, as the engine sees them.
-pub struct LiveTalos<C> {
+pub struct LiveTalos {
     client: Client,
     known: Known,
-    /// Where snapshots go.
-    folder: PathBuf,
-    clock: Arc<C>,
     watches: Watches,
     memory: Memory,
 }
 
-impl<C: Clock> LiveTalos<C> {
-    pub(crate) fn new(client: Client, known: Known, folder: PathBuf, clock: Arc<C>) -> Self {
+impl LiveTalos {
+    pub(crate) fn new(client: Client, known: Known) -> Self {
         let (watches, memory) = (Watches::default(), Memory::default());
-        Self { client, known, folder, clock, watches, memory }
+        Self { client, known, watches, memory }
     }
 
     /// The least that tells which versions run on a machine.
@@ -124,8 +124,8 @@ impl Drop for Asking<'_> {
     }
 }
 
-impl<C: Clock> Talos for LiveTalos<C> {
-    async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
+impl Machines for LiveTalos {
+    async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
         discover::machines(&self.client, &self.known, &self.memory).await
     }
 
@@ -173,14 +173,28 @@ impl<C: Clock> Talos for LiveTalos<C> {
         acts::slots(&self.node(of)?).await
     }
 
+    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
+        config::read(&self.node(of)?).await
+    }
+
+    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
+        config::is_staged(&self.node(of)?).await
+    }
+
+    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
+        config::manifests(&self.node(of)?).await
+    }
+}
+
+impl NodeUpgrader for LiveTalos {
     async fn pull(
         &self,
         on: &Machine,
         image: &ImageRef,
         store: Store,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> Result<String, Trouble> {
-        acts::pull(&self.node(on)?, image, store, tell).await
+        acts::pull(&self.node(on)?, image, store, progress).await
     }
 
     async fn install(
@@ -188,9 +202,9 @@ impl<C: Clock> Talos for LiveTalos<C> {
         on: &Machine,
         _: &ImageRef,
         pulled: &str,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> Result<(), Trouble> {
-        acts::install(&self.node(on)?, pulled, tell).await
+        acts::install(&self.node(on)?, pulled, progress).await
     }
 
     async fn upgrade(
@@ -211,6 +225,12 @@ impl<C: Clock> Talos for LiveTalos<C> {
         acts::rollback(&self.node(on)?).await
     }
 
+    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
+        config::apply(&self.node(to)?, config).await
+    }
+}
+
+impl EtcdAdmin for LiveTalos {
     async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
         acts::forfeit(&self.node(on)?).await
     }
@@ -226,28 +246,8 @@ impl<C: Clock> Talos for LiveTalos<C> {
     async fn snapshot(
         &self,
         from: &Machine,
-        keep: usize,
-        tell: &dyn Tell,
-    ) -> Result<Proof, Trouble> {
-        let node = self.node(from)?;
-        let cluster = discover::own_cluster(&node).await?;
-        let place = snapshot::Place { folder: &self.folder, cluster: &cluster, keep };
-        snapshot::take(&node, &place, self.clock.now(), tell).await
-    }
-
-    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
-        config::read(&self.node(of)?).await
-    }
-
-    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
-        config::apply(&self.node(to)?, config).await
-    }
-
-    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
-        config::is_staged(&self.node(of)?).await
-    }
-
-    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
-        config::manifests(&self.node(of)?).await
+        into: &mut (dyn AsyncWrite + Send + Unpin),
+    ) -> Result<(), Trouble> {
+        snapshot::stream(&self.node(from)?, into).await
     }
 }

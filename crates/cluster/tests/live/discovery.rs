@@ -8,7 +8,7 @@ use talos_sim::model::Discovery;
 use upgrade_cluster::Live;
 use upgrade_core::policy::POOL_LABEL;
 use upgrade_core::snapshot::{Fact, Snapshot};
-use upgrade_engine::io::{Io as _, Talos as _};
+use upgrade_engine::io::{Io as _, Machines as _};
 use upgrade_engine::observe;
 
 use super::{Still, TALOS_1_13, World, connect, simulated};
@@ -162,7 +162,7 @@ async fn the_endpoint_itself_is_found_through_another_one() {
     world.cluster.inject("cp-1", "partition").await.expect("a fault");
     seen(&world).await;
     world.cluster.clear("cp-1", "partition").await.expect("no fault");
-    world.live.talos().facts(&cp_1).await.expect("an answer through whoever answers");
+    world.live.machines().facts(&cp_1).await.expect("an answer through whoever answers");
 }
 
 /// A talosconfig that names these machines.

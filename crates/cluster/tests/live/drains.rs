@@ -57,7 +57,7 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
         open: OpenRun::new(Arc::new(planned.plan), Inherited::default(), MemoryJournal::default()),
         io: Arc::clone(live),
         runner: "test".to_owned(),
-        events,
+        events: Arc::new(events),
         control,
         resumed_by: None,
     };

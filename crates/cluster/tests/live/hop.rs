@@ -11,7 +11,7 @@ use testkit::Hub;
 use tokio::sync::{mpsc, watch};
 use upgrade_cluster::{Live, Options};
 use upgrade_core::catalogue::Catalogue;
-use upgrade_core::event::{Event, EventKind};
+use upgrade_core::event::{Event, EventKind, StepProgress};
 use upgrade_core::intent::Intent;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::policy::POOL_LABEL;
@@ -21,7 +21,7 @@ use upgrade_engine::clock::SystemClock;
 use upgrade_engine::control::Word;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::io::kubernetes::{Apply, ObjectName};
-use upgrade_engine::io::{Io as _, Kubernetes as _, Talos as _};
+use upgrade_engine::io::{Io as _, Kubernetes as _, Machines as _};
 use upgrade_engine::journal::MemoryJournal;
 use upgrade_engine::store::{Inherited, OpenRun};
 use upgrade_engine::{drive, observe, observe_manifests};
@@ -66,10 +66,10 @@ fn boots(snapshot: &Snapshot) -> BTreeMap<String, String> {
 }
 
 async fn configs(live: &Live<SystemClock>) -> BTreeMap<String, String> {
-    let (_, machines) = live.talos().machines().await.expect("machines");
+    let (_, machines) = live.machines().list().await.expect("machines");
     let mut configs = BTreeMap::new();
     for machine in machines {
-        let config = live.talos().config(&machine).await.expect("a configuration");
+        let config = live.machines().config(&machine).await.expect("a configuration");
         configs.insert(machine.name.0.clone(), config.0);
     }
     configs
@@ -104,7 +104,7 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
         open: OpenRun::new(Arc::new(made.plan), Inherited::default(), MemoryJournal::default()),
         io: Arc::clone(&live),
         runner: "test".to_owned(),
-        events,
+        events: Arc::new(events),
         control: control.subscribe(),
         resumed_by: None,
     };
@@ -112,7 +112,9 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
     let mut said = Vec::new();
     while let Ok(Event { kind, .. }) = hears.try_recv() {
         match kind {
-            EventKind::StepProgress { step, message } => said.push(format!("{step}: {message}")),
+            EventKind::StepProgress { step, progress: StepProgress { message, .. } } => {
+                said.push(format!("{step}: {message}"))
+            }
             EventKind::StepFinished { step, outcome, .. } => {
                 said.push(format!("{step} {outcome:?}"));
             }

@@ -6,7 +6,7 @@ use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::Fact;
 use upgrade_core::workload::Pod;
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
-use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Talos as _};
+use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Machines as _, NodeUpgrader as _};
 
 use super::{TALOS_1_13, World, eventually};
 
@@ -177,7 +177,7 @@ async fn volumes_go_with_their_pods() {
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_outlive_the_api_server() {
     let world = World::start(TALOS_1_13, 1, 1).await;
-    let (talos, kubernetes) = (world.live.talos(), world.live.kubernetes());
+    let (talos, kubernetes) = (world.live.machines(), world.live.kubernetes());
     let machine = world.machine("cp-1").await;
     let changes = kubernetes.changes();
     let all_ready = || async {
@@ -214,7 +214,7 @@ async fn an_api_server_out_of_reach_is_looked_up_among_the_endpoints() {
     // Rule 1: its own address cannot be reached from here, so the endpoints of the
     // Service `kubernetes` tell.
     let world = World::start(TALOS_1_13, 3, 0).await;
-    let (talos, kubernetes) = (world.live.talos(), world.live.kubernetes());
+    let (talos, kubernetes) = (world.live.machines(), world.live.kubernetes());
     let machine = world.machine("cp-2").await;
     // The broadcast address: no system connects there, and nothing is sent.
     let far = |name: &str| Machine {
@@ -300,7 +300,7 @@ async fn a_staged_configuration_and_missing_manifests_are_seen() {
     options.speed = 20.0;
     let world = World::launch(options).await;
     let machine = world.machine("cp-1").await;
-    let talos = world.live.talos();
+    let talos = world.live.machines();
     let found = talos.manifests(&machine).await.expect("manifests");
     assert_eq!(found.missing, Vec::<String>::new());
     assert!(!talos.config_is_staged(&machine).await.expect("an answer"));
@@ -311,7 +311,10 @@ async fn a_staged_configuration_and_missing_manifests_are_seen() {
                   name: mine\n";
     let extra = format!("    extraManifests:\n        - {url}\n    {inline}    etcd:\n");
     let config = config.replacen("    etcd:\n", &extra, 1);
-    talos.apply(&machine, &upgrade_engine::io::talos::Config(config.clone())).await.expect("taken");
+    talos
+        .apply(&machine, &upgrade_engine::io::machines::Config(config.clone()))
+        .await
+        .expect("taken");
     let found = talos.manifests(&machine).await.expect("manifests");
     assert_eq!(found.missing, [format!("99-{url}")]);
     assert!(found.objects.iter().any(|it| it["metadata"]["name"] == "mine"));

@@ -9,8 +9,11 @@ use upgrade_core::journal::Proof;
 use upgrade_core::plan::RebootMode;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{Component, Fact, Role, Stage};
-use upgrade_engine::io::talos::{Config, NextBoot, Store};
-use upgrade_engine::io::{Happened, Io as _, Machine, Talos as _};
+use upgrade_engine::io::machines::Config;
+use upgrade_engine::io::slots::NextBoot;
+use upgrade_engine::io::upgrader::Store;
+use upgrade_engine::io::{Happened, Io as _, Machine, Machines as _, NodeUpgrader as _};
+use upgrade_engine::snapshots::take_from_any;
 
 use super::{TALOS_1_12, TALOS_1_13, TALOS_1_14, Told, World, eventually};
 
@@ -18,7 +21,7 @@ use super::{TALOS_1_12, TALOS_1_13, TALOS_1_14, Told, World, eventually};
 async fn a_cluster_is_seen_whole() {
     for talos in [TALOS_1_12, TALOS_1_13, TALOS_1_14] {
         let world = World::start(talos, 3, 1).await;
-        let (name, machines) = world.live.talos().machines().await.unwrap();
+        let (name, machines) = world.live.machines().list().await.unwrap();
         assert_eq!(name, "east");
         let names: Vec<_> = machines.iter().map(|machine| machine.name.0.as_str()).collect();
         assert_eq!(names, ["cp-1", "cp-2", "cp-3", "worker-1"]);
@@ -29,7 +32,7 @@ async fn a_cluster_is_seen_whole() {
             assert_eq!(facts.version.to_string(), talos);
             assert_eq!((facts.platform.as_str(), facts.secure_boot), ("metal", false));
             assert!(facts.installer.is_some_and(|image| image.version() == Some(facts.version)));
-            let images = world.live.talos().images(machine).await.unwrap();
+            let images = world.live.machines().images(machine).await.unwrap();
             let expected = if machine.role == Role::ControlPlane { 5 } else { 1 };
             assert_eq!(images.len(), expected, "{images:?}");
             let versions = images.values().map(|image| image.version().unwrap().to_string());
@@ -39,19 +42,19 @@ async fn a_cluster_is_seen_whole() {
         }
         let control_planes: Vec<_> =
             machines.iter().filter(|it| it.role == Role::ControlPlane).cloned().collect();
-        let Fact::Known(etcd) = world.live.talos().etcd(&control_planes).await else {
+        let Fact::Known(etcd) = world.live.machines().etcd(&control_planes).await else {
             panic!("etcd is unknown");
         };
         assert_eq!(etcd.members.len(), 3);
         assert!(etcd.alarms.is_empty());
         assert!(etcd.leader().is_some(), "{etcd:?}");
         assert!(etcd.members.iter().all(|member| member.status.known().is_some()), "{etcd:?}");
-        let manifests = world.live.talos().manifests(&control_planes[0]).await.unwrap();
+        let manifests = world.live.machines().manifests(&control_planes[0]).await.unwrap();
         let proxy = |it: &serde_json::Value| it["metadata"]["name"] == "kube-proxy";
         assert!(manifests.objects.iter().any(proxy));
         assert_eq!(manifests.missing, Vec::<String>::new());
         let workers: Vec<_> = machines.iter().filter(is_worker).cloned().collect();
-        let Fact::Unknown(why) = world.live.talos().etcd(&workers).await else {
+        let Fact::Unknown(why) = world.live.machines().etcd(&workers).await else {
             panic!("a worker has no etcd");
         };
         assert!(why.contains("worker-1"), "{why}");
@@ -64,7 +67,7 @@ async fn a_glance_tells_the_same(
     machine: &Machine,
     mut images: BTreeMap<Component, ImageRef>,
 ) {
-    let talos = world.live.talos();
+    let talos = world.live.machines();
     let version = talos.facts(machine).await.unwrap().version;
     let none = talos.glance(machine, Parts::None).await.unwrap();
     assert_eq!((none.version, none.images.len()), (version, 0));
@@ -78,7 +81,7 @@ async fn a_glance_tells_the_same(
 
 /// Waits until a machine is up, and gives its facts.
 async fn up(world: &World, machine: &Machine) -> upgrade_core::snapshot::TalosFacts {
-    let talos = world.live.talos();
+    let talos = world.live.machines();
     eventually(talos.changes(machine), &format!("{} is up", machine.name), || async {
         let facts = talos.facts(machine).await.ok()?;
         (facts.stage == Stage::Running && facts.ready).then_some(facts)
@@ -89,7 +92,7 @@ async fn up(world: &World, machine: &Machine) -> upgrade_core::snapshot::TalosFa
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_goes_through_install_and_reboot() {
     let world = World::start(TALOS_1_13, 1, 1).await;
-    let talos = world.live.talos();
+    let talos = world.live.machines();
     let machine = world.machine("worker-1").await;
     let before = up(&world, &machine).await;
     let changes = talos.changes(&machine);
@@ -132,7 +135,7 @@ async fn a_node_goes_through_install_and_reboot() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_legacy_call_and_pull() {
     let world = World::start(TALOS_1_12, 3, 1).await;
-    let talos = world.live.talos();
+    let talos = world.live.machines();
     let machine = world.machine("worker-1").await;
     let before = up(&world, &machine).await;
     let image = before.installer.clone().unwrap().with_tag("v1.13.9");
@@ -156,7 +159,7 @@ async fn the_legacy_call_and_pull() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_say_what_and_whether() {
     let world = World::start(TALOS_1_13, 1, 1).await;
-    let talos = world.live.talos();
+    let talos = world.live.machines();
     let machine = world.machine("worker-1").await;
     let before = up(&world, &machine).await;
     let image = before.installer.unwrap().with_tag("v9.9.9");
@@ -173,7 +176,7 @@ async fn failures_say_what_and_whether() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_installer_that_fails_is_told_with_its_code() {
     let world = World::start(TALOS_1_13, 1, 1).await;
-    let talos = world.live.talos();
+    let talos = world.live.machines();
     let machine = world.machine("worker-1").await;
     let image = up(&world, &machine).await.installer.unwrap().with_tag("v1.13.8");
     let pulled = talos.pull(&machine, &image, Store::System, &Told::default()).await.unwrap();
@@ -191,13 +194,18 @@ async fn an_installer_that_fails_is_told_with_its_code() {
 async fn snapshots_are_whole_private_and_few() {
     // Rule 3.
     let world = World::start(TALOS_1_14, 3, 0).await;
-    let talos = world.live.talos();
     let machine = world.machine("cp-2").await;
     up(&world, &machine).await;
+    let take = async |from: &Machine| {
+        let (from, told) = (vec![from.clone()], Told::default());
+        take_from_any(&world.live, "east", from, 2, &told, || Ok(())).await
+    };
     let mut files = Vec::new();
     for _ in 0..3 {
-        let proof = talos.snapshot(&machine, 2, &Told::default()).await.unwrap();
-        let Proof::EtcdSnapshot { file, sha256, bytes } = proof else { panic!("{proof:?}") };
+        let proof = take(&machine).await.unwrap();
+        let Proof::EtcdSnapshot { location: file, sha256, bytes } = proof else {
+            panic!("{proof:?}")
+        };
         assert_eq!(std::fs::metadata(&file).unwrap().len(), bytes);
         assert_eq!(sha256.len(), 64);
         files.push(file);
@@ -219,7 +227,7 @@ async fn snapshots_are_whole_private_and_few() {
         assert_eq!(mode & 0o077, 0, "it holds every secret of the cluster");
     }
     let worker = Machine { name: "nobody".into(), address: "127.9.9.9".to_owned(), ..machine };
-    talos.snapshot(&worker, 2, &Told::default()).await.unwrap_err();
+    take(&worker).await.unwrap_err();
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "a failure leaves nothing behind");
 }
 
@@ -227,7 +235,7 @@ async fn snapshots_are_whole_private_and_few() {
 async fn configurations_are_given_back_and_never_quoted() {
     // Rule 14.
     let world = World::start(TALOS_1_13, 1, 0).await;
-    let talos = world.live.talos();
+    let talos = world.live.machines();
     let machine = world.machine("cp-1").await;
     up(&world, &machine).await;
     let config = talos.config(&machine).await.unwrap();

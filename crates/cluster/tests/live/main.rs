@@ -17,9 +17,10 @@ use talos_sim::model::{Range, Timings};
 use tempfile::TempDir;
 use testkit::cluster::shape;
 use upgrade_cluster::{Live, Options};
+use upgrade_core::event::StepProgress;
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::snapshot::TalosFacts;
-use upgrade_engine::io::{Changes, Clock, Io as _, Machine, Talos as _, Tell};
+use upgrade_engine::io::{Changes, Clock, Io as _, Machine, Machines as _, ProgressSink};
 
 const TALOS_1_12: &str = "1.12.11";
 const TALOS_1_13: &str = "1.13.9";
@@ -46,9 +47,9 @@ impl Clock for Still {
 #[derive(Default)]
 struct Told(Mutex<Vec<String>>);
 
-impl Tell for Told {
-    fn tell(&self, text: String) {
-        self.0.lock().expect("no panic").push(text);
+impl ProgressSink for Told {
+    fn report(&self, progress: StepProgress) {
+        self.0.lock().expect("no panic").push(progress.message);
     }
 }
 
@@ -90,14 +91,14 @@ impl World {
 
     /// The machine of a name.
     async fn machine(&self, name: &str) -> Machine {
-        let (_, machines) = self.live.talos().machines().await.expect("machines");
+        let (_, machines) = self.live.machines().list().await.expect("machines");
         machines.into_iter().find(|machine| machine.name.0 == name).expect("a machine")
     }
 
     /// What a machine reports.
     async fn facts(&self, name: &str) -> TalosFacts {
         let machine = self.machine(name).await;
-        self.live.talos().facts(&machine).await.expect("a machine that answers")
+        self.live.machines().facts(&machine).await.expect("a machine that answers")
     }
 }
 

@@ -14,7 +14,7 @@ use upgrade_core::snapshot::{Fact, KubernetesFacts, Node, NodeName, Role, Snapsh
 use upgrade_core::step::Action;
 
 use super::{DriveError, Driver, Woke};
-use crate::io::{Changes, Clock as _, Io, Kubernetes as _, Machine, Talos as _};
+use crate::io::{Changes, Clock as _, Io, Kubernetes as _, Machine, Machines as _};
 use crate::journal::Journal;
 use crate::observe::{limited, observe};
 
@@ -108,7 +108,7 @@ impl Picture {
         if self.ears.is_empty() && !self.machines.is_empty() {
             // Workers are heard through Kubernetes: one voice, not thousands.
             let control_planes = self.machines.iter().filter(|it| it.role == Role::ControlPlane);
-            self.ears = control_planes.map(|machine| io.talos().changes(machine)).collect();
+            self.ears = control_planes.map(|machine| io.machines().changes(machine)).collect();
             self.ears.push(io.kubernetes().changes());
         }
     }

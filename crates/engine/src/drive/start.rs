@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::{Id, JoinError, JoinSet};
-use upgrade_core::event::{Event, EventKind};
+use upgrade_core::event::{Event, EventKind, StepProgress};
 use upgrade_core::jiff;
 use upgrade_core::journal::{Effect, Evidence, Outcome, Record};
 use upgrade_core::plan::PlanHash;
@@ -16,9 +16,10 @@ use upgrade_core::secret::scrub;
 use upgrade_core::step::{Action, StepId};
 use upgrade_planner::decide::Start;
 
-use super::{DriveError, Driver, Events, Woke};
+use super::{DriveError, Driver, Woke};
 use crate::control::Word;
-use crate::io::{Clock as _, Io, Kubernetes as _, Talos as _, Tell, Trouble};
+use crate::events::EventSink;
+use crate::io::{Clock as _, Io, Kubernetes as _, Machines as _, ProgressSink, Trouble};
 use crate::journal::Journal;
 use crate::observe::limited;
 use crate::steps::Step;
@@ -159,7 +160,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
         if action.boots() || matches!(action, Action::Install | Action::SetKubelet) {
             let machine = self.picture.machines.iter().find(|machine| machine.name == *node);
             let machine = machine.ok_or_else(unknown)?;
-            let facts = limited(&*self.io, self.io.talos().facts(machine)).await?;
+            let facts = limited(&*self.io, self.io.machines().facts(machine)).await?;
             return Ok(Some(match action {
                 Action::Install => Evidence::BootId(facts.boot_id),
                 Action::SetKubelet => Evidence::Unmet(facts.unmet),
@@ -200,10 +201,10 @@ impl<I: Io, J: Journal> Driver<I, J> {
             machines: Arc::clone(&self.picture.machines),
             tenants: Arc::clone(&self.flights.tenants),
             deadline: now.saturating_add(limit).unwrap_or(Timestamp::MAX),
-            tell: Arc::new(Voice {
+            progress: Arc::new(Voice {
                 io: Arc::clone(&self.io),
                 ahead: self.ahead,
-                events: self.events.clone(),
+                events: Arc::clone(&self.events),
                 cluster: self.plan.cluster.clone(),
                 plan: self.state.plan().clone(),
                 step: id.clone(),
@@ -270,30 +271,31 @@ impl<I: Io, J: Journal> Driver<I, J> {
 struct Voice<I> {
     io: Arc<I>,
     ahead: SignedDuration,
-    events: Events,
+    events: Arc<dyn EventSink>,
     cluster: String,
     plan: PlanHash,
     step: StepId,
-    last: Mutex<Option<(Timestamp, String)>>,
+    last: Mutex<Option<(Timestamp, StepProgress)>>,
 }
 
-impl<I: Io> Tell for Voice<I> {
-    fn tell(&self, text: String) {
+impl<I: Io> ProgressSink for Voice<I> {
+    fn report(&self, progress: StepProgress) {
         let now = self.io.clock().now();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let enough = last
             .as_ref()
-            .is_some_and(|(at, said)| *said == text || now.duration_since(*at) < PROGRESS);
+            .is_some_and(|(at, said)| *said == progress || now.duration_since(*at) < PROGRESS);
         if enough {
             return;
         }
-        let message = scrub(&text).into_owned();
-        *last = Some((now, text));
-        let _ = self.events.send(Event {
+        *last = Some((now, progress.clone()));
+        let message = scrub(&progress.message).into_owned();
+        let progress = StepProgress { message, ..progress };
+        self.events.event(Event {
             at: now.saturating_add(self.ahead).unwrap_or(now),
             cluster: self.cluster.clone(),
             plan: self.plan.clone(),
-            kind: EventKind::StepProgress { step: self.step.clone(), message },
+            kind: EventKind::StepProgress { step: self.step.clone(), progress },
         });
     }
 }

@@ -14,7 +14,7 @@ use upgrade_core::step::Action;
 
 use super::wait::{Look, Wait};
 use super::{Done, Step, forfeit, install};
-use crate::io::{Happened, Io, Machine, Talos as _, Trouble};
+use crate::io::{Happened, Io, Machine, Machines as _, NodeUpgrader as _, Trouble};
 
 /// How long a node in doubt is watched before it is asked again: a request that
 /// an earlier process sent just before its end may still be on its way.
@@ -68,8 +68,8 @@ async fn first_look<I: Io>(step: &Step<I>, machine: &Machine) -> Result<TalosFac
         (FailureKind::Unavailable, "could not be seen before its reboot")
     };
     let wait = Wait::new(kind, format!("{} {in_vain}", machine.name));
-    let wait = wait.on(step.io.talos().changes(machine));
-    wait.look(step, || async { Ok(Look::of(step.io.talos().facts(machine).await)) }).await
+    let wait = wait.on(step.io.machines().changes(machine));
+    wait.look(step, || async { Ok(Look::of(step.io.machines().facts(machine).await)) }).await
 }
 
 /// Whether an earlier attempt's request is being carried out (rule 8).
@@ -80,11 +80,11 @@ async fn has_begun<I: Io>(
 ) -> Result<bool, Failure> {
     let until = step.now().saturating_add(SETTLE).unwrap_or(step.deadline);
     let wait = Wait::new(FailureKind::Deadline, "nothing happened")
-        .on(step.io.talos().changes(machine))
+        .on(step.io.machines().changes(machine))
         .until(until);
     let begun = wait
         .look(step, || async {
-            Ok(match step.io.talos().facts(machine).await {
+            Ok(match step.io.machines().facts(machine).await {
                 Ok(facts) if facts.boot_id == before && facts.stage == Stage::Running => {
                     Look::NotYet("an earlier request may still be on its way".to_owned())
                 }
@@ -115,17 +115,17 @@ async fn ask_once<I: Io>(
     machine: &Machine,
     call: Action,
 ) -> Result<Option<Trouble>, Failure> {
-    let talos = step.io.talos();
+    let node = step.io.upgrader();
     step.permitted()?;
     let asked = match call {
         Action::Upgrade => {
             let (target, mode) = (step.talos_target()?, mode(step)?);
             step.say(format!("installing {}", target.installer));
-            talos.upgrade(machine, &target.installer, target.force, mode).await
+            node.upgrade(machine, &target.installer, target.force, mode).await
         }
         Action::Rollback => {
             step.say("going back to the other slot");
-            talos.rollback(machine).await
+            node.rollback(machine).await
         }
         _ => {
             let mode = mode(step)?;
@@ -133,7 +133,7 @@ async fn ask_once<I: Io>(
                 RebootMode::Default => "rebooting",
                 RebootMode::Powercycle => "rebooting through its firmware (power cycle)",
             });
-            talos.reboot(machine, mode).await
+            node.reboot(machine, mode).await
         }
     };
     match asked {
@@ -181,9 +181,9 @@ async fn came_back<I: Io>(
     // Since when it has looked as if nobody had asked for anything.
     let idle: Mutex<Option<Timestamp>> = Mutex::new(None);
     let wait = Wait::new(FailureKind::NeverReturned, stays_away(step, machine))
-        .on(step.io.talos().changes(machine));
+        .on(step.io.machines().changes(machine));
     wait.look(step, || async {
-        let facts = step.io.talos().facts(machine).await;
+        let facts = step.io.machines().facts(machine).await;
         let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
         let facts = match facts {
             Ok(facts) => facts,

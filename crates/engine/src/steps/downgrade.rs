@@ -12,8 +12,8 @@ use upgrade_core::version::Minor;
 
 use super::wait::{Look, Wait};
 use super::{Done, Step};
-use crate::io::talos::Downgrade;
-use crate::io::{Happened, Io, Machine, Talos as _, Trouble};
+use crate::io::etcd::Downgrade;
+use crate::io::{EtcdAdmin as _, Happened, Io, Machine, Machines as _, Trouble};
 
 /// How long data of the lower minor has to stay what it is, where etcd says that
 /// there is nothing to lower: it raises its version within four seconds after the
@@ -31,10 +31,10 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let idle: Mutex<Option<Timestamp>> = Mutex::new(None);
     let mut wait = Wait::new(FailureKind::Deadline, format!("etcd did not go down to {minor}"));
     for member in &members {
-        wait = wait.on(step.io.talos().changes(member));
+        wait = wait.on(step.io.machines().changes(member));
     }
     wait.look(step, || async {
-        let seen = match step.io.talos().etcd(&members).await {
+        let seen = match step.io.machines().etcd(&members).await {
             Fact::Known(etcd) => lowered(&etcd, minor),
             Fact::Unknown(why) => return Ok(Look::NotYet(format!("etcd cannot be seen: {why}"))),
             Fact::Unasked => return Ok(Look::NotYet("etcd was not asked".to_owned())),
@@ -120,7 +120,7 @@ async fn validate<'a, I: Io>(
 ) -> Result<Result<(&'a Machine, Downgrade), Trouble>, Failure> {
     let (mut silent, mut refused) = (None, None);
     for member in members {
-        match step.io.talos().validate_downgrade(member, minor).await {
+        match step.io.etcd().validate_downgrade(member, minor).await {
             Ok(answer) => return Ok(Ok((member, answer))),
             Err(trouble) if trouble.failure.kind.may_pass() => silent = Some(trouble),
             Err(trouble) => refused = Some(trouble),
@@ -135,7 +135,7 @@ async fn validate<'a, I: Io>(
 /// Enables it. Whatever is not certain to have failed shows in the next look.
 async fn enable<I: Io>(step: &Step<I>, member: &Machine, minor: Minor) -> Result<(), Failure> {
     step.permitted()?;
-    match step.io.talos().enable_downgrade(member, minor).await {
+    match step.io.etcd().enable_downgrade(member, minor).await {
         Err(trouble) if trouble.happened == Happened::No && !trouble.failure.kind.may_pass() => {
             Err(trouble.failure)
         }

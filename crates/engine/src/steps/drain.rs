@@ -13,6 +13,7 @@ use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Mutex;
 use upgrade_core::advice::Advice;
+use upgrade_core::event::{StepProgress, Unit};
 use upgrade_core::jiff;
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::policy::OnDrainTimeout;
@@ -50,6 +51,8 @@ struct Memory {
     tried: BTreeMap<PodName, Tried>,
     /// What was still there at the last look.
     left: Left,
+    /// The most pods that had to leave at one look.
+    most: usize,
     /// Whether anything had to go.
     any: bool,
 }
@@ -118,6 +121,7 @@ async fn look<I: Io>(
         return Err(failure.advise(Advice::pods_at_stake()));
     }
     memory.any |= !evict.is_empty() || !going.is_empty();
+    memory.most = memory.most.max(evict.len() + going.len());
     memory.tried.retain(|name, _| evict.iter().any(|pod| pod.name == *name));
     let due = due(step, &evict, &memory.tried).await;
     for some in due.chunks(AT_ONCE) {
@@ -155,7 +159,15 @@ async fn look<I: Io>(
     if memory.left.is_nothing() {
         return Ok(Look::Found(()));
     }
-    Ok(Look::NotYet(memory.left.to_string()))
+    Ok(Look::Counting(evicted(&memory)))
+}
+
+/// How many pods are gone, of all that had to leave.
+fn evicted(memory: &Memory) -> StepProgress {
+    let Memory { left, most, .. } = memory;
+    let gone = most.saturating_sub(left.going.len() + left.blocked.len());
+    let count = |pods: usize| u64::try_from(pods).unwrap_or(u64::MAX);
+    StepProgress::counted(Unit::Pods, count(gone), Some(count(*most)), left.to_string())
 }
 
 /// Asks for a pod to go, as rule 6 wants it.

@@ -6,7 +6,7 @@ use upgrade_core::snapshot::{Fact, NodeName};
 
 use super::wait::{Look, Wait};
 use super::{Done, Step};
-use crate::io::{Happened, Io, Machine, Talos as _};
+use crate::io::{EtcdAdmin as _, Happened, Io, Machine, Machines as _};
 
 /// Runs the step.
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
@@ -19,7 +19,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     }
     step.say(format!("{node} gives etcd leadership away"));
     step.permitted()?;
-    match step.io.talos().forfeit(machine).await {
+    match step.io.etcd().forfeit(machine).await {
         Err(trouble) if trouble.happened == Happened::No => return Err(trouble.failure),
         Ok(()) | Err(_) => {}
     }
@@ -39,9 +39,9 @@ async fn leader<I: Io>(
         Some(node) => format!("{node} did not lose etcd leadership"),
         None => "the leader of etcd could not be told".to_owned(),
     };
-    let wait = Wait::new(FailureKind::Unavailable, in_vain).on(step.io.talos().changes(machine));
+    let wait = Wait::new(FailureKind::Unavailable, in_vain).on(step.io.machines().changes(machine));
     wait.look(step, || async {
-        Ok(match step.io.talos().etcd(members).await {
+        Ok(match step.io.machines().etcd(members).await {
             Fact::Known(etcd) => match etcd.leader() {
                 Some(leader) if Some(leader) == not => {
                     Look::NotYet(format!("{leader} still leads etcd"))

@@ -17,8 +17,9 @@ use upgrade_core::step::Action;
 
 use super::wait::{Look, Wait, ask};
 use super::{Done, Step};
-use crate::io::talos::{NextBoot, Slots, Store};
-use crate::io::{Happened, Io, Machine, Talos as _, Trouble};
+use crate::io::slots::{NextBoot, Slots};
+use crate::io::upgrader::Store;
+use crate::io::{Happened, Io, Machine, Machines as _, NodeUpgrader as _, Trouble};
 
 /// How long no installer has to be seen after its stream was lost: the request
 /// itself may still be on its way.
@@ -61,8 +62,8 @@ async fn prepare<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Ready, Fail
     let node = &machine.name;
     let target = step.talos_target()?;
     let to = step.hop().change.to();
-    let talos = step.io.talos();
-    let facts = ask(step, &format!("what {node} runs"), || talos.facts(machine)).await?;
+    let facts =
+        ask(step, &format!("what {node} runs"), || step.io.machines().facts(machine)).await?;
     if step.is_there(&facts) {
         return Ok(Ready::Done(Done::Skipped(format!("{node} runs {to} already"))));
     }
@@ -91,7 +92,7 @@ async fn prepare<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Ready, Fail
     // still there costs nothing.
     step.say(format!("pulling {}", target.installer));
     step.permitted()?;
-    let pulled = talos.pull(machine, &target.installer, Store::System, step).await;
+    let pulled = step.io.upgrader().pull(machine, &target.installer, Store::System, step).await;
     let pulled = pulled.map_err(|trouble| trouble.failure)?;
     Ok(Ready::Install { facts: Box::new(facts), pulled })
 }
@@ -103,10 +104,9 @@ async fn install<I: Io>(
     pulled: &str,
 ) -> Result<Result<(), Trouble>, Failure> {
     let image = &step.talos_target()?.installer;
-    let talos = step.io.talos();
     step.say(format!("writing {image}"));
     step.permitted().map_err(|failure| failure.leaving(Effect::None))?;
-    Ok(talos.install(machine, image, pulled, step).await)
+    Ok(step.io.upgrader().install(machine, image, pulled, step).await)
 }
 
 /// Whether an installer may be run.
@@ -240,14 +240,14 @@ async fn briefly<I: Io>(step: &Step<I>, machine: &Machine, facts: &TalosFacts) -
     let wait = Wait::new(FailureKind::Unavailable, "its boot loader could not be asked");
     let seen = wait
         .until(until)
-        .look(step, || async { Ok(Look::of(step.io.talos().slots(machine).await)) })
+        .look(step, || async { Ok(Look::of(step.io.machines().slots(machine).await)) })
         .await;
     seen.map_or(NextBoot::Unknown, |slots| slots.next_boot(&facts.version))
 }
 
 async fn look<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Slots, Failure> {
     let what = format!("what {} boots next", machine.name);
-    ask(step, &what, || step.io.talos().slots(machine)).await
+    ask(step, &what, || step.io.machines().slots(machine)).await
 }
 
 /// Waits until no installer was seen for a while.
@@ -256,7 +256,7 @@ async fn ended<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Slots, Failur
     let quiet: Mutex<Option<Timestamp>> = Mutex::new(None);
     let wait = Wait::new(FailureKind::Deadline, format!("the installer on {node} did not end"));
     wait.look(step, || async {
-        let seen = step.io.talos().slots(machine).await;
+        let seen = step.io.machines().slots(machine).await;
         let mut quiet = quiet.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(match seen {
             Ok(slots) if !slots.installing => {

@@ -7,8 +7,8 @@ use upgrade_core::reason::Failure;
 use upgrade_core::snapshot::Component;
 
 use super::{Done, Step};
-use crate::io::talos::Store;
-use crate::io::{Io, Talos as _};
+use crate::io::upgrader::Store;
+use crate::io::{Io, NodeUpgrader as _};
 
 /// Runs the step. Pulling what is there already costs nothing, so nothing has
 /// to be looked for first.
@@ -22,7 +22,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let pulls = images.iter().map(|image| async move {
         step.say(format!("pulling {image}"));
         step.permitted()?;
-        let pulled = step.io.talos().pull(machine, image, store(step, image), step).await;
+        let pulled = step.io.upgrader().pull(machine, image, store(step, image), step).await;
         pulled.map_err(|trouble| trouble.failure)
     });
     try_join_all(pulls).await?;

@@ -1,37 +1,19 @@
 //! Takes an etcd snapshot off the cluster (rule 3).
 
 use upgrade_core::mutant::{self, Mutant};
-use upgrade_core::reason::{Failure, FailureKind};
-use upgrade_core::snapshot::NodeName;
+use upgrade_core::reason::Failure;
 
 use super::{Done, Step};
-use crate::io::{Io, Talos as _};
+use crate::io::Io;
+use crate::snapshots::take_from_any;
 
-/// Runs the step. One taken twice hurts nobody; the newest are kept.
+/// Runs the step. A second snapshot is harmless; the newest are kept.
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     if mutant::is(Mutant::SnapshotSkipped) {
         return Ok(Done::Skipped("as the mutant wants it".to_owned()));
     }
-    let talos = step.io.talos();
-    let mut members = step.control_planes();
-    let etcd = talos.etcd(&members).await;
-    let leader: Option<&NodeName> = etcd.known().and_then(|etcd| etcd.leader());
-    // A follower has time for it; the leader is asked if no other answers.
-    members.sort_by_key(|member| (Some(&member.name) == leader, member.clone()));
-    let keep = step.plan.policy.snapshot.keep;
-    let mut last = Failure::new(FailureKind::Unavailable, "no control plane is known to ask");
-    for member in &members {
-        let name = &member.name;
-        step.say(format!("taking a snapshot from {name}"));
-        step.permitted()?;
-        match talos.snapshot(member, keep, step).await {
-            Ok(proof) => return Ok(Done::Proved(proof)),
-            Err(trouble) => {
-                step.say(format!("no snapshot from {name}: {trouble}"));
-                let text = format!("no snapshot from {name}: {trouble}");
-                last = Failure::new(trouble.failure.kind, &text);
-            }
-        }
-    }
-    Err(last)
+    let (cluster, keep) = (&step.plan.cluster, step.plan.policy.snapshot.keep);
+    let members = step.control_planes();
+    let permitted = || step.permitted();
+    take_from_any(&*step.io, cluster, members, keep, step, permitted).await.map(Done::Proved)
 }

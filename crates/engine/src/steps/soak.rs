@@ -5,7 +5,7 @@ use upgrade_core::reason::{Failure, FailureKind};
 
 use super::wait::{Look, Wait};
 use super::{Done, Step, verify};
-use crate::io::{Clock as _, Io, Kubernetes as _, Talos as _};
+use crate::io::{Clock as _, Io, Kubernetes as _, Machines as _};
 
 /// Runs the step.
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
@@ -14,7 +14,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     step.say(format!("watching {} for {soak:#}", machine.name));
     step.io.clock().sleep(soak).await;
     let wait = Wait::new(FailureKind::Deadline, format!("{} did not stay well", machine.name))
-        .on(step.io.talos().changes(machine))
+        .on(step.io.machines().changes(machine))
         .on(step.io.kubernetes().changes());
     wait.look(step, || async {
         Ok(match verify::serves(step, machine).await {

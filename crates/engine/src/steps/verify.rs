@@ -15,7 +15,7 @@ use upgrade_planner::etcd::MAX_APPLIED_LAG;
 
 use super::wait::{Look, Wait};
 use super::{Done, Step, lacks};
-use crate::io::{Io, Kubernetes as _, Machine, Talos as _};
+use crate::io::{Io, Kubernetes as _, Machine, Machines as _};
 
 /// Runs the step.
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
@@ -25,10 +25,10 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let to = step.hop().change.to();
     let before = step.evidence.as_ref().and_then(Evidence::boot_id);
     let wait = Wait::new(FailureKind::Deadline, format!("{node} did not become well"))
-        .on(step.io.talos().changes(machine))
+        .on(step.io.machines().changes(machine))
         .on(step.io.kubernetes().changes());
     let judged = wait.look(step, || async {
-        let facts = match step.io.talos().facts(machine).await {
+        let facts = match step.io.machines().facts(machine).await {
             Ok(facts) => facts,
             Err(trouble) => return Ok(Look::NotYet(format!("waiting for {node}: {trouble}"))),
         };
@@ -49,7 +49,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     match judged.await {
         // The old version is the cause, whatever else is not well.
         Err(failure) if failure.kind == FailureKind::Deadline => {
-            let facts = step.io.talos().facts(machine).await;
+            let facts = step.io.machines().facts(machine).await;
             let wrong = facts.ok().and_then(|it| wrong_version(node, &it, before, target, to));
             Err(wrong.unwrap_or_else(|| may_still_boot_back(step, node, &failure)))
         }
@@ -150,7 +150,7 @@ fn dropped(node: &NodeName, facts: &TalosFacts, target: &TalosTarget) -> Option<
 
 /// Whether the node serves; or why not.
 pub(crate) async fn serves<I: Io>(step: &Step<I>, machine: &Machine) -> Result<(), String> {
-    let facts = step.io.talos().facts(machine).await.map_err(|trouble| trouble.to_string())?;
+    let facts = step.io.machines().facts(machine).await.map_err(|trouble| trouble.to_string())?;
     settled(step, machine, &facts).await
 }
 
@@ -167,7 +167,7 @@ async fn settled<I: Io>(
         return Err(format!("{node} is in stage {:?}{less}", facts.stage));
     }
     if machine.role == Role::ControlPlane {
-        match step.io.talos().etcd(&step.control_planes()).await {
+        match step.io.machines().etcd(&step.control_planes()).await {
             Fact::Known(etcd) => caught_up(node, &etcd)?,
             Fact::Unknown(why) => return Err(format!("etcd cannot be seen: {why}")),
             Fact::Unasked => return Err("etcd was not asked".to_owned()),

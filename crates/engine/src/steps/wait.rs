@@ -6,12 +6,13 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use jiff::{SignedDuration, Timestamp};
+use upgrade_core::event::StepProgress;
 use upgrade_core::jiff;
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
 
 use super::Step;
-use crate::io::{Changes, Clock, Io, Trouble};
+use crate::io::{Changes, Clock, Io, ProgressSink as _, Trouble};
 
 /// How long nothing may be told before it is looked again all the same.
 const FALLBACK: SignedDuration = SignedDuration::from_secs(5);
@@ -29,6 +30,8 @@ pub(crate) enum Look<T> {
     Found(T),
     /// It is not so yet, and why.
     NotYet(String),
+    /// It is not so yet, and how far it is.
+    Counting(StepProgress),
 }
 
 impl<T> Look<T> {
@@ -97,16 +100,17 @@ impl Wait {
                biased;
                 found = look() => match found? {
                     Look::Found(found) => return Ok(found),
-                    Look::NotYet(reason) => reason,
+                    Look::NotYet(reason) => StepProgress::text(reason),
+                    Look::Counting(progress) => progress,
                 },
-                () = clock.sleep(left().clamp(BREATH, LOOK)) => "no answer".to_owned(),
+                () = clock.sleep(left().clamp(BREATH, LOOK)) => StepProgress::text("no answer"),
             };
             if !mutant::is(Mutant::WaitUntold) {
-                step.say(reason.as_str());
+                step.report(reason.clone());
             }
             if left() <= SignedDuration::ZERO {
                 let Self { kind, in_vain, .. } = self;
-                return Err(Failure::new(kind, &format!("{in_vain} in time: {reason}")));
+                return Err(Failure::new(kind, &format!("{in_vain} in time: {}", reason.message)));
             }
             clock.sleep(BREATH.min(left())).await;
             let rest = FALLBACK.saturating_sub(clock.now().duration_since(asked));

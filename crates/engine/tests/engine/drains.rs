@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use upgrade_core::event::EventKind;
+use upgrade_core::event::{EventKind, StepProgress, Unit};
 use upgrade_core::journal::{Outcome, Record};
 use upgrade_core::policy::{AtStake, OnDrainTimeout, Order, Policy};
 use upgrade_core::reason::{FailureKind, HaltReason};
@@ -73,8 +73,9 @@ async fn a_budget_that_opens_again_is_waited_for_and_named_meanwhile() {
     assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
     driver.assert_upgraded("1.13.9");
     let named = driver.events.iter().any(|event| {
-        matches!(&event.kind, EventKind::StepProgress { message, .. }
-            if message.contains("budget default/web holds default/web-worker-1"))
+        matches!(&event.kind, EventKind::StepProgress { progress: StepProgress { message, done, total, unit }, .. }
+            if message.contains("budget default/web holds default/web-worker-1")
+                && (*done, *total, *unit) == (Some(0), Some(1), Some(Unit::Pods)))
     });
     assert!(named, "{}", driver.trace());
 }

@@ -32,7 +32,7 @@ async fn finish(world: &Arc<World>, open: OpenRun<FileJournal>) -> End {
         open,
         io: Arc::clone(world),
         runner: "test".to_owned(),
-        events,
+        events: Arc::new(events),
         control: control.subscribe(),
         resumed_by: None,
     };

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use upgrade_core::catalogue::Catalogue;
-use upgrade_core::event::{Event, EventKind};
+use upgrade_core::event::{Event, EventKind, StepProgress};
 use upgrade_core::intent::Intent;
 use upgrade_core::journal::{Evidence, Record, State};
 use upgrade_core::matrix::Matrix;
@@ -90,7 +90,7 @@ impl Driver {
             },
             io: Arc::clone(&self.world),
             runner: "test".to_owned(),
-            events,
+            events: Arc::new(events),
             control: self.word.subscribe(),
             resumed_by: None,
         };
@@ -132,7 +132,9 @@ impl Driver {
 
     fn messages(&self) -> Vec<String> {
         let said = self.events.iter().filter_map(|event| match &event.kind {
-            EventKind::StepProgress { message, .. } => Some(message.clone()),
+            EventKind::StepProgress { progress: StepProgress { message, .. }, .. } => {
+                Some(message.clone())
+            }
             _ => None,
         });
         said.collect()

@@ -12,5 +12,6 @@ mod kubernetes;
 mod prepare;
 mod readiness;
 mod runs;
+mod snapshots;
 mod stores;
 mod upgraded;

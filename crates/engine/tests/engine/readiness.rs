@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use upgrade_core::event::EventKind;
+use upgrade_core::event::{EventKind, StepProgress};
 use upgrade_core::journal::{Evidence, Record};
 use upgrade_core::policy::{Policy, RebootChoice};
 use upgrade_core::reason::{FailureKind, HaltReason};
@@ -52,7 +52,7 @@ async fn conditions_that_were_unmet_before_may_be_unmet_afterwards() {
         });
         assert_eq!(noted.count(), 2, "noted before the reboot");
         let told = driver.events.iter().any(|event| {
-            matches!(&event.kind, EventKind::StepProgress { message, .. }
+            matches!(&event.kind, EventKind::StepProgress { progress: StepProgress { message, .. }, .. }
                 if message.contains("still unmet: network (waiting on: connectivity)"))
         });
         assert!(told, "{}", driver.trace());

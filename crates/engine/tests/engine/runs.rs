@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use upgrade_core::event::EventKind;
+use upgrade_core::event::{EventKind, StepProgress};
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::journal::{Arming, Record};
 use upgrade_core::matrix::Matrix;
@@ -53,7 +53,7 @@ async fn complete_rolls_end_where_they_should() {
                 let events: Vec<&EventKind> = driver.events.iter().map(|it| &it.kind).collect();
                 assert!(matches!(events[0], EventKind::RunBegan { .. }));
                 assert_eq!(events.last(), Some(&&EventKind::Completed));
-                let progress = |it: &&EventKind| matches!(it, EventKind::StepProgress { message, .. } if message.contains("half"));
+                let progress = |it: &&EventKind| matches!(it, EventKind::StepProgress { progress: StepProgress { message, .. }, .. } if message.contains("half"));
                 assert!(events.iter().any(progress));
             }
         }

@@ -194,7 +194,7 @@ fn a_rollback_waits_for_data_that_its_etcd_does_not_start_on() {
         let later = Snapshot { taken_at, ..snapshot.clone() };
         let mut state = State::new(&plan);
         let step: StepId = "1/*/snapshot-etcd".parse().unwrap();
-        let proof = Proof::EtcdSnapshot { file: "db".into(), sha256: "00".into(), bytes: 1 };
+        let proof = Proof::EtcdSnapshot { location: "db".into(), sha256: "00".into(), bytes: 1 };
         let outcome = Outcome::Done { proof: Some(proof) };
         for record in [
             Record::Began,

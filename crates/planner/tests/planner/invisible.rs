@@ -90,7 +90,7 @@ fn booted(plan: &Plan, snapshot: &Snapshot) -> (State, NodeName) {
             break;
         }
         let proof = (step.action == Action::SnapshotEtcd).then(|| Proof::EtcdSnapshot {
-            file: "etcd.snapshot".to_owned(),
+            location: "etcd.snapshot".to_owned(),
             sha256: "00".to_owned(),
             bytes: 1,
         });

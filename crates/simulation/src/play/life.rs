@@ -112,7 +112,7 @@ impl Stage {
             open,
             io: Arc::clone(seat),
             runner: format!("process {runner}"),
-            events,
+            events: Arc::new(events),
             control,
             resumed_by: resumed.then(|| "user".to_owned()),
         })

@@ -243,7 +243,7 @@ pub(super) fn action_of(act: &Act) -> Option<Action> {
             _ => Action::SetKubelet,
         },
         Act::Pull { .. }
-        | Act::Snapshot { .. }
+        | Act::Snapshot
         | Act::Downgrade { .. }
         | Act::Delete { .. }
         | Act::Apply { .. } => return None,

@@ -20,7 +20,7 @@ impl Rule for Snapshot {
     }
 
     fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
-        if let What::Act { runner, act: Act::Snapshot { .. }, fate: Fate::Arrives } = &seen.what {
+        if let What::Act { runner, act: Act::Snapshot, fate: Fate::Arrives } = &seen.what {
             let driver = scene.notes.drivers.get(runner);
             self.taken.extend(driver.and_then(|driver| driver.hash.clone()));
             return;

@@ -26,7 +26,7 @@ impl Rule for OneDriver {
                 }
             }
             // Pulls and snapshots disrupt nothing.
-            What::Act { act: Act::Pull { .. } | Act::Snapshot { .. }, .. } => {}
+            What::Act { act: Act::Pull { .. } | Act::Snapshot, .. } => {}
             What::Act { runner, act, .. } => match holder {
                 Some((holder, since)) if holder != *runner => {
                     if seen.at.duration_since(since) > ON_ITS_WAY {

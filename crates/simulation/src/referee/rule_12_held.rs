@@ -31,7 +31,7 @@ impl Rule for Held {
 /// Whether an act changes the node. A snapshot only reads; the minor of etcd belongs to the
 /// cluster; an adopted cordon is lifted on any node (rule 7).
 const fn touches(act: &Act) -> bool {
-    !matches!(act, Act::Snapshot { .. } | Act::Downgrade { .. } | Act::Cordon { on: false, .. })
+    !matches!(act, Act::Snapshot | Act::Downgrade { .. } | Act::Cordon { on: false, .. })
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ impl Rule for Secrets {
 
 #[cfg(test)]
 mod tests {
-    use upgrade_core::event::EventKind;
+    use upgrade_core::event::{EventKind, StepProgress};
     use upgrade_core::journal::Record;
     use upgrade_engine::drive::End;
 
@@ -64,7 +64,7 @@ mod tests {
 
     fn says(message: &str) -> EventKind {
         let step = "1/worker-1/drain".parse().unwrap();
-        EventKind::StepProgress { step, message: message.to_owned() }
+        EventKind::StepProgress { step, progress: StepProgress::text(message) }
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl Bench {
         self.starts(runner);
         self.wait(1);
         self.look(runner);
-        self.act(runner, Act::Snapshot { node: "cp-1".into() });
+        self.act(runner, Act::Snapshot);
     }
 
     pub(super) fn wrote(&mut self, runner: Runner, record: Record) {

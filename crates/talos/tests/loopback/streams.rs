@@ -15,6 +15,7 @@ use talos_proto::common::{self, Data};
 use talos_proto::event::Payload;
 use talos_proto::machine as wire;
 use tonic::Code;
+use upgrade_core::etcd_snapshot::Damaged;
 use upgrade_core::snapshot::MemberId;
 
 use crate::node::{Call, Step, send};
@@ -188,8 +189,8 @@ async fn half_a_snapshot_is_an_error() {
         let error = world.node.etcd_snapshot(&mut Vec::new()).await.unwrap_err();
         let kind = match error {
             SnapshotError::Call(_) => "call",
-            SnapshotError::Size { .. } => "size",
-            SnapshotError::Checksum => "checksum",
+            SnapshotError::Damaged(Damaged::Size { .. }) => "size",
+            SnapshotError::Damaged(Damaged::Checksum) => "checksum",
             SnapshotError::Write(_) => "write",
         };
         assert_eq!(kind, expected, "{error:?}");

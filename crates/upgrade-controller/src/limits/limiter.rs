@@ -107,12 +107,27 @@ impl Throttled {
 }
 
 impl Io for Throttled {
-    type Talos = <Live<SystemClock> as Io>::Talos;
+    type Machines = <Live<SystemClock> as Io>::Machines;
+    type Upgrader = <Live<SystemClock> as Io>::Upgrader;
+    type Etcd = <Live<SystemClock> as Io>::Etcd;
+    type Snapshots = <Live<SystemClock> as Io>::Snapshots;
     type Kubernetes = <Live<SystemClock> as Io>::Kubernetes;
     type Clock = SystemClock;
 
-    fn talos(&self) -> &Self::Talos {
-        self.live.talos()
+    fn machines(&self) -> &Self::Machines {
+        self.live.machines()
+    }
+
+    fn upgrader(&self) -> &Self::Upgrader {
+        self.live.upgrader()
+    }
+
+    fn etcd(&self) -> &Self::Etcd {
+        self.live.etcd()
+    }
+
+    fn snapshots(&self) -> &Self::Snapshots {
+        self.live.snapshots()
     }
 
     fn kubernetes(&self) -> &Self::Kubernetes {

@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     fn phase(end: End, cancelling: bool) -> Option<RunPhase> {
-        end_phase(Ok(end), cancelling).map(|(phase, _)| phase)
+        end_phase(Ok(end), cancelling, |_| String::new()).map(|(phase, _)| phase)
     }
 
     #[test]

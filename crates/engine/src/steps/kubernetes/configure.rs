@@ -9,13 +9,13 @@ use upgrade_core::snapshot::Component;
 
 use super::super::Step;
 use super::super::wait::ask;
-use crate::io::talos::Config;
-use crate::io::{Happened, Io, Machine, Talos as _};
+use crate::io::machines::Config;
+use crate::io::{Happened, Io, Machine, Machines as _, NodeUpgrader as _};
 
 /// The configuration, read as often as it takes.
 pub(super) async fn read<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Config, Failure> {
     let what = format!("the configuration of {}", machine.name);
-    ask(step, &what, || step.io.talos().config(machine)).await
+    ask(step, &what, || step.io.machines().config(machine)).await
 }
 
 /// What is wrong with a configuration, and whose it is.
@@ -28,7 +28,7 @@ pub(super) fn wrong(machine: &Machine, error: &ConfigError) -> Failure {
 pub(super) async fn refuse_staged<I: Io>(step: &Step<I>, machine: &Machine) -> Result<(), Failure> {
     let node = &machine.name;
     let what = format!("the configuration on the disk of {node}");
-    let staged = ask(step, &what, || step.io.talos().config_is_staged(machine)).await?;
+    let staged = ask(step, &what, || step.io.machines().config_is_staged(machine)).await?;
     if !staged || mutant::is(Mutant::StagedLost) {
         return Ok(());
     }
@@ -58,7 +58,7 @@ pub(super) async fn configure<I: Io>(
     refuse_staged(step, machine).await?;
     step.say(format!("setting {component} on {} to {image}", machine.name));
     step.permitted()?;
-    let Err(trouble) = step.io.talos().apply(machine, &Config(text)).await else {
+    let Err(trouble) = step.io.upgrader().apply(machine, &Config(text)).await else {
         return Ok(true);
     };
     // An answer that was lost is not an act that was lost: look (rule 8).

@@ -11,7 +11,7 @@ use super::super::wait::{Look, Wait, ask};
 use super::super::{Done, Step};
 use super::configure::configure;
 use super::target;
-use crate::io::{Io, Kubernetes as _, Talos as _};
+use crate::io::{Io, Kubernetes as _, Machines as _};
 
 /// Runs the step.
 pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
@@ -20,16 +20,16 @@ pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let image = target(step, Component::Kubelet)?;
     let to = image.version().unwrap_or_else(|| step.hop().change.to().clone());
     let what = format!("the state of {node}");
-    let facts = ask(step, &what, || step.io.talos().facts(machine)).await?;
+    let facts = ask(step, &what, || step.io.machines().facts(machine)).await?;
     let before = facts.boot_id;
     // As it was before the first attempt; in a journal that does not say, as it is.
     let unmet = step.evidence.as_ref().map_or(facts.unmet.as_slice(), Evidence::unmet);
     let changed = configure(step, machine, Component::Kubelet, image).await?;
     let wait = Wait::new(FailureKind::Deadline, format!("the kubelet of {node} did not come back"))
-        .on(step.io.talos().changes(machine))
+        .on(step.io.machines().changes(machine))
         .on(step.io.kubernetes().changes());
     wait.look(step, || async {
-        let talos = match step.io.talos().facts(machine).await {
+        let talos = match step.io.machines().facts(machine).await {
             Ok(facts) => facts,
             Err(trouble) => return Ok(Look::NotYet(format!("waiting for {node}: {trouble}"))),
         };

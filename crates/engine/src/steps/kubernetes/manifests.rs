@@ -17,7 +17,7 @@ use super::super::{Done, Step};
 use super::{prune, rollout};
 use crate::inventory;
 use crate::io::kubernetes::{Apply, ObjectName};
-use crate::io::{Io, Kubernetes as _, Machine, Talos as _, Trouble};
+use crate::io::{Io, Kubernetes as _, Machine, Machines as _, Trouble};
 use crate::manifests;
 
 /// The first Talos that keeps an inventory.
@@ -61,7 +61,7 @@ pub(super) async fn keeps_inventory<I: Io>(
 ) -> Result<bool, Failure> {
     for machine in machines {
         let what = format!("the version of {}", machine.name);
-        let facts = ask(step, &what, || step.io.talos().facts(machine)).await?;
+        let facts = ask(step, &what, || step.io.machines().facts(machine)).await?;
         if facts.version.minor() < KEEPS_INVENTORY {
             return Ok(false);
         }
@@ -76,11 +76,11 @@ async fn rendered<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Vec<Value>
     let proxy = proxy_of(step, machine);
     let node = &machine.name;
     let wait = Wait::new(FailureKind::Deadline, format!("{node} did not render its manifests"))
-        .on(step.io.talos().changes(machine));
+        .on(step.io.machines().changes(machine));
     let patience = step.now().saturating_add(step.plan.policy.timeouts.call);
     let patience = patience.unwrap_or(step.deadline);
     wait.look(step, || async {
-        let found = match step.io.talos().manifests(machine).await {
+        let found = match step.io.machines().manifests(machine).await {
             Err(trouble) if !trouble.failure.kind.may_pass() => return Err(trouble.failure),
             Err(trouble) => return Ok(Look::NotYet(format!("manifests of {node}: {trouble}"))),
             Ok(found) => found,

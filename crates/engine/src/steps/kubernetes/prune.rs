@@ -13,7 +13,7 @@ use upgrade_core::reason::{Failure, FailureKind};
 use super::super::Step;
 use super::super::wait::{Look, Wait, ask};
 use super::manifests::{again, apply};
-use crate::io::{Io, Kubernetes as _, Machine, Talos as _};
+use crate::io::{Io, Kubernetes as _, Machine, Machines as _};
 use crate::{inventory, manifests};
 
 /// Prunes, or says why not.
@@ -61,10 +61,10 @@ async fn rendered<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Vec<Object
     let node = &machine.name;
     let until = step.now().saturating_add(step.plan.policy.timeouts.call);
     let wait = Wait::new(FailureKind::Unavailable, format!("the manifests of {node} did not come"))
-        .on(step.io.talos().changes(machine))
+        .on(step.io.machines().changes(machine))
         .until(until.unwrap_or(step.deadline));
     wait.look(step, || async {
-        let found = match step.io.talos().manifests(machine).await {
+        let found = match step.io.machines().manifests(machine).await {
             Err(trouble) if !trouble.failure.kind.may_pass() => return Err(trouble.failure),
             Err(trouble) => return Ok(Look::NotYet(format!("manifests of {node}: {trouble}"))),
             Ok(found) => found,

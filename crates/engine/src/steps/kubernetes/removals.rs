@@ -16,7 +16,7 @@ use super::super::{Done, Step};
 use super::configure::{read, refuse_staged, wrong};
 use super::manifests::{foreign, keeps_inventory};
 use crate::inventory;
-use crate::io::{Io, Kubernetes as _, Machine, Talos as _};
+use crate::io::{Io, Kubernetes as _, Machine, Machines as _};
 
 /// How many configurations are read at once.
 const AT_ONCE: usize = 32;
@@ -75,7 +75,7 @@ async fn owned_by_others<I: Io>(step: &Step<I>) -> Result<(), Failure> {
         return Ok(());
     }
     let what = format!("the manifests of {}", first.name);
-    let found = ask(step, &what, || step.io.talos().manifests(first)).await?;
+    let found = ask(step, &what, || step.io.machines().manifests(first)).await?;
     for objects in found.objects.chunks(AT_ONCE) {
         let names = objects.iter().map(|object| async move {
             let name = inventory::name_of(object);

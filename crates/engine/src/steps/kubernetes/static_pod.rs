@@ -13,7 +13,7 @@ use super::super::wait::{Look, Wait};
 use super::super::{Done, Step};
 use super::configure::configure;
 use super::target;
-use crate::io::{Io, Kubernetes as _, Talos as _};
+use crate::io::{Io, Kubernetes as _, Machines as _};
 
 /// Runs the step. Setting what is set already changes nothing, so a resumed
 /// step needs no other way than a new one (rule 8).
@@ -33,7 +33,7 @@ pub(super) async fn run<I: Io>(step: &Step<I>, component: Component) -> Result<D
     let pulling = AtomicBool::new(false);
     let wait =
         Wait::new(FailureKind::Deadline, format!("{component} on {node} did not become ready"))
-            .on(step.io.talos().changes(machine))
+            .on(step.io.machines().changes(machine))
             .on(step.io.kubernetes().changes());
     let found = wait
         .look(step, || async {

@@ -29,6 +29,7 @@ use upgrade_engine::control::{Control, Word};
 use upgrade_engine::drive::{DriveError, End, Run};
 use upgrade_engine::io::{Io, Trouble, trouble};
 use upgrade_engine::journal::{Fence, Journal, JournalError, MemoryJournal};
+use upgrade_engine::snapshots::MemorySnapshots;
 use upgrade_engine::store::{Inherited, OpenRun};
 use upgrade_engine::{drive, observe};
 use upgrade_planner::{Request, plan};
@@ -154,15 +155,31 @@ pub(crate) struct World {
     cluster: Mutex<Cluster>,
     changed: watch::Sender<u64>,
     clock: SystemClock,
+    snapshots: MemorySnapshots,
 }
 
 impl Io for World {
-    type Talos = Self;
+    type Machines = Self;
+    type Upgrader = Self;
+    type Etcd = Self;
+    type Snapshots = MemorySnapshots;
     type Kubernetes = Self;
     type Clock = SystemClock;
 
-    fn talos(&self) -> &Self {
+    fn machines(&self) -> &Self {
         self
+    }
+
+    fn upgrader(&self) -> &Self {
+        self
+    }
+
+    fn etcd(&self) -> &Self {
+        self
+    }
+
+    fn snapshots(&self) -> &MemorySnapshots {
+        &self.snapshots
     }
 
     fn kubernetes(&self) -> &Self {
@@ -228,6 +245,7 @@ impl World {
             cluster: Mutex::new(cluster),
             changed: watch::Sender::new(0),
             clock: SystemClock::starting_at("2026-11-15T00:00:00Z".parse().unwrap()),
+            snapshots: MemorySnapshots::default(),
         })
     }
 
@@ -372,7 +390,7 @@ impl Driver {
             },
             io: Arc::clone(&self.world),
             runner: "test".to_owned(),
-            events,
+            events: Arc::new(events),
             control,
             resumed_by: resumed_by.map(ToOwned::to_owned),
         };

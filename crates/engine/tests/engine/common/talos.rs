@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use upgrade_core::call::{Class, Code, ExitCode};
+use upgrade_core::etcd_snapshot::with_sum;
+use upgrade_core::event::{StepProgress, Unit};
 use upgrade_core::image::ImageRef;
-use upgrade_core::journal::Proof;
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::RebootMode;
 use upgrade_core::snapshot::{
@@ -13,8 +15,13 @@ use upgrade_core::snapshot::{
     Stage, TalosFacts,
 };
 use upgrade_core::version::{Minor, Version};
-use upgrade_engine::io::talos::{Config, Downgrade, Entries, Rendered, Slots, Store};
-use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
+use upgrade_engine::io::etcd::Downgrade;
+use upgrade_engine::io::machines::{Config, Rendered};
+use upgrade_engine::io::slots::{Entries, Slots};
+use upgrade_engine::io::upgrader::Store;
+use upgrade_engine::io::{
+    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble, trouble,
+};
 
 use super::{Cluster, Fault, SCHEMATIC, Sim, World, seconds, unavailable, unmet};
 
@@ -136,8 +143,8 @@ fn id(node: &NodeName) -> MemberId {
     MemberId(node.0.trim_start_matches("cp-").parse().unwrap())
 }
 
-impl Talos for World {
-    async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
+impl Machines for World {
+    async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
         let now = self.now();
         let hangs = {
             let mut cluster = self.cluster();
@@ -263,18 +270,32 @@ impl Talos for World {
         Ok(Slots { installing: false, entries: (!sim.grub).then_some(entries) })
     }
 
+    async fn config(&self, _: &Machine) -> Result<Config, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn config_is_staged(&self, _: &Machine) -> Result<bool, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn manifests(&self, _: &Machine) -> Result<Rendered, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+}
+
+impl NodeUpgrader for World {
     async fn pull(
         &self,
         on: &Machine,
         image: &ImageRef,
         store: Store,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> Result<String, Trouble> {
         assert_eq!(store, Store::System);
         let sim = self.act("pull", &on.name)?;
         self.cluster().sim(&on.name).pulls += 1;
         seconds(2).await;
-        tell.tell("half of it is here".to_owned());
+        progress.report(StepProgress::counted(Unit::Bytes, 1, Some(2), "half of it is here"));
         seconds(3).await;
         if sim.fault == Some(Fault::PullsBadly) && sim.pulls < 2 {
             return Err(trouble::pull(Class::Status(Code::Unknown), "the registry is busy"));
@@ -287,7 +308,7 @@ impl Talos for World {
         on: &Machine,
         image: &ImageRef,
         pulled: &str,
-        _: &dyn Tell,
+        _: &dyn ProgressSink,
     ) -> Result<(), Trouble> {
         assert_eq!(pulled, format!("{image}@sha256:0"), "the name that the pull came back with");
         let sim = self.act("install", &on.name)?;
@@ -336,6 +357,12 @@ impl Talos for World {
         self.asked_to_boot(&on.name, sim.other_slot.filter(|_| !sim.armed))
     }
 
+    async fn apply(&self, _: &Machine, _: &Config) -> Result<(), Trouble> {
+        Err(unavailable("not in this world"))
+    }
+}
+
+impl EtcdAdmin for World {
     async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
         self.act("forfeit", &on.name)?;
         self.change(|cluster| cluster.lead_elsewhere(&on.name));
@@ -354,26 +381,13 @@ impl Talos for World {
         Ok(())
     }
 
-    async fn snapshot(&self, from: &Machine, _: usize, _: &dyn Tell) -> Result<Proof, Trouble> {
+    async fn snapshot(
+        &self,
+        from: &Machine,
+        into: &mut (dyn AsyncWrite + Send + Unpin),
+    ) -> Result<(), Trouble> {
         tokio::time::sleep(Duration::from_secs(2)).await;
         self.act("snapshot", &from.name)?;
-        let (file, sha256) = ("etcd.snapshot".to_owned(), "00".to_owned());
-        Ok(Proof::EtcdSnapshot { file, sha256, bytes: 1 })
-    }
-
-    async fn config(&self, _: &Machine) -> Result<Config, Trouble> {
-        Err(unavailable("not in this world"))
-    }
-
-    async fn apply(&self, _: &Machine, _: &Config) -> Result<(), Trouble> {
-        Err(unavailable("not in this world"))
-    }
-
-    async fn config_is_staged(&self, _: &Machine) -> Result<bool, Trouble> {
-        Err(unavailable("not in this world"))
-    }
-
-    async fn manifests(&self, _: &Machine) -> Result<Rendered, Trouble> {
-        Err(unavailable("not in this world"))
+        into.write_all(&with_sum(&[0; 512])).await.map_err(|_| unavailable("it was not written"))
     }
 }

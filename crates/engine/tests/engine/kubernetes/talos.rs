@@ -4,18 +4,24 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::time::sleep;
 use upgrade_core::call::Class;
+use upgrade_core::etcd_snapshot::with_sum;
 use upgrade_core::image::ImageRef;
-use upgrade_core::journal::Proof;
 use upgrade_core::plan::RebootMode;
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName, Role, Stage,
     TalosFacts,
 };
 use upgrade_core::version::{Minor, Version};
-use upgrade_engine::io::talos::{Config, Downgrade, Rendered, Slots, Store, Wanted};
-use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
+use upgrade_engine::io::etcd::Downgrade;
+use upgrade_engine::io::machines::{Config, Rendered, Wanted};
+use upgrade_engine::io::slots::Slots;
+use upgrade_engine::io::upgrader::Store;
+use upgrade_engine::io::{
+    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble, trouble,
+};
 
 use super::world::{Fault, STATIC, World, unavailable};
 
@@ -75,8 +81,8 @@ impl World {
     }
 }
 
-impl Talos for World {
-    async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
+impl Machines for World {
+    async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
         let cluster = self.cluster();
         let machines = cluster.nodes.iter().map(|(name, sim)| Machine {
             name: name.clone(),
@@ -140,93 +146,12 @@ impl Talos for World {
         self.changed.subscribe()
     }
 
-    async fn pull(
-        &self,
-        on: &Machine,
-        image: &ImageRef,
-        store: Store,
-        _: &dyn Tell,
-    ) -> Result<String, Trouble> {
-        let name = &on.name;
-        self.change(|cluster| cluster.acts.push(format!("pull {name} {image} {store:?}")));
-        sleep(Duration::from_secs(5)).await;
-        self.change(|cluster| cluster.acts.push(format!("pulled {name} {image}")));
-        Ok(image.to_string())
-    }
-
     async fn slots(&self, _: &Machine) -> Result<Slots, Trouble> {
         Err(unavailable("not in this world"))
     }
 
-    async fn install(
-        &self,
-        _: &Machine,
-        _: &ImageRef,
-        _: &str,
-        _: &dyn Tell,
-    ) -> Result<(), Trouble> {
-        Err(unavailable("not in this world"))
-    }
-
-    async fn upgrade(
-        &self,
-        _: &Machine,
-        _: &ImageRef,
-        _: bool,
-        _: RebootMode,
-    ) -> Result<(), Trouble> {
-        Err(unavailable("not in this world"))
-    }
-
-    async fn reboot(&self, on: &Machine, _: RebootMode) -> Result<(), Trouble> {
-        panic!("a Kubernetes upgrade reboots nobody, and {} least of all", on.name);
-    }
-
-    async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
-        self.reboot(on, RebootMode::Default).await
-    }
-
-    async fn forfeit(&self, _: &Machine) -> Result<(), Trouble> {
-        Ok(())
-    }
-
-    async fn validate_downgrade(&self, _: &Machine, _: Minor) -> Result<Downgrade, Trouble> {
-        Err(unavailable("not in this world"))
-    }
-
-    async fn enable_downgrade(&self, _: &Machine, _: Minor) -> Result<(), Trouble> {
-        Err(unavailable("not in this world"))
-    }
-
-    async fn snapshot(&self, _: &Machine, _: usize, _: &dyn Tell) -> Result<Proof, Trouble> {
-        Ok(Proof::EtcdSnapshot { file: "db".to_owned(), sha256: "0".to_owned(), bytes: 1 })
-    }
-
     async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
         Ok(Config(self.cluster().nodes[&of.name].config.clone()))
-    }
-
-    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
-        let images = machine_config::images(&config.0).unwrap();
-        let fault = self.change(|cluster| {
-            let before = machine_config::images(&cluster.nodes[&to.name].config).unwrap();
-            for (component, image) in &images {
-                if before.get(component) != Some(image) {
-                    cluster.acts.push(format!("set {} {component}", to.name));
-                }
-            }
-            cluster.nodes.get_mut(&to.name).unwrap().config.clone_from(&config.0);
-            cluster.referee();
-            cluster.fault.clone()
-        });
-        self.take_over(&to.name, images);
-        match fault {
-            Some(Fault::LosesAnswers) => {
-                let class = Class::Broken;
-                Err(trouble::act(class, class.outcome(), "the connection broke"))
-            }
-            _ => Ok(()),
-        }
     }
 
     async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
@@ -281,5 +206,94 @@ impl Talos for World {
         let own = own.into_iter().map(|(name, objects)| (name.to_owned(), objects));
         let there = extra.into_iter().filter_map(|(name, object)| Some((name, vec![object?])));
         Ok(Rendered::new(Some(&wanted), own.chain(there).collect()))
+    }
+}
+
+impl NodeUpgrader for World {
+    async fn pull(
+        &self,
+        on: &Machine,
+        image: &ImageRef,
+        store: Store,
+        _: &dyn ProgressSink,
+    ) -> Result<String, Trouble> {
+        let name = &on.name;
+        self.change(|cluster| cluster.acts.push(format!("pull {name} {image} {store:?}")));
+        sleep(Duration::from_secs(5)).await;
+        self.change(|cluster| cluster.acts.push(format!("pulled {name} {image}")));
+        Ok(image.to_string())
+    }
+
+    async fn install(
+        &self,
+        _: &Machine,
+        _: &ImageRef,
+        _: &str,
+        _: &dyn ProgressSink,
+    ) -> Result<(), Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn upgrade(
+        &self,
+        _: &Machine,
+        _: &ImageRef,
+        _: bool,
+        _: RebootMode,
+    ) -> Result<(), Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn reboot(&self, on: &Machine, _: RebootMode) -> Result<(), Trouble> {
+        panic!("a Kubernetes upgrade reboots nobody, and {} least of all", on.name);
+    }
+
+    async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
+        self.reboot(on, RebootMode::Default).await
+    }
+
+    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
+        let images = machine_config::images(&config.0).unwrap();
+        let fault = self.change(|cluster| {
+            let before = machine_config::images(&cluster.nodes[&to.name].config).unwrap();
+            for (component, image) in &images {
+                if before.get(component) != Some(image) {
+                    cluster.acts.push(format!("set {} {component}", to.name));
+                }
+            }
+            cluster.nodes.get_mut(&to.name).unwrap().config.clone_from(&config.0);
+            cluster.referee();
+            cluster.fault.clone()
+        });
+        self.take_over(&to.name, images);
+        match fault {
+            Some(Fault::LosesAnswers) => {
+                let class = Class::Broken;
+                Err(trouble::act(class, class.outcome(), "the connection broke"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl EtcdAdmin for World {
+    async fn forfeit(&self, _: &Machine) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    async fn validate_downgrade(&self, _: &Machine, _: Minor) -> Result<Downgrade, Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn enable_downgrade(&self, _: &Machine, _: Minor) -> Result<(), Trouble> {
+        Err(unavailable("not in this world"))
+    }
+
+    async fn snapshot(
+        &self,
+        _: &Machine,
+        into: &mut (dyn AsyncWrite + Send + Unpin),
+    ) -> Result<(), Trouble> {
+        into.write_all(&with_sum(&[0; 512])).await.map_err(|_| unavailable("it was not written"))
     }
 }

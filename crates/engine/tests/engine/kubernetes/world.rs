@@ -13,6 +13,7 @@ use upgrade_core::snapshot::{Component, NodeName, Role};
 use upgrade_core::version::Version;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::{Io, Trouble, trouble};
+use upgrade_engine::snapshots::MemorySnapshots;
 
 pub(crate) const STATIC: [Component; 3] =
     [Component::KubeApiserver, Component::KubeControllerManager, Component::KubeScheduler];
@@ -72,15 +73,31 @@ pub(crate) struct World {
     cluster: Mutex<Cluster>,
     pub(crate) changed: watch::Sender<u64>,
     clock: SystemClock,
+    snapshots: MemorySnapshots,
 }
 
 impl Io for World {
-    type Talos = Self;
+    type Machines = Self;
+    type Upgrader = Self;
+    type Etcd = Self;
+    type Snapshots = MemorySnapshots;
     type Kubernetes = Self;
     type Clock = SystemClock;
 
-    fn talos(&self) -> &Self {
+    fn machines(&self) -> &Self {
         self
+    }
+
+    fn upgrader(&self) -> &Self {
+        self
+    }
+
+    fn etcd(&self) -> &Self {
+        self
+    }
+
+    fn snapshots(&self) -> &MemorySnapshots {
+        &self.snapshots
     }
 
     fn kubernetes(&self) -> &Self {
@@ -167,6 +184,7 @@ impl World {
             cluster: Mutex::new(cluster),
             changed: watch::Sender::new(0),
             clock: SystemClock::starting_at("2026-11-15T00:00:00Z".parse().unwrap()),
+            snapshots: MemorySnapshots::default(),
         })
     }
 

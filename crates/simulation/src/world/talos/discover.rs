@@ -8,8 +8,8 @@ use std::time::Duration;
 use talos_sim::model::{NodeIndex, NodeRole};
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::snapshot::{NodeName, Role};
+use upgrade_engine::io::machines::peer_limit;
 use upgrade_engine::io::roster::{Member, Roster};
-use upgrade_engine::io::talos::peer_limit;
 use upgrade_engine::io::{Clock, Machine, Trouble};
 
 use super::super::Inside;
@@ -22,7 +22,7 @@ impl Seat {
     }
 
     /// The cluster's name and the machines that anybody knows, or has known.
-    pub(super) async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
+    pub(super) async fn discover(&self) -> Result<(String, Vec<Machine>), Trouble> {
         let known: Vec<Machine> = {
             let known = self.roster().machines().into_iter();
             known.filter(|machine| machine.role == Role::ControlPlane).collect()

@@ -5,7 +5,7 @@ use talos_sim::model::Request;
 use upgrade_core::snapshot::{EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName};
 use upgrade_core::version::{Minor, Version};
 use upgrade_engine::io::Machine;
-use upgrade_engine::io::talos::member_limit;
+use upgrade_engine::io::machines::member_limit;
 
 use super::super::Inside;
 use super::super::seat::{Seat, unavailable};

@@ -13,23 +13,29 @@ use talos_proto::machine::image_service_pull_response::Response as Pulled;
 use talos_proto::machine::lifecycle_service_install_progress::Response as Progress;
 use talos_proto::{common, machine};
 use talos_sim::model::Request;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use upgrade_core::call::{Class, ExitCode};
+use upgrade_core::event::StepProgress;
 use upgrade_core::image::ImageRef;
-use upgrade_core::journal::Proof;
 use upgrade_core::plan::RebootMode;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, NodeName, TalosFacts};
 use upgrade_core::version::Minor;
-use upgrade_engine::io::talos::{Config, Downgrade, Rendered, Slots, Store, Wanted};
-use upgrade_engine::io::{Changes, Machine, Talos, Tell, Trouble, trouble};
+use upgrade_engine::io::etcd::Downgrade;
+use upgrade_engine::io::machines::{Config, Rendered, Wanted};
+use upgrade_engine::io::slots::Slots;
+use upgrade_engine::io::upgrader::Store;
+use upgrade_engine::io::{
+    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble, trouble,
+};
 
 use super::Answer;
 use super::seat::{Seat, unavailable};
 use crate::seen::{Act, Question};
 use calls::For;
 
-impl Talos for Seat {
-    async fn machines(&self) -> Result<(String, Vec<Machine>), Trouble> {
-        self.list().await
+impl Machines for Seat {
+    async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
+        self.discover().await
     }
 
     async fn identify(
@@ -64,12 +70,42 @@ impl Talos for Seat {
         self.ask(Question::Slots(of.name.clone()), |inside| inside.slots(of)).await
     }
 
+    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
+        self.ask(Question::Other("config"), |inside| {
+            let node = inside.reach(of)?;
+            Ok(Config(inside.world.config_of(node).to_owned()))
+        })
+        .await
+    }
+
+    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
+        self.ask(Question::Other("config on disk"), |inside| {
+            let node = inside.reach(of)?;
+            let on_disk = inside.world.config_on_disk_of(node);
+            Ok(on_disk.is_some_and(|on_disk| on_disk != inside.world.config_of(node)))
+        })
+        .await
+    }
+
+    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
+        self.ask(Question::Other("manifests"), |inside| {
+            let node = inside.reach(of)?;
+            let [proxy, core_dns, flannel] = inside.world.own_manifests_of(node);
+            let extra = inside.world.extra_manifests_of(node);
+            let wanted = Wanted { proxy, core_dns, flannel, talos_api: false, extra };
+            Ok(Rendered::new(Some(&wanted), inside.world.manifests_of(node)))
+        })
+        .await
+    }
+}
+
+impl NodeUpgrader for Seat {
     async fn pull(
         &self,
         on: &Machine,
         image: &ImageRef,
         store: Store,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> Result<String, Trouble> {
         let act = Act::Pull { node: on.name.clone(), image: image.clone() };
         let containerd = Some(containerd(store));
@@ -79,7 +115,7 @@ impl Talos for Seat {
         let request = Request::ImageServicePull(modern);
         let pulled = self
             .stream((act.clone(), For::Pull), on, request, |response| {
-                tell.tell("a part of it is here".to_owned());
+                progress.report(StepProgress::text("a part of it is here"));
                 let response = machine::ImageServicePullResponse::try_from(response);
                 if let Ok(Some(Pulled::Name(pinned))) = response.map(|it| it.response) {
                     name = pinned;
@@ -109,7 +145,7 @@ impl Talos for Seat {
         on: &Machine,
         image: &ImageRef,
         pulled: &str,
-        tell: &dyn Tell,
+        progress: &dyn ProgressSink,
     ) -> Result<(), Trouble> {
         let act = Act::Install { node: on.name.clone(), image: image.clone() };
         let request = machine::LifecycleServiceUpgradeRequest {
@@ -124,7 +160,7 @@ impl Talos for Seat {
             };
             match response.progress.and_then(|progress| progress.response) {
                 Some(Progress::ExitCode(code)) => exit = Some(code),
-                Some(Progress::Message(line)) => tell.tell(line),
+                Some(Progress::Message(line)) => progress.report(StepProgress::text(line)),
                 None => {}
             }
         })
@@ -172,6 +208,35 @@ impl Talos for Seat {
         self.unary(act, on, Request::Rollback(machine::RollbackRequest::default())).await
     }
 
+    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
+        let images = self.place.at(|inside| {
+            let node = inside.find(&to.name)?;
+            let before: Vec<(String, String)> = inside
+                .world
+                .config_images_of(node)
+                .map(|(component, image)| (component.name().to_owned(), image.to_owned()))
+                .collect();
+            Some(before)
+        });
+        let images = images.unwrap_or_default();
+        let changed = images.into_iter().filter(|(_, image)| !config.0.contains(image.as_str()));
+        let changed = changed
+            .map(|(component, before)| {
+                let image = after(&config.0, &before).unwrap_or_default();
+                (component, image)
+            })
+            .collect();
+        let act = Act::Configure { node: to.name.clone(), images: changed };
+        let request = machine::ApplyConfigurationRequest {
+            data: config.0.clone().into_bytes(),
+            mode: machine::apply_configuration_request::Mode::NoReboot.into(),
+            ..Default::default()
+        };
+        self.unary(act, to, Request::ApplyConfiguration(request)).await
+    }
+}
+
+impl EtcdAdmin for Seat {
     async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
         let act = Act::Forfeit { node: on.name.clone() };
         let request = machine::EtcdForfeitLeadershipRequest::default();
@@ -201,81 +266,30 @@ impl Talos for Seat {
         self.unary(act, on, Request::EtcdDowngradeEnable(request)).await
     }
 
-    async fn snapshot(&self, from: &Machine, _: usize, _: &dyn Tell) -> Result<Proof, Trouble> {
+    async fn snapshot(
+        &self,
+        from: &Machine,
+        into: &mut (dyn AsyncWrite + Send + Unpin),
+    ) -> Result<(), Trouble> {
         let machine = from.clone();
-        let bytes = self
+        let pieces = self
             .ask(Question::Other("snapshot"), move |inside| {
                 let node = inside.reach(&machine)?;
                 let request = Request::EtcdSnapshot(machine::EtcdSnapshotRequest::default());
                 let answer = inside.call(node, request);
                 match answer.map_err(|status| For::Look.refused(&status, false))? {
-                    Answer::Items(items) => Ok(items.len()),
+                    Answer::Items(items) => Ok(items),
                     Answer::Stream(..) => Err(unavailable("it did not come in one piece")),
                 }
             })
             .await?;
-        // It is off the cluster from here on.
-        self.act::<_, Trouble>(Act::Snapshot { node: from.name.clone() }, |_| Ok(())).await?;
-        Ok(Proof::EtcdSnapshot {
-            file: "etcd.snapshot".to_owned(),
-            sha256: "00".to_owned(),
-            bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
-        })
-    }
-
-    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
-        self.ask(Question::Other("config"), |inside| {
-            let node = inside.reach(of)?;
-            Ok(Config(inside.world.config_of(node).to_owned()))
-        })
-        .await
-    }
-
-    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
-        let images = self.place.at(|inside| {
-            let node = inside.find(&to.name)?;
-            let before: Vec<(String, String)> = inside
-                .world
-                .config_images_of(node)
-                .map(|(component, image)| (component.name().to_owned(), image.to_owned()))
-                .collect();
-            Some(before)
-        });
-        let images = images.unwrap_or_default();
-        let changed = images.into_iter().filter(|(_, image)| !config.0.contains(image.as_str()));
-        let changed = changed
-            .map(|(component, before)| {
-                let image = after(&config.0, &before).unwrap_or_default();
-                (component, image)
-            })
-            .collect();
-        let act = Act::Configure { node: to.name.clone(), images: changed };
-        let request = machine::ApplyConfigurationRequest {
-            data: config.0.clone().into_bytes(),
-            mode: machine::apply_configuration_request::Mode::NoReboot.into(),
-            ..Default::default()
-        };
-        self.unary(act, to, Request::ApplyConfiguration(request)).await
-    }
-
-    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
-        self.ask(Question::Other("config on disk"), |inside| {
-            let node = inside.reach(of)?;
-            let on_disk = inside.world.config_on_disk_of(node);
-            Ok(on_disk.is_some_and(|on_disk| on_disk != inside.world.config_of(node)))
-        })
-        .await
-    }
-
-    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
-        self.ask(Question::Other("manifests"), |inside| {
-            let node = inside.reach(of)?;
-            let [proxy, core_dns, flannel] = inside.world.own_manifests_of(node);
-            let extra = inside.world.extra_manifests_of(node);
-            let wanted = Wanted { proxy, core_dns, flannel, talos_api: false, extra };
-            Ok(Rendered::new(Some(&wanted), inside.world.manifests_of(node)))
-        })
-        .await
+        for piece in pieces {
+            let piece = common::Data::try_from(piece);
+            let piece = piece.map_err(|_| unavailable("it is something else"))?;
+            let written = into.write_all(&piece.bytes).await;
+            written.map_err(|error| unavailable(&error.to_string()))?;
+        }
+        Ok(())
     }
 }
 

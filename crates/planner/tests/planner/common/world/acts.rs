@@ -157,7 +157,7 @@ impl World {
             Action::SnapshotEtcd => {
                 self.snapshot_taken.insert(step.hop);
                 let proof = Proof::EtcdSnapshot {
-                    file: format!("etcd-{}.snapshot", step.hop),
+                    location: format!("etcd-{}.snapshot", step.hop),
                     sha256: "00".to_owned(),
                     bytes: 1,
                 };

@@ -1,4 +1,4 @@
-//! What the engine asks of the machines.
+//! Reading the machines of a cluster.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -6,13 +6,11 @@ use std::future::Future;
 use serde_json::Value;
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
-use upgrade_core::journal::Proof;
 use upgrade_core::mutant::{self, Mutant};
-use upgrade_core::plan::RebootMode;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, NodeName, TalosFacts};
-use upgrade_core::version::{Minor, Version};
 
-use super::{Changes, Machine, Tell, Trouble};
+use super::slots::Slots;
+use super::{Changes, Machine, Trouble};
 
 const PEER_LIMIT: SignedDuration = SignedDuration::from_secs(3);
 
@@ -123,107 +121,14 @@ fn shown(name: &str) -> String {
     format!("{before}://{host}/{path}")
 }
 
-/// The containerd namespace that an image is pulled into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Store {
-    /// Talos's own: installers and kubelets.
-    System,
-    /// Kubernetes's: static pods and everything else.
-    Kubernetes,
-}
-
-/// What a machine's boot loader tells, and whether it is being written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slots {
-    /// Whether an installer runs now.
-    pub installing: bool,
-    /// The entries of systemd-boot; other boot loaders tell nothing.
-    pub entries: Option<Entries>,
-}
-
-/// The entries of systemd-boot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entries {
-    /// The one that runs.
-    pub booted: String,
-    /// The one that the next boot takes; none was ever set on a machine that was
-    /// made from a disk image and never upgraded.
-    pub default: Option<String>,
-}
-
-/// What a machine boots next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NextBoot {
-    /// What runs: it is not armed.
-    Same,
-    /// Another entry: it is armed, whoever did that.
-    Other(String),
-    /// Its boot loader does not tell.
-    Unknown,
-}
-
-impl Slots {
-    /// What comes next on a machine that runs this version.
-    pub fn next_boot(&self, running: &Version) -> NextBoot {
-        let Some(Entries { booted, default }) = &self.entries else { return NextBoot::Unknown };
-        let Some(default) = default else { return NextBoot::Same };
-        // A machine that came here by kexec may still name the entry of its last
-        // start through the firmware.
-        let is_running = |entry: &str| version_of(entry).as_ref() == Some(running);
-        if booted.eq_ignore_ascii_case(default) || is_running(default) && !is_running(booted) {
-            return NextBoot::Same;
-        }
-        NextBoot::Other(default.clone())
-    }
-}
-
-impl NextBoot {
-    /// Whether it is another entry, of this version.
-    pub fn is_into(&self, version: &Version) -> bool {
-        matches!(self, Self::Other(entry) if version_of(entry).as_ref() == Some(version))
-    }
-}
-
-/// The version in the name of an entry: `Talos-v1.13.9~1.efi`.
-fn version_of(entry: &str) -> Option<Version> {
-    let name = entry.strip_prefix("Talos-")?.strip_suffix(".efi")?;
-    name.split('~').next()?.parse().ok()
-}
-
-/// What etcd says of a downgrade to the minor that was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Downgrade {
-    /// It can be enabled.
-    Possible,
-    /// One is enabled already.
-    UnderWay,
-    /// It is not the minor before the cluster's: the cluster is there already, or
-    /// more than one minor away.
-    NotNext,
-}
-
-impl Downgrade {
-    /// What the words of a refusal mean; `None` if they are about something else.
-    /// Talos passes etcd's words on and drops the code that came with them.
-    pub fn of_refusal(words: &str) -> Option<Self> {
-        if words.contains("downgrade job in progress") {
-            Some(Self::UnderWay)
-        } else if words.contains("invalid downgrade target version") {
-            Some(Self::NotNext)
-        } else {
-            None
-        }
-    }
-}
-
-/// The machines of a cluster, over their Talos API.
-pub trait Talos: Send + Sync {
+/// Reads what the machines of a cluster say of themselves. Changes nothing.
+pub trait Machines: Send + Sync {
     /// The cluster's name and its machines, as they know each other. One that does not
     /// answer within [`peer_limit`] adds nothing; what was known before stays then.
-    fn machines(&self) -> impl Future<Output = Result<(String, Vec<Machine>), Trouble>> + Send;
+    fn list(&self) -> impl Future<Output = Result<(String, Vec<Machine>), Trouble>> + Send;
 
     /// The machines of Kubernetes' nodes, given their addresses: those that
-    /// [`machines`](Self::machines) does not show are asked there who they are. An error
+    /// [`list`](Self::list) does not show are asked there who they are. An error
     /// says why no machine was found; one under another name than a node's is a machine
     /// that never said what it is. Nodes that are left out are not known here.
     fn identify(
@@ -254,83 +159,8 @@ pub trait Talos: Send + Sync {
     /// What the machine boots next, as far as it tells.
     fn slots(&self, of: &Machine) -> impl Future<Output = Result<Slots, Trouble>> + Send;
 
-    /// Pulls an image, unless it is there; comes back with the name under which
-    /// the machine has it, pinned by its digest where the machine tells that.
-    fn pull(
-        &self,
-        on: &Machine,
-        image: &ImageRef,
-        store: Store,
-        tell: &dyn Tell,
-    ) -> impl Future<Output = Result<String, Trouble>> + Send;
-
-    /// Talos from 1.13: writes the inactive slot, and makes it the next to boot.
-    /// `pulled` is the name that pulling the image came back with. Never called on
-    /// a machine that may be armed: it would delete what runs (rule 5).
-    fn install(
-        &self,
-        on: &Machine,
-        image: &ImageRef,
-        pulled: &str,
-        tell: &dyn Tell,
-    ) -> impl Future<Output = Result<(), Trouble>> + Send;
-
-    /// Talos up to 1.12: installs and reboots; comes back when the node has
-    /// accepted it. With `force` it skips its own checks of etcd.
-    fn upgrade(
-        &self,
-        on: &Machine,
-        image: &ImageRef,
-        force: bool,
-        mode: RebootMode,
-    ) -> impl Future<Output = Result<(), Trouble>> + Send;
-
-    /// Reboots; comes back when the node has accepted it.
-    fn reboot(
-        &self,
-        on: &Machine,
-        mode: RebootMode,
-    ) -> impl Future<Output = Result<(), Trouble>> + Send;
-
-    /// Boots the other slot again; comes back when the node has accepted it.
-    fn rollback(&self, on: &Machine) -> impl Future<Output = Result<(), Trouble>> + Send;
-
-    /// Gives etcd leadership away.
-    fn forfeit(&self, on: &Machine) -> impl Future<Output = Result<(), Trouble>> + Send;
-
-    /// Asks etcd whether it can be downgraded to this minor. Changes nothing.
-    fn validate_downgrade(
-        &self,
-        on: &Machine,
-        to: Minor,
-    ) -> impl Future<Output = Result<Downgrade, Trouble>> + Send;
-
-    /// Enables etcd's downgrade to this minor: the cluster version and the data of
-    /// every member follow within seconds, if all members answer each other.
-    fn enable_downgrade(
-        &self,
-        on: &Machine,
-        to: Minor,
-    ) -> impl Future<Output = Result<(), Trouble>> + Send;
-
-    /// Streams an etcd snapshot into the folder of the run, verifies it, gives
-    /// it its name, and lets go of all but the newest `keep` (rule 3).
-    fn snapshot(
-        &self,
-        from: &Machine,
-        keep: usize,
-        tell: &dyn Tell,
-    ) -> impl Future<Output = Result<Proof, Trouble>> + Send;
-
     /// The machine's configuration.
     fn config(&self, of: &Machine) -> impl Future<Output = Result<Config, Trouble>> + Send;
-
-    /// Gives the machine another configuration, without a reboot.
-    fn apply(
-        &self,
-        to: &Machine,
-        config: &Config,
-    ) -> impl Future<Output = Result<(), Trouble>> + Send;
 
     /// Whether the configuration on disk, which the next boot takes, is another
     /// than the active one: staged, or while one is on trial.
@@ -373,28 +203,5 @@ mod tests {
         let all: Vec<&str> = OWN.into_iter().chain(["10-kube-proxy", url]).collect();
         assert_eq!(missing(Some(&wanted), &all), Vec::<String>::new());
         assert_eq!(missing(Some(&Wanted::default()), &OWN[1..]), [OWN[0]]);
-    }
-
-    fn next(booted: &str, default: Option<&str>) -> NextBoot {
-        let entries =
-            Entries { booted: booted.to_owned(), default: default.map(ToOwned::to_owned) };
-        let slots = Slots { installing: false, entries: Some(entries) };
-        slots.next_boot(&Version::new(1, 13, 9))
-    }
-
-    #[test]
-    fn a_default_that_does_not_run_is_armed() {
-        // Rule 5.
-        let runs = "Talos-v1.13.9.efi";
-        assert_eq!(next(runs, Some(runs)), NextBoot::Same);
-        assert_eq!(next(runs, Some("talos-V1.13.9.EFI")), NextBoot::Same, "as Talos compares");
-        assert_eq!(next(runs, None), NextBoot::Same, "a disk image");
-        for other in ["Talos-v1.14.1.efi", "Talos-v1.13.9~1.efi"] {
-            assert_eq!(next(runs, Some(other)), NextBoot::Other(other.to_owned()));
-        }
-        let stale = "Talos-v1.13.4.efi";
-        assert_eq!(next(stale, Some(runs)), NextBoot::Same, "kexec left the old name");
-        let none = Slots { installing: false, entries: None };
-        assert_eq!(none.next_boot(&Version::new(1, 13, 9)), NextBoot::Unknown);
     }
 }

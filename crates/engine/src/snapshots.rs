@@ -1,0 +1,184 @@
+//! etcd snapshots, off the cluster (rule 3). A control plane streams one
+//! ([`EtcdAdmin::snapshot`](crate::io::EtcdAdmin::snapshot)), the stream is verified on its way
+//! ([`upgrade_core::etcd_snapshot`]), and a [`SnapshotStore`] keeps it.
+
+mod folder;
+mod memory;
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use jiff::Timestamp;
+use thiserror::Error;
+use tokio::io::AsyncWrite;
+use upgrade_core::etcd_snapshot::{Verified, Verifier};
+use upgrade_core::event::{StepProgress, Unit};
+use upgrade_core::jiff;
+use upgrade_core::journal::Proof;
+use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::snapshot::NodeName;
+
+use crate::io::{
+    Clock as _, EtcdAdmin as _, Happened, Io, Machine, Machines as _, ProgressSink, Trouble,
+};
+
+pub use folder::FolderSnapshots;
+pub use memory::MemorySnapshots;
+
+/// Why a store could not do something, with what to look at.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub struct StoreError(Failure);
+
+impl StoreError {
+    /// `kind` says whether the same may work later.
+    pub fn new(kind: FailureKind, text: &str) -> Self {
+        Self(Failure::new(kind, text))
+    }
+}
+
+impl From<StoreError> for Trouble {
+    fn from(StoreError(failure): StoreError) -> Self {
+        Self { failure, happened: Happened::No }
+    }
+}
+
+/// Where snapshots are kept. Whoever finds one by its location can restore from it, so it has
+/// one only once it is whole, verified and durable. It holds every secret of the cluster:
+/// only its owner may read it (rule 14).
+pub trait SnapshotStore: Send + Sync {
+    /// A snapshot that is being written. Dropped without a commit, it leaves nothing behind.
+    type Writer: AsyncWrite + Send + Unpin;
+
+    /// Begins a snapshot of a cluster.
+    fn begin(
+        &self,
+        cluster: &str,
+        at: Timestamp,
+    ) -> impl Future<Output = Result<Self::Writer, StoreError>> + Send;
+
+    /// Makes what was written durable, and says where it is: a path or a URL.
+    fn commit(
+        &self,
+        writer: Self::Writer,
+    ) -> impl Future<Output = Result<String, StoreError>> + Send;
+
+    /// The locations of a cluster's snapshots, the oldest first.
+    fn list(&self, cluster: &str) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
+
+    /// Deletes the oldest of a cluster beyond `keep`, and never `newest`, whatever its time.
+    fn prune(
+        &self,
+        cluster: &str,
+        keep: usize,
+        newest: &str,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+}
+
+/// Those of a cluster's snapshots, oldest first, that go beyond `keep`. `newest` is among
+/// those that stay.
+fn surplus(mut all: Vec<String>, keep: usize, newest: &str) -> Vec<String> {
+    all.retain(|location| location != newest);
+    let surplus = (all.len() + 1).saturating_sub(keep.max(1));
+    all.truncate(surplus);
+    all
+}
+
+/// Takes a snapshot from the first of these control planes that gives one: the followers come
+/// first, since the leader has more to do. `permitted` is asked before each of them.
+pub async fn take_from_any<I: Io>(
+    io: &I,
+    cluster: &str,
+    mut members: Vec<Machine>,
+    keep: usize,
+    progress: &dyn ProgressSink,
+    permitted: impl Fn() -> Result<(), Failure>,
+) -> Result<Proof, Failure> {
+    let etcd = io.machines().etcd(&members).await;
+    let leader: Option<&NodeName> = etcd.known().and_then(|etcd| etcd.leader());
+    members.sort_by_key(|member| (Some(&member.name) == leader, member.clone()));
+    let mut last = Failure::new(FailureKind::Unavailable, "no control plane is known to ask");
+    for member in &members {
+        let name = &member.name;
+        progress.report(StepProgress::text(format!("taking a snapshot from {name}")));
+        permitted()?;
+        match take(io, cluster, member, keep, progress).await {
+            Ok(proof) => return Ok(proof),
+            Err(trouble) => {
+                let text = format!("no snapshot from {name}: {trouble}");
+                progress.report(StepProgress::text(text.as_str()));
+                last = Failure::new(trouble.failure.kind, &text);
+            }
+        }
+    }
+    Err(last)
+}
+
+/// Takes one from this control plane, verifies it, and deletes the oldest beyond `keep`.
+async fn take<I: Io>(
+    io: &I,
+    cluster: &str,
+    from: &Machine,
+    keep: usize,
+    progress: &dyn ProgressSink,
+) -> Result<Proof, Trouble> {
+    let store = io.snapshots();
+    let writer = store.begin(cluster, io.clock().now()).await?;
+    let mut writer = Checked { writer, verifier: Verifier::default(), megabytes: 0, progress };
+    io.etcd().snapshot(from, &mut writer).await?;
+    let Checked { writer, verifier, .. } = writer;
+    // The stream was cut or damaged on its way; another may be whole.
+    let damaged =
+        |why: &dyn std::fmt::Display| Trouble::new(FailureKind::Unavailable, &why.to_string());
+    let Verified { bytes, file, .. } = verifier.finish().map_err(|why| damaged(&why))?;
+    let location = store.commit(writer).await?;
+    if let Err(error) = store.prune(cluster, keep, &location).await {
+        // Snapshots too many hurt nothing but the disk.
+        let text = format!("old snapshots could not be deleted: {error}");
+        progress.report(StepProgress::text(text));
+    }
+    let mut sha256 = String::new();
+    for byte in file {
+        let _ = write!(sha256, "{byte:02x}");
+    }
+    Ok(Proof::EtcdSnapshot { location, sha256, bytes })
+}
+
+/// Verifies what is written, and reports how much it is.
+struct Checked<'a, W> {
+    writer: W,
+    verifier: Verifier,
+    megabytes: u64,
+    progress: &'a dyn ProgressSink,
+}
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for Checked<'_, W> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = ready!(Pin::new(&mut this.writer).poll_write(context, bytes))?;
+        this.verifier.update(&bytes[..written]);
+        let bytes = this.verifier.bytes();
+        let megabytes = bytes / 1_000_000;
+        if megabytes > this.megabytes {
+            this.megabytes = megabytes;
+            let message = format!("{megabytes} MB");
+            this.progress.report(StepProgress::counted(Unit::Bytes, bytes, None, message));
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().writer).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().writer).poll_shutdown(context)
+    }
+}
