@@ -27,7 +27,7 @@ pub fn text(advice: &Advice) -> String {
         Advice::NameInstaller(None) => "name the installer image with --image".to_owned(),
         Advice::NameInstaller(Some(like)) => format!("name the image for it, such as {like}"),
         Advice::ReleaseHold(nodes) => format!(
-            "release {}: leave it out of --hold, and remove its `hold` from the profile",
+            "release {}: leave out --hold, name nodes with --node, or remove `hold` from the profile",
             text::first(nodes, NAMED)
         ),
         Advice::RaiseLimit(None) => "raise --max-unavailable".to_owned(),

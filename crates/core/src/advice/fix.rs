@@ -107,11 +107,11 @@ impl Display for Fix {
         f.write_str(match self {
             Self::NodeUnreachable => "check the network path to the node",
             Self::Connection => {
-                "restore the connection; nothing is disrupted while a node cannot be seen"
+                "nothing is disrupted while something cannot be seen: restore the connection"
             }
             Self::KubernetesApi => {
-                "check that an API server runs and that its address can be reached from here; the \
-                 machines are asked through Talos, not through it"
+                "check that an API server runs and that its address can be reached from here (the \
+                 machines are asked through Talos, not through it)"
             }
             Self::Endpoints => "check that the endpoints are control planes of this cluster",
             Self::FindMachine => {
@@ -134,7 +134,7 @@ impl Display for Fix {
                 return write!(
                     f,
                     "run `talosctl rollback` on {node} to disarm it, which reboots it into \
-                     {running}; or reboot it to boot what is armed, and roll back then"
+                     {running}, or reboot it to boot what is armed and roll back from there"
                 );
             }
             Self::StagedConfig(node) => {
@@ -147,8 +147,8 @@ impl Display for Fix {
             Self::DeletePods => "delete the pods named, once they can be spared",
             Self::NodeGone => "check the node's console; it may need a power cycle",
             Self::BootFallback => {
-                "find out why the new version did not boot; the old one runs and nothing was \
-                 overwritten"
+                "the old version runs and nothing was overwritten: find out why the new one did not \
+                 boot"
             }
             Self::NotAsPlanned => "compare what runs with what the plan expected",
             Self::Overdue => "find out what the step was still waiting for",
@@ -182,14 +182,14 @@ impl Display for Fix {
             Self::UpgradeByHand { product, oldest } => {
                 return write!(
                     f,
-                    "nothing is known of {product} before {oldest}; upgrade to that by hand first"
+                    "nothing is known of {product} before {oldest}: upgrade to that by hand first"
                 );
             }
             Self::Unsupported => {
-                "no supported step leads towards it; bring what runs into support by hand"
+                "no supported step leads towards it: bring what runs into support by hand"
             }
             Self::Container => {
-                "start the container from the newer image; Kubernetes can be upgraded here"
+                "start the container from the newer image (Kubernetes can be upgraded here)"
             }
         })
     }

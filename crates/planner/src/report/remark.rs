@@ -314,6 +314,55 @@ impl Warning {
         }
     }
 
+    fn about_drains(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DrainUnchecked { why } => {
+                write!(
+                    f,
+                    "the workloads of the nodes are unknown, so no drain was simulated: {why}"
+                )
+            }
+            Self::BudgetNeverAllows { budget, wants, of, pods } => write!(
+                f,
+                "budget {budget} never allows an eviction: it requires {wants} of {of} pods to be \
+                 healthy; it blocks {pods}"
+            ),
+            Self::BudgetAllowsNone { budget, wants, healthy, pods } => write!(
+                f,
+                "budget {budget} allows no eviction now: it requires {wants} healthy pods and has \
+                 {healthy}; it blocks {pods}"
+            ),
+            Self::SeveralBudgets { budgets, pods } => write!(
+                f,
+                "Kubernetes does not evict pods that several budgets match ({}): {pods}",
+                text::all(budgets)
+            ),
+            Self::DrainHalts { node, stake, pods } => {
+                write!(
+                    f,
+                    "the drain of {node} will halt, since the policy halts for {stake}: {pods}"
+                )
+            }
+            Self::PodsLost { node, pods } => {
+                write!(
+                    f,
+                    "evicted from {node} and not recreated, since no controller owns them: {pods}"
+                )
+            }
+            Self::NowhereToGo { node, pods } => write!(
+                f,
+                "no other node takes these pods of {node}, because of selectors or taints: {pods}"
+            ),
+            Self::CapacityLacks { nodes, pods } => write!(
+                f,
+                "there may be no room for these pods while {} {} drained: {pods}",
+                text::all(nodes),
+                if nodes.len() == 1 { "is" } else { "are" }
+            ),
+            _ => Ok(()),
+        }
+    }
+
     fn about_nodes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NodeDown { node } => {
@@ -425,49 +474,14 @@ impl Display for Warning {
             Self::Prunes { .. } | Self::PruneNeedsConsent { .. } | Self::PruneHeld { .. } => {
                 self.about_pruning(f)
             }
-            Self::DrainUnchecked { why } => {
-                write!(
-                    f,
-                    "the workloads of the nodes are unknown, so no drain was simulated: {why}"
-                )
-            }
-            Self::BudgetNeverAllows { budget, wants, of, pods } => write!(
-                f,
-                "budget {budget} never allows an eviction: it requires {wants} of {of} pods to be \
-                 healthy; it blocks {pods}"
-            ),
-            Self::BudgetAllowsNone { budget, wants, healthy, pods } => write!(
-                f,
-                "budget {budget} allows no eviction now: it requires {wants} healthy pods and has \
-                 {healthy}; it blocks {pods}"
-            ),
-            Self::SeveralBudgets { budgets, pods } => write!(
-                f,
-                "Kubernetes does not evict pods that several budgets match ({}): {pods}",
-                text::all(budgets)
-            ),
-            Self::DrainHalts { node, stake, pods } => {
-                write!(
-                    f,
-                    "the drain of {node} will halt, since the policy halts for {stake}: {pods}"
-                )
-            }
-            Self::PodsLost { node, pods } => {
-                write!(
-                    f,
-                    "evicted from {node} and not recreated, since no controller owns them: {pods}"
-                )
-            }
-            Self::NowhereToGo { node, pods } => write!(
-                f,
-                "no other node takes these pods of {node}, because of selectors or taints: {pods}"
-            ),
-            Self::CapacityLacks { nodes, pods } => write!(
-                f,
-                "there may be no room for these pods while {} {} drained: {pods}",
-                text::all(nodes),
-                if nodes.len() == 1 { "is" } else { "are" }
-            ),
+            Self::DrainUnchecked { .. }
+            | Self::BudgetNeverAllows { .. }
+            | Self::BudgetAllowsNone { .. }
+            | Self::SeveralBudgets { .. }
+            | Self::DrainHalts { .. }
+            | Self::PodsLost { .. }
+            | Self::NowhereToGo { .. }
+            | Self::CapacityLacks { .. } => self.about_drains(f),
         }
     }
 }
