@@ -13,7 +13,7 @@ use crate::Component;
 #[non_exhaustive]
 pub enum Error {
     /// A program is neither configured nor built.
-    #[error("{name} is not there: run `cargo xtask tools`, or set {variable}")]
+    #[error("{name} is not installed: run `cargo xtask tools`, or set {variable}")]
     ToolMissing {
         /// The program.
         name: String,
@@ -32,7 +32,7 @@ pub enum Error {
     },
 
     /// kubectl could not apply the manifests.
-    #[error("the manifests cannot be applied: {told}")]
+    #[error("cannot apply the manifests: {told}")]
     Manifests {
         /// The output of kubectl.
         told: String,
@@ -40,7 +40,7 @@ pub enum Error {
 
     /// The folder contains other files.
     #[error(
-        "{} is not empty and holds no control plane: name another folder, or empty this one",
+        "{} is not empty and does not contain a control plane: choose another folder, or empty it",
         folder.display()
     )]
     ForeignFolder {
@@ -68,7 +68,7 @@ pub enum Error {
     },
 
     /// The folder's control plane runs without an owner.
-    #[error("the control plane in {} runs already", folder.display())]
+    #[error("the control plane in {} is already running", folder.display())]
     AlreadyRunning {
         /// The folder.
         folder: PathBuf,
@@ -85,7 +85,7 @@ pub enum Error {
     },
 
     /// The requested ports exceed the last port.
-    #[error("there are no four ports from {base} on")]
+    #[error("there are no four consecutive ports from {base}; choose a lower first port")]
     PortBase {
         /// The first port.
         base: u16,
@@ -120,7 +120,7 @@ pub enum Error {
     },
 
     /// A process does not end, even when killed.
-    #[error("{component} (process {pid}) does not end")]
+    #[error("{component} (process {pid}) does not exit")]
     Undying {
         /// The component.
         component: Component,

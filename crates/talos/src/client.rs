@@ -351,7 +351,7 @@ impl Node {
         R: Future<Output = Result<Response<T>, Status>>,
     {
         let endpoint = self
-            .living_endpoint(method)
+            .live_endpoint(method)
             .await
             .map_err(|error| ActError { outcome: Outcome::NotSent, error })?;
         let until = from_now(within);
@@ -374,7 +374,7 @@ impl Node {
     }
 
     /// Finds an endpoint that answers now. Any reply counts, even an error.
-    async fn living_endpoint(&self, method: &'static str) -> Result<Arc<Endpoint>, Error> {
+    async fn live_endpoint(&self, method: &'static str) -> Result<Arc<Endpoint>, Error> {
         let itself = self.client.endpoint();
         let mut last = None;
         for endpoint in self.client.inner.endpoints.line_up(Instant::now()) {

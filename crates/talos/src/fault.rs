@@ -31,7 +31,7 @@ pub enum Fault {
     /// belongs to another cluster, or something intercepts the connection.
     #[error(
         "its certificate was not issued by the `ca` of the talosconfig: wrong talosconfig for this \
-         cluster, or something answers in the node's place"
+         cluster, or another server answers at this address"
     )]
     WrongAuthority,
     /// The endpoint's certificate is for other names and addresses.
@@ -45,14 +45,15 @@ pub enum Fault {
     ServerCertificateExpired,
     /// Our client certificate has expired.
     #[error(
-        "it says that the client certificate in `crt` has expired; make a new talosconfig with \
-         `talosctl config new` from one that still works, or from the cluster's secrets"
+        "the endpoint says that the client certificate in `crt` has expired; create a new \
+         talosconfig with `talosctl config new` from one that still works, or from the cluster's \
+         secrets"
     )]
     ClientCertificateExpired,
     /// Our client certificate was rejected for another reason.
     #[error(
-        "it refused the client certificate in `crt` ({0}); the talosconfig belongs to another \
-         cluster, or its authority was replaced"
+        "the endpoint rejected the client certificate in `crt` ({0}); the talosconfig belongs to \
+         another cluster, or its authority was replaced"
     )]
     ClientCertificateRejected(String),
     /// The handshake failed for another reason.

@@ -30,7 +30,7 @@ pub enum InstallError {
     #[error("lost the connection to the running installer")]
     Call(#[source] ActError),
     /// The installer ran and failed.
-    #[error("the installer failed with {code}{}", last_words(last))]
+    #[error("the installer failed with {code}{}", last_lines(last))]
     Exit {
         /// The exit code.
         code: ExitCode,
@@ -39,7 +39,7 @@ pub enum InstallError {
     },
 }
 
-fn last_words(last: &[String]) -> String {
+fn last_lines(last: &[String]) -> String {
     if last.is_empty() {
         return String::new();
     }

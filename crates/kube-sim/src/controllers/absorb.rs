@@ -89,7 +89,7 @@ impl Controllers {
             self.absorb_node(store, change);
         } else if *resource == LEASES {
             if !gone {
-                self.heard_by(store, object);
+                self.record_lease(store, object);
             }
         } else if *resource == REPLICA_SETS {
             self.enqueue_controller(object);
@@ -193,7 +193,7 @@ impl Controllers {
             before
         };
         if before.is_none() {
-            self.heard_of(store.now(), name, store.now());
+            self.record_contact(store.now(), name, store.now());
         }
         self.enqueue(Kind::Node, "", name);
         self.unpark();

@@ -40,7 +40,7 @@ use nodes::Watch;
 
 /// More reconciliations than this at one moment mean that two controllers disagree; the rest waits
 /// for the next moment.
-const MOST_LOOKS: usize = 1_000_000;
+const MAX_RECONCILES: usize = 1_000_000;
 
 /// The controller of a work item. They run in this order: pods are scheduled before the controllers
 /// that count them run.
@@ -123,14 +123,14 @@ impl Controllers {
         if self.off {
             return;
         }
-        self.forgive(store.now());
+        self.reset_silence(store.now());
         while let Some(entry) = self.timers.first_entry()
             && *entry.key() <= store.now()
         {
             self.queue.extend(entry.remove());
         }
         self.absorb(store);
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_RECONCILES {
             let Some(work) = self.queue.pop_first() else { break };
             self.look(store, work);
             self.absorb(store);
@@ -140,7 +140,7 @@ impl Controllers {
     fn look(&mut self, store: &mut Store, work: Work) {
         let Work { kind, namespace, name } = work;
         match kind {
-            Kind::Node => self.look_at_node(store, &name),
+            Kind::Node => self.check_node(store, &name),
             Kind::Place => self.place(store, &namespace, &name),
             Kind::Collect(resource) => self.collect(store, &resource, &namespace, &name),
             Kind::Claim => self.bind_claim(store, &namespace, &name),

@@ -41,12 +41,12 @@ pub(super) struct Watch {
 
 impl Controllers {
     /// Records a changed lease as a sign of life.
-    pub(super) fn heard_by(&mut self, store: &Store, lease: &Value) {
+    pub(super) fn record_lease(&mut self, store: &Store, lease: &Value) {
         if object::namespace(lease) == NODE_LEASES {
             // A lease may be written after its renewal time, never before.
             let renewed = Time::from_text(object::text(lease, &["spec", "renewTime"]));
             let now = store.now();
-            self.heard_of(
+            self.record_contact(
                 now,
                 object::name(lease),
                 renewed.map_or(now, |renewed| renewed.min(now)),
@@ -55,7 +55,7 @@ impl Controllers {
     }
 
     /// Records a sign of life, or a new node.
-    pub(super) fn heard_of(&mut self, now: Time, name: &str, at: Time) {
+    pub(super) fn record_contact(&mut self, now: Time, name: &str, at: Time) {
         self.watch.heard.insert(name.to_owned(), at);
         self.arm(now, name, at.plus(SILENCE));
     }
@@ -70,7 +70,7 @@ impl Controllers {
 
     /// Restarts every silence timer after a time in which the API server could not receive signs of
     /// life.
-    pub(super) fn forgive(&mut self, now: Time) {
+    pub(super) fn reset_silence(&mut self, now: Time) {
         if self.next_event().is_some_and(|due| due.plus(LATE) < now) {
             for heard in self.watch.heard.values_mut() {
                 *heard = now;
@@ -78,10 +78,10 @@ impl Controllers {
         }
     }
 
-    pub(super) fn look_at_node(&mut self, store: &mut Store, name: &str) {
+    pub(super) fn check_node(&mut self, store: &mut Store, name: &str) {
         let now = store.now();
         let Some(node) = store.get(&NODES, "", name).cloned() else {
-            return self.clear_missing(store, name);
+            return self.delete_orphans(store, name);
         };
         self.watch.missing.remove(name);
         let renews = store.renews_lease(name);
@@ -98,7 +98,7 @@ impl Controllers {
         if !silent && !renews {
             self.arm(now, name, heard.plus(SILENCE));
         }
-        let node = if silent { lose(store, &node) } else { node };
+        let node = if silent { mark_unknown(store, &node) } else { node };
         let ready = conditions::get(&node, "Ready")
             .map_or("Unknown", |condition| object::text(condition, &["status"]))
             .to_owned();
@@ -112,7 +112,7 @@ impl Controllers {
                 }
             });
         }
-        if ready == "True" && !taints.iter().any(drives_out) {
+        if ready == "True" && !taints.iter().any(is_no_execute) {
             // No taint evicts its pods.
             return;
         }
@@ -132,7 +132,7 @@ impl Controllers {
             return;
         }
         let tolerations = object::list(pod, &["spec", "tolerations"]);
-        for taint in taints.iter().filter(|taint| drives_out(taint)) {
+        for taint in taints.iter().filter(|taint| is_no_execute(taint)) {
             let usual = [NOT_READY, UNREACHABLE].contains(&object::text(taint, &["key"]));
             let seconds = match select::toleration(tolerations, taint) {
                 Some(found) => match object::number(found, &["tolerationSeconds"]) {
@@ -156,7 +156,7 @@ impl Controllers {
     }
 
     /// Deletes the pods of a node that no longer exists.
-    fn clear_missing(&mut self, store: &mut Store, name: &str) {
+    fn delete_orphans(&mut self, store: &mut Store, name: &str) {
         self.watch.heard.remove(name);
         self.watch.armed.remove(name);
         let bound = self.index.bound.get(name).cloned().unwrap_or_default();
@@ -174,12 +174,12 @@ impl Controllers {
     }
 }
 
-fn drives_out(taint: &Value) -> bool {
+fn is_no_execute(taint: &Value) -> bool {
     object::text(taint, &["effect"]) == "NoExecute"
 }
 
 /// Marks a silent node as unknown.
-fn lose(store: &mut Store, node: &std::sync::Arc<Value>) -> std::sync::Arc<Value> {
+fn mark_unknown(store: &mut Store, node: &std::sync::Arc<Value>) -> std::sync::Arc<Value> {
     let now = store.now();
     if conditions::get(node, "Ready").is_none_or(|ready| ready["status"] != "Unknown") {
         let message = format!("Node {} status is now: NodeNotReady", object::name(node));

@@ -239,7 +239,7 @@ fn put_node(
     let status = status(now, facts, &node);
     api.patch(&NODES, "", &facts.name, "status", &json!({"status": status}))?;
     if conditions::is_true(&node, "Ready") != facts.ready {
-        told::turned(now, api, &facts.name, facts.ready);
+        told::readiness_changed(now, api, &facts.name, facts.ready);
     }
     Ok(object::uid(&node).to_owned())
 }

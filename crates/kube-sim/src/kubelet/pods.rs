@@ -251,7 +251,7 @@ impl Kubelets {
             return;
         }
         if run.stage != Stage::Stopping {
-            told::stops(now, api, run.pod.value());
+            told::stopping(now, api, run.pod.value());
         }
         let lasts = if run.stage == Stage::Stopping {
             // The grace period has been shortened meanwhile.
@@ -297,7 +297,7 @@ impl Kubelets {
             Ok(pod) => {
                 run.set(&pod);
                 run.stale = false;
-                told::went(now, api, &pod, progress);
+                told::progressed(now, api, &pod, progress);
             }
             Err(status) if status.code == 404 => drop(self.pods.remove(key)),
             Err(_) => {

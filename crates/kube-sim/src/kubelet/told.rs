@@ -25,14 +25,14 @@ pub(super) fn started(now: Time, api: &mut dyn Api, kubelet: &Kubelet, rebooted:
 }
 
 /// A node has become ready or not ready.
-pub(super) fn turned(now: Time, api: &mut dyn Api, name: &str, ready: bool) {
+pub(super) fn readiness_changed(now: Time, api: &mut dyn Api, name: &str, ready: bool) {
     let reason = if ready { "NodeReady" } else { "NodeNotReady" };
     let message = format!("Node {name} status is now: {reason}");
     tell(api, now, source(name), &about_node(name), false, reason, &message);
 }
 
 /// A pod has progressed or failed to.
-pub(super) fn went(now: Time, api: &mut dyn Api, pod: &Value, progress: &Progress) {
+pub(super) fn progressed(now: Time, api: &mut dyn Api, pod: &Value, progress: &Progress) {
     let source = source(object::text(pod, &["spec", "nodeName"]));
     for container in object::list(pod, &["spec", "containers"]) {
         let (name, image) =
@@ -57,7 +57,7 @@ pub(super) fn went(now: Time, api: &mut dyn Api, pod: &Value, progress: &Progres
 }
 
 /// A pod is being stopped.
-pub(super) fn stops(now: Time, api: &mut dyn Api, pod: &Value) {
+pub(super) fn stopping(now: Time, api: &mut dyn Api, pod: &Value) {
     let source = source(object::text(pod, &["spec", "nodeName"]));
     for container in object::list(pod, &["spec", "containers"]) {
         let name = object::text(container, &["name"]);

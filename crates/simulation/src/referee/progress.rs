@@ -172,7 +172,7 @@ mod tests {
                 } else {
                     bench.boot_until_ready(1, name);
                 }
-                bench.give_back(1, name);
+                bench.verify_and_uncordon(1, name);
             }
             bench.look(1);
             bench.ended(1, End::Done);

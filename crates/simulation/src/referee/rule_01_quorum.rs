@@ -149,7 +149,7 @@ mod tests {
             } else {
                 bench.boot_until_ready(1, &names[0]);
             }
-            bench.give_back(1, &names[0]);
+            bench.verify_and_uncordon(1, &names[0]);
             bench.assert_broken(&[]);
             bench.take(1, &names[1]);
             bench.assert_broken(if waits { &[] } else { &[1] });

@@ -64,7 +64,7 @@ mod tests {
             let mut bench = Bench::new(1, 2);
             bench.ready(1);
             bench.take(1, "worker-1");
-            bench.give_back(1, "worker-1");
+            bench.verify_and_uncordon(1, "worker-1");
             bench.take(1, "worker-2");
             bench.wait(1);
             if looks {

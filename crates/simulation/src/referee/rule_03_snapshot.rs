@@ -43,7 +43,7 @@ mod tests {
         let mut bench = Bench::new(3, 1);
         bench.starts(1);
         bench.take(1, "worker-1");
-        bench.give_back(1, "worker-1");
+        bench.verify_and_uncordon(1, "worker-1");
         bench.assert_broken(&[]);
         let names = bench.control_planes();
         bench.take(1, &names[0]);

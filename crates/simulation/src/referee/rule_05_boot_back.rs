@@ -244,7 +244,7 @@ mod tests {
         bench.take(1, "worker-1");
         bench.drain(1, "worker-1");
         bench.boot(1, "worker-1");
-        bench.give_back(1, "worker-1");
+        bench.verify_and_uncordon(1, "worker-1");
         bench.assert_broken(&[]);
         bench
     }

@@ -153,7 +153,7 @@ mod tests {
         bench.wait(60);
         // It may be disrupted itself: it is unavailable anyway.
         bench.take(1, "worker-3");
-        bench.give_back(1, "worker-3");
+        bench.verify_and_uncordon(1, "worker-3");
         bench.assert_broken(&[]);
         bench.take(1, "worker-1");
         bench.assert_broken(&[6]);

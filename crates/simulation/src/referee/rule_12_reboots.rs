@@ -129,7 +129,7 @@ mod tests {
             bench.drain(1, node);
             bench.boot_by(1, node, mode);
             if verified {
-                bench.give_back(1, node);
+                bench.verify_and_uncordon(1, node);
             } else {
                 let uncordon = Act::Cordon { node: node.into(), on: false };
                 bench.step(1, &format!("1/{node}/uncordon"), Some(uncordon));

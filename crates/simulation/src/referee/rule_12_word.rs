@@ -152,7 +152,7 @@ mod tests {
             // Nodes in flight continue.
             bench.drain(1, "worker-1");
             bench.boot(1, "worker-1");
-            bench.give_back(1, "worker-1");
+            bench.verify_and_uncordon(1, "worker-1");
             bench.assert_broken(&[]);
             bench.take(1, "worker-2");
             bench.assert_broken(&[12]);

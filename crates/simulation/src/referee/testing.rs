@@ -358,8 +358,8 @@ impl Bench {
         self.ends(runner, &format!("1/{node}/upgrade"));
     }
 
-    /// Uncordons it.
-    pub(super) fn give_back(&mut self, runner: Runner, node: &str) {
+    /// Verifies and uncordons it.
+    pub(super) fn verify_and_uncordon(&mut self, runner: Runner, node: &str) {
         self.step(runner, &format!("1/{node}/verify"), None);
         let act = Act::Cordon { node: node.into(), on: false };
         self.step(runner, &format!("1/{node}/uncordon"), Some(act));
@@ -434,7 +434,7 @@ fn a_legal_upgrade_breaks_no_rule() {
         bench.take(1, node);
         bench.drain(1, node);
         bench.boot(1, node);
-        bench.give_back(1, node);
+        bench.verify_and_uncordon(1, node);
     }
     // The leader goes last, after it was asked to move its leadership.
     for node in bench.control_planes() {
@@ -449,7 +449,7 @@ fn a_legal_upgrade_breaks_no_rule() {
         bench.take(1, &node);
         bench.drain(1, &node);
         bench.boot(1, &node);
-        bench.give_back(1, &node);
+        bench.verify_and_uncordon(1, &node);
     }
     bench.ended(1, End::Done);
     bench.finish(Some(&End::Done));
