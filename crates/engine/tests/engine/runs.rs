@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use upgrade_core::advice::{Advice, Fix};
 use upgrade_core::event::{EventKind, StepProgress};
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::journal::{Arming, Record};
@@ -392,9 +393,12 @@ async fn an_armed_node_is_not_rolled_back_to_what_it_runs() {
         panic!("must halt: {end:?}");
     };
     assert_eq!(failure.kind, FailureKind::Refused);
-    for part in ["armed with Talos-v1.13.10.efi", "1.13.9, which runs", "talosctl rollback"] {
+    for part in ["armed with Talos-v1.13.10.efi", "1.13.9, which runs"] {
         assert!(failure.text().contains(part), "{part}: {failure}");
     }
+    let running = "1.13.9".parse().unwrap();
+    let disarm = Fix::DisarmForRollback { node: "worker-1".into(), running };
+    assert_eq!(failure.advice(), Advice::plan_after(disarm));
     assert!(boots_of(&world).is_empty() && cordoned.is_empty(), "{}", driver.trace());
 }
 

@@ -2,6 +2,7 @@
 //! otherwise (rule 10). And what must not be overwritten.
 
 use serde_json::{Value, json};
+use upgrade_core::advice::{Advice, Permission};
 use upgrade_core::policy::{ManifestPolicy, Prune};
 
 use super::*;
@@ -155,8 +156,9 @@ async fn a_definition_goes_with_consent_only() {
     };
     let kept = world();
     let planned = planned_as(&kept, "1.35.4", false, policy()).await;
-    let said = warned(&planned);
-    assert!(said.contains("(`prune: all` in the policy deletes them)"), "{said}");
+    let consent = Some(Advice::Allow(Permission::PruneAll));
+    let warnings = &planned.report.warnings;
+    assert!(warnings.iter().any(|warning| warning.advice() == consent), "{warnings:?}");
     upgraded(&kept, planned).await;
     assert_eq!(kept.acts("delete "), ["ConfigMap kube-system/left-over"]);
     let inventory = kept.cluster().objects[INVENTORY].clone();
