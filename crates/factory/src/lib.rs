@@ -2,7 +2,7 @@
 //!
 //! Callers choose requests and interpret replies. HTTPS trusts the system's authorities.
 
-mod ask;
+mod request;
 mod url;
 
 use bytes::Bytes;
@@ -40,10 +40,10 @@ fn said(text: &str) -> String {
 
 /// Sends a GET request.
 pub async fn get(url: &str, path: &str) -> Result<Bytes, AskError> {
-    ask::ask(url, Method::GET, path, Bytes::new()).await
+    request::ask(url, Method::GET, path, Bytes::new()).await
 }
 
 /// Posts a body: a schematic, as YAML.
 pub async fn post(url: &str, path: &str, body: Bytes) -> Result<Bytes, AskError> {
-    ask::ask(url, Method::POST, path, body).await
+    request::ask(url, Method::POST, path, body).await
 }

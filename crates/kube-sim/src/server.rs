@@ -9,7 +9,7 @@ use crate::controllers::Controllers;
 use crate::names::LEASES;
 use crate::status::Status;
 use crate::store::Store;
-use crate::store::signs::NODE_LEASES;
+use crate::store::lazy_leases::NODE_LEASES;
 use crate::time::Time;
 use crate::version::Version;
 

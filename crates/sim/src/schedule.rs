@@ -1,9 +1,9 @@
 //! When faults start and end: at once, after some virtual time, or when a method of a node is
 //! called. Their text form is in `words`.
 
-mod words;
+mod fault_syntax;
 
-pub use words::{
+pub use fault_syntax::{
     FAULTS, FaultError, fault_text, kind_name, parse_duration, parse_fault, parse_kind,
 };
 

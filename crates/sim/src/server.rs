@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::driver::{Presence, Welcome};
 use crate::grpc::Endpoint;
-use crate::pings::Watched;
+use crate::keepalive::Watched;
 use crate::tls;
 
 /// The time limit for a handshake.

@@ -12,9 +12,9 @@ use upgrade_core::reason::{FailureKind, HaltReason, WaitReason};
 use upgrade_core::step::Action;
 
 use crate::crash::Point;
+use crate::network::MessageFate;
 use crate::scenario::{Foreign, Kit, Named, Platform, Scenario, TroubleKind, Want};
-use crate::seen::{Seen, What};
-use crate::wire::Fate;
+use crate::trace::{TraceEvent, TraceKind};
 
 /// The kind of a counted item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,7 +113,7 @@ impl Met {
     }
 
     /// Counts the fate of a message.
-    pub(crate) fn passage(&mut self, fate: Fate) {
+    pub(crate) fn passage(&mut self, fate: MessageFate) {
         self.count(Sort::Message, fate.name());
     }
 
@@ -150,10 +150,10 @@ impl Met {
     }
 
     /// Counts an event.
-    pub(crate) fn see(&mut self, seen: &Seen) {
+    pub(crate) fn see(&mut self, seen: &TraceEvent) {
         match &seen.what {
-            What::Wrote { entry, .. } => self.entry(&entry.record),
-            What::Told { event, .. } => {
+            TraceKind::Wrote { entry, .. } => self.entry(&entry.record),
+            TraceKind::Told { event, .. } => {
                 if let EventKind::Waiting { why, .. } = &event.kind {
                     self.count(Sort::Wait, wait(why));
                 }
@@ -214,7 +214,7 @@ impl Met {
         wanted.extend(FAILURES.map(|kind| (Sort::Failure, failure_name(kind))));
         wanted.extend(FAULTS.iter().map(|(_, name, _)| (Sort::Fault, *name)));
         wanted.extend(TroubleKind::NAMES.map(|name| (Sort::Trouble, name)));
-        wanted.extend(Fate::ALL.map(|fate| (Sort::Message, fate.name())));
+        wanted.extend(MessageFate::ALL.map(|fate| (Sort::Message, fate.name())));
         wanted.extend(Point::ALL.map(|point| (Sort::Crash, point.name())));
         wanted.extend(
             ["done", "halted", "paused", "stopped", "refused", "given up"]

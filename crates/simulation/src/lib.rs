@@ -7,15 +7,15 @@
 
 pub mod coverage;
 pub mod crash;
-pub mod ledger;
-pub mod play;
+pub mod journal_store;
+pub mod network;
 pub mod referee;
+pub mod runner;
 pub mod scenario;
-pub mod seen;
 pub mod shrink;
-pub mod tell;
 pub mod template;
-pub mod wire;
+pub mod trace;
+pub mod trace_text;
 pub mod world;
 
-pub use play::{Played, play};
+pub use runner::{Played, play};

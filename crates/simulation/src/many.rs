@@ -11,7 +11,7 @@ use upgrade_simulation::coverage::{Met, Sort};
 use upgrade_simulation::referee::Breach;
 use upgrade_simulation::scenario::{Scenario, draw};
 use upgrade_simulation::template::Templates;
-use upgrade_simulation::{Played, play, shrink, tell};
+use upgrade_simulation::{Played, play, shrink, trace_text};
 
 use crate::args;
 use crate::print::{end, line, progress};
@@ -194,10 +194,13 @@ fn report(failed: &Failed, keep: Option<&Path>) -> Result<()> {
         Some(rule) => shrink::shrink(&draw(*seed), *rule, &templates),
         None => draw(*seed),
     };
-    line(&format!("the smallest scenario with the same failure:\n{}", tell::scenario(&scenario)));
+    line(&format!(
+        "the smallest scenario with the same failure:\n{}",
+        trace_text::scenario(&scenario)
+    ));
     if rule.is_some() {
         let played = play(&scenario, &templates, true);
-        line(&tell::story(&played.log));
+        line(&trace_text::story(&played.log));
         for it in &played.breaches {
             line(&format!("  {}", breach(it)));
         }
@@ -230,9 +233,9 @@ fn stories(from: u64, seeds: u64, folder: Option<&Path>) -> Result<bool> {
 }
 
 fn tell_one(scenario: &Scenario, templates: &Templates) -> bool {
-    line(&tell::scenario(scenario));
+    line(&trace_text::scenario(scenario));
     let played = play(scenario, templates, true);
-    line(&tell::story(&played.log));
+    line(&trace_text::story(&played.log));
     for it in &played.breaches {
         line(&breach(it));
     }

@@ -3,7 +3,7 @@
 
 use upgrade_core::intent::Intent;
 
-use crate::play::play;
+use crate::runner::play;
 use crate::scenario::{Foreign, Kit, Machines, Scenario, TroubleKind, Want};
 use crate::template::Templates;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use upgrade_simulation::scenario::{Scenario, draw};
 use upgrade_simulation::template::Templates;
-use upgrade_simulation::{play, tell};
+use upgrade_simulation::{play, trace_text};
 
 #[test]
 fn what_failed_once_never_fails_again() {
@@ -16,7 +16,7 @@ fn what_failed_once_never_fails_again() {
         let text = std::fs::read_to_string(&path).unwrap();
         let scenario: Scenario = serde_json::from_str(&text).unwrap();
         let played = play(&scenario, &templates, true);
-        let story = tell::story(&played.log);
+        let story = trace_text::story(&played.log);
         assert!(played.breaches.is_empty(), "{}: {:?}\n{story}", path.display(), played.breaches);
         count += 1;
     }
@@ -30,6 +30,6 @@ fn a_seed_always_plays_alike() {
         let scenario = draw(seed);
         let first = play(&scenario, &templates, true);
         let second = play(&scenario, &Templates::default(), true);
-        assert_eq!(tell::story(&first.log), tell::story(&second.log), "seed {seed}");
+        assert_eq!(trace_text::story(&first.log), trace_text::story(&second.log), "seed {seed}");
     }
 }

@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 use tonic::codegen::{Service, http::Uri};
 
 use crate::address::EndpointAddress;
-use crate::fault::Fault;
+use crate::connection_error::ConnectionError;
 
 /// The idle time before the kernel sends a keepalive probe, and the interval between probes. With
 /// the kernel's nine attempts, a dead peer is detected within a minute.
@@ -49,32 +49,35 @@ impl Connector {
         Self { server_name: address.server_name(), address, tls: tls.into(), within }
     }
 
-    async fn connect(self) -> Result<TokioIo<Connection>, Fault> {
+    async fn connect(self) -> Result<TokioIo<Connection>, ConnectionError> {
         let within = self.within;
         tokio::time::timeout(within, self.connect_and_listen())
             .await
-            .unwrap_or(Err(Fault::TimedOut(within)))
+            .unwrap_or(Err(ConnectionError::TimedOut(within)))
             .map(TokioIo::new)
     }
 
-    async fn connect_and_listen(self) -> Result<Connection, Fault> {
+    async fn connect_and_listen(self) -> Result<Connection, ConnectionError> {
         let Self { address, server_name, tls, within: _ } = self;
         let addresses: Vec<_> = tokio::net::lookup_host((address.host(), address.port()))
             .await
-            .map_err(|error| Fault::Unresolved(error.to_string()))?
+            .map_err(|error| ConnectionError::Unresolved(error.to_string()))?
             .collect();
-        let socket =
-            TcpStream::connect(addresses.as_slice()).await.map_err(|error| Fault::of_io(&error))?;
+        let socket = TcpStream::connect(addresses.as_slice())
+            .await
+            .map_err(|error| ConnectionError::of_io(&error))?;
         // Both are optimisations; the system may refuse them.
         let _ = socket.set_nodelay(true);
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
         let _ = SockRef::from(&socket).set_tcp_keepalive(&keepalive);
-        let mut stream =
-            tls.connect(server_name, socket).await.map_err(|error| Fault::of_io(&error))?;
+        let mut stream = tls
+            .connect(server_name, socket)
+            .await
+            .map_err(|error| ConnectionError::of_io(&error))?;
         let mut first = BytesMut::with_capacity(1024);
         match tokio::time::timeout(FIRST_WORD, stream.read_buf(&mut first)).await {
-            Ok(Ok(0)) => return Err(Fault::of_io(&io::ErrorKind::UnexpectedEof.into())),
-            Ok(Err(error)) => return Err(Fault::of_io(&error)),
+            Ok(Ok(0)) => return Err(ConnectionError::of_io(&io::ErrorKind::UnexpectedEof.into())),
+            Ok(Err(error)) => return Err(ConnectionError::of_io(&error)),
             Ok(Ok(_)) | Err(_) => {}
         }
         Ok(Connection { stream, first })
@@ -83,10 +86,10 @@ impl Connector {
 
 impl Service<Uri> for Connector {
     type Response = TokioIo<Connection>;
-    type Error = Fault;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Fault>> + Send>>;
+    type Error = ConnectionError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ConnectionError>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         Poll::Ready(Ok(()))
     }
 

@@ -14,7 +14,7 @@ use upgrade_core::call::{self, Class};
 use upgrade_core::secret::scrub;
 
 use crate::address::{EndpointAddress, NodeAddress};
-use crate::fault::Fault;
+use crate::connection_error::ConnectionError;
 
 pub use upgrade_core::call::Outcome;
 
@@ -96,7 +96,7 @@ impl StdError for Error {
 pub enum Failure {
     /// There was no connection, so nothing was sent.
     #[error("cannot connect to the endpoint")]
-    Connect(#[source] Fault),
+    Connect(#[source] ConnectionError),
     /// The connection broke during the call.
     #[error("the connection broke ({0}); the endpoint may be rebooting")]
     Broken(String),
@@ -206,22 +206,22 @@ impl Failure {
 }
 
 /// The connect error inside a failed connection attempt.
-fn connect_fault(status: &Status) -> Option<Fault> {
+fn connect_fault(status: &Status) -> Option<ConnectionError> {
     let mut source = status.source();
     let mut connecting = false;
     while let Some(error) = source {
-        if let Some(fault) = error.downcast_ref::<Fault>() {
+        if let Some(fault) = error.downcast_ref::<ConnectionError>() {
             return Some(fault.clone());
         }
         if let Some(ConnectError(inner)) = error.downcast_ref::<ConnectError>() {
             connecting = true;
-            if let Some(fault) = inner.downcast_ref::<Fault>() {
+            if let Some(fault) = inner.downcast_ref::<ConnectionError>() {
                 return Some(fault.clone());
             }
         }
         source = error.source();
     }
-    connecting.then(|| Fault::Handshake(status.message().to_owned()))
+    connecting.then(|| ConnectionError::Handshake(status.message().to_owned()))
 }
 
 /// The failure of a call that changes something. Such a call is sent at most once; before another
@@ -274,7 +274,7 @@ mod tests {
             node: Some("10.5.0.3".parse().unwrap()),
             endpoint: Some("10.5.0.2".parse().unwrap()),
         };
-        let error = call.failed(Failure::Connect(Fault::Refused));
+        let error = call.failed(Failure::Connect(ConnectionError::Refused));
         assert_eq!(
             error.to_string(),
             "Version failed on node 10.5.0.3 through endpoint 10.5.0.2:50000"

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tonic::Code;
 
+use crate::connection_error::ConnectionError;
 use crate::error::{Failure, Outcome};
-use crate::fault::Fault;
 
 /// How often a read tries all endpoints. A failure in the third round is not transient; a caller
 /// that waits for a node polls or watches.
@@ -33,9 +33,10 @@ pub(crate) enum Again {
 pub(crate) const fn again(failure: &Failure) -> Again {
     match failure {
         // Our own certificate is equally invalid at every other endpoint.
-        Failure::Connect(Fault::ClientCertificateExpired | Fault::ClientCertificateRejected(_)) => {
-            Again::Never
-        }
+        Failure::Connect(
+            ConnectionError::ClientCertificateExpired
+            | ConnectionError::ClientCertificateRejected(_),
+        ) => Again::Never,
         Failure::Connect(_)
         | Failure::Broken(_)
         | Failure::Deadline(_)
@@ -128,16 +129,26 @@ mod tests {
         let text = String::new;
         let time = Duration::from_secs(1);
         vec![
-            (Failure::Connect(Fault::Refused), Elsewhere, NotSent, true),
-            (Failure::Connect(Fault::Unresolved(text())), Elsewhere, NotSent, true),
-            (Failure::Connect(Fault::TimedOut(time)), Elsewhere, NotSent, true),
-            (Failure::Connect(Fault::Unreachable(text())), Elsewhere, NotSent, true),
-            (Failure::Connect(Fault::Handshake(text())), Elsewhere, NotSent, true),
-            (Failure::Connect(Fault::WrongAuthority), Elsewhere, NotSent, false),
-            (Failure::Connect(Fault::WrongName), Elsewhere, NotSent, false),
-            (Failure::Connect(Fault::ServerCertificateExpired), Elsewhere, NotSent, false),
-            (Failure::Connect(Fault::ClientCertificateExpired), Never, NotSent, false),
-            (Failure::Connect(Fault::ClientCertificateRejected(text())), Never, NotSent, false),
+            (Failure::Connect(ConnectionError::Refused), Elsewhere, NotSent, true),
+            (Failure::Connect(ConnectionError::Unresolved(text())), Elsewhere, NotSent, true),
+            (Failure::Connect(ConnectionError::TimedOut(time)), Elsewhere, NotSent, true),
+            (Failure::Connect(ConnectionError::Unreachable(text())), Elsewhere, NotSent, true),
+            (Failure::Connect(ConnectionError::Handshake(text())), Elsewhere, NotSent, true),
+            (Failure::Connect(ConnectionError::WrongAuthority), Elsewhere, NotSent, false),
+            (Failure::Connect(ConnectionError::WrongName), Elsewhere, NotSent, false),
+            (
+                Failure::Connect(ConnectionError::ServerCertificateExpired),
+                Elsewhere,
+                NotSent,
+                false,
+            ),
+            (Failure::Connect(ConnectionError::ClientCertificateExpired), Never, NotSent, false),
+            (
+                Failure::Connect(ConnectionError::ClientCertificateRejected(text())),
+                Never,
+                NotSent,
+                false,
+            ),
             (Failure::Broken(text()), Elsewhere, Unknown, true),
             (Failure::Deadline(time), Elsewhere, Unknown, true),
             (Failure::Idle(time), Never, Unknown, true),

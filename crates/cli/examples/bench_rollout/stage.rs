@@ -102,7 +102,7 @@ impl Stage {
                 let truth = world.truth(node)?;
                 let control_plane = truth.role() == NodeRole::ControlPlane;
                 let reboot = match product {
-                    Product::Os => world.rehearse_reboot(node)?.as_secs_f64(),
+                    Product::Os => world.estimate_reboot(node)?.as_secs_f64(),
                     Product::Kubernetes => 0.0,
                 };
                 Some(Takes {

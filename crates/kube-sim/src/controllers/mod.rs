@@ -5,7 +5,6 @@
 //! that a change affects. They hold no state of record: after a restart they reconcile every object
 //! once.
 
-mod absorb;
 mod budget;
 pub(crate) mod conditions;
 mod daemon_set;
@@ -13,6 +12,7 @@ mod deployment;
 mod events;
 mod garbage;
 mod index;
+mod informer;
 mod job;
 mod namespace;
 mod nodes;

@@ -10,7 +10,7 @@ use super::{Controllers, Kind, conditions, manager, pods, select};
 use crate::events::{Source, about, tell};
 use crate::names::{NODES, PODS};
 use crate::object;
-use crate::store::signs::NODE_LEASES;
+use crate::store::lazy_leases::NODE_LEASES;
 use crate::store::{DeleteOptions, Store};
 use crate::time::Time;
 

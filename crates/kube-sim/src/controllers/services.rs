@@ -11,7 +11,7 @@ impl Controllers {
     #[expect(clippy::unused_self, reason = "as all controllers are called")]
     pub(super) fn service(&mut self, store: &mut Store, namespace: &str, name: &str) {
         // Nothing uses the services of a brief store.
-        if store.is_brief() {
+        if store.is_lazy() {
             return;
         }
         let Some(service) = store.get(&SERVICES, namespace, name).cloned() else { return };

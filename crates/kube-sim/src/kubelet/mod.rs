@@ -10,12 +10,12 @@
 mod api;
 mod attacher;
 mod cluster;
+mod events;
 mod facts;
 mod mirror;
 mod node;
 mod pod_status;
 mod pods;
-mod told;
 
 pub use api::Api;
 pub use cluster::Cluster;
@@ -31,7 +31,7 @@ use serde_json::Value;
 use crate::names::{LEASES, NODES, PODS, ResourceName, VOLUME_ATTACHMENTS};
 use crate::object;
 use crate::random::Random;
-use crate::store::signs::NODE_LEASES;
+use crate::store::lazy_leases::NODE_LEASES;
 use crate::store::{ChangeKind, Store};
 use crate::time::Time;
 use attacher::Attachment;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{Api, Due, Kubelets, NodeFacts, RETRY, told};
+use super::{Api, Due, Kubelets, NodeFacts, RETRY, events};
 use crate::controllers::conditions;
 use crate::names::{LEASES, NODES};
 use crate::object;
-use crate::store::signs::{NODE_LEASES, RENEWAL};
+use crate::store::lazy_leases::{NODE_LEASES, RENEWAL};
 use crate::time::Time;
 
 /// The interval of status reports without a change.
@@ -126,7 +126,7 @@ impl Kubelets {
                 if let Some(kubelet) = self.nodes.get_mut(name) {
                     kubelet.uid = uid;
                     if let Some(rebooted) = kubelet.news.take() {
-                        told::started(now, api, kubelet, rebooted);
+                        events::started(now, api, kubelet, rebooted);
                     }
                 }
                 self.mirror(now, api, name);
@@ -239,7 +239,7 @@ fn put_node(
     let status = status(now, facts, &node);
     api.patch(&NODES, "", &facts.name, "status", &json!({"status": status}))?;
     if conditions::is_true(&node, "Ready") != facts.ready {
-        told::readiness_changed(now, api, &facts.name, facts.ready);
+        events::readiness_changed(now, api, &facts.name, facts.ready);
     }
     Ok(object::uid(&node).to_owned())
 }

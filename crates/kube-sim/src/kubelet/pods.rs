@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::mirror::is_mirror;
 use super::pod_status::{self, Progress};
-use super::{Api, Due, Kubelets, RETRY, told};
+use super::{Api, Due, Kubelets, RETRY, events};
 use crate::controllers::conditions;
 use crate::names::PODS;
 use crate::object;
@@ -251,7 +251,7 @@ impl Kubelets {
             return;
         }
         if run.stage != Stage::Stopping {
-            told::stopping(now, api, run.pod.value());
+            events::stopping(now, api, run.pod.value());
         }
         let lasts = if run.stage == Stage::Stopping {
             // The grace period has been shortened meanwhile.
@@ -297,7 +297,7 @@ impl Kubelets {
             Ok(pod) => {
                 run.set(&pod);
                 run.stale = false;
-                told::progressed(now, api, &pod, progress);
+                events::progressed(now, api, &pod, progress);
             }
             Err(status) if status.code == 404 => drop(self.pods.remove(key)),
             Err(_) => {

@@ -244,7 +244,7 @@ fn renewed(cluster: &mut Cluster, now: Time) -> Time {
 
 fn brief() -> Cluster {
     let mut cluster = cluster();
-    cluster.server.store_mut().be_brief();
+    cluster.server.store_mut().write_lazily();
     cluster.sync(start(), &[worker()]);
     cluster
 }

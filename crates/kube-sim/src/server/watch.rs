@@ -13,7 +13,7 @@ use crate::api::{Item, Output, Reply, StreamId};
 use crate::names::{LEASES, ResourceName};
 use crate::object;
 use crate::status::{Cause, Status};
-use crate::store::signs::NODE_LEASES;
+use crate::store::lazy_leases::NODE_LEASES;
 use crate::store::{Change, ChangeKind, Store};
 use crate::time::Time;
 

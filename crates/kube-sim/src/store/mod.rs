@@ -8,11 +8,11 @@ mod defaults;
 mod definitions;
 mod delete;
 mod kinds;
+pub(crate) mod lazy_leases;
 mod log;
 mod metadata;
 mod prepare;
 mod serialise;
-pub(crate) mod signs;
 mod stored;
 mod structural;
 pub(crate) mod unknown;
@@ -31,8 +31,8 @@ use crate::random::Random;
 use crate::status::Status;
 use crate::time::Time;
 use crate::types::{ResourceType, Types};
+use lazy_leases::LazyLeases;
 use log::Log;
-use signs::Signs;
 pub(crate) use stored::Stored;
 
 /// Namespace and name.
@@ -68,7 +68,7 @@ pub struct Store {
     kept: u64,
     /// Whether kubelets and controllers record no events.
     quiet: bool,
-    signs: Signs,
+    lazy_leases: LazyLeases,
 }
 
 impl Store {
@@ -81,7 +81,7 @@ impl Store {
             log: Log::default(),
             kept: 0,
             quiet: false,
-            signs: Signs::default(),
+            lazy_leases: LazyLeases::default(),
         };
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             let namespace = json!({"metadata": {"name": name}});

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::log::Log;
-use super::{Key, Random, ResourceName, Signs, Store, Stored, Time, Types};
+use super::{Key, LazyLeases, Random, ResourceName, Store, Stored, Time, Types};
 
 #[derive(Serialize)]
 struct Written<'a> {
@@ -13,7 +13,7 @@ struct Written<'a> {
     random: &'a Random,
     objects: Vec<(&'a ResourceName, Vec<(&'a Key, &'a Stored)>)>,
     log: &'a Log,
-    signs: &'a Signs,
+    lazy_leases: &'a LazyLeases,
 }
 
 #[derive(Deserialize)]
@@ -23,25 +23,25 @@ struct Read {
     objects: Vec<(ResourceName, Vec<(Key, Stored)>)>,
     log: Log,
     #[serde(default)]
-    signs: Signs,
+    lazy_leases: LazyLeases,
 }
 
 impl Serialize for Store {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { now, random, types: _, objects, log, kept: _, quiet: _, signs } = self;
+        let Self { now, random, types: _, objects, log, kept: _, quiet: _, lazy_leases } = self;
         let objects = objects
             .iter()
             .map(|(resource, objects)| {
                 (resource, objects.iter().map(|(key, stored)| (key, stored.as_ref())).collect())
             })
             .collect();
-        Written { now: *now, random, objects, log, signs }.serialize(serializer)
+        Written { now: *now, random, objects, log, lazy_leases }.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Store {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Read { now, random, objects, log, signs } = Read::deserialize(deserializer)?;
+        let Read { now, random, objects, log, lazy_leases } = Read::deserialize(deserializer)?;
         let objects = objects
             .into_iter()
             .map(|(resource, objects)| {
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for Store {
             .collect();
         let kept = log.revision();
         let types = Types::default();
-        let mut store = Self { now, random, types, objects, log, kept, quiet: false, signs };
+        let mut store = Self { now, random, types, objects, log, kept, quiet: false, lazy_leases };
         store.definitions_changed();
         Ok(store)
     }

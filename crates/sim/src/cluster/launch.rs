@@ -9,7 +9,7 @@ use super::{Cluster, NodePlace, StartError};
 use crate::address::Places;
 use crate::driver::Driver;
 use crate::grpc::{Directory, Endpoint};
-use crate::kubernetes::{door, remote};
+use crate::kubernetes::{remote, server};
 use crate::model::{ClusterSpec, NodeIndex, NodeRole};
 use crate::server::Server;
 use crate::store::Store;
@@ -86,7 +86,7 @@ impl Prepared {
         {
             let node = index.checked_sub(1).map(NodeIndex);
             let (driver, forwarder) = (driver.clone(), forwarder.clone());
-            tasks.spawn(door::Server { address, gate, node, driver, forwarder }.run(listener));
+            tasks.spawn(server::Server { address, gate, node, driver, forwarder }.run(listener));
         }
         let kubelets = kubelets.map(|start| start.start(driver.clone(), &mut tasks));
         let kubelets = kubelets.transpose().map_err(StartError::Kubelets)?;

@@ -12,7 +12,7 @@ use crate::address::{Places, Sockets};
 use crate::clock::{self, Clock};
 use crate::driver::Inside;
 use crate::kubernetes::auth::{Gate, gates};
-use crate::kubernetes::remote::{self, Place, RealApi, Unfurnished};
+use crate::kubernetes::remote::{self, BootstrapError, Endpoint, RealApi};
 use crate::kubernetes::{Kubernetes, WorkloadError, kubeconfig};
 use crate::model::{ClusterSpec, NodeSpec, Secrets, Time, World};
 use crate::pki::{Authority, Identity};
@@ -146,22 +146,22 @@ fn servers(
 }
 
 /// Checks that a real Kubernetes API is there and accepts the token.
-fn reach(api: RealApi) -> Result<Arc<Place>, StartError> {
+fn reach(api: RealApi) -> Result<Arc<Endpoint>, StartError> {
     // The folder stores the path, and may be used from another directory.
     let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
     let (token_file, ca_file) = (absolute(api.token_file), absolute(api.ca_file));
-    let place = Arc::new(Place::open(&RealApi { url: api.url, token_file, ca_file })?);
+    let place = Arc::new(Endpoint::open(&RealApi { url: api.url, token_file, ca_file })?);
     Handle::current().block_on(remote::check(&place))?;
     Ok(place)
 }
 
 /// Creates the requested objects, and the class of the volumes that are made here.
-fn furnish(place: &Arc<Place>, wished: &[serde_json::Value]) -> Result<(), StartError> {
+fn furnish(place: &Arc<Endpoint>, wished: &[serde_json::Value]) -> Result<(), StartError> {
     let objects = std::iter::once(remote::storage()).chain(wished.iter().cloned());
     let furnishing = remote::furnish(place, objects.collect());
     Handle::current().block_on(furnishing).map_err(|error| match error {
-        Unfurnished::Remote(error) => error.into(),
-        Unfurnished::Object(why) => WorkloadError::new(why).into(),
+        BootstrapError::Remote(error) => error.into(),
+        BootstrapError::Object(why) => WorkloadError::new(why).into(),
     })
 }
 

@@ -8,7 +8,6 @@
 
 pub mod auth;
 pub mod calls;
-pub mod door;
 mod drain;
 mod endpoints;
 mod facts;
@@ -18,6 +17,7 @@ pub mod kubeconfig;
 mod manifests;
 mod presence;
 pub mod remote;
+pub mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -128,7 +128,7 @@ impl Kubernetes {
         let since = world.now().minus(WARM_UP);
         let mut cluster = Cluster::new(seed, since, Timings::default());
         if brief {
-            cluster.server.store_mut().be_brief();
+            cluster.server.store_mut().write_lazily();
         }
         // Events of the start have expired by now.
         cluster.server.store_mut().set_quiet(true);

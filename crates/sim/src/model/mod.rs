@@ -29,7 +29,6 @@
 
 #![forbid(clippy::disallowed_methods)]
 
-mod answers;
 mod api;
 mod boot;
 mod config;
@@ -39,6 +38,7 @@ mod drain;
 mod etcd;
 mod events;
 mod fault;
+mod ground_truth;
 mod health;
 mod images;
 mod installer;
@@ -50,9 +50,11 @@ mod node;
 mod phases;
 pub(crate) mod platform;
 mod pull;
+mod queries;
 mod readiness;
+mod reboot_estimate;
 mod registry;
-mod rehearsal;
+mod resource_value;
 mod roles;
 mod schedule;
 mod sequence;
@@ -64,8 +66,6 @@ mod streams;
 mod time;
 mod time_calls;
 mod timing;
-mod tree;
-mod truth;
 
 #[cfg(test)]
 mod tests;
@@ -74,6 +74,7 @@ pub use api::{Code, Content, NodeIndex, Output, Reply, Request, Response, Status
 pub use config::ConfigFiles;
 pub use drain::DRAIN_TIMEOUT;
 pub use fault::{ApiTrouble, Fault, FaultKind};
+pub use ground_truth::{ComponentTruth, EtcdTruth, InstalledTruth, MemberTruth, NodeTruth};
 pub use kubernetes::{Component, KubernetesNode, KubernetesPod};
 pub use readiness::Condition;
 pub use roles::{Caller, Role};
@@ -83,7 +84,6 @@ pub use spec::{
 };
 pub use time::Time;
 pub use timing::{Range, Span, Timings};
-pub use truth::{ComponentTruth, EtcdTruth, InstalledTruth, MemberTruth, NodeTruth};
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

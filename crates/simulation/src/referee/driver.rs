@@ -11,7 +11,7 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::{Action, StepId};
 
 use super::Wanted;
-use crate::seen::{Act, Question};
+use crate::trace::{Act, Question};
 
 /// When a question was last answered.
 #[derive(Clone, Copy, Debug, Default)]

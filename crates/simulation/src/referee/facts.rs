@@ -15,7 +15,7 @@ use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::version::Version;
 
-use crate::seen::View;
+use crate::trace::View;
 
 /// How often the world is read while nothing changes it.
 const PAUSE: SignedDuration = SignedDuration::from_secs(5);

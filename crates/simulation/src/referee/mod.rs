@@ -45,7 +45,7 @@ use upgrade_core::jiff::Timestamp;
 use upgrade_core::policy::Policy;
 use upgrade_engine::drive::End;
 
-use crate::seen::{Seen, View};
+use crate::trace::{TraceEvent, View};
 use notes::Notes;
 
 /// What the user wants, and the secrets of the world.
@@ -90,7 +90,7 @@ trait Rule: Send {
     /// The rule's number.
     fn number(&self) -> u8;
     /// Handles an event; the scene is the state right before it.
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>);
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>);
     /// Handles the end, when no process drives any more.
     fn finish(&mut self, _scene: &Scene<'_>, _last: Option<&End>, _found: &mut Vec<String>) {}
 }
@@ -141,7 +141,7 @@ impl Referee {
     }
 
     /// Handles an event, together with the world right before it.
-    pub fn see(&mut self, seen: &Seen, view: &View<'_>) {
+    pub fn see(&mut self, seen: &TraceEvent, view: &View<'_>) {
         self.notes.look(seen, view);
         self.judge(seen.at, view, |rule, scene, found| rule.see(seen, scene, found));
         self.notes.take(seen, view, &self.wanted);

@@ -12,7 +12,7 @@ use upgrade_core::step::Action;
 use super::Wanted;
 use super::driver::{Basis, Driver, action_of, disrupts};
 use super::facts::{self, Facts, Node};
-use crate::seen::{Act, Deed, Fate, Runner, Seen, View, What};
+use crate::trace::{Act, ExternalAction, Fate, ProcessId, TraceEvent, TraceKind, View};
 
 /// How long a node that received a request may look as if it had not.
 const SLOW: SignedDuration = SignedDuration::from_secs(5);
@@ -48,9 +48,9 @@ pub(super) struct Blow<'a> {
 #[derive(Debug)]
 pub(super) struct Notes {
     pub(super) facts: Facts,
-    pub(super) drivers: BTreeMap<Runner, Driver>,
+    pub(super) drivers: BTreeMap<ProcessId, Driver>,
     /// The process that wrote last, and since when it has been the writer.
-    pub(super) holder: Option<(Runner, Timestamp)>,
+    pub(super) holder: Option<(ProcessId, Timestamp)>,
     /// Nodes that we acted on, and when last, until they serve again.
     touched: BTreeMap<NodeName, Timestamp>,
     cordons: BTreeMap<NodeName, Whose>,
@@ -84,11 +84,11 @@ impl Notes {
     }
 
     /// Reads the world before an event is judged.
-    pub(super) fn look(&mut self, seen: &Seen, view: &View<'_>) {
+    pub(super) fn look(&mut self, seen: &TraceEvent, view: &View<'_>) {
         let haste = match &seen.what {
-            What::Asked { .. } | What::Told { .. } | What::Installs { .. } => false,
-            What::Act { act, .. } => action_of(act).is_some_and(|it| it != Action::Drain),
-            What::Wrote { entry, .. } => match &entry.record {
+            TraceKind::Asked { .. } | TraceKind::Told { .. } | TraceKind::Installs { .. } => false,
+            TraceKind::Act { act, .. } => action_of(act).is_some_and(|it| it != Action::Drain),
+            TraceKind::Wrote { entry, .. } => match &entry.record {
                 Record::Started { step, .. } | Record::Finished { step, .. } => {
                     disrupts(step.action)
                         || matches!(step.action, Action::Verify | Action::Uncordon)
@@ -123,19 +123,19 @@ impl Notes {
     }
 
     /// Records an event after it was judged.
-    pub(super) fn take(&mut self, seen: &Seen, view: &View<'_>, wanted: &Arc<Wanted>) {
+    pub(super) fn take(&mut self, seen: &TraceEvent, view: &View<'_>, wanted: &Arc<Wanted>) {
         let at = seen.at;
         match &seen.what {
-            What::Starts { runner, plan, fresh: _ } => {
+            TraceKind::Starts { runner, plan, fresh: _ } => {
                 let driver = Driver::new(at, plan, wanted);
                 self.drivers.insert(*runner, driver);
             }
-            What::Dies { runner } | What::Ends { runner, .. } => {
+            TraceKind::Dies { runner } | TraceKind::Ends { runner, .. } => {
                 if let Some(driver) = self.drivers.get_mut(runner) {
                     driver.lives = false;
                 }
             }
-            What::Wrote { runner, entry } => {
+            TraceKind::Wrote { runner, entry } => {
                 if self.holder.is_none_or(|(holder, _)| holder < *runner) {
                     self.holder = Some((*runner, at));
                 }
@@ -155,26 +155,31 @@ impl Notes {
                     driver.wrote(at, entry);
                 }
             }
-            What::Asked { runner, question, answered, known } => {
+            TraceKind::Asked { runner, question, answered, known } => {
                 if let Some(driver) = self.drivers.get_mut(runner) {
                     driver.asked(question, *answered, *known);
                 }
             }
-            What::Act { runner, act, fate: Fate::Arrives } => self.acted(at, *runner, act, view),
-            What::Others { deed } => {
+            TraceKind::Act { runner, act, fate: Fate::Arrives } => {
+                self.acted(at, *runner, act, view)
+            }
+            TraceKind::Others { deed } => {
                 self.facts.disturb();
                 self.others(at, deed, view);
             }
-            What::Boots { node } => {
+            TraceKind::Boots { node } => {
                 if let Some(booted) = self.rebooted.get_mut(node) {
                     *booted = true;
                 }
             }
-            What::Act { .. } | What::Installs { .. } | What::Told { .. } | What::Says { .. } => {}
+            TraceKind::Act { .. }
+            | TraceKind::Installs { .. }
+            | TraceKind::Told { .. }
+            | TraceKind::Says { .. } => {}
         }
     }
 
-    fn acted(&mut self, at: Timestamp, runner: Runner, act: &Act, view: &View<'_>) {
+    fn acted(&mut self, at: Timestamp, runner: ProcessId, act: &Act, view: &View<'_>) {
         let Some(node) = act.node() else { return };
         if let Act::Cordon { on: true, .. } = act {
             let knew = self.drivers.get(&runner).and_then(|it| it.basis(act)?.nodes.good);
@@ -201,9 +206,9 @@ impl Notes {
         }
     }
 
-    fn others(&mut self, at: Timestamp, deed: &Deed, view: &View<'_>) {
+    fn others(&mut self, at: Timestamp, deed: &ExternalAction, view: &View<'_>) {
         match deed {
-            Deed::Cordon { node, on: true } => {
+            ExternalAction::Cordon { node, on: true } => {
                 if !facts::is_cordoned(view, node) {
                     let whose = if self.ours_vanished_unseen(node) || self.cordoning.contains(node)
                     {
@@ -214,25 +219,27 @@ impl Notes {
                     self.cordons.insert(node.clone(), whose);
                 }
             }
-            Deed::Cordon { node, on: false } => {
+            ExternalAction::Cordon { node, on: false } => {
                 let ours = self.cordons.get(node) == Some(&Whose::Ours);
                 self.cordons.insert(node.clone(), Whose::Lifted { since: at, ours });
             }
-            Deed::Leave { node } => {
+            ExternalAction::Leave { node } => {
                 self.cordons.remove(node);
                 self.touched.remove(node);
             }
-            Deed::Breaks { node, .. } => *self.faults.entry(node.clone()).or_default() += 1,
-            Deed::Mends { node, .. } => {
+            ExternalAction::Breaks { node, .. } => {
+                *self.faults.entry(node.clone()).or_default() += 1
+            }
+            ExternalAction::Mends { node, .. } => {
                 let faults = self.faults.entry(node.clone()).or_default();
                 *faults = faults.saturating_sub(1);
             }
-            Deed::Reboot { node } => drop(self.rebooted.insert(node.clone(), false)),
-            Deed::Arms { .. }
-            | Deed::Join { .. }
-            | Deed::Registers { .. }
-            | Deed::Stages { .. }
-            | Deed::Wires { .. } => {}
+            ExternalAction::Reboot { node } => drop(self.rebooted.insert(node.clone(), false)),
+            ExternalAction::Arms { .. }
+            | ExternalAction::Join { .. }
+            | ExternalAction::Registers { .. }
+            | ExternalAction::Stages { .. }
+            | ExternalAction::Wires { .. } => {}
         }
     }
 
@@ -285,8 +292,8 @@ impl Notes {
     }
 
     /// The event, if it is an arriving disruptive act.
-    pub(super) fn blow<'a>(&'a self, seen: &'a Seen) -> Option<Blow<'a>> {
-        let What::Act { runner, act, fate: Fate::Arrives } = &seen.what else { return None };
+    pub(super) fn blow<'a>(&'a self, seen: &'a TraceEvent) -> Option<Blow<'a>> {
+        let TraceKind::Act { runner, act, fate: Fate::Arrives } = &seen.what else { return None };
         if !is_blow(act) {
             return None;
         }

@@ -9,7 +9,7 @@ use upgrade_engine::drive::End;
 use super::driver::Driver;
 use super::facts;
 use super::{Rule, Scene};
-use crate::seen::{Seen, What, Wish};
+use crate::trace::{TraceEvent, TraceKind, Wish};
 
 #[derive(Default)]
 pub(super) struct Progress {
@@ -31,16 +31,16 @@ impl Rule for Progress {
         0
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
-        if let What::Ends { end, .. } = &seen.what {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
+        if let TraceKind::Ends { end, .. } = &seen.what {
             self.stopped = *end == Ok(End::Stopped);
         }
         match &seen.what {
-            What::Starts { fresh: true, .. } => {
+            TraceKind::Starts { fresh: true, .. } => {
                 self.planned = scene.notes.facts.nodes().map(|node| node.name.clone()).collect();
                 (self.word, self.retargets) = (None, false);
             }
-            What::Says { word } => {
+            TraceKind::Says { word } => {
                 self.word = Some(*word);
                 match word {
                     Wish::Pause => self.paused = true,
@@ -49,12 +49,12 @@ impl Rule for Progress {
                     Wish::Stop => {}
                 }
             }
-            What::Ends { end: Ok(End::Halted { reason, .. }), .. }
+            TraceKind::Ends { end: Ok(End::Halted { reason, .. }), .. }
                 if reason.to_string().trim().is_empty() || reason.advice().is_empty() =>
             {
                 found.push("a halt has no reason or no advice".to_owned());
             }
-            What::Ends { runner, end: Ok(End::Done) } => {
+            TraceKind::Ends { runner, end: Ok(End::Done) } => {
                 let driver = scene.notes.drivers.get(runner);
                 if let Some(driver) = driver.filter(|it| !it.plan.rollback) {
                     self.reached(&driver.wanted, scene, found);
@@ -146,14 +146,14 @@ mod tests {
         }
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
-        bench.see(What::Says { word: Wish::Pause });
-        bench.see(What::Says { word: Wish::Stop });
+        bench.see(TraceKind::Says { word: Wish::Pause });
+        bench.see(TraceKind::Says { word: Wish::Stop });
         bench.finish(Some(&paused));
         bench.assert_broken(&[]);
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
-        bench.see(What::Says { word: Wish::Pause });
-        bench.see(What::Says { word: Wish::Resume });
+        bench.see(TraceKind::Says { word: Wish::Pause });
+        bench.see(TraceKind::Says { word: Wish::Resume });
         bench.finish(Some(&paused));
         bench.assert_broken(&[0]);
     }

@@ -3,7 +3,7 @@
 use super::facts::{Member, Node};
 use super::notes::Blow;
 use super::{Rule, Scene};
-use crate::seen::{Act, Fate, Seen, What};
+use crate::trace::{Act, Fate, TraceEvent, TraceKind};
 
 pub(super) struct Quorum;
 
@@ -12,7 +12,7 @@ impl Rule for Quorum {
         1
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         writes_beside_one_away(seen, scene, found);
         let Some(blow) = scene.notes.blow(seen).filter(|blow| blow.node.control_plane) else {
             return;
@@ -38,8 +38,8 @@ impl Rule for Quorum {
 
 /// An installer writes hundreds of megabytes to the disk of etcd's log, so it must not run on one
 /// control plane while another is away. A rollback waits only for those that we disrupted.
-fn writes_beside_one_away(seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
-    let What::Act { runner, act: act @ Act::Install { node, .. }, fate: Fate::Arrives } =
+fn writes_beside_one_away(seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
+    let TraceKind::Act { runner, act: act @ Act::Install { node, .. }, fate: Fate::Arrives } =
         &seen.what
     else {
         return;
@@ -122,7 +122,7 @@ mod tests {
     use talos_sim::model::Fault;
 
     use super::super::testing::{Bench, wanted};
-    use crate::seen::Act;
+    use crate::trace::Act;
 
     #[test]
     fn two_control_planes_at_once() {

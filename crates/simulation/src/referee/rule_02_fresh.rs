@@ -8,7 +8,7 @@ use upgrade_core::jiff::{SignedDuration, Timestamp};
 
 use super::driver::Answers;
 use super::{Rule, Scene};
-use crate::seen::Seen;
+use crate::trace::TraceEvent;
 
 /// The maximum age of an observation, even without a disruption since: a few seconds as designed,
 /// plus the time to observe many nodes that do not answer.
@@ -21,7 +21,7 @@ impl Rule for Fresh {
         2
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         let Some(blow) = scene.notes.blow(seen) else { return };
         // A step that was never recorded is a breach of rule 8.
         let Some(basis) = blow.basis else { return };
@@ -56,7 +56,7 @@ impl Rule for Fresh {
 #[cfg(test)]
 mod tests {
     use super::super::testing::Bench;
-    use crate::seen::{Act, Question};
+    use crate::trace::{Act, Question};
 
     #[test]
     fn an_observation_from_before_the_last_disruption_is_a_breach() {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use upgrade_core::plan::PlanHash;
 
 use super::{Rule, Scene};
-use crate::seen::{Act, Fate, Seen, What};
+use crate::trace::{Act, Fate, TraceEvent, TraceKind};
 
 #[derive(Default)]
 pub(super) struct Snapshot {
@@ -19,8 +19,8 @@ impl Rule for Snapshot {
         3
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
-        if let What::Act { runner, act: Act::Snapshot, fate: Fate::Arrives } = &seen.what {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
+        if let TraceKind::Act { runner, act: Act::Snapshot, fate: Fate::Arrives } = &seen.what {
             let driver = scene.notes.drivers.get(runner);
             self.taken.extend(driver.and_then(|driver| driver.hash.clone()));
             return;
@@ -54,7 +54,7 @@ mod tests {
     fn a_snapshot_of_an_earlier_process_counts() {
         let mut bench = Bench::new(3, 1);
         bench.ready(1);
-        bench.see(crate::seen::What::Dies { runner: 1 });
+        bench.see(crate::trace::TraceKind::Dies { runner: 1 });
         bench.starts(2);
         let names = bench.control_planes();
         bench.take(2, &names[0]);

@@ -15,7 +15,7 @@ use upgrade_engine::drive::End;
 use super::driver::Driver;
 use super::facts::{self, Facts, Node, schematic_in};
 use super::{Rule, Scene, Wanted};
-use crate::seen::{Act, Fate, Seen, View, What};
+use crate::trace::{Act, Fate, TraceEvent, TraceKind, View};
 
 type Schematic = Option<String>;
 
@@ -187,15 +187,15 @@ impl Rule for Content {
         4
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            What::Starts { fresh: true, .. } => self.begin(&scene.notes.facts, scene.view),
-            What::Boots { node } => {
+            TraceKind::Starts { fresh: true, .. } => self.begin(&scene.notes.facts, scene.view),
+            TraceKind::Boots { node } => {
                 if let Some(node) = scene.notes.facts.node(node) {
                     self.boots(node, scene.wanted, scene.view);
                 }
             }
-            What::Act {
+            TraceKind::Act {
                 runner,
                 act: Act::Install { node, image } | Act::Upgrade { node, image, .. },
                 fate: Fate::Arrives,
@@ -209,7 +209,7 @@ impl Rule for Content {
                 let rollback = driver.plan.rollback;
                 found.extend(self.installs(image, node, rollback, &driver.wanted, scene.view));
             }
-            What::Wrote { runner, entry } => {
+            TraceKind::Wrote { runner, entry } => {
                 if let Record::Finished {
                     step: StepId { hop, node: Some(name), action: Action::Verify },
                     outcome: Outcome::Failed { failure },
@@ -223,7 +223,7 @@ impl Rule for Content {
                     found.push(format!("{name} fails although its content is right"));
                 }
             }
-            What::Ends { runner, end: Ok(End::Done) } => {
+            TraceKind::Ends { runner, end: Ok(End::Done) } => {
                 // A rollback changes the content on purpose.
                 let driver = scene.notes.drivers.get(runner);
                 if let Some(driver) = driver.filter(|driver| !driver.plan.rollback) {

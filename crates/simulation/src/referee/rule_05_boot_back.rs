@@ -13,7 +13,7 @@ use upgrade_engine::drive::End;
 use super::driver::action_of;
 use super::facts::{self, Installed, schematic_in};
 use super::{Rule, Scene};
-use crate::seen::{Act, Deed, Fate, Runner, Seen, What, Wish};
+use crate::trace::{Act, ExternalAction, Fate, ProcessId, TraceEvent, TraceKind, Wish};
 
 /// How long after a node serves on its old version a process may take to notice it.
 const TAKES_IN: SignedDuration = SignedDuration::from_secs(60);
@@ -54,7 +54,7 @@ pub(super) struct BootBack {
 }
 
 impl BootBack {
-    fn asks(&mut self, runner: Runner, act: &Act, scene: &Scene<'_>) {
+    fn asks(&mut self, runner: ProcessId, act: &Act, scene: &Scene<'_>) {
         let Some(node) = act.node().and_then(|name| scene.notes.facts.node(name)) else { return };
         let driver = scene.notes.drivers.get(&runner);
         let Some(plan) = driver.and_then(|driver| driver.hash.clone()) else { return };
@@ -92,7 +92,7 @@ impl BootBack {
 
     /// An installer on an armed node deletes the running system. Facts that cannot be seen do not
     /// count.
-    fn deletes_what_runs(&self, runner: Runner, act: &Act, scene: &Scene<'_>) -> Option<String> {
+    fn deletes_what_runs(&self, runner: ProcessId, act: &Act, scene: &Scene<'_>) -> Option<String> {
         if !matches!(act, Act::Install { .. } | Act::Upgrade { .. }) {
             return None;
         }
@@ -106,7 +106,7 @@ impl BootBack {
         (!unseen).then(|| format!("{act:?}, but it is already armed with {version}"))
     }
 
-    fn judge(&self, runner: Runner, act: &Act, scene: &Scene<'_>) -> Option<String> {
+    fn judge(&self, runner: ProcessId, act: &Act, scene: &Scene<'_>) -> Option<String> {
         if let Some(deletes) = self.deletes_what_runs(runner, act, scene) {
             return Some(deletes);
         }
@@ -141,9 +141,9 @@ impl Rule for BootBack {
         5
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            What::Starts { fresh, .. } => {
+            TraceKind::Starts { fresh, .. } => {
                 self.restarted = Some(seen.at);
                 if std::mem::take(&mut self.ended) || *fresh {
                     self.failed.clear();
@@ -154,11 +154,11 @@ impl Rule for BootBack {
                     self.asked.clear();
                 }
             }
-            What::Says { word: Wish::Resume } => {
+            TraceKind::Says { word: Wish::Resume } => {
                 self.restarted = Some(seen.at);
                 self.failed.clear();
             }
-            What::Wrote { entry, .. } => match &entry.record {
+            TraceKind::Wrote { entry, .. } => match &entry.record {
                 Record::Finished { step, outcome: Outcome::Failed { .. }, .. } => {
                     let Some(node) = &step.node else { return };
                     // An attempt wrote nothing if no installer started: none was called, the call
@@ -179,22 +179,25 @@ impl Rule for BootBack {
                 }
                 _ => {}
             },
-            What::Installs { node } => {
+            TraceKind::Installs { node } => {
                 self.ran.insert(node.clone());
             }
-            What::Others { deed: Deed::Arms { node } } => {
+            TraceKind::Others { deed: ExternalAction::Arms { node } } => {
                 self.theirs.insert(node.clone(), seen.at);
             }
-            What::Ends {
-                end: Ok(End::Halted { .. } | End::Paused { .. } | End::Stopped), ..
+            TraceKind::Ends {
+                end: Ok(End::Halted { .. } | End::Paused { .. } | End::Stopped),
+                ..
             } => {
                 self.ended = true;
             }
-            What::Boots { node } => {
+            TraceKind::Boots { node } => {
                 self.theirs.remove(node);
                 self.booted(node, scene);
             }
-            What::Asked { question: crate::seen::Question::Facts(node), known: true, .. } => {
+            TraceKind::Asked {
+                question: crate::trace::Question::Facts(node), known: true, ..
+            } => {
                 if self.asked.contains_key(node) {
                     self.booted(node, scene);
                 }
@@ -203,7 +206,7 @@ impl Rule for BootBack {
                     back.known.get_or_insert(seen.at);
                 }
             }
-            What::Act { runner, act, fate: Fate::Arrives } => {
+            TraceKind::Act { runner, act, fate: Fate::Arrives } => {
                 found.extend(self.judge(*runner, act, scene));
                 if act.boots() {
                     self.asks(*runner, act, scene);
@@ -215,7 +218,7 @@ impl Rule for BootBack {
                     self.before.extend(act.node().cloned());
                 }
             }
-            What::Ends { runner, end: Ok(End::Done) } => {
+            TraceKind::Ends { runner, end: Ok(End::Done) } => {
                 let hash = scene.notes.drivers.get(runner).and_then(|it| it.hash.as_ref());
                 let back = self.back.iter().filter(|(_, back)| Some(&back.plan) == hash);
                 found.extend(
@@ -277,7 +280,7 @@ mod tests {
             let outcome = Outcome::Failed { failure };
             bench.wrote(1, Record::Finished { step, attempt: 1, outcome });
             if resumed {
-                bench.see(What::Says { word: Wish::Resume });
+                bench.see(TraceKind::Says { word: Wish::Resume });
             }
             bench.step(1, "1/worker-1/install", act());
             bench.assert_broken(if resumed { &[] } else { &[5] });
@@ -292,9 +295,9 @@ mod tests {
             bench.ready(1);
             bench.begins(1, "1/worker-1/install");
             let act = Act::Install { node: "worker-1".into(), image: installer() };
-            bench.see(What::Act { runner: 1, act, fate: Fate::Arrives });
+            bench.see(TraceKind::Act { runner: 1, act, fate: Fate::Arrives });
             if started {
-                bench.see(What::Installs { node: "worker-1".into() });
+                bench.see(TraceKind::Installs { node: "worker-1".into() });
             }
             let failure = Failure::new(FailureKind::Pull, "no such image");
             let step = "1/worker-1/install".parse().unwrap();
@@ -305,7 +308,7 @@ mod tests {
         }
     }
 
-    fn install(bench: &mut Bench, runner: Runner) {
+    fn install(bench: &mut Bench, runner: ProcessId) {
         let act = Act::Install { node: "worker-1".into(), image: installer() };
         bench.step(runner, "1/worker-1/install", Some(act));
     }
@@ -332,12 +335,12 @@ mod tests {
         for looked in [false, true] {
             let mut bench = Bench::new(1, 2);
             bench.ready(1);
-            let deed = Deed::Arms { node: "worker-1".into() };
-            bench.see(What::Others { deed });
+            let deed = ExternalAction::Arms { node: "worker-1".into() };
+            bench.see(TraceKind::Others { deed });
             arm(&mut bench);
             bench.wait(1);
             if looked {
-                bench.ask(1, crate::seen::Question::Slots("worker-1".into()), true);
+                bench.ask(1, crate::trace::Question::Slots("worker-1".into()), true);
             }
             install(&mut bench, 1);
             bench.assert_broken(if looked { &[5] } else { &[] });

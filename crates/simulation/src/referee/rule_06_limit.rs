@@ -10,7 +10,7 @@ use upgrade_core::policy::Policy;
 use super::facts::{self, Node};
 use super::notes::Blow;
 use super::{Rule, Scene};
-use crate::seen::{Act, Seen, View, What};
+use crate::trace::{Act, TraceEvent, TraceKind, View};
 
 /// A worker that broke down more recently than this need not be known yet.
 const NEWS: SignedDuration = SignedDuration::from_secs(20);
@@ -29,8 +29,8 @@ impl Rule for Limit {
         6
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
-        if let What::Starts { fresh: true, .. } = &seen.what {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
+        if let TraceKind::Starts { fresh: true, .. } = &seen.what {
             self.planned = sizes(scene, &scene.wanted.policy);
         }
         let Some(blow) = scene.notes.blow(seen).filter(|blow| !blow.node.control_plane) else {
@@ -124,7 +124,7 @@ mod tests {
     use upgrade_core::amount::Amount;
 
     use super::super::testing::{Bench, wanted};
-    use crate::seen::Act;
+    use crate::trace::Act;
 
     #[test]
     fn one_worker_too_many() {

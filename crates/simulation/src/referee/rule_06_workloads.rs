@@ -12,7 +12,7 @@ use upgrade_core::step::Action;
 use super::facts::{self, Pod};
 use super::notes::{Blow, Whose};
 use super::{Rule, Scene};
-use crate::seen::{Act, Seen, What};
+use crate::trace::{Act, TraceEvent, TraceKind};
 
 #[derive(Default)]
 pub(super) struct Workloads {
@@ -25,20 +25,20 @@ impl Rule for Workloads {
         6
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            What::Starts { fresh: true, .. } => self.drains.clear(),
-            What::Wrote { entry, .. } => {
+            TraceKind::Starts { fresh: true, .. } => self.drains.clear(),
+            TraceKind::Wrote { entry, .. } => {
                 if let Record::Started { step, .. } = &entry.record
                     && let (Action::Drain, Some(node)) = (step.action, &step.node)
                 {
                     self.drains.insert(node.clone(), seen.at);
                 }
             }
-            What::Act { act: Act::Delete { kind, namespace, name }, .. } if kind == "Pod" => {
+            TraceKind::Act { act: Act::Delete { kind, namespace, name }, .. } if kind == "Pod" => {
                 found.push(format!("the pod {namespace}/{name} is deleted instead of evicted"));
             }
-            What::Act { act, .. } if act.boots() => {
+            TraceKind::Act { act, .. } if act.boots() => {
                 if let Some(blow) = scene.notes.blow(seen) {
                     self.left(&blow, scene, found);
                 }
@@ -86,7 +86,7 @@ mod tests {
     use upgrade_core::policy::OnDrainTimeout;
 
     use super::super::testing::{Bench, wanted};
-    use crate::seen::Act;
+    use crate::trace::Act;
 
     #[test]
     fn pods_are_never_deleted() {

@@ -13,7 +13,7 @@ use super::driver::Driver;
 use super::facts;
 use super::notes::Whose;
 use super::{Rule, Scene};
-use crate::seen::{Act, Fate, Runner, Seen, What};
+use crate::trace::{Act, Fate, ProcessId, TraceEvent, TraceKind};
 
 /// A process need not know yet that a node serves again if it does so for less than this.
 const NEWS: SignedDuration = SignedDuration::from_secs(20);
@@ -80,21 +80,21 @@ impl Rule for Cordons {
         7
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            What::Act { act: Act::Cordon { node, on: false }, fate, .. } => {
+            TraceKind::Act { act: Act::Cordon { node, on: false }, fate, .. } => {
                 self.tried.insert(node.clone(), seen.at);
                 let theirs = matches!(scene.notes.whose(node), Some(Whose::Theirs { .. }));
                 if theirs && *fate == Fate::Arrives && facts::is_cordoned(scene.view, node) {
                     found.push(format!("the cordon of {node} is lifted, but it was not ours"));
                 }
             }
-            What::Act { runner, act: Act::Cordon { node, on: true }, .. } => {
+            TraceKind::Act { runner, act: Act::Cordon { node, on: true }, .. } => {
                 self.tried.remove(node);
                 let plan = scene.notes.drivers.get(runner).and_then(|driver| driver.hash.clone());
                 self.unbooted.insert(node.clone(), plan);
             }
-            What::Wrote { entry, .. } => {
+            TraceKind::Wrote { entry, .. } => {
                 // The node may have received a step that has begun, whatever its outcome.
                 if let Record::Started { step, .. } = &entry.record
                     && matches!(step.action, Action::Reboot | Action::Upgrade | Action::Rollback)
@@ -103,7 +103,7 @@ impl Rule for Cordons {
                     self.unbooted.remove(node);
                 }
             }
-            What::Ends { runner, end: Ok(end) } => {
+            TraceKind::Ends { runner, end: Ok(end) } => {
                 if let Some(driver) = scene.notes.drivers.get(runner) {
                     self.left(end, driver, scene, found);
                 }
@@ -115,7 +115,7 @@ impl Rule for Cordons {
     fn finish(&mut self, scene: &Scene<'_>, last: Option<&End>, found: &mut Vec<String>) {
         // A run that the user stopped, or that no process resumed, had no chance.
         let newest = scene.notes.drivers.iter().next_back();
-        let Some((_, driver)): Option<(&Runner, &Driver)> = newest else { return };
+        let Some((_, driver)): Option<(&ProcessId, &Driver)> = newest else { return };
         if let Some(end @ End::Done) = last {
             self.left(end, driver, scene, found);
         }
@@ -128,7 +128,7 @@ mod tests {
     use upgrade_engine::drive::End;
 
     use super::super::testing::Bench;
-    use crate::seen::{Act, Deed, Question, What};
+    use crate::trace::{Act, ExternalAction, Question, TraceKind};
 
     fn halted() -> End {
         let reason = HaltReason::NoSnapshot { hop: 1 };
@@ -221,7 +221,9 @@ mod tests {
             bench.take(1, "worker-1");
             for on in [false, true] {
                 bench.wait(10);
-                bench.see(What::Others { deed: Deed::Cordon { node: "worker-1".into(), on } });
+                bench.see(TraceKind::Others {
+                    deed: ExternalAction::Cordon { node: "worker-1".into(), on },
+                });
                 bench.cordon("worker-1", on);
                 if seen {
                     bench.wait(10);
@@ -256,8 +258,8 @@ mod tests {
                 Known::Question => bench.look(1),
             }
             bench.wait(10);
-            let deed = Deed::Cordon { node: "worker-1".into(), on: true };
-            bench.see(What::Others { deed });
+            let deed = ExternalAction::Cordon { node: "worker-1".into(), on: true };
+            bench.see(TraceKind::Others { deed });
             bench.cordon("worker-1", true);
             bench.step(1, "1/worker-1/uncordon", Some(uncordon));
             let broken = bench.broken().contains(&7);
@@ -268,8 +270,8 @@ mod tests {
     #[test]
     fn a_cordon_that_we_found_stays() {
         let mut bench = Bench::new(1, 2);
-        let deed = Deed::Cordon { node: "worker-1".into(), on: true };
-        bench.see(What::Others { deed });
+        let deed = ExternalAction::Cordon { node: "worker-1".into(), on: true };
+        bench.see(TraceKind::Others { deed });
         bench.cordon("worker-1", true);
         bench.wait(10);
         bench.ready(1);

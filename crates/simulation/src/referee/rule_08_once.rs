@@ -10,7 +10,7 @@ use upgrade_core::step::Action;
 use super::driver::{Driver, action_of};
 use super::facts::{self, schematic_in};
 use super::{Rule, Scene};
-use crate::seen::{Act, Fate, Seen, What};
+use crate::trace::{Act, Fate, TraceEvent, TraceKind};
 
 #[derive(Default)]
 pub(super) struct Once {
@@ -63,19 +63,19 @@ impl Rule for Once {
         8
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
-        if let What::Wrote { entry, .. } = &seen.what
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
+        if let TraceKind::Wrote { entry, .. } = &seen.what
             && let Record::Inherited { cordons, .. } = &entry.record
         {
             self.inherited.extend(cordons.iter().cloned());
         }
-        if let What::Wrote { entry, .. } = &seen.what
+        if let TraceKind::Wrote { entry, .. } = &seen.what
             && let Record::Started { step, .. } = &entry.record
             && let (Some(node), Action::Install) = (&step.node, step.action)
         {
             self.called.remove(node);
         }
-        let What::Act { runner, act, fate } = &seen.what else { return };
+        let TraceKind::Act { runner, act, fate } = &seen.what else { return };
         let gives_back =
             matches!(act, Act::Cordon { node, on: false } if self.inherited.contains(node));
         if gives_back {
@@ -106,7 +106,7 @@ mod tests {
     use talos_sim::model::Fault;
 
     use super::super::testing::Bench;
-    use crate::seen::{Act, What};
+    use crate::trace::{Act, TraceKind};
 
     fn reboot(bench: &mut Bench, runner: u32) {
         bench.wait(1);
@@ -128,7 +128,7 @@ mod tests {
     fn no_node_boots_twice() {
         let mut bench = first();
         reboot(&mut bench, 1);
-        bench.see(What::Dies { runner: 1 });
+        bench.see(TraceKind::Dies { runner: 1 });
         bench.wait(240);
         bench.starts(2);
         bench.wait(1);

@@ -4,7 +4,7 @@
 use upgrade_core::jiff::SignedDuration;
 
 use super::{Rule, Scene};
-use crate::seen::{Act, Seen, What};
+use crate::trace::{Act, TraceEvent, TraceKind};
 
 /// A message sent before its sender lost the run may still arrive: at most ten seconds later, and
 /// the run is taken over five seconds after it was lost.
@@ -17,17 +17,17 @@ impl Rule for OneDriver {
         9
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         let holder = scene.notes.holder;
         match &seen.what {
-            What::Wrote { runner, .. } => {
+            TraceKind::Wrote { runner, .. } => {
                 if let Some((holder, _)) = holder.filter(|(holder, _)| holder > runner) {
                     found.push(format!("process {runner} writes, but {holder} holds the run"));
                 }
             }
             // Pulls and snapshots disrupt nothing.
-            What::Act { act: Act::Pull { .. } | Act::Snapshot, .. } => {}
-            What::Act { runner, act, .. } => match holder {
+            TraceKind::Act { act: Act::Pull { .. } | Act::Snapshot, .. } => {}
+            TraceKind::Act { runner, act, .. } => match holder {
                 Some((holder, since)) if holder != *runner => {
                     if seen.at.duration_since(since) > ON_ITS_WAY {
                         found.push(format!(
@@ -39,7 +39,7 @@ impl Rule for OneDriver {
                 None => found.push(format!("{act:?} by process {runner}, which holds no run")),
             },
             // A process may lose its run, but it must not write an invalid entry.
-            What::Ends { runner, end: Err(why) } if why.contains("does not fit") => {
+            TraceKind::Ends { runner, end: Err(why) } if why.contains("does not fit") => {
                 found.push(format!("process {runner} failed: {why}"));
             }
             _ => {}
@@ -50,7 +50,7 @@ impl Rule for OneDriver {
 #[cfg(test)]
 mod tests {
     use super::super::testing::Bench;
-    use crate::seen::Act;
+    use crate::trace::Act;
 
     #[test]
     fn a_process_that_lost_the_run_does_not_act() {

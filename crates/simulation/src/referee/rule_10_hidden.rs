@@ -10,7 +10,7 @@ use upgrade_engine::drive::End;
 
 use super::facts::{self, Member, Node};
 use super::{Rule, Scene};
-use crate::seen::{Deed, Seen, What};
+use crate::trace::{ExternalAction, TraceEvent, TraceKind};
 
 /// The fault of a hanging machine.
 const SILENT: &str = "silent";
@@ -27,12 +27,12 @@ pub(super) struct Hidden {
 }
 
 impl Hidden {
-    fn others(&mut self, at: Timestamp, deed: &Deed) {
+    fn others(&mut self, at: Timestamp, deed: &ExternalAction) {
         match deed {
-            Deed::Breaks { fault, .. } if fault != SILENT => self.troubles += 1,
-            Deed::Wires { bad: true } => self.troubles += 1,
-            Deed::Mends { fault, .. } if fault != SILENT => self.ends(at),
-            Deed::Wires { bad: false } => self.ends(at),
+            ExternalAction::Breaks { fault, .. } if fault != SILENT => self.troubles += 1,
+            ExternalAction::Wires { bad: true } => self.troubles += 1,
+            ExternalAction::Mends { fault, .. } if fault != SILENT => self.ends(at),
+            ExternalAction::Wires { bad: false } => self.ends(at),
             _ => {}
         }
     }
@@ -78,13 +78,13 @@ impl Rule for Hidden {
         10
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            What::Others { deed } => self.others(seen.at, deed),
-            What::Ends { end: Ok(End::Halted { reason, .. }), .. } => {
+            TraceKind::Others { deed } => self.others(seen.at, deed),
+            TraceKind::Ends { end: Ok(End::Halted { reason, .. }), .. } => {
                 self.halts(reason, scene, found);
             }
-            What::Wrote { entry, .. } => {
+            TraceKind::Wrote { entry, .. } => {
                 if let Record::Finished { step, outcome: Outcome::Failed { failure }, .. } =
                     &entry.record
                     && (step.action, failure.kind) == (Action::Verify, FailureKind::Deadline)
@@ -116,7 +116,7 @@ mod tests {
             bench.inject(node, &fault);
         }
         if wires {
-            bench.see(What::Others { deed: Deed::Wires { bad: true } });
+            bench.see(TraceKind::Others { deed: ExternalAction::Wires { bad: true } });
         }
         bench.wait(90);
         bench.look(1);

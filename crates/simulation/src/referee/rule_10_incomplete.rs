@@ -11,7 +11,7 @@ use upgrade_core::snapshot::NodeName;
 
 use super::facts;
 use super::{Rule, Scene};
-use crate::seen::{Act, Deed, Fate, Seen, What};
+use crate::trace::{Act, ExternalAction, Fate, TraceEvent, TraceKind};
 
 /// How long a process may not know yet that a configuration was staged: it observed before, was
 /// suspended, and its message was delayed.
@@ -32,15 +32,15 @@ impl Rule for Incomplete {
         10
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            What::Others { deed: Deed::Stages { node } } => {
+            TraceKind::Others { deed: ExternalAction::Stages { node } } => {
                 self.staged.insert(node.clone(), seen.at);
             }
-            What::Boots { node } => {
+            TraceKind::Boots { node } => {
                 self.staged.remove(node);
             }
-            What::Act { runner, act, fate: Fate::Arrives } => match act {
+            TraceKind::Act { runner, act, fate: Fate::Arrives } => match act {
                 Act::Configure { node, .. } => {
                     let since = self.staged.get(node).copied().unwrap_or(seen.at);
                     let known = seen.at.duration_since(since) > UNKNOWN;

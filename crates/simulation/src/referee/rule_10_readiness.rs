@@ -9,7 +9,7 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::{Action, StepId};
 
 use super::{Rule, Scene, facts};
-use crate::seen::{Question, Runner, Seen, What};
+use crate::trace::{ProcessId, Question, TraceEvent, TraceKind};
 
 /// A condition that was unmet up to this long before a reboot may be in its evidence.
 const NOTED: SignedDuration = SignedDuration::from_secs(30);
@@ -19,7 +19,7 @@ type Item = String;
 
 /// A verification in progress.
 struct Judging {
-    runner: Runner,
+    runner: ProcessId,
     /// Whether an answer of the node may have shown nothing new.
     excused: bool,
     /// The newly unmet conditions in the last answer.
@@ -40,17 +40,17 @@ impl Rule for Readiness {
         10
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
             // Another plan has its own evidence.
-            What::Starts { fresh: true, .. } => {
+            TraceKind::Starts { fresh: true, .. } => {
                 self.before.clear();
                 self.judging.clear();
             }
-            What::Asked { runner, question: Question::Facts(node), answered, known: true } => {
+            TraceKind::Asked { runner, question: Question::Facts(node), answered, known: true } => {
                 self.answers(*runner, node, seen.at, *answered, scene);
             }
-            What::Wrote { runner, entry } => match &entry.record {
+            TraceKind::Wrote { runner, entry } => match &entry.record {
                 Record::Started {
                     step: StepId { hop, node: Some(node), action },
                     evidence,
@@ -94,7 +94,7 @@ impl Readiness {
     /// Handles an answer of a node. A delayed answer may have shown anything.
     fn answers(
         &mut self,
-        runner: Runner,
+        runner: ProcessId,
         node: &NodeName,
         at: Timestamp,
         answered: Timestamp,

@@ -10,7 +10,7 @@ use upgrade_core::step::{Action, StepId};
 
 use super::driver::Driver;
 use super::{Rule, Scene, facts};
-use crate::seen::{Act, Seen, What};
+use crate::trace::{Act, TraceEvent, TraceKind};
 
 pub(super) struct Unknown;
 
@@ -36,9 +36,9 @@ impl Rule for Unknown {
         10
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            What::Wrote { runner, entry } => {
+            TraceKind::Wrote { runner, entry } => {
                 if let Record::Started {
                     step: StepId { node: Some(node), action: Action::Verify, .. },
                     ..
@@ -48,7 +48,7 @@ impl Rule for Unknown {
                     Self::verifies(node, driver, found);
                 }
             }
-            What::Act { runner, act, .. } => {
+            TraceKind::Act { runner, act, .. } => {
                 if let Some(driver) = scene.notes.drivers.get(runner) {
                     Self::acts(act, driver, found);
                 }
@@ -86,7 +86,7 @@ impl Rule for Unknown {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{Bench, NONE, wanted};
-    use crate::seen::{Act, Question};
+    use crate::trace::{Act, Question};
 
     /// Disrupts a control plane after an observation with one unanswered question.
     fn without(missing: &Question, rollback: bool) -> Vec<u8> {

@@ -12,7 +12,7 @@ use upgrade_core::policy::Policy;
 use upgrade_core::step::{Action, StepId};
 
 use super::{Rule, Scene};
-use crate::seen::{Runner, Seen, What};
+use crate::trace::{ProcessId, TraceEvent, TraceKind};
 
 /// A waiting process observes every few seconds; a longer gap between two signs of life counts as
 /// this much.
@@ -25,7 +25,7 @@ const GRACE: SignedDuration = SignedDuration::from_mins(2);
 const TELLS: SignedDuration = SignedDuration::from_secs(5);
 
 /// The visible signs of life of a process.
-struct Life {
+struct ProcessEnd {
     seen: Timestamp,
     /// The total time awake.
     awake: SignedDuration,
@@ -42,7 +42,7 @@ struct Life {
     first: SignedDuration,
 }
 
-impl Life {
+impl ProcessEnd {
     fn new(at: Timestamp, policy: &Policy) -> Self {
         let longest = Action::ALL.into_iter().map(|action| limit(action, policy)).max();
         let longest = longest.unwrap_or_default().max(policy.timeouts.gate);
@@ -110,7 +110,7 @@ impl Life {
 
 #[derive(Default)]
 pub(super) struct Deadline {
-    lives: BTreeMap<Runner, Life>,
+    lives: BTreeMap<ProcessId, ProcessEnd>,
 }
 
 impl Rule for Deadline {
@@ -118,19 +118,19 @@ impl Rule for Deadline {
         11
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         let runner = match &seen.what {
-            What::Starts { runner, .. } => {
-                self.lives.insert(*runner, Life::new(seen.at, &scene.wanted.policy));
+            TraceKind::Starts { runner, .. } => {
+                self.lives.insert(*runner, ProcessEnd::new(seen.at, &scene.wanted.policy));
                 return;
             }
-            What::Dies { runner } | What::Ends { runner, .. } => {
+            TraceKind::Dies { runner } | TraceKind::Ends { runner, .. } => {
                 self.lives.remove(runner);
                 return;
             }
-            What::Wrote { runner, .. } | What::Told { runner, .. } | What::Asked { runner, .. } => {
-                runner
-            }
+            TraceKind::Wrote { runner, .. }
+            | TraceKind::Told { runner, .. }
+            | TraceKind::Asked { runner, .. } => runner,
             // An act may arrive after its sender has died.
             _ => return,
         };
@@ -141,11 +141,11 @@ impl Rule for Deadline {
         };
         life.lives(seen.at);
         match &seen.what {
-            What::Wrote { entry, .. } => {
+            TraceKind::Wrote { entry, .. } => {
                 life.speaks(None);
                 life.note(seen.at, &entry.record, &driver.wanted.policy);
             }
-            What::Told { event, .. } => life.speaks(match &event.kind {
+            TraceKind::Told { event, .. } => life.speaks(match &event.kind {
                 EventKind::Waiting { why, until } => {
                     if why.to_string().is_empty() {
                         found.push("a wait has no reason".to_owned());
@@ -193,7 +193,7 @@ mod tests {
 
     use super::super::testing::Bench;
     use super::*;
-    use crate::seen::Question;
+    use crate::trace::Question;
 
     /// Observes every ten seconds, and reports nothing.
     fn silence(bench: &mut Bench, minutes: i64) {

@@ -2,7 +2,7 @@
 //! other.
 
 use super::{Rule, Scene};
-use crate::seen::{Act, Fate, Seen, What};
+use crate::trace::{Act, Fate, TraceEvent, TraceKind};
 
 pub(super) struct Held;
 
@@ -11,8 +11,8 @@ impl Rule for Held {
         12
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
-        let What::Act { runner, act, fate: Fate::Arrives } = &seen.what else { return };
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
+        let TraceKind::Act { runner, act, fate: Fate::Arrives } = &seen.what else { return };
         let Some(driver) = scene.notes.drivers.get(runner) else { return };
         let own = act.node().and_then(|node| driver.wanted.intent.nodes.get(node));
         let Some(own) = own else { return };

@@ -13,10 +13,10 @@ use upgrade_core::step::{Action, StepId};
 use super::driver::Driver;
 use super::facts;
 use super::{Rule, Scene};
-use crate::seen::{Act, Fate, Seen, What};
+use crate::trace::{Act, Fate, TraceEvent, TraceKind};
 
 /// A hop of a plan.
-type Place = (PlanHash, u32);
+type SharedWorld = (PlanHash, u32);
 
 /// The nodes that share a power cycle: control planes, or the workers of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,9 +28,9 @@ enum Pool {
 #[derive(Default)]
 pub(super) struct Reboots {
     /// Nodes that we rebooted by kexec.
-    kexec: BTreeSet<(Place, NodeName)>,
+    kexec: BTreeSet<(SharedWorld, NodeName)>,
     /// Pools in which a node came back through its firmware, or already had the target.
-    tried: BTreeSet<(Place, Pool)>,
+    tried: BTreeSet<(SharedWorld, Pool)>,
 }
 
 impl Rule for Reboots {
@@ -38,16 +38,16 @@ impl Rule for Reboots {
         12
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            What::Act { runner, act, fate: Fate::Arrives } => {
+            TraceKind::Act { runner, act, fate: Fate::Arrives } => {
                 let (Act::Upgrade { node, mode, .. } | Act::Reboot { node, mode }) = act else {
                     return;
                 };
                 let Some(driver) = scene.notes.drivers.get(runner) else { return };
                 self.judge(driver, act, node, *mode, scene, found);
             }
-            What::Wrote { entry, .. } => {
+            TraceKind::Wrote { entry, .. } => {
                 if let Record::Finished {
                     step: StepId { hop, node: Some(node), action: Action::Verify },
                     outcome: Outcome::Done { .. } | Outcome::Skipped { .. },
@@ -116,7 +116,7 @@ mod tests {
     use upgrade_core::policy::RebootChoice;
 
     use super::super::testing::{Bench, NONE, wanted};
-    use crate::seen::Act;
+    use crate::trace::Act;
 
     /// Upgrades both workers with these modes, one after the other.
     fn upgrade(choice: RebootChoice, modes: [RebootMode; 2], verified: bool) -> Vec<u8> {

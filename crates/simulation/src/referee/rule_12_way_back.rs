@@ -12,7 +12,7 @@ use super::driver::Driver;
 use super::facts::{Member, Node};
 use super::rule_13_versions::etcd_of;
 use super::{Rule, Scene};
-use crate::seen::{Seen, What};
+use crate::trace::{TraceEvent, TraceKind};
 
 /// A process need not know yet that something is healthy if it is so for less than this.
 const NEWS: SignedDuration = SignedDuration::from_secs(30);
@@ -24,13 +24,13 @@ impl Rule for WayBack {
         12
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         let (runner, why) = match &seen.what {
-            What::Told { runner, event } => match &event.kind {
+            TraceKind::Told { runner, event } => match &event.kind {
                 EventKind::Waiting { why, .. } => (runner, Ok(why)),
                 _ => return,
             },
-            What::Ends { runner, end: Ok(End::Halted { reason, .. }) } => match reason {
+            TraceKind::Ends { runner, end: Ok(End::Halted { reason, .. }) } => match reason {
                 HaltReason::WaitedTooLong { waiting_for, .. } => (runner, Ok(waiting_for)),
                 reason => (runner, Err(reason)),
             },

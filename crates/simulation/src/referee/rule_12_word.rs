@@ -13,7 +13,7 @@ use upgrade_engine::drive::End;
 use super::driver::disrupts;
 use super::rule_12_window::was_open;
 use super::{Rule, Scene};
-use crate::seen::{Act, Runner, Seen, What, Wish};
+use crate::trace::{Act, ProcessId, TraceEvent, TraceKind, Wish};
 
 /// How long after a command a step may still begin: it was decided before, and its process may be
 /// suspended in between for as long as it keeps the run.
@@ -63,7 +63,7 @@ impl Word {
         }
     }
 
-    fn judge(&self, runner: Runner, act: &Act, scene: &Scene<'_>) -> Option<String> {
+    fn judge(&self, runner: ProcessId, act: &Act, scene: &Scene<'_>) -> Option<String> {
         let begins = act.boots()
             || matches!(
                 act,
@@ -94,19 +94,19 @@ impl Rule for Word {
         12
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            What::Says { word: Wish::Resume } => (self.quiet, self.written) = (None, false),
+            TraceKind::Says { word: Wish::Resume } => (self.quiet, self.written) = (None, false),
             // A stop of a dead process has nothing to wait for.
-            What::Says { word: Wish::Stop } if !scene.notes.drivers.values().any(|it| it.lives) => {
-            }
-            What::Says { word: Wish::Pause | Wish::Retarget | Wish::Stop } => {
+            TraceKind::Says { word: Wish::Stop }
+                if !scene.notes.drivers.values().any(|it| it.lives) => {}
+            TraceKind::Says { word: Wish::Pause | Wish::Retarget | Wish::Stop } => {
                 self.quiet.get_or_insert(seen.at);
             }
-            What::Starts { fresh, .. } if *fresh || std::mem::take(&mut self.ended) => {
+            TraceKind::Starts { fresh, .. } if *fresh || std::mem::take(&mut self.ended) => {
                 (self.quiet, self.written) = (None, false);
             }
-            What::Dies { .. } => {
+            TraceKind::Dies { .. } => {
                 // A command that the process has not received yet is lost with it.
                 let young = |since: Timestamp| seen.at.duration_since(since) <= HEARD;
                 if !self.written && self.quiet.is_some_and(young) {
@@ -114,13 +114,13 @@ impl Rule for Word {
                 }
                 self.ended = false;
             }
-            What::Wrote { runner, entry } => {
+            TraceKind::Wrote { runner, entry } => {
                 if let Some(driver) = scene.notes.drivers.get(runner) {
                     self.wrote(seen.at, entry, &driver.plan);
                 }
             }
-            What::Act { runner, act, .. } => found.extend(self.judge(*runner, act, scene)),
-            What::Ends { end, .. } => {
+            TraceKind::Act { runner, act, .. } => found.extend(self.judge(*runner, act, scene)),
+            TraceKind::Ends { end, .. } => {
                 self.ended = true;
                 if let Ok(End::Paused { .. }) = end {
                     let notes = scene.notes;
@@ -139,7 +139,7 @@ mod tests {
     use upgrade_engine::drive::End;
 
     use super::super::testing::{Bench, wanted};
-    use crate::seen::{Deed, What, Wish};
+    use crate::trace::{ExternalAction, TraceKind, Wish};
 
     #[test]
     fn nothing_new_begins_after_a_pause() {
@@ -147,7 +147,7 @@ mod tests {
             let mut bench = Bench::new(1, 2);
             bench.ready(1);
             bench.take(1, "worker-1");
-            bench.see(What::Says { word: wish });
+            bench.see(TraceKind::Says { word: wish });
             bench.wait(60);
             // Nodes in flight continue.
             bench.drain(1, "worker-1");
@@ -163,9 +163,9 @@ mod tests {
     fn a_resumed_run_may_begin_steps() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
-        bench.see(What::Says { word: Wish::Pause });
+        bench.see(TraceKind::Says { word: Wish::Pause });
         bench.wait(60);
-        bench.see(What::Says { word: Wish::Resume });
+        bench.see(TraceKind::Says { word: Wish::Resume });
         bench.take(1, "worker-2");
         bench.assert_broken(&[]);
     }
@@ -175,7 +175,7 @@ mod tests {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.take(1, "worker-1");
-        bench.see(What::Says { word: Wish::Pause });
+        bench.see(TraceKind::Says { word: Wish::Pause });
         bench.ended(1, End::Paused { by: "user".to_owned() });
         assert!(bench.broken().contains(&12));
     }
@@ -186,7 +186,7 @@ mod tests {
         bench.ready(1);
         bench.take(1, "worker-1");
         bench.inject("worker-1", &talos_sim::model::Fault::NotReady);
-        bench.see(What::Says { word: Wish::Pause });
+        bench.see(TraceKind::Says { word: Wish::Pause });
         bench.ended(1, End::Paused { by: "user".to_owned() });
         assert!(!bench.broken().contains(&12), "{:?}", bench.referee.breaches());
     }
@@ -197,8 +197,8 @@ mod tests {
         bench.ready(1);
         bench.take(1, "worker-1");
         let node = "worker-1".into();
-        bench.see(What::Others { deed: Deed::Reboot { node } });
-        bench.see(What::Says { word: Wish::Pause });
+        bench.see(TraceKind::Others { deed: ExternalAction::Reboot { node } });
+        bench.see(TraceKind::Says { word: Wish::Pause });
         bench.ended(1, End::Paused { by: "user".to_owned() });
         assert!(!bench.broken().contains(&12), "{:?}", bench.referee.breaches());
     }
@@ -207,9 +207,9 @@ mod tests {
     fn a_stop_without_a_process_is_over() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
-        bench.see(What::Dies { runner: 1 });
+        bench.see(TraceKind::Dies { runner: 1 });
         bench.wait(60);
-        bench.see(What::Says { word: Wish::Stop });
+        bench.see(TraceKind::Says { word: Wish::Stop });
         bench.wait(60);
         bench.starts(2);
         bench.wait(1);

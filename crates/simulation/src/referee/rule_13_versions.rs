@@ -12,7 +12,7 @@ use upgrade_engine::drive::End;
 use super::driver::Driver;
 use super::facts::{self, Kubelet, Node};
 use super::{Rule, Scene};
-use crate::seen::{Act, Fate, Seen, What};
+use crate::trace::{Act, Fate, TraceEvent, TraceKind};
 
 /// What a Talos minor accepts: the oldest host that may upgrade to it, the first that may not go
 /// back to it, and the oldest and newest Kubernetes. All are minors of 1.
@@ -93,16 +93,16 @@ impl Rule for Versions {
         13
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
-        if let What::Starts { fresh: true, .. } = &seen.what {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
+        if let TraceKind::Starts { fresh: true, .. } = &seen.what {
             self.planned = Some(seen.at);
         }
-        if let What::Ends { runner, end: Ok(End::Done) } = &seen.what
+        if let TraceKind::Ends { runner, end: Ok(End::Done) } = &seen.what
             && let Some(driver) = scene.notes.drivers.get(runner).filter(|it| !it.plan.rollback)
         {
             self.left_behind(driver, scene, found);
         }
-        let What::Act { runner, act, fate: Fate::Arrives } = &seen.what else { return };
+        let TraceKind::Act { runner, act, fate: Fate::Arrives } = &seen.what else { return };
         let driver = scene.notes.drivers.get(runner);
         let node = act.node().and_then(|name| scene.notes.facts.node(name));
         let (Some(driver), Some(node)) = (driver, node) else { return };

@@ -6,7 +6,7 @@ use serde::Serialize;
 use upgrade_core::plan::PlanHash;
 
 use super::{Rule, Scene};
-use crate::seen::{Seen, What};
+use crate::trace::{TraceEvent, TraceKind};
 
 #[derive(Default)]
 pub(super) struct Secrets {
@@ -35,10 +35,10 @@ impl Rule for Secrets {
         14
     }
 
-    fn see(&mut self, seen: &Seen, scene: &Scene<'_>, found: &mut Vec<String>) {
+    fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            What::Told { event, .. } => found.extend(self.search("an event", event, scene)),
-            What::Wrote { runner, entry } => {
+            TraceKind::Told { event, .. } => found.extend(self.search("an event", event, scene)),
+            TraceKind::Wrote { runner, entry } => {
                 found.extend(self.search("a journal entry", entry, scene));
                 if self.read.insert(entry.plan.clone())
                     && let Some(driver) = scene.notes.drivers.get(runner)
@@ -46,7 +46,7 @@ impl Rule for Secrets {
                     found.extend(self.search("a plan", &*driver.plan, scene));
                 }
             }
-            What::Ends { end, .. } if holds(&format!("{end:?}"), scene) => {
+            TraceKind::Ends { end, .. } if holds(&format!("{end:?}"), scene) => {
                 found.push("the end of a run holds a secret".to_owned());
             }
             _ => {}
@@ -91,7 +91,7 @@ mod tests {
     fn no_end_of_a_run_contains_a_secret() {
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
-        bench.see(crate::seen::What::Says { word: crate::seen::Wish::Pause });
+        bench.see(crate::trace::TraceKind::Says { word: crate::trace::Wish::Pause });
         bench.ended(1, End::Paused { by: SECRET.to_owned() });
         bench.assert_broken(&[14]);
     }

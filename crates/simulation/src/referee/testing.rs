@@ -29,7 +29,7 @@ use upgrade_core::version::Version;
 use upgrade_engine::drive::End;
 
 use super::{Referee, Wanted, facts};
-use crate::seen::{Act, Deed, Fate, Question, Runner, Seen, View, What};
+use crate::trace::{Act, ExternalAction, Fate, ProcessId, Question, TraceEvent, TraceKind, View};
 
 /// The secret that must never appear in output.
 pub(super) const SECRET: &str = "c2VjcmV0LW9mLXRoZS10ZXN0";
@@ -82,9 +82,9 @@ impl Bench {
         Self { world, kubernetes, referee, at, plan, started: false, boots }
     }
 
-    pub(super) fn see(&mut self, what: What) {
+    pub(super) fn see(&mut self, what: TraceKind) {
         let view = View { world: &self.world, kubernetes: &self.kubernetes };
-        self.referee.see(&Seen { at: self.at, what }, &view);
+        self.referee.see(&TraceEvent { at: self.at, what }, &view);
     }
 
     pub(super) fn finish(&mut self, last: Option<&End>) {
@@ -122,7 +122,7 @@ impl Bench {
             if truth.is_on() && truth.boot_id() != self.boots[index] {
                 self.boots[index] = truth.boot_id().to_owned();
                 let node = truth.hostname().into();
-                self.see(What::Boots { node });
+                self.see(TraceKind::Boots { node });
             }
         }
     }
@@ -132,8 +132,8 @@ impl Bench {
     }
 
     pub(super) fn inject(&mut self, node: &str, fault: &Fault) {
-        let deed = Deed::Breaks { node: node.into(), fault: fault_text(fault) };
-        self.see(What::Others { deed });
+        let deed = ExternalAction::Breaks { node: node.into(), fault: fault_text(fault) };
+        self.see(TraceKind::Others { deed });
         let node = self.index(node);
         self.world.inject(time(self.at), Some(node), fault);
         self.follow();
@@ -162,7 +162,7 @@ impl Bench {
 
     /// Stages another configuration, as a user does.
     pub(super) fn stage_config(&mut self, node: &str) {
-        self.see(What::Others { deed: Deed::Stages { node: node.into() } });
+        self.see(TraceKind::Others { deed: ExternalAction::Stages { node: node.into() } });
         let node = self.index(node);
         let config = self.world.config_of(node).replace("debug: false", "debug: true");
         let request = ApplyConfigurationRequest {
@@ -187,38 +187,38 @@ impl Bench {
         names
     }
 
-    pub(super) fn starts(&mut self, runner: Runner) {
+    pub(super) fn starts(&mut self, runner: ProcessId) {
         let fresh = !std::mem::replace(&mut self.started, true);
         let plan = Arc::clone(&self.plan);
-        self.see(What::Starts { runner, plan, fresh });
+        self.see(TraceKind::Starts { runner, plan, fresh });
         self.wrote(runner, Record::Began);
     }
 
     /// A process that has observed the cluster and taken its snapshot.
-    pub(super) fn ready(&mut self, runner: Runner) {
+    pub(super) fn ready(&mut self, runner: ProcessId) {
         self.starts(runner);
         self.wait(1);
         self.look(runner);
         self.act(runner, Act::Snapshot);
     }
 
-    pub(super) fn wrote(&mut self, runner: Runner, record: Record) {
+    pub(super) fn wrote(&mut self, runner: ProcessId, record: Record) {
         let plan = serde_json::from_value(json!("ab")).unwrap();
         let entry = Entry { at: self.at, plan, runner: runner.to_string(), record };
-        self.see(What::Wrote { runner, entry: Box::new(entry) });
+        self.see(TraceKind::Wrote { runner, entry: Box::new(entry) });
     }
 
-    pub(super) fn told(&mut self, runner: Runner, kind: EventKind) {
+    pub(super) fn told(&mut self, runner: ProcessId, kind: EventKind) {
         let plan = serde_json::from_value(json!("ab")).unwrap();
         let event = Event { at: self.at, cluster: "sim".to_owned(), plan, kind };
-        self.see(What::Told { runner, event: Box::new(event) });
+        self.see(TraceKind::Told { runner, event: Box::new(event) });
     }
 
-    pub(super) fn ask(&mut self, runner: Runner, question: Question, known: bool) {
-        self.see(What::Asked { runner, question, answered: self.at, known });
+    pub(super) fn ask(&mut self, runner: ProcessId, question: Question, known: bool) {
+        self.see(TraceKind::Asked { runner, question, answered: self.at, known });
     }
 
-    pub(super) fn look(&mut self, runner: Runner) {
+    pub(super) fn look(&mut self, runner: ProcessId) {
         self.ask(runner, Question::Machines, true);
         let names: Vec<NodeName> = self.world.truths().map(|node| node.hostname().into()).collect();
         for name in names {
@@ -228,24 +228,24 @@ impl Bench {
         self.ask(runner, Question::Nodes, true);
     }
 
-    pub(super) fn begins(&mut self, runner: Runner, step: &str) {
+    pub(super) fn begins(&mut self, runner: ProcessId, step: &str) {
         let step: StepId = step.parse().unwrap();
         self.wrote(runner, Record::Started { step, attempt: 1, evidence: None });
     }
 
-    pub(super) fn ends(&mut self, runner: Runner, step: &str) {
+    pub(super) fn ends(&mut self, runner: ProcessId, step: &str) {
         let step: StepId = step.parse().unwrap();
         let outcome = Outcome::Done { proof: None };
         self.wrote(runner, Record::Finished { step, attempt: 1, outcome });
     }
 
     /// An act arrives and is executed.
-    pub(super) fn act(&mut self, runner: Runner, act: Act) {
-        self.see(What::Act { runner, act: act.clone(), fate: Fate::Arrives });
+    pub(super) fn act(&mut self, runner: ProcessId, act: Act) {
+        self.see(TraceKind::Act { runner, act: act.clone(), fate: Fate::Arrives });
         let now = time(self.at);
         match act {
             Act::Cordon { node, on } => self.cordon(&node.0, on),
-            Act::Install { node, .. } => self.see(What::Installs { node }),
+            Act::Install { node, .. } => self.see(TraceKind::Installs { node }),
             Act::Reboot { node, .. } => {
                 let node = self.index(&node.0);
                 let request = Request::Reboot(RebootRequest::default());
@@ -272,7 +272,7 @@ impl Bench {
     }
 
     /// Observes, begins a step, acts, and ends the step.
-    pub(super) fn step(&mut self, runner: Runner, step: &str, act: Option<Act>) {
+    pub(super) fn step(&mut self, runner: ProcessId, step: &str, act: Option<Act>) {
         self.wait(1);
         self.look(runner);
         self.begins(runner, step);
@@ -284,13 +284,13 @@ impl Bench {
     }
 
     /// Cordons a node in accordance with all rules.
-    pub(super) fn take(&mut self, runner: Runner, node: &str) {
+    pub(super) fn take(&mut self, runner: ProcessId, node: &str) {
         let act = Act::Cordon { node: node.into(), on: true };
         self.step(runner, &format!("1/{node}/cordon"), Some(act));
     }
 
     /// Removes its pods.
-    pub(super) fn drain(&mut self, runner: Runner, node: &str) {
+    pub(super) fn drain(&mut self, runner: ProcessId, node: &str) {
         self.wait(1);
         self.look(runner);
         self.begins(runner, &format!("1/{node}/drain"));
@@ -307,12 +307,12 @@ impl Bench {
     }
 
     /// Upgrades it, and waits until it serves.
-    pub(super) fn boot(&mut self, runner: Runner, node: &str) {
+    pub(super) fn boot(&mut self, runner: ProcessId, node: &str) {
         self.boot_by(runner, node, RebootMode::Default);
     }
 
     /// The same with a reboot mode.
-    pub(super) fn boot_by(&mut self, runner: Runner, node: &str, mode: RebootMode) {
+    pub(super) fn boot_by(&mut self, runner: ProcessId, node: &str, mode: RebootMode) {
         self.boot_until(runner, node, mode, |truth| {
             let controls = truth.role() == NodeRole::Worker || truth.api_server_answers();
             truth.is_ready() && controls
@@ -321,7 +321,7 @@ impl Bench {
 
     /// Upgrades it, and waits until the machine reports itself ready, which is before its API
     /// server answers.
-    pub(super) fn boot_until_ready(&mut self, runner: Runner, node: &str) {
+    pub(super) fn boot_until_ready(&mut self, runner: ProcessId, node: &str) {
         // A path to the method would have only one lifetime.
         let is_ready = |truth: &NodeTruth<'_>| truth.is_ready();
         self.boot_until(runner, node, RebootMode::Default, is_ready);
@@ -329,7 +329,7 @@ impl Bench {
 
     /// Upgrades it, and waits until it runs and its Node is ready, whatever the machine itself
     /// reports.
-    pub(super) fn boot_until_up(&mut self, runner: Runner, node: &str) {
+    pub(super) fn boot_until_up(&mut self, runner: ProcessId, node: &str) {
         let is_up = |truth: &NodeTruth<'_>| truth.is_running() && truth.kubelet().ready;
         self.boot_until(runner, node, RebootMode::Default, is_up);
     }
@@ -337,7 +337,7 @@ impl Bench {
     /// Upgrades it, and waits until the condition holds.
     fn boot_until(
         &mut self,
-        runner: Runner,
+        runner: ProcessId,
         node: &str,
         mode: RebootMode,
         back: impl Fn(&NodeTruth<'_>) -> bool,
@@ -359,14 +359,14 @@ impl Bench {
     }
 
     /// Verifies and uncordons it.
-    pub(super) fn verify_and_uncordon(&mut self, runner: Runner, node: &str) {
+    pub(super) fn verify_and_uncordon(&mut self, runner: ProcessId, node: &str) {
         self.step(runner, &format!("1/{node}/verify"), None);
         let act = Act::Cordon { node: node.into(), on: false };
         self.step(runner, &format!("1/{node}/uncordon"), Some(act));
     }
 
-    pub(super) fn ended(&mut self, runner: Runner, end: End) {
-        self.see(What::Ends { runner, end: Ok(end) });
+    pub(super) fn ended(&mut self, runner: ProcessId, end: End) {
+        self.see(TraceKind::Ends { runner, end: Ok(end) });
     }
 }
 

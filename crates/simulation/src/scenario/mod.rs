@@ -26,7 +26,7 @@ pub(crate) use foreign::{EDGE, EDGE_ADDRESS};
 pub(crate) use machines::OWN;
 
 use crate::crash::Point;
-use crate::wire::Weather;
+use crate::network::NetworkConditions;
 
 /// One simulated run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,7 +110,7 @@ pub enum TroubleKind {
     /// A bad network, for a number of seconds.
     Wires {
         /// How bad.
-        weather: Weather,
+        weather: NetworkConditions,
         /// Its duration in seconds.
         lasts: u64,
     },

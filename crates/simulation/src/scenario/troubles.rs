@@ -7,7 +7,7 @@ use talos_sim::model::{Condition, Fault};
 use super::draw::{u64_of, usize_of};
 use super::{Trouble, TroubleKind};
 use crate::crash::Point;
-use crate::wire::Weather;
+use crate::network::NetworkConditions;
 use kube_sim::random::Random;
 
 /// Most troubles begin within this many seconds, while the run is active.
@@ -147,9 +147,9 @@ fn fault(random: &mut Random) -> Fault {
     }
 }
 
-fn weather(random: &mut Random) -> Weather {
+fn weather(random: &mut Random) -> NetworkConditions {
     let mut share = || if random.chance(500) { random.below(150) } else { 0 };
-    Weather {
+    NetworkConditions {
         refused: share(),
         lost: share() / 3,
         unanswered: share() / 3,

@@ -18,9 +18,9 @@ use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
 use upgrade_engine::io::refused::{Refused, Status};
 use upgrade_engine::io::{Changes, Kubernetes, Machine, Trouble};
 
-use super::seat::Seat;
+use super::process_io::ProcessIo;
 use super::{Inside, objects};
-use crate::seen::{Act, Question};
+use crate::trace::{Act, Question};
 
 /// What an API server without etcd says.
 const NO_ETCD: &str = "etcdserver: request timed out";
@@ -106,7 +106,7 @@ fn named(object: &Value) -> ObjectName {
     }
 }
 
-impl Kubernetes for Seat {
+impl Kubernetes for ProcessIo {
     async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, Trouble> {
         self.ask(Question::Nodes, |inside| {
             let store = inside.store()?;
@@ -185,7 +185,7 @@ impl Kubernetes for Seat {
             "metadata": {"namespace": namespace, "name": name},
             "deleteOptions": {"preconditions": {"uid": uid}},
         }));
-        let node = self.place.at(|inside| {
+        let node = self.shared.at(|inside| {
             let pod = inside.kubernetes.api().store().get(&PODS, namespace, name)?;
             Some(NodeName(text(pod, &["spec", "nodeName"]).to_owned()))
         });
@@ -226,7 +226,7 @@ impl Kubernetes for Seat {
     }
 
     fn changes(&self) -> Changes {
-        self.place.objects.subscribe()
+        self.shared.objects.subscribe()
     }
 
     async fn deprecated(&self) -> Result<Vec<(String, String)>, Trouble> {

@@ -1,14 +1,14 @@
 //! The world in memory: the simulator's own models of the machines and of the
 //! Kubernetes API, without sockets, and the referee that watches them.
 //!
-//! A [`Place`] is one cluster. Processes reach it through a
-//! [`Seat`](seat::Seat) each; everything that happens to it goes through
-//! [`Place::at`], which lets time pass first, tells the referee, and wakes
+//! A [`SharedWorld`] is one cluster. Processes reach it through a
+//! [`ProcessIo`](process_io::ProcessIo) each; everything that happens to it goes through
+//! [`SharedWorld::at`], which lets time pass first, tells the referee, and wakes
 //! whoever waits for a change.
 
 pub mod kubernetes;
 pub mod objects;
-pub mod seat;
+pub mod process_io;
 pub mod talos;
 
 use std::collections::HashMap;
@@ -23,9 +23,9 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::Clock as _;
 
+use crate::network::{Delivery, NetworkConditions};
 use crate::referee::Referee;
-use crate::seen::{Seen, View, What};
-use crate::wire::{Passage, Weather};
+use crate::trace::{TraceEvent, TraceKind, View};
 use kube_sim::random::Random;
 
 /// When every world begins: a midnight.
@@ -47,10 +47,10 @@ pub const EXTENSION: &str = "siderolabs/iscsi-tools";
 pub const RENAMED: (&str, &str) = ("siderolabs/i915-ucode", "siderolabs/i915");
 
 /// One cluster, its referee, and what it has been seen doing.
-pub struct Place {
+pub struct SharedWorld {
     inner: Mutex<Inside>,
     /// How the wires are, and their chances.
-    wires: Mutex<(Weather, Random)>,
+    wires: Mutex<(NetworkConditions, Random)>,
     clock: SystemClock,
     /// Told when something may happen earlier than was thought.
     sooner: Notify,
@@ -71,7 +71,7 @@ pub struct Inside {
     /// Who watches.
     pub referee: Referee,
     /// Everything that was seen, if somebody wants to read it.
-    pub log: Option<Vec<Seen>>,
+    pub log: Option<Vec<TraceEvent>>,
     /// What was met, for the coverage.
     pub met: crate::coverage::Met,
     /// Chances of the API servers.
@@ -96,8 +96,8 @@ impl Inside {
     }
 
     /// Shows the referee something.
-    pub fn show(&mut self, what: What) {
-        let seen = Seen { at: self.now, what };
+    pub fn show(&mut self, what: TraceKind) {
+        let seen = TraceEvent { at: self.now, what };
         self.met.see(&seen);
         let view = View { world: &self.world, kubernetes: &self.kubernetes };
         self.referee.see(&seen, &view);
@@ -168,7 +168,7 @@ impl Inside {
             } else if self.boots[index] != boots {
                 self.boots[index] = boots;
                 let name = NodeName(truth.hostname().to_owned());
-                self.show(What::Boots { node: name });
+                self.show(TraceKind::Boots { node: name });
             }
             self.look_for_installers(node);
         }
@@ -182,7 +182,7 @@ impl Inside {
         }
         if std::mem::replace(&mut self.installs[node.0], installs) != installs {
             let node = NodeName(truth.hostname().to_owned());
-            self.show(What::Installs { node });
+            self.show(TraceKind::Installs { node });
         }
     }
 
@@ -223,7 +223,7 @@ pub fn time(at: Timestamp) -> Time {
     Time::from_nanos(u64::try_from(at.as_nanosecond()).unwrap_or(0))
 }
 
-impl Place {
+impl SharedWorld {
     /// A place that begins now; inside of a runtime whose clock is paused.
     pub fn new(
         (world, kubernetes): (World, Kubernetes),
@@ -253,7 +253,7 @@ impl Place {
         inner.look_around();
         Arc::new(Self {
             inner: Mutex::new(inner),
-            wires: Mutex::new((Weather::default(), random)),
+            wires: Mutex::new((NetworkConditions::default(), random)),
             clock: SystemClock::starting_at(start),
             sooner: Notify::new(),
             broken: Notify::new(),
@@ -263,12 +263,12 @@ impl Place {
     }
 
     /// How the wires are from now on.
-    pub fn set_weather(&self, weather: Weather) {
+    pub fn set_network(&self, weather: NetworkConditions) {
         self.wires.lock().unwrap_or_else(PoisonError::into_inner).0 = weather;
     }
 
     /// What becomes of the next message.
-    pub(crate) fn passage(&self) -> Passage {
+    pub(crate) fn passage(&self) -> Delivery {
         let mut wires = self.wires.lock().unwrap_or_else(PoisonError::into_inner);
         let (weather, random) = &mut *wires;
         weather.draw(random)

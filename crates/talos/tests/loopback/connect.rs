@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::node::{Call, Node, Step, send};
 use crate::pki::{Authority, Valid};
 use crate::{client, client_with, deadlines};
-use talos_client::{Client, Failure, Fault};
+use talos_client::{Client, ConnectionError, Failure};
 use talos_proto::machine as wire;
 use tonic::Code;
 
@@ -17,14 +17,14 @@ fn hostname(name: &str) -> Vec<Step> {
     })]
 }
 
-fn fault(client_error: &talos_client::Error) -> &Fault {
+fn fault(client_error: &talos_client::Error) -> &ConnectionError {
     match client_error.failure() {
         Failure::Connect(fault) => fault,
         other => panic!("{other:?} is not a failure to connect"),
     }
 }
 
-async fn fault_of(client: &Client) -> Fault {
+async fn fault_of(client: &Client) -> ConnectionError {
     let error = client.endpoint().hostname().await.unwrap_err();
     assert!(error.source().unwrap().source().is_some());
     fault(&error).clone()
@@ -50,7 +50,7 @@ async fn another_authority_is_not_trusted() {
     let node = Node::start(&theirs, |_| hostname("cp-1")).await;
     let admin = ours.client("os:admin", Valid::Now);
     let client = client(&ours.talosconfig(&[node.endpoint()], &admin));
-    assert_eq!(fault_of(&client).await, Fault::WrongAuthority);
+    assert_eq!(fault_of(&client).await, ConnectionError::WrongAuthority);
     assert!(node.methods().is_empty());
 }
 
@@ -61,7 +61,7 @@ async fn a_certificate_for_another_address_is_not_trusted() {
     let node = Node::start_with(&authority, &pair, |_| hostname("cp-1")).await;
     let admin = authority.client("os:admin", Valid::Now);
     let client = client(&authority.talosconfig(&[node.endpoint()], &admin));
-    assert_eq!(fault_of(&client).await, Fault::WrongName);
+    assert_eq!(fault_of(&client).await, ConnectionError::WrongName);
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn an_expired_server_certificate_is_not_trusted() {
         let node = Node::start_with(&authority, &pair, |_| hostname("cp-1")).await;
         let admin = authority.client("os:admin", Valid::Now);
         let client = client(&authority.talosconfig(&[node.endpoint()], &admin));
-        assert_eq!(fault_of(&client).await, Fault::ServerCertificateExpired);
+        assert_eq!(fault_of(&client).await, ConnectionError::ServerCertificateExpired);
     }
 }
 
@@ -93,7 +93,7 @@ async fn a_replaced_certificate_is_reloaded() {
     let read = Arc::clone(&file);
     let reload = move || read.lock().unwrap().clone();
     let client = Client::reloading(&context(&old), deadlines(), reload).unwrap();
-    assert_eq!(fault_of(&client).await, Fault::ClientCertificateExpired);
+    assert_eq!(fault_of(&client).await, ConnectionError::ClientCertificateExpired);
     *file.lock().unwrap() = Some(context(&new));
     assert_eq!(client.endpoint().hostname().await.unwrap(), "cp-1");
     // While the file is missing, the last credentials are used.
@@ -108,7 +108,7 @@ async fn an_expired_client_certificate_is_named() {
     let admin = authority.client("os:admin", Valid::NoLonger);
     let client = client(&authority.talosconfig(&[node.endpoint()], &admin));
     let fault = fault_of(&client).await;
-    assert_eq!(fault, Fault::ClientCertificateExpired);
+    assert_eq!(fault, ConnectionError::ClientCertificateExpired);
     assert!(fault.to_string().contains("talosctl config new"), "{fault}");
 }
 
@@ -119,7 +119,7 @@ async fn a_client_certificate_of_another_cluster_is_named() {
     let admin = other.client("os:admin", Valid::Now);
     let client = client(&authority.talosconfig(&[node.endpoint()], &admin));
     let fault = fault_of(&client).await;
-    assert!(matches!(fault, Fault::ClientCertificateRejected(_)), "{fault:?}");
+    assert!(matches!(fault, ConnectionError::ClientCertificateRejected(_)), "{fault:?}");
 }
 
 #[tokio::test]
@@ -131,11 +131,11 @@ async fn a_closed_port_is_refused_and_a_name_unresolved() {
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = closed.local_addr().unwrap().to_string();
     let refused = client(&authority.talosconfig(&[address], &admin));
-    assert_eq!(fault_of(&refused).await, Fault::Refused);
+    assert_eq!(fault_of(&refused).await, ConnectionError::Refused);
 
     let nowhere = client(&authority.talosconfig(&["nowhere.invalid".to_owned()], &admin));
     let fault = fault_of(&nowhere).await;
-    assert!(matches!(fault, Fault::Unresolved(_)), "{fault:?}");
+    assert!(matches!(fault, ConnectionError::Unresolved(_)), "{fault:?}");
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn a_port_that_accepts_but_never_answers_times_out() {
     let mut deadlines = deadlines();
     deadlines.connect = Duration::from_millis(200);
     let client = client_with(&config, deadlines);
-    assert_eq!(fault_of(&client).await, Fault::TimedOut(deadlines.connect));
+    assert_eq!(fault_of(&client).await, ConnectionError::TimedOut(deadlines.connect));
 }
 
 #[tokio::test]

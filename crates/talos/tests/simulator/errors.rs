@@ -6,7 +6,7 @@ use talos_client::deadline::Deadlines;
 use talos_client::image::ImageStore;
 use talos_client::machine::RebootMode;
 use talos_client::resources::MachineConfig;
-use talos_client::{Client, Failure, Fault, Outcome};
+use talos_client::{Client, ConnectionError, Failure, Outcome};
 use talos_sim::clock::wall_time;
 use talos_sim::pki::{Identity, Usage};
 use tokio::time::Instant;
@@ -130,7 +130,7 @@ async fn endpoints_that_are_down() {
     let error = node.hostname().await.unwrap_err();
     assert!(began.elapsed() < node.client().deadlines().read, "{:?}", began.elapsed());
     assert!(
-        matches!(error.failure(), Failure::Connect(Fault::Refused) | Failure::Broken(_)),
+        matches!(error.failure(), Failure::Connect(ConnectionError::Refused) | Failure::Broken(_)),
         "{error:?}"
     );
     let error = node.reboot(RebootMode::Default).await.unwrap_err();
@@ -177,10 +177,10 @@ async fn certificates() {
     };
     let admin = Identity::new("os:admin", now);
     let expired = world.talosconfig_as(&admin.clone().expired(now));
-    assert_eq!(fault(&expired).await, Fault::ClientCertificateExpired);
+    assert_eq!(fault(&expired).await, ConnectionError::ClientCertificateExpired);
     let server = world.talosconfig_as(&admin.with_usages(vec![Usage::Server]));
     let refused = fault(&server).await;
-    assert!(matches!(refused, Fault::ClientCertificateRejected(_)), "{refused:?}");
+    assert!(matches!(refused, ConnectionError::ClientCertificateRejected(_)), "{refused:?}");
 
     // The talosconfig of another cluster with our endpoints: it trusts another authority.
     let field = |text: &str, name: &str| {
@@ -189,12 +189,12 @@ async fn certificates() {
     };
     let (ours, theirs) = (world.cluster.talosconfig(), other.cluster.talosconfig());
     let wrong_authority = ours.replace(&field(ours, "ca:"), &field(theirs, "ca:"));
-    assert_eq!(fault(&wrong_authority).await, Fault::WrongAuthority);
+    assert_eq!(fault(&wrong_authority).await, ConnectionError::WrongAuthority);
     let wrong_client = ours
         .replace(&field(ours, "crt:"), &field(theirs, "crt:"))
         .replace(&field(ours, "key:"), &field(theirs, "key:"));
     let refused = fault(&wrong_client).await;
-    assert!(matches!(refused, Fault::ClientCertificateRejected(_)), "{refused:?}");
+    assert!(matches!(refused, ConnectionError::ClientCertificateRejected(_)), "{refused:?}");
 }
 
 #[tokio::test]

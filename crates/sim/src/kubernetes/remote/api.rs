@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::client::{Answer, Client, Failure};
-use super::{Place, path};
+use super::{Endpoint, path};
 use crate::kubernetes::drain::{Evict, GRACE};
 use crate::kubernetes::manifests::{How, Install, MANAGER, kind_of};
 
@@ -27,7 +27,7 @@ pub(super) struct RemoteApi {
 }
 
 impl RemoteApi {
-    pub(super) fn new(runtime: Runtime, place: Arc<Place>) -> Self {
+    pub(super) fn new(runtime: Runtime, place: Arc<Endpoint>) -> Self {
         Self { runtime, client: Client::new(place), away: false }
     }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::net::TcpStream;
 use upgrade_core::text::chain;
 
-use super::{Place, RemoteError};
+use super::{Endpoint, RemoteError};
 
 /// The time limit of a request. An API server without its etcd takes longer, and counts as
 /// unavailable.
@@ -54,12 +54,12 @@ impl Answer {
 /// A client with at most one open connection.
 #[derive(Debug)]
 pub(super) struct Client {
-    place: Arc<Place>,
+    place: Arc<Endpoint>,
     kept: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Client {
-    pub(super) fn new(place: Arc<Place>) -> Self {
+    pub(super) fn new(place: Arc<Endpoint>) -> Self {
         Self { place, kept: None }
     }
 
@@ -107,7 +107,7 @@ impl Client {
         content_type: &'static str,
         body: Bytes,
     ) -> Result<http::Response<Incoming>, Failure> {
-        let Place { host, port, base, bearer, .. } = &*self.place;
+        let Endpoint { host, port, base, bearer, .. } = &*self.place;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let mut request = http::Request::builder()
             .method(method)
@@ -139,7 +139,7 @@ impl Client {
 }
 
 /// Opens a connection.
-pub(super) async fn connect<B>(place: &Place) -> Result<SendRequest<B>, Failure>
+pub(super) async fn connect<B>(place: &Endpoint) -> Result<SendRequest<B>, Failure>
 where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
 {
@@ -166,7 +166,7 @@ fn too_slow() -> Failure {
 }
 
 /// Checks that the API server is there, is trusted, and accepts the token.
-pub(crate) async fn check(place: &Arc<Place>) -> Result<(), RemoteError> {
+pub(crate) async fn check(place: &Arc<Endpoint>) -> Result<(), RemoteError> {
     let api = place.api();
     let url = api.url.clone();
     // This request needs an administrator's rights.

@@ -15,7 +15,7 @@ use hyper::client::conn::http1::SendRequest;
 use tokio::sync::watch;
 
 use super::client::{Failure, connect};
-use super::{Machines, Place};
+use super::{Endpoint, Machines};
 use crate::model::NodeIndex;
 
 /// Headers that belong to one connection or to the caller's identity, and are not forwarded.
@@ -32,7 +32,7 @@ const OWN: [HeaderName; 7] = [
 /// Forwarding to a real API server.
 #[derive(Clone, Debug)]
 pub(crate) struct Forwarder {
-    place: Arc<Place>,
+    place: Arc<Endpoint>,
     machines: watch::Receiver<Machines>,
     /// Virtual seconds per real second of the nodes.
     speed: f64,
@@ -40,7 +40,11 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    pub(crate) fn new(place: Arc<Place>, machines: watch::Receiver<Machines>, speed: f64) -> Self {
+    pub(crate) fn new(
+        place: Arc<Endpoint>,
+        machines: watch::Receiver<Machines>,
+        speed: f64,
+    ) -> Self {
         Self { place, machines, speed, kept: Arc::default() }
     }
 
@@ -66,7 +70,7 @@ impl Forwarder {
         request: http::Request<Incoming>,
         administrator: bool,
     ) -> Result<http::Response<Incoming>, Failure> {
-        let Place { host, port, base, bearer, .. } = &*self.place;
+        let Endpoint { host, port, base, bearer, .. } = &*self.place;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let (parts, body) = request.into_parts();
         let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);

@@ -9,12 +9,12 @@
 //! ```
 
 mod api;
+mod bootstrap;
 mod client;
+mod endpoint;
 mod error;
 mod forward;
-mod furnish;
 mod path;
-mod place;
 mod provision;
 mod runner;
 mod watch;
@@ -30,13 +30,13 @@ use kube_sim::names::{
 use tokio::sync::{mpsc, watch as channel};
 use tokio::task::JoinSet;
 
+pub use endpoint::RealApi;
 pub use error::RemoteError;
-pub use place::RealApi;
 
+pub(crate) use bootstrap::{BootstrapError, furnish, storage};
 pub(crate) use client::check;
+pub(crate) use endpoint::Endpoint;
 pub(crate) use forward::Forwarder;
-pub(crate) use furnish::{Unfurnished, furnish, storage};
-pub(crate) use place::Place;
 
 use super::drain::Drains;
 use super::facts;
@@ -87,7 +87,7 @@ fn serves_api(world: &World, node: NodeIndex) -> bool {
 /// Everything needed to start.
 #[derive(Debug)]
 pub(crate) struct Start {
-    pub(crate) place: Arc<Place>,
+    pub(crate) place: Arc<Endpoint>,
     pub(crate) machines: channel::Receiver<Machines>,
     pub(crate) seed: u64,
     pub(crate) speed: f64,

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::client::{Client, Failure};
-use super::{Place, path};
+use super::{Endpoint, path};
 
 /// The pause while the API server is away.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub(super) struct Change {
 /// Watches one resource.
 #[derive(Debug)]
 pub(super) struct Watcher {
-    place: Arc<Place>,
+    place: Arc<Endpoint>,
     resource: ResourceName,
     selector: &'static str,
     known: BTreeMap<(String, String), Arc<Value>>,
@@ -55,7 +55,7 @@ enum End {
 impl Watcher {
     /// `selector` is a field selector, already encoded for a query; empty for all objects.
     pub(super) fn new(
-        place: Arc<Place>,
+        place: Arc<Endpoint>,
         resource: ResourceName,
         selector: &'static str,
         changes: mpsc::UnboundedSender<Change>,

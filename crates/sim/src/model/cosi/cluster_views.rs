@@ -5,7 +5,7 @@ use talos_proto::{Kind, common, kind};
 
 use super::super::World;
 use super::super::api::NodeIndex;
-use super::super::tree::{Tree, list, map};
+use super::super::resource_value::{ResourceValue, list, map};
 use super::View;
 use super::network_views::octets;
 
@@ -69,7 +69,7 @@ impl World {
             ("machineType", name.into()),
             ("operatingSystem", system.into()),
         ]);
-        if let (true, Tree::Map(entries)) = (control_plane, &mut yaml) {
+        if let (true, ResourceValue::Map(entries)) = (control_plane, &mut yaml) {
             entries.push(("controlPlane".into(), map([("port", 6443.into())])));
         }
         View::new(here.hostname.clone(), &message, &yaml)

@@ -6,7 +6,7 @@ use talos_proto::{Kind, kind};
 use super::super::World;
 use super::super::api::NodeIndex;
 use super::super::kubernetes::Component;
-use super::super::tree::{Tree, list, map};
+use super::super::resource_value::{ResourceValue, list, map};
 use super::kinds::{self, KubeletConfigSpec};
 use super::{POD_SUBNET, View};
 
@@ -83,11 +83,11 @@ impl World {
                         ("name", extra.name.clone().into()),
                         ("url", extra.url.clone().unwrap_or_default().into()),
                         ("priority", extra.priority.clone().into()),
-                        ("extraHeaders", Tree::Map(Vec::new())),
+                        ("extraHeaders", ResourceValue::Map(Vec::new())),
                         ("inlineManifest", extra.text.clone().into()),
                     ])
                 });
-                let yaml = map([("extraManifests", Tree::List(items.collect()))]);
+                let yaml = map([("extraManifests", ResourceValue::List(items.collect()))]);
                 vec![View::new("extra-manifests", &message, &yaml)]
             }
             kind::BOOTSTRAP_MANIFESTS_CONFIG | kind::EXTRA_MANIFESTS_CONFIG => Vec::new(),

@@ -5,7 +5,7 @@ use talos_proto::{Kind, kind};
 
 use super::super::World;
 use super::super::api::NodeIndex;
-use super::super::tree::{Tree, map};
+use super::super::resource_value::{ResourceValue, map};
 use super::View;
 
 impl World {
@@ -16,7 +16,7 @@ impl World {
                 let message = config::MachineConfigSpec {
                     yaml_marshalled: here.config.active.clone().into(),
                 };
-                let mut view = View::new("v1alpha1", &message, &Tree::Bool(true));
+                let mut view = View::new("v1alpha1", &message, &ResourceValue::Bool(true));
                 // Clients read the text of this one unchanged.
                 view.yaml.clone_from(&here.config.active);
                 let mut views = vec![view.version(here.config.version)];
@@ -25,7 +25,7 @@ impl World {
                 if let Some(on_disk) = on_disk {
                     let yaml_marshalled = on_disk.as_bytes().to_vec();
                     let message = config::MachineConfigSpec { yaml_marshalled };
-                    let mut view = View::new("persistent", &message, &Tree::Bool(true));
+                    let mut view = View::new("persistent", &message, &ResourceValue::Bool(true));
                     on_disk.clone_into(&mut view.yaml);
                     views.push(view);
                 }
@@ -46,8 +46,8 @@ impl World {
                 let message = kubeaccess::ConfigSpec::default();
                 let yaml = map([
                     ("enabled", false.into()),
-                    ("allowedAPIRoles", Tree::List(Vec::new())),
-                    ("allowedKubernetesNamespaces", Tree::List(Vec::new())),
+                    ("allowedAPIRoles", ResourceValue::List(Vec::new())),
+                    ("allowedKubernetesNamespaces", ResourceValue::List(Vec::new())),
                 ]);
                 vec![View::new("config", &message, &yaml)]
             }

@@ -10,7 +10,7 @@ use super::super::api::NodeIndex;
 use super::super::kubernetes::{Component, Cordon, Pod, PodState};
 use super::super::manifests::Manifest;
 use super::super::node::Node;
-use super::super::tree::{Tree, empty, list, map};
+use super::super::resource_value::{ResourceValue, empty, list, map};
 use super::{POD_SUBNET, View};
 
 const SERVICE_SUBNET: &str = "10.96.0.0/12";
@@ -92,7 +92,7 @@ impl World {
             ("nodename", here.hostname.clone().into()),
             ("nodeReady", ready.into()),
             ("unschedulable", unschedulable.into()),
-            ("labels", Tree::Map(labels)),
+            ("labels", ResourceValue::Map(labels)),
             ("annotations", empty()),
             ("podCIDRs", list([format!("10.244.{third}.0/24")])),
         ]);
@@ -111,7 +111,7 @@ impl World {
             ("phase", phase.into()),
             (
                 "conditions",
-                Tree::List(vec![
+                ResourceValue::List(vec![
                     condition("Initialized", true),
                     condition("Ready", ready),
                     condition("ContainersReady", ready),
@@ -149,7 +149,7 @@ impl World {
             ("localPort", 6443.into()),
             ("serviceCIDR", list([SERVICE_SUBNET])),
             ("extraArgs", empty()),
-            ("extraVolumes", Tree::List(Vec::new())),
+            ("extraVolumes", ResourceValue::List(Vec::new())),
             ("environmentVariables", empty()),
             ("advertisedAddress", "$(POD_IP)".into()),
             ("resources", resources),
@@ -189,7 +189,7 @@ fn controller_manager(here: &Node) -> View {
         ("cloudProvider", "".into()),
         ("podCIDRs", list([POD_SUBNET])),
         ("serviceCIDRs", list([SERVICE_SUBNET])),
-        ("extraVolumes", Tree::List(Vec::new())),
+        ("extraVolumes", ResourceValue::List(Vec::new())),
         ("environmentVariables", empty()),
         ("resources", map([("requests", empty()), ("limits", empty())])),
     ]);
@@ -207,7 +207,7 @@ fn scheduler(here: &Node) -> View {
         ("enabled", true.into()),
         ("image", image.into()),
         ("config", empty()),
-        ("extraVolumes", Tree::List(Vec::new())),
+        ("extraVolumes", ResourceValue::List(Vec::new())),
         ("environmentVariables", empty()),
         ("resources", map([("requests", empty()), ("limits", empty())])),
     ]);
@@ -249,7 +249,7 @@ fn static_pod(here: &Node, pod: &Pod) -> View {
     let image = here.config.components.image(pod.component).to_owned();
     let release = release_of(&image);
     let minor = release.split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(0);
-    let command: Vec<Tree> = match pod.component {
+    let command: Vec<ResourceValue> = match pod.component {
         Component::ApiServer => vec![
             "/usr/local/bin/kube-apiserver".into(),
             "--admission-control-config-file=/system/config/kubernetes/kube-apiserver/\
@@ -290,15 +290,18 @@ fn static_pod(here: &Node, pod: &Pod) -> View {
         let files = here.config.api_server_files().to_string();
         annotations.push((Cow::Borrowed("talos.dev/config-file-version"), files.into()));
     }
-    let container =
-        map([("name", name.into()), ("image", image.into()), ("command", Tree::List(command))]);
+    let container = map([
+        ("name", name.into()),
+        ("image", image.into()),
+        ("command", ResourceValue::List(command)),
+    ]);
     let tree = map([
         ("apiVersion", "v1".into()),
         ("kind", "Pod".into()),
         (
             "metadata",
             map([
-                ("annotations", Tree::Map(annotations)),
+                ("annotations", ResourceValue::Map(annotations)),
                 ("labels", labels()),
                 ("name", name.into()),
                 ("namespace", "kube-system".into()),
@@ -307,7 +310,7 @@ fn static_pod(here: &Node, pod: &Pod) -> View {
         (
             "spec",
             map([
-                ("containers", Tree::List(vec![container])),
+                ("containers", ResourceValue::List(vec![container])),
                 ("hostNetwork", true.into()),
                 ("priority", 2_000_000_000.into()),
                 ("priorityClassName", "system-cluster-critical".into()),
@@ -335,10 +338,10 @@ fn authorization(minor: u64) -> &'static str {
 
 /// A bootstrap manifest with all of its objects.
 fn manifest((name, objects): Manifest) -> View {
-    let objects: Vec<Tree> = objects.into_iter().map(Tree::from).collect();
+    let objects: Vec<ResourceValue> = objects.into_iter().map(ResourceValue::from).collect();
     let items = objects
         .iter()
         .map(|object| k8s::SingleManifest { object: Some(object.to_struct()) })
         .collect();
-    View::new(name, &k8s::ManifestSpec { items }, &Tree::List(objects))
+    View::new(name, &k8s::ManifestSpec { items }, &ResourceValue::List(objects))
 }

@@ -5,9 +5,9 @@ use talos_proto::{Kind, kind};
 
 use super::super::World;
 use super::super::api::NodeIndex;
+use super::super::resource_value::{ResourceValue, map};
 use super::super::services::State;
 use super::super::spec::EMPTY_SCHEMATIC;
-use super::super::tree::{Tree, map};
 use super::View;
 
 /// Size of the EPHEMERAL volume, in bytes.
@@ -102,7 +102,7 @@ impl World {
                     .collect(),
             }),
         };
-        let conditions: Vec<Tree> = unmet
+        let conditions: Vec<ResourceValue> = unmet
             .into_iter()
             .map(|(name, reason)| map([("name", name.into()), ("reason", reason.into())]))
             .collect();
@@ -112,7 +112,7 @@ impl World {
                 "status",
                 map([
                     ("ready", conditions.is_empty().into()),
-                    ("unmetConditions", Tree::List(conditions)),
+                    ("unmetConditions", ResourceValue::List(conditions)),
                 ]),
             ),
         ]);
@@ -170,7 +170,7 @@ impl World {
                     ("description", "".into()),
                     ("compatibility", map([("talos", talos)])),
                 ]);
-                if let (false, Tree::Map(entries)) = (extra.is_empty(), &mut metadata) {
+                if let (false, ResourceValue::Map(entries)) = (extra.is_empty(), &mut metadata) {
                     entries.push(("extraInfo".into(), extra.into()));
                 }
                 let yaml = map([("image", image.into()), ("metadata", metadata)]);

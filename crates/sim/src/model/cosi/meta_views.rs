@@ -5,8 +5,8 @@ use talos_proto::{Kind, kind};
 
 use super::super::World;
 use super::super::api::NodeIndex;
-use super::super::tree::{list, map};
-use super::{NAMESPACES, Tree, View, is_sensitive, kinds};
+use super::super::resource_value::{list, map};
+use super::{NAMESPACES, ResourceValue, View, is_sensitive, kinds};
 
 impl World {
     pub(super) fn meta_views(&self, node: NodeIndex, kind: &Kind) -> Option<Vec<View>> {
@@ -46,9 +46,9 @@ fn definition(kind: &Kind, minor: u64) -> View {
         ("defaultNamespace", spec.default_namespace.clone().into()),
         ("aliases", list(spec.aliases.iter().cloned())),
         ("allAliases", list(spec.all_aliases.iter().cloned())),
-        ("printColumns", Tree::List(columns.collect())),
+        ("printColumns", ResourceValue::List(columns.collect())),
     ]);
-    if let (true, Tree::Map(entries)) = (sensitive, &mut yaml) {
+    if let (true, ResourceValue::Map(entries)) = (sensitive, &mut yaml) {
         entries.push(("sensitivity".into(), "sensitive".into()));
     }
     View::new(kind.definition_id(), &spec, &yaml)

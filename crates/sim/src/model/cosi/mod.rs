@@ -26,9 +26,9 @@ pub(super) use watch::Watch;
 
 use super::World;
 use super::api::{NodeIndex, Reply, Response, Status};
+use super::resource_value::ResourceValue;
 use super::roles::{Caller, Role};
 use super::time::{self, Time};
-use super::tree::Tree;
 
 /// How many changes of a kind are kept for clients that resume a watch.
 const KEPT: usize = 64;
@@ -69,7 +69,7 @@ pub(super) struct View {
 }
 
 impl View {
-    fn new(id: impl Into<String>, message: &impl Message, yaml: &Tree) -> Self {
+    fn new(id: impl Into<String>, message: &impl Message, yaml: &ResourceValue) -> Self {
         Self { id: id.into(), proto: message.encode_to_vec(), yaml: yaml.to_yaml(), version: None }
     }
 

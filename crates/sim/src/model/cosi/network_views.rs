@@ -5,7 +5,7 @@ use talos_proto::{Kind, common, kind};
 
 use super::super::World;
 use super::super::api::NodeIndex;
-use super::super::tree::{list, map};
+use super::super::resource_value::{list, map};
 use super::View;
 
 impl World {

@@ -5,9 +5,9 @@ use tokio::sync::mpsc;
 use upgrade_core::call::{self, Class, Outcome};
 use upgrade_engine::io::{Machine, Trouble, trouble};
 
-use super::super::seat::Seat;
+use super::super::process_io::ProcessIo;
 use super::super::{Answer, Inside};
-use crate::seen::Act;
+use crate::trace::Act;
 
 /// What a call is for, and so what its failure means.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ async fn drain(
 
 /// Closes a stream when its reader is gone.
 struct Reading<'a> {
-    seat: &'a Seat,
+    io: &'a ProcessIo,
     stream: StreamId,
     contents: mpsc::UnboundedReceiver<Content>,
 }
@@ -73,7 +73,7 @@ struct Reading<'a> {
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
         let stream = self.stream;
-        self.seat.place.at(|inside| {
+        self.io.shared.at(|inside| {
             let now = inside.world.now();
             inside.world.close_stream(now, stream);
         });
@@ -94,7 +94,7 @@ impl Inside {
     }
 }
 
-impl Seat {
+impl ProcessIo {
     /// A call that answers with a stream, read to its end.
     pub(super) async fn stream(
         &self,
@@ -114,7 +114,7 @@ impl Seat {
         match opened {
             Answer::Items(items) => items.into_iter().for_each(&mut item),
             Answer::Stream(stream, contents) => {
-                let mut reading = Reading { seat: self, stream, contents };
+                let mut reading = Reading { io: self, stream, contents };
                 self.waiting(drain(&mut reading.contents, what, &mut item)).await?;
             }
         }

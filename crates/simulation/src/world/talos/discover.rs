@@ -13,10 +13,10 @@ use upgrade_engine::io::roster::{Member, Roster};
 use upgrade_engine::io::{Clock, Machine, Trouble};
 
 use super::super::Inside;
-use super::super::seat::{Seat, unavailable};
-use crate::seen::Question;
+use super::super::process_io::{ProcessIo, unavailable};
+use crate::trace::Question;
 
-impl Seat {
+impl ProcessIo {
     fn roster(&self) -> MutexGuard<'_, Roster> {
         self.roster.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,7 +76,7 @@ impl Seat {
         machines: &[Machine],
         limit: SignedDuration,
     ) {
-        let silent = self.place.at(|inside| {
+        let silent = self.shared.at(|inside| {
             let mut found = machines.iter().filter_map(|machine| inside.find(&machine.name));
             found.any(|node| inside.world.is_silent(node))
         });

@@ -8,11 +8,11 @@ use upgrade_engine::io::Machine;
 use upgrade_engine::io::machines::member_limit;
 
 use super::super::Inside;
-use super::super::seat::{Seat, unavailable};
-use crate::seen::Question;
-use crate::wire::Fate;
+use super::super::process_io::{ProcessIo, unavailable};
+use crate::network::MessageFate;
+use crate::trace::Question;
 
-impl Seat {
+impl ProcessIo {
     /// What the members of etcd tell. One that hangs is unknown alone.
     pub(super) async fn members(&self, members: &[Machine]) -> Fact<EtcdFacts> {
         self.wait_for_silent(Question::Etcd, members, member_limit()).await;
@@ -21,8 +21,11 @@ impl Seat {
             let answers: Vec<Option<Asked>> = members
                 .iter()
                 .map(|machine| {
-                    let fate = self.place.passage().fate;
-                    let through = matches!(fate, Fate::Well | Fate::Late | Fate::Doubled);
+                    let fate = self.shared.passage().fate;
+                    let through = matches!(
+                        fate,
+                        MessageFate::Well | MessageFate::Late | MessageFate::Doubled
+                    );
                     inside.member(machine, through)
                 })
                 .collect();

@@ -10,7 +10,7 @@ use upgrade_engine::io::slots::{Entries, Slots};
 use upgrade_engine::io::{Machine, Trouble};
 
 use super::super::Inside;
-use super::super::seat::unavailable;
+use super::super::process_io::unavailable;
 
 impl Inside {
     /// The node, if it answers at all.

@@ -29,11 +29,11 @@ use upgrade_engine::io::{
 };
 
 use super::Answer;
-use super::seat::{Seat, unavailable};
-use crate::seen::{Act, Question};
+use super::process_io::{ProcessIo, unavailable};
+use crate::trace::{Act, Question};
 use calls::For;
 
-impl Machines for Seat {
+impl Machines for ProcessIo {
     async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
         self.discover().await
     }
@@ -58,11 +58,11 @@ impl Machines for Seat {
     }
 
     fn changes(&self, of: &Machine) -> Changes {
-        let node = self.place.at(|inside| inside.world.find(&of.name.0));
-        let machines = self.place.machines.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = self.shared.at(|inside| inside.world.find(&of.name.0));
+        let machines = self.shared.machines.lock().unwrap_or_else(PoisonError::into_inner);
         match node.and_then(|node| machines.get(node.0)) {
             Some(sender) => sender.subscribe(),
-            None => self.place.objects.subscribe(),
+            None => self.shared.objects.subscribe(),
         }
     }
 
@@ -99,7 +99,7 @@ impl Machines for Seat {
     }
 }
 
-impl NodeUpgrader for Seat {
+impl NodeUpgrader for ProcessIo {
     async fn pull(
         &self,
         on: &Machine,
@@ -209,7 +209,7 @@ impl NodeUpgrader for Seat {
     }
 
     async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
-        let images = self.place.at(|inside| {
+        let images = self.shared.at(|inside| {
             let node = inside.find(&to.name)?;
             let before: Vec<(String, String)> = inside
                 .world
@@ -236,7 +236,7 @@ impl NodeUpgrader for Seat {
     }
 }
 
-impl EtcdAdmin for Seat {
+impl EtcdAdmin for ProcessIo {
     async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
         let act = Act::Forfeit { node: on.name.clone() };
         let request = machine::EtcdForfeitLeadershipRequest::default();

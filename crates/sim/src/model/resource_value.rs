@@ -8,55 +8,57 @@ use prost_types::value::Kind;
 
 /// A value with ordered keys.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Tree {
+pub(super) enum ResourceValue {
     Bool(bool),
     Int(i64),
     Text(Cow<'static, str>),
-    List(Vec<Tree>),
-    Map(Vec<(Cow<'static, str>, Tree)>),
+    List(Vec<ResourceValue>),
+    Map(Vec<(Cow<'static, str>, ResourceValue)>),
 }
 
 /// A map, in the order given.
-pub(super) fn map<const N: usize>(entries: [(&'static str, Tree); N]) -> Tree {
-    Tree::Map(entries.into_iter().map(|(key, value)| (Cow::Borrowed(key), value)).collect())
+pub(super) fn map<const N: usize>(entries: [(&'static str, ResourceValue); N]) -> ResourceValue {
+    ResourceValue::Map(
+        entries.into_iter().map(|(key, value)| (Cow::Borrowed(key), value)).collect(),
+    )
 }
 
 /// A list.
-pub(super) fn list<T: Into<Tree>>(items: impl IntoIterator<Item = T>) -> Tree {
-    Tree::List(items.into_iter().map(Into::into).collect())
+pub(super) fn list<T: Into<ResourceValue>>(items: impl IntoIterator<Item = T>) -> ResourceValue {
+    ResourceValue::List(items.into_iter().map(Into::into).collect())
 }
 
 /// A map without entries.
-pub(super) fn empty() -> Tree {
-    Tree::Map(Vec::new())
+pub(super) fn empty() -> ResourceValue {
+    ResourceValue::Map(Vec::new())
 }
 
-impl From<bool> for Tree {
+impl From<bool> for ResourceValue {
     fn from(value: bool) -> Self {
         Self::Bool(value)
     }
 }
 
-impl From<i64> for Tree {
+impl From<i64> for ResourceValue {
     fn from(value: i64) -> Self {
         Self::Int(value)
     }
 }
 
-impl From<&'static str> for Tree {
+impl From<&'static str> for ResourceValue {
     fn from(value: &'static str) -> Self {
         Self::Text(Cow::Borrowed(value))
     }
 }
 
-impl From<String> for Tree {
+impl From<String> for ResourceValue {
     fn from(value: String) -> Self {
         Self::Text(Cow::Owned(value))
     }
 }
 
 /// Numbers are whole and nothing is null in what nodes hold.
-impl From<serde_json::Value> for Tree {
+impl From<serde_json::Value> for ResourceValue {
     fn from(value: serde_json::Value) -> Self {
         use serde_json::Value;
         match value {
@@ -72,7 +74,7 @@ impl From<serde_json::Value> for Tree {
     }
 }
 
-impl Tree {
+impl ResourceValue {
     /// YAML as Talos writes it: blocks, four spaces.
     pub(super) fn to_yaml(&self) -> String {
         let mut text = String::new();
@@ -121,7 +123,7 @@ fn indent(text: &mut String, depth: usize) {
     }
 }
 
-fn write_map(text: &mut String, entries: &[(Cow<'static, str>, Tree)], depth: usize) {
+fn write_map(text: &mut String, entries: &[(Cow<'static, str>, ResourceValue)], depth: usize) {
     for (at, (key, value)) in entries.iter().enumerate() {
         // The first key of a map inside a list is on the line of the dash.
         if at > 0 || text.is_empty() || text.ends_with('\n') {
@@ -130,11 +132,11 @@ fn write_map(text: &mut String, entries: &[(Cow<'static, str>, Tree)], depth: us
         write_text(text, key);
         text.push(':');
         match value {
-            Tree::Map(inner) if !inner.is_empty() => {
+            ResourceValue::Map(inner) if !inner.is_empty() => {
                 text.push('\n');
                 write_map(text, inner, depth + 1);
             }
-            Tree::List(items) if !items.is_empty() => {
+            ResourceValue::List(items) if !items.is_empty() => {
                 text.push('\n');
                 write_list(text, items, depth + 1);
             }
@@ -147,12 +149,12 @@ fn write_map(text: &mut String, entries: &[(Cow<'static, str>, Tree)], depth: us
     }
 }
 
-fn write_list(text: &mut String, items: &[Tree], depth: usize) {
+fn write_list(text: &mut String, items: &[ResourceValue], depth: usize) {
     for item in items {
         indent(text, depth);
         text.push('-');
         match item {
-            Tree::Map(inner) if !inner.is_empty() => {
+            ResourceValue::Map(inner) if !inner.is_empty() => {
                 // Two spaces of the four belong to the dash.
                 text.push(' ');
                 let mut inside = String::new();
@@ -166,7 +168,7 @@ fn write_list(text: &mut String, items: &[Tree], depth: usize) {
                     text.push('\n');
                 }
             }
-            Tree::List(inner) if !inner.is_empty() => {
+            ResourceValue::List(inner) if !inner.is_empty() => {
                 text.push('\n');
                 write_list(text, inner, depth + 1);
             }
@@ -179,15 +181,15 @@ fn write_list(text: &mut String, items: &[Tree], depth: usize) {
     }
 }
 
-fn write_scalar(text: &mut String, value: &Tree) {
+fn write_scalar(text: &mut String, value: &ResourceValue) {
     match value {
-        Tree::Bool(value) => text.push_str(if *value { "true" } else { "false" }),
-        Tree::Int(value) => {
+        ResourceValue::Bool(value) => text.push_str(if *value { "true" } else { "false" }),
+        ResourceValue::Int(value) => {
             let _ = write!(text, "{value}");
         }
-        Tree::Text(value) => write_text(text, value),
-        Tree::List(_) => text.push_str("[]"),
-        Tree::Map(_) => text.push_str("{}"),
+        ResourceValue::Text(value) => write_text(text, value),
+        ResourceValue::List(_) => text.push_str("[]"),
+        ResourceValue::Map(_) => text.push_str("{}"),
     }
 }
 
@@ -238,7 +240,7 @@ mod tests {
                     ("ready", false.into()),
                     (
                         "unmetConditions",
-                        Tree::List(vec![map([
+                        ResourceValue::List(vec![map([
                             ("name", "nodeReady".into()),
                             ("reason", "node is not ready".into()),
                         ])]),
@@ -251,9 +253,9 @@ mod tests {
             "stage: running\nstatus:\n    ready: false\n    unmetConditions:\n        \
              - name: nodeReady\n          reason: node is not ready\n"
         );
-        assert_eq!(Tree::from("worker").to_yaml(), "worker\n");
+        assert_eq!(ResourceValue::from("worker").to_yaml(), "worker\n");
         assert_eq!(
-            Tree::List(vec![map([("kind", "ConfigMap".into())])]).to_yaml(),
+            ResourceValue::List(vec![map([("kind", "ConfigMap".into())])]).to_yaml(),
             "- kind: ConfigMap\n"
         );
         assert_eq!(map([("version", "376567".into())]).to_yaml(), "version: \"376567\"\n");
@@ -265,13 +267,13 @@ mod tests {
         let deep = map([
             (
                 "a",
-                Tree::List(vec![map([
+                ResourceValue::List(vec![map([
                     ("x", list(["--a=b", "true", "0123", "a: b", "", "- c"])),
                     ("y", map([("z", "line\nbreak".into())])),
                 ])]),
             ),
             ("b", empty()),
-            ("c", Tree::List(vec![])),
+            ("c", ResourceValue::List(vec![])),
         ]);
         let read: serde_json::Value = serde_saphyr::from_str(&deep.to_yaml()).unwrap();
         assert_eq!(

@@ -8,7 +8,7 @@ use upgrade_core::plan::RebootMode;
 use upgrade_engine::drive::End;
 
 use crate::scenario::{Scenario, Want};
-use crate::seen::{Act, Deed, Fate, Seen, What, Wish};
+use crate::trace::{Act, ExternalAction, Fate, TraceEvent, TraceKind, Wish};
 use crate::world::START;
 
 /// A scenario in a few lines.
@@ -47,7 +47,7 @@ pub fn scenario(scenario: &Scenario) -> String {
 }
 
 /// The trace of a run: one line for each important event.
-pub fn story(log: &[Seen]) -> String {
+pub fn story(log: &[TraceEvent]) -> String {
     let mut text = String::new();
     for seen in log {
         if let Some(words) = words(&seen.what) {
@@ -59,49 +59,51 @@ pub fn story(log: &[Seen]) -> String {
     text
 }
 
-fn words(what: &What) -> Option<String> {
+fn words(what: &TraceKind) -> Option<String> {
     Some(match what {
-        What::Starts { runner, plan, fresh } => {
+        TraceKind::Starts { runner, plan, fresh } => {
             let how = if *fresh { "begins" } else { "continues" };
             format!("process {runner} {how} plan {}", plan.hash().short())
         }
-        What::Dies { runner } => format!("process {runner} is killed"),
-        What::Ends { runner, end } => format!("process {runner} ends: {}", end_words(end)),
-        What::Wrote { runner, entry } => {
+        TraceKind::Dies { runner } => format!("process {runner} is killed"),
+        TraceKind::Ends { runner, end } => format!("process {runner} ends: {}", end_words(end)),
+        TraceKind::Wrote { runner, entry } => {
             format!("process {runner} writes: {}", entry_words(&entry.record))
         }
-        What::Told { event, .. } => match &event.kind {
+        TraceKind::Told { event, .. } => match &event.kind {
             EventKind::Waiting { why, until } => format!("    reports: waits until {until}: {why}"),
             EventKind::StepProgress { step, progress: StepProgress { message, .. } } => {
                 format!("    reports: {step}: {message}")
             }
             _ => return None,
         },
-        What::Asked { known: true, .. } => return None,
-        What::Asked { runner, question, .. } => {
+        TraceKind::Asked { known: true, .. } => return None,
+        TraceKind::Asked { runner, question, .. } => {
             format!("    process {runner} asks {question:?} without an answer")
         }
-        What::Act { runner, act, fate } => {
+        TraceKind::Act { runner, act, fate } => {
             let lost = if *fate == Fate::Lost { " (it never arrives)" } else { "" };
             format!("process {runner} {}{lost}", act_words(act))
         }
-        What::Boots { node } => format!("{node} has booted"),
-        What::Installs { node } => format!("an installer starts on {node}"),
-        What::Others { deed } => match deed {
-            Deed::Cordon { node, on: true } => format!("someone cordons {node}"),
-            Deed::Cordon { node, on: false } => format!("someone uncordons {node}"),
-            Deed::Reboot { node } => format!("someone reboots {node}"),
-            Deed::Arms { node } => format!("someone runs an installer on {node}"),
-            Deed::Stages { node } => format!("someone stages a configuration of {node}"),
-            Deed::Wires { bad: true } => "messages get lost, delayed or duplicated".to_owned(),
-            Deed::Wires { bad: false } => "the network is back to normal".to_owned(),
-            Deed::Registers { node } => format!("{node} registers, without Talos"),
-            Deed::Join { node } => format!("{node} joins"),
-            Deed::Leave { node } => format!("{node} leaves"),
-            Deed::Breaks { node, fault } => format!("fault {fault} begins on {node}"),
-            Deed::Mends { node, fault } => format!("fault {fault} ends on {node}"),
+        TraceKind::Boots { node } => format!("{node} has booted"),
+        TraceKind::Installs { node } => format!("an installer starts on {node}"),
+        TraceKind::Others { deed } => match deed {
+            ExternalAction::Cordon { node, on: true } => format!("someone cordons {node}"),
+            ExternalAction::Cordon { node, on: false } => format!("someone uncordons {node}"),
+            ExternalAction::Reboot { node } => format!("someone reboots {node}"),
+            ExternalAction::Arms { node } => format!("someone runs an installer on {node}"),
+            ExternalAction::Stages { node } => format!("someone stages a configuration of {node}"),
+            ExternalAction::Wires { bad: true } => {
+                "messages get lost, delayed or duplicated".to_owned()
+            }
+            ExternalAction::Wires { bad: false } => "the network is back to normal".to_owned(),
+            ExternalAction::Registers { node } => format!("{node} registers, without Talos"),
+            ExternalAction::Join { node } => format!("{node} joins"),
+            ExternalAction::Leave { node } => format!("{node} leaves"),
+            ExternalAction::Breaks { node, fault } => format!("fault {fault} begins on {node}"),
+            ExternalAction::Mends { node, fault } => format!("fault {fault} ends on {node}"),
         },
-        What::Says { word } => match word {
+        TraceKind::Says { word } => match word {
             Wish::Pause => "the user pauses the run".to_owned(),
             Wish::Resume => "the user resumes the run".to_owned(),
             Wish::Retarget => "the user sets another target".to_owned(),

@@ -30,7 +30,7 @@ pub struct RealApi {
 
 /// The same, parsed.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct Endpoint {
     api: RealApi,
     pub(super) host: String,
     pub(super) port: u16,
@@ -42,13 +42,13 @@ pub(crate) struct Place {
 }
 
 /// Rule 14: without the token.
-impl fmt::Debug for Place {
+impl fmt::Debug for Endpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Place").field(&self.api.url).finish()
     }
 }
 
-impl Place {
+impl Endpoint {
     /// Reads the files.
     pub(crate) fn open(api: &RealApi) -> Result<Self, RemoteError> {
         let wrong = || RemoteError::Url(api.url.clone());
@@ -133,12 +133,12 @@ mod tests {
             token_file: file("token", "s3cret\n"),
             ca_file: file("ca", &authority.pair().certificate),
         };
-        let place = Place::open(&good).unwrap();
+        let place = Endpoint::open(&good).unwrap();
         assert_eq!((place.host.as_str(), place.port, place.base.as_str()), ("127.0.0.1", 6443, ""));
         assert_eq!(place.bearer.to_str().unwrap(), "Bearer s3cret");
         assert!(!format!("{place:?} {:?}", place.bearer).contains("s3cret"));
 
-        let refused = |api: RealApi| Place::open(&api).unwrap_err().to_string();
+        let refused = |api: RealApi| Endpoint::open(&api).unwrap_err().to_string();
         for url in ["http://127.0.0.1:6443", "127.0.0.1:6443", "https://", "https://a/?b"] {
             let told = refused(RealApi { url: url.to_owned(), ..good.clone() });
             assert!(told.contains(url), "{told}");

@@ -9,7 +9,7 @@ use kube_sim::random::Random;
 
 /// How bad the wires are: times of a thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Weather {
+pub struct NetworkConditions {
     /// A message never arrives, and its sender knows at once.
     pub refused: u64,
     /// A message never arrives, and nobody says so.
@@ -25,18 +25,18 @@ pub struct Weather {
 
 /// What becomes of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passage {
+pub struct Delivery {
     /// How long it takes there.
     pub there: Duration,
     /// How long the answer takes.
     pub back: Duration,
     /// What happens to it.
-    pub fate: Fate,
+    pub fate: MessageFate,
 }
 
 /// What happens to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
+pub enum MessageFate {
     /// It arrives, and so does the answer.
     Well,
     /// The connection is refused.
@@ -51,7 +51,7 @@ pub enum Fate {
     Doubled,
 }
 
-impl Fate {
+impl MessageFate {
     /// All of them.
     pub const ALL: [Self; 6] =
         [Self::Well, Self::Refused, Self::Lost, Self::Unanswered, Self::Late, Self::Doubled];
@@ -76,11 +76,11 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// given up by both sides.
 const LATEST: u64 = 10_000;
 
-impl Weather {
+impl NetworkConditions {
     /// Throws the random for one message.
-    pub fn draw(&self, random: &mut Random) -> Passage {
+    pub fn draw(&self, random: &mut Random) -> Delivery {
         let millis = Duration::from_millis;
-        let calm = Passage { there: millis(2), back: millis(3), fate: Fate::Well };
+        let calm = Delivery { there: millis(2), back: millis(3), fate: MessageFate::Well };
         if *self == Self::default() {
             return calm;
         }
@@ -88,23 +88,23 @@ impl Weather {
         let roll = random.below(1000);
         let mut bound = 0;
         for (share, fate) in [
-            (refused, Fate::Refused),
-            (lost, Fate::Lost),
-            (unanswered, Fate::Unanswered),
-            (late, Fate::Late),
-            (doubled, Fate::Doubled),
+            (refused, MessageFate::Refused),
+            (lost, MessageFate::Lost),
+            (unanswered, MessageFate::Unanswered),
+            (late, MessageFate::Late),
+            (doubled, MessageFate::Doubled),
         ] {
             bound += share;
             if roll < bound {
-                let mut passage = Passage { fate, ..calm };
-                if fate == Fate::Late {
+                let mut passage = Delivery { fate, ..calm };
+                if fate == MessageFate::Late {
                     passage.there = millis(random.between(1, LATEST));
                     passage.back = millis(random.between(1, LATEST));
                 }
                 return passage;
             }
         }
-        Passage {
+        Delivery {
             there: millis(random.between(1, 200)),
             back: millis(random.between(1, 200)),
             ..calm

@@ -27,7 +27,7 @@ const OWN: [&str; 3] = ["kube-controller-manager", "kube-scheduler", "kubelet"];
 
 /// The leases that kubelets have handed over.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Signs {
+pub(super) struct LazyLeases {
     /// Whether the store is brief.
     lazy: bool,
     /// By node: the last renewal that was written.
@@ -37,45 +37,45 @@ pub(super) struct Signs {
 impl Store {
     /// Makes the store brief: leases are written only when they are read, services have no
     /// endpoints, and `managedFields` do not track the writes of kubelets and controllers.
-    pub fn be_brief(&mut self) {
-        self.signs.lazy = true;
+    pub fn write_lazily(&mut self) {
+        self.lazy_leases.lazy = true;
     }
 
     /// Whether it is brief.
-    pub(crate) fn is_brief(&self) -> bool {
-        self.signs.lazy
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.lazy_leases.lazy
     }
 
     /// Whether the ownership of the written fields is tracked.
     pub(super) fn tracks(&self, write: &Write) -> bool {
         let own = || OWN.contains(&write.manager.as_str());
-        !(write.applied || self.signs.lazy && own())
+        !(write.applied || self.lazy_leases.lazy && own())
     }
 
     /// Takes over a lease that has just been written; `false` if the store is not brief.
     pub(crate) fn take_over_lease(&mut self, node: &str, written: Time) -> bool {
-        if self.signs.lazy {
-            self.signs.written.insert(node.to_owned(), written);
+        if self.lazy_leases.lazy {
+            self.lazy_leases.written.insert(node.to_owned(), written);
         } else {
-            self.signs.written.remove(node);
+            self.lazy_leases.written.remove(node);
         }
-        self.signs.lazy
+        self.lazy_leases.lazy
     }
 
     /// Whether a node's lease is renewed without being written.
     pub(crate) fn renews_lease(&self, node: &str) -> bool {
-        self.signs.written.contains_key(node)
+        self.lazy_leases.written.contains_key(node)
     }
 
     /// Ends the renewals of a stopped kubelet.
     pub(crate) fn end_lease(&mut self, node: &str) {
         self.write_lease(node);
-        self.signs.written.remove(node);
+        self.lazy_leases.written.remove(node);
     }
 
     /// Writes all handed-over leases as of now.
     pub(crate) fn write_leases(&mut self) {
-        let nodes: Vec<String> = self.signs.written.keys().cloned().collect();
+        let nodes: Vec<String> = self.lazy_leases.written.keys().cloned().collect();
         for node in nodes {
             self.write_lease(&node);
         }
@@ -83,11 +83,11 @@ impl Store {
 
     /// The time of the next renewal that a reader needs.
     pub(crate) fn next_renewal(&self) -> Option<Time> {
-        self.signs.written.values().min().map(|written| written.plus(RENEWAL))
+        self.lazy_leases.written.values().min().map(|written| written.plus(RENEWAL))
     }
 
     fn write_lease(&mut self, node: &str) {
-        let Some(written) = self.signs.written.get_mut(node) else { return };
+        let Some(written) = self.lazy_leases.written.get_mut(node) else { return };
         let missed = self.now.since(*written).as_secs() / RENEWAL.as_secs();
         if missed == 0 {
             return;

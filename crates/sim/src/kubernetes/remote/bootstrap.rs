@@ -10,7 +10,7 @@ use kube_sim::object;
 use serde_json::{Value, json};
 
 use super::client::{Answer, Client, Failure};
-use super::{DRIVER, Place, RemoteError, path};
+use super::{DRIVER, Endpoint, RemoteError, path};
 
 /// How often to look for a kind that an earlier definition may bring: an API server takes about a
 /// second to serve it.
@@ -19,7 +19,7 @@ const DEFINITION_PAUSE: Duration = Duration::from_millis(200);
 
 /// Why an object could not be created.
 #[derive(Debug)]
-pub(crate) enum Unfurnished {
+pub(crate) enum BootstrapError {
     /// Because of the API server.
     Remote(RemoteError),
     /// Because of the object.
@@ -40,7 +40,10 @@ pub(crate) fn storage() -> Value {
 }
 
 /// Creates objects, in their order.
-pub(crate) async fn furnish(place: &Arc<Place>, objects: Vec<Value>) -> Result<(), Unfurnished> {
+pub(crate) async fn furnish(
+    place: &Arc<Endpoint>,
+    objects: Vec<Value>,
+) -> Result<(), BootstrapError> {
     let mut client = Client::new(Arc::clone(place));
     let mut known = BTreeMap::new();
     let mut defined = false;
@@ -48,7 +51,7 @@ pub(crate) async fn furnish(place: &Arc<Place>, objects: Vec<Value>) -> Result<(
         let (kind, name) = (object["kind"].clone(), object::name(&object).to_owned());
         let wrong = |why: &str| {
             let kind = kind.as_str().unwrap_or_default();
-            Unfurnished::Object(format!("{kind} {name:?}: {why}"))
+            BootstrapError::Object(format!("{kind} {name:?}: {why}"))
         };
         let api_version = object::text(&object, &["apiVersion"]).to_owned();
         let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
@@ -88,10 +91,10 @@ pub(crate) async fn furnish(place: &Arc<Place>, objects: Vec<Value>) -> Result<(
             code if code.is_success() => {}
             StatusCode::CONFLICT if answer.value()["reason"] == "AlreadyExists" => {}
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                return Err(Unfurnished::Remote(unexpected(place, &answer)));
+                return Err(BootstrapError::Remote(unexpected(place, &answer)));
             }
             code if code.is_server_error() => {
-                return Err(Unfurnished::Remote(unexpected(place, &answer)));
+                return Err(BootstrapError::Remote(unexpected(place, &answer)));
             }
             _ => return Err(wrong(&answer.message())),
         }
@@ -99,14 +102,14 @@ pub(crate) async fn furnish(place: &Arc<Place>, objects: Vec<Value>) -> Result<(
     Ok(())
 }
 
-fn unexpected(place: &Place, answer: &Answer) -> RemoteError {
+fn unexpected(place: &Endpoint, answer: &Answer) -> RemoteError {
     let url = place.api().url.clone();
     RemoteError::Unexpected { url, code: answer.code.as_u16(), said: answer.message() }
 }
 
-fn away(place: &Place, failure: Failure) -> Unfurnished {
+fn away(place: &Endpoint, failure: Failure) -> BootstrapError {
     let url = place.api().url.clone();
-    Unfurnished::Remote(match failure {
+    BootstrapError::Remote(match failure {
         Failure::Away(why) => RemoteError::Unreachable { url, why },
         Failure::Untrusted(why) => RemoteError::Untrusted { url, why },
     })

@@ -14,13 +14,13 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_engine::control::Word;
 use upgrade_engine::io::Clock as _;
 
-use super::Stage;
-use super::life::Life;
+use super::ScenarioRunner;
+use super::process::ProcessEnd;
 use crate::coverage::Sort;
+use crate::network::NetworkConditions;
 use crate::scenario::{EDGE, EDGE_ADDRESS, Foreign, OWN, Trouble, TroubleKind};
-use crate::seen::{Deed, What, Wish};
-use crate::wire::Weather;
-use crate::world::seat::Process;
+use crate::trace::{ExternalAction, TraceKind, Wish};
+use crate::world::process_io::Process;
 use crate::world::{EXTENDED, Inside};
 
 /// What the user wants of the run.
@@ -38,27 +38,27 @@ pub(super) struct User {
 }
 
 /// Lets every trouble happen.
-pub(super) fn direct(stage: &Arc<Stage>) {
-    for trouble in stage.scenario.troubles.clone() {
-        let stage = Arc::clone(stage);
+pub(super) fn direct(runner: &Arc<ScenarioRunner>) {
+    for trouble in runner.scenario.troubles.clone() {
+        let runner = Arc::clone(runner);
         tokio::spawn(async move {
-            stage.seconds(trouble.after).await;
-            happen(&stage, trouble).await;
+            runner.seconds(trouble.after).await;
+            happen(&runner, trouble).await;
         });
     }
 }
 
-impl Stage {
+impl ScenarioRunner {
     /// Shows what somebody does, then does it.
-    fn deed(&self, deed: Deed, done: impl FnOnce(&mut Inside)) {
-        self.place.at(|inside| {
-            inside.show(What::Others { deed });
+    fn deed(&self, deed: ExternalAction, done: impl FnOnce(&mut Inside)) {
+        self.shared.at(|inside| {
+            inside.show(TraceKind::Others { deed });
             done(inside);
         });
     }
 
     fn name(&self, node: usize) -> NodeName {
-        let name = self.place.at(|inside| {
+        let name = self.shared.at(|inside| {
             inside.world.truth(NodeIndex(node)).map(|truth| truth.hostname().to_owned())
         });
         NodeName(name.unwrap_or_default())
@@ -66,118 +66,118 @@ impl Stage {
 
     /// The user's word, to whoever drives.
     fn say(&self, wish: Wish, word: &Word) {
-        self.place.at(|inside| inside.show(What::Says { word: wish }));
-        for (_, ears) in &self.cast().alive {
+        self.shared.at(|inside| inside.show(TraceKind::Says { word: wish }));
+        for (_, ears) in &self.state().alive {
             ears.send_replace(word.clone());
         }
     }
 
     fn processes(&self) -> Vec<Arc<Process>> {
-        self.cast().alive.iter().map(|(process, _)| Arc::clone(process)).collect()
+        self.state().alive.iter().map(|(process, _)| Arc::clone(process)).collect()
     }
 }
 
-async fn happen(stage: &Arc<Stage>, Trouble { kind, .. }: Trouble) {
+async fn happen(runner: &Arc<ScenarioRunner>, Trouble { kind, .. }: Trouble) {
     if !matches!(kind, TroubleKind::Crash { .. }) {
-        stage.count(Sort::Trouble, kind.name());
+        runner.count(Sort::Trouble, kind.name());
     }
     match kind {
         // Happens where it is passed.
         TroubleKind::Crash { .. } => {}
         TroubleKind::Fault { node, fault, lasts } => {
-            let (name, text) = (stage.name(node), fault_text(&fault));
-            stage.count(Sort::Fault, kind_name(fault.kind()));
-            let deed = Deed::Breaks { node: name.clone(), fault: text.clone() };
-            stage.deed(deed, |inside| {
+            let (name, text) = (runner.name(node), fault_text(&fault));
+            runner.count(Sort::Fault, kind_name(fault.kind()));
+            let deed = ExternalAction::Breaks { node: name.clone(), fault: text.clone() };
+            runner.deed(deed, |inside| {
                 let now = inside.world.now();
                 inside.world.inject(now, Some(NodeIndex(node)), &fault);
             });
-            stage.seconds(lasts).await;
-            stage.deed(Deed::Mends { node: name, fault: text }, |inside| {
+            runner.seconds(lasts).await;
+            runner.deed(ExternalAction::Mends { node: name, fault: text }, |inside| {
                 let now = inside.world.now();
                 inside.world.clear(now, Some(NodeIndex(node)), fault.kind());
             });
         }
         TroubleKind::Wires { weather, lasts } => {
-            stage.deed(Deed::Wires { bad: true }, |_| ());
-            stage.place.set_weather(weather);
-            stage.seconds(lasts).await;
-            stage.place.set_weather(Weather::default());
-            stage.deed(Deed::Wires { bad: false }, |_| ());
+            runner.deed(ExternalAction::Wires { bad: true }, |_| ());
+            runner.shared.set_network(weather);
+            runner.seconds(lasts).await;
+            runner.shared.set_network(NetworkConditions::default());
+            runner.deed(ExternalAction::Wires { bad: false }, |_| ());
         }
         TroubleKind::Still { lasts } => {
-            let processes = stage.processes();
+            let processes = runner.processes();
             for process in &processes {
                 process.still.send_replace(true);
             }
             // Another replica takes over when the lease has run out.
-            let replica = Arc::clone(stage);
+            let replica = Arc::clone(runner);
             tokio::spawn(async move { second_runner(&replica).await });
-            stage.seconds(lasts).await;
+            runner.seconds(lasts).await;
             for process in &processes {
                 process.still.send_replace(false);
             }
         }
         TroubleKind::LeaseLost { lasts } => {
             let lasts = SignedDuration::from_secs(i64::try_from(lasts).unwrap_or(i64::MAX));
-            let now = stage.place.clock().now();
-            stage.ledger.go_deaf(now.saturating_add(lasts).unwrap_or(now));
+            let now = runner.shared.clock().now();
+            runner.store.go_deaf(now.saturating_add(lasts).unwrap_or(now));
         }
         TroubleKind::SecondRunner => {
-            second_runner(stage).await;
+            second_runner(runner).await;
         }
         TroubleKind::Pause { .. } | TroubleKind::Retarget | TroubleKind::Stop { .. } => {
-            user_says(stage, &kind).await;
+            user_says(runner, &kind).await;
         }
         TroubleKind::Cordon { node, lasts } => {
-            let name = stage.name(node);
-            stage.deed(Deed::Cordon { node: name.clone(), on: true }, |inside| {
+            let name = runner.name(node);
+            runner.deed(ExternalAction::Cordon { node: name.clone(), on: true }, |inside| {
                 cordon(inside, &name, true);
             });
             if let Some(lasts) = lasts {
-                stage.seconds(lasts).await;
-                stage.deed(Deed::Cordon { node: name.clone(), on: false }, |inside| {
+                runner.seconds(lasts).await;
+                runner.deed(ExternalAction::Cordon { node: name.clone(), on: false }, |inside| {
                     cordon(inside, &name, false);
                 });
             }
         }
         TroubleKind::Reboot { node } => {
-            stage.deed(Deed::Reboot { node: stage.name(node) }, |inside| {
+            runner.deed(ExternalAction::Reboot { node: runner.name(node) }, |inside| {
                 let (now, request) = (inside.world.now(), RebootRequest::default());
                 let node = NodeIndex(node);
                 let _ = inside.world.request(now, node, &Caller::admin(), Request::Reboot(request));
             });
         }
         TroubleKind::Upgraded { node } => {
-            let deed = Deed::Reboot { node: stage.name(node) };
-            with_others_image(stage, node, deed, |world, node, image| {
+            let deed = ExternalAction::Reboot { node: runner.name(node) };
+            with_others_image(runner, node, deed, |world, node, image| {
                 let request = UpgradeRequest { image, ..UpgradeRequest::default() };
                 let (now, request) = (world.now(), Request::Upgrade(request));
                 let _ = world.request(now, node, &Caller::admin(), request);
             });
         }
         TroubleKind::Armed { node } => {
-            let deed = Deed::Arms { node: stage.name(node) };
-            with_others_image(stage, node, deed, |world, node, image| {
+            let deed = ExternalAction::Arms { node: runner.name(node) };
+            with_others_image(runner, node, deed, |world, node, image| {
                 world.arm(world.now(), node, &image);
             });
         }
-        TroubleKind::Staged { node } => stage_config(stage, node),
-        TroubleKind::Rebuilt => stage.place.at(|inside| {
+        TroubleKind::Staged { node } => stage_config(runner, node),
+        TroubleKind::Rebuilt => runner.shared.at(|inside| {
             let schematic = Schematic { yaml: String::new(), extensions: Vec::new() };
             inside.world.add_schematic(EXTENDED.to_owned(), schematic);
             inside.world.strip_own_installers();
         }),
-        TroubleKind::Registers { lasts } => register(stage, lasts).await,
-        TroubleKind::Join => join(stage),
-        TroubleKind::Leave { node } => leave(stage, node),
+        TroubleKind::Registers { lasts } => register(runner, lasts).await,
+        TroubleKind::Join => join(runner),
+        TroubleKind::Leave { node } => leave(runner, node),
     }
 }
 
 /// A machine leaves the cluster, and its Node is deleted.
-fn leave(stage: &Stage, node: usize) {
-    let name = stage.name(node);
-    stage.deed(Deed::Leave { node: name.clone() }, |inside| {
+fn leave(runner: &ScenarioRunner, node: usize) {
+    let name = runner.name(node);
+    runner.deed(ExternalAction::Leave { node: name.clone() }, |inside| {
         let now = inside.world.now();
         if inside.world.leave(now, NodeIndex(node)) {
             let write = kube_sim::Write::by("somebody");
@@ -189,8 +189,8 @@ fn leave(stage: &Stage, node: usize) {
 }
 
 /// Somebody stages a configuration that differs in one setting.
-fn stage_config(stage: &Stage, node: usize) {
-    stage.deed(Deed::Stages { node: stage.name(node) }, |inside| {
+fn stage_config(runner: &ScenarioRunner, node: usize) {
+    runner.deed(ExternalAction::Stages { node: runner.name(node) }, |inside| {
         let (now, node) = (inside.world.now(), NodeIndex(node));
         if !inside.world.is_reachable(node) {
             return;
@@ -220,12 +220,12 @@ fn others_image(inside: &Inside, node: NodeIndex) -> Option<String> {
 
 /// Somebody does something to a node by hand, with that installer.
 fn with_others_image(
-    stage: &Stage,
+    runner: &ScenarioRunner,
     node: usize,
-    deed: Deed,
+    deed: ExternalAction,
     act: impl FnOnce(&mut World, NodeIndex, String),
 ) {
-    stage.deed(deed, |inside| {
+    runner.deed(deed, |inside| {
         if let Some(image) = others_image(inside, NodeIndex(node)) {
             act(&mut inside.world, NodeIndex(node), image);
         }
@@ -233,58 +233,58 @@ fn with_others_image(
 }
 
 /// A kubelet registers where no Talos is, unless there is one already, and goes again.
-async fn register(stage: &Stage, lasts: u64) {
-    if stage.scenario.foreign != Foreign::None {
+async fn register(runner: &ScenarioRunner, lasts: u64) {
+    if runner.scenario.foreign != Foreign::None {
         return;
     }
     let node = NodeName(EDGE.to_owned());
-    stage.deed(Deed::Registers { node: node.clone() }, |inside| {
-        let (now, version) = (inside.world.now(), &stage.scenario.kubernetes);
+    runner.deed(ExternalAction::Registers { node: node.clone() }, |inside| {
+        let (now, version) = (inside.world.now(), &runner.scenario.kubernetes);
         inside.kubernetes.join_foreign(now, EDGE, EDGE_ADDRESS, version);
     });
-    stage.seconds(lasts).await;
-    stage.deed(Deed::Leave { node }, |inside| {
+    runner.seconds(lasts).await;
+    runner.deed(ExternalAction::Leave { node }, |inside| {
         inside.kubernetes.leave_foreign(inside.world.now(), EDGE);
     });
 }
 
 /// One that waits for the lease, and drives if it gets it.
-async fn second_runner(stage: &Arc<Stage>) {
+async fn second_runner(runner: &Arc<ScenarioRunner>) {
     for _ in 0..60 {
-        match stage.live(None, false).await {
-            Life::Busy => stage.seconds(5).await,
+        match runner.live(None, false).await {
+            ProcessEnd::Busy => runner.seconds(5).await,
             _ => break,
         }
     }
 }
 
 /// The user's word.
-async fn user_says(stage: &Stage, kind: &TroubleKind) {
+async fn user_says(runner: &ScenarioRunner, kind: &TroubleKind) {
     let pause = |by: &str| Word::Pause { by: by.to_owned() };
     match kind {
         TroubleKind::Pause { lasts } => {
             let lasts = *lasts;
-            stage.user.send_modify(|user| {
+            runner.user.send_modify(|user| {
                 user.paused = true;
                 user.gone = lasts.is_none();
             });
-            stage.say(Wish::Pause, &pause("user"));
+            runner.say(Wish::Pause, &pause("user"));
             let Some(lasts) = lasts else { return };
-            stage.seconds(lasts).await;
-            stage.user.send_modify(|user| user.paused = user.gone);
-            if !stage.user.borrow().gone {
-                stage.say(Wish::Resume, &Word::Go);
+            runner.seconds(lasts).await;
+            runner.user.send_modify(|user| user.paused = user.gone);
+            if !runner.user.borrow().gone {
+                runner.say(Wish::Resume, &Word::Go);
             }
         }
         TroubleKind::Retarget => {
-            stage.user.send_modify(|user| user.retarget = true);
-            stage.say(Wish::Retarget, &pause("another target"));
+            runner.user.send_modify(|user| user.retarget = true);
+            runner.say(Wish::Retarget, &pause("another target"));
         }
         TroubleKind::Stop { lasts } => {
-            stage.user.send_modify(|user| user.stopped = true);
-            stage.say(Wish::Stop, &Word::Stop);
-            stage.seconds(*lasts).await;
-            stage.user.send_modify(|user| user.stopped = false);
+            runner.user.send_modify(|user| user.stopped = true);
+            runner.say(Wish::Stop, &Word::Stop);
+            runner.seconds(*lasts).await;
+            runner.user.send_modify(|user| user.stopped = false);
         }
         _ => {}
     }
@@ -303,10 +303,10 @@ fn cordon(inside: &mut Inside, node: &NodeName, on: bool) {
     });
 }
 
-fn join(stage: &Stage) {
-    let number = stage.place.at(|inside| inside.world.len());
+fn join(runner: &ScenarioRunner) {
+    let number = runner.shared.at(|inside| inside.world.len());
     let name = format!("worker-new-{number}");
-    stage.deed(Deed::Join { node: NodeName(name.clone()) }, |inside| {
+    runner.deed(ExternalAction::Join { node: NodeName(name.clone()) }, |inside| {
         let now = inside.world.now();
         let spec = inside.world.spec();
         let like = &spec.nodes[0];

@@ -22,7 +22,7 @@ impl World {
 
     /// How long a node would be away if it rebooted now: from the request until it is ready again,
     /// with nothing else in progress. This world does not change.
-    pub fn rehearse_reboot(&self, node: NodeIndex) -> Option<Duration> {
+    pub fn estimate_reboot(&self, node: NodeIndex) -> Option<Duration> {
         let mut world = self.clone();
         let (began, booted) = (world.now, world.truth(node)?.boot_id().to_owned());
         world.start_sequence(node, Kind::Reboot { force: false, kexec: true }, "", true);
@@ -70,7 +70,7 @@ mod tests {
     fn a_rehearsed_reboot_takes_as_long_as_a_real_one() {
         let world = world(Some(7));
         for node in [NodeIndex(0), NodeIndex(4)] {
-            let away = world.rehearse_reboot(node).expect("it comes back");
+            let away = world.estimate_reboot(node).expect("it comes back");
             let own = |span| world.own_time(node, span).expect("its own");
             let parts = own(Span::Stop) + own(Span::Reboot) + own(Span::Rejoin);
             // The phases of a sequence share its time, and the last takes none.

@@ -15,25 +15,25 @@ use upgrade_core::workload::PodName;
 use upgrade_engine::drive::End;
 
 /// A process that drives, by number: each start is another one.
-pub type Runner = u32;
+pub type ProcessId = u32;
 
 /// One thing that happened.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct TraceEvent {
     /// When.
     pub at: Timestamp,
     /// What.
-    pub what: What,
+    pub what: TraceKind,
 }
 
 /// What happened. Each is shown to the referee together with the world as it
-/// was right before: an [`Act`](What::Act) is shown before it takes effect.
+/// was right before: an [`Act`](TraceKind::Act) is shown before it takes effect.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum TraceKind {
     /// A process starts with a plan: the first with it, or one that goes on.
     Starts {
         /// Which process.
-        runner: Runner,
+        runner: ProcessId,
         /// The plan that it drives.
         plan: std::sync::Arc<Plan>,
         /// Whether it was started for a plan that nobody drove before.
@@ -42,12 +42,12 @@ pub enum What {
     /// A process is gone, killed at this very moment: nothing of it acts any more.
     Dies {
         /// Which process.
-        runner: Runner,
+        runner: ProcessId,
     },
     /// A process came to an end by itself.
     Ends {
         /// Which process.
-        runner: Runner,
+        runner: ProcessId,
         /// How; `Err` are the words of a process that had to give up its run
         /// (its journal was taken from it).
         end: Result<End, String>,
@@ -55,21 +55,21 @@ pub enum What {
     /// A journal entry is safe on disk.
     Wrote {
         /// Which process.
-        runner: Runner,
+        runner: ProcessId,
         /// The entry.
         entry: Box<Entry>,
     },
     /// The user is told something.
     Told {
         /// Which process.
-        runner: Runner,
+        runner: ProcessId,
         /// What is told.
         event: Box<Event>,
     },
     /// A question was answered, or not. It is seen when the answer arrives.
     Asked {
         /// Which process.
-        runner: Runner,
+        runner: ProcessId,
         /// The question.
         question: Question,
         /// When the world answered: the answer is as old as that.
@@ -81,7 +81,7 @@ pub enum What {
     /// Something is done to the world.
     Act {
         /// Which process.
-        runner: Runner,
+        runner: ProcessId,
         /// What.
         act: Act,
         /// What becomes of it.
@@ -100,7 +100,7 @@ pub enum What {
     /// Somebody else does something to the world.
     Others {
         /// What.
-        deed: Deed,
+        deed: ExternalAction,
     },
     /// The user's word reaches the process that drives.
     Says {
@@ -228,7 +228,7 @@ pub enum Fate {
 
 /// What somebody else does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum ExternalAction {
     /// Cordons a node, or lifts a cordon.
     Cordon {
         /// The node.

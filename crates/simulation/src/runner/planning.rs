@@ -12,25 +12,29 @@ use upgrade_engine::{observe, observe_whole};
 use upgrade_planner::rollback::{RollbackRequest, Way};
 use upgrade_planner::{Earlier, Request, prepare, prepare_rollback};
 
-use super::Stage;
+use super::ScenarioRunner;
 use crate::scenario::Want;
-use crate::world::seat::Seat;
+use crate::world::process_io::ProcessIo;
 
 static KNOWN: LazyLock<(Matrix, Catalogue)> =
     LazyLock::new(|| (Matrix::builtin(), Catalogue::builtin()));
 
 /// The plan for a want; `None` if there is none, now at least.
-pub(super) async fn plan(stage: &Stage, seat: &Arc<Seat>, want: usize) -> Option<Plan> {
-    let policy = &stage.scenario.policy;
+pub(super) async fn plan(
+    runner: &ScenarioRunner,
+    io: &Arc<ProcessIo>,
+    want: usize,
+) -> Option<Plan> {
+    let policy = &runner.scenario.policy;
     let (matrix, catalogue) = &*KNOWN;
     // Another plan than any before, even if it is made of the same.
-    let parent = stage.ledger.plans().last().map(|plan| plan.hash());
+    let parent = runner.store.plans().last().map(|plan| plan.hash());
     // Nothing is said of armed nodes: the engine has to keep rule 5 even if the planner
     // did not know of them.
     let earlier = Earlier { parent: parent.as_ref(), armed: &BTreeMap::new() };
-    match &stage.scenario.wants[want] {
+    match &runner.scenario.wants[want] {
         Want::Versions(intent) => {
-            let seen = observe_whole(&**seat, &policy.foreign_nodes, &policy.workers.pool_label)
+            let seen = observe_whole(&**io, &policy.foreign_nodes, &policy.workers.pool_label)
                 .await
                 .ok()?;
             let Observation { snapshot, workloads, manifests } = &seen;
@@ -39,9 +43,9 @@ pub(super) async fn plan(stage: &Stage, seat: &Arc<Seat>, want: usize) -> Option
             prepare(&request, earlier).plan
         }
         Want::Back(number) => {
-            let snapshot = observe(&**seat, &policy.workers.pool_label).await.ok()?;
+            let snapshot = observe(&**io, &policy.workers.pool_label).await.ok()?;
             let node = nth(&snapshot, *number)?;
-            let way = way(stage, &snapshot, &node)?;
+            let way = way(runner, &snapshot, &node)?;
             let request = RollbackRequest { snapshot: &snapshot, node: &node, way, policy, matrix };
             prepare_rollback(&request, earlier).plan
         }
@@ -53,9 +57,9 @@ fn nth(snapshot: &Snapshot, number: usize) -> Option<NodeName> {
 }
 
 /// What a node ran before, as the plans so far remember it.
-fn way(stage: &Stage, snapshot: &Snapshot, node: &NodeName) -> Option<Way> {
+fn way(runner: &ScenarioRunner, snapshot: &Snapshot, node: &NodeName) -> Option<Way> {
     let running = &snapshot.nodes.get(node)?.talos.known()?.version;
-    let plans = stage.ledger.plans();
+    let plans = runner.store.plans();
     let lanes = plans
         .iter()
         .rev()

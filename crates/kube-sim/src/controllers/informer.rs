@@ -167,7 +167,7 @@ impl Controllers {
                 .and_then(Value::as_object)
                 .is_some_and(|wanted| select::simple(wanted, pod))
         };
-        if !store.is_brief() {
+        if !store.is_lazy() {
             for service in matching(&SERVICES, &selects) {
                 self.enqueue(Kind::Service, namespace, &service);
             }

@@ -1,9 +1,9 @@
 //! Plays a scenario: a world, the processes that drive it one after the other
 //! or side by side, the user, and everybody else.
 
-mod director;
-mod life;
+mod events;
 mod planning;
+mod process;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,16 +16,16 @@ use upgrade_engine::io::Clock as _;
 
 use crate::coverage::{Met, Sort};
 use crate::crash::Crashes;
-use crate::ledger::Ledger;
+use crate::journal_store::JournalStore;
 use crate::referee::{Breach, Referee, Wanted};
 use crate::scenario::{Scenario, TroubleKind, Want};
-use crate::seen::Seen;
 use crate::template::Templates;
-use crate::world::Place;
-use crate::world::seat::Process;
-use director::User;
+use crate::trace::TraceEvent;
+use crate::world::SharedWorld;
+use crate::world::process_io::Process;
+use events::User;
 use kube_sim::random::Random;
-use life::Life;
+use process::ProcessEnd;
 
 /// How long a run may take in all, in simulated time. Far more than any needs:
 /// whoever is not done then never will be.
@@ -41,7 +41,7 @@ pub struct Played {
     /// What was met.
     pub met: Met,
     /// What happened, if it was asked for.
-    pub log: Vec<Seen>,
+    pub log: Vec<TraceEvent>,
     /// How long it took in simulated time.
     pub took: SignedDuration,
 }
@@ -55,25 +55,25 @@ pub fn play(scenario: &Scenario, templates: &Templates, log: bool) -> Played {
         .build()
         .expect("a runtime without sockets needs nothing");
     runtime.block_on(async {
-        let stage = Stage::new(scenario, world, log);
-        tokio::spawn(Arc::clone(&stage.place).live());
-        director::direct(&stage);
+        let runner = ScenarioRunner::new(scenario, world, log);
+        tokio::spawn(Arc::clone(&runner.shared).live());
+        events::direct(&runner);
         // What follows a broken rule proves nothing.
         let last = tokio::select! {
             biased;
-            () = stage.place.broken.notified() => None,
-            last = stage.run() => Some(last),
+            () = runner.shared.broken.notified() => None,
+            last = runner.run() => Some(last),
         };
         let start = crate::world::START;
-        stage.place.at(|inside| {
+        runner.shared.at(|inside| {
             let now = inside.now();
             let crate::world::Inside { referee, world, kubernetes, .. } = inside;
             if let Some(last) = last {
-                let view = crate::seen::View { world, kubernetes };
+                let view = crate::trace::View { world, kubernetes };
                 referee.finish(now, &view, last.as_ref());
             }
             inside.met.scenario(scenario);
-            for point in stage.crashes.struck() {
+            for point in runner.crashes.struck() {
                 inside.met.count(Sort::Crash, point.name());
                 inside.met.count(Sort::Trouble, "crash");
             }
@@ -88,26 +88,26 @@ pub fn play(scenario: &Scenario, templates: &Templates, log: bool) -> Played {
 }
 
 /// What everybody shares.
-struct Stage {
+struct ScenarioRunner {
     scenario: Scenario,
-    place: Arc<Place>,
-    ledger: Arc<Ledger>,
+    shared: Arc<SharedWorld>,
+    store: Arc<JournalStore>,
     crashes: Arc<Crashes>,
     /// What the user wants now.
     user: watch::Sender<User>,
-    cast: Mutex<Cast>,
+    state: Mutex<RunnerState>,
 }
 
-struct Cast {
+struct RunnerState {
     random: Random,
-    runners: u32,
+    processes: u32,
     /// The processes that live, and how the user's word reaches them.
     alive: Vec<(Arc<Process>, watch::Sender<Word>)>,
     /// The want whose plan was written down last.
     begun: Option<usize>,
 }
 
-impl Stage {
+impl ScenarioRunner {
     fn new(
         scenario: &Scenario,
         world: (talos_sim::model::World, talos_sim::kubernetes::Kubernetes),
@@ -115,37 +115,41 @@ impl Stage {
     ) -> Arc<Self> {
         let mut random = Random::new(scenario.seed);
         let wanted = wanted(scenario, 0, &world.0);
-        let place =
-            Place::new(world, |start, view| Referee::new(wanted, start, view), random.split(), log);
+        let shared = SharedWorld::new(
+            world,
+            |start, view| Referee::new(wanted, start, view),
+            random.split(),
+            log,
+        );
         let crashes = scenario.troubles.iter().filter_map(|trouble| match trouble.kind {
             TroubleKind::Crash { point, number } => Some((point, number)),
             _ => None,
         });
         Arc::new(Self {
-            ledger: Ledger::new(&place),
+            store: JournalStore::new(&shared),
             crashes: Arc::new(Crashes::new(crashes.collect())),
-            place,
+            shared,
             user: watch::Sender::new(User::default()),
-            cast: Mutex::new(Cast { random, runners: 0, alive: Vec::new(), begun: None }),
+            state: Mutex::new(RunnerState { random, processes: 0, alive: Vec::new(), begun: None }),
             scenario: scenario.clone(),
         })
     }
 
-    fn cast(&self) -> std::sync::MutexGuard<'_, Cast> {
-        self.cast.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> std::sync::MutexGuard<'_, RunnerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn roll(&self, first: u64, last: u64) -> u64 {
-        self.cast().random.between(first, last)
+        self.state().random.between(first, last)
     }
 
     async fn seconds(&self, seconds: u64) {
         let span = SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX));
-        self.place.clock().sleep(span).await;
+        self.shared.clock().sleep(span).await;
     }
 
     fn age(&self) -> SignedDuration {
-        self.place.clock().now().duration_since(crate::world::START)
+        self.shared.clock().now().duration_since(crate::world::START)
     }
 
     /// How long until all troubles are over.
@@ -155,7 +159,7 @@ impl Stage {
     }
 
     fn count(&self, sort: Sort, name: &'static str) {
-        self.place.at(|inside| inside.met.count(sort, name));
+        self.shared.at(|inside| inside.met.count(sort, name));
     }
 
     /// The user at work: starts a process for each want, and another one
@@ -183,22 +187,22 @@ impl Stage {
             let is_last = want + 1 >= self.scenario.wants.len();
             match life {
                 // Whoever died before the plan was written down begins anew.
-                Life::Died { begun } => {
+                ProcessEnd::Died { begun } => {
                     fresh &= !begun;
                     self.seconds(self.roll(1, 40)).await;
                 }
-                Life::GaveUp => {
+                ProcessEnd::GaveUp => {
                     self.count(Sort::End, "given up");
                     fresh = false;
                     self.seconds(self.roll(1, 20)).await;
                 }
-                Life::Busy => self.seconds(5).await,
-                Life::Refused => {
+                ProcessEnd::Busy => self.seconds(5).await,
+                ProcessEnd::Refused => {
                     self.count(Sort::End, "refused");
                     let left = self.until_calm();
                     if left > SignedDuration::ZERO && chances > 0 {
                         chances -= 1;
-                        self.place.clock().sleep(left).await;
+                        self.shared.clock().sleep(left).await;
                         self.seconds(300).await;
                     } else if is_last {
                         return Some(End::Stopped);
@@ -206,14 +210,14 @@ impl Stage {
                         (want, fresh, chances) = (want + 1, true, SECOND_CHANCES);
                     }
                 }
-                Life::Ended(End::Done) => {
+                ProcessEnd::Ended(End::Done) => {
                     self.count(Sort::End, "done");
                     if is_last {
                         return Some(End::Done);
                     }
                     (want, fresh, chances) = (want + 1, true, SECOND_CHANCES);
                 }
-                Life::Ended(end @ End::Halted { .. }) => {
+                ProcessEnd::Ended(end @ End::Halted { .. }) => {
                     self.count(Sort::End, "halted");
                     if (chances == 0 && is_last) || self.user.borrow().gone {
                         return Some(end);
@@ -223,7 +227,7 @@ impl Stage {
                         continue;
                     }
                     chances -= 1;
-                    self.place.clock().sleep(self.until_calm()).await;
+                    self.shared.clock().sleep(self.until_calm()).await;
                     self.seconds(self.roll(10, 600)).await;
                     let back = |user: &User| !user.paused || user.gone;
                     let _ = self.user.subscribe().wait_for(back).await;
@@ -235,7 +239,7 @@ impl Stage {
                     fresh = self.roll(0, 1) == 0;
                     resumed = !fresh;
                 }
-                Life::Ended(End::Paused { .. }) => {
+                ProcessEnd::Ended(End::Paused { .. }) => {
                     self.count(Sort::End, "paused");
                     fresh = false;
                     let user = self.user.borrow().clone();
@@ -253,7 +257,7 @@ impl Stage {
                     }
                     resumed = true;
                 }
-                Life::Ended(End::Stopped) => {
+                ProcessEnd::Ended(End::Stopped) => {
                     self.count(Sort::End, "stopped");
                     fresh = false;
                     let _ = self.user.subscribe().wait_for(|user| !user.stopped).await;

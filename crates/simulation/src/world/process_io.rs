@@ -17,15 +17,15 @@ use upgrade_engine::io::roster::Roster;
 use upgrade_engine::io::{Clock, Io, Trouble, trouble};
 use upgrade_engine::snapshots::{SnapshotStore, StoreError};
 
-use super::{Inside, Place};
+use super::{Inside, SharedWorld};
 use crate::crash::{Crashes, Point};
-use crate::seen::{self, Act, Question, Runner, What};
-use crate::wire::{Fate, PATIENCE, Passage};
+use crate::network::{Delivery, MessageFate, PATIENCE};
+use crate::trace::{self, Act, ProcessId, Question, TraceKind};
 
 /// A process: alive, standing still, or dead.
 pub struct Process {
     /// Its number.
-    pub runner: Runner,
+    pub runner: ProcessId,
     dead: AtomicBool,
     /// Told when it has died.
     pub died: Notify,
@@ -37,7 +37,7 @@ pub struct Process {
 
 impl Process {
     /// A process that has just started.
-    pub fn new(runner: Runner, crashes: &Arc<Crashes>) -> Arc<Self> {
+    pub fn new(runner: ProcessId, crashes: &Arc<Crashes>) -> Arc<Self> {
         Arc::new(Self {
             runner,
             dead: AtomicBool::new(false),
@@ -76,9 +76,9 @@ impl Process {
 }
 
 /// The outside, as one process has it.
-pub struct Seat {
+pub struct ProcessIo {
     /// The world.
-    pub place: Arc<Place>,
+    pub shared: Arc<SharedWorld>,
     /// Whose seat it is.
     pub process: Arc<Process>,
     /// The machines that it knows of.
@@ -88,7 +88,7 @@ pub struct Seat {
 /// How long an answer that does not come is waited for.
 const SILENCE: Duration = Duration::from_secs(30);
 
-impl Io for Seat {
+impl Io for ProcessIo {
     type Machines = Self;
     type Upgrader = Self;
     type Etcd = Self;
@@ -123,7 +123,7 @@ impl Io for Seat {
 
 /// A store that is off the cluster, and out of reach of what goes wrong there; the way to it
 /// is not. What is kept in it nobody reads.
-impl SnapshotStore for Seat {
+impl SnapshotStore for ProcessIo {
     type Writer = Sink;
 
     async fn begin(&self, _: &str, _: Timestamp) -> Result<Sink, StoreError> {
@@ -145,13 +145,13 @@ impl SnapshotStore for Seat {
     }
 }
 
-impl Clock for Seat {
+impl Clock for ProcessIo {
     fn now(&self) -> Timestamp {
-        self.place.clock().now()
+        self.shared.clock().now()
     }
 
     async fn sleep(&self, span: SignedDuration) {
-        SystemClock::sleep(self.place.clock(), span).await;
+        SystemClock::sleep(self.shared.clock(), span).await;
         self.process.awake().await;
     }
 }
@@ -192,7 +192,7 @@ impl Taken for Refused {
 
 /// A question that nobody has answered yet.
 pub(super) struct Waiting<'a> {
-    seat: &'a Seat,
+    io: &'a ProcessIo,
     question: Option<Question>,
 }
 
@@ -206,19 +206,19 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(question) = self.question.take() {
-            let runner = self.seat.process.runner;
-            self.seat.place.at(|inside| {
+            let runner = self.io.process.runner;
+            self.io.shared.at(|inside| {
                 let answered = inside.now();
-                inside.show(What::Asked { runner, question, answered, known: false });
+                inside.show(TraceKind::Asked { runner, question, answered, known: false });
             });
         }
     }
 }
 
-impl Seat {
+impl ProcessIo {
     /// Begins to ask: whoever gives up waiting has no answer.
     pub(super) fn asks(&self, question: Question) -> Waiting<'_> {
-        Waiting { seat: self, question: Some(question) }
+        Waiting { io: self, question: Some(question) }
     }
 
     /// Asks the world something that changes nothing.
@@ -229,21 +229,21 @@ impl Seat {
     ) -> Result<T, E> {
         self.process.awake().await;
         let mut waiting = self.asks(question.clone());
-        let passage = self.place.passage();
-        let late = passage.fate == Fate::Late;
+        let passage = self.shared.passage();
+        let late = passage.fate == MessageFate::Late;
         // What is late was read when it arrived there, and is as old as that.
         let before = if late { passage.there } else { passage.there + passage.back };
         tokio::time::sleep(before).await;
         let runner = self.process.runner;
         let lost = match passage.fate {
-            Fate::Refused => Some("connection refused"),
-            Fate::Lost | Fate::Unanswered => Some("no answer"),
-            Fate::Well | Fate::Late | Fate::Doubled => None,
+            MessageFate::Refused => Some("connection refused"),
+            MessageFate::Lost | MessageFate::Unanswered => Some("no answer"),
+            MessageFate::Well | MessageFate::Late | MessageFate::Doubled => None,
         };
-        if passage.fate != Fate::Refused && lost.is_some() {
+        if passage.fate != MessageFate::Refused && lost.is_some() {
             tokio::time::sleep(PATIENCE).await;
         }
-        let (answer, answered, hangs) = self.place.at(|inside| {
+        let (answer, answered, hangs) = self.shared.at(|inside| {
             inside.met.passage(passage.fate);
             let answer = match lost {
                 Some(why) => Err(E::not_sent(why)),
@@ -253,7 +253,12 @@ impl Seat {
             let known = answer.is_ok();
             let hangs = std::mem::take(&mut inside.hangs);
             if !late && !hangs {
-                inside.show(What::Asked { runner, question: question.clone(), answered, known });
+                inside.show(TraceKind::Asked {
+                    runner,
+                    question: question.clone(),
+                    answered,
+                    known,
+                });
             }
             (answer, answered, hangs)
         });
@@ -267,8 +272,8 @@ impl Seat {
         if late {
             tokio::time::sleep(passage.back).await;
             let known = answer.is_ok();
-            self.place.at(|inside| {
-                inside.show(What::Asked { runner, question, answered, known });
+            self.shared.at(|inside| {
+                inside.show(TraceKind::Asked { runner, question, answered, known });
             });
         }
         waiting.question = None;
@@ -284,21 +289,21 @@ impl Seat {
         mut deed: impl FnMut(&mut Inside) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
         self.process.passes(Point::BeforeAct).await;
-        let Passage { there, back, fate } = self.place.passage();
-        let (place, runner) = (Arc::clone(&self.place), self.process.runner);
-        let arrives = !matches!(fate, Fate::Refused | Fate::Lost);
+        let Delivery { there, back, fate } = self.shared.passage();
+        let (shared, runner) = (Arc::clone(&self.shared), self.process.runner);
+        let arrives = !matches!(fate, MessageFate::Refused | MessageFate::Lost);
         let disrupts = act.boots() || matches!(act, Act::Install { .. });
         let sent = tokio::spawn(async move {
             tokio::time::sleep(there).await;
-            let done = place.at(|inside| {
+            let done = shared.at(|inside| {
                 inside.met.passage(fate);
-                let seen = if arrives { seen::Fate::Arrives } else { seen::Fate::Lost };
-                inside.show(What::Act { runner, act, fate: seen });
+                let seen = if arrives { trace::Fate::Arrives } else { trace::Fate::Lost };
+                inside.show(TraceKind::Act { runner, act, fate: seen });
                 if !arrives {
                     return None;
                 }
                 let done = deed(inside);
-                if fate == Fate::Doubled && !disrupts {
+                if fate == MessageFate::Doubled && !disrupts {
                     let _ = deed(inside);
                 }
                 Some((done, std::mem::take(&mut inside.hangs)))
@@ -309,12 +314,12 @@ impl Seat {
         self.process.passes(Point::AfterAct).await;
         let answer = sent.await;
         let answer = match fate {
-            Fate::Refused => Err(E::not_sent("connection refused")),
-            Fate::Lost | Fate::Unanswered => {
+            MessageFate::Refused => Err(E::not_sent("connection refused")),
+            MessageFate::Lost | MessageFate::Unanswered => {
                 tokio::time::sleep(PATIENCE).await;
                 Err(E::no_answer("no answer"))
             }
-            Fate::Well | Fate::Late | Fate::Doubled => match answer {
+            MessageFate::Well | MessageFate::Late | MessageFate::Doubled => match answer {
                 Ok(Some((_, true))) => {
                     tokio::time::sleep(SILENCE).await;
                     Err(E::no_answer("no answer"))

@@ -12,7 +12,7 @@ use thiserror::Error;
 /// Why connecting to an endpoint failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum ConnectionError {
     /// The machine is up, but nothing listens on the port.
     #[error(
         "connection refused; the node may be booting, or the endpoint's port is not the Talos API"
@@ -61,7 +61,7 @@ pub enum Fault {
     Handshake(String),
 }
 
-impl Fault {
+impl ConnectionError {
     /// Whether it may recover by itself. Certificates and names do not change during a wait; nodes
     /// come back.
     pub const fn may_pass(&self) -> bool {
@@ -146,29 +146,38 @@ mod tests {
     #[test]
     fn alerts_identify_the_wrong_certificate() {
         for (alert, expected) in [
-            (AlertDescription::CertificateExpired, Fault::ClientCertificateExpired),
+            (AlertDescription::CertificateExpired, ConnectionError::ClientCertificateExpired),
             (
                 AlertDescription::UnknownCA,
-                Fault::ClientCertificateRejected("unknown authority".to_owned()),
+                ConnectionError::ClientCertificateRejected("unknown authority".to_owned()),
             ),
             (
                 AlertDescription::BadCertificate,
-                Fault::ClientCertificateRejected("BadCertificate".to_owned()),
+                ConnectionError::ClientCertificateRejected("BadCertificate".to_owned()),
             ),
-            (AlertDescription::InternalError, Fault::Handshake("InternalError".to_owned())),
+            (
+                AlertDescription::InternalError,
+                ConnectionError::Handshake("InternalError".to_owned()),
+            ),
         ] {
             let error = io::Error::other(rustls::Error::AlertReceived(alert));
-            assert_eq!(Fault::of_io(&error), expected);
+            assert_eq!(ConnectionError::of_io(&error), expected);
         }
     }
 
     #[test]
     fn socket_errors_identify_the_network_problem() {
-        assert_eq!(Fault::of_io(&io::ErrorKind::ConnectionRefused.into()), Fault::Refused);
+        assert_eq!(
+            ConnectionError::of_io(&io::ErrorKind::ConnectionRefused.into()),
+            ConnectionError::Refused
+        );
         assert!(matches!(
-            Fault::of_io(&io::ErrorKind::HostUnreachable.into()),
-            Fault::Unreachable(_)
+            ConnectionError::of_io(&io::ErrorKind::HostUnreachable.into()),
+            ConnectionError::Unreachable(_)
         ));
-        assert!(matches!(Fault::of_io(&io::ErrorKind::UnexpectedEof.into()), Fault::Handshake(_)));
+        assert!(matches!(
+            ConnectionError::of_io(&io::ErrorKind::UnexpectedEof.into()),
+            ConnectionError::Handshake(_)
+        ));
     }
 }

@@ -17,9 +17,9 @@ use upgrade_engine::journal::{Fence, Journal, JournalError, Lost, MemoryJournal,
 use upgrade_engine::store::OpenRun;
 
 use crate::crash::Point;
-use crate::seen::{Runner, What};
-use crate::world::Place;
-use crate::world::seat::Process;
+use crate::trace::{ProcessId, TraceKind};
+use crate::world::SharedWorld;
+use crate::world::process_io::Process;
 
 /// How old a lease may be for its holder to act.
 const RENEWED_WITHIN: SignedDuration = SignedDuration::from_secs(10);
@@ -31,23 +31,23 @@ pub const TAKEN_AFTER: SignedDuration = SignedDuration::from_secs(15);
 pub const RENEWED_EVERY: SignedDuration = SignedDuration::from_secs(4);
 
 /// The memory of a cluster's runs.
-pub struct Ledger {
+pub struct JournalStore {
     inner: Mutex<Inner>,
-    place: Arc<Place>,
+    shared: Arc<SharedWorld>,
 }
 
 struct Inner {
     runs: MemoryStore,
     /// The hash of the newest run's plan.
     hash: Option<PlanHash>,
-    holder: Option<(Runner, Timestamp)>,
+    holder: Option<(ProcessId, Timestamp)>,
     /// Renewals fail before this moment.
     deaf_until: Timestamp,
 }
 
-impl Ledger {
+impl JournalStore {
     /// Nothing was done yet.
-    pub fn new(place: &Arc<Place>) -> Arc<Self> {
+    pub fn new(shared: &Arc<SharedWorld>) -> Arc<Self> {
         Arc::new(Self {
             inner: Mutex::new(Inner {
                 runs: MemoryStore::default(),
@@ -55,7 +55,7 @@ impl Ledger {
                 holder: None,
                 deaf_until: Timestamp::MIN,
             }),
-            place: Arc::clone(place),
+            shared: Arc::clone(shared),
         })
     }
 
@@ -64,11 +64,11 @@ impl Ledger {
     }
 
     fn now(&self) -> Timestamp {
-        self.place.clock().now()
+        self.shared.clock().now()
     }
 
     /// Takes the lease, if nobody has it.
-    pub fn take(&self, runner: Runner) -> bool {
+    pub fn take(&self, runner: ProcessId) -> bool {
         let now = self.now();
         let mut inner = self.lock();
         let free = inner
@@ -81,7 +81,7 @@ impl Ledger {
     }
 
     /// Renews it; in vain if another process has it, or nobody hears.
-    pub fn renew(&self, runner: Runner) {
+    pub fn renew(&self, runner: ProcessId) {
         let now = self.now();
         let mut inner = self.lock();
         let deaf = now < inner.deaf_until;
@@ -94,7 +94,7 @@ impl Ledger {
     }
 
     /// Gives it up.
-    pub fn release(&self, runner: Runner) {
+    pub fn release(&self, runner: ProcessId) {
         let mut inner = self.lock();
         if inner.holder.is_some_and(|(holder, _)| holder == runner) {
             inner.holder = None;
@@ -114,10 +114,10 @@ impl Ledger {
     }
 
     /// Opens the newest run for a process.
-    pub fn open(self: &Arc<Self>, process: &Arc<Process>) -> Option<OpenRun<Page>> {
+    pub fn open(self: &Arc<Self>, process: &Arc<Process>) -> Option<OpenRun<SharedJournal>> {
         let OpenRun { plan, state, journal, inherited } = self.lock().runs.resume_now().ok()?;
-        let (ledger, process) = (Arc::clone(self), Arc::clone(process));
-        let journal = Page { ledger, process, journal };
+        let (store, process) = (Arc::clone(self), Arc::clone(process));
+        let journal = SharedJournal { store, process, journal };
         Some(OpenRun { plan, state, journal, inherited })
     }
 
@@ -126,7 +126,7 @@ impl Ledger {
         self.lock().runs.plans()
     }
 
-    fn holds(&self, runner: Runner) -> Result<(), String> {
+    fn holds(&self, runner: ProcessId) -> Result<(), String> {
         let now = self.now();
         match self.lock().holder {
             Some((holder, at)) if holder == runner => {
@@ -143,19 +143,19 @@ impl Ledger {
 }
 
 /// The journal, as one process has it.
-pub struct Page {
-    ledger: Arc<Ledger>,
+pub struct SharedJournal {
+    store: Arc<JournalStore>,
     process: Arc<Process>,
     journal: MemoryJournal,
 }
 
-impl Journal for Page {
+impl Journal for SharedJournal {
     async fn append(&mut self, entry: &Entry, state: &State) -> Result<(), JournalError> {
         self.process.passes(Point::BeforeWrite).await;
         let runner = self.process.runner;
         {
-            let now = self.ledger.now();
-            let inner = self.ledger.lock();
+            let now = self.store.now();
+            let inner = self.store.lock();
             let ours = inner.holder.is_some_and(|(holder, at)| {
                 holder == runner && now.duration_since(at) <= TAKEN_AFTER
             });
@@ -166,26 +166,26 @@ impl Journal for Page {
             }
         }
         self.journal.append(entry, state).await?;
-        self.ledger.place.at(|inside| {
-            inside.show(What::Wrote { runner, entry: Box::new(entry.clone()) });
+        self.store.shared.at(|inside| {
+            inside.show(TraceKind::Wrote { runner, entry: Box::new(entry.clone()) });
         });
         self.process.passes(Point::AfterWrite).await;
         Ok(())
     }
 
     fn fence(&self) -> Arc<dyn Fence> {
-        let (ledger, runner) = (Arc::clone(&self.ledger), self.process.runner);
-        Arc::new(Lease { ledger, runner })
+        let (store, runner) = (Arc::clone(&self.store), self.process.runner);
+        Arc::new(Lease { store, runner })
     }
 }
 
 struct Lease {
-    ledger: Arc<Ledger>,
-    runner: Runner,
+    store: Arc<JournalStore>,
+    runner: ProcessId,
 }
 
 impl Fence for Lease {
     fn holds(&self) -> Result<(), Lost> {
-        self.ledger.holds(self.runner).map_err(Lost)
+        self.store.holds(self.runner).map_err(Lost)
     }
 }
