@@ -16,7 +16,7 @@ const TARGETS: [&str; 7] =
     ["--lib", "--test", "planner", "--test", "engine", "--test", "machine_config"];
 
 /// Unit tests that open sockets or start processes are left to `cargo xtask test`.
-const QUIET: &str = "not (package(image-factory) | package(real-control-plane) \
+const QUIET: &str = "not (package(image-factory-client) | package(envtest) \
                      | package(upgrade-controller) & test(/^http::/) \
                      | package(talos-sim) & test(/^(address|factory)::/))";
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use real_control_plane::{
+use envtest::{
     Access, Component, ControlPlane, Error, Event, Health, Inspection, Options, Running, Tools,
     inspect, take_down,
 };

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use real_control_plane::{ControlPlane, Options};
+use envtest::{ControlPlane, Options};
 
 use crate::cargo::{checkout, target_folder};
 use crate::cluster;

@@ -107,7 +107,7 @@ fn fleet(report: &mut Report, nextest: &Nextest, clusters: u32) -> Result<()> {
 fn mutant_tests(report: &mut Report, nextest: &Nextest) -> Result<()> {
     let run = Run {
         filter: Some("test(mutant)".to_owned()),
-        build: ["--features", "upgrade-simulation/mutants", "--tests"].map(str::to_owned).to_vec(),
+        build: ["--features", "simulation-tests/mutants", "--tests"].map(str::to_owned).to_vec(),
         ..Run::default()
     };
     tests(report, Check::MutantTests.name(), nextest, run)

@@ -12,9 +12,9 @@ use crate::cargo::cargo;
 
 /// The deciding crates, and their folders.
 const PURE: &[(&str, &str)] = &[
-    ("upgrade-core", "crates/core"),
-    ("upgrade-planner", "crates/planner"),
-    ("machine-config", "crates/machine-config"),
+    ("upgrade-core", "crates/upgrade-core"),
+    ("upgrade-planner", "crates/upgrade-planner"),
+    ("talos-machine-config", "crates/talos-machine-config"),
     ("upgrade-view", "crates/upgrade-view"),
 ];
 

@@ -37,7 +37,7 @@ pub(crate) fn mutants(Args { words }: &Args) -> Result<()> {
 /// Runs this many seeds for the tests, with the program that the tests' build has left, so that
 /// nothing needs compiling.
 pub(crate) fn seeds(count: u64) -> Result<()> {
-    let program = target_folder()?.join("debug/upgrade-simulation");
+    let program = target_folder()?.join("debug/simulation-tests");
     let status = Command::new(&program)
         .args(["simulate", "--seeds", &count.to_string()])
         .status()
@@ -60,7 +60,7 @@ fn run(features: &[&str], command: Option<&str>, words: &[OsString]) -> Result<(
     let status = cargo()
         .args(["run", "--quiet", "--locked"])
         .args(FASTEST)
-        .args(["--package", "upgrade-simulation"])
+        .args(["--package", "simulation-tests"])
         .args(features)
         .arg("--")
         .args(command)

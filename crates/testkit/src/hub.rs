@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use envtest::{Access, ControlPlane, Options, Tools, inspect};
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use real_control_plane::{Access, ControlPlane, Options, Tools, inspect};
 use talos_sim::kubernetes::remote::RealApi;
 use tempfile::TempDir;
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 /// The path of a real tool: from its variable, or in the cache that `cargo xtask tools` fills.
 #[track_caller]
 pub fn tool(name: &str) -> PathBuf {
-    real_control_plane::find_tool(name).unwrap_or_else(|error| panic!("{error}"))
+    envtest::find_tool(name).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// The exit code and output of a command.

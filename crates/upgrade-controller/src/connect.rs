@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use thiserror::Error;
-use upgrade_cluster::{Credentials, Live};
 use upgrade_core::secret::scrub;
 use upgrade_core::text::chain;
 use upgrade_engine::clock::SystemClock;
+use upgrade_live::{Credentials, Live};
 
 use crate::api_call::CallError;
 use crate::cluster::ClusterAccess;

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
-use upgrade_cluster::Live;
-use upgrade_cluster::talos::{Glance, Parts};
 use upgrade_core::image::ImageRef;
 use upgrade_core::product::VersionRange;
 use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role};
 use upgrade_core::version::Version;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Machines as _, Trouble};
+use upgrade_live::Live;
+use upgrade_live::talos::{Glance, Parts};
 
 use crate::limits::Throttled;
 use crate::observe::ObserveError;

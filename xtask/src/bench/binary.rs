@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use real_control_plane::{ControlPlane, Options};
+use envtest::{ControlPlane, Options};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{elf, program};

@@ -1,4 +1,4 @@
-//! The fields that our client (`crates/talos`, `crates/cluster`) bases decisions on. A simulated
+//! The fields that our client (`crates/talos-client`, `crates/upgrade-live`) bases decisions on. A simulated
 //! node without one of them is wrong, and so is a real one: such a difference is never accepted.
 
 use std::collections::BTreeSet;

@@ -24,7 +24,7 @@ use vitistack_api::KubernetesCluster;
 
 use crate::world::World;
 
-#[path = "../../../engine/tests/engine/stores/contract.rs"]
+#[path = "../../../upgrade-engine/tests/engine/stores/contract.rs"]
 mod contract;
 
 /// A lease that the test can take away.

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, timeout_at};
-use upgrade_cluster::Live;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::Io;
+use upgrade_live::Live;
 
 /// How many run side by side: enough to keep a few cores busy while most wait for a network.
 const ABREAST: usize = 32;

@@ -1,6 +1,6 @@
 //! An Image Factory's list of the releases that it builds.
 
-use image_factory::AskError;
+use image_factory_client::AskError;
 use thiserror::Error;
 use upgrade_core::catalogue::Broken;
 use upgrade_core::version::Version;
@@ -54,7 +54,7 @@ fn offer(all: Vec<Version>, broken: Vec<Version>) -> Offer {
 }
 
 async fn list(url: &str, path: &str) -> Result<Vec<Version>, FactoryError> {
-    let body = image_factory::get(url, path).await?;
+    let body = image_factory_client::get(url, path).await?;
     read(&body).map_err(|why| FactoryError::Invalid { url: url.to_owned(), why })
 }
 

@@ -1,0 +1,24 @@
+//! kube-proxy: only the configuration is changed here; the manifests that are
+//! rendered from it carry the image on.
+
+use upgrade_core::reason::Failure;
+use upgrade_core::snapshot::Component;
+
+use super::super::{Done, Step};
+use super::configure::{configure, read, wrong};
+use super::target;
+use crate::io::Io;
+
+/// Runs the step.
+pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+    let machine = step.machine()?;
+    let image = target(step, Component::KubeProxy)?;
+    let config = read(step, machine).await?;
+    if talos_machine_config::proxy_is_off(&config.0).map_err(|error| wrong(machine, &error))? {
+        return Ok(Done::Skipped(format!("kube-proxy is switched off on {}", machine.name)));
+    }
+    if configure(step, machine, Component::KubeProxy, image).await? {
+        return Ok(Done::Did);
+    }
+    Ok(Done::Skipped(format!("{} names {image} already", machine.name)))
+}
