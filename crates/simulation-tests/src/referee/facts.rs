@@ -95,6 +95,9 @@ pub(super) struct Node {
     /// Whether its part of the control plane works: static pods, API server and etcd. The machine
     /// and its Node are ready before that. A worker has no such part.
     pub(super) controls: Since<bool>,
+    /// Whether the machine shows all its static pods as ready. It forgets them while its kubelet
+    /// restarts. A worker has none.
+    pub(super) pods: Since<bool>,
     pub(super) member: Since<Member>,
     pub(super) leads: Since<bool>,
     pub(super) boot_id: Since<String>,
@@ -165,6 +168,8 @@ impl Facts {
             let controls = !node.control_plane
                 || truth.api_server_answers() && truth.static_pods().all(|pod| pod.ready);
             node.controls.set(controls, at);
+            let pods = view.world.static_pods_of(truth.index()).all(|(_, ready)| ready);
+            node.pods.set(pods, at);
             node.serves.set(up && controls && truth.is_ready(), at);
             node.leads.set(etcd.leader == Some(truth.index()), at);
             node.member.set(member(&truth, etcd.members == 1), at);
@@ -208,6 +213,7 @@ fn first_look(truth: &NodeTruth<'_>, at: Timestamp) -> Node {
         up: Since::new(true, at),
         serves: Since::new(true, at),
         controls: Since::new(true, at),
+        pods: Since::new(true, at),
         member: Since::new(Member::Absent, at),
         leads: Since::new(false, at),
         boot_id: Since::new(truth.boot_id().to_owned(), at),

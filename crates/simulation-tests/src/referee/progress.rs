@@ -59,6 +59,7 @@ impl Rule for Progress {
                 if let Some(driver) = driver.filter(|it| !it.plan.rollback) {
                     self.reached(&driver.wanted, scene, found);
                     controls(driver, scene, found);
+                    static_pods(driver, scene, found);
                 }
             }
             _ => {}
@@ -124,11 +125,24 @@ fn controls(driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
     }
 }
 
+/// `Done` requires that every control plane shows its static pods as ready: a kubelet that has just
+/// restarted shows none.
+fn static_pods(driver: &Driver, scene: &Scene<'_>, found: &mut Vec<String>) {
+    let notes = scene.notes;
+    for node in notes.facts.control_planes() {
+        let excused = notes.is_broken(&node.name) || notes.is_theirs(&node.name);
+        if !excused && node.pods.was(&false, driver.facts(&node.name).any) {
+            found.push(format!("done, but static pods of {} are not ready", node.name));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use upgrade_core::intent::Intent;
     use upgrade_core::reason::HaltReason;
 
-    use super::super::testing::Bench;
+    use super::super::testing::{Bench, wanted};
     use super::*;
 
     #[test]
@@ -175,6 +189,25 @@ mod tests {
                 bench.verify_and_uncordon(1, name);
             }
             bench.look(1);
+            bench.ended(1, End::Done);
+            let broken = bench.broken();
+            assert_eq!(broken.contains(&0), !waits, "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn done_requires_that_kubelets_show_their_static_pods() {
+        for waits in [false, true] {
+            let mut wanted = wanted();
+            wanted.intent = Intent::default();
+            let mut bench = Bench::with(3, 0, wanted);
+            bench.ready(1);
+            bench.move_kubernetes("cp-1", "v1.34.2", "v1.35.1");
+            // The driver could see it more than once.
+            for _ in 0..if waits { 60 } else { 3 } {
+                bench.wait(2);
+                bench.look(1);
+            }
             bench.ended(1, End::Done);
             let broken = bench.broken();
             assert_eq!(broken.contains(&0), !waits, "{broken:?}");
