@@ -76,7 +76,7 @@ pub(super) async fn first_look<I: Io>(
 }
 
 /// Whether an earlier attempt's request is being carried out (rule 8).
-async fn has_begun<I: Io>(
+pub(super) async fn has_begun<I: Io>(
     step: &Step<I>,
     machine: &Machine,
     before: &str,

@@ -35,7 +35,12 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         return Ok(Done::Skipped(format!("{node} runs {to} already")));
     }
     let what = format!("whether {node} is being upgraded");
-    if step.look_first && ask(step, &what, || external.is_under_way(machine)).await? {
+    // A request of an earlier process may still be on its way: the node is watched for a while
+    // before the outside is asked (rule 8).
+    let begun = step.look_first
+        && (boot::has_begun(step, machine, before).await?
+            || ask(step, &what, || external.is_under_way(machine)).await?);
+    if begun {
         step.say(format!("{node} is being upgraded already; not asking again"));
     } else {
         install::not_armed(step, machine, &facts).await?;
