@@ -1,9 +1,9 @@
-//! The whole engine, not a model of it, on in-memory worlds under a paused
-//! clock: each a complete upgrade from one seed, watched by a referee.
+//! The whole engine, not a model of it, on in-memory worlds under a paused clock: each seed is a
+//! complete upgrade, watched by a referee.
 //!
-//! [`scenario`] is what makes a run what it is, [`play`](mod@play) plays it in a
-//! [`world`], [`referee`] watches what is [`seen`], [`coverage`] counts what was
-//! met. `docs/simulation.md` tells how to add a fault and a rule.
+//! [`scenario`] says what a run consists of, [`runner`] plays it in a [`world`], [`referee`] watches
+//! its [`trace`], and [`coverage`] counts what occurred. `docs/simulation.md` says how to add a fault
+//! and a rule.
 
 pub mod coverage;
 pub mod crash;

@@ -32,11 +32,18 @@ pub(crate) enum Again {
 /// Whether a read may be retried.
 pub(crate) const fn again(failure: &Failure) -> Again {
     match failure {
-        // Our own certificate is equally invalid at every other endpoint.
+        // Our own certificate is equally invalid at every other endpoint. Data of a stream that the
+        // caller already has cannot be revoked.
         Failure::Connect(
             ConnectionError::ClientCertificateExpired
             | ConnectionError::ClientCertificateRejected(_),
-        ) => Again::Never,
+        )
+        | Failure::Idle(_)
+        | Failure::Truncated(_)
+        | Failure::NotAuthorised(_)
+        | Failure::NotSupported(_)
+        | Failure::NotFound(_)
+        | Failure::Malformed(_) => Again::Never,
         Failure::Connect(_)
         | Failure::Broken(_)
         | Failure::Deadline(_)
@@ -51,13 +58,6 @@ pub(crate) const fn again(failure: &Failure) -> Again {
             | Code::Aborted => Again::Later,
             _ => Again::Never,
         },
-        // Data of a stream that the caller already has cannot be revoked.
-        Failure::Idle(_)
-        | Failure::Truncated(_)
-        | Failure::NotAuthorised(_)
-        | Failure::NotSupported(_)
-        | Failure::NotFound(_)
-        | Failure::Malformed(_) => Again::Never,
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! The adapters: [`cluster`] starts a whole cluster on loopback. Its [`driver`] owns the model and
 //! the [`clock`]. Each node has a [`server`] that listens and speaks TLS ([`tls`], [`pki`],
-//! [`pings`]); [`grpc`] reads requests, which [`apid`] routes. Beside the nodes there are an Image
+//! [`keepalive`]); [`grpc`] reads requests, which [`apid`] routes. Beside the nodes there are an Image
 //! Factory ([`factory`]), a [`store`] for everything that survives a restart, and a [`control`]
 //! port for the faults of [`schedule`] at run time. [`kubernetes`] serves the cluster's Kubernetes
 //! API.

@@ -154,7 +154,7 @@ async fn machines(world: &World) {
     // One without an address, and one with an address where nothing answers.
     let ghosts: [(&str, &[&str], &str); 2] = [
         ("machines-wrk8", &[], "the Machine machines-wrk8 has no IPv4 address yet"),
-        ("machines-wrk9", &["127.0.0.1"], "machines-wrk9 cannot be "),
+        ("machines-wrk9", &["127.0.0.1"], "machines-wrk9"),
     ];
     for (ghost, addresses, why) in ghosts {
         machine(world, name, ghost, "worker", addresses).await;

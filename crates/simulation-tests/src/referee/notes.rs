@@ -161,7 +161,7 @@ impl Notes {
                 }
             }
             TraceKind::Act { runner, act, fate: Fate::Arrives } => {
-                self.acted(at, *runner, act, view)
+                self.acted(at, *runner, act, view);
             }
             TraceKind::Others { deed } => {
                 self.facts.disturb();
@@ -228,7 +228,7 @@ impl Notes {
                 self.touched.remove(node);
             }
             ExternalAction::Breaks { node, .. } => {
-                *self.faults.entry(node.clone()).or_default() += 1
+                *self.faults.entry(node.clone()).or_default() += 1;
             }
             ExternalAction::Mends { node, .. } => {
                 let faults = self.faults.entry(node.clone()).or_default();

@@ -179,7 +179,7 @@ mod tests {
         let page = page(&plan, &Timeline::from_entries(&fixtures::halted(&plan)));
         assert!(page.contains("class=\"reboot failed\""), "{page}");
         assert!(page.contains("halted: 1/cp-2/upgrade failed"), "{page}");
-        assert!(page.contains("Advice: find out why"), "{page}");
+        assert!(page.contains("find out why the new one did not boot, then resume"), "{page}");
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn commands_that_only_read() {
     bench
         .run("upgrade os --profile test --talos 1.99.0 --yes")
         .code(1)
-        .says(&["Talos 1.99.0 is unknown", "use a newer talos-operator"]);
+        .says(&["Talos 1.99.0 is not in the support matrix", "use a newer talos-operator"]);
     bench.run("upgrade os --profile test --talos 1.12.11 --yes").code(1).says(&["is older than"]);
     bench.run("upgrade os --profile test --talos 1.14.4").code(1).says(&[
         "Talos       1.13.12 → 1.14.4",

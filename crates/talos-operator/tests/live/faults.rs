@@ -211,7 +211,7 @@ fn a_budget_that_never_allows_is_named_before_and_at_the_deadline() {
         .says(&["budget default/web never allows an eviction"]);
     let line = "upgrade os --profile test --talos 1.13.12 --order workers-first --yes";
     let halted = bench.run(line).code(1);
-    halted.says(&["halted:", "drain failed", "default/web", "relax their budget"]);
+    halted.says(&["halted:", "drain failed", "default/web", "relax their disruption budget"]);
     let health = bench.run("health --profile test").code(0);
     assert!(!health.stdout.contains("cordoned"), "rule 7: {health:#?}");
     assert_eq!(bench.talos(), ["1.12.11"; 5]);

@@ -68,7 +68,7 @@ fn a_blocking_budget_is_named_and_the_node_uncordoned() {
     }
     let halted = bench.run(TALOS).code(1);
     // Rule 6.
-    halted.says(&["halted:", "drain failed", "default/web", "relax their budget"]);
+    halted.says(&["halted:", "drain failed", "default/web", "relax their disruption budget"]);
     let health = bench.run("health --profile test");
     assert!(!health.stdout.contains("cordoned"), "rule 7: {health:#?}");
     assert_eq!(bench.talos(), ["1.13.12"; 5]);

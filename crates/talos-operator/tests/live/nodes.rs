@@ -51,7 +51,7 @@ fn nodes_with_versions_of_their_own_and_a_hold_during_a_pause() {
     run.signal("INT");
     run.finish().code(3).says(&[
         "control planes run different versions afterwards",
-        "Talos 1.13.10 is for these nodes alone: worker-2",
+        "Talos 1.13.10 is for these nodes only: worker-2",
     ]);
     // Rule 12: a hold counts for a run that was paused, too.
     bench.edit("cp-3: {hold: true}", "cp-3: {hold: true}\n  worker-1: {hold: true}");

@@ -137,7 +137,7 @@ async fn a_hub_that_does_not_answer_is_named_once_in_a_line_for_programs() {
     let log = replica.terminate().await;
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let lines: Vec<Value> = lines.collect();
-    assert_eq!(lines[0]["message"], "the operator starts");
+    assert_eq!(lines[0]["level"], "INFO");
     assert_eq!(lines[0]["by"], "~/.kube/config");
     let away = lines.iter().filter(|it| it["level"] == "WARN").collect::<Vec<_>>();
     let text = away[0]["message"].as_str().expect("text");

@@ -2,7 +2,7 @@
 //!
 //! The API server itself is a pure model, [`kube_sim::ApiServer`]: there is one for the cluster, it
 //! belongs to the same task as the nodes, and both share one clock. This module has everything
-//! around it: an [endpoint](door) on every control plane and on the shared address, authentication
+//! around it: an [endpoint](server) on every control plane and on the shared address, authentication
 //! ([`auth`]), the [`kubeconfig`], behaviour without etcd, and the synchronisation of nodes with
 //! their objects. With a real API server, [`remote`] takes the place of the model.
 

@@ -184,7 +184,7 @@ async fn settled<I: Io>(
 /// Rule 1: the node's own API server answers. Right after a boot Talos says that it is
 /// ready before any static pod exists, and up to 1.13 a pod of an API server is ready
 /// before the API server is.
-async fn control_plane_serves<I: Io>(
+pub(crate) async fn control_plane_serves<I: Io>(
     step: &Step<I>,
     machine: &Machine,
     facts: &TalosFacts,

@@ -172,6 +172,18 @@ fn before(world: &World) -> BTreeMap<String, (u64, String)> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_is_done_once_the_last_control_plane_serves_with_its_new_kubelet() {
+    // Rules 1 and 10, found on real nodes: static pods are not ready right after a kubelet
+    // restarts, and no gate waits for the last control plane.
+    let world = World::new(3, 0, "1.13.9");
+    let from = before(&world);
+    let plan = planned(&world, "1.35.4", false).await;
+    let mut driver = Driver::new(&world, &plan);
+    assert_eq!(driver.go().await, End::Done, "{}", driver.trace());
+    assert_upgraded(&world, &from, "v1.35.4");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hop_moves_everything_in_order_and_reboots_nobody() {
     let world = World::new(3, 3, "1.13.9");
     let from = before(&world);

@@ -114,7 +114,7 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
     while let Ok(Event { kind, .. }) = hears.try_recv() {
         match kind {
             EventKind::StepProgress { step, progress: StepProgress { message, .. } } => {
-                said.push(format!("{step}: {message}"))
+                said.push(format!("{step}: {message}"));
             }
             EventKind::StepFinished { step, outcome, .. } => {
                 said.push(format!("{step} {outcome:?}"));
@@ -192,22 +192,22 @@ async fn leave_over(live: &Live<SystemClock>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubernetes_hop_on_talos_1_12() {
-    hop(TALOS_1_12, 1, 1, None).await;
+    Box::pin(hop(TALOS_1_12, 1, 1, None)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubernetes_hop_on_talos_1_13() {
-    hop(TALOS_1_13, 3, 2, None).await;
+    Box::pin(hop(TALOS_1_13, 3, 2, None)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubernetes_hop_on_talos_1_14() {
-    hop(TALOS_1_14, 1, 1, None).await;
+    Box::pin(hop(TALOS_1_14, 1, 1, None)).await;
 }
 
 /// The same with a real API server: every object, apply and watch goes there.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubernetes_hop_at_a_real_api_server() {
     let plane = Hub::empty().await;
-    hop(TALOS_1_14, 3, 1, Some(plane.real_api())).await;
+    Box::pin(hop(TALOS_1_14, 3, 1, Some(plane.real_api()))).await;
 }

@@ -69,7 +69,7 @@ fn said_no(method: &Method, path: &str, answer: &Answer) -> Status {
     match answer.code {
         StatusCode::NOT_FOUND | StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => {}
         code => {
-            tracing::warn!(%method, path, %code, message, "the Kubernetes API refused the request")
+            tracing::warn!(%method, path, %code, message, "the Kubernetes API refused the request");
         }
     }
     refusal(answer.code, message)

@@ -4,9 +4,10 @@
 use upgrade_core::journal::Evidence;
 use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::reason::{Failure, FailureKind};
-use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Stage, TalosFacts};
+use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role, Stage, TalosFacts};
 use upgrade_core::version::Version;
 
+use super::super::verify::control_plane_serves;
 use super::super::wait::{Look, Wait, ask};
 use super::super::{Done, Step};
 use super::configure::configure;
@@ -43,7 +44,15 @@ pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
             Ok(facts) => facts,
             Err(trouble) => return Ok(Look::NotYet(format!("waiting for {node}: {trouble}"))),
         };
-        Ok(judge(node, &to, &talos, unmet, &kubernetes))
+        let judged = judge(node, &to, &talos, unmet, &kubernetes);
+        if machine.role == Role::Worker || !matches!(judged, Look::Found(())) {
+            return Ok(judged);
+        }
+        // Rule 1: static pods are not ready right after their kubelet has restarted.
+        Ok(match control_plane_serves(step, machine, &talos).await {
+            Ok(()) => Look::Found(()),
+            Err(why) => Look::NotYet(why),
+        })
     })
     .await?;
     if changed {

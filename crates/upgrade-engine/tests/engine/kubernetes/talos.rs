@@ -55,6 +55,8 @@ impl World {
                 }
                 if kubelet {
                     (sim.well, sim.node_ready) = (false, false);
+                    // Talos forgets the state of static pods, and their probes start over.
+                    sim.ready.values_mut().for_each(|ready| *ready = false);
                     if fault == Some(Fault::Reboots) {
                         sim.boot += 1;
                     }
@@ -64,8 +66,8 @@ impl World {
             world.change(|cluster| {
                 let stuck = cluster.stuck(&node);
                 let sim = cluster.nodes.get_mut(&node).unwrap();
-                for (component, ready) in &mut sim.ready {
-                    *ready |= stuck != Some(*component);
+                if !kubelet {
+                    sim.pods_are_ready(stuck);
                 }
                 if kubelet {
                     sim.kubelet = sim.runs[&Component::Kubelet].version().unwrap();
@@ -74,7 +76,9 @@ impl World {
             });
             sleep(Duration::from_secs(4)).await;
             world.change(|cluster| {
+                let stuck = cluster.stuck(&node);
                 let sim = cluster.nodes.get_mut(&node).unwrap();
+                sim.pods_are_ready(stuck);
                 sim.api = sim.role == Role::ControlPlane && sim.ready[&Component::KubeApiserver];
             });
         });

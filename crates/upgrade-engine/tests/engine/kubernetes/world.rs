@@ -205,6 +205,18 @@ impl World {
     }
 }
 
+impl Sim {
+    /// The static pods become ready, except one that waits for its image.
+    pub(crate) fn pods_are_ready(&mut self, stuck: Option<Component>) {
+        if self.role == Role::Worker {
+            return;
+        }
+        for (component, ready) in &mut self.ready {
+            *ready |= stuck != Some(*component);
+        }
+    }
+}
+
 impl Cluster {
     /// The component that waits for its image on a node.
     pub(crate) fn stuck(&self, on: &NodeName) -> Option<Component> {
