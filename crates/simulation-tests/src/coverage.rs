@@ -87,6 +87,7 @@ pub struct Met(BTreeMap<(Sort, &'static str), u64>);
 
 /// Items that these worlds cannot reach, with the reason.
 const NEVER: &[(Sort, &str, &str)] = &[
+    (Sort::Step, "external-upgrade", "nothing outside these worlds owns their machines"),
     (Sort::Halt, "other-plan", "processes read the plan and its journal together"),
     (Sort::Halt, "overdue", "a step of a process that lives ends by itself, at its deadline"),
     (Sort::Wait, "paused", "a pause with nothing in flight is an end, not a wait"),

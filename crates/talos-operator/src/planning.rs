@@ -56,6 +56,7 @@ pub fn answer(
         catalogue: &data.catalogue,
         workloads,
         manifests,
+        external_upgrader: false,
     };
     let prepared = upgrade_planner::prepare(&request, past.earlier());
     let core_dns = manifests.known().is_none_or(|manifests| manifests.core_dns);

@@ -43,6 +43,7 @@ pub(crate) fn plan() -> Plan {
         catalogue: &Catalogue::builtin(),
         workloads: &Fact::Unasked,
         manifests: &Fact::Unasked,
+        external_upgrader: false,
     });
     planned.expect("a plan").plan
 }

@@ -46,7 +46,16 @@ pub fn plan(
 ) -> Result<(Plan, Vec<Warning>), PlanError> {
     let PlanRequest { intent, policy, matrix, catalogue, earlier } = *request;
     let Observation { snapshot, workloads, manifests } = observation;
-    let request = Request { snapshot, intent, policy, matrix, catalogue, workloads, manifests };
+    let request = Request {
+        snapshot,
+        intent,
+        policy,
+        matrix,
+        catalogue,
+        workloads,
+        manifests,
+        external_upgrader: false,
+    };
     let prepared = upgrade_planner::prepare(&request, earlier);
     if let Some(fatal) = prepared.fatal().filter(|_| prepared.report.refusals.is_empty()) {
         return Err(PlanError::Check(fatal.text.clone()));

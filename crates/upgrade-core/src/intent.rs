@@ -68,6 +68,10 @@ pub struct Intent {
     pub skip_minors: bool,
     /// The user asked to go back; without it no version ever falls (rule 13).
     pub rollback: bool,
+    /// Nodes are upgraded or replaced by something outside, such as OpenTofu, and never by
+    /// calls of the Talos API.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub external: bool,
     /// The front end's preference.
     pub prefer: Preference,
     /// What is wanted of single nodes instead.

@@ -41,6 +41,7 @@ pub mod readiness;
 pub mod reason;
 pub mod secret;
 pub mod selector;
+pub mod slots;
 pub mod snapshot;
 pub mod step;
 pub mod text;

@@ -113,6 +113,27 @@ impl UpgradeApi {
     }
 }
 
+/// What moves a node to another Talos.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UpgradeMethod {
+    /// One call of the Talos API installs and reboots.
+    Legacy,
+    /// Calls of the Talos API: pull, install, reboot.
+    Lifecycle,
+    /// Something outside upgrades the node or replaces it. Only where the intent asks for it.
+    External,
+}
+
+impl From<UpgradeApi> for UpgradeMethod {
+    fn from(api: UpgradeApi) -> Self {
+        match api {
+            UpgradeApi::Legacy => Self::Legacy,
+            UpgradeApi::Lifecycle => Self::Lifecycle,
+        }
+    }
+}
+
 /// How a node is rebooted into what was installed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -137,8 +158,9 @@ impl RebootMode {
 pub struct TalosTarget {
     /// The version expected beforehand.
     pub from: Version,
-    /// The call to use.
-    pub api: UpgradeApi,
+    /// What moves the node. Named in plans as when it was always a call.
+    #[serde(rename = "api")]
+    pub method: UpgradeMethod,
     /// The installer.
     pub installer: ImageRef,
     /// The schematic expected afterwards, where there is one (rule 4).

@@ -47,6 +47,8 @@ pub enum Action {
     Upgrade,
     /// Boot the other slot again, as it was before the last upgrade.
     Rollback,
+    /// Have something outside upgrade the node or replace it.
+    ExternalUpgrade,
     /// Boot ID, version, schematic, extensions, stage, etcd, Node Ready.
     Verify,
     /// Lift our cordon (rule 7).
@@ -70,7 +72,7 @@ pub enum Action {
 
 impl Action {
     /// Every action, for tests and documentation.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::CheckRemovals,
         Self::SnapshotEtcd,
         Self::DowngradeEtcd,
@@ -82,6 +84,7 @@ impl Action {
         Self::Reboot,
         Self::Upgrade,
         Self::Rollback,
+        Self::ExternalUpgrade,
         Self::Verify,
         Self::Uncordon,
         Self::Soak,
@@ -107,6 +110,7 @@ impl Action {
             Self::Reboot => "reboot",
             Self::Upgrade => "upgrade",
             Self::Rollback => "rollback",
+            Self::ExternalUpgrade => "external-upgrade",
             Self::Verify => "verify",
             Self::Uncordon => "uncordon",
             Self::Soak => "soak",
@@ -130,6 +134,7 @@ impl Action {
             | Self::Reboot
             | Self::Upgrade
             | Self::Rollback
+            | Self::ExternalUpgrade
             | Self::SetKubeApiserver
             | Self::SetKubeControllerManager
             | Self::SetKubeScheduler
@@ -149,7 +154,7 @@ impl Action {
 
     /// Whether the node boots, perhaps into another version.
     pub const fn boots(self) -> bool {
-        matches!(self, Self::Reboot | Self::Upgrade | Self::Rollback)
+        matches!(self, Self::Reboot | Self::Upgrade | Self::Rollback | Self::ExternalUpgrade)
     }
 
     /// Whether a failure of it may be retried automatically. Never for
@@ -179,7 +184,9 @@ impl Action {
             Self::Install => timeouts.pull.saturating_add(timeouts.install),
             Self::Drain => policy.drain.timeout,
             Self::Reboot | Self::Rollback => timeouts.reboot,
-            Self::Upgrade => timeouts.install.saturating_add(timeouts.reboot),
+            Self::Upgrade | Self::ExternalUpgrade => {
+                timeouts.install.saturating_add(timeouts.reboot)
+            }
             Self::Verify => timeouts.verify,
             Self::Soak => policy.soak.saturating_add(timeouts.call),
             Self::SetKubeApiserver
@@ -285,7 +292,9 @@ mod tests {
     fn what_touches_a_slot_is_never_retried_blindly() {
         // Rule 5.
         let never: Vec<_> = Action::ALL.into_iter().filter(|action| !action.may_retry()).collect();
-        assert_eq!(never, [Action::Install, Action::Reboot, Action::Upgrade, Action::Rollback]);
+        let boots = [Action::Reboot, Action::Upgrade, Action::Rollback, Action::ExternalUpgrade];
+        assert_eq!(never[0], Action::Install);
+        assert_eq!(never[1..], boots);
     }
 
     #[test]

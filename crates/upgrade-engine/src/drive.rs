@@ -4,7 +4,7 @@
 //! each look at the cluster, and does what it says. `start` begins steps and
 //! takes their ends in, `look` keeps the picture of the cluster fresh.
 
-mod inherited;
+mod adopted;
 mod look;
 mod start;
 
@@ -19,8 +19,9 @@ use upgrade_core::journal::{Arming, Entry, Record, State};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::Plan;
 use upgrade_core::reason::{HaltReason, WaitReason};
-use upgrade_core::snapshot::{Node, NodeName};
-use upgrade_planner::decide::{Decision, decide};
+use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::{Action, StepId};
+use upgrade_planner::decide::{Decision, Tried, decide};
 
 use crate::control::{Control, Word};
 use crate::events::EventSink;
@@ -63,6 +64,12 @@ pub enum DriveError {
     /// Another process may drive by now. Nothing more was done or written.
     #[error(transparent)]
     Lost(#[from] Lost),
+    /// The plan has nodes upgraded from outside, and this process has nothing that does it.
+    /// Nothing was done or written.
+    #[error(
+        "the plan has nodes upgraded from outside, and nothing that does it is configured here"
+    )]
+    NoExternalUpgrader,
     /// The journal at hand does not fit the plan (rule 9).
     #[error("the journal does not fit the plan")]
     Fold(#[from] upgrade_core::journal::FoldError),
@@ -90,15 +97,16 @@ const GATE_LOOK: SignedDuration = SignedDuration::from_secs(10);
 /// The shortest time between two looks at a closed gate.
 const GATE_BREATH: SignedDuration = SignedDuration::from_secs(1);
 
-/// How often a run that halts looks again for nodes it cannot give back unseen.
-const LAST_LOOKS: u8 = 5;
-
 /// Drives a plan to its end, or to where it needs a person. Where it stands is in its
 /// journal.
 pub async fn drive<I: Io, J: Journal>(run: Run<I, J>) -> Result<End, DriveError> {
     let mut driver = Driver::new(run);
     if driver.state.completed() {
         return Ok(End::Done);
+    }
+    let external = |step: &StepId| step.action == Action::ExternalUpgrade;
+    if driver.io.external().is_none() && driver.plan.steps().any(|step| external(&step)) {
+        return Err(DriveError::NoExternalUpgrader);
     }
     driver.begin().await?;
     driver.go().await
@@ -123,9 +131,8 @@ struct Driver<I, J> {
     picture: Picture,
     /// The wait that was told last.
     told: Option<String>,
-    /// How often a halting run looks again for nodes that it did not see and
-    /// that still have its cordon (rule 7).
-    last_looks: u8,
+    /// What this process tried that is in no journal.
+    tried: Tried,
     /// Who paused the run while this process drove it.
     paused_here: Option<String>,
 }
@@ -136,13 +143,6 @@ enum Woke {
     Again,
     /// The user wants an end at once.
     Stop,
-}
-
-/// Whether a run with nothing left to do is over.
-enum Over {
-    Done,
-    Halted(End),
-    NotYet(Woke),
 }
 
 impl<I: Io, J: Journal> Driver<I, J> {
@@ -165,7 +165,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
             resumed_by,
             inherited,
             told: None,
-            last_looks: LAST_LOOKS,
+            tried: Tried::default(),
             paused_here: None,
         }
     }
@@ -204,34 +204,28 @@ impl<I: Io, J: Journal> Driver<I, J> {
                 }
                 continue;
             }
-            self.give_back().await?;
             let now = self.now();
-            let woke = match decide(&self.plan, &self.state, &self.picture.snapshot, now) {
-                Decision::Done => match self.over(now).await? {
-                    Over::Done => return Ok(End::Done),
-                    Over::Halted(end) => return Ok(end),
-                    Over::NotYet(woke) => woke,
-                },
+            let snapshot = &self.picture.snapshot;
+            let woke = match decide(&self.plan, &self.state, &self.tried, snapshot, now) {
+                Decision::Done => {
+                    self.write(Record::Completed).await?;
+                    self.tell(EventKind::Completed);
+                    return Ok(End::Done);
+                }
+                Decision::Lift(lifts) => self.lift(lifts).await?,
                 Decision::Run(starts) => self.start(starts).await?,
-                Decision::Halt { reason, finish, armed, cordoned } => {
-                    if self.state.halted().is_none() {
-                        self.write(Record::Halted { why: reason.clone() }).await?;
-                        self.tell(EventKind::Halted { why: reason.clone() });
-                    }
+                Decision::Halt { reason, finish, armed, cordoned, observe_until } => {
+                    self.halt(&reason).await?;
+                    // A cordon is lifted only where the node serves now.
                     if self.picture.is_old(now) {
-                        // A cordon is lifted only where the node serves now.
                         self.look().await?
-                    } else if finish.is_empty() && self.last_looks > 0 && self.unseen(&cordoned) {
-                        // One answer that was lost must not leave a node cordoned.
-                        self.last_looks -= 1;
-                        let soon = now.saturating_add(GATE_LOOK).unwrap_or(now);
-                        self.gate(soon).await?
-                    } else if finish.is_empty() {
-                        let left = self.state.inherited_cordons().iter().cloned();
-                        let cordoned = cordoned.into_iter().chain(left).collect();
-                        return Ok(End::Halted { reason, armed, cordoned });
-                    } else {
+                    } else if !finish.is_empty() {
                         self.start(finish).await?
+                    } else if let Some(until) = observe_until {
+                        let soon = now.saturating_add(GATE_LOOK).unwrap_or(now);
+                        self.gate(until.min(soon)).await?
+                    } else {
+                        return Ok(End::Halted { reason, armed, cordoned });
                     }
                 }
                 Decision::Wait { reason: WaitReason::Paused { by }, .. }
@@ -249,28 +243,13 @@ impl<I: Io, J: Journal> Driver<I, J> {
         }
     }
 
-    /// Whether one of these nodes could not be seen at the last look.
-    fn unseen(&self, nodes: &[NodeName]) -> bool {
-        let seen = |node: &NodeName| self.picture.snapshot.nodes.get(node);
-        nodes.iter().filter_map(seen).any(|node| {
-            let Node { talos, kubernetes, api_server, .. } = node;
-            let troubles = [talos.trouble(), kubernetes.trouble(), api_server.trouble()];
-            troubles.iter().any(Option::is_some)
-        })
-    }
-
-    /// Everything planned is done. The run is over when nothing of an earlier
-    /// one is left either (rule 7), or when that took too long (rule 11).
-    async fn over(&mut self, now: Timestamp) -> Result<Over, DriveError> {
-        let Some(reason) = self.not_given_back() else {
-            self.write(Record::Completed).await?;
-            self.tell(EventKind::Completed);
-            return Ok(Over::Done);
-        };
-        Ok(match self.wait_for_cordon(reason, now).await? {
-            Ok(woke) => Over::NotYet(woke),
-            Err(end) => Over::Halted(end),
-        })
+    /// Writes down why the run halts, once.
+    async fn halt(&mut self, why: &HaltReason) -> Result<(), DriveError> {
+        if self.state.halted().is_none() {
+            self.write(Record::Halted { why: why.clone() }).await?;
+            self.tell(EventKind::Halted { why: why.clone() });
+        }
+        Ok(())
     }
 
     /// Takes the user's word; true if it is to stop at once (rule 12).

@@ -11,11 +11,11 @@
 //! and looks again when [`Changes`] says that it may be worth it.
 
 pub mod etcd;
+pub mod external;
 pub mod kubernetes;
 pub mod machines;
 pub mod refused;
 pub mod roster;
-pub mod slots;
 pub mod trouble;
 pub mod upgrader;
 
@@ -31,6 +31,7 @@ use upgrade_core::snapshot::{NodeName, Role};
 use crate::snapshots::SnapshotStore;
 
 pub use etcd::EtcdAdmin;
+pub use external::{ExternalUpgrader, NoExternal};
 pub use kubernetes::Kubernetes;
 pub use machines::Machines;
 pub use upgrader::NodeUpgrader;
@@ -41,6 +42,8 @@ pub trait Io: Send + Sync + 'static {
     type Machines: Machines;
     /// Changes one node.
     type Upgrader: NodeUpgrader;
+    /// Upgrades nodes from outside; [`NoExternal`] where nothing does.
+    type External: ExternalUpgrader;
     /// Administers etcd.
     type Etcd: EtcdAdmin;
     /// Keeps etcd snapshots, off the cluster.
@@ -56,6 +59,10 @@ pub trait Io: Send + Sync + 'static {
     fn upgrader(&self) -> &Self::Upgrader;
     /// Administers etcd.
     fn etcd(&self) -> &Self::Etcd;
+    /// Upgrades nodes from outside, where something does.
+    fn external(&self) -> Option<&Self::External> {
+        None
+    }
     /// Keeps etcd snapshots, off the cluster.
     fn snapshots(&self) -> &Self::Snapshots;
     /// The cluster that runs on them.

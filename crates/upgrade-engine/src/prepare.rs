@@ -3,26 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use jiff::SignedDuration;
-use upgrade_core::jiff;
 use upgrade_core::observation::Observation;
 use upgrade_core::snapshot::{Fact, NodeName};
 use upgrade_core::workload::Workloads;
+use upgrade_planner::prepare::observe_again;
 
 use crate::io::{Clock as _, Io, Kubernetes, Trouble};
 use crate::manifests::observe_manifests;
 use crate::observe::snapshot;
-
-/// How often a cluster is observed before what is missing counts as unknown. A
-/// connection that broke is no reason to refuse a plan.
-const LOOKS: u32 = 5;
-
-/// How often, if the machines could not be listed or the Kubernetes API does not answer:
-/// each of those calls was repeated already.
-const LOOKS_UNANSWERED: u32 = 2;
-
-/// The time between two of them.
-const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 
 /// Observes all that a plan needs, again while something is missing that another look may
 /// show. `foreign` are the nodes that the user says have no machine, `pool_label` is the node
@@ -35,16 +23,11 @@ pub async fn observe_whole<I: Io>(
     let mut looks = 1;
     loop {
         let seen = observe_all(io, pool_label).await;
-        let enough = match &seen {
-            Ok(seen) if !seen.has_gaps(foreign) => 1,
-            Ok(seen) if !seen.lacks_api() => LOOKS,
-            _ => LOOKS_UNANSWERED,
-        };
-        if looks >= enough {
+        let Some(pause) = observe_again(seen.as_ref().ok(), foreign, looks) else {
             return seen;
-        }
+        };
         looks += 1;
-        io.clock().sleep(PAUSE).await;
+        io.clock().sleep(pause).await;
     }
 }
 

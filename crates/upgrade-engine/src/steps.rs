@@ -6,6 +6,7 @@ mod boot;
 mod cordon;
 mod downgrade;
 mod drain;
+mod external;
 mod forfeit;
 mod install;
 mod kubernetes;
@@ -57,6 +58,8 @@ pub(crate) struct Step<I> {
     pub(crate) id: StepId,
     /// An earlier attempt may have acted (rule 8).
     pub(crate) look_first: bool,
+    /// The run goes on without it where Kubernetes or etcd do not answer (rule 12).
+    pub(crate) best_effort: bool,
     /// What was true before its first attempt; for [`Action::Verify`] and
     /// [`Action::Soak`] what was true before the reboot that they follow.
     pub(crate) evidence: Option<Evidence>,
@@ -200,10 +203,10 @@ impl<I: Io> Step<I> {
     }
 
     async fn act(&self) -> Result<Done, Failure> {
-        let needs_kubernetes = matches!(self.id.action, Action::Cordon | Action::Drain);
-        if !(self.plan.rollback && (needs_kubernetes || self.id.action == Action::Forfeit)) {
+        if !self.best_effort || self.id.action.boots() {
             return self.step().await;
         }
+        let needs_kubernetes = matches!(self.id.action, Action::Cordon | Action::Drain);
         // A way back is held up by nothing but what it needs itself, which is
         // the Talos API (rule 12).
         let skip = |why: Failure| Ok(Done::Skipped(format!("a way back does not wait: {why}")));
@@ -228,6 +231,7 @@ impl<I: Io> Step<I> {
             Action::Cordon => cordon::run(self).await,
             Action::Drain => drain::run(self).await,
             Action::Reboot | Action::Upgrade | Action::Rollback => boot::run(self).await,
+            Action::ExternalUpgrade => external::run(self).await,
             Action::Verify => verify::run(self).await,
             Action::Uncordon => cordon::lift(self).await,
             Action::Soak => soak::run(self).await,

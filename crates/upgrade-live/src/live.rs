@@ -6,7 +6,7 @@ use talos_client::deadline::Deadlines;
 use talos_client::talosconfig::{ConfigError, Context, Problem};
 use talos_client::{Client, Talosconfig};
 use thiserror::Error;
-use upgrade_engine::io::{Clock, Io, Machine};
+use upgrade_engine::io::{Clock, Io, Machine, NoExternal};
 use upgrade_engine::snapshots::FolderSnapshots;
 
 use crate::kubernetes::{KubeconfigError, LiveKubernetes};
@@ -125,6 +125,7 @@ impl<C: Clock + 'static> Live<C> {
 impl<C: Clock + 'static> Io for Live<C> {
     type Machines = LiveTalos;
     type Upgrader = LiveTalos;
+    type External = NoExternal;
     type Etcd = LiveTalos;
     type Snapshots = FolderSnapshots;
     type Kubernetes = LiveKubernetes;

@@ -17,7 +17,7 @@ use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_core::step::Action;
-use upgrade_planner::decide::{Decision, decide};
+use upgrade_planner::decide::{Decision, Tried, decide};
 use upgrade_planner::{Request, check, plan};
 
 const ROUNDS: usize = 9;
@@ -91,6 +91,7 @@ fn measure(nodes: usize) -> Row {
         catalogue: &catalogue,
         workloads: &Fact::Unasked,
         manifests: &Fact::Unasked,
+        external_upgrader: false,
     };
     let planned = plan(&request).expect("a healthy cluster").plan;
     let row = Row {
@@ -103,12 +104,12 @@ fn measure(nodes: usize) -> Row {
     };
     let state = halfway(&planned, &mut snapshot);
     let now = snapshot.taken_at;
-    let starts = match decide(&planned, &state, &snapshot, now) {
+    let starts = match decide(&planned, &state, &Tried::default(), &snapshot, now) {
         Decision::Run(starts) => starts.len(),
         other => panic!("halfway there is something to do: {other:?}"),
     };
     assert!(state.steps().iter().any(|step| step.phase == Phase::Pending));
-    let decide = median(|| decide(&planned, &state, &snapshot, now));
+    let decide = median(|| decide(&planned, &state, &Tried::default(), &snapshot, now));
     Row { decide, starts, ..row }
 }
 

@@ -26,13 +26,16 @@ pub fn armed(
         if lane.steps.contains(&Action::Rollback) {
             report.refusals.extend(no_slot(node, snapshot, armed));
         }
-        if !lane.steps.contains(&Action::Install) || !seen.insert(node) {
+        // What replaces a node hides that it was armed, whatever with.
+        let replaced = lane.steps.contains(&Action::ExternalUpgrade);
+        if !(replaced || lane.steps.contains(&Action::Install)) || !seen.insert(node) {
             continue;
         }
         let Some(known) = in_this_boot(node, snapshot, armed) else { continue };
         let failed = match known.state {
-            Arming::Armed if known.image != target.installer => false,
+            Arming::Armed if replaced || known.image != target.installer => false,
             Arming::Failed | Arming::FailedArmed => true,
+            Arming::Unheard if replaced => false,
             Arming::Armed | Arming::Unheard => continue,
         };
         let (node, image) = (node.clone(), known.image.clone());

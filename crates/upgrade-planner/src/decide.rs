@@ -6,9 +6,11 @@
 //! journal's [`State`]. The gates that a disruptive step has to pass are in
 //! `gates`; this file decides which steps come up for them.
 
+mod adopted;
 mod away;
 mod gates;
 mod lane;
+mod tried;
 
 use jiff::{SignedDuration, Timestamp};
 use upgrade_core::guard;
@@ -21,6 +23,9 @@ use upgrade_core::reason::{HaltReason, WaitReason};
 use upgrade_core::snapshot::{Node, NodeName, Snapshot};
 use upgrade_core::step::{Action, StepId};
 use upgrade_core::window::{Gate, gate};
+
+pub use adopted::Lift;
+pub use tried::{Tried, Unread};
 
 use away::Away;
 use gates::Closed;
@@ -39,6 +44,10 @@ const PAUSE_LOOK: SignedDuration = SignedDuration::from_hours(24);
 /// How long a run that halts waits before it repeats an uncordon that failed (rule 7).
 const LIFTED_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
+/// How long a run that halts observes again for nodes that it did not see and that still have
+/// its cordon (rule 7).
+const LAST_LOOKS: SignedDuration = SignedDuration::from_mins(2);
+
 /// Maximum immediate retries when the node already shows no cordon, for an API server that
 /// serves reads but rejects writes.
 const GONE_AT_ONCE: u32 = 5;
@@ -52,11 +61,16 @@ pub struct Start {
     pub attempt: u32,
     /// An earlier attempt may have acted: look for its effect first (rule 8).
     pub look_first: bool,
+    /// A rollback goes on without it where Kubernetes or etcd do not answer (rule 12).
+    pub best_effort: bool,
 }
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
+    /// Lift these cordons of an earlier run, then decide again (rule 7). One attempt for
+    /// each observation.
+    Lift(Vec<Lift>),
     /// Start these steps, beside those that run.
     Run(Vec<Start>),
     /// Start nothing now.
@@ -81,18 +95,32 @@ pub enum Decision {
         armed: Vec<(NodeName, Arming)>,
         /// Nodes that stay cordoned because they are not ready.
         cordoned: Vec<NodeName>,
+        /// Observe again until then, and decide again: a node with our cordon was not seen, and
+        /// one lost answer must not leave it cordoned (rule 7).
+        observe_until: Option<Timestamp>,
     },
     /// Everything planned is done.
     Done,
 }
 
-/// Decides what to do next. The state must be the fold of this plan's journal.
-pub fn decide(plan: &Plan, state: &State, snapshot: &Snapshot, now: Timestamp) -> Decision {
+/// Decides what to do next. The state must be the fold of this plan's journal, and `tried`
+/// what this process did that is in no journal.
+pub fn decide(
+    plan: &Plan,
+    state: &State,
+    tried: &Tried,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> Decision {
     if state.completed() {
         return Decision::Done;
     }
+    let lifts = adopted::lifts(state, tried, snapshot);
+    if !lifts.is_empty() {
+        return Decision::Lift(lifts);
+    }
     let Some(hop) = HopView::current(plan, state) else {
-        return Decision::Done;
+        return adopted::over(plan, state, snapshot, now);
     };
     let run = Run { plan, state, snapshot, now, hop };
     if let Some(reason) = state.halted().cloned().or_else(|| run.fatal()) {
@@ -207,7 +235,7 @@ impl<'a> Run<'a> {
                     if action.is_disruptive() {
                         away.enter(&self.hop, &lane, self.snapshot);
                     }
-                    round.starts.push(start(&lane, action, step));
+                    round.starts.push(self.start(&lane, action, step));
                 }
                 Err(closed) => {
                     // The first gate in plan order is the one to report, but one that
@@ -342,7 +370,7 @@ impl<'a> Run<'a> {
                 && !gives_up_on(&lane, &reason)
                 && self.pass(&lane, action, &away).is_ok();
             if goes_on {
-                finish.push(start(&lane, action, step));
+                finish.push(self.start(&lane, action, step));
             } else {
                 finish.extend(self.lift_cordon(&lane));
             }
@@ -353,11 +381,28 @@ impl<'a> Run<'a> {
             Some(wait) if finish.is_empty() && !hangs => wait,
             _ => Decision::Halt {
                 reason,
+                observe_until: self.last_looks(finish.is_empty()),
                 finish,
                 armed: self.state.next_boots(),
-                cordoned: self.state.our_cordons().cloned().collect(),
+                cordoned: adopted::cordoned(self.state),
             },
         }
+    }
+
+    /// How long a run with nothing left to finish observes again for nodes that it did not see
+    /// and that still have its cordon. Since the latest entry: none is written meanwhile.
+    fn last_looks(&self, nothing_left: bool) -> Option<Timestamp> {
+        let unseen = |node: &NodeName| {
+            self.snapshot.nodes.get(node).is_some_and(
+                |Node { talos, kubernetes, api_server, .. }| {
+                    let troubles = [talos.trouble(), kubernetes.trouble(), api_server.trouble()];
+                    troubles.iter().any(Option::is_some)
+                },
+            )
+        };
+        let until = after(self.state.last_at()?, LAST_LOOKS);
+        let looks = nothing_left && self.now < until && self.state.our_cordons().any(unseen);
+        looks.then_some(until)
     }
 
     /// Lifts our cordon from a node that is up (rule 7). One that is not keeps it, and the
@@ -383,13 +428,22 @@ impl<'a> Run<'a> {
             seen.is_up() || (!lane.has_booted() && seen.is_ready_unseen())
         };
         let up = self.snapshot.nodes.get(node).is_some_and(serves);
-        (ours && may_try && up).then(|| start(lane, Action::Uncordon, step))
+        (ours && may_try && up).then(|| self.start(lane, Action::Uncordon, step))
     }
 
     /// Whether an observation that is newer than this shows the node without a cordon.
     fn is_seen_lifted(&self, node: &NodeName, since: Timestamp) -> bool {
         let facts = self.snapshot.nodes.get(node).and_then(|node| node.kubernetes.known());
         self.snapshot.taken_at > since && facts.is_some_and(|facts| !facts.unschedulable)
+    }
+
+    fn start(&self, lane: &LaneView<'_>, action: Action, step: &StepState) -> Start {
+        Start {
+            step: lane.id(action),
+            attempt: step.attempts + 1,
+            look_first: step.attempts > 0,
+            best_effort: self.plan.rollback && may_be_left_out(action),
+        }
     }
 
     fn backoff(&self, tried: u32) -> SignedDuration {
@@ -399,8 +453,10 @@ impl<'a> Run<'a> {
     }
 }
 
-fn start(lane: &LaneView<'_>, action: Action, step: &StepState) -> Start {
-    Start { step: lane.id(action), attempt: step.attempts + 1, look_first: step.attempts > 0 }
+/// Whether a rollback may do without it: what needs Kubernetes or etcd to answer. Of a boot
+/// it is the check that leadership did not come back.
+fn may_be_left_out(action: Action) -> bool {
+    matches!(action, Action::Forfeit | Action::Cordon | Action::Drain) || action.boots()
 }
 
 /// Whether the reason for stopping is this lane's own.

@@ -53,6 +53,8 @@ fn step(action: Action, plan: &Plan) -> Span {
         Action::Drain => Span::seconds(10, 60),
         Action::Reboot | Action::Rollback => Span::seconds(30, 90),
         Action::Upgrade => Span::seconds(40, 120),
+        // An image is downloaded and a machine is made.
+        Action::ExternalUpgrade => Span::seconds(60, 300),
         Action::Soak => Span { low: plan.policy.soak, high: plan.policy.soak },
         Action::SetKubeApiserver => Span::seconds(20, 60),
         Action::SetKubeControllerManager | Action::SetKubeScheduler | Action::SetKubelet => {

@@ -8,7 +8,7 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::mutant::Mutant;
 use upgrade_core::plan::{
-    Change, Group, Hop, Lane, RebootMode, TalosTarget, Target, UpgradeApi, Wave,
+    Change, Group, Hop, Lane, RebootMode, TalosTarget, Target, UpgradeApi, UpgradeMethod, Wave,
 };
 use upgrade_core::policy::{Order, RebootChoice};
 use upgrade_core::snapshot::{Component, NodeName, Role, TalosFacts};
@@ -117,7 +117,11 @@ impl<'a> Lanes<'a> {
             };
             let target = TalosTarget {
                 from: talos.version.clone(),
-                api: UpgradeApi::of(&talos.version),
+                method: if intent.external {
+                    UpgradeMethod::External
+                } else {
+                    UpgradeApi::of(&talos.version).into()
+                },
                 installer: image.clone(),
                 schematic: schematic.clone(),
                 extensions: extensions.clone(),
@@ -167,9 +171,12 @@ impl<'a> Lanes<'a> {
         }
         let pulls = targets
             .iter()
+            // What comes from outside brings its own image.
+            .filter(|(_, target)| target.method != UpgradeMethod::External)
             .map(|(name, target)| pull(name, vec![target.installer.clone()]))
             .collect();
         let mut prepare = prepare(pulls, &[], !control_planes.is_empty());
+        prepare.retain(|wave| !wave.lanes.is_empty());
         let first = control_planes.into_iter().map(|name| vec![name.clone()]);
         let first = first.map(|names| (Group::ControlPlane, names));
         let then = worker_waves.into_iter().map(|names| (Group::Workers, names));
@@ -228,7 +235,7 @@ impl<'a> Lanes<'a> {
     ) {
         for name in control_planes.iter().filter(|_| self.control_planes.len() == 2) {
             if let Some(target) = targets.get_mut(*name)
-                && target.api == UpgradeApi::Legacy
+                && target.method == UpgradeMethod::Legacy
             {
                 target.force = true;
                 self.report.warn(Warning::ChecksSkipped { node: (*name).clone() });
@@ -283,7 +290,7 @@ impl<'a> Lanes<'a> {
 
     fn talos_lane(&mut self, target: Box<TalosTarget>, node: NodeName, group: Group) -> Lane {
         let mut steps = Vec::with_capacity(8);
-        if target.api == UpgradeApi::Lifecycle {
+        if target.method == UpgradeMethod::Lifecycle {
             steps.push(Action::Install);
         }
         if group == Group::ControlPlane && self.control_planes.len() > 1 {
@@ -295,10 +302,7 @@ impl<'a> Lanes<'a> {
         } else {
             self.report.note(Note::DrainLeftOut { node: node.clone() });
         }
-        steps.push(match target.api {
-            UpgradeApi::Lifecycle => Action::Reboot,
-            UpgradeApi::Legacy => Action::Upgrade,
-        });
+        steps.push(boots(target.method));
         steps.extend([Action::Verify, Action::Uncordon]);
         if self.request.policy.soak > SignedDuration::ZERO {
             steps.push(Action::Soak);
@@ -375,6 +379,15 @@ impl<'a> Lanes<'a> {
             return [prepare, servers, kubelets, manifests, managers].concat();
         }
         [prepare, kubelets, manifests, managers, servers].concat()
+    }
+}
+
+/// The step that boots a node into another version.
+pub(crate) const fn boots(method: UpgradeMethod) -> Action {
+    match method {
+        UpgradeMethod::Lifecycle => Action::Reboot,
+        UpgradeMethod::Legacy => Action::Upgrade,
+        UpgradeMethod::External => Action::ExternalUpgrade,
     }
 }
 

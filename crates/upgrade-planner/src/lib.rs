@@ -22,6 +22,7 @@
 #![forbid(clippy::disallowed_methods)]
 
 pub mod armed;
+pub mod boot;
 pub mod check;
 pub mod decide;
 pub mod downgrade;

@@ -40,6 +40,9 @@ pub struct Request<'a> {
     pub workloads: &'a Fact<Workloads>,
     /// What left Talos's manifests; offline planning leaves it out, too.
     pub manifests: &'a Fact<Manifests>,
+    /// Whether the process that will drive the plan has something that upgrades or replaces
+    /// nodes from outside.
+    pub external_upgrader: bool,
 }
 
 /// A plan and its report.
@@ -53,8 +56,12 @@ pub struct Planned {
 
 /// Makes a plan, or says every reason why there is none.
 pub fn plan(request: &Request<'_>) -> Result<Planned, Report> {
-    let Request { snapshot, intent, policy, matrix, catalogue, workloads, manifests } = *request;
+    let Request { snapshot, intent, policy, matrix, catalogue, workloads, manifests, .. } =
+        *request;
     let mut report = Report::default();
+    if intent.external && !request.external_upgrader {
+        report.refuse(Refusal::NoExternalUpgrader);
+    }
     for problem in policy.problems() {
         report.refuse(Refusal::BadPolicy { problem: problem.to_string() });
     }

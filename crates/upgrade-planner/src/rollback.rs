@@ -12,7 +12,7 @@ use upgrade_core::matrix::{Matrix, Row};
 use upgrade_core::mutant::Mutant;
 use upgrade_core::plan::{
     Change, Group, Hop, Lane, PLAN_FORMAT, Plan, RebootMode, TalosTarget, Target, UpgradeApi,
-    Versions, Wave,
+    UpgradeMethod, Versions, Wave,
 };
 use upgrade_core::policy::{Policy, RebootChoice};
 use upgrade_core::snapshot::{NodeName, Role, Snapshot, TalosFacts};
@@ -23,7 +23,7 @@ use crate::downgrade;
 use crate::etcd;
 use crate::hops::OLDEST_HOST;
 use crate::installer::{self, schematic_of};
-use crate::lanes::{lower, number_waves, prepare, pull, wave};
+use crate::lanes::{boots, lower, number_waves, prepare, pull, wave};
 use crate::planner::Planned;
 use crate::report::{Constraint, Product, Refusal, Report, Warning};
 use crate::waves::Limits;
@@ -78,7 +78,7 @@ pub fn rollback(request: &RollbackRequest<'_>) -> Result<Planned, Report> {
     fits(request, node.role, talos, &to, &mut report);
     let lowered = lower_etcd(request, &to, &mut target, &mut report);
     let members = snapshot.nodes_with(Role::ControlPlane).count();
-    if target.api == UpgradeApi::Legacy && node.role == Role::ControlPlane && members == 2 {
+    if target.method == UpgradeMethod::Legacy && node.role == Role::ControlPlane && members == 2 {
         target.force = matches!(way, Way::Image(_));
     }
     // Only an image is booted by a call that knows modes.
@@ -156,7 +156,7 @@ fn target(
     };
     let target = TalosTarget {
         from: talos.version.clone(),
-        api: UpgradeApi::of(&talos.version),
+        method: UpgradeApi::of(&talos.version).into(),
         installer,
         schematic,
         extensions: None,
@@ -253,7 +253,7 @@ fn waves(
     };
     let installs = matches!(way, Way::Image(_));
     let mut steps = Vec::with_capacity(8);
-    if installs && target.api == UpgradeApi::Lifecycle {
+    if installs && target.method == UpgradeMethod::Lifecycle {
         steps.push(Action::Install);
     }
     if others {
@@ -263,11 +263,7 @@ fn waves(
     if snapshot.nodes.len() > 1 {
         steps.push(Action::Drain);
     }
-    steps.push(match (installs, target.api) {
-        (false, _) => Action::Rollback,
-        (true, UpgradeApi::Lifecycle) => Action::Reboot,
-        (true, UpgradeApi::Legacy) => Action::Upgrade,
-    });
+    steps.push(if installs { boots(target.method) } else { Action::Rollback });
     steps.extend([Action::Verify, Action::Uncordon]);
     if policy.soak > SignedDuration::ZERO {
         steps.push(Action::Soak);

@@ -19,7 +19,7 @@ use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_core::step::Action;
 use upgrade_core::window::Freeze;
 use upgrade_planner::check::check;
-use upgrade_planner::decide::{Decision, decide};
+use upgrade_planner::decide::{Decision, Tried, decide};
 use upgrade_planner::installer::choose;
 use upgrade_planner::report::Report;
 use upgrade_planner::rollback::{RollbackRequest, Way, rollback};
@@ -34,7 +34,7 @@ fn both<T>(breakage: Mutant, ask: impl Fn() -> T) -> (T, T) {
 }
 
 fn first(plan: &Plan, snapshot: &Snapshot) -> Decision {
-    decide(plan, &State::new(plan), snapshot, snapshot.taken_at)
+    decide(plan, &State::new(plan), &Tried::default(), snapshot, snapshot.taken_at)
 }
 
 fn runs(decision: &Decision) -> bool {

@@ -25,7 +25,11 @@ impl StepKind {
                 Self::Prepare
             }
             Action::Forfeit | Action::Cordon | Action::Drain | Action::Uncordon => Self::Drain,
-            Action::Install | Action::Reboot | Action::Upgrade | Action::Rollback => Self::Reboot,
+            Action::Install
+            | Action::Reboot
+            | Action::Upgrade
+            | Action::Rollback
+            | Action::ExternalUpgrade => Self::Reboot,
             Action::Verify | Action::Soak => Self::Verify,
             Action::SetKubeApiserver
             | Action::SetKubeControllerManager

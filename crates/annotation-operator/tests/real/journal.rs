@@ -14,7 +14,7 @@ use upgrade_core::jiff::Timestamp;
 use upgrade_core::journal::{Entry, Record, State};
 use upgrade_core::plan::{
     Change, Group, Hop, Lane, PLAN_FORMAT, Plan, PlanHash, RebootMode, TalosTarget, Target,
-    UpgradeApi, Versions, Wave,
+    UpgradeMethod, Versions, Wave,
 };
 use upgrade_core::policy::Policy;
 use upgrade_core::step::Action;
@@ -138,7 +138,7 @@ fn plan_of(to: &str, parent: Option<PlanHash>) -> Plan {
     let versions = |talos: &str| Versions { talos: Some(version(talos)), kubernetes: None };
     let target = TalosTarget {
         from: version("1.13.1"),
-        api: UpgradeApi::Lifecycle,
+        method: UpgradeMethod::Lifecycle,
         installer: image(to),
         schematic: None,
         extensions: None,

@@ -217,6 +217,7 @@ pub(super) fn disrupts(action: Action) -> bool {
             | Action::Reboot
             | Action::Upgrade
             | Action::Rollback
+            | Action::ExternalUpgrade
             | Action::SetKubeApiserver
             | Action::SetKubeControllerManager
             | Action::SetKubeScheduler

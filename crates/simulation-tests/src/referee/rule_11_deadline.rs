@@ -171,7 +171,7 @@ fn limit(action: Action, policy: &Policy) -> SignedDuration {
         Action::DowngradeEtcd => times.gate,
         Action::Drain => policy.drain.timeout,
         Action::Reboot | Action::Rollback => times.reboot,
-        Action::Upgrade => times.install.saturating_add(times.reboot),
+        Action::Upgrade | Action::ExternalUpgrade => times.install.saturating_add(times.reboot),
         Action::Verify => times.verify,
         Action::Soak => policy.soak.saturating_add(times.call),
         Action::SyncManifests => times.manifests,

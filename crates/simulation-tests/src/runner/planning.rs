@@ -38,8 +38,16 @@ pub(super) async fn plan(
                 .await
                 .ok()?;
             let Observation { snapshot, workloads, manifests } = &seen;
-            let request =
-                Request { snapshot, intent, policy, matrix, catalogue, workloads, manifests };
+            let request = Request {
+                snapshot,
+                intent,
+                policy,
+                matrix,
+                catalogue,
+                workloads,
+                manifests,
+                external_upgrader: false,
+            };
             prepare(&request, earlier).plan
         }
         Want::Back(number) => {

@@ -14,7 +14,7 @@ use upgrade_core::jiff;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::refused::Refused;
 use upgrade_engine::io::roster::Roster;
-use upgrade_engine::io::{Clock, Io, Trouble, trouble};
+use upgrade_engine::io::{Clock, Io, NoExternal, Trouble, trouble};
 use upgrade_engine::snapshots::{SnapshotStore, StoreError};
 
 use super::{Inside, SharedWorld};
@@ -91,6 +91,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 impl Io for ProcessIo {
     type Machines = Self;
     type Upgrader = Self;
+    type External = NoExternal;
     type Etcd = Self;
     type Snapshots = Self;
     type Kubernetes = Self;

@@ -93,6 +93,7 @@ const fn takes_long(action: Action) -> bool {
             | Action::Reboot
             | Action::Upgrade
             | Action::Rollback
+            | Action::ExternalUpgrade
             | Action::SyncManifests
     )
 }

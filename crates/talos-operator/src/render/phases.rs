@@ -200,6 +200,7 @@ fn each_node(hop: &Hop, policy: &Policy) -> Option<Phase> {
         Action::Forfeit => Some("move etcd leadership".to_owned()),
         Action::Upgrade => Some("install and reboot".to_owned()),
         Action::Rollback => Some("boot the other slot".to_owned()),
+        Action::ExternalUpgrade => Some("upgrade or replace from outside".to_owned()),
         Action::Soak => Some(format!("soak {}", time::exact(policy.soak))),
         Action::Install
         | Action::Cordon

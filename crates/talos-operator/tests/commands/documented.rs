@@ -57,6 +57,7 @@ fn every_code_is_documented() {
         &codes!(Refusal {
             BadPolicy,
             NoTarget,
+            NoExternalUpgrader,
             NoControlPlane,
             Downgrade,
             NoWayBack,

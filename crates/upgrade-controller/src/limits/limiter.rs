@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, timeout_at};
 use upgrade_engine::clock::SystemClock;
-use upgrade_engine::io::Io;
+use upgrade_engine::io::{Io, NoExternal};
 use upgrade_live::Live;
 
 /// How many run side by side: enough to keep a few cores busy while most wait for a network.
@@ -109,6 +109,7 @@ impl Throttled {
 impl Io for Throttled {
     type Machines = <Live<SystemClock> as Io>::Machines;
     type Upgrader = <Live<SystemClock> as Io>::Upgrader;
+    type External = NoExternal;
     type Etcd = <Live<SystemClock> as Io>::Etcd;
     type Snapshots = <Live<SystemClock> as Io>::Snapshots;
     type Kubernetes = <Live<SystemClock> as Io>::Kubernetes;

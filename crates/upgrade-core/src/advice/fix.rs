@@ -99,6 +99,8 @@ with_examples! {
         Unsupported => Self::Unsupported,
         /// Talos runs in a container.
         Container => Self::Container,
+        /// Nothing is configured that upgrades nodes from outside.
+        ExternalUpgrader => Self::ExternalUpgrader,
     }
 }
 
@@ -190,6 +192,9 @@ impl Display for Fix {
             }
             Self::Container => {
                 "start the container from the newer image (Kubernetes can be upgraded here)"
+            }
+            Self::ExternalUpgrader => {
+                "configure what upgrades the nodes, or let them be upgraded through the Talos API"
             }
         })
     }

@@ -101,7 +101,7 @@ impl ArmedNodes {
 
     pub(super) fn started(&mut self, step: &StepId, boot_id: Option<&str>) {
         let Some(node) = &step.node else { return };
-        if step.action == Action::Upgrade {
+        if matches!(step.action, Action::Upgrade | Action::ExternalUpgrade) {
             self.booting.insert(node.clone());
         }
         // A rollback changes the default as well, before it reboots.
@@ -127,7 +127,11 @@ impl ArmedNodes {
             Action::Rollback if matches!(outcome, Outcome::Failed { .. }) => {
                 self.installed(node, outcome);
             }
-            Action::Reboot | Action::Upgrade | Action::Rollback | Action::Verify
+            Action::Reboot
+            | Action::Upgrade
+            | Action::Rollback
+            | Action::ExternalUpgrade
+            | Action::Verify
                 if !matches!(outcome, Outcome::Failed { .. }) =>
             {
                 self.booted(node);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::image::ImageRef;
 use crate::plan::{
-    Change, Group, Hop, Lane, PLAN_FORMAT, Plan, RebootMode, TalosTarget, Target, UpgradeApi,
+    Change, Group, Hop, Lane, PLAN_FORMAT, Plan, RebootMode, TalosTarget, Target, UpgradeMethod,
     Versions, Wave,
 };
 use crate::policy::Policy;
@@ -23,7 +23,7 @@ fn plan() -> Plan {
         pool: None,
         target: Target::Talos(Box::new(TalosTarget {
             from: Version::new(1, 13, 1),
-            api: UpgradeApi::Lifecycle,
+            method: UpgradeMethod::Lifecycle,
             installer: image(),
             schematic: None,
             extensions: None,

@@ -30,8 +30,6 @@ pub(super) struct Picture {
     arrived: Timestamp,
     /// Something that the picture does not show ended at this moment.
     newer_than: Option<Timestamp>,
-    /// Whether nobody has lifted a cordon on it yet.
-    unused: bool,
     ears: Vec<Changes>,
 }
 
@@ -50,7 +48,6 @@ impl Picture {
             machines: Arc::new([]),
             arrived: Timestamp::MIN,
             newer_than: None,
-            unused: false,
             ears: Vec::new(),
         }
     }
@@ -87,11 +84,6 @@ impl Picture {
         // Counted from its arrival: a look at many nodes that do not answer takes
         // longer than this.
         self.is_outdated() || now.duration_since(self.arrived) > MAX_AGE
-    }
-
-    /// Whether it is asked this for the first time.
-    pub(super) fn is_first_used(&mut self) -> bool {
-        std::mem::take(&mut self.unused)
     }
 
     /// How long the look took.
@@ -254,7 +246,6 @@ impl<I: Io, J: Journal> Driver<I, J> {
         }
         self.picture.listen(&*self.io);
         self.picture.arrived = self.now();
-        self.picture.unused = true;
         Ok(Woke::Again)
     }
 }

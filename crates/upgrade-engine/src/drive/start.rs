@@ -1,6 +1,6 @@
 //! Begins steps, and takes their ends in.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use upgrade_core::plan::PlanHash;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::secret::scrub;
 use upgrade_core::step::{Action, StepId};
-use upgrade_planner::decide::Start;
+use upgrade_planner::decide::{Start, Unread};
 
 use super::{DriveError, Driver, Woke};
 use crate::control::Word;
@@ -24,9 +24,6 @@ use crate::journal::Journal;
 use crate::observe::limited;
 use crate::steps::Step;
 use crate::steps::tenants::Tenants;
-
-/// How long a step whose evidence could not be read is left alone.
-const UNREAD: SignedDuration = SignedDuration::from_secs(5);
 
 /// How often a step is heard at most.
 const PROGRESS: SignedDuration = SignedDuration::from_millis(250);
@@ -38,9 +35,6 @@ pub(super) struct Flights {
     steps: HashMap<Id, (StepId, u32)>,
     ended: Vec<(StepId, u32, Outcome)>,
     tenants: Arc<Tenants>,
-    /// Steps that could not begin since what is true before them could not be
-    /// read: since when, and when to try again.
-    unread: BTreeMap<StepId, (Timestamp, Timestamp)>,
 }
 
 impl Flights {
@@ -111,15 +105,12 @@ impl<I: Io, J: Journal> Driver<I, J> {
             start.step.action.is_disruptive() || start.step.action == Action::Install
         };
         let old = self.picture.is_old(now);
-        let held = |start: &Start| {
-            self.flights.unread.get(&start.step).is_some_and(|(_, again)| now < *again)
-        };
+        let held = |start: &Start| self.tried.held_until(&start.step, now);
         let (ready, rest): (Vec<Start>, Vec<Start>) =
-            starts.into_iter().partition(|start| !(held(start) || old && guarded(start)));
+            starts.into_iter().partition(|start| held(start).is_none() && !(old && guarded(start)));
         if ready.is_empty() {
             // Rule 2, or evidence that could not be read a moment ago.
-            let again = rest.iter().filter_map(|it| self.flights.unread.get(&it.step));
-            if let Some(again) = again.map(|(_, again)| *again).filter(|again| *again > now).min()
+            if let Some(again) = rest.iter().filter_map(held).min()
                 && let Woke::Stop = self.sleep(again).await
             {
                 return Ok(Woke::Stop);
@@ -170,7 +161,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
         if action == Action::Cordon {
             let nodes = match limited(&*self.io, self.io.kubernetes().nodes()).await {
                 // A way back does not wait for Kubernetes (rule 12).
-                Err(_) if self.plan.rollback => return Ok(None),
+                Err(_) if start.best_effort => return Ok(None),
                 nodes => nodes?,
             };
             let facts = nodes.get(node).ok_or_else(unknown)?;
@@ -182,8 +173,8 @@ impl<I: Io, J: Journal> Driver<I, J> {
 
     /// Writes down that a step begins, then lets it act.
     async fn launch(&mut self, start: Start, evidence: Option<Evidence>) -> Result<(), DriveError> {
-        let Start { step: id, attempt, look_first } = start;
-        self.flights.unread.remove(&id);
+        let Start { step: id, attempt, look_first, best_effort } = start;
+        self.tried.began(&id);
         // As it was before this step began.
         let armed = id.node.as_ref().and_then(|node| self.state.armed().get(node).cloned());
         self.write(Record::Started { step: id.clone(), attempt, evidence }).await?;
@@ -195,6 +186,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
             plan: Arc::clone(&self.plan),
             guard: Arc::clone(&self.guard),
             look_first,
+            best_effort,
             evidence: self.remembered(&id),
             armed,
             found_cordoned: self.found_cordoned(&id),
@@ -237,24 +229,19 @@ impl<I: Io, J: Journal> Driver<I, J> {
         };
         match id.action {
             Action::Verify | Action::Soak => {
-                [Action::Reboot, Action::Upgrade, Action::Rollback].into_iter().find_map(of)
+                Action::ALL.into_iter().filter(|action| action.boots()).find_map(of)
             }
             action => of(action),
         }
     }
 
-    /// A step whose evidence cannot be read does not begin (rule 10). It is
-    /// tried again until a call would have had its time (rule 11).
+    /// A step whose evidence cannot be read does not begin (rule 10).
     async fn not_read(&mut self, start: Start, trouble: &Trouble) -> Result<(), DriveError> {
-        let now = self.now();
+        let (now, limit) = (self.now(), self.plan.policy.timeouts.call);
         let Start { step, attempt, .. } = start;
-        let (since, _) = *self.flights.unread.entry(step.clone()).or_insert((now, now));
-        if now.duration_since(since) < self.plan.policy.timeouts.call {
-            let again = now.saturating_add(UNREAD).unwrap_or(now);
-            self.flights.unread.insert(step, (since, again));
+        if self.tried.unread(&step, now, limit) == Unread::Again {
             return Ok(());
         }
-        self.flights.unread.remove(&step);
         self.write(Record::Started { step: step.clone(), attempt, evidence: None }).await?;
         let text = format!("it did not begin, since its node could not be read: {trouble}");
         let failure = Failure::new(trouble.failure.kind, &text).leaving(Effect::None);

@@ -7,9 +7,9 @@ use serde_json::Value;
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::slots::Slots;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, NodeName, TalosFacts};
 
-use super::slots::Slots;
 use super::{Changes, Machine, Trouble};
 
 const PEER_LIMIT: SignedDuration = SignedDuration::from_secs(3);

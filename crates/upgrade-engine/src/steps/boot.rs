@@ -61,7 +61,10 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
 }
 
 /// What runs now. A node in doubt may be in the middle of its reboot.
-async fn first_look<I: Io>(step: &Step<I>, machine: &Machine) -> Result<TalosFacts, Failure> {
+pub(super) async fn first_look<I: Io>(
+    step: &Step<I>,
+    machine: &Machine,
+) -> Result<TalosFacts, Failure> {
     let (kind, in_vain) = if step.look_first {
         (FailureKind::NeverReturned, "did not come back")
     } else {
@@ -73,7 +76,7 @@ async fn first_look<I: Io>(step: &Step<I>, machine: &Machine) -> Result<TalosFac
 }
 
 /// Whether an earlier attempt's request is being carried out (rule 8).
-async fn has_begun<I: Io>(
+pub(super) async fn has_begun<I: Io>(
     step: &Step<I>,
     machine: &Machine,
     before: &str,
@@ -97,12 +100,12 @@ async fn has_begun<I: Io>(
 
 /// Rule 1: leadership that was given away may have come back while the node was
 /// drained. A way back does not wait for etcd to tell (rule 12).
-async fn follows<I: Io>(step: &Step<I>) -> Result<(), Failure> {
+pub(super) async fn follows<I: Io>(step: &Step<I>) -> Result<(), Failure> {
     if !step.lane().steps.contains(&Action::Forfeit) {
         return Ok(());
     }
     match forfeit::run(step).await {
-        Err(failure) if step.plan.rollback && failure.kind == FailureKind::Unavailable => Ok(()),
+        Err(failure) if step.best_effort && failure.kind == FailureKind::Unavailable => Ok(()),
         given => given.map(|_| ()),
     }
 }

@@ -11,7 +11,7 @@ use crate::observe::limited;
 
 /// Cordons the node.
 pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
-    if step.plan.rollback && step.evidence.is_none() {
+    if step.best_effort && step.evidence.is_none() {
         // A way back does not wait for Kubernetes (rule 12); a cordon of which
         // nobody knows whose it is could never be lifted (rule 7).
         return Ok(Done::Skipped("nobody can tell whether it is cordoned already".to_owned()));

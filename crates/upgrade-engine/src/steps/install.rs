@@ -9,15 +9,16 @@ use jiff::{SignedDuration, Timestamp};
 use upgrade_core::advice::{Advice, Fix};
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff;
-use upgrade_core::journal::{Armed, Arming, Effect, Evidence, Proof};
+use upgrade_core::journal::{Effect, Evidence, Proof};
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::reason::{Failure, FailureKind};
+use upgrade_core::slots::{NextBoot, Slots};
 use upgrade_core::snapshot::TalosFacts;
 use upgrade_core::step::Action;
+use upgrade_planner::boot::{Bootable, Install};
 
 use super::wait::{Look, Wait, ask};
 use super::{Done, Step};
-use crate::io::slots::{NextBoot, Slots};
 use crate::io::upgrader::Store;
 use crate::io::{Happened, Io, Machine, Machines as _, NodeUpgrader as _, Trouble};
 
@@ -80,13 +81,13 @@ async fn prepare<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Ready, Fail
         return Err(Failure::new(FailureKind::Mismatch, &text));
     }
     match stands(step, machine, &facts, &target.installer).await? {
-        Stands::Free => {}
-        Stands::Armed => {
+        Install::Run => {}
+        Install::Armed => {
             let image = &target.installer;
             let why = format!("{node} is armed with {image} already, and has not booted since");
             return Ok(Ready::Done(Done::Skipped(why)));
         }
-        Stands::Presumed => return Ok(Ready::Done(Done::Proved(Proof::Unheard))),
+        Install::Presumed => return Ok(Ready::Done(Done::Proved(Proof::Unheard))),
     }
     // Talos collects images that nothing uses after an hour; pulling one that is
     // still there costs nothing.
@@ -109,20 +110,9 @@ async fn install<I: Io>(
     Ok(step.io.upgrader().install(machine, image, pulled, step).await)
 }
 
-/// Whether an installer may be run.
-enum Stands {
-    /// Yes.
-    Free,
-    /// No need: the next boot is into its version.
-    Armed,
-    /// No: it may have run, and nobody can tell but the next boot.
-    Presumed,
-}
-
-/// What is remembered of the node in the boot that it is in.
-fn remembered<'a, I>(step: &'a Step<I>, facts: &TalosFacts) -> Option<&'a Armed> {
-    let here = |armed: &&Armed| armed.boot_id.as_ref().is_none_or(|id| *id == facts.boot_id);
-    step.armed.as_ref().filter(here)
+/// What is known of the node for rule 5.
+fn bootable<'a, I: Io>(step: &'a Step<I>, facts: &'a TalosFacts) -> Result<Bootable<'a>, Failure> {
+    Ok(Bootable::new(step.node()?, facts, step.armed.as_ref()))
 }
 
 /// Puts together what is remembered and what can be seen.
@@ -131,55 +121,21 @@ async fn stands<I: Io>(
     machine: &Machine,
     facts: &TalosFacts,
     image: &ImageRef,
-) -> Result<Stands, Failure> {
+) -> Result<Install, Failure> {
     let repeats = step.look_first && mutant::is(Mutant::LostStreamRepeated);
     if repeats || mutant::is(Mutant::ArmedForgotten) {
-        return Ok(Stands::Free);
+        return Ok(Install::Run);
     }
-    let node = &machine.name;
-    let known = remembered(step, facts);
-    let slots = match known {
-        Some(armed) if armed.state == Arming::Unheard => ended(step, machine).await?,
-        _ => look(step, machine).await?,
+    let node = bootable(step, facts)?;
+    let slots = if node.awaits_installer() {
+        ended(step, machine).await?
+    } else {
+        look(step, machine).await?
     };
-    if slots.installing && known.is_none() {
-        let text = format!("an installer runs on {node} that this run did not start");
-        let advice = Advice::plan_after(Fix::AwaitInstaller);
-        return Err(Failure::new(FailureKind::Refused, &text).advise(advice));
-    }
-    let next = slots.next_boot(&facts.version);
-    let why = match (known, &next) {
-        (None, NextBoot::Same | NextBoot::Unknown) => return Ok(Stands::Free),
-        (Some(armed), _) if armed.image == *image && armed.state == Arming::Armed => {
-            return Ok(Stands::Armed);
-        }
-        (Some(armed), NextBoot::Same) if armed.state != Arming::Armed => return Ok(Stands::Free),
-        (Some(armed), next) if armed.image == *image && armed.state == Arming::Unheard => {
-            return Ok(match next {
-                NextBoot::Unknown => Stands::Presumed,
-                _ => Stands::Armed,
-            });
-        }
-        (Some(armed), _) if armed.state.has_failed() => format!(
-            "an installer failed on {node} ({}), and the next boot may be into what it wrote",
-            armed.image
-        ),
-        (Some(armed), _) => format!("{node} is armed with {}, not with {image}", armed.image),
-        (None, NextBoot::Other(entry)) => {
-            format!("{node} is armed with {entry}, and this run did not do that")
-        }
-    };
-    Err(armed_already(&why, facts))
+    node.install(&slots, image)
 }
 
-/// An installer would delete what runs.
-fn armed_already(why: &str, facts: &TalosFacts) -> Failure {
-    let text = format!("{why}. Another installer would delete {}, which runs", facts.version);
-    let fix = Fix::Disarm { running: Some(facts.version.clone()) };
-    Failure::new(FailureKind::Refused, &text).advise(Advice::plan_after(fix))
-}
-
-/// Rule 5 for the call that installs and reboots at once (Talos up to 1.12).
+/// Rule 5 for a call that installs and reboots at once.
 pub(super) async fn not_armed<I: Io>(
     step: &Step<I>,
     machine: &Machine,
@@ -188,22 +144,11 @@ pub(super) async fn not_armed<I: Io>(
     if mutant::is(Mutant::ArmedForgotten) {
         return Ok(());
     }
-    let node = &machine.name;
     let next = look(step, machine).await?.next_boot(&facts.version);
-    let why = match (next, remembered(step, facts)) {
-        (NextBoot::Other(entry), _) => {
-            format!("{node} is armed with {entry}, and this run did not do that")
-        }
-        (NextBoot::Unknown, Some(armed)) => format!("{node} may be armed with {}", armed.image),
-        _ => return Ok(()),
-    };
-    Err(armed_already(&why, facts))
+    bootable(step, facts)?.upgrade(&next)
 }
 
-/// Rule 5 for a rollback, which makes the entry that is not the default the default:
-/// the call that brings the node to the other slot. On an armed node that slot holds
-/// what runs, so nothing older is there to go back to. A default that an earlier request
-/// has changed is only booted; a second rollback would change it back.
+/// Rule 5 for a rollback: the call that brings the node to the other slot.
 pub(super) async fn rollback_call<I: Io>(
     step: &Step<I>,
     machine: &Machine,
@@ -212,26 +157,9 @@ pub(super) async fn rollback_call<I: Io>(
     if mutant::is(Mutant::ArmedForgotten) {
         return Ok(Action::Rollback);
     }
-    let (node, to) = (&machine.name, step.hop().change.to());
     // A boot loader that cannot be asked does not hold a rollback up (rule 12).
     let next = briefly(step, machine, facts).await;
-    let armed = match (&next, remembered(step, facts)) {
-        (NextBoot::Same, _) | (NextBoot::Unknown, None) => return Ok(Action::Rollback),
-        (NextBoot::Other(_), _) if next.is_into(to) => return Ok(Action::Reboot),
-        (NextBoot::Other(entry), _) => entry.clone(),
-        // Asked for by an earlier attempt of this rollback.
-        (NextBoot::Unknown, Some(known)) if known.image.version().as_ref() == Some(to) => {
-            return Ok(Action::Rollback);
-        }
-        (NextBoot::Unknown, Some(known)) => known.image.to_string(),
-    };
-    let running = &facts.version;
-    let text = format!(
-        "{node} is armed with {armed}: its other slot holds {running}, which runs, and not {to}"
-    );
-    let fix = Fix::DisarmForRollback { node: node.clone(), running: running.clone() };
-    let failure = Failure::new(FailureKind::Refused, &text).leaving(Effect::None);
-    Err(failure.advise(Advice::plan_after(fix)))
+    bootable(step, facts)?.rollback(&next, step.hop().change.to())
 }
 
 /// What the boot loader tells within a while.

@@ -226,7 +226,7 @@ fn caught_up(node: &NodeName, etcd: &EtcdFacts) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use upgrade_core::plan::{RebootMode, UpgradeApi};
+    use upgrade_core::plan::{RebootMode, UpgradeMethod};
     use upgrade_core::snapshot::Extension;
 
     use super::*;
@@ -253,7 +253,7 @@ mod tests {
     fn target() -> TalosTarget {
         TalosTarget {
             from: Version::new(1, 13, 1),
-            api: UpgradeApi::Lifecycle,
+            method: UpgradeMethod::Lifecycle,
             installer: "factory.lan/nocloud-installer-secureboot/abc:v1.14.1".parse().unwrap(),
             schematic: Some("abc".to_owned()),
             extensions: Some(vec!["i915-ucode".to_owned()]),

@@ -15,7 +15,7 @@ const LATER: [SignedDuration; 3] =
     [SignedDuration::ZERO, SignedDuration::from_secs(4), SignedDuration::from_secs(20)];
 
 /// Kills the process after each entry of a calm run, in each of these ways.
-async fn everywhere<F: Future<Output = ()>>(
+pub(crate) async fn everywhere<F: Future<Output = ()>>(
     make: impl Fn() -> Arc<World>,
     to: &str,
     check: impl Fn(Driver, End) -> F,

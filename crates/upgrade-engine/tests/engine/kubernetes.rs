@@ -53,6 +53,7 @@ async fn planned_as(world: &Arc<World>, to: &str, rollback: bool, policy: Policy
         catalogue: &catalogue,
         workloads: &Fact::Unasked,
         manifests: &manifests,
+        external_upgrader: false,
     };
     let planned = plan(&request).unwrap_or_else(|report| panic!("{report:?}"));
     let findings = check(&planned.plan, &snapshot, &matrix);

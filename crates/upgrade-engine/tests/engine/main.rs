@@ -4,6 +4,7 @@
 mod common;
 mod crashes;
 mod drains;
+mod external;
 mod fences;
 mod given_back;
 mod installs;

@@ -11,9 +11,9 @@ use talos_client::{Error, Failure, Node};
 use upgrade_core::event::{StepProgress, Unit};
 use upgrade_core::image::ImageRef;
 use upgrade_core::plan::RebootMode;
+use upgrade_core::slots::{Entries, Slots};
 use upgrade_core::version::Minor;
 use upgrade_engine::io::etcd::Downgrade;
-use upgrade_engine::io::slots::{Entries, Slots};
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{ProgressSink, Trouble};
 

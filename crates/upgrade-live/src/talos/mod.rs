@@ -17,11 +17,11 @@ use tokio::io::AsyncWrite;
 use upgrade_core::image::ImageRef;
 use upgrade_core::plan::RebootMode;
 use upgrade_core::reason::FailureKind;
+use upgrade_core::slots::Slots;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, NodeName, TalosFacts};
 use upgrade_core::version::Minor;
 use upgrade_engine::io::etcd::Downgrade;
 use upgrade_engine::io::machines::{Config, Rendered};
-use upgrade_engine::io::slots::Slots;
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{
     Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble,

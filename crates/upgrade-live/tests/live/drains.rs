@@ -48,6 +48,7 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
         catalogue: &Catalogue::builtin(),
         manifests: &Fact::Unasked,
         workloads: &observe_workloads(live.kubernetes()).await,
+        external_upgrader: false,
     })
     .expect("a plan");
     let warnings: Vec<_> = planned.report.warnings.iter().map(ToString::to_string).collect();

@@ -96,6 +96,7 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
         catalogue: &catalogue,
         workloads: &Fact::Unasked,
         manifests: &manifests,
+        external_upgrader: false,
     };
     let made = plan(&request).unwrap_or_else(|report| panic!("{report:?}"));
     let (events, mut hears) = mpsc::unbounded_channel();

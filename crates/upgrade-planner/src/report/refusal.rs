@@ -23,6 +23,8 @@ pub enum Refusal {
     },
     /// Neither product has a target.
     NoTarget,
+    /// Nodes are to be upgraded from outside, and nothing that does it is configured.
+    NoExternalUpgrader,
     /// No control plane was observed.
     NoControlPlane,
     /// Rule 13: versions do not fall unless a rollback was asked for.
@@ -257,6 +259,7 @@ impl Refusal {
         match self {
             Self::BadPolicy { .. } => Advice::CorrectPolicy,
             Self::NoTarget => Advice::ChooseTarget(Choice::Any),
+            Self::NoExternalUpgrader => plan_after(Fix::ExternalUpgrader),
             Self::NoControlPlane => plan_after(Fix::Endpoints),
             Self::Downgrade { .. } => Advice::AnyOf(vec![
                 Advice::ChooseTarget(Choice::Newer),
@@ -349,6 +352,9 @@ impl Display for Refusal {
         match self {
             Self::BadPolicy { problem } => f.write_str(problem),
             Self::NoTarget => f.write_str("there is no target"),
+            Self::NoExternalUpgrader => f.write_str(
+                "nodes are to be upgraded from outside, and nothing that does it is configured",
+            ),
             Self::NoControlPlane => f.write_str("no control plane was observed"),
             Self::Downgrade { product, from, to } => {
                 write!(f, "{product} {to} is older than {from}, which runs")

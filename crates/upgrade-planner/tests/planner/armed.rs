@@ -70,6 +70,7 @@ fn what_is_prepared_passed_all_three() {
             catalogue: &catalogue,
             workloads: &Fact::Unasked,
             manifests: &Fact::Unasked,
+            external_upgrader: false,
         };
         prepare(&request, Earlier { parent, armed })
     };

@@ -71,6 +71,7 @@ fn said(snapshot: &Snapshot, policy: &Policy, workloads: &Fact<Workloads>) -> St
         catalogue: &Catalogue::builtin(),
         workloads,
         manifests: &Fact::Unasked,
+        external_upgrader: false,
     });
     let warnings = planned.expect("a plan").report.warnings;
     warnings.iter().fold(String::new(), |text, warning| text + &format!("warning: {warning}\n"))

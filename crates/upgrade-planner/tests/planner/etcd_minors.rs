@@ -12,7 +12,7 @@ use upgrade_core::snapshot::{Fact, NodeName, Snapshot};
 use upgrade_core::step::{Action, StepId};
 use upgrade_core::version::Minor;
 use upgrade_planner::check::{Severity, check};
-use upgrade_planner::decide::{Decision, decide};
+use upgrade_planner::decide::{Decision, Tried, decide};
 use upgrade_planner::report::{Refusal, Report};
 use upgrade_planner::rollback::{RollbackRequest, Way};
 use upgrade_planner::{Planned, rollback};
@@ -204,7 +204,7 @@ fn a_rollback_waits_for_data_that_its_etcd_does_not_start_on() {
             let (at, runner) = (snapshot.taken_at, String::new());
             state.apply(&Entry { at, plan: plan.hash(), runner, record }).unwrap();
         }
-        decide(&plan, &state, &later, taken_at)
+        decide(&plan, &state, &Tried::default(), &later, taken_at)
     };
     assert!(matches!(decision(&before), Decision::Run(_)));
     let after = half(&["cp-1", "cp-2", "cp-3"]);

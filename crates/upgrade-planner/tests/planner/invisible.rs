@@ -8,7 +8,7 @@ use upgrade_core::policy::Policy;
 use upgrade_core::reason::WaitReason;
 use upgrade_core::snapshot::{Fact, NodeName, Snapshot};
 use upgrade_core::step::Action;
-use upgrade_planner::decide::{Decision, decide};
+use upgrade_planner::decide::{Decision, Tried, decide};
 use upgrade_planner::health::{Verdict, health};
 use upgrade_planner::report::{Refusal, Warning};
 
@@ -108,12 +108,12 @@ fn a_node_that_has_booted_is_verified_once_its_machine_is_known() {
     let plan = plan_for(&snapshot, &intent(Some("1.13.9"), None), &policy(&[])).unwrap().plan;
     let (state, node) = booted(&plan, &snapshot);
     snapshot.taken_at = snapshot.taken_at.saturating_add(SignedDuration::from_secs(5)).unwrap();
-    let decided = decide(&plan, &state, &snapshot, snapshot.taken_at);
+    let decided = decide(&plan, &state, &Tried::default(), &snapshot, snapshot.taken_at);
     let Decision::Run(starts) = &decided else { panic!("{decided:?}") };
     assert!(starts.iter().any(|start| start.step.action == Action::Verify), "{starts:?}");
     snapshot.nodes.remove(&node);
     snapshot.unmatched.insert(node.clone(), "no answer".to_owned());
-    match decide(&plan, &state, &snapshot, snapshot.taken_at) {
+    match decide(&plan, &state, &Tried::default(), &snapshot, snapshot.taken_at) {
         Decision::Wait { reason: WaitReason::NodeUnknown { node: unknown, .. }, .. } => {
             assert_eq!(unknown, node);
         }

@@ -7,6 +7,7 @@ mod cordons;
 mod decide;
 mod drains;
 mod etcd_minors;
+mod external;
 mod installers;
 mod invisible;
 mod node_intents;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use talos_sim::model::{self, NodeIndex};
 use upgrade_core::image::ImageRef;
 use upgrade_core::readiness::UnmetCondition;
+use upgrade_core::slots::{Entries, Slots};
 use upgrade_core::snapshot::{Component, Extension, Stage, StaticPod, TalosFacts};
-use upgrade_engine::io::slots::{Entries, Slots};
 use upgrade_engine::io::{Machine, Trouble};
 
 use super::super::Inside;

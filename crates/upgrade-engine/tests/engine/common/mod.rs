@@ -5,7 +5,7 @@ mod kubernetes;
 mod referee;
 mod talos;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{mpsc, watch};
@@ -131,6 +131,8 @@ pub(crate) struct Cluster {
     pub(crate) pods: Vec<Pod>,
     /// No pod may leave.
     pub(crate) budget_blocks: bool,
+    /// Nodes that something outside is replacing, if there is something that does it.
+    pub(crate) replacing: Option<BTreeSet<NodeName>>,
     /// Nobody answers at all.
     pub(crate) dark: bool,
     /// The machines cannot be listed: a control plane hangs.
@@ -161,6 +163,7 @@ pub(crate) struct World {
 impl Io for World {
     type Machines = Self;
     type Upgrader = Self;
+    type External = Self;
     type Etcd = Self;
     type Snapshots = MemorySnapshots;
     type Kubernetes = Self;
@@ -176,6 +179,10 @@ impl Io for World {
 
     fn etcd(&self) -> &Self {
         self
+    }
+
+    fn external(&self) -> Option<&Self> {
+        self.cluster().replacing.is_some().then_some(self)
     }
 
     fn snapshots(&self) -> &MemorySnapshots {
@@ -229,6 +236,7 @@ impl World {
             leader: "cp-1".into(),
             pods,
             budget_blocks: false,
+            replacing: None,
             dark: false,
             unlisted: false,
             hidden: BTreeMap::new(),
@@ -317,7 +325,8 @@ static KNOWN: LazyLock<(Matrix, Catalogue)> =
 /// Plans from what is observed.
 pub(crate) async fn planned(world: &Arc<World>, to: &str, policy: &Policy) -> Arc<Plan> {
     let snapshot = observe(&**world, POOL_LABEL).await.unwrap();
-    let intent = Intent { talos: Some(to.parse().unwrap()), ..Intent::default() };
+    let external = world.cluster().replacing.is_some();
+    let intent = Intent { talos: Some(to.parse().unwrap()), external, ..Intent::default() };
     let (matrix, catalogue) = &*KNOWN;
     let request = Request {
         snapshot: &snapshot,
@@ -327,6 +336,7 @@ pub(crate) async fn planned(world: &Arc<World>, to: &str, policy: &Policy) -> Ar
         catalogue,
         workloads: &Fact::Unasked,
         manifests: &Fact::Unasked,
+        external_upgrader: external,
     };
     let planned = plan(&request).unwrap_or_else(|report| panic!("{report:?}"));
     world.cluster().limit = planned.plan.hops[0].limit;

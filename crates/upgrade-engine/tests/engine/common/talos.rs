@@ -9,7 +9,8 @@ use upgrade_core::etcd_snapshot::with_sum;
 use upgrade_core::event::{StepProgress, Unit};
 use upgrade_core::image::ImageRef;
 use upgrade_core::matrix::Matrix;
-use upgrade_core::plan::RebootMode;
+use upgrade_core::plan::{RebootMode, TalosTarget};
+use upgrade_core::slots::{Entries, Slots};
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Extension, Fact, MemberId, MemberStatus, NodeName, Role,
     Stage, TalosFacts,
@@ -17,10 +18,10 @@ use upgrade_core::snapshot::{
 use upgrade_core::version::{Minor, Version};
 use upgrade_engine::io::etcd::Downgrade;
 use upgrade_engine::io::machines::{Config, Rendered};
-use upgrade_engine::io::slots::{Entries, Slots};
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{
-    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble, trouble,
+    Changes, EtcdAdmin, ExternalUpgrader, Machine, Machines, NodeUpgrader, ProgressSink, Trouble,
+    trouble,
 };
 
 use super::{Cluster, Fault, SCHEMATIC, Sim, World, seconds, unavailable, unmet};
@@ -359,6 +360,33 @@ impl NodeUpgrader for World {
 
     async fn apply(&self, _: &Machine, _: &Config) -> Result<(), Trouble> {
         Err(unavailable("not in this world"))
+    }
+}
+
+impl ExternalUpgrader for World {
+    async fn upgrade(
+        &self,
+        node: &Machine,
+        to: &Version,
+        _: &TalosTarget,
+        _: &dyn ProgressSink,
+    ) -> Result<(), Trouble> {
+        let sim = self.act("replace", &node.name)?;
+        let (world, name, to) = (self.me.upgrade().unwrap(), node.name.clone(), to.clone());
+        world.change(|cluster| cluster.replacing.as_mut().map(|it| it.insert(name.clone())));
+        tokio::spawn(async move {
+            // The image is downloaded first, and the node runs on meanwhile.
+            seconds(180).await;
+            if sim.fault != Some(Fault::LosesReboot) {
+                world.boot(&name, Some(to));
+            }
+            world.change(|cluster| cluster.replacing.as_mut().map(|it| it.remove(&name)));
+        });
+        sim.fault.map_or(Ok(()), Fault::answer)
+    }
+
+    async fn is_under_way(&self, node: &Machine) -> Result<bool, Trouble> {
+        Ok(self.cluster().replacing.iter().any(|it| it.contains(&node.name)))
     }
 }
 

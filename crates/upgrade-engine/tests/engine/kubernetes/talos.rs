@@ -10,6 +10,7 @@ use upgrade_core::call::Class;
 use upgrade_core::etcd_snapshot::with_sum;
 use upgrade_core::image::ImageRef;
 use upgrade_core::plan::RebootMode;
+use upgrade_core::slots::Slots;
 use upgrade_core::snapshot::{
     Component, EtcdFacts, EtcdMember, Fact, MemberId, MemberStatus, NodeName, Role, Stage,
     TalosFacts,
@@ -17,7 +18,6 @@ use upgrade_core::snapshot::{
 use upgrade_core::version::{Minor, Version};
 use upgrade_engine::io::etcd::Downgrade;
 use upgrade_engine::io::machines::{Config, Rendered, Wanted};
-use upgrade_engine::io::slots::Slots;
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{
     Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble, trouble,

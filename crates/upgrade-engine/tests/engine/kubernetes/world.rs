@@ -12,7 +12,7 @@ use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::snapshot::{Component, NodeName, Role};
 use upgrade_core::version::Version;
 use upgrade_engine::clock::SystemClock;
-use upgrade_engine::io::{Io, Trouble, trouble};
+use upgrade_engine::io::{Io, NoExternal, Trouble, trouble};
 use upgrade_engine::snapshots::MemorySnapshots;
 
 pub(crate) const STATIC: [Component; 3] =
@@ -79,6 +79,7 @@ pub(crate) struct World {
 impl Io for World {
     type Machines = Self;
     type Upgrader = Self;
+    type External = NoExternal;
     type Etcd = Self;
     type Snapshots = MemorySnapshots;
     type Kubernetes = Self;

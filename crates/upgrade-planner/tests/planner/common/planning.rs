@@ -18,7 +18,16 @@ pub(crate) fn plan_for(
     let (matrix, catalogue) = (Matrix::builtin(), Catalogue::builtin());
     let (matrix, catalogue) = (&matrix, &catalogue);
     let (workloads, manifests) = (&Fact::Unasked, &Fact::Unasked);
-    plan(&Request { snapshot, intent, policy, matrix, catalogue, workloads, manifests })
+    plan(&Request {
+        snapshot,
+        intent,
+        policy,
+        matrix,
+        catalogue,
+        workloads,
+        manifests,
+        external_upgrader: intent.external,
+    })
 }
 
 /// A plan as people would sketch it: a line a hop and a line a wave.

@@ -15,7 +15,7 @@ use upgrade_core::plan::Plan;
 use upgrade_core::reason::{FailureKind, HaltReason};
 use upgrade_core::snapshot::{NodeName, Role, Snapshot};
 use upgrade_core::step::{Action, StepId};
-use upgrade_planner::decide::{Decision, Start, decide};
+use upgrade_planner::decide::{Decision, Start, Tried, decide};
 
 /// Where the process dies.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +53,7 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) entries: Vec<Entry>,
     pub(crate) state: State,
+    pub(crate) tried: Tried,
     pub(crate) crash: Option<Crash>,
     pub(crate) trouble: BTreeMap<String, Trouble>,
     /// How often each node was rebooted in each hop.
@@ -85,6 +86,7 @@ impl World {
         Self {
             now: "2026-11-15T00:00:00Z".parse().unwrap(),
             state: State::new(&plan),
+            tried: Tried::default(),
             down_at_start: truth.nodes_with(Role::Worker).filter(|(_, node)| !node.is_up()).count(),
             truth,
             plan,
@@ -145,6 +147,7 @@ impl World {
 
     fn restart(&mut self) {
         self.crash = None;
+        self.tried = Tried::default();
         // Nothing of the old process is left but the journal; what it had set
         // in motion on the nodes goes on by itself.
         for flight in std::mem::take(&mut self.in_flight) {
@@ -168,7 +171,8 @@ impl World {
             assert!(self.rounds < 100_000, "no end in sight\n{}", self.trace());
             self.wake();
             let snapshot = self.observe();
-            match decide(&self.plan, &self.state, &snapshot, self.now) {
+            match self.decided(&snapshot) {
+                Decision::Lift(lifts) => panic!("tried on this observation already: {lifts:?}"),
                 Decision::Done => {
                     assert!(self.in_flight.is_empty());
                     return Some(End::Done);
@@ -210,6 +214,18 @@ impl World {
                     }
                 }
             }
+        }
+    }
+
+    /// What is decided once cordons of an earlier run were tried: the API server of this world
+    /// refuses to lift any.
+    fn decided(&mut self, snapshot: &Snapshot) -> Decision {
+        match decide(&self.plan, &self.state, &self.tried, snapshot, self.now) {
+            Decision::Lift(_) => {
+                self.tried.lifted_on = Some(snapshot.taken_at);
+                decide(&self.plan, &self.state, &self.tried, snapshot, self.now)
+            }
+            decision => decision,
         }
     }
 

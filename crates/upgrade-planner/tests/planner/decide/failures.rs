@@ -5,7 +5,7 @@ use upgrade_core::journal::{Outcome, Record, State};
 use upgrade_core::reason::{Failure, FailureKind, HaltReason, WaitReason};
 use upgrade_core::snapshot::Stage;
 use upgrade_core::step::{Action, StepId};
-use upgrade_planner::decide::{Decision, decide};
+use upgrade_planner::decide::{Decision, Tried, decide};
 
 use super::{assert_upgraded, planned, policy, world};
 use crate::common::world::{Crash, End, Trouble, World};
@@ -141,7 +141,7 @@ fn a_pause_is_over_although_others_are_under_way() {
     }
     let snapshot = world.truth.clone();
     let pause = SignedDuration::from_secs(15);
-    let at = |now| decide(&world.plan, &world.state, &snapshot, now);
+    let at = |now| decide(&world.plan, &world.state, &Tried::default(), &snapshot, now);
     let Decision::Wait { reason: WaitReason::Running { .. }, until, .. } = at(world.now) else {
         panic!("cp-3 pulls\n{}", world.trace());
     };
@@ -166,7 +166,7 @@ fn a_step_that_hangs_halts_the_run() {
         .unwrap();
     let state = State::fold(&plan, &world.entries[..=first]).unwrap();
     let late = world.entries[first].at + SignedDuration::from_hours(1);
-    let decision = decide(&plan, &state, &snapshot, late);
+    let decision = decide(&plan, &state, &Tried::default(), &snapshot, late);
     assert!(
         matches!(decision, Decision::Halt { reason: HaltReason::Overdue { .. }, .. }),
         "{decision:?}"

@@ -5,7 +5,7 @@ use upgrade_core::journal::{Record, State};
 use upgrade_core::reason::{HaltReason, WaitReason};
 use upgrade_core::snapshot::{Fact, NodeName, Snapshot, TalosFacts};
 use upgrade_core::step::Action;
-use upgrade_planner::decide::{Decision, decide};
+use upgrade_planner::decide::{Decision, Tried, decide};
 
 use super::{planned, policy, world};
 use crate::common::world::{End, World};
@@ -19,8 +19,13 @@ fn a_snapshot_waits_until_a_control_plane_was_seen() {
     // Rule 10.
     let mut world = world(cluster(3, 1, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
     world.write(Record::Began);
-    let started = |snapshot: &Snapshot| match decide(&world.plan, &world.state, snapshot, world.now)
-    {
+    let started = |snapshot: &Snapshot| match decide(
+        &world.plan,
+        &world.state,
+        &Tried::default(),
+        snapshot,
+        world.now,
+    ) {
         Decision::Run(starts) => starts.iter().map(|start| start.step.action).collect(),
         other => panic!("{other:?}"),
     };
@@ -184,11 +189,13 @@ fn a_stale_look_is_not_enough() {
     let at = world.entries[drained].at;
     let mut look = cluster(3, 0, "1.13.1", "1.33.4");
     look.taken_at = at;
-    let decision = decide(&world.plan, &state, &look, at);
+    let decision = decide(&world.plan, &state, &Tried::default(), &look, at);
     let Decision::Wait { reason, gives_up: true, .. } = decision else { panic!("{decision:?}") };
     assert!(matches!(reason, WaitReason::StaleObservation { .. }), "{reason}");
     look.taken_at = at + SignedDuration::from_millis(1);
-    let Decision::Run(starts) = decide(&world.plan, &state, &look, at) else { panic!("must run") };
+    let Decision::Run(starts) = decide(&world.plan, &state, &Tried::default(), &look, at) else {
+        panic!("must run")
+    };
     assert_eq!(starts[0].step.action, Action::Reboot);
 }
 
@@ -214,7 +221,7 @@ fn no_snapshot_no_control_plane() {
     let state = State::fold(&plan, &entries[..forfeit]).unwrap();
     let mut look = snapshot;
     look.taken_at = entries[forfeit].at;
-    let decision = decide(&plan, &state, &look, entries[forfeit].at);
+    let decision = decide(&plan, &state, &Tried::default(), &look, entries[forfeit].at);
     assert!(
         matches!(decision, Decision::Halt { reason: HaltReason::NoSnapshot { hop: 1 }, .. }),
         "{decision:?}"

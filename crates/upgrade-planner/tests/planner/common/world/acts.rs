@@ -14,7 +14,7 @@ use crate::common::{etcd, kubernetes, talos};
 
 impl World {
     pub(super) fn begin(&mut self, start: &Start) -> bool {
-        let Start { step, attempt, look_first } = start.clone();
+        let Start { step, attempt, look_first, best_effort: _ } = start.clone();
         let evidence = self.evidence(&step);
         let first = self.state.step(&step).unwrap().evidence.clone();
         let number = self.entries.len();

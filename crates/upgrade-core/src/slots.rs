@@ -1,6 +1,6 @@
 //! What a machine boots next (rule 5).
 
-use upgrade_core::version::Version;
+use crate::version::Version;
 
 /// What a machine's boot loader tells, and whether it is being written.
 #[derive(Clone, Debug, PartialEq, Eq)]
