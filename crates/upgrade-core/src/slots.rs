@@ -26,7 +26,7 @@ pub struct Entries {
 pub enum NextBoot {
     /// What runs: it is not armed.
     Same,
-    /// Another entry: it is armed, whoever did that.
+    /// Another entry: the machine is armed, by this run or from outside.
     Other(String),
     /// Its boot loader does not tell.
     Unknown,

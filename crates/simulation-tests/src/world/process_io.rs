@@ -123,7 +123,7 @@ impl Io for ProcessIo {
 }
 
 /// A store that is off the cluster, and out of reach of what goes wrong there; the way to it
-/// is not. What is kept in it nobody reads.
+/// is not. Nothing reads what is kept in it.
 impl SnapshotStore for ProcessIo {
     type Writer = Sink;
 

@@ -117,7 +117,7 @@ pub(super) enum Cordon {
 }
 
 impl Kubernetes {
-    /// Talos cordons the node before it drains it. An existing cordon belongs to somebody else and
+    /// Talos cordons the node before it drains it. An existing cordon has another owner and
     /// stays theirs (compare rule 7).
     pub(super) fn cordon(&mut self) {
         if self.cordon == Cordon::No {
