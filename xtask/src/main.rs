@@ -34,6 +34,8 @@ enum Xtask {
     Cluster(cluster::Args),
     /// Thousands of upgrades on in-memory worlds with a referee; `replay FILE` repeats a saved one
     Simulate(simulate::Args),
+    /// Thousands of lives of the operator, with several replicas, on an in-memory hub
+    SimulateOperator(simulate::Args),
     /// Break each guard on purpose, and count the seeds until the referee catches it
     Mutants(simulate::Args),
     /// Real Talos nodes in namespaces of this machine: build, up, down, test, compare
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Xtask::Bench(args) => bench::run(args),
         Xtask::Cluster(args) => cluster::run(args),
         Xtask::Simulate(args) => simulate::simulate(&args),
+        Xtask::SimulateOperator(args) => simulate::simulate_operator(&args),
         Xtask::Mutants(args) => simulate::mutants(&args),
         Xtask::RealTalos(args) => real_talos::run(args),
         Xtask::Tools(args) => tools::run(args),

@@ -161,7 +161,8 @@ fn compare(folder: &Path, running: bool, binary: Option<PathBuf>) -> Result<()> 
     compare::run(&cluster, &binary)
 }
 
-fn interrupted() -> Result<Arc<AtomicBool>> {
+/// A flag that Ctrl-C sets.
+pub(crate) fn interrupted() -> Result<Arc<AtomicBool>> {
     let interrupt = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&interrupt))

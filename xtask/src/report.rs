@@ -26,9 +26,17 @@ impl Report {
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         host::note(&format!("\n== {name}"));
-        let began = host::now();
-        let done = work();
-        let took = began.elapsed();
+        let (done, took) = timed(work);
+        self.record(name, took, done)
+    }
+
+    /// Records a stage that has ended.
+    pub(crate) fn record<T>(
+        &mut self,
+        name: &'static str,
+        took: Duration,
+        done: Result<T>,
+    ) -> Result<T> {
         self.stages.push((name, took, done.is_ok()));
         if done.is_ok() {
             host::note(&format!("== {name}: passed in {}", clock(took)));
@@ -56,6 +64,13 @@ impl Report {
             if failed { "in total; some checks failed" } else { "in total; all checks passed" };
         host::note(&format!("{:>8}  {end}", clock(total)));
     }
+}
+
+/// Does something, and measures how long it took.
+pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let began = host::now();
+    let done = work();
+    (done, began.elapsed())
 }
 
 /// Minutes and seconds, with tenths for short times.

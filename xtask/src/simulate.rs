@@ -1,12 +1,12 @@
 //! `cargo xtask simulate` and `cargo xtask mutants`: the engine on thousands of in-memory worlds.
-//! See `docs/simulation.md`.
+//! `cargo xtask simulate-operator`: the operator, with several replicas. See `docs/simulation.md`.
 
 use std::ffi::OsString;
 use std::process::{Command, ExitStatus};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::{cargo, target_folder};
+use crate::cargo::{self, cargo, target_folder};
 
 /// Arguments for the simulation.
 #[derive(Debug, clap::Args)]
@@ -34,15 +34,28 @@ pub(crate) fn mutants(Args { words }: &Args) -> Result<()> {
     run(&MUTANTS, Some("mutants"), words)
 }
 
+/// Runs seeds of the operator, with the program that the tests' build leaves.
+pub(crate) fn simulate_operator(Args { words }: &Args) -> Result<()> {
+    cargo::run(&["build", "--quiet", "--locked", "--package", "operator-simulation"])?;
+    program("operator-simulation", words)
+}
+
 /// Runs this many seeds for the tests, with the program that the tests' build has left, so that
 /// nothing needs compiling.
 pub(crate) fn seeds(count: u64) -> Result<()> {
-    let program = target_folder()?.join("debug/simulation-tests");
-    let status = Command::new(&program)
-        .args(["simulate", "--seeds", &count.to_string()])
-        .status()
-        .with_context(|| format!("cannot start {}", program.display()))?;
-    ended_well(status)
+    program("simulation-tests", &["simulate".into(), "--seeds".into(), count.to_string().into()])
+}
+
+/// The same for the operator.
+pub(crate) fn operator_seeds(count: u64) -> Result<()> {
+    program("operator-simulation", &["--seeds".into(), count.to_string().into()])
+}
+
+/// Runs a program that the tests' build has left.
+fn program(name: &str, words: &[OsString]) -> Result<()> {
+    let program = target_folder()?.join("debug").join(name);
+    let status = Command::new(&program).args(words).status();
+    ended_well(status.with_context(|| format!("cannot start {}", program.display()))?)
 }
 
 /// Runs this many seeds as fast as possible, with the program of the mutants and all of them
@@ -51,9 +64,26 @@ pub(crate) fn many_seeds(count: u64) -> Result<()> {
     run(&MUTANTS, Some("simulate"), &["--seeds".into(), count.to_string().into()])
 }
 
+/// Runs this many seeds of the operator.
+pub(crate) fn many_operator_seeds(count: u64) -> Result<()> {
+    simulate_operator(&Args { words: vec!["--seeds".into(), count.to_string().into()] })
+}
+
 /// Every mutant.
 pub(crate) fn all_mutants() -> Result<()> {
-    mutants(&Args { words: Vec::new() })
+    mutants(&Args { words: Vec::new() })?;
+    operator_mutants()
+}
+
+/// Every mutant of the operator.
+fn operator_mutants() -> Result<()> {
+    let status = cargo()
+        .args(["run", "--quiet", "--locked", "--package", "operator-simulation"])
+        .args(MUTANTS)
+        .args(["--", "--mutants", "--seeds", "2000"])
+        .status()
+        .context("cannot start cargo")?;
+    ended_well(status)
 }
 
 fn run(features: &[&str], command: Option<&str>, words: &[OsString]) -> Result<()> {

@@ -74,6 +74,9 @@ const STARTS_PROCESSES: &str = "binary(/^(real|failures|tools|operator|deploy|li
 /// How many seeds are part of the tests.
 const SEEDS: u64 = 2_000;
 
+/// How many seeds of the operator are.
+const OPERATOR_SEEDS: u64 = 300;
+
 /// Runs every check and stops at the first failure.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(selection) = args.selection() {
@@ -113,6 +116,7 @@ fn check_all(report: &mut Report) -> Result<()> {
 /// The seeds and the documentation, which need neither tools nor the test runner.
 fn rest(report: &mut Report) -> Result<()> {
     report.stage("simulate", || simulate::seeds(SEEDS))?;
+    report.stage("simulate operator", || simulate::operator_seeds(OPERATOR_SEEDS))?;
     // nextest does not run doc tests.
     report.stage("doc tests", || {
         cargo::run(&["test", "--quiet", "--doc", "--workspace", "--locked"])
@@ -123,10 +127,14 @@ fn rest(report: &mut Report) -> Result<()> {
     })
 }
 
-/// Clippy for everything.
+/// Clippy for everything, and for what only a build with mutants compiles.
 pub(crate) fn clippy() -> Result<()> {
+    let strict: [&str; 3] = ["--", "-D", "warnings"];
     let args = ["clippy", "--quiet", "--workspace", "--all-targets", "--locked"];
-    cargo::run(&[&args[..], &["--", "-D", "warnings"]].concat())
+    cargo::run(&[&args[..], &strict].concat())?;
+    let mutants = ["clippy", "--quiet", "--tests", "--locked", "--features", "mutants"];
+    let crates = ["-p", "upgrade-core", "-p", "upgrade-planner", "-p", "upgrade-engine"];
+    cargo::run(&[&mutants[..], &crates, &strict].concat())
 }
 
 /// Runs tests, and records their results.

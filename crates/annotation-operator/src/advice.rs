@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn no_failed_run_tells_the_user_to_resume() {
         for advice in every_advice() {
-            let step = StepId { hop: 1, node: Some("cp-1".into()), action: Action::Drain };
+            let step = StepId::new(1, Some("cp-1".into()), Action::Drain);
             let failure = Failure::new(FailureKind::Drain, "pods stay").advise(advice);
             let reason = HaltReason::StepFailed { step, attempt: 1, failure };
             let advice = text(&reason.advice(), Product::Kubernetes);

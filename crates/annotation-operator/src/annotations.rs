@@ -230,19 +230,26 @@ mod tests {
         assert_eq!(foreign, ["edge-1", "edge-2"]);
         assert_eq!(policy.order, Order::ControlPlanesFirst);
         assert_eq!(policy.workers.max_unavailable, Amount::Percent(25));
-        let wrong = request(&[("upgrade.vitistack.io/order", "random")]).policy(&base);
-        let wrong = wrong.unwrap_err().to_string();
-        assert!(wrong.ends_with("is `random`: write workers-first or control-planes-first"));
-        let wrong = request(&[("upgrade.vitistack.io/prune", "everything")]).policy(&base);
-        assert!(wrong.unwrap_err().to_string().contains("write none, safe or all"));
-        let wrong = request(&[("upgrade.vitistack.io/reboot-mode", "cold")]).policy(&base);
+        let wrong = |key, value| request(&[(key, value)]).policy(&base).unwrap_err();
+        for (annotation, value, expected) in [
+            (annotation::ORDER, "random", &["workers-first", "control-planes-first"][..]),
+            (keys::PRUNE, "everything", &["none", "safe", "all"]),
+            (keys::REBOOT_MODE, "cold", &["default", "powercycle", "powercycle-first"]),
+        ] {
+            let AnnotationError::Choice { key, value: found, choices } = wrong(annotation, value)
+            else {
+                panic!("{annotation}: {:?}", wrong(annotation, value));
+            };
+            assert_eq!((key, found.as_str(), choices.as_slice()), (annotation, value, expected));
+        }
+        let order = wrong(annotation::ORDER, "random").to_string();
+        let said = "the annotation upgrade.vitistack.io/order is `random`: write workers-first or \
+                    control-planes-first";
+        assert_eq!(order, said);
+        let amount = wrong(annotation::MAX_UNAVAILABLE, "0");
         assert!(
-            wrong
-                .unwrap_err()
-                .to_string()
-                .contains("write default, powercycle or powercycle-first")
+            matches!(amount, AnnotationError::Amount { key: annotation::MAX_UNAVAILABLE, .. }),
+            "{amount}"
         );
-        let wrong = request(&[("upgrade.vitistack.io/max-unavailable", "0")]).policy(&base);
-        assert!(wrong.unwrap_err().to_string().contains("write a number from 1"));
     }
 }

@@ -21,6 +21,8 @@ pub mod target;
 mod tests;
 
 use upgrade_api::run::RunPhase;
+use upgrade_core::guard;
+use upgrade_core::mutant::Mutant;
 use upgrade_core::product::Product;
 use upgrade_core::version::Version;
 use vitistack_api::annotation;
@@ -56,7 +58,8 @@ pub fn decide(facts: &Facts<'_>) -> Decision {
             return completed(facts, run);
         }
         Some(run) if run.phase == RunPhase::Halted => {
-            if run.is_wanted(facts.request) && !run.target_removed {
+            // Rule 5: retried by its user only.
+            if guard!(Mutant::FailedRetried, run.is_wanted(facts.request) && !run.target_removed) {
                 return failed(facts, run);
             }
             return Decision { update: None, next: NextAction::Close };

@@ -9,7 +9,7 @@ use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use upgrade_api::UpgradeRun;
 use upgrade_controller::api_call::{CallError, with_timeout};
-use upgrade_controller::clock;
+use upgrade_controller::clock::Clock;
 use upgrade_controller::cluster::{ClusterAccess, ClusterRef};
 use upgrade_controller::connect::AccessError;
 use upgrade_controller::events::EventPublisher;
@@ -46,6 +46,8 @@ pub struct Annotations {
     pub client: Client,
     /// What the names of the clusters' Secrets begin with.
     pub secret_prefix: String,
+    /// The time.
+    pub clock: Clock,
     /// The folder of etcd snapshots, with a folder for each cluster.
     pub snapshots: PathBuf,
     /// The machines of the platform.
@@ -167,7 +169,7 @@ impl FrontEnd for Annotations {
             ..PatchParams::default()
         };
         // The status goes first: users who wait for an annotation find the phase in place.
-        if let Some(patch) = status::status_patch(&object.cluster, update, &clock::stamp()) {
+        if let Some(patch) = status::status_patch(&object.cluster, update, &self.clock.stamp()) {
             let patch = Patch::Merge(&patch);
             match patched(api.patch_status(&name, &params, &patch)).await? {
                 Some(written) => *object = with(object, written),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use tokio::sync::watch;
+use upgrade_controller::connect::{Connector, LiveConnector};
 use upgrade_controller::controller::{Controller, ControllerOptions};
 use upgrade_controller::events::EventPublisher;
 use upgrade_controller::needs::Needs;
@@ -33,8 +34,8 @@ pub struct Options {
 }
 
 /// The operator.
-pub struct Operator {
-    controller: Controller<Annotations>,
+pub struct Operator<C: Connector = LiveConnector> {
+    controller: Controller<Annotations, C>,
     client: Client,
     watch_namespace: Option<String>,
     needs: Needs,
@@ -42,14 +43,23 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Puts it together. No request is sent yet.
+    /// Puts it together, for clusters that are reached over the network. No request is sent
+    /// yet.
     pub fn new(parts: Parts, options: Options, reads_config_map: bool) -> Self {
+        Self::with(LiveConnector, parts, options, reads_config_map)
+    }
+}
+
+impl<C: Connector> Operator<C> {
+    /// Puts it together. No request is sent yet.
+    pub fn with(connector: C, parts: Parts, options: Options, reads_config_map: bool) -> Self {
         let Parts { client, catalogue, metrics } = parts;
         let Options { controller, watch_namespace, secret_prefix, snapshots, policy } = options;
         let namespace = controller.namespace.clone();
         let needs = needs(client.clone(), namespace, watch_namespace.clone(), reads_config_map);
         let front_end = Annotations {
             client: client.clone(),
+            clock: controller.clock,
             secret_prefix,
             snapshots,
             machines: Arc::new(Machines::default()),
@@ -57,12 +67,13 @@ impl Operator {
             events: EventPublisher::new(client.clone(), &controller.identity),
             metrics: Arc::clone(&metrics),
         };
-        let controller = Controller::new(front_end, client.clone(), controller, catalogue, metrics);
+        let controller =
+            Controller::with(connector, front_end, client.clone(), controller, catalogue, metrics);
         Self { controller, client, watch_namespace, needs, listed: watch::Sender::new(false) }
     }
 }
 
-impl Service for Operator {
+impl<C: Connector> Service for Operator<C> {
     fn needs(&self) -> Needs {
         self.needs.clone()
     }

@@ -13,6 +13,7 @@ use kube::core::NamespaceResourceScope;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, Resource, ResourceExt as _};
 use tokio::sync::watch;
+use upgrade_controller::connect::Connector;
 use upgrade_controller::error_log::ErrorLog;
 use upgrade_controller::fleet::Fleet;
 use upgrade_core::product::Product;
@@ -33,8 +34,8 @@ const PAGE: u32 = 100;
 const RECOVERED: Duration = Duration::from_secs(70);
 
 /// The watches of clusters and machines.
-pub struct Watch {
-    fleet: Fleet<Annotations>,
+pub struct Watch<C: Connector> {
+    fleet: Fleet<Annotations, C>,
     machines: Arc<Machines>,
     /// The keys of a list that is being read.
     listing: Option<BTreeSet<String>>,
@@ -42,9 +43,9 @@ pub struct Watch {
     listed: watch::Sender<bool>,
 }
 
-impl Watch {
+impl<C: Connector> Watch<C> {
     /// Feeds this fleet; `listed` becomes true once the first list was read.
-    pub fn new(fleet: Fleet<Annotations>, listed: watch::Sender<bool>) -> Self {
+    pub fn new(fleet: Fleet<Annotations, C>, listed: watch::Sender<bool>) -> Self {
         let machines = Arc::clone(&fleet.context().front_end.machines);
         Self { fleet, machines, listing: None, listed }
     }

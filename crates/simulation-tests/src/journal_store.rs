@@ -152,7 +152,7 @@ pub struct SharedJournal {
 impl Journal for SharedJournal {
     async fn append(&mut self, entry: &Entry, state: &State) -> Result<(), JournalError> {
         self.process.passes(Point::BeforeWrite).await;
-        let runner = self.process.runner;
+        let runner = self.process.runner();
         {
             let now = self.store.now();
             let inner = self.store.lock();
@@ -174,7 +174,7 @@ impl Journal for SharedJournal {
     }
 
     fn fence(&self) -> Arc<dyn Fence> {
-        let (store, runner) = (Arc::clone(&self.store), self.process.runner);
+        let (store, runner) = (Arc::clone(&self.store), self.process.runner());
         Arc::new(Lease { store, runner })
     }
 }

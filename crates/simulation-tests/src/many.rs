@@ -12,6 +12,7 @@ use simulation_tests::referee::Breach;
 use simulation_tests::scenario::{Scenario, draw};
 use simulation_tests::template::Templates;
 use simulation_tests::{Played, play, shrink, trace_text};
+use upgrade_core::text::panic_text;
 
 use crate::args;
 use crate::print::{end, line, progress};
@@ -40,11 +41,7 @@ struct Total {
 /// Runs one seed; a panic is a failure like any other.
 fn one(seed: u64, templates: &Templates) -> Result<Played, String> {
     let played = catch_unwind(AssertUnwindSafe(|| play(&draw(seed), templates, false)));
-    played.map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()));
-        format!("it panicked: {}", text.unwrap_or_default())
-    })
+    played.map_err(|panic| format!("it panicked: {}", panic_text(&*panic)))
 }
 
 /// The seeds to run.
@@ -260,7 +257,8 @@ pub(crate) fn mutants(args: &args::Mutants) -> Result<bool> {
     let args::Mutants { seeds, only } = args;
     let all = Seeds { from: 0, count: *seeds, with: None };
     let chosen = |mutant: &&Mutant| only.as_ref().is_none_or(|only| only == mutant.name());
-    let chosen: Vec<&Mutant> = Mutant::ALL.iter().filter(chosen).collect();
+    let engine = Mutant::ALL.iter().filter(|mutant| !mutant.is_of_operator());
+    let chosen: Vec<&Mutant> = engine.filter(chosen).collect();
     anyhow::ensure!(!chosen.is_empty(), "there is no such mutant");
     let (mut caught, mut escaped) = (0, 0);
     for mutant in chosen {

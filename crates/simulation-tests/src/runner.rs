@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use jiff::SignedDuration;
 use tokio::sync::watch;
 use upgrade_core::jiff;
-use upgrade_engine::control::Word;
+use upgrade_engine::control::Command;
 use upgrade_engine::drive::End;
 use upgrade_engine::io::Clock as _;
 
@@ -61,7 +61,7 @@ pub fn play(scenario: &Scenario, templates: &Templates, log: bool) -> Played {
         // What follows a broken rule proves nothing.
         let last = tokio::select! {
             biased;
-            () = runner.shared.broken.notified() => None,
+            () = runner.shared.until_broken() => None,
             last = runner.run() => Some(last),
         };
         let start = crate::world::START;
@@ -101,8 +101,8 @@ struct ScenarioRunner {
 struct RunnerState {
     random: Random,
     processes: u32,
-    /// The processes that live, and how the user's word reaches them.
-    alive: Vec<(Arc<Process>, watch::Sender<Word>)>,
+    /// The processes that live, and how the user's commands reach them.
+    alive: Vec<(Arc<Process>, watch::Sender<Command>)>,
     /// The want whose plan was written down last.
     begun: Option<usize>,
 }

@@ -102,6 +102,7 @@ impl Cluster {
                 kubelet,
                 ready: true,
                 unschedulable: false,
+                marked: false,
                 addresses: Vec::new(),
             })
         })

@@ -4,10 +4,10 @@
 //! not be seen.
 
 pub mod health;
+pub mod html_report;
 pub(crate) mod layout;
 pub mod matrix;
 mod next;
-pub mod page;
 mod phases;
 mod plan_json;
 mod plan_text;

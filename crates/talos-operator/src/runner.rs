@@ -11,7 +11,7 @@ use upgrade_core::intent::NodeIntent;
 use upgrade_core::journal::{Entry, State};
 use upgrade_core::plan::{Change, Plan, Target};
 use upgrade_core::snapshot::NodeName;
-use upgrade_engine::control::Word;
+use upgrade_engine::control::Command;
 use upgrade_engine::drive;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::journal::{Fence, Journal, JournalError};
@@ -95,7 +95,7 @@ async fn run<J: Journal>(
     let _ = std::fs::remove_file(&request);
     let mut signals = Signals::listen();
     let (events, mut heard) = mpsc::unbounded_channel();
-    let (word, control) = watch::channel(Word::Go);
+    let (commands, control) = watch::channel(Command::Continue);
     let mut progress = Progress::new(&plan, &state, how.output.output, printer);
     let (entries, mut written) = mpsc::unbounded_channel();
     let journal = Observed { journal, entries };
@@ -117,17 +117,17 @@ async fn run<J: Journal>(
             count = signals.next() => {
                 let (next, text) = interrupted(count, &resume);
                 progress.note(&text);
-                if next == Word::Stop {
+                if next == Command::Stop {
                     stop_at.get_or_insert(tokio::time::Instant::now() + STOP);
                 }
                 // The receiver is gone only once the run is over.
-                let _ = word.send(next);
+                let _ = commands.send(next);
             }
             _ = tick.tick() => {
                 progress.tick(session.now());
                 if let Some(by) = asked_to_pause(&request) {
                     progress.note(&render::summary::pausing(&by, &resume));
-                    let _ = word.send(Word::Pause { by });
+                    let _ = commands.send(Command::Pause { by });
                 }
             }
             () = sleep_until(stop_at) => break None,
@@ -160,12 +160,12 @@ async fn sleep_until(at: Option<tokio::time::Instant>) {
     }
 }
 
-fn interrupted(count: usize, resume: &str) -> (Word, String) {
+fn interrupted(count: usize, resume: &str) -> (Command, String) {
     if count == 1 {
         let by = "Ctrl-C".to_owned();
-        (Word::Pause { by: by.clone() }, render::summary::pausing(&by, resume))
+        (Command::Pause { by: by.clone() }, render::summary::pausing(&by, resume))
     } else {
-        (Word::Stop, render::summary::stopping(resume))
+        (Command::Stop, render::summary::stopping(resume))
     }
 }
 
@@ -200,7 +200,7 @@ async fn finish(
     };
     printer.stderr(&text);
     if let Some(path) = &how.report {
-        let page = render::page::page(plan, timeline);
+        let page = render::html_report::page(plan, timeline);
         std::fs::write(path, page).map_err(|error| {
             let message = format!("cannot write the report {}: {error}", path.display());
             CommandError::refused(message, "name another file with --report")
@@ -312,8 +312,8 @@ mod tests {
 
     #[test]
     fn the_second_interruption_stops_at_once() {
-        assert!(matches!(interrupted(1, "r").0, Word::Pause { .. }));
-        assert_eq!(interrupted(2, "r").0, Word::Stop);
-        assert_eq!(interrupted(3, "r").0, Word::Stop);
+        assert!(matches!(interrupted(1, "r").0, Command::Pause { .. }));
+        assert_eq!(interrupted(2, "r").0, Command::Stop);
+        assert_eq!(interrupted(3, "r").0, Command::Stop);
     }
 }

@@ -8,7 +8,7 @@ use upgrade_core::observation::Observation;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{NodeName, Snapshot};
 use upgrade_engine::clock::SystemClock;
-use upgrade_engine::io::{Clock as _, Io as _, Trouble};
+use upgrade_engine::io::{Clock as _, Io as _, IoError};
 use upgrade_live::{ConnectError, Live, Options};
 
 use crate::cluster_config::ClusterConfig;
@@ -72,9 +72,9 @@ impl Session {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped with")]
-fn not_observed(trouble: Trouble) -> CommandError {
+fn not_observed(error: IoError) -> CommandError {
     CommandError::refused(
-        format!("cannot observe the cluster: {trouble}"),
+        format!("cannot observe the cluster: {error}"),
         "check that this machine reaches the endpoints of the talosconfig",
     )
 }

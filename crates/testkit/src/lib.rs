@@ -5,11 +5,13 @@
 //! - [`Tenant`]: a namespace of a hub for one test, with the shipped account and its rights, and
 //!   watches instead of polling.
 //! - [`cluster`]: simulated clusters that run faster than real time.
+//! - [`Definition`]: what has to fit the definition of a kind.
 //! - [`workloads`]: the Deployments and budgets that drains meet.
 //!
 //! It is for tests: every failure is a panic that names the expectation.
 
 pub mod cluster;
+mod definition;
 mod hub;
 mod kinds;
 mod manifests;
@@ -19,6 +21,7 @@ mod tenant;
 mod watch;
 pub mod workloads;
 
+pub use self::definition::Definition;
 pub use self::hub::Hub;
 pub use self::objects::{annotation, kubernetes_cluster};
 pub use self::program::{Printed, now, tool};

@@ -263,6 +263,20 @@ pub struct NodeProgress {
     /// The step that it is at, or the failure.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub step: String,
+    /// The kind of the failure, such as `boot-back`; empty if it did not fail.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub failure: String,
+    /// Whether an installer has run, or may have, and the node has not booted since.
+    #[serde(skip_serializing_if = "is_false")]
+    pub armed: bool,
+    /// Whether the run cordoned it, and has not uncordoned it.
+    #[serde(skip_serializing_if = "is_false")]
+    pub cordoned: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// A change of the phase.

@@ -1,4 +1,5 @@
-//! From resolved access to the live side of a cluster.
+//! From resolved access to the live side of a cluster. [`Connector`] is the seam: simulations
+//! connect to a cluster in memory.
 
 use std::sync::Arc;
 
@@ -6,6 +7,8 @@ use thiserror::Error;
 use upgrade_core::secret::scrub;
 use upgrade_core::text::chain;
 use upgrade_engine::clock::SystemClock;
+use upgrade_engine::io::{Io, IoError, Machine};
+use upgrade_live::talos::{Glance, Parts};
 use upgrade_live::{Credentials, Live};
 
 use crate::api_call::CallError;
@@ -61,30 +64,70 @@ pub enum ConnectError {
     Credentials(String),
 }
 
+/// The live side of a cluster: what the engine drives, and the cheap version probe.
+pub trait ClusterIo: Io {
+    /// The least that tells which versions run on a machine.
+    fn glance(
+        &self,
+        machine: &Machine,
+        parts: Parts,
+    ) -> impl Future<Output = Result<Glance, IoError>> + Send;
+}
+
+impl ClusterIo for Live<SystemClock> {
+    async fn glance(&self, machine: &Machine, parts: Parts) -> Result<Glance, IoError> {
+        self.machines().glance(machine, parts).await
+    }
+}
+
+/// Opens the live sides of clusters.
+pub trait Connector: Send + Sync + 'static {
+    /// The live side.
+    type Io: ClusterIo;
+
+    /// Opens the live side of a cluster. No request is sent yet.
+    fn open(
+        &self,
+        access: ClusterAccess,
+    ) -> impl Future<Output = Result<Self::Io, ConnectError>> + Send;
+}
+
+/// Over the network.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveConnector;
+
+impl Connector for LiveConnector {
+    type Io = Live<SystemClock>;
+
+    async fn open(&self, access: ClusterAccess) -> Result<Self::Io, ConnectError> {
+        let ClusterAccess { talosconfig, kubeconfig, inventory, snapshots } = access;
+        let credentials = Credentials {
+            talosconfig: &talosconfig,
+            kubeconfig: kubeconfig.as_deref(),
+            machines: inventory,
+            snapshots,
+        };
+        let live = Live::with(credentials, SystemClock::new()).await;
+        // The parts of the error quote nothing of the files (rule 14).
+        live.map_err(|error| ConnectError::Credentials(scrub(&chain(&error)).into_owned()))
+    }
+}
+
 /// The live side of a cluster, and the digest of the credentials that opened it.
-pub struct Connection {
+pub struct Connection<I> {
     /// Of the credentials.
     pub digest: [u8; 32],
     /// The live side.
-    pub live: Throttled,
+    pub live: Throttled<I>,
 }
 
-/// Opens the live side of a cluster. No request is sent yet.
-pub async fn connect(
+/// Opens the live side of a cluster, under a limit. No request is sent yet.
+pub async fn connect<C: Connector>(
+    connector: &C,
     access: ClusterAccess,
     limiter: &Arc<Limiter>,
-) -> Result<Connection, ConnectError> {
+) -> Result<Connection<C::Io>, ConnectError> {
     let digest = access.digest();
-    let ClusterAccess { talosconfig, kubeconfig, inventory, snapshots } = access;
-    let credentials = Credentials {
-        talosconfig: &talosconfig,
-        kubeconfig: kubeconfig.as_deref(),
-        machines: inventory,
-        snapshots,
-    };
-    let live = Live::with(credentials, SystemClock::new()).await;
-    // The parts of the error quote nothing of the files (rule 14).
-    let live =
-        live.map_err(|error| ConnectError::Credentials(scrub(&chain(&error)).into_owned()))?;
+    let live = connector.open(access).await?;
     Ok(Connection { digest, live: Throttled::new(live, Arc::clone(limiter)) })
 }

@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
 
-use crate::clock;
+use crate::clock::Clock;
+use crate::connect::{Connector, LiveConnector};
 use crate::fleet::Fleet;
 use crate::front_end::FrontEnd;
 use crate::heartbeat::Heartbeat;
@@ -31,17 +32,20 @@ pub struct ControllerOptions {
     pub lease: Duration,
     /// Which versions support each other.
     pub matrix: Matrix,
+    /// The time.
+    pub clock: Clock,
 }
 
 /// The controller.
-pub struct Controller<F: FrontEnd> {
-    context: Arc<Context<F>>,
+pub struct Controller<F: FrontEnd, C: Connector = LiveConnector> {
+    context: Arc<Context<F, C>>,
     registration: Registration,
     end: watch::Sender<bool>,
 }
 
 impl<F: FrontEnd> Controller<F> {
-    /// Puts it together. No request is sent yet.
+    /// Puts it together, for clusters that are reached over the network. No request is sent
+    /// yet.
     pub fn new(
         front_end: F,
         client: Client,
@@ -49,18 +53,35 @@ impl<F: FrontEnd> Controller<F> {
         catalogue: watch::Receiver<Arc<Catalogue>>,
         metrics: Arc<Metrics>,
     ) -> Self {
+        Self::with(LiveConnector, front_end, client, options, catalogue, metrics)
+    }
+}
+
+impl<F: FrontEnd, C: Connector> Controller<F, C> {
+    /// Puts it together. No request is sent yet.
+    pub fn with(
+        connector: C,
+        front_end: F,
+        client: Client,
+        options: ControllerOptions,
+        catalogue: watch::Receiver<Arc<Catalogue>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let (end, ending) = watch::channel(false);
-        let ControllerOptions { identity, namespace, probe_interval, lease, matrix } = options;
-        let heartbeat = Arc::new(Heartbeat::new(process(), lease));
+        let ControllerOptions { identity, namespace, probe_interval, lease, matrix, clock } =
+            options;
+        let heartbeat = Arc::new(Heartbeat::new(process(clock), lease, clock));
         let (registration, replicas) =
             Registration::new(client.clone(), &namespace, &identity, Arc::clone(&heartbeat));
         let context = Arc::new(Context {
             front_end,
+            connector,
             client,
             identity,
             namespace,
             heartbeat,
             matrix,
+            clock,
             catalogue,
             replicas,
             ending,
@@ -75,7 +96,7 @@ impl<F: FrontEnd> Controller<F> {
     /// with objects until [`Context::ending`].
     pub async fn run<W: Future<Output = ()>>(
         self,
-        watch: impl FnOnce(Fleet<F>) -> W,
+        watch: impl FnOnce(Fleet<F, C>) -> W,
         stop: impl Future<Output = ()>,
     ) {
         let Self { context, registration, end } = self;
@@ -98,6 +119,6 @@ impl<F: FrontEnd> Controller<F> {
 
 /// A name that no other process has, not even this one after a restart, since a restart
 /// takes longer than a microsecond.
-fn process() -> String {
-    format!("{:x}-{:x}", clock::now().as_microsecond(), std::process::id())
+fn process(clock: Clock) -> String {
+    format!("{:x}-{:x}", clock.now().as_microsecond(), std::process::id())
 }

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex as Short, PoisonError};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use upgrade_core::event::{Event, EventKind};
-use upgrade_engine::control::Word;
+use upgrade_core::text::panic_text;
+use upgrade_engine::control::Command;
 use upgrade_engine::drive::{DriveError, End, Run};
 use upgrade_engine::events::{EventSink, FanOut};
+use upgrade_engine::io::Io;
 use upgrade_engine::store::OpenRun;
 
 use crate::http::{DriveMetrics, StepMetrics};
@@ -27,7 +29,7 @@ pub struct Drive {
     pub credentials: [u8; 32],
     /// Counts it until it ends or is dropped.
     pub metrics: Option<DriveMetrics>,
-    word: watch::Sender<Word>,
+    commands: watch::Sender<Command>,
     /// Its other end is gone when the task is.
     over: watch::Receiver<()>,
     task: JoinHandle<Result<End, DriveError>>,
@@ -61,17 +63,17 @@ impl EventSink for Waits {
 }
 
 /// What a drive is made of.
-pub struct DriveStart {
+pub struct DriveStart<I> {
     /// The run.
     pub open: OpenRun<RunJournal>,
     /// The cluster.
-    pub live: Throttled,
+    pub live: Throttled<I>,
     /// The name of this process, for the journal.
     pub runner: String,
     /// Who resumes a run that was paused, for the journal.
     pub resumed_by: &'static str,
     /// The user's command.
-    pub word: Word,
+    pub command: Command,
     /// The digest of the credentials that the cluster was reached with.
     pub credentials: [u8; 32],
     /// Counts it.
@@ -84,8 +86,8 @@ pub struct DriverPanic(pub String);
 
 impl Drive {
     /// Begins.
-    pub fn start(start: DriveStart) -> Self {
-        let DriveStart { open, live, runner, resumed_by, word, credentials, metrics } = start;
+    pub fn start<I: Io>(start: DriveStart<I>) -> Self {
+        let DriveStart { open, live, runner, resumed_by, command, credentials, metrics } = start;
         let steps = CountSteps(Short::new(StepMetrics::new(metrics.metrics())));
         let (object, progress) = (open.journal.object(), open.journal.progress());
         let (tell_wait, waits) = watch::channel(None);
@@ -93,8 +95,8 @@ impl Drive {
         let events = Arc::new(FanOut::new(sinks));
         // A pause that another process wrote down ends with a command to continue.
         let paused = open.state.paused().is_some();
-        let resumed_by = (paused && word == Word::Go).then(|| resumed_by.to_owned());
-        let (word, control) = watch::channel(word);
+        let resumed_by = (paused && command == Command::Continue).then(|| resumed_by.to_owned());
+        let (commands, control) = watch::channel(command);
         let run = Run { open, io: Arc::new(live), runner, events, control, resumed_by };
         let (alive, over) = watch::channel(());
         let task = tokio::spawn(async move {
@@ -102,14 +104,23 @@ impl Drive {
             // Boxed: the engine's future is large.
             Box::pin(upgrade_engine::drive(run)).await
         });
-        Self { run: object, progress, waits, credentials, metrics: Some(metrics), word, over, task }
+        Self {
+            run: object,
+            progress,
+            waits,
+            credentials,
+            metrics: Some(metrics),
+            commands,
+            over,
+            task,
+        }
     }
 
     /// Passes the user's command on.
-    pub fn say(&self, word: Word) {
-        self.word.send_if_modified(|said| {
-            let changed = *said != word;
-            *said = word;
+    pub fn send(&self, command: Command) {
+        self.commands.send_if_modified(|last| {
+            let changed = *last != command;
+            *last = command;
             changed
         });
     }
@@ -133,18 +144,14 @@ impl Drive {
     pub async fn end(mut self) -> Result<Result<End, DriveError>, DriverPanic> {
         let ended = (&mut self.task).await;
         ended.map_err(|error| match error.try_into_panic() {
-            Ok(panic) => {
-                let text = panic.downcast_ref::<String>().cloned();
-                let text = text.or_else(|| panic.downcast_ref::<&str>().map(|&it| it.to_owned()));
-                DriverPanic(text.unwrap_or_else(|| "no reason given".to_owned()))
-            }
+            Ok(panic) => DriverPanic(panic_text(&*panic).to_owned()),
             Err(_) => DriverPanic("it was cancelled".to_owned()),
         })
     }
 
     /// Ends it at once; steps in flight are in doubt for the process that resumes.
     pub async fn stop(mut self, limit: std::time::Duration) {
-        self.say(Word::Stop);
+        self.send(Command::Stop);
         if tokio::time::timeout(limit, &mut self.task).await.is_err() {
             self.task.abort();
             // It must be gone before another process resumes.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use upgrade_core::jiff::SignedDuration;
 
-use crate::clock;
+use crate::clock::Clock;
 
 /// How long a repeated error is not logged again.
 const REMIND: Duration = Duration::from_mins(10);
@@ -98,7 +98,7 @@ impl ErrorLog {
     /// It failed.
     pub fn failed(&mut self, why: &str) {
         let Self { what, cluster, repeats, .. } = self;
-        if let Some(text) = repeats.failed(why, clock::since_boot()) {
+        if let Some(text) = repeats.failed(why, Clock::SYSTEM.since_boot()) {
             tracing::warn!(cluster = cluster.as_deref(), "{what}: {text}");
         }
     }
@@ -106,7 +106,7 @@ impl ErrorLog {
     /// It went well.
     pub fn recovered(&mut self) {
         let Self { over, cluster, repeats, .. } = self;
-        if let Some(text) = repeats.recovered(clock::since_boot()) {
+        if let Some(text) = repeats.recovered(Clock::SYSTEM.since_boot()) {
             tracing::info!(cluster = cluster.as_deref(), "{over}, after {text}");
         }
     }
@@ -114,7 +114,7 @@ impl ErrorLog {
     /// Comes back when it has not failed for this long; never if all is well.
     pub async fn quiet_for(&self, time: Duration) {
         let Some(failed) = self.repeats.failed_at() else { return std::future::pending().await };
-        tokio::time::sleep((failed + time).saturating_sub(clock::since_boot())).await;
+        tokio::time::sleep((failed + time).saturating_sub(Clock::SYSTEM.since_boot())).await;
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
+use crate::connect::{Connector, LiveConnector};
 use crate::front_end::FrontEnd;
 use crate::reconciler::{Context, Latest, Reconciler};
 
@@ -17,21 +18,21 @@ const AFTER_PANIC: Duration = Duration::from_secs(10);
 const HAND_OVER: Duration = Duration::from_secs(4);
 
 /// The reconcilers of all clusters.
-pub struct Fleet<F: FrontEnd> {
-    context: Arc<Context<F>>,
+pub struct Fleet<F: FrontEnd, C: Connector = LiveConnector> {
+    context: Arc<Context<F, C>>,
     clusters: BTreeMap<String, watch::Sender<Latest<F>>>,
     tasks: JoinSet<()>,
     keys: HashMap<Id, String>,
 }
 
-impl<F: FrontEnd> Fleet<F> {
+impl<F: FrontEnd, C: Connector> Fleet<F, C> {
     /// Without any cluster yet.
-    pub fn new(context: Arc<Context<F>>) -> Self {
+    pub fn new(context: Arc<Context<F, C>>) -> Self {
         Self { context, clusters: BTreeMap::new(), tasks: JoinSet::new(), keys: HashMap::new() }
     }
 
     /// What the reconcilers share.
-    pub fn context(&self) -> &Arc<Context<F>> {
+    pub fn context(&self) -> &Arc<Context<F, C>> {
         &self.context
     }
 

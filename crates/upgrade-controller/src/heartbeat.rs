@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::clock::Clock;
+
 /// Which part of its time before its end we count ours as over: what was sent in
 /// the last moment should have arrived before another process acts.
 const MARGIN: u32 = 5;
@@ -27,6 +29,7 @@ pub struct Heartbeat {
     /// Names this process among all; a restart has another name.
     process: String,
     lasts: Duration,
+    clock: Clock,
     known: Mutex<Known>,
 }
 
@@ -62,12 +65,17 @@ struct Peer {
 
 impl Heartbeat {
     /// No beat yet: nothing can be held. `process` names this one among all.
-    pub fn new(process: String, lasts: Duration) -> Self {
-        Self { process, lasts, known: Mutex::default() }
+    pub fn new(process: String, lasts: Duration, clock: Clock) -> Self {
+        Self { process, lasts, clock, known: Mutex::default() }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The clock that it is measured with.
+    pub const fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// How long a beat lasts.
@@ -157,7 +165,7 @@ mod tests {
     #[test]
     fn ours_is_over_before_anybody_else_may_think_so() {
         // Rule 9.
-        let heartbeat = Heartbeat::new("p".to_owned(), LASTS);
+        let heartbeat = Heartbeat::new("p".to_owned(), LASTS, Clock::SYSTEM);
         assert_eq!(heartbeat.current(second(1)), None, "what was never had is not held");
         assert!(heartbeat.beaten(second(100), second(101)));
         let session = heartbeat.current(second(101)).unwrap();
@@ -171,7 +179,7 @@ mod tests {
     #[test]
     fn who_was_silent_for_long_holds_nothing_any_more() {
         // Rule 9: another process may have everything by now.
-        let heartbeat = Heartbeat::new("p".to_owned(), LASTS);
+        let heartbeat = Heartbeat::new("p".to_owned(), LASTS, Clock::SYSTEM);
         heartbeat.beaten(second(100), second(100));
         let before = heartbeat.current(second(100)).unwrap();
         // Sent in time, answered too late.
@@ -184,7 +192,7 @@ mod tests {
     #[test]
     fn another_is_silent_when_we_saw_it_unchanged_for_long() {
         // Rule 9: no other machine's clock is believed.
-        let heartbeat = Heartbeat::new("p".to_owned(), LASTS);
+        let heartbeat = Heartbeat::new("p".to_owned(), LASTS, Clock::SYSTEM);
         let look =
             |beats: &[PeerHeartbeat], at| heartbeat.found(beats.to_vec(), second(at), second(at));
         assert_eq!(heartbeat.is_silent("b", "s"), None);
@@ -205,7 +213,7 @@ mod tests {
     #[test]
     fn what_we_did_not_ask_for_is_no_silence() {
         // Rule 9: without reading the heartbeats none is known to be missing.
-        let heartbeat = Heartbeat::new("p".to_owned(), LASTS);
+        let heartbeat = Heartbeat::new("p".to_owned(), LASTS, Clock::SYSTEM);
         heartbeat.found(vec![beat("s", "1")], second(100), second(101));
         heartbeat.found(vec![beat("s", "1")], second(120), second(160));
         assert_eq!(heartbeat.is_silent("b", "s"), Some(false), "asked 19 s after it was peer");

@@ -21,7 +21,7 @@ use upgrade_core::jiff::Timestamp;
 use upgrade_engine::journal::{Fence, Lost};
 
 use crate::api_call::{CallError, within};
-use crate::clock;
+use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
 
 pub use renewed::RenewedLease;
@@ -125,7 +125,7 @@ struct Held {
 
 impl Fence for Held {
     fn holds(&self) -> Result<(), Lost> {
-        if self.heartbeat.holds(self.session, clock::since_boot()) {
+        if self.heartbeat.holds(self.session, self.heartbeat.clock().since_boot()) {
             return Ok(());
         }
         Err(Lost("its lease ran out before it could be renewed".to_owned()))
@@ -141,7 +141,7 @@ impl HeldLease {
         watched: &ObservedLease,
     ) -> Result<Self, LeaseError> {
         let api: Api<Lease> = Api::namespaced(client, &name.namespace);
-        let session = heartbeat.current(clock::since_boot());
+        let session = heartbeat.current(heartbeat.clock().since_boot());
         let session = session.ok_or_else(|| LeaseError::Late(name.lease.clone()))?;
         let marks = BTreeMap::from([
             (ABOUT.to_owned(), name.about.clone()),
@@ -241,7 +241,7 @@ async fn claim(
             annotations: Some(marks.clone()),
             ..ObjectMeta::default()
         },
-        spec: Some(ours(name, heartbeat.lasts(), None)),
+        spec: Some(ours(name, heartbeat, None)),
     };
     // Most clusters have no lease: they rested.
     match within(CALL, api.create(&post, &new)).await {
@@ -254,11 +254,11 @@ async fn claim(
     let holder = spec.holder_identity.clone().unwrap_or_default();
     if !holder.is_empty()
         && holder != name.holder
-        && !is_over(&lease, &holder, heartbeat, watched, clock::since_boot())
+        && !is_over(&lease, &holder, heartbeat, watched, heartbeat.clock().since_boot())
     {
         return Err(LeaseError::Held(holder));
     }
-    lease.spec = Some(ours(name, heartbeat.lasts(), Some(&spec)));
+    lease.spec = Some(ours(name, heartbeat, Some(&spec)));
     let annotations = lease.annotations_mut();
     annotations.retain(|key, _| ![SESSION, RENEWED].contains(&key.as_str()));
     annotations.extend(marks.clone());
@@ -299,14 +299,14 @@ fn is_over(
     observed.is_over(&version, lasts, asked, now)
 }
 
-fn ours(name: &LeaseRequest, lasts: Duration, before: Option<&LeaseSpec>) -> LeaseSpec {
-    let at = MicroTime(now());
+fn ours(name: &LeaseRequest, heartbeat: &Heartbeat, before: Option<&LeaseSpec>) -> LeaseSpec {
+    let at = MicroTime(now(heartbeat.clock()));
     let mine = before.is_some_and(|spec| spec.holder_identity.as_deref() == Some(&name.holder));
     let changes = before.and_then(|spec| spec.lease_transitions).unwrap_or(0);
     let acquired = before.and_then(|spec| spec.acquire_time.clone()).filter(|_| mine);
     LeaseSpec {
         holder_identity: Some(name.holder.clone()),
-        lease_duration_seconds: i32::try_from(lasts.as_secs()).ok(),
+        lease_duration_seconds: i32::try_from(heartbeat.lasts().as_secs()).ok(),
         acquire_time: Some(acquired.unwrap_or_else(|| at.clone())),
         renew_time: Some(at),
         lease_transitions: Some(if mine { changes } else { changes + 1 }),
@@ -314,9 +314,9 @@ fn ours(name: &LeaseRequest, lasts: Duration, before: Option<&LeaseSpec>) -> Lea
     }
 }
 
-fn now() -> Timestamp {
+fn now(clock: Clock) -> Timestamp {
     // Kubernetes keeps microseconds.
-    let now = clock::now();
+    let now = clock.now();
     Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now)
 }
 
@@ -352,15 +352,15 @@ mod tests {
             "spec": {"holderIdentity": "b", "leaseDurationSeconds": 20},
         }))
         .unwrap();
-        let heartbeat = Heartbeat::new("p".to_owned(), DURATION);
+        let heartbeat = Heartbeat::new("p".to_owned(), DURATION, Clock::SYSTEM);
         let watched = ObservedLease::default();
-        let begun = clock::since_boot();
+        let begun = Clock::SYSTEM.since_boot();
         let look = |session: &str, version: &str, seconds| {
             let (session, version) = (session.to_owned(), version.to_owned());
             let at = begun + Duration::from_secs(seconds);
             let beat = PeerHeartbeat { holder: "b".to_owned(), session, version, lasts: DURATION };
             heartbeat.found(vec![beat], at, at);
-            is_over(&lease, "b", &heartbeat, &watched, clock::since_boot())
+            is_over(&lease, "b", &heartbeat, &watched, heartbeat.clock().since_boot())
         };
         for beat in 0..10 {
             assert!(!look("s", &beat.to_string(), beat * 5), "it was taken long ago, and it beats");
@@ -382,7 +382,7 @@ mod tests {
             }))
             .unwrap()
         };
-        let heartbeat = Heartbeat::new("job".to_owned(), DURATION);
+        let heartbeat = Heartbeat::new("job".to_owned(), DURATION, Clock::SYSTEM);
         let over = |lease: &Lease, observed: &ObservedLease, second| {
             is_over(lease, "b", &heartbeat, observed, Duration::from_secs(second))
         };

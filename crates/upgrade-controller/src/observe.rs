@@ -7,7 +7,7 @@ use std::time::Duration;
 use thiserror::Error;
 use upgrade_core::observation::Observation;
 use upgrade_core::snapshot::NodeName;
-use upgrade_engine::io::Trouble;
+use upgrade_engine::io::{Io, IoError};
 
 use crate::connect::ConnectError;
 use crate::limits::Throttled;
@@ -21,7 +21,7 @@ pub enum ObserveError {
     Connect(#[from] ConnectError),
     /// It did not answer.
     #[error("{0}")]
-    Io(Trouble),
+    Io(IoError),
     /// It did not answer in time.
     #[error("no answer within {} s", .0.as_secs())]
     TimedOut(Duration),
@@ -30,9 +30,9 @@ pub enum ObserveError {
     Versions(#[from] VersionsError),
 }
 
-impl From<Trouble> for ObserveError {
-    fn from(trouble: Trouble) -> Self {
-        Self::Io(trouble)
+impl From<IoError> for ObserveError {
+    fn from(error: IoError) -> Self {
+        Self::Io(error)
     }
 }
 
@@ -56,8 +56,8 @@ pub fn until_next_probe(cluster: &str, every: Duration, now: Duration) -> Durati
 }
 
 /// Observes all that a plan needs, again if something is unknown.
-pub async fn observe(
-    live: &Throttled,
+pub async fn observe<I: Io>(
+    live: &Throttled<I>,
     foreign: &BTreeSet<NodeName>,
     pool_label: &str,
 ) -> Result<Observation, ObserveError> {
@@ -65,13 +65,16 @@ pub async fn observe(
 }
 
 /// Observes once all that a plan needs. Acquire a permit of the limiter before.
-pub async fn observe_once(live: &Throttled, pool_label: &str) -> Result<Observation, ObserveError> {
+pub async fn observe_once<I: Io>(
+    live: &Throttled<I>,
+    pool_label: &str,
+) -> Result<Observation, ObserveError> {
     within(LIMIT, upgrade_engine::observe_all(live.at_once(), pool_label)).await
 }
 
 async fn within(
     limit: Duration,
-    observation: impl Future<Output = Result<Observation, Trouble>>,
+    observation: impl Future<Output = Result<Observation, IoError>>,
 ) -> Result<Observation, ObserveError> {
     match tokio::time::timeout(limit, observation).await {
         Ok(observed) => Ok(observed?),

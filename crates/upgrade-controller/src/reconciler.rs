@@ -4,6 +4,8 @@
 //! cluster that hangs delays no other one, and the number of observations at once is
 //! bounded.
 //!
+//! Each round asks `step` what comes next, a pure function, and carries it out.
+//!
 //! A cluster is served by the replica that owns its shard ([`crate::shard`]), and by the one
 //! that drives it already. Whoever starts or drives a run holds the cluster's
 //! [lease](crate::lease); its runs are read again once the lease is held.
@@ -14,6 +16,7 @@ mod drive;
 mod error;
 mod rules;
 mod state;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +29,7 @@ use upgrade_core::catalogue::Catalogue;
 use upgrade_core::observation::Observation;
 use upgrade_core::product::{PerProduct, Product};
 
-use crate::connect::{ConnectError, Connection};
+use crate::connect::{ConnectError, Connection, Connector, LiveConnector};
 use crate::drive::Drive;
 use crate::error_log::ErrorLog;
 use crate::front_end::{Decision, Desired, Facts, FrontEnd, NextAction, Releases, RunView};
@@ -41,8 +44,9 @@ pub use context::Context;
 pub use error::ReconcileError;
 
 use begin::Created;
-use rules::{Before, SOON};
+use rules::SOON;
 use state::LastRun;
+use step::{Act, DriverState, Known, LeaseState, Step};
 
 /// The shortest time between two messages of progress.
 const BREATH: Duration = Duration::from_secs(1);
@@ -51,8 +55,8 @@ const BREATH: Duration = Duration::from_secs(1);
 pub type Latest<F> = Option<Arc<<F as FrontEnd>::Object>>;
 
 /// The reconciler of one cluster.
-pub struct Reconciler<F: FrontEnd> {
-    context: Arc<Context<F>>,
+pub struct Reconciler<F: FrontEnd, C: Connector = LiveConnector> {
+    context: Arc<Context<F, C>>,
     key: String,
     latest: watch::Receiver<Latest<F>>,
     replicas: watch::Receiver<Replicas>,
@@ -76,9 +80,9 @@ pub struct Reconciler<F: FrontEnd> {
     /// Counted, while there is a target without a run.
     starting: Option<StartTicket>,
     /// The connection of the last observation: a drive that follows needs no other.
-    connection: Option<Connection>,
+    connection: Option<Connection<C::Io>>,
     /// The run that was just created: no process drives it yet.
-    created: Option<Created>,
+    created: Option<Created<C::Io>>,
     /// The next round begins when no other run is starting.
     waits_for_gate: bool,
     lease: Option<HeldLease>,
@@ -108,9 +112,13 @@ enum Next {
     Over,
 }
 
-impl<F: FrontEnd> Reconciler<F> {
+impl<F: FrontEnd, C: Connector> Reconciler<F, C> {
     /// A reconciler for one cluster.
-    pub fn new(context: Arc<Context<F>>, key: String, latest: watch::Receiver<Latest<F>>) -> Self {
+    pub fn new(
+        context: Arc<Context<F, C>>,
+        key: String,
+        latest: watch::Receiver<Latest<F>>,
+    ) -> Self {
         let gauge = StatusGauge::new(Arc::clone(&context.metrics));
         let errors = ErrorLog::new("the reconcile failed", "reconciled again").of(&key);
         Self {
@@ -226,40 +234,71 @@ impl<F: FrontEnd> Reconciler<F> {
         }
     }
 
-    /// One round: read, decide, show, act.
+    /// One round: prepares, lets the front end decide, and acts.
     async fn round(&mut self) -> Result<Next, ReconcileError> {
-        if *self.ending.borrow_and_update() {
-            return Ok(Next::Over);
-        }
-        let Some(latest) = self.latest.borrow_and_update().clone() else {
-            return Ok(Next::Over);
-        };
-        let object = self.newest(&latest);
-        if self.drive.as_ref().is_some_and(Drive::is_over) {
-            self.ended().await?;
-        }
-        if self.lease.as_ref().is_some_and(HeldLease::is_lost) {
-            self.lost().await;
-        }
-        let owner = self.replicas.borrow_and_update().owner(&self.key).map(str::to_owned);
-        if owner.as_ref() != Some(&self.context.identity) && self.drive.is_none() {
-            self.release().await;
-            self.forget();
-            return Ok(Next::At(None));
-        }
-        let desired = self.context.front_end.desired(&object);
-        if !self.loaded {
-            self.load(&object, &latest, &desired).await?;
-        }
-        if self.targets != desired.targets {
-            if self.drive.is_none() && desired.has_target() {
-                self.versions = None;
-                self.starting = Some(self.context.limits.starts.enter());
+        loop {
+            let ending = *self.ending.borrow_and_update();
+            let latest = self.latest.borrow_and_update().clone().filter(|_| !ending);
+            let Some(latest) = latest else { return Ok(Next::Over) };
+            let object = self.newest(&latest);
+            let desired = self.context.front_end.desired(&object);
+            let known = self.known(&desired);
+            match step::step(&known, None, Instant::now()) {
+                Step::RecordEnd => self.ended().await?,
+                Step::Abandon => self.lost().await,
+                Step::Leave => {
+                    self.release().await;
+                    self.forget();
+                    return Ok(Next::At(None));
+                }
+                Step::Load => self.load(&object, &latest, &desired).await?,
+                Step::NoteTargets => self.note_targets(&desired),
+                _ => {
+                    let decision = self.decide(&object, &latest, &desired);
+                    let step = step::step(&known, Some(&decision.next), Instant::now());
+                    return self.act(&object, &desired, step, decision).await;
+                }
             }
-            self.targets.clone_from(&desired.targets);
         }
-        let decision = self.decide(&object, &latest, &desired);
-        self.act(&object, &desired, decision).await
+    }
+
+    /// All that the next step is decided on.
+    fn known(&mut self, desired: &Desired) -> Known {
+        let ours = {
+            let replicas = self.replicas.borrow_and_update();
+            replicas.owner(&self.key) == Some(self.context.identity.as_str())
+        };
+        Known {
+            driver: match &self.drive {
+                None => DriverState::None,
+                Some(drive) if drive.is_over() => DriverState::Ended,
+                Some(_) => DriverState::Drives,
+            },
+            lease: match &self.lease {
+                None => LeaseState::None,
+                Some(lease) if lease.is_lost() => LeaseState::Lost,
+                Some(_) => LeaseState::Held,
+            },
+            ours,
+            loaded: self.loaded,
+            new_targets: self.targets != desired.targets,
+            run: self.last.as_ref().map(|last| last.view.phase),
+            has_status: desired.has_status,
+            hands_off: desired.hands_off,
+            observed_at: self.observation.as_ref().map(|(at, _)| *at),
+            observe_at: self.observe_at,
+            credentials_at: self.credentials_at,
+            starts_at: self.waits_until(),
+        }
+    }
+
+    /// Other versions are wanted than before.
+    fn note_targets(&mut self, desired: &Desired) {
+        if self.drive.is_none() && desired.has_target() {
+            self.versions = None;
+            self.starting = Some(self.context.limits.starts.enter());
+        }
+        self.targets.clone_from(&desired.targets);
     }
 
     fn decide(
@@ -304,41 +343,44 @@ impl<F: FrontEnd> Reconciler<F> {
         Some(view)
     }
 
-    /// Does what was decided, and shows first what users should see meanwhile.
+    /// Carries out what was decided, and shows first what users should see meanwhile.
     async fn act(
         &mut self,
         object: &Arc<F::Object>,
         desired: &Desired,
+        step: Step,
         decision: Decision<F::Update>,
     ) -> Result<Next, ReconcileError> {
         let Decision { update, next } = decision;
-        let run = self.last.as_ref().map(|last| last.view.phase);
-        let fresh = self.has_fresh_observation();
-        let Before { lease, show, driver } = rules::before(&next, run, desired.has_status, fresh);
-        if lease && self.lease.is_none() {
+        let Step::Act { show, release, act } = step else {
             return self.take_lease(desired).await;
-        }
+        };
         if let Some(update) = update.filter(|_| show)
             && !self.show(object, &update).await?
         {
             // Another process wrote meanwhile; the watch brings it.
             return Ok(Next::At(Some(Instant::now() + BREATH)));
         }
+        if release {
+            self.release().await;
+        }
         // Boxed, as all that is large: most tasks of a fleet only wait.
-        match next {
-            _ if driver => Box::pin(self.keep_driving(object, desired, &next)).await,
-            NextAction::Begin(start) => Box::pin(self.begin(object, desired, &start)).await,
-            NextAction::Close => self.close(desired).await,
-            NextAction::Observe => {
-                self.observe_at = Instant::now();
-                Box::pin(self.observe_if_due(object, desired)).await
+        match (act, next) {
+            (Act::Begin, NextAction::Begin(start)) => {
+                Box::pin(self.begin(object, desired, &start)).await
             }
-            _ => {
-                if self.drive.is_none() {
-                    self.release().await;
-                }
-                Box::pin(self.observe_if_due(object, desired)).await
+            (Act::Resume, next) => Box::pin(self.resume(object, desired, &next)).await,
+            (Act::Command { compare_credentials }, next) => {
+                self.command(object, &next, compare_credentials).await
             }
+            (Act::WaitToStart(until), _) => {
+                self.waits_for_gate = true;
+                Ok(Next::At(Some(until)))
+            }
+            (Act::Close, _) => self.close(desired).await,
+            (Act::Observe, _) => Box::pin(self.observe(object, desired)).await,
+            (Act::Wait(at), _) => Ok(Next::At(at)),
+            (Act::Begin, _) => Ok(Next::Now),
         }
     }
 

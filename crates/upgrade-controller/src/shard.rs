@@ -16,9 +16,9 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Client, ResourceExt as _};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
+use upgrade_core::jiff::Timestamp;
 
 use crate::api_call::within;
-use crate::clock;
 use crate::error_log::ErrorLog;
 use crate::heartbeat::{Heartbeat, PeerHeartbeat};
 use crate::lease::{CALL, SESSION};
@@ -114,7 +114,7 @@ impl Registration {
 
     async fn once(&mut self) -> Result<(), kube::Error> {
         self.say().await?;
-        let asked = clock::since_boot();
+        let asked = self.heartbeat.clock().since_boot();
         let all = self.api.list(&ListParams::default().labels(LABEL)).await?;
         let replicas = self.count(all.items, asked).await;
         self.tell.send_if_modified(|known| {
@@ -132,6 +132,7 @@ impl Registration {
     async fn say(&self) -> Result<(), kube::Error> {
         let name = Self::lease(&self.holder);
         let apply = PatchParams::apply("talos-operator").force();
+        let clock = self.heartbeat.clock();
         loop {
             let lease = Lease {
                 metadata: ObjectMeta {
@@ -146,13 +147,13 @@ impl Registration {
                 spec: Some(LeaseSpec {
                     holder_identity: Some(self.holder.clone()),
                     lease_duration_seconds: i32::try_from(self.heartbeat.lasts().as_secs()).ok(),
-                    renew_time: Some(MicroTime(clock::now())),
+                    renew_time: Some(MicroTime(clock.now())),
                     ..LeaseSpec::default()
                 }),
             };
-            let sent = clock::since_boot();
+            let sent = clock.since_boot();
             self.api.patch(&name, &apply, &Patch::Apply(&lease)).await?;
-            if !self.heartbeat.beaten(sent, clock::since_boot()) {
+            if !self.heartbeat.beaten(sent, clock.since_boot()) {
                 return Ok(());
             }
         }
@@ -160,7 +161,8 @@ impl Registration {
 
     /// Who is there, of all Leases of replicas.
     async fn count(&mut self, all: Vec<Lease>, asked: Duration) -> Replicas {
-        let now = clock::since_boot();
+        let clock = self.heartbeat.clock();
+        let now = clock.since_boot();
         self.heartbeat.found(all.iter().filter_map(beat).collect(), asked, now);
         let mut replicas = BTreeSet::from([self.holder.clone()]);
         let mut seen = BTreeMap::new();
@@ -171,7 +173,7 @@ impl Registration {
                 Some(_) => now,
                 // At first sight its own time is all there is. Should its clock
                 // be off, its next beat sets it right.
-                None => now.saturating_sub(age(&lease)),
+                None => now.saturating_sub(age(&lease, clock.now())),
             };
             let quiet = now.saturating_sub(since);
             // As its own Lease says: replicas may have different durations.
@@ -201,9 +203,9 @@ fn beat(lease: &Lease) -> Option<PeerHeartbeat> {
 }
 
 /// How long ago a replica beat, by its own clock.
-fn age(lease: &Lease) -> Duration {
+fn age(lease: &Lease, now: Timestamp) -> Duration {
     let beat = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
-    let age = beat.map(|beat| clock::now().duration_since(beat.0));
+    let age = beat.map(|beat| now.duration_since(beat.0));
     age.and_then(|age| Duration::try_from(age).ok()).unwrap_or_default()
 }
 

@@ -9,11 +9,10 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::product::VersionRange;
 use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role};
 use upgrade_core::version::Version;
-use upgrade_engine::clock::SystemClock;
-use upgrade_engine::io::{Io as _, Kubernetes as _, Machine, Machines as _, Trouble};
-use upgrade_live::Live;
+use upgrade_engine::io::{Io as _, IoError, Kubernetes as _, Machine, Machines as _};
 use upgrade_live::talos::{Glance, Parts};
 
+use crate::connect::ClusterIo;
 use crate::limits::Throttled;
 use crate::observe::ObserveError;
 use crate::versions_observed::{ObservedVersions, VersionsError};
@@ -27,19 +26,19 @@ const LIMIT: Duration = Duration::from_mins(1);
 type Nodes = BTreeMap<NodeName, KubernetesFacts>;
 
 /// Asks once.
-pub async fn probe(
-    live: &Throttled,
+pub async fn probe<I: ClusterIo>(
+    live: &Throttled<I>,
     foreign: &BTreeSet<NodeName>,
 ) -> Result<ObservedVersions, ObserveError> {
-    let _turn = live.turn().await;
+    let _permit = live.observe_permit().await;
     match tokio::time::timeout(LIMIT, Box::pin(ask(live.at_once(), foreign))).await {
         Ok(seen) => seen,
         Err(_) => Err(ObserveError::TimedOut(LIMIT)),
     }
 }
 
-async fn ask(
-    live: &Live<SystemClock>,
+async fn ask<I: ClusterIo>(
+    live: &I,
     foreign: &BTreeSet<NodeName>,
 ) -> Result<ObservedVersions, ObserveError> {
     let talos = live.machines();
@@ -58,7 +57,7 @@ async fn ask(
             Role::ControlPlane if Some(index) == first => Parts::All,
             Role::ControlPlane => Parts::Own,
         };
-        let glance = talos.glance(&machine, parts).await;
+        let glance = live.glance(&machine, parts).await;
         (machine, glance)
     });
     let each = stream::iter(each).buffered(WIDTH).collect::<Vec<_>>().await;
@@ -69,7 +68,7 @@ async fn ask(
 /// node without one is unknown, unless it is foreign (rule 10).
 fn complete(
     mut machines: Vec<Machine>,
-    identified: Vec<(NodeName, Result<Machine, Trouble>)>,
+    identified: Vec<(NodeName, Result<Machine, IoError>)>,
     nodes: &Nodes,
     foreign: &BTreeSet<NodeName>,
 ) -> Result<Vec<Machine>, VersionsError> {
@@ -97,8 +96,8 @@ fn complete(
 /// What it comes to; says what could not be seen (rule 10). Kubernetes alone tells the
 /// kubelets here: without it the lowest version is not known.
 fn combined(
-    each: Vec<(Machine, Result<Glance, Trouble>)>,
-    nodes: Result<Nodes, Trouble>,
+    each: Vec<(Machine, Result<Glance, IoError>)>,
+    nodes: Result<Nodes, IoError>,
 ) -> Result<ObservedVersions, VersionsError> {
     let nodes = nodes.map_err(|why| VersionsError::Kubernetes(why.to_string()))?;
     let mut talos: Vec<Version> = Vec::new();
@@ -136,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    fn machine(name: &str, role: Role, image: Option<&str>) -> (Machine, Result<Glance, Trouble>) {
+    fn machine(name: &str, role: Role, image: Option<&str>) -> (Machine, Result<Glance, IoError>) {
         let image = image.map(|it| (Component::KubeApiserver, it.parse().expect("an image")));
         let glance =
             Glance { version: Version::new(1, 13, 9), images: image.into_iter().collect() };
@@ -144,15 +143,20 @@ mod tests {
         (Machine { name: NodeName(name.to_owned()), address, role }, Ok(glance))
     }
 
-    fn both() -> Vec<(Machine, Result<Glance, Trouble>)> {
+    fn both() -> Vec<(Machine, Result<Glance, IoError>)> {
         let server = "registry.k8s.io/kube-apiserver:v1.35.0";
         vec![machine("cp", Role::ControlPlane, Some(server)), machine("w", Role::Worker, None)]
     }
 
     fn nodes() -> Nodes {
         let kubelet = Version::new(1, 34, 2);
-        let facts =
-            KubernetesFacts { kubelet, ready: true, unschedulable: false, addresses: vec![] };
+        let facts = KubernetesFacts {
+            kubelet,
+            ready: true,
+            unschedulable: false,
+            marked: false,
+            addresses: vec![],
+        };
         BTreeMap::from([(NodeName("w".to_owned()), facts)])
     }
 
@@ -173,7 +177,7 @@ mod tests {
         let found = vec![("w".into(), Ok(w.clone()))];
         let all = complete(vec![cp.clone()], found, &nodes(), &none).unwrap();
         assert_eq!(all.len(), 2);
-        let away = Trouble::new(FailureKind::Unavailable, "connection refused");
+        let away = IoError::new(FailureKind::Unavailable, "connection refused");
         for found in [vec![("w".into(), Err(away))], Vec::new()] {
             let why = complete(vec![cp.clone()], found, &nodes(), &none).unwrap_err();
             assert!(
@@ -188,15 +192,19 @@ mod tests {
     #[test]
     fn what_cannot_be_seen_is_not_guessed() {
         // Rule 10.
-        let away = || Trouble::new(FailureKind::Unavailable, "connection refused");
-        let why = combined(both(), Err(away())).unwrap_err().to_string();
-        assert!(why.contains("Kubernetes version cannot be observed: "), "{why}");
+        let away = || IoError::new(FailureKind::Unavailable, "connection refused");
+        let why = combined(both(), Err(away())).unwrap_err();
+        assert_eq!(why, VersionsError::Kubernetes(away().to_string()));
         let mut one = both();
         one[1].1 = Err(away());
-        let why = combined(one, Ok(nodes())).unwrap_err().to_string();
-        assert!(why.contains("node w cannot be observed: "), "{why}");
+        let why = combined(one, Ok(nodes())).unwrap_err();
+        assert_eq!(why, VersionsError::Node { node: "w".into(), why: away().to_string() });
         let odd = vec![machine("cp", Role::ControlPlane, Some("registry/kube-apiserver:latest"))];
-        let why = combined(odd, Ok(nodes())).unwrap_err().to_string();
-        assert!(why.contains("kube-apiserver on cp runs "), "{why}");
+        let why = combined(odd, Ok(nodes())).unwrap_err();
+        let component = Component::KubeApiserver.to_string();
+        assert!(
+            matches!(&why, VersionsError::Kubernetes(why) if why.contains(&component)),
+            "{why}"
+        );
     }
 }

@@ -56,13 +56,13 @@ impl ObservedVersions {
             return Err(VersionsError::NoMachine { node: node.clone(), why: why.to_owned() });
         }
         for (name, node) in &snapshot.nodes {
-            if let Some(why) = node.talos.trouble() {
+            if let Some(why) = node.talos.why_unknown() {
                 return Err(VersionsError::Node { node: name.clone(), why: why.to_string() });
             }
         }
         let versions = snapshot.versions();
         let talos = versions.talos.ok_or(VersionsError::NoNode)?;
-        if let Some(why) = snapshot.kubernetes.trouble() {
+        if let Some(why) = snapshot.kubernetes.why_unknown() {
             return Err(VersionsError::Kubernetes(why.to_string()));
         }
         let kubernetes = versions.kubernetes.ok_or(VersionsError::NoComponent)?;
@@ -83,7 +83,9 @@ pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use upgrade_core::jiff::Timestamp;
-    use upgrade_core::snapshot::{Fact, KubernetesFacts, Node, Role, Stage, StaticPod, TalosFacts};
+    use upgrade_core::snapshot::{
+        Fact, KubernetesFacts, Node, Role, Stage, StaticPod, TalosFacts, Unmatched,
+    };
     use upgrade_core::version::Version;
 
     use super::*;
@@ -106,8 +108,13 @@ pub(crate) mod tests {
             factory: None,
         };
         let kubelet = Version::new(1, 34, 2);
-        let kubernetes =
-            KubernetesFacts { kubelet, ready: true, unschedulable: false, addresses: vec![] };
+        let kubernetes = KubernetesFacts {
+            kubelet,
+            ready: true,
+            unschedulable: false,
+            marked: false,
+            addresses: vec![],
+        };
         let node = Node {
             address: "10.0.0.1".to_owned(),
             role: Role::ControlPlane,
@@ -133,7 +140,9 @@ pub(crate) mod tests {
         let mut snapshot = cluster();
         let none = BTreeSet::new();
         assert_eq!(ObservedVersions::of(&snapshot, &none).unwrap().nodes, 1);
-        snapshot.unmatched.insert("edge-1".into(), "discovery does not show it".to_owned());
+        snapshot
+            .unmatched
+            .insert("edge-1".into(), Unmatched::because("discovery does not show it"));
         let why = ObservedVersions::of(&snapshot, &none).unwrap_err();
         let expected = VersionsError::NoMachine {
             node: "edge-1".into(),

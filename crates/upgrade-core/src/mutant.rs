@@ -96,6 +96,25 @@ mutants! {
     DowngradeSkipped, 13, "downgrade-skipped", "a rollback over a minor of etcd does without etcd's own downgrade";
     MinorSkipped, 13, "minor-skipped", "several minors are passed in one hop";
     SecretTold, 14, "secret-told", "the machine configuration is shown, and nothing is scrubbed";
+    FailedRetried, 5, "failed-retried", "the operator begins a run again that failed, without its user";
+    ParentForgotten, 7, "parent-forgotten", "a new run of the operator takes over no cordons";
+    DoubtUnobserved, 11, "doubt-unobserved", "a node in doubt after a takeover is not observed while other steps run";
+    CancelIgnored, 12, "cancel-ignored", "a run of the operator continues after its target was removed";
+}
+
+/// The mutants that the simulation of the operator meets, and that of the engine hardly ever.
+const OF_OPERATOR: [Mutant; 4] = [
+    Mutant::FailedRetried,
+    Mutant::ParentForgotten,
+    Mutant::DoubtUnobserved,
+    Mutant::CancelIgnored,
+];
+
+impl Mutant {
+    /// Whether it is for the simulation of the operator.
+    pub fn is_of_operator(self) -> bool {
+        OF_OPERATOR.contains(&self)
+    }
 }
 
 /// A guard of a rule: whether its condition holds, unless the mutant has taken the guard

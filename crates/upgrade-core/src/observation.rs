@@ -25,25 +25,28 @@ impl Observation {
     pub fn has_gaps(&self, foreign: &BTreeSet<NodeName>) -> bool {
         let Self { snapshot, workloads, manifests } = self;
         let nodes = snapshot.nodes.values().any(|node| {
-            node.talos.trouble().is_some()
-                || node.kubernetes.trouble().is_some()
-                || node.images.trouble().is_some()
+            node.talos.why_unknown().is_some()
+                || node.kubernetes.why_unknown().is_some()
+                || node.images.why_unknown().is_some()
                 || (node.role == Role::ControlPlane && !node.is_up())
         });
         let etcd = match &snapshot.etcd {
-            Fact::Known(etcd) => etcd.members.iter().any(|it| it.status.trouble().is_some()),
+            Fact::Known(etcd) => etcd.members.iter().any(|it| it.status.why_unknown().is_some()),
             Fact::Unknown(_) => true,
             Fact::Unasked => false,
         };
         let unmatched = snapshot.unknown_nodes(foreign).next().is_some();
-        nodes || unmatched || etcd || workloads.trouble().is_some() || manifests.trouble().is_some()
+        nodes
+            || unmatched
+            || etcd
+            || workloads.why_unknown().is_some()
+            || manifests.why_unknown().is_some()
     }
 
     /// Whether every machine was seen, and Kubernetes told nothing.
     pub fn lacks_api(&self) -> bool {
-        self.snapshot
-            .nodes
-            .values()
-            .all(|node| node.talos.trouble().is_none() && node.kubernetes.trouble().is_some())
+        self.snapshot.nodes.values().all(|node| {
+            node.talos.why_unknown().is_none() && node.kubernetes.why_unknown().is_some()
+        })
     }
 }

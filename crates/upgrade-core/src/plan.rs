@@ -16,7 +16,7 @@ use crate::manifests::ObjectKey;
 use crate::policy::Policy;
 use crate::product::Product;
 use crate::snapshot::{Component, NodeName};
-use crate::step::{Action, StepId};
+use crate::step::{Action, StepId, StepName};
 use crate::version::{Minor, Version};
 
 /// The version of the plan's JSON form. It grows when a reader of the old form
@@ -227,7 +227,24 @@ pub struct Lane {
     /// What is different afterwards.
     pub target: Target,
     /// What is done.
-    pub steps: Vec<Action>,
+    pub steps: Vec<StepName>,
+}
+
+impl Lane {
+    /// What is done, without the labels that tell steps of one action apart.
+    pub fn actions(&self) -> impl DoubleEndedIterator<Item = Action> + Clone {
+        self.steps.iter().map(|name| name.action)
+    }
+
+    /// Whether this is done, under whatever label.
+    pub fn has(&self, action: Action) -> bool {
+        self.actions().any(|own| own == action)
+    }
+
+    /// One of its steps, by its name within the plan.
+    pub fn step_id(&self, hop: u32, name: &StepName) -> StepId {
+        StepId::new(hop, self.node.clone(), name.clone())
+    }
 }
 
 /// What kind of wave it is, and so which rules hold for it.
@@ -360,11 +377,17 @@ impl Plan {
     /// Every step, in plan order.
     pub fn steps(&self) -> impl Iterator<Item = StepId> {
         self.lanes().flat_map(|(hop, lane)| {
-            lane.steps.iter().map(|action| StepId {
-                hop: hop.number,
-                node: lane.node.clone(),
-                action: *action,
-            })
+            lane.steps.iter().map(move |name| lane.step_id(hop.number, name))
+        })
+    }
+
+    /// The lane of a step, and the step's place in it.
+    pub fn place_of(&self, step: &StepId) -> Option<(&Lane, usize)> {
+        let hop = self.hops.iter().find(|hop| hop.number == step.hop)?;
+        let mut lanes = hop.lanes().filter(|lane| lane.node == step.node);
+        lanes.find_map(|lane| {
+            let place = lane.steps.iter().position(|name| step.is(name))?;
+            Some((lane, place))
         })
     }
 }

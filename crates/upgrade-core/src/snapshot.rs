@@ -51,7 +51,7 @@ impl<T> Fact<T> {
     }
 
     /// Why it is missing, if it was asked for.
-    pub fn trouble(&self) -> Option<&str> {
+    pub fn why_unknown(&self) -> Option<&str> {
         match self {
             Self::Unknown(why) => Some(why),
             Self::Known(_) | Self::Unasked => None,
@@ -199,6 +199,10 @@ impl TalosFacts {
     }
 }
 
+/// The annotation that we set on a node together with a cordon, and remove with it. A process
+/// that was killed between its act and the journal's entry learns from it whose cordon it finds.
+pub const CORDON_MARK: &str = "upgrade.vitistack.io/cordoned";
+
 /// What the Kubernetes API told of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KubernetesFacts {
@@ -208,9 +212,24 @@ pub struct KubernetesFacts {
     pub ready: bool,
     /// Whether the node is cordoned.
     pub unschedulable: bool,
+    /// Whether the node carries our mark ([`CORDON_MARK`]): the cordon is ours (rule 7).
+    #[serde(default)]
+    pub marked: bool,
     /// Its internal addresses, as the kubelet reports them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
+}
+
+impl KubernetesFacts {
+    /// Whether somebody else cordoned the node (rule 7).
+    pub fn is_cordoned_by_others(&self) -> bool {
+        self.unschedulable && !self.marked
+    }
+
+    /// Whether the node has a cordon that we set.
+    pub fn has_our_cordon(&self) -> bool {
+        self.unschedulable && self.marked
+    }
 }
 
 /// A part of Kubernetes that runs from its own image.
@@ -300,7 +319,7 @@ impl Node {
         }
         let stage = self.talos.known().map(|talos| talos.stage);
         let unready = self.kubernetes.known().is_some_and(|facts| !facts.ready);
-        Some(match (self.talos.trouble().or(self.kubernetes.trouble()), stage) {
+        Some(match (self.talos.why_unknown().or(self.kubernetes.why_unknown()), stage) {
             (Some(why), _) => why.to_owned(),
             (None, Some(stage)) if stage != Stage::Running => format!("it is in stage {stage:?}"),
             _ if unready => "Kubernetes does not call it Ready".to_owned(),
@@ -316,7 +335,7 @@ impl Node {
         }
         let pods = self.talos.known().and_then(TalosFacts::control_plane_down);
         let unseen = |why: &str| format!("its API server does not answer: {why}");
-        let silent = self.api_server.trouble().map(unseen);
+        let silent = self.api_server.why_unknown().map(unseen);
         pods.or(silent.filter(|_| guard!(Mutant::UnknownIsFine)))
     }
 }
@@ -416,7 +435,23 @@ pub struct Snapshot {
     /// somebody names and that never said what they are, by address. They are unknown,
     /// not absent (rule 10).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub unmatched: BTreeMap<NodeName, String>,
+    pub unmatched: BTreeMap<NodeName, Unmatched>,
+}
+
+/// A node of Kubernetes without a known machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unmatched {
+    /// Why no machine was found for it.
+    pub why: String,
+    /// What Kubernetes told; nothing for a machine that is no node.
+    pub kubernetes: Option<KubernetesFacts>,
+}
+
+impl Unmatched {
+    /// One of which Kubernetes told nothing either.
+    pub fn because(why: &str) -> Self {
+        Self { why: why.to_owned(), kubernetes: None }
+    }
 }
 
 impl Snapshot {
@@ -434,7 +469,15 @@ impl Snapshot {
         let unmatched = self.unmatched.iter().filter(|_| guard!(Mutant::InvisibleNodes));
         unmatched
             .filter(|(name, _)| !foreign.contains(name))
-            .map(|(name, why)| (name, why.as_str()))
+            .map(|(name, unmatched)| (name, unmatched.why.as_str()))
+    }
+
+    /// What Kubernetes told of a node, whether or not its machine is known.
+    pub fn kubernetes_of(&self, node: &NodeName) -> Option<&KubernetesFacts> {
+        match self.nodes.get(node) {
+            Some(node) => node.kubernetes.known(),
+            None => self.unmatched.get(node)?.kubernetes.as_ref(),
+        }
     }
 }
 
@@ -499,6 +542,7 @@ mod tests {
                 kubelet: Version::new(1, 34, 2),
                 ready: true,
                 unschedulable: false,
+                marked: false,
                 addresses: vec![],
             }),
             images: Fact::Unasked,

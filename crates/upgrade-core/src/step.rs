@@ -3,18 +3,19 @@
 //! A step is an enum, not a closure, so that it can be planned, hashed, journaled
 //! and resumed by another process.
 
+mod id;
+
 use std::fmt::{self, Display};
-use std::str::FromStr;
 
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::guard;
 use crate::mutant::Mutant;
 use crate::policy::Policy;
-use crate::snapshot::{Component, NodeName};
-use crate::text::serde_as_text;
+use crate::snapshot::Component;
+
+pub use id::{LabelError, ParseStepError, StepId, StepLabel, StepName};
 
 /// As good as no deadline, and still a time that can be added to another.
 const NEVER: SignedDuration = SignedDuration::from_hours(24 * 365 * 100);
@@ -70,6 +71,21 @@ pub enum Action {
     SetKubelet,
 }
 
+/// What a step is part of, for readers and for what treats such steps alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// Checks, pulls and snapshots: nothing is disrupted.
+    Prepare,
+    /// Workloads and etcd leadership leave the node, or may return.
+    Drain,
+    /// Another Talos is installed or booted.
+    Reboot,
+    /// The result is checked, and observed for a while.
+    Verify,
+    /// A part of Kubernetes gets another version.
+    Kubernetes,
+}
+
 impl Action {
     /// Every action, for tests and documentation.
     pub const ALL: [Self; 21] = [
@@ -123,6 +139,28 @@ impl Action {
         }
     }
 
+    /// What the step is part of.
+    pub const fn kind(self) -> StepKind {
+        match self {
+            Self::CheckRemovals | Self::SnapshotEtcd | Self::DowngradeEtcd | Self::Pull => {
+                StepKind::Prepare
+            }
+            Self::Forfeit | Self::Cordon | Self::Drain | Self::Uncordon => StepKind::Drain,
+            Self::Install
+            | Self::Reboot
+            | Self::Upgrade
+            | Self::Rollback
+            | Self::ExternalUpgrade => StepKind::Reboot,
+            Self::Verify | Self::Soak => StepKind::Verify,
+            Self::SetKubeApiserver
+            | Self::SetKubeControllerManager
+            | Self::SetKubeScheduler
+            | Self::SetKubeProxy
+            | Self::SetKubelet
+            | Self::SyncManifests => StepKind::Kubernetes,
+        }
+    }
+
     /// Whether it takes something away from the cluster, if only for a moment.
     /// Such an act needs a fresh observation (rule 2), and its node counts as
     /// disrupted until it is verified (rules 1 and 6).
@@ -150,6 +188,18 @@ impl Action {
             | Self::SetKubeProxy
             | Self::SyncManifests => false,
         }
+    }
+
+    /// Whether it starts only on what was observed of its node: what disrupts it, and what
+    /// writes a slot (rules 2 and 5).
+    pub const fn needs_observation(self) -> bool {
+        self.is_disruptive() || matches!(self, Self::Install)
+    }
+
+    /// Whether an observation from before its end is outdated: it may have changed something
+    /// that observations show.
+    pub const fn outdates_observation(self) -> bool {
+        !matches!(self, Self::CheckRemovals | Self::SnapshotEtcd | Self::Pull)
     }
 
     /// Whether the node boots, perhaps into another version.
@@ -216,77 +266,9 @@ impl Display for Action {
     }
 }
 
-/// The name of a step within its plan: hop, node (or the cluster) and action,
-/// written `2/worker-3/drain` or `2/*/snapshot-etcd`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StepId {
-    /// The hop's number, from 1.
-    pub hop: u32,
-    /// The node; `None` for a step of the whole cluster.
-    pub node: Option<NodeName>,
-    /// What is done.
-    pub action: Action,
-}
-
-impl Display for StepId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { hop, node, action } = self;
-        let node = node.as_ref().map_or("*", |node| node.0.as_str());
-        write!(f, "{hop}/{node}/{action}")
-    }
-}
-
-/// A text that is not the name of a step.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is not a step: it is written like 2/worker-3/drain")]
-pub struct ParseStepError(String);
-
-impl FromStr for StepId {
-    type Err = ParseStepError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let fail = || ParseStepError(text.to_owned());
-        let mut parts = text.split('/');
-        let (Some(hop), Some(node), Some(action), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(fail());
-        };
-        let node = match node {
-            "" => return Err(fail()),
-            "*" => None,
-            name => Some(name.into()),
-        };
-        Ok(Self {
-            hop: hop.parse().map_err(|_| fail())?,
-            node,
-            action: Action::ALL
-                .into_iter()
-                .find(|known| known.name() == action)
-                .ok_or_else(fail)?,
-        })
-    }
-}
-
-serde_as_text!(StepId);
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_read_back() {
-        for action in Action::ALL {
-            for node in [None, Some("worker-3".into())] {
-                let step = StepId { hop: 2, node, action };
-                assert_eq!(step.to_string().parse::<StepId>().unwrap(), step);
-            }
-            assert_eq!(serde_json::to_string(&action).unwrap(), format!("\"{action}\""));
-        }
-        for text in ["", "2/worker-3", "2//drain", "x/worker-3/drain", "2/a/fly", "2/a/drain/x"] {
-            assert!(text.parse::<StepId>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn what_touches_a_slot_is_never_retried_blindly() {

@@ -1,5 +1,6 @@
 //! Small pieces of text that many crates need alike.
 
+use std::any::Any;
 use std::error::Error;
 use std::fmt::Display;
 
@@ -41,6 +42,12 @@ pub fn first<T: Display>(items: &[T], most: usize) -> String {
 /// All items, with commas between them.
 pub fn all<T: Display>(items: &[T]) -> String {
     some(items, items.len())
+}
+
+/// What a panic said.
+pub fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no reason given")
 }
 
 /// Makes a type's JSON form its text form: it is read with `FromStr`, written with `Display`.
@@ -89,5 +96,15 @@ mod tests {
         assert_eq!(first(&["a", "b", "c"], 1), "a and 2 more");
         assert_eq!(some(&["a"], 4), "a and 3 more");
         assert_eq!(all::<&str>(&[]), "");
+    }
+
+    #[test]
+    fn a_panic_says_why() {
+        let said = |act: fn()| {
+            panic_text(&*std::panic::catch_unwind(act).expect_err("it panics")).to_owned()
+        };
+        assert_eq!(said(|| panic!("a plain text")), "a plain text");
+        assert_eq!(said(|| panic!("a text with {}", 1)), "a text with 1");
+        assert_eq!(said(|| std::panic::panic_any(1)), "no reason given");
     }
 }

@@ -1,4 +1,4 @@
-//! The real clock: the one place of the engine that reads it.
+//! The real clock: the only place of the engine that reads it.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
@@ -6,9 +6,9 @@ use upgrade_core::jiff;
 
 use crate::io::Clock;
 
-/// Wall-clock time read once; from there on it only moves forward, at the pace
-/// of the runtime. Setting the machine's clock back does not reach a run, and a
-/// runtime whose clock is paused takes this one along.
+/// Wall-clock time, read once; from there it only moves forward, at the pace of the runtime.
+/// Setting the clock of the machine back does not affect a run, and a paused runtime pauses this
+/// clock.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     origin: Timestamp,
@@ -16,7 +16,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// Starts at the machine's time.
+    /// Starts at the time of the machine.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the clock")]
     pub fn new() -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -24,7 +24,7 @@ impl SystemClock {
         Self::starting_at(Timestamp::from_duration(since).unwrap_or(Timestamp::UNIX_EPOCH))
     }
 
-    /// Starts at a made-up time, for rehearsals.
+    /// Starts at this time, for simulations.
     pub fn starting_at(origin: Timestamp) -> Self {
         Self { origin, started: Instant::now() }
     }

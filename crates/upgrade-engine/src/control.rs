@@ -1,21 +1,21 @@
-//! The user's word while a run is under way (rule 12).
+//! What the user commands while a run is in progress (rule 12).
 
 use tokio::sync::watch;
 
 /// What the user wants of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Word {
-    /// Go on.
+pub enum Command {
+    /// Carry on, or continue after a pause.
     #[default]
-    Go,
+    Continue,
     /// Let nodes in flight reach a safe state, start nothing new, then stop.
     Pause {
-        /// Who said so: a name, or `Ctrl-C`.
+        /// Who paused it: a name, or `Ctrl-C`.
         by: String,
     },
-    /// Stop at once. What is under way stays in doubt until the run is resumed.
+    /// Stop at once. Steps in progress stay in doubt until the run is resumed.
     Stop,
 }
 
-/// Where the engine listens.
-pub type Control = watch::Receiver<Word>;
+/// How commands reach the engine; the newest counts.
+pub type Control = watch::Receiver<Command>;

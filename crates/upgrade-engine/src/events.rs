@@ -1,14 +1,14 @@
-//! Where the events of a run go: one type, many sinks, each front end its own.
+//! Where the events of a run go: one type, any number of sinks.
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use upgrade_core::event::Event;
 
-/// Takes the events of a run, in order.
+/// Receives the events of a run, in order.
 pub trait EventSink: Send + Sync {
-    /// Takes one. Never blocks and never fails: a slow reader must not hold up a node that is
-    /// being upgraded. A sink that writes to something slow is a channel.
+    /// Receives one event. Never blocks and never fails: a slow reader must not delay a node that
+    /// is being upgraded. Put a channel before a sink that writes to something slow.
     fn event(&self, event: Event);
 }
 
@@ -24,7 +24,7 @@ impl EventSink for mpsc::UnboundedSender<Event> {
 pub struct FanOut(Vec<Arc<dyn EventSink>>);
 
 impl FanOut {
-    /// Passes events to these.
+    /// A fan-out to these sinks.
     pub fn new(sinks: impl IntoIterator<Item = Arc<dyn EventSink>>) -> Self {
         Self(sinks.into_iter().collect())
     }

@@ -1,9 +1,8 @@
-//! Talos's inventory: a ConfigMap that names every object it has applied, so
-//! that what leaves the manifests can be told from what was never in them.
+//! Talos's inventory: a ConfigMap that names every object that Talos has applied, so that objects
+//! that left the manifests can be told from those that were never in them.
 //!
-//! Talos from 1.13 keeps it. A key is `namespace_name_group_kind`, with colons
-//! in the names of roles and bindings written as two underscores; values are
-//! empty, and nobody reads them.
+//! Talos from 1.13 keeps it. A key is `namespace_name_group_kind`, with colons in the names of
+//! roles and bindings written as two underscores; values are empty and never read.
 
 use std::collections::BTreeSet;
 
@@ -12,21 +11,19 @@ use upgrade_core::manifests::ObjectKey;
 
 use crate::io::kubernetes::ObjectName;
 
-/// The inventory's name, which is also its objects' mark.
+/// The name of the inventory, which is also the value of the owner annotation.
 pub(crate) const NAME: &str = "talos-bootstrap-manifests-inventory";
 
-/// Where it lies.
 pub(crate) const NAMESPACE: &str = "kube-system";
 
-/// Who applies: the owner of fields that Talos itself has.
+/// The field manager: the one that Talos itself uses.
 pub(crate) const MANAGER: &str = "talos";
 
-/// The annotation that says whose an object is.
+/// The annotation that names the owner of an object.
 pub(crate) const OWNER: &str = "config.k8s.io/owning-inventory";
 
-/// The value of a key whose object is about to go. It differs from what other
-/// managers wrote, so that applying it makes the key ours alone, and leaving it
-/// out next time removes it.
+/// The value of a key whose object is about to be deleted. It differs from what other managers
+/// wrote, so that applying it makes the key ours alone, and leaving it out next time removes it.
 const GOING: &str = "going";
 
 const ROLES: [&str; 4] = ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"];
@@ -38,7 +35,7 @@ pub(crate) fn key_of(object: &Value) -> ObjectKey {
     ObjectKey { group, kind, namespace, name }
 }
 
-/// Reads a key.
+/// Parses a key.
 fn parse(key: &str) -> Option<ObjectKey> {
     let (namespace, rest) = key.split_once('_')?;
     let (rest, kind) = rest.rsplit_once('_')?;
@@ -58,10 +55,10 @@ fn text(key: &ObjectKey) -> String {
     format!("{namespace}_{name}_{group}_{kind}")
 }
 
-/// Whether a manifest stands for an entry. An object of the whole cluster may
-/// have been written with a namespace all the same, and one that has none is in
-/// `default` if its kind has namespaces.
-fn stands(manifest: &ObjectKey, entry: &ObjectKey) -> bool {
+/// Whether a manifest and an entry are about the same object. A cluster-wide object may have been
+/// written with a namespace all the same, and an object without one is in `default` if its kind has
+/// namespaces.
+fn is_same_object(manifest: &ObjectKey, entry: &ObjectKey) -> bool {
     let ObjectKey { namespace, name, group, kind } = manifest;
     entry.name == *name
         && entry.group == *group
@@ -71,7 +68,7 @@ fn stands(manifest: &ObjectKey, entry: &ObjectKey) -> bool {
             || (namespace.is_empty() && entry.namespace == "default"))
 }
 
-/// The object's name in a version.
+/// The name of the object in this API version.
 pub(crate) fn in_version(key: &ObjectKey, api_version: String) -> ObjectName {
     let ObjectKey { namespace, name, group: _, kind } = key.clone();
     ObjectName { api_version, kind, namespace, name }
@@ -90,7 +87,7 @@ pub(crate) fn name_of(object: &Value) -> ObjectName {
     }
 }
 
-/// The inventory's own name.
+/// The name of the inventory object.
 pub(crate) fn object_name() -> ObjectName {
     ObjectName {
         api_version: "v1".to_owned(),
@@ -100,27 +97,28 @@ pub(crate) fn object_name() -> ObjectName {
     }
 }
 
-/// What an inventory names. Keys that are no entries are left alone.
+/// The entries of an inventory. Keys that are no entries are ignored.
 pub(crate) fn entries(inventory: Option<&Value>) -> BTreeSet<ObjectKey> {
     let data = inventory.and_then(|it| it.get("data")?.as_object());
     data.into_iter().flatten().filter_map(|(key, _)| parse(key)).collect()
 }
 
-/// Those that no manifest stands for any more.
+/// Entries that no manifest has any more.
 pub(crate) fn left(
     entries: &BTreeSet<ObjectKey>,
     manifests: &BTreeSet<ObjectKey>,
 ) -> BTreeSet<ObjectKey> {
-    let gone = |entry: &&ObjectKey| !manifests.iter().any(|manifest| stands(manifest, entry));
+    let gone =
+        |entry: &&ObjectKey| !manifests.iter().any(|manifest| is_same_object(manifest, entry));
     entries.iter().filter(gone).cloned().collect()
 }
 
-/// Whether the inventory has a manifest's entry.
+/// Whether the inventory has an entry for a manifest.
 pub(crate) fn holds(entries: &BTreeSet<ObjectKey>, manifest: &ObjectKey) -> bool {
-    entries.iter().any(|entry| stands(manifest, entry))
+    entries.iter().any(|entry| is_same_object(manifest, entry))
 }
 
-/// The inventory with these entries, some of which are about to go.
+/// The inventory object with these entries, some of which are about to be deleted.
 pub(crate) fn object(entries: &BTreeSet<ObjectKey>, going: &BTreeSet<ObjectKey>) -> Value {
     let value = |entry: &ObjectKey| if going.contains(entry) { GOING } else { "" };
     let data: Map<String, Value> =
@@ -133,7 +131,7 @@ pub(crate) fn object(entries: &BTreeSet<ObjectKey>, going: &BTreeSet<ObjectKey>)
     })
 }
 
-/// Whose an object is by its annotation.
+/// The owner of an object, by its annotation.
 pub(crate) fn owner(object: &Value) -> Option<&str> {
     object.pointer("/metadata/annotations")?.get(OWNER)?.as_str()
 }

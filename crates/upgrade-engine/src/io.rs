@@ -1,22 +1,22 @@
-//! The outside, as small traits: reading machines, changing a node, administering etcd,
-//! Kubernetes, the clock; the journal has its own module. Each can be implemented on its
-//! own, without delegating the rest.
+//! Everything outside the process, as small traits: reading machines, changing a node,
+//! administering etcd, Kubernetes, the clock. The journal has its own module. Each trait can be
+//! implemented on its own, without delegating the others.
 //!
-//! The engine holds no socket and reads no clock but through these. A live
-//! cluster implements them over the network, the deterministic simulation in
-//! memory under a paused clock, and the engine cannot tell which it drives.
+//! The engine opens no socket and reads no clock except through these. A live cluster implements
+//! them over the network, the deterministic simulation in memory under a paused clock; the engine
+//! cannot tell them apart.
 //!
-//! Implementations report facts and carry out single acts; they decide nothing.
-//! Whatever waits for something to become true belongs to the engine: it looks,
-//! and looks again when [`Changes`] says that it may be worth it.
+//! Implementations report facts and carry out single acts; they decide nothing. Waiting for
+//! something to become true is the engine's task: it observes, and observes again when [`Changes`]
+//! says that it may be worth it.
 
 pub mod etcd;
 pub mod external;
 pub mod kubernetes;
+pub mod kubernetes_error;
 pub mod machines;
-pub mod refused;
 pub mod roster;
-pub mod trouble;
+pub mod talos_error;
 pub mod upgrader;
 
 use std::future::Future;
@@ -36,19 +36,19 @@ pub use kubernetes::Kubernetes;
 pub use machines::Machines;
 pub use upgrader::NodeUpgrader;
 
-/// All of the outside that a run touches.
+/// Everything outside the process that a run touches.
 pub trait Io: Send + Sync + 'static {
     /// Reads the machines.
     type Machines: Machines;
     /// Changes one node.
     type Upgrader: NodeUpgrader;
-    /// Upgrades nodes from outside; [`NoExternal`] where nothing does.
+    /// Upgrades nodes by other means than the Talos API; [`NoExternal`] if nothing does.
     type External: ExternalUpgrader;
     /// Administers etcd.
     type Etcd: EtcdAdmin;
     /// Keeps etcd snapshots, off the cluster.
     type Snapshots: SnapshotStore;
-    /// The cluster that runs on them.
+    /// The Kubernetes API of the cluster.
     type Kubernetes: Kubernetes;
     /// The time.
     type Clock: Clock;
@@ -59,86 +59,84 @@ pub trait Io: Send + Sync + 'static {
     fn upgrader(&self) -> &Self::Upgrader;
     /// Administers etcd.
     fn etcd(&self) -> &Self::Etcd;
-    /// Upgrades nodes from outside, where something does.
+    /// Upgrades nodes by other means, if something does.
     fn external(&self) -> Option<&Self::External> {
         None
     }
     /// Keeps etcd snapshots, off the cluster.
     fn snapshots(&self) -> &Self::Snapshots;
-    /// The cluster that runs on them.
+    /// The Kubernetes API of the cluster.
     fn kubernetes(&self) -> &Self::Kubernetes;
     /// The time.
     fn clock(&self) -> &Self::Clock;
 
-    /// Comes back when the whole cluster may be looked at: whoever drives many
-    /// lets them take turns. No deadline runs meanwhile. The turn ends when what
-    /// comes back is dropped.
-    fn turn(&self) -> impl Future<Output: Send> + Send {
+    /// Returns once the whole cluster may be observed: a process that drives many clusters
+    /// limits how many it observes at once. No deadline runs meanwhile. The permit ends when
+    /// the returned value is dropped.
+    fn observe_permit(&self) -> impl Future<Output: Send> + Send {
         std::future::ready(())
     }
 }
 
-/// The time, which tests pause and hurry.
+/// The time. Tests pause it and move it forward.
 pub trait Clock: Send + Sync {
     /// Now.
     fn now(&self) -> Timestamp;
-    /// Comes back after this long; at once if it is not positive.
+    /// Returns after this long; at once if it is not positive.
     fn sleep(&self, span: SignedDuration) -> impl Future<Output = ()> + Send;
 }
 
-/// A machine, and where it answers.
+/// A machine and its address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Machine {
     /// Its name: Kubernetes node name and Talos hostname.
     pub name: NodeName,
     /// Its address for the Talos API.
     pub address: String,
-    /// What it is for.
+    /// Control plane or worker.
     pub role: Role,
 }
 
-/// A number that grows whenever something may have changed. Whoever holds it
-/// looks again then; a missed number loses nothing, since the look is at the
-/// whole. Ends (its sender is dropped) only when whoever sends it is gone for
-/// good; then only the fallback of looking every now and then is left.
+/// A counter that grows whenever something may have changed. Its holder observes again then; a
+/// missed value loses nothing, since every observation is complete. The sender is dropped only when
+/// no more values will come; after that only the fallback interval is left.
 pub type Changes = watch::Receiver<u64>;
 
-/// Whether an act that failed may have happened all the same.
+/// Whether an act that failed may have been carried out all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happened {
-    /// It did not.
+pub enum Applied {
+    /// It was not.
     No,
-    /// Nobody knows; look before doing it again (rule 8).
-    Maybe,
-    /// It was begun, and the other side says that it has ended badly. How far it
-    /// came is not known.
+    /// Not known: observe before doing it again (rule 8).
+    Unknown,
+    /// It was started, and the other side reports that it failed. How far it came is not known.
     Failed,
 }
 
-/// A look or an act that went wrong.
+/// A read or an act that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// What went wrong, in words that carry no secrets.
+pub struct IoError {
+    /// What went wrong; the text contains no secrets.
     pub failure: Failure,
-    /// Whether it may have happened. Looks never change anything: [`Happened::No`].
-    pub happened: Happened,
+    /// Whether it may have been carried out. Reads never change anything: [`Applied::No`].
+    pub applied: Applied,
 }
 
-impl Trouble {
-    /// Something that certainly did not happen.
+impl IoError {
+    /// An error of something that was certainly not carried out.
     pub fn new(kind: FailureKind, text: &str) -> Self {
-        Self { failure: Failure::new(kind, text), happened: Happened::No }
+        Self { failure: Failure::new(kind, text), applied: Applied::No }
     }
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for IoError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.failure.fmt(f)
     }
 }
 
-/// Where an act reports how far it is. The newest replaces the one before.
+/// Where an act reports its progress. The latest report replaces the one before.
 pub trait ProgressSink: Send + Sync {
-    /// How far it is. Never blocks.
+    /// Reports progress. Never blocks.
     fn report(&self, progress: StepProgress);
 }

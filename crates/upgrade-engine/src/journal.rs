@@ -1,8 +1,8 @@
-//! The run's memory: where entries go, and where they come from after a crash.
+//! What a run remembers: where entries are written, and where they are read after a crash.
 //!
-//! [`file`](mod@file) keeps it on disk, `history` reads what is there, and [`memory`] is
-//! for worlds that have no disk. [`Fence`] says whether the run is still ours. What all of
-//! them have in common is [`RunStore`](crate::store::RunStore).
+//! [`file`](mod@file) keeps journals on disk, `history` reads them, and [`memory`] is for
+//! simulations and tests. [`Fence`] says whether the run is still ours.
+//! [`RunStore`](crate::store::RunStore) is the interface of all of them.
 
 mod fence;
 pub mod file;
@@ -30,15 +30,15 @@ pub struct JournalError(pub String);
 
 /// An append-only list of entries. One process has it at a time (rule 9).
 pub trait Journal: Send {
-    /// Appends an entry; when it comes back the entry survives a power cut. `state` is the
-    /// driver's fold with the entry in it, for journals that also show where the run
-    /// stands: none keeps a fold of its own.
+    /// Appends an entry; once it returns, the entry survives a power cut. `state` is the fold of
+    /// the driver with the entry in it, for journals that also publish where the run stands: none
+    /// keeps a fold of its own.
     fn append(
         &mut self,
         entry: &Entry,
         state: &State,
     ) -> impl Future<Output = Result<(), JournalError>> + Send;
 
-    /// What says whether this process still has it. Asked before every act.
+    /// Says whether this process still has the journal. Asked before every act.
     fn fence(&self) -> Arc<dyn Fence>;
 }

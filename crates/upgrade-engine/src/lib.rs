@@ -1,16 +1,16 @@
-//! The engine: observe, decide, act, remember; then again.
+//! The engine: observe, decide, act, journal; then again.
 //!
-//! - [`io`] is the outside, as traits: Talos, Kubernetes, the clock.
-//! - [`journal`] is the run's memory, synced before each act; [`store`] where runs are kept.
+//! - [`io`] has the traits for everything outside the process: Talos, Kubernetes, the clock.
+//! - [`journal`] is what a run remembers, synced before each act; [`store`] is where runs are kept.
 //! - [`snapshots`] takes etcd snapshots off the cluster, into a store.
-//! - [`prepare`] observes all that a plan needs; plan and check are the planner's.
-//! - [`observe()`] makes a snapshot; [`drive()`] asks `decide` what comes next
-//!   and runs the steps, each of which is a file in `steps`.
-//! - [`events`] is where events go, to as many sinks as a front end wants.
-//! - [`control`] is the user's word while it runs: go gently to a stop, or stop.
+//! - [`prepare`] observes all that a plan needs; planning and checking are in the planner.
+//! - [`observe()`] takes a snapshot; [`drive()`] asks `decide` what comes next and runs the steps,
+//!   each of which is a file in `steps`.
+//! - [`events`] passes events to any number of sinks.
+//! - [`control`] passes the user's commands to a run: pause, continue, stop.
 //!
-//! What may be done and when is decided in the planner, purely; nothing here
-//! chooses. Command line, operator and Job all call the same [`drive()`].
+//! The planner decides what may be done and when, as a pure function; nothing here chooses. Command
+//! line, operator and Job all call the same [`drive()`].
 
 pub mod clock;
 pub mod control;

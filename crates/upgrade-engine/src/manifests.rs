@@ -1,27 +1,28 @@
-//! What left Talos's manifests, as every control plane tells it (rule 10).
+//! Objects that left Talos's manifests, as every control plane renders them (rule 10).
 
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
+use upgrade_core::guard;
 use upgrade_core::manifests::{Manifests, ObjectKey};
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::snapshot::{Fact, Role};
 
 use crate::inventory;
 use crate::io::machines::Rendered;
-use crate::io::{Io, Kubernetes as _, Machine, Machines as _, Trouble};
-use crate::observe::{limited, missing};
+use crate::io::{Io, IoError, Kubernetes as _, Machine, Machines as _};
+use crate::observe::{find_missing, limited};
 
-/// Looks at the manifests of every control plane and at Talos's inventory, for a
-/// plan that lists what it deletes.
+/// Reads the manifests of every control plane and Talos's inventory, for a plan that lists what it
+/// deletes.
 pub async fn observe_manifests<I: Io>(io: &I) -> Fact<Manifests> {
-    look(io).await.map_or_else(|trouble| Fact::Unknown(trouble.to_string()), Fact::Known)
+    read_manifests(io).await.map_or_else(|error| Fact::Unknown(error.to_string()), Fact::Known)
 }
 
-async fn look<I: Io>(io: &I) -> Result<Manifests, Trouble> {
+async fn read_manifests<I: Io>(io: &I) -> Result<Manifests, IoError> {
     let (_, mut machines) = limited(io, io.machines().list()).await?;
     let nodes = limited(io, io.kubernetes().nodes()).await?;
-    let (found, _) = missing(io, &machines, &nodes).await;
+    let (found, _) = find_missing(io, &machines, &nodes).await;
     machines.extend(found);
     let control_planes: Vec<Machine> =
         machines.into_iter().filter(|machine| machine.role == Role::ControlPlane).collect();
@@ -36,8 +37,8 @@ async fn look<I: Io>(io: &I) -> Result<Manifests, Trouble> {
                 manifests.gaps.extend(gap(machine, &found));
                 rendered.extend(found.objects.iter().map(inventory::key_of));
             }
-            Err(trouble) => {
-                manifests.gaps.push(format!("the manifests of {}: {trouble}", machine.name));
+            Err(error) => {
+                manifests.gaps.push(format!("the manifests of {}: {error}", machine.name));
             }
         }
     }
@@ -54,22 +55,24 @@ async fn look<I: Io>(io: &I) -> Result<Manifests, Trouble> {
     Ok(manifests)
 }
 
-/// Those whose manifests count: all of them, since one that is configured
-/// otherwise may want what the others do not (rule 10).
+/// The control planes whose manifests count: all of them, since one with another configuration may
+/// want objects that the others do not (rule 10).
 pub(crate) fn all_of(control_planes: &[Machine]) -> &[Machine] {
-    let count = if mutant::is(Mutant::PruneOneList) { 1 } else { control_planes.len() };
-    &control_planes[..count.min(control_planes.len())]
+    if !guard!(Mutant::PruneOneList) {
+        return control_planes.get(..1).unwrap_or_default();
+    }
+    control_planes
 }
 
-/// What a control plane's manifests lack.
+/// What is missing from the manifests of a control plane.
 pub(crate) fn gap(machine: &Machine, found: &Rendered) -> Option<String> {
     let missing = found.missing.join(", ");
     let text = || format!("{} has not rendered or downloaded {missing}", machine.name);
     (!found.missing.is_empty()).then(text)
 }
 
-/// Whether an object is there, and nobody else has taken it over.
-async fn is_ours<I: Io>(io: &I, entry: &ObjectKey) -> Result<bool, Trouble> {
+/// Whether an object exists and still belongs to Talos.
+async fn is_ours<I: Io>(io: &I, entry: &ObjectKey) -> Result<bool, IoError> {
     let version = limited(io, io.kubernetes().preferred(&entry.group)).await?;
     let Some(version) = version else { return Ok(false) };
     let name = inventory::in_version(entry, version);

@@ -1,62 +1,62 @@
-//! Looks at the whole cluster once.
+//! Observes the whole cluster once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use futures_util::{StreamExt as _, stream};
 use jiff::SignedDuration;
+use upgrade_core::guard;
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff;
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{
     Component, EtcdFacts, Fact, KubernetesFacts, Node, NodeName, Role, Snapshot, TalosFacts,
+    Unmatched,
 };
 use upgrade_core::version::Version;
 
-use crate::io::{Clock as _, Io, Kubernetes as _, Machine, Machines as _, Trouble};
+use crate::io::{Clock as _, Io, IoError, Kubernetes as _, Machine, Machines as _};
 
-/// How many machines are asked at once.
+/// How many machines are read at once.
 const WIDTH: usize = 64;
 
-/// How long one question may take; a node that is down must not hold up what
-/// is said of the others.
+/// How long one call may take; a node that is down must not delay the facts of the others.
 const LIMIT: SignedDuration = SignedDuration::from_secs(10);
 
-/// Observes the machines, etcd and nodes: what a decision is made on. What a plan needs
-/// besides is in [`crate::prepare`]. `pool_label` is the node label that names the pool of a
-/// worker (rule 6).
-pub async fn observe<I: Io>(io: &I, pool_label: &str) -> Result<Snapshot, Trouble> {
-    let _turn = io.turn().await;
+/// Observes machines, etcd and nodes: what a decision is made on. What only a plan needs is in
+/// [`crate::prepare`]. `pool_label` is the node label that names the pool of a worker (rule 6).
+pub async fn observe<I: Io>(io: &I, pool_label: &str) -> Result<Snapshot, IoError> {
+    let _permit = io.observe_permit().await;
     snapshot(io, pool_label).await
 }
 
-/// Looks at all machines side by side. A fact that cannot be had is unknown, with the
-/// reason (rule 10); only the list of machines must be there.
-pub(crate) async fn snapshot<I: Io>(io: &I, pool_label: &str) -> Result<Snapshot, Trouble> {
+/// Reads all machines concurrently. A fact that cannot be read is unknown, with the reason (rule
+/// 10); only the list of machines is required.
+pub(crate) async fn snapshot<I: Io>(io: &I, pool_label: &str) -> Result<Snapshot, IoError> {
     // Every fact is newer than this (rule 2).
     let taken_at = io.clock().now();
     let (cluster, machines) = limited(io, io.machines().list()).await?;
     let kubernetes = io.kubernetes();
     let (each, etcd, kubernetes, labels) = tokio::join!(
-        look_at(io, &machines),
+        observe_machines(io, &machines),
         etcd(io, &machines),
         limited(io, kubernetes.nodes()),
         limited(io, kubernetes.capacity()),
     );
-    let mut seen = All { machines: machines.into_iter().zip(each).collect(), etcd };
+    let mut observed = Observed { machines: machines.into_iter().zip(each).collect(), etcd };
     let unmatched = match &kubernetes {
-        Ok(nodes) if !mutant::is(Mutant::InvisibleNodes) => seen.complete(io, nodes).await,
+        Ok(nodes) if guard!(Mutant::InvisibleNodes) => observed.complete(io, nodes).await,
         _ => BTreeMap::new(),
     };
-    if seen.machines.is_empty() {
-        return Err(nothing_known(kubernetes.err()));
+    if observed.machines.is_empty() {
+        return Err(no_machines(kubernetes.err()));
     }
-    // Without its labels the pool of a node is unknown, and with it the limit
-    // that counts for it (rule 6).
+    // Without its labels the pool of a node is unknown, and with it the limit that applies (rule
+    // 6).
     let kubernetes = labels.and_then(|labels| Ok((kubernetes?, labels)));
     let mut nodes = BTreeMap::new();
-    for (machine, (talos, images, api_server)) in seen.machines {
+    for (machine, (talos, images, api_server)) in observed.machines {
         let Machine { name, address, role } = machine;
         let (facts, pool) = match &kubernetes {
             Ok((nodes, labels)) => {
@@ -65,72 +65,74 @@ pub(crate) async fn snapshot<I: Io>(io: &I, pool_label: &str) -> Result<Snapshot
                 let absent = || Fact::Unknown("Kubernetes has no node of this name".to_owned());
                 (nodes.get(&name).cloned().map_or_else(absent, Fact::Known), pool)
             }
-            Err(trouble) => (Fact::Unknown(of_kubernetes(trouble)), None),
+            Err(error) => (Fact::Unknown(kubernetes_unknown(error)), None),
         };
         let kubernetes = facts;
         nodes.insert(name, Node { address, role, pool, talos, kubernetes, images, api_server });
     }
     let kubernetes = control_plane_version(&nodes);
-    let etcd = seen.etcd;
+    let etcd = observed.etcd;
     Ok(Snapshot { cluster, taken_at, nodes, etcd, kubernetes, unmatched })
 }
 
-/// Which of both did not answer: a machine is seen through Talos, and its node through
+/// Names the side that did not answer: a machine is observed through Talos, its node through
 /// Kubernetes.
-fn of_kubernetes(trouble: &Trouble) -> String {
-    format!("Kubernetes does not tell of its node: {trouble}")
+fn kubernetes_unknown(error: &IoError) -> String {
+    format!("its Node could not be read: {error}")
 }
 
-fn nothing_known(kubernetes: Option<Trouble>) -> Trouble {
+fn no_machines(kubernetes: Option<IoError>) -> IoError {
     let why = kubernetes.map_or_else(
         || "no machine answers at the addresses of Kubernetes' nodes".to_owned(),
-        |trouble| format!("Kubernetes' nodes could not be asked either: {trouble}"),
+        |error| format!("the nodes of Kubernetes could not be read either: {error}"),
     );
     let text = format!(
         "the machines do not know each other (discovery is off), and {why}; list all of them \
          under `nodes` in the talosconfig"
     );
-    Trouble::new(FailureKind::Mismatch, &text)
+    IoError::new(FailureKind::Mismatch, &text)
 }
 
-/// What was seen of the machines so far.
-struct All {
-    machines: Vec<(Machine, Seen)>,
+/// What was observed of the machines so far.
+struct Observed {
+    machines: Vec<(Machine, MachineFacts)>,
     etcd: Fact<EtcdFacts>,
 }
 
-impl All {
-    /// Looks for the machines of nodes that discovery does not show, at the addresses
-    /// that Kubernetes has. Comes back with the nodes that stay without one, and with
-    /// machines that never said what they are (rule 10).
+impl Observed {
+    /// Looks for the machines of nodes that discovery does not show, at the addresses that
+    /// Kubernetes has. Returns the nodes that still have no machine, and machines that never
+    /// identified themselves (rule 10).
     async fn complete<I: Io>(
         &mut self,
         io: &I,
         nodes: &BTreeMap<NodeName, KubernetesFacts>,
-    ) -> BTreeMap<NodeName, String> {
+    ) -> BTreeMap<NodeName, Unmatched> {
         let machines: Vec<Machine> = self.machines.iter().map(|(it, _)| it.clone()).collect();
-        let (found, mut why) = missing(io, &machines, nodes).await;
+        let (found, mut why) = find_missing(io, &machines, nodes).await;
         self.add(io, found).await;
         let known: BTreeSet<&NodeName> = self.machines.iter().map(|(it, _)| &it.name).collect();
-        let unmatched = nodes.keys().filter(|name| !known.contains(name));
         let unseen = || "discovery does not show it".to_owned();
-        let mut unmatched: BTreeMap<NodeName, String> =
-            unmatched.map(|name| (name.clone(), why.remove(name).unwrap_or_else(unseen))).collect();
-        // Machines of which nothing is known, and that are no nodes either.
+        let mut unmatched = BTreeMap::new();
+        for (name, facts) in nodes.iter().filter(|(name, _)| !known.contains(name)) {
+            let why = why.remove(name).unwrap_or_else(unseen);
+            unmatched.insert(name.clone(), Unmatched { why, kubernetes: Some(facts.clone()) });
+        }
+        // Machines that are unknown and are no nodes either.
         why.retain(|name, _| !nodes.contains_key(name) && !known.contains(name));
-        unmatched.append(&mut why);
+        unmatched.extend(why.into_iter().map(|(name, why)| (name, Unmatched::because(&why))));
         unmatched
     }
 
-    /// Looks at machines that were found later. One that was listed under another name
-    /// is the same machine.
+    /// Observes machines that were found later. One that was listed under another name is the same
+    /// machine.
     async fn add<I: Io>(&mut self, io: &I, found: Vec<Machine>) {
         if found.is_empty() {
             return;
         }
         let same = |listed: &Machine| found.iter().any(|it| it.address == listed.address);
         self.machines.retain(|(machine, _)| !same(machine));
-        let each = look_at(io, &found).await;
+        let each = observe_machines(io, &found).await;
         let etcd_too = found.iter().any(|machine| machine.role == Role::ControlPlane);
         self.machines.extend(found.into_iter().zip(each));
         if etcd_too {
@@ -140,9 +142,8 @@ impl All {
     }
 }
 
-/// The machines of Kubernetes' nodes that are not among these, and why others were not
-/// found.
-pub(crate) async fn missing<I: Io>(
+/// The machines of Kubernetes' nodes that are not in this list, and why others were not found.
+pub(crate) async fn find_missing<I: Io>(
     io: &I,
     machines: &[Machine],
     nodes: &BTreeMap<NodeName, KubernetesFacts>,
@@ -156,18 +157,18 @@ pub(crate) async fn missing<I: Io>(
             for (name, answer) in answers {
                 match answer {
                     Ok(machine) => found.push(machine),
-                    Err(trouble) => drop(why.insert(name, trouble.to_string())),
+                    Err(error) => drop(why.insert(name, error.to_string())),
                 }
             }
         }
-        Err(trouble) => why.extend(nodes.keys().map(|it| (it.clone(), trouble.to_string()))),
+        Err(error) => why.extend(nodes.keys().map(|it| (it.clone(), error.to_string()))),
     }
     found.retain(|machine| machines.iter().all(|known| known.name != machine.name));
     (found, why)
 }
 
-async fn look_at<I: Io>(io: &I, machines: &[Machine]) -> Vec<Seen> {
-    let each: Vec<_> = machines.iter().map(|machine| look(io, machine)).collect();
+async fn observe_machines<I: Io>(io: &I, machines: &[Machine]) -> Vec<MachineFacts> {
+    let each: Vec<_> = machines.iter().map(|machine| observe_machine(io, machine)).collect();
     stream::iter(each).buffered(WIDTH).collect().await
 }
 
@@ -175,12 +176,12 @@ async fn etcd<I: Io>(io: &I, machines: &[Machine]) -> Fact<EtcdFacts> {
     let control_planes = machines.iter().filter(|machine| machine.role == Role::ControlPlane);
     let control_planes: Vec<Machine> = control_planes.cloned().collect();
     let etcd = limited(io, async { Ok(io.machines().etcd(&control_planes).await) }).await;
-    etcd.unwrap_or_else(|trouble| Fact::Unknown(trouble.to_string()))
+    etcd.unwrap_or_else(|error| Fact::Unknown(error.to_string()))
 }
 
-type Seen = (Fact<TalosFacts>, Fact<BTreeMap<Component, ImageRef>>, Fact<()>);
+type MachineFacts = (Fact<TalosFacts>, Fact<BTreeMap<Component, ImageRef>>, Fact<()>);
 
-async fn look<I: Io>(io: &I, machine: &Machine) -> Seen {
+async fn observe_machine<I: Io>(io: &I, machine: &Machine) -> MachineFacts {
     let machines = io.machines();
     let api_server = async {
         match machine.role {
@@ -196,8 +197,8 @@ async fn look<I: Io>(io: &I, machine: &Machine) -> Seen {
     (fact(facts), fact(images), api_server)
 }
 
-fn fact<T>(seen: Result<T, Trouble>) -> Fact<T> {
-    seen.map_or_else(|trouble| Fact::Unknown(trouble.to_string()), Fact::Known)
+fn fact<T>(answer: Result<T, IoError>) -> Fact<T> {
+    answer.map_or_else(|error| Fact::Unknown(error.to_string()), Fact::Known)
 }
 
 /// The lowest version among the components of the control planes (rule 13).
@@ -215,20 +216,20 @@ fn control_plane_version(nodes: &BTreeMap<NodeName, Node>) -> Fact<Version> {
             lowest = Some(lowest.map_or(version.clone(), |lowest| lowest.min(version)));
         }
     }
-    lowest.map_or_else(|| Fact::Unknown("no control plane was seen".to_owned()), Fact::Known)
+    lowest.map_or_else(|| Fact::Unknown("no control plane was observed".to_owned()), Fact::Known)
 }
 
-/// An answer, or the trouble that there was none in time.
+/// The result of a call, or an error if it takes too long.
 pub(crate) async fn limited<I: Io, T>(
     io: &I,
-    question: impl Future<Output = Result<T, Trouble>>,
-) -> Result<T, Trouble> {
+    question: impl Future<Output = Result<T, IoError>>,
+) -> Result<T, IoError> {
     tokio::select! {
         biased;
         answer = question => answer,
         () = io.clock().sleep(LIMIT) => {
             let text = format!("no answer within {LIMIT:#}");
-            Err(Trouble::new(FailureKind::Unavailable, &text))
+            Err(IoError::new(FailureKind::Unavailable, &text))
         }
     }
 }

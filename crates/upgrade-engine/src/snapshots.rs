@@ -22,33 +22,33 @@ use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::NodeName;
 
 use crate::io::{
-    Clock as _, EtcdAdmin as _, Happened, Io, Machine, Machines as _, ProgressSink, Trouble,
+    Applied, Clock as _, EtcdAdmin as _, Io, IoError, Machine, Machines as _, ProgressSink,
 };
 
 pub use folder::FolderSnapshots;
 pub use memory::MemorySnapshots;
 
-/// Why a store could not do something, with what to look at.
+/// Why a store failed, with what to check.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub struct StoreError(Failure);
 
 impl StoreError {
-    /// `kind` says whether the same may work later.
+    /// `kind` says whether a retry may help.
     pub fn new(kind: FailureKind, text: &str) -> Self {
         Self(Failure::new(kind, text))
     }
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for IoError {
     fn from(StoreError(failure): StoreError) -> Self {
-        Self { failure, happened: Happened::No }
+        Self { failure, applied: Applied::No }
     }
 }
 
-/// Where snapshots are kept. Whoever finds one by its location can restore from it, so it has
-/// one only once it is whole, verified and durable. It holds every secret of the cluster:
-/// only its owner may read it (rule 14).
+/// Where snapshots are kept. A snapshot has a location only once it is complete, verified and
+/// durable, since anybody who finds a location may restore from it. It contains every secret of the
+/// cluster: only its owner may read it (rule 14).
 pub trait SnapshotStore: Send + Sync {
     /// A snapshot that is being written. Dropped without a commit, it leaves nothing behind.
     type Writer: AsyncWrite + Send + Unpin;
@@ -60,7 +60,7 @@ pub trait SnapshotStore: Send + Sync {
         at: Timestamp,
     ) -> impl Future<Output = Result<Self::Writer, StoreError>> + Send;
 
-    /// Makes what was written durable, and says where it is: a path or a URL.
+    /// Makes what was written durable, and returns its location: a path or a URL.
     fn commit(
         &self,
         writer: Self::Writer,
@@ -69,7 +69,8 @@ pub trait SnapshotStore: Send + Sync {
     /// The locations of a cluster's snapshots, the oldest first.
     fn list(&self, cluster: &str) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
 
-    /// Deletes the oldest of a cluster beyond `keep`, and never `newest`, whatever its time.
+    /// Deletes the oldest snapshots of a cluster beyond `keep`, and never `newest`, whatever its
+    /// time.
     fn prune(
         &self,
         cluster: &str,
@@ -78,8 +79,7 @@ pub trait SnapshotStore: Send + Sync {
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
-/// Those of a cluster's snapshots, oldest first, that go beyond `keep`. `newest` is among
-/// those that stay.
+/// The snapshots of a cluster, oldest first, that exceed `keep`. `newest` is never among them.
 fn surplus(mut all: Vec<String>, keep: usize, newest: &str) -> Vec<String> {
     all.retain(|location| location != newest);
     let surplus = (all.len() + 1).saturating_sub(keep.max(1));
@@ -87,8 +87,8 @@ fn surplus(mut all: Vec<String>, keep: usize, newest: &str) -> Vec<String> {
     all
 }
 
-/// Takes a snapshot from the first of these control planes that gives one: the followers come
-/// first, since the leader has more to do. `permitted` is asked before each of them.
+/// Takes a snapshot from the first of these control planes that returns one: followers first, since
+/// the leader has more to do. `permitted` is asked before each of them.
 pub async fn take_from_any<I: Io>(
     io: &I,
     cluster: &str,
@@ -107,36 +107,36 @@ pub async fn take_from_any<I: Io>(
         permitted()?;
         match take(io, cluster, member, keep, progress).await {
             Ok(proof) => return Ok(proof),
-            Err(trouble) => {
-                let text = format!("no snapshot from {name}: {trouble}");
+            Err(error) => {
+                let text = format!("no snapshot from {name}: {error}");
                 progress.report(StepProgress::text(text.as_str()));
-                last = Failure::new(trouble.failure.kind, &text);
+                last = Failure::new(error.failure.kind, &text);
             }
         }
     }
     Err(last)
 }
 
-/// Takes one from this control plane, verifies it, and deletes the oldest beyond `keep`.
+/// Takes a snapshot from this control plane, verifies it, and deletes the oldest beyond `keep`.
 async fn take<I: Io>(
     io: &I,
     cluster: &str,
     from: &Machine,
     keep: usize,
     progress: &dyn ProgressSink,
-) -> Result<Proof, Trouble> {
+) -> Result<Proof, IoError> {
     let store = io.snapshots();
     let writer = store.begin(cluster, io.clock().now()).await?;
     let mut writer = Checked { writer, verifier: Verifier::default(), megabytes: 0, progress };
     io.etcd().snapshot(from, &mut writer).await?;
     let Checked { writer, verifier, .. } = writer;
-    // The stream was cut or damaged on its way; another may be whole.
+    // The stream was cut or damaged on its way; another may be complete.
     let damaged =
-        |why: &dyn std::fmt::Display| Trouble::new(FailureKind::Unavailable, &why.to_string());
+        |why: &dyn std::fmt::Display| IoError::new(FailureKind::Unavailable, &why.to_string());
     let Verified { bytes, file, .. } = verifier.finish().map_err(|why| damaged(&why))?;
     let location = store.commit(writer).await?;
     if let Err(error) = store.prune(cluster, keep, &location).await {
-        // Snapshots too many hurt nothing but the disk.
+        // Too many snapshots only cost space.
         let text = format!("old snapshots could not be deleted: {error}");
         progress.report(StepProgress::text(text));
     }
@@ -147,7 +147,7 @@ async fn take<I: Io>(
     Ok(Proof::EtcdSnapshot { location, sha256, bytes })
 }
 
-/// Verifies what is written, and reports how much it is.
+/// Verifies what is written, and reports its size.
 struct Checked<'a, W> {
     writer: W,
     verifier: Verifier,

@@ -1,9 +1,9 @@
-//! Where runs are kept: one interface, whoever keeps them.
+//! Where runs are kept: one interface for all stores.
 //!
-//! [`Folder`](crate::journal::Folder) keeps them on disk, `UpgradeRun` objects in a
-//! cluster, [`MemoryStore`](crate::journal::MemoryStore) in memory. A store hands out a
-//! run with its journal folded once ([`OpenRun`]); from there on [`drive()`](crate::drive())
-//! has the one fold, and the journal is shown it with each entry.
+//! [`Folder`](crate::journal::Folder) keeps runs on disk, `UpgradeRun` objects in a cluster,
+//! [`MemoryStore`](crate::journal::MemoryStore) in memory. A store opens a run with its journal
+//! folded once ([`OpenRun`]); from then on [`drive()`](crate::drive()) has the only fold, and
+//! passes it to the journal with each entry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -34,8 +34,8 @@ pub trait RunStore: Send + Sync {
     /// Every run that has a plan, the newest first.
     fn runs(&self) -> impl Future<Output = Result<Vec<StoredRun>, Self::Error>> + Send;
 
-    /// Writes a run down, and opens it. One that did not end stands in its way unless it
-    /// is to be replaced ([`take_over`]).
+    /// Stores a new run, and opens it. A run that has not ended is replaced on request only
+    /// ([`take_over`]).
     fn begin(
         &self,
         plan: Plan,
@@ -46,12 +46,11 @@ pub trait RunStore: Send + Sync {
     fn resume(&self) -> impl Future<Output = Result<OpenRun<Self::Journal>, Self::Error>> + Send;
 }
 
-/// What runs before left to this one, as it was told when it was begun. Stores keep it: a
+/// What earlier runs left to this one, as it was known when this one began. Stores keep it: a
 /// process may die before its first entry, which says that it took it over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inherited {
-    /// Nodes that they cordoned and did not uncordon: these cordons are ours to lift
-    /// (rule 7).
+    /// Nodes that they cordoned and did not uncordon: these cordons are ours to lift (rule 7).
     #[serde(rename = "inherited_cordons", default, skip_serializing_if = "BTreeSet::is_empty")]
     pub cordons: BTreeSet<NodeName>,
     /// Nodes that they left armed, or may have: no installer runs on them (rule 5).
@@ -60,28 +59,28 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Whether there is nothing.
+    /// Whether they left nothing.
     pub fn is_empty(&self) -> bool {
         let Self { cordons, armed } = self;
         cordons.is_empty() && armed.is_empty()
     }
 }
 
-/// A run that this process has, and may drive.
+/// A run that this process holds, and may drive.
 #[derive(Debug)]
 pub struct OpenRun<J> {
     /// Its plan.
     pub plan: Arc<Plan>,
     /// The fold of its journal.
     pub state: State,
-    /// Where that goes on.
+    /// Where its next entries go.
     pub journal: J,
-    /// What runs before left to it.
+    /// What earlier runs left to it.
     pub inherited: Inherited,
 }
 
 impl<J> OpenRun<J> {
-    /// A run of which nothing was done yet.
+    /// A run in which nothing was done yet.
     pub fn new(plan: Arc<Plan>, inherited: Inherited, journal: J) -> Self {
         Self { state: State::new(&plan), plan, journal, inherited }
     }
@@ -94,16 +93,16 @@ impl<J> OpenRun<J> {
     }
 }
 
-/// A run as it is written down.
+/// A run as it is stored.
 #[derive(Clone, Debug)]
 pub struct StoredRun {
     /// Its name among the cluster's runs.
     pub name: String,
-    /// When it was written down.
+    /// When it was stored.
     pub began: Timestamp,
     /// Its plan.
     pub plan: Arc<Plan>,
-    /// What runs before left to it.
+    /// What earlier runs left to it.
     pub inherited: Inherited,
     /// All entries.
     pub entries: Vec<Entry>,
@@ -126,7 +125,7 @@ impl StoredRun {
             .map_err(|source| Unfit { name: self.name.clone(), source: Box::new(source) })
     }
 
-    /// How it stands.
+    /// Its result so far.
     pub fn result(&self) -> Result<RunResult, Unfit> {
         Ok(RunResult::of(&self.state()?))
     }
@@ -140,7 +139,7 @@ impl StoredRun {
         })
     }
 
-    /// It in a line.
+    /// Its summary.
     pub fn summary(&self) -> Result<Summary, Unfit> {
         let state = self.state()?;
         let (done, steps) = state.progress();
@@ -165,21 +164,21 @@ impl StoredRun {
 /// Why a run may not begin.
 #[derive(Debug, Error)]
 pub enum NotBegun {
-    /// The last run did not end, and another plan would forget it.
+    /// The last run has not ended, and another plan would forget it.
     #[error("the run of plan {} has not ended ({ended})", plan.short())]
     Unfinished {
         /// Its plan.
         plan: PlanHash,
-        /// How it stands.
+        /// Its result so far.
         ended: Box<RunResult>,
     },
-    /// What it left cannot be told.
+    /// Its entries do not fit its plan, so what it left is unknown.
     #[error(transparent)]
     Unfit(#[from] Unfit),
 }
 
-/// What a new run takes over from the last one. A run that acted and did not end stands in
-/// its way unless it is to be replaced: what it left behind would be forgotten.
+/// What a new run takes over from the last one. A run that acted and has not ended is replaced on
+/// request only: what it left behind would be forgotten.
 pub fn take_over(last: Option<&StoredRun>, replace: bool) -> Result<Inherited, NotBegun> {
     let Some(last) = last else { return Ok(Inherited::default()) };
     let state = last.state()?;
@@ -191,7 +190,7 @@ pub fn take_over(last: Option<&StoredRun>, replace: bool) -> Result<Inherited, N
     Ok(last.left()?)
 }
 
-/// A run in a line.
+/// The summary of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Summary {
     /// Its name among the cluster's runs.
@@ -200,7 +199,7 @@ pub struct Summary {
     pub cluster: String,
     /// Its plan.
     pub plan: PlanHash,
-    /// Whether it was an asked-for way back.
+    /// Whether it was an explicit rollback.
     pub rollback: bool,
     /// What ran before.
     pub from: Versions,
@@ -212,7 +211,7 @@ pub struct Summary {
     pub last: Timestamp,
     /// Who wrote it.
     pub runner: Option<String>,
-    /// How it stands.
+    /// Its result so far.
     #[serde(flatten)]
     pub result: RunResult,
     /// Steps done.

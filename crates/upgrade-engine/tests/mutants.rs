@@ -15,7 +15,7 @@ use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::Target;
 use upgrade_core::policy::RebootChoice;
 use upgrade_core::step::Action;
-use upgrade_engine::control::Word;
+use upgrade_engine::control::Command;
 use upgrade_engine::drive::{DriveError, End};
 use upgrade_engine::journal::{Folder, Holder};
 
@@ -303,13 +303,13 @@ async fn a_pause_is_not_heard_or_leaves_a_node_cordoned() {
         let world = World::new(1, 2, "1.13.1");
         let plan = planned(&world, "1.13.9", &policy(1)).await;
         let mut driver = Driver::new(&world, &plan);
-        let says = driver.word.clone();
+        let commands = driver.commands.clone();
         let seen = Arc::clone(&world);
         tokio::spawn(async move {
             while seen.cluster().cordoned().is_empty() {
                 common::seconds(1).await;
             }
-            says.send_replace(Word::Pause { by: "a test".to_owned() });
+            commands.send_replace(Command::Pause { by: "a test".to_owned() });
         });
         let (end, _) = driver.go().await;
         let cordoned = world.cluster().cordoned().len();

@@ -17,6 +17,6 @@
 pub mod kubernetes;
 mod live;
 pub mod talos;
-mod trouble;
+mod talos_error;
 
 pub use live::{ConnectError, Credentials, Live, Options};

@@ -23,12 +23,12 @@ pub fn armed(
     let mut seen = BTreeSet::new();
     for (_, lane) in plan.lanes() {
         let (Some(node), Target::Talos(target)) = (&lane.node, &lane.target) else { continue };
-        if lane.steps.contains(&Action::Rollback) {
+        if lane.has(Action::Rollback) {
             report.refusals.extend(no_slot(node, snapshot, armed));
         }
         // What replaces a node hides that it was armed, whatever with.
-        let replaced = lane.steps.contains(&Action::ExternalUpgrade);
-        if !(replaced || lane.steps.contains(&Action::Install)) || !seen.insert(node) {
+        let replaced = lane.has(Action::ExternalUpgrade);
+        if !(replaced || lane.has(Action::Install)) || !seen.insert(node) {
             continue;
         }
         let Some(known) = in_this_boot(node, snapshot, armed) else { continue };

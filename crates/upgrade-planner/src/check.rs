@@ -192,12 +192,11 @@ impl<'a> Checker<'a> {
 
     /// Rule 3: a snapshot before the first control plane.
     fn snapshot_first(&mut self, hop: &Hop) {
-        let has = |wave: &Wave, action| wave.lanes.iter().any(|lane| lane.steps.contains(&action));
+        let has = |wave: &Wave, action| wave.lanes.iter().any(|lane| lane.has(action));
         let disrupted = hop.waves.iter().position(|wave| {
             wave.lanes.iter().any(|lane| {
                 let node = lane.node.as_ref().and_then(|node| self.role(node));
-                node == Some(Role::ControlPlane)
-                    && lane.steps.iter().any(|action| action.is_disruptive())
+                node == Some(Role::ControlPlane) && lane.actions().any(Action::is_disruptive)
             })
         });
         let taken = hop.waves.iter().position(|wave| has(wave, Action::SnapshotEtcd));
@@ -218,7 +217,7 @@ impl<'a> Checker<'a> {
         for lane in hop.lanes() {
             let is_control_plane =
                 lane.node.as_ref().and_then(|node| self.role(node)) == Some(Role::ControlPlane);
-            if is_control_plane && lane.steps.iter().any(|action| action.boots()) {
+            if is_control_plane && lane.actions().any(Action::boots) {
                 rebooting.push(lane);
             }
         }
@@ -226,7 +225,7 @@ impl<'a> Checker<'a> {
             && let Some(place) =
                 rebooting.iter().position(|lane| lane.node.as_ref() == Some(leader))
             && place + 1 < rebooting.len()
-            && !rebooting[place].steps.contains(&Action::Forfeit)
+            && !rebooting[place].has(Action::Forfeit)
         {
             let number = hop.number;
             self.fatal(1, format!("hop {number} reboots the etcd leader {leader} before others"));
@@ -250,7 +249,7 @@ impl<'a> Checker<'a> {
             let is_control_plane = |lane: &Lane| {
                 lane.node.as_ref().and_then(|node| self.role(node)) == Some(Role::ControlPlane)
             };
-            let boots = |lane: &Lane| lane.steps.iter().any(|step| step.boots());
+            let boots = |lane: &Lane| lane.actions().any(Action::boots);
             wave.lanes.iter().any(|lane| is_control_plane(lane) && boots(lane))
         };
         let first = hop.waves.iter().find(|wave| lowers(wave) || boots(wave));
@@ -268,7 +267,7 @@ impl<'a> Checker<'a> {
         let mut workers: BTreeMap<Option<&str>, usize> = BTreeMap::new();
         for lane in &wave.lanes {
             let Some(node) = &lane.node else { continue };
-            if !lane.steps.iter().any(|action| action.is_disruptive()) {
+            if !lane.actions().any(Action::is_disruptive) {
                 continue;
             }
             match self.snapshot.nodes.get(node) {
@@ -330,7 +329,7 @@ impl<'a> Checker<'a> {
                 let Some(seen) = self.snapshot.nodes.get(node) else { continue };
                 let pool = (seen.role, seen.pool.as_deref());
                 let cycles = target.reboot == RebootMode::Powercycle;
-                let knows = !lane.steps.contains(&Action::Rollback);
+                let knows = !lane.has(Action::Rollback);
                 let wrong = match mode {
                     _ if first => !cycles && !tried.contains(&pool),
                     RebootChoice::Powercycle => knows && !cycles,
@@ -353,9 +352,9 @@ impl<'a> Checker<'a> {
 
     /// Rules 5, 6 and 7: the order of one node's steps.
     fn order_of_steps(&mut self, at: &str, lane: &Lane) {
-        let place = |action| lane.steps.iter().position(|step| *step == action);
-        let reboot = lane.steps.iter().position(|step| step.boots());
-        let reboot_count = lane.steps.iter().filter(|step| step.boots()).count();
+        let place = |action| lane.actions().position(|own| own == action);
+        let reboot = lane.actions().position(Action::boots);
+        let reboot_count = lane.actions().filter(|action| action.boots()).count();
         if reboot_count != 1 {
             self.fatal(5, format!("{at} reboots {reboot_count} times"));
         }

@@ -21,7 +21,7 @@ use upgrade_core::plan::{Group, Plan, RebootMode, Target};
 use upgrade_core::policy::RebootChoice;
 use upgrade_core::reason::{HaltReason, WaitReason};
 use upgrade_core::snapshot::{Node, NodeName, Snapshot};
-use upgrade_core::step::{Action, StepId};
+use upgrade_core::step::{Action, StepId, StepName};
 use upgrade_core::window::{Gate, gate};
 
 pub use adopted::Lift;
@@ -60,7 +60,7 @@ pub struct Start {
     /// The number of this attempt.
     pub attempt: u32,
     /// An earlier attempt may have acted: look for its effect first (rule 8).
-    pub look_first: bool,
+    pub in_doubt: bool,
     /// A rollback goes on without it where Kubernetes or etcd do not answer (rule 12).
     pub best_effort: bool,
 }
@@ -82,6 +82,9 @@ pub enum Decision {
         /// Whether the run halts then, instead of observing again. Such a wait
         /// belongs in the journal, so that its time counts across restarts.
         gives_up: bool,
+        /// Whether the cluster is observed again meanwhile, although steps run: a node in flight
+        /// waits for something that none of them changes.
+        observe: bool,
     },
     /// Stop until a user acts. Belongs in the journal at once, before the steps that are
     /// left to finish: otherwise a restart would forget the reason.
@@ -130,7 +133,7 @@ pub fn decide(
     if !round.starts.is_empty() {
         return Decision::Run(round.starts);
     }
-    if let Some(wait) = run.under_way(round.again) {
+    if let Some(wait) = run.under_way(round.again, round.observe) {
         return wait;
     }
     match round.closed.take() {
@@ -162,26 +165,29 @@ struct Round {
     idle: Option<Decision>,
     /// When the first of the failed steps is retried.
     again: Option<Timestamp>,
+    /// Whether a lane in flight waits at a gate. Steps of other lanes do not open it: a node whose
+    /// reboot is in doubt after a restart of ours is back long before a drain beside it ends.
+    observe: bool,
 }
 
 impl<'a> Run<'a> {
     /// A failure that may not be retried, or a step that hangs (rule 11).
     fn fatal(&self) -> Option<HaltReason> {
         self.hop.lanes().flat_map(|lane| lane.steps().map(move |step| (lane, step))).find_map(
-            |(lane, (action, step))| match &step.phase {
+            |(lane, (name, step))| match &step.phase {
                 Phase::Failed { failure, .. }
-                    if !self.may_retry(action, &step.phase, step.tried) =>
+                    if !self.may_retry(name.action, &step.phase, step.tried) =>
                 {
                     Some(HaltReason::StepFailed {
-                        step: lane.id(action),
+                        step: lane.id(name),
                         attempt: step.attempts,
                         failure: failure.clone(),
                     })
                 }
                 Phase::Running { since } => {
-                    let limit = action.timeout(&self.plan.policy);
+                    let limit = name.action.timeout(&self.plan.policy);
                     let over = after(*since, limit.saturating_add(OVERDUE_GRACE));
-                    (self.now >= over).then(|| HaltReason::Overdue { step: lane.id(action), limit })
+                    (self.now >= over).then(|| HaltReason::Overdue { step: lane.id(name), limit })
                 }
                 _ => None,
             },
@@ -204,9 +210,10 @@ impl<'a> Run<'a> {
         let may_begin = round.idle.is_none();
         let mut away = Away::new(self);
         for (lane, may_disrupt) in self.candidates() {
-            let Some((action, step)) = lane.current() else {
+            let Some((name, step)) = lane.current() else {
                 continue;
             };
+            let action = name.action;
             // Nothing new while paused or outside a window; a node in flight
             // goes on until it is safe (rule 12).
             let in_flight = guard!(Mutant::PauseAbandons, lane.is_entered());
@@ -222,9 +229,9 @@ impl<'a> Run<'a> {
                     let again = after(*at, self.backoff(step.tried));
                     if self.now < again {
                         let attempt = step.attempts;
-                        let reason = WaitReason::Backoff { step: lane.id(action), attempt };
+                        let reason = WaitReason::Backoff { step: lane.id(name), attempt };
                         round.again = Some(round.again.map_or(again, |first| first.min(again)));
-                        round.idle = Some(Decision::Wait { reason, until: again, gives_up: false });
+                        round.idle = Some(pause(reason, again));
                         continue;
                     }
                 }
@@ -235,9 +242,10 @@ impl<'a> Run<'a> {
                     if action.is_disruptive() {
                         away.enter(&self.hop, &lane, self.snapshot);
                     }
-                    round.starts.push(self.start(&lane, action, step));
+                    round.starts.push(self.start(&lane, name, step));
                 }
                 Err(closed) => {
+                    round.observe |= guard!(Mutant::DoubtUnobserved, lane.is_entered());
                     // The first gate in plan order is the one to report, but one that
                     // never opens ends the run at once.
                     if round.closed.is_none() || matches!(closed, Closed::Never(_)) {
@@ -296,16 +304,13 @@ impl<'a> Run<'a> {
         if let Some(by) = self.state.paused()
             && guard!(Mutant::PauseIgnored)
         {
-            return Some(Decision::Wait {
-                reason: WaitReason::Paused { by: by.to_owned() },
-                until: after(self.now, PAUSE_LOOK),
-                gives_up: false,
-            });
+            let reason = WaitReason::Paused { by: by.to_owned() };
+            return Some(pause(reason, after(self.now, PAUSE_LOOK)));
         }
         let policy = &self.plan.policy;
         match gate(&policy.windows, &policy.freezes, self.now) {
             Gate::Closed { until, why } if guard!(Mutant::WindowIgnored) => {
-                Some(Decision::Wait { reason: WaitReason::Window { why }, until, gives_up: false })
+                Some(pause(WaitReason::Window { why }, until))
             }
             _ => None,
         }
@@ -313,20 +318,20 @@ impl<'a> Run<'a> {
 
     /// Waiting for steps that run, if there are any; no longer than until a failed one is
     /// retried beside them.
-    fn under_way(&self, again: Option<Timestamp>) -> Option<Decision> {
+    fn under_way(&self, again: Option<Timestamp>, observe: bool) -> Option<Decision> {
         let mut steps = Vec::new();
         let mut count = 0;
         let mut until = again.unwrap_or(Timestamp::MAX);
         // Any step of a lane, not only its first unfinished one: a run that halts uncordons
         // out of turn.
         let all = self.hop.lanes().flat_map(|lane| lane.steps().map(move |step| (lane, step)));
-        for (lane, (action, step)) in all {
+        for (lane, (name, step)) in all {
             if let Phase::Running { since } = step.phase {
-                let limit = action.timeout(&self.plan.policy).saturating_add(OVERDUE_GRACE);
+                let limit = name.action.timeout(&self.plan.policy).saturating_add(OVERDUE_GRACE);
                 until = until.min(after(since, limit));
                 count += 1;
                 if steps.len() < NAMED_STEPS {
-                    steps.push(lane.id(action));
+                    steps.push(lane.id(name));
                 }
             }
         }
@@ -334,6 +339,7 @@ impl<'a> Run<'a> {
             reason: WaitReason::Running { steps, count },
             until,
             gives_up: false,
+            observe,
         })
     }
 
@@ -342,21 +348,23 @@ impl<'a> Run<'a> {
         let since = self.state.waiting_since(&reason.key()).unwrap_or(self.now);
         let until = after(since, self.plan.policy.timeouts.gate);
         if !guard!(Mutant::DeadlineRemoved) {
-            return Decision::Wait { reason, until: Timestamp::MAX, gives_up: true };
+            let until = Timestamp::MAX;
+            return Decision::Wait { reason, until, gives_up: true, observe: true };
         }
         if self.now >= until {
             return self.wind_down(HaltReason::WaitedTooLong { since, waiting_for: reason });
         }
-        Decision::Wait { reason, until, gives_up: true }
+        Decision::Wait { reason, until, gives_up: true, observe: true }
     }
 
     /// Comes to a stop: nodes in flight reach a safe state first, our cordons are lifted
     /// where the node is up again (rules 7 and 12), nothing new begins.
     fn wind_down(&self, reason: HaltReason) -> Decision {
         let mut finish = Vec::new();
+        let mut observe = false;
         let away = Away::new(self);
         for lane in self.hop.lanes().filter(LaneView::is_entered) {
-            let Some((action, step)) = lane.current() else {
+            let Some((name, step)) = lane.current() else {
                 continue;
             };
             if lane.steps().any(|(_, step)| matches!(step.phase, Phase::Running { .. })) {
@@ -365,19 +373,20 @@ impl<'a> Run<'a> {
             // A node that was uncordoned after a failure of its own could start over, but
             // not while the run halts.
             let failed = lane.steps().any(|(_, step)| matches!(step.phase, Phase::Failed { .. }));
-            let goes_on = matches!(step.phase, Phase::Pending | Phase::InDoubt)
+            let may_go_on = matches!(step.phase, Phase::Pending | Phase::InDoubt)
                 && !failed
-                && !gives_up_on(&lane, &reason)
-                && self.pass(&lane, action, &away).is_ok();
+                && !gives_up_on(&lane, &reason);
+            let goes_on = may_go_on && self.pass(&lane, name.action, &away).is_ok();
+            observe |= may_go_on && !goes_on;
             if goes_on {
-                finish.push(self.start(&lane, action, step));
+                finish.push(self.start(&lane, name, step));
             } else {
                 finish.extend(self.lift_cordon(&lane));
             }
         }
         // Waiting for a step that hangs would never end.
         let hangs = matches!(reason, HaltReason::Overdue { .. });
-        match self.under_way(None) {
+        match self.under_way(None, observe) {
             Some(wait) if finish.is_empty() && !hangs => wait,
             _ => Decision::Halt {
                 reason,
@@ -393,14 +402,21 @@ impl<'a> Run<'a> {
     /// and that still have its cordon. Since the latest entry: none is written meanwhile.
     fn last_looks(&self, nothing_left: bool) -> Option<Timestamp> {
         let unseen = |node: &NodeName| {
-            self.snapshot.nodes.get(node).is_some_and(
-                |Node { talos, kubernetes, api_server, .. }| {
-                    let troubles = [talos.trouble(), kubernetes.trouble(), api_server.trouble()];
-                    troubles.iter().any(Option::is_some)
-                },
-            )
+            self.snapshot.unmatched.contains_key(node)
+                || self.snapshot.nodes.get(node).is_some_and(
+                    |Node { talos, kubernetes, api_server, .. }| {
+                        let troubles = [
+                            talos.why_unknown(),
+                            kubernetes.why_unknown(),
+                            api_server.why_unknown(),
+                        ];
+                        troubles.iter().any(Option::is_some)
+                    },
+                )
         };
-        let until = after(self.state.last_at()?, LAST_LOOKS);
+        // A run that only now decides to halt may have written nothing for long.
+        let since = self.state.halted().map_or(Some(self.now), |_| self.state.last_at())?;
+        let until = after(since, LAST_LOOKS);
         let looks = nothing_left && self.now < until && self.state.our_cordons().any(unseen);
         looks.then_some(until)
     }
@@ -410,7 +426,7 @@ impl<'a> Run<'a> {
     fn lift_cordon(&self, lane: &LaneView<'_>) -> Option<Start> {
         let node = lane.lane.node.as_ref()?;
         let ours = self.state.our_cordons().any(|cordoned| cordoned == node);
-        let step = lane.step(Action::Uncordon)?;
+        let (name, step) = lane.step(Action::Uncordon)?;
         let may_try = match &step.phase {
             Phase::Pending | Phase::InDoubt => true,
             // A later attempt may succeed; and if the cordon is gone already, that is
@@ -427,22 +443,25 @@ impl<'a> Run<'a> {
             // cannot be observed: another one may delay the whole observation.
             seen.is_up() || (!lane.has_booted() && seen.is_ready_unseen())
         };
-        let up = self.snapshot.nodes.get(node).is_some_and(serves);
-        (ours && may_try && up).then(|| self.start(lane, Action::Uncordon, step))
+        // Kubernetes tells of a node even while no machine is found for it.
+        let ready = || self.snapshot.kubernetes_of(node).is_some_and(|facts| facts.ready);
+        let unmatched = || !lane.has_booted() && ready();
+        let up = self.snapshot.nodes.get(node).map_or_else(unmatched, serves);
+        (ours && may_try && up).then(|| self.start(lane, name, step))
     }
 
-    /// Whether an observation that is newer than this shows the node without a cordon.
+    /// Whether an observation that is newer than this shows the node without our cordon.
     fn is_seen_lifted(&self, node: &NodeName, since: Timestamp) -> bool {
-        let facts = self.snapshot.nodes.get(node).and_then(|node| node.kubernetes.known());
-        self.snapshot.taken_at > since && facts.is_some_and(|facts| !facts.unschedulable)
+        let facts = self.snapshot.kubernetes_of(node);
+        self.snapshot.taken_at > since && facts.is_some_and(|facts| !facts.has_our_cordon())
     }
 
-    fn start(&self, lane: &LaneView<'_>, action: Action, step: &StepState) -> Start {
+    fn start(&self, lane: &LaneView<'_>, name: &StepName, step: &StepState) -> Start {
         Start {
-            step: lane.id(action),
+            step: lane.id(name),
             attempt: step.attempts + 1,
-            look_first: step.attempts > 0,
-            best_effort: self.plan.rollback && may_be_left_out(action),
+            in_doubt: step.attempts > 0,
+            best_effort: self.plan.rollback && may_be_left_out(name.action),
         }
     }
 
@@ -475,4 +494,9 @@ fn gives_up_on(lane: &LaneView<'_>, reason: &HaltReason) -> bool {
 
 fn after(start: Timestamp, span: SignedDuration) -> Timestamp {
     start.checked_add(span).unwrap_or(Timestamp::MAX)
+}
+
+/// A wait for the clock or a person: no observation ends it.
+fn pause(reason: WaitReason, until: Timestamp) -> Decision {
+    Decision::Wait { reason, until, gives_up: false, observe: false }
 }

@@ -65,11 +65,10 @@ fn step(action: Action, plan: &Plan) -> Span {
 }
 
 fn lane(lane: &Lane, plan: &Plan, armed_ahead: bool) -> Span {
-    lane.steps
-        .iter()
+    lane.actions()
         // Workers are armed while other nodes are away.
-        .filter(|action| !(armed_ahead && **action == Action::Install))
-        .fold(Span::default(), |sum, action| sum.then(step(*action, plan)))
+        .filter(|action| !(armed_ahead && *action == Action::Install))
+        .fold(Span::default(), |sum, action| sum.then(step(action, plan)))
 }
 
 fn wave(wave: &Wave, plan: &Plan, armed_ahead: bool) -> Span {

@@ -7,7 +7,7 @@ use std::fmt::{self, Display};
 
 use serde::Serialize;
 use upgrade_core::readiness;
-use upgrade_core::snapshot::{Component, Fact, Node, NodeName, Role, Snapshot, Stage};
+use upgrade_core::snapshot::{Component, Fact, Node, NodeName, Role, Snapshot, Stage, Unmatched};
 use upgrade_core::workload::{Pod, Workloads};
 
 use crate::etcd;
@@ -89,7 +89,7 @@ pub fn health(snapshot: &Snapshot, workloads: &Fact<Workloads>) -> Vec<Check> {
     for (name, node) in &snapshot.nodes {
         kubernetes(name, node, &mut found);
     }
-    for (name, why) in &snapshot.unmatched {
+    for (name, Unmatched { why, .. }) in &snapshot.unmatched {
         let text = format!("no machine is known for it: {why}");
         found.bad(Area::Talos, Some(name), text);
     }

@@ -22,6 +22,7 @@ use upgrade_core::mutant::Mutant;
 use upgrade_core::plan::{Change, Versions};
 use upgrade_core::version::{Minor, Version};
 
+use crate::follow::{self, OLDEST_HOST};
 use crate::report::{Constraint, Note, Product, Refusal, Report, Warning};
 use crate::targets::Start;
 
@@ -75,10 +76,6 @@ pub fn find(
     }
     Some(legs)
 }
-
-/// The first Talos whose upgrade call keeps the data of a node: up to 1.7 it wipes
-/// the EPHEMERAL partition and leaves etcd, unless it is asked to preserve them.
-pub const OLDEST_HOST: Version = Version::new(1, 8, 0);
 
 /// The newest patch of the line that `from` belongs to, where the way to `to` leads
 /// out of that line and starts below it: Talos's own guide passes it first, and
@@ -383,39 +380,19 @@ impl<'a> Grid<'a> {
         others.into_iter().all(passes).then_some(movers)
     }
 
-    /// What the matrix has against running both versions together.
-    fn pair(&self, talos: &Version, kubernetes: &Version) -> Option<Constraint> {
-        let Some(row) = self.matrix.row(talos.minor()) else {
-            return Some(Constraint::UnknownTalos { talos: talos.clone() });
-        };
-        let (oldest, newest) = row.kubernetes_minors();
-        (!row.runs(kubernetes)).then(|| Constraint::Pair {
-            talos: talos.clone(),
-            kubernetes: kubernetes.clone(),
-            oldest,
-            newest,
-            needs: self
-                .matrix
-                .rows()
-                .iter()
-                .find(|row| row.talos > talos.minor() && row.runs(kubernetes))
-                .map(|row| row.talos),
-        })
-    }
-
-    /// The same for what runs at a place: the lowest and the highest Talos of the nodes
-    /// that move.
+    /// What the matrix has against what runs at a place: the lowest and the highest Talos of
+    /// the nodes that move.
     fn pair_constraint(&self, talos: usize, kubernetes: usize) -> Option<Constraint> {
         let kubernetes = self.kubernetes.get(kubernetes)?;
         let runs = || self.groups.iter().map(|group| self.runs(group, talos));
         let ends = [runs().min().or_else(|| self.talos.get(talos)), runs().max()];
-        ends.into_iter().flatten().find_map(|talos| self.pair(talos, kubernetes))
+        ends.into_iter().flatten().find_map(|talos| follow::pair(talos, kubernetes, self.matrix))
     }
 
     /// The same for the nodes that stay.
     fn left_constraint(&self, kubernetes: usize) -> Option<Constraint> {
         let kubernetes = self.kubernetes.get(kubernetes)?;
-        self.left.iter().find_map(|talos| self.pair(talos, kubernetes))
+        self.left.iter().find_map(|talos| follow::pair(talos, kubernetes, self.matrix))
     }
 
     /// What a move of Kubernetes does to the nodes that stay: they must not lose support.
@@ -423,30 +400,12 @@ impl<'a> Grid<'a> {
     fn left_behind(&self, from: usize, to: usize) -> Option<Constraint> {
         let (from, to) = (self.kubernetes.get(from)?, self.kubernetes.get(to)?);
         self.left.iter().find_map(|talos| {
-            let constraint = self.pair(talos, to)?;
+            let constraint = follow::pair(talos, to, self.matrix)?;
             let nearer = self.matrix.row(talos.minor()).is_some_and(|row| {
                 let (from, to) = (from.release(), to.release());
                 (to > from && to < row.kubernetes_min) || (to < from && to >= row.kubernetes_max)
             });
             (!nearer).then_some(constraint)
-        })
-    }
-
-    /// What the matrix has against installing one Talos over the other.
-    fn host_constraint(&self, from: &Version, to: &Version) -> Option<Constraint> {
-        let row = self.matrix.row(to.minor())?;
-        if !row.accepts_host(from) {
-            return Some(Constraint::Host {
-                from: from.clone(),
-                to: to.clone(),
-                oldest: row.host_min.clone(),
-                too_new: row.host_max.clone(),
-            });
-        }
-        row.passes_first(from).map(|first| Constraint::Patch {
-            from: from.clone(),
-            to: to.clone(),
-            first: first.clone(),
         })
     }
 
@@ -457,8 +416,8 @@ impl<'a> Grid<'a> {
         let target = self.talos.get(to.0)?;
         let movers = self.movers(from.0, to.0).unwrap_or_default();
         let hosts = movers.iter().map(|group| self.runs(group, from.0));
-        let host = { hosts }.find_map(|host| self.host_constraint(host, target));
-        let pair = || self.pair(target, self.kubernetes.get(to.1)?);
+        let host = { hosts }.find_map(|host| follow::host(host, target, self.matrix));
+        let pair = || follow::pair(target, self.kubernetes.get(to.1)?, self.matrix);
         host.or_else(pair)
     }
 

@@ -12,7 +12,7 @@ use upgrade_core::plan::{
 };
 use upgrade_core::policy::{Order, RebootChoice};
 use upgrade_core::snapshot::{Component, NodeName, Role, TalosFacts};
-use upgrade_core::step::Action;
+use upgrade_core::step::{Action, StepName};
 use upgrade_core::version::{Minor, Version};
 
 use crate::downgrade;
@@ -309,7 +309,7 @@ impl<'a> Lanes<'a> {
         }
         let pool = self.request.snapshot.nodes[&node].pool.as_deref();
         let pool = self.limits.pool(pool).map(ToOwned::to_owned);
-        Lane { node: Some(node), pool, target: Target::Talos(target), steps }
+        Lane { node: Some(node), pool, target: Target::Talos(target), steps: names(&steps) }
     }
 
     fn kubernetes(&mut self, number: u32, to: &Version, more: bool) -> Vec<Wave> {
@@ -375,7 +375,7 @@ impl<'a> Lanes<'a> {
         // them answers, since all the rest waits for them.
         let prepare = prepare(Vec::new(), &[], true);
         let nodes = &self.request.snapshot.nodes;
-        if nodes.values().all(|node| node.kubernetes.trouble().is_some()) {
+        if nodes.values().all(|node| node.kubernetes.why_unknown().is_some()) {
             return [prepare, servers, kubelets, manifests, managers].concat();
         }
         [prepare, kubelets, manifests, managers, servers].concat()
@@ -460,7 +460,7 @@ impl Images {
             node: Some(name.clone()),
             pool: None,
             target: Target::Kubernetes { images: pick(&self.next), previous: pick(&self.previous) },
-            steps: parts.iter().map(|(action, _)| *action).collect(),
+            steps: parts.iter().map(|(action, _)| (*action).into()).collect(),
         })
     }
 }
@@ -476,12 +476,17 @@ pub(crate) fn pull(node: &NodeName, images: Vec<ImageRef>) -> Lane {
         node: Some(node.clone()),
         pool: None,
         target: Target::Pulled { images },
-        steps: vec![Action::Pull],
+        steps: names(&[Action::Pull]),
     }
 }
 
+/// Steps without labels: no lane that is planned here has two of one action.
+pub(crate) fn names(actions: &[Action]) -> Vec<StepName> {
+    actions.iter().copied().map(Into::into).collect()
+}
+
 fn cluster(steps: &[Action]) -> Lane {
-    Lane { node: None, pool: None, target: Target::Cluster, steps: steps.to_vec() }
+    Lane { node: None, pool: None, target: Target::Cluster, steps: names(steps) }
 }
 
 /// The lane that runs etcd's own downgrade.

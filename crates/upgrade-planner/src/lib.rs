@@ -4,6 +4,7 @@
 //! - [`plan()`] turns what was observed and what is wanted into a [`Plan`] and a
 //!   [`Report`]: [`targets`] says which node is to run what, [`hops`] finds the path
 //!   through the support matrix, [`waves`] the order of nodes, [`installer`] the images.
+//! - [`follow`] says which version may follow what runs (rule 13).
 //! - [`check()`] reads a finished plan with other eyes and names what breaks a rule.
 //! - [`armed()`] refuses what an earlier run's armed nodes do not allow.
 //! - [`prepare()`] is all three, and what every front end calls.
@@ -29,6 +30,7 @@ pub mod downgrade;
 pub mod drain;
 pub mod estimate;
 pub mod etcd;
+pub mod follow;
 pub mod health;
 pub mod hops;
 pub mod installer;

@@ -187,17 +187,17 @@ fn unknowns(snapshot: &Snapshot, rollback: bool, report: &mut Report) {
         report.refuse(Refusal::KubernetesAway { why: why.clone() });
     }
     for (name, node) in &snapshot.nodes {
-        let kubernetes = node.kubernetes.trouble().filter(|_| !rollback && away.is_none());
-        let facts = [node.talos.trouble(), kubernetes];
+        let kubernetes = node.kubernetes.why_unknown().filter(|_| !rollback && away.is_none());
+        let facts = [node.talos.why_unknown(), kubernetes];
         for why in facts.into_iter().flatten() {
             report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why: why.to_owned() });
         }
-        if let Some(why) = node.images.trouble() {
+        if let Some(why) = node.images.why_unknown() {
             let why = format!("its Kubernetes images: {why}");
             report.refusals.push(Refusal::NodeUnknown { node: name.clone(), why });
         }
     }
-    if let Some(why) = snapshot.kubernetes.trouble().filter(|_| !rollback) {
+    if let Some(why) = snapshot.kubernetes.why_unknown().filter(|_| !rollback) {
         report.refuse(Refusal::KubernetesUnknown { why: why.to_owned() });
     }
     if snapshot.nodes_with(Role::ControlPlane).next().is_none() {
@@ -207,7 +207,7 @@ fn unknowns(snapshot: &Snapshot, rollback: bool, report: &mut Report) {
 
 /// Why Kubernetes lists no node at all: that is one reason, and not one for each machine.
 fn away(snapshot: &Snapshot) -> Option<String> {
-    let mut reasons = snapshot.nodes.values().map(|node| node.kubernetes.trouble());
+    let mut reasons = snapshot.nodes.values().map(|node| node.kubernetes.why_unknown());
     let first = reasons.next()??;
     (snapshot.nodes.len() > 1 && reasons.all(|why| why == Some(first))).then(|| first.to_owned())
 }
@@ -278,7 +278,7 @@ fn control_planes_fit(
         return;
     }
     for (name, node) in snapshot.nodes_with(Role::ControlPlane) {
-        let seen = node.talos.trouble().is_none() && node.kubernetes.trouble().is_none();
+        let seen = node.talos.why_unknown().is_none() && node.kubernetes.why_unknown().is_none();
         if let Some(why) = node.why_down().filter(|_| seen) {
             report.refuse(Refusal::ControlPlaneDown { node: name.clone(), why });
         }

@@ -21,9 +21,9 @@ use upgrade_core::version::{Minor, Version};
 
 use crate::downgrade;
 use crate::etcd;
-use crate::hops::OLDEST_HOST;
+use crate::follow::OLDEST_HOST;
 use crate::installer::{self, schematic_of};
-use crate::lanes::{boots, lower, number_waves, prepare, pull, wave};
+use crate::lanes::{boots, lower, names, number_waves, prepare, pull, wave};
 use crate::planner::Planned;
 use crate::report::{Constraint, Product, Refusal, Report, Warning};
 use crate::waves::Limits;
@@ -282,7 +282,7 @@ fn waves(
         node: Some((*node).clone()),
         pool: pool.map(ToOwned::to_owned),
         target: Target::Talos(Box::new(target)),
-        steps,
+        steps: names(&steps),
     };
     waves.push(wave(group, vec![lane]));
     number_waves(waves)

@@ -15,7 +15,7 @@ use upgrade_core::matrix::Matrix;
 use upgrade_core::mutant::{self, Mutant};
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
-use upgrade_core::snapshot::{Fact, Snapshot};
+use upgrade_core::snapshot::{Fact, Snapshot, Unmatched};
 use upgrade_core::step::Action;
 use upgrade_core::window::Freeze;
 use upgrade_planner::check::check;
@@ -69,7 +69,7 @@ fn containers() {
 /// Rule 10.
 fn invisible() {
     let mut snapshot = cluster(3, 1, "1.13.1", "1.33.4");
-    snapshot.unmatched.insert("worker-2".into(), "no answer".to_owned());
+    snapshot.unmatched.insert("worker-2".into(), Unmatched::because("no answer"));
     let ask = || plan_for(&snapshot, &intent(Some("1.13.9"), None), &Policy::default()).is_ok();
     assert_eq!(both(Mutant::InvisibleNodes, ask), (false, true));
 }

@@ -13,7 +13,6 @@
 // Nothing here reads a clock or the environment; an exception cannot be made.
 #![forbid(clippy::disallowed_methods)]
 
-mod kind;
 mod live;
 mod outcome;
 mod result;
@@ -22,7 +21,6 @@ mod run;
 mod test_fixtures;
 mod timeline;
 
-pub use kind::StepKind;
 pub use live::{LiveRun, Waiting};
 pub use outcome::{ClusterOutcome, NodeOutcome, Outcomes, Unfinished, Verified, VersionChange};
 pub use result::RunResult;

@@ -285,7 +285,7 @@ mod tests {
             }
         };
         assert_eq!(queued(&run), format!("{:?}", Queued::Next));
-        let step = StepId { hop: 1, node: Some("cp-2".into()), action: Action::Drain };
+        let step = StepId::new(1, Some("cp-2".into()), Action::Drain);
         apply(&mut run, 0, started(&step));
         assert_eq!(queued(&run), format!("{:?}", Queued::Behind(vec![Some(&busy)])));
         let why = WaitReason::EtcdUnsafe { node: other.clone(), why: "a learner".to_owned() };

@@ -9,7 +9,7 @@ use upgrade_core::plan::{Change, Group, Hop, Lane, Plan, Target, Wave};
 use upgrade_core::product::Product;
 use upgrade_core::reason::Failure;
 use upgrade_core::snapshot::NodeName;
-use upgrade_core::step::{Action, StepId};
+use upgrade_core::step::{Action, StepId, StepName};
 use upgrade_core::version::Version;
 
 use crate::run::lane_order;
@@ -144,8 +144,8 @@ fn finished(
     let lanes = hop.waves.iter().flat_map(|wave| wave.lanes.iter().map(move |lane| (wave, lane)));
     let mut finished = None;
     for (wave, lane) in lanes.filter(|(_, lane)| lane.node.as_ref() == Some(node)) {
-        for action in proving(lane) {
-            let this = succeeded(timeline, hop.number, Some(node), action);
+        for name in proving(lane) {
+            let this = succeeded(timeline, hop.number, Some(node), name);
             finished = Some(finished.unwrap_or(true) && this);
         }
         if matches!(lane.target, Target::Talos(_)) && finished == Some(true) {
@@ -156,14 +156,12 @@ fn finished(
 }
 
 /// The steps that show that a lane's change was made.
-fn proving(lane: &Lane) -> Vec<Action> {
-    match &lane.target {
-        Target::Talos(_) => vec![Action::Verify],
-        Target::Kubernetes { .. } => {
-            lane.steps.iter().copied().filter(|step| step.component().is_some()).collect()
-        }
-        Target::Cluster | Target::Etcd { .. } | Target::Pulled { .. } => Vec::new(),
-    }
+fn proving(lane: &Lane) -> impl Iterator<Item = &StepName> {
+    lane.steps.iter().filter(|name| match &lane.target {
+        Target::Talos(_) => name.action == Action::Verify,
+        Target::Kubernetes { .. } => name.action.component().is_some(),
+        Target::Cluster | Target::Etcd { .. } | Target::Pulled { .. } => false,
+    })
 }
 
 fn after_boot(wave: &Wave) -> impl Iterator<Item = Verified> {
@@ -173,8 +171,8 @@ fn after_boot(wave: &Wave) -> impl Iterator<Item = Verified> {
         .chain(etcd)
 }
 
-fn succeeded(timeline: &Timeline, hop: u32, node: Option<&NodeName>, action: Action) -> bool {
-    let step = StepId { hop, node: node.cloned(), action };
+fn succeeded(timeline: &Timeline, hop: u32, node: Option<&NodeName>, name: &StepName) -> bool {
+    let step = StepId::new(hop, node.cloned(), name.clone());
     timeline.attempts.iter().any(|attempt| attempt.step == step && attempt.succeeded())
 }
 
@@ -197,7 +195,7 @@ fn unfinished(timeline: &Timeline, hop: u32, node: &NodeName) -> Option<Unfinish
 
 fn cluster(plan: &Plan, timeline: &Timeline, now: Timestamp) -> Option<ClusterOutcome> {
     let snapshots = timeline.snapshots().count();
-    let synced = |hop: &Hop| succeeded(timeline, hop.number, None, Action::SyncManifests);
+    let synced = |hop: &Hop| succeeded(timeline, hop.number, None, &Action::SyncManifests.into());
     let manifests = plan.hops.iter().any(synced);
     let took = busy(timeline.of(None), now);
     (snapshots > 0 || manifests).then_some(ClusterOutcome { snapshots, manifests, took })

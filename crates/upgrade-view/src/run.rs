@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use upgrade_core::jiff;
 use upgrade_core::journal::{Arming, Phase, State, StepState};
-use upgrade_core::plan::{Hop, Plan, Target, Wave};
+use upgrade_core::plan::{Hop, Lane, Plan, Target, Wave};
 use upgrade_core::reason::{Failure, WaitReason};
 use upgrade_core::snapshot::NodeName;
-use upgrade_core::step::{Action, StepId};
+use upgrade_core::step::{Action, StepLabel, StepName};
 
 use crate::live::{Overlay, Waiting};
 use crate::result::RunResult;
@@ -29,6 +29,8 @@ pub struct StepProgress<'a> {
     pub hop: u32,
     /// What is done.
     pub action: Action,
+    /// What tells it apart from other steps of this action in its lane.
+    pub label: Option<&'a StepLabel>,
     /// Whether its lane changes the node. Lanes that only pull images do not.
     pub changes_node: bool,
     /// Attempts, phase and evidence.
@@ -142,28 +144,22 @@ impl<'a> RunView<'a> {
         for (hop, lane) in self.plan.lanes() {
             let changes_node = matches!(lane.target, Target::Talos(_) | Target::Kubernetes { .. });
             let node = &mut nodes[positions[&lane.node.as_ref()]];
-            for (action, state) in lane.steps.iter().copied().zip(&mut states) {
-                let message = self.message(hop.number, lane.node.as_ref(), action, &state.phase);
-                let hop = hop.number;
-                node.steps.push(StepProgress { hop, action, changes_node, state, message });
+            for (name, state) in lane.steps.iter().zip(&mut states) {
+                let message = self.message(hop, lane, name, &state.phase);
+                let (hop, action, label) = (hop.number, name.action, name.label.as_ref());
+                node.steps.push(StepProgress { hop, action, label, changes_node, state, message });
             }
         }
         nodes.retain(|node| !node.steps.is_empty());
         nodes
     }
 
-    fn message(
-        &self,
-        hop: u32,
-        node: Option<&NodeName>,
-        action: Action,
-        phase: &Phase,
-    ) -> Option<&'a str> {
+    fn message(&self, hop: &Hop, lane: &Lane, name: &StepName, phase: &Phase) -> Option<&'a str> {
         if !matches!(phase, Phase::Running { .. }) {
             return None;
         }
-        let id = StepId { hop, node: node.cloned(), action };
-        self.overlay?.messages.get(&id).map(String::as_str)
+        let step = lane.step_id(hop.number, name);
+        self.overlay?.messages.get(&step).map(String::as_str)
     }
 
     /// Every hop of the plan.

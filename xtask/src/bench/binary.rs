@@ -104,13 +104,23 @@ fn megabytes(bytes: usize) -> f64 {
     bytes as f64 / 1e6
 }
 
+/// Installs the standard library of a target.
+fn add_target(target: &str) -> Result<()> {
+    host::note(&format!("installing the Rust standard library for {target}"));
+    let added = Command::new("rustup").args(["target", "add", target]).status();
+    if !added.is_ok_and(|status| status.success()) {
+        bail!("the Rust standard library for {target} is missing: `rustup target add {target}`");
+    }
+    Ok(())
+}
+
 /// Builds the binary, statically linked.
 fn build(target: &str) -> Result<PathBuf> {
     let print = ["--print", "target-libdir", "--target", target];
     let folder = Command::new("rustc").args(print).output().context("cannot start rustc")?;
     let folder = String::from_utf8_lossy(&folder.stdout).trim().to_owned();
     if !Path::new(&folder).is_dir() {
-        bail!("the Rust standard library for {target} is missing: `rustup target add {target}`");
+        add_target(target)?;
     }
     let mut cargo = cargo();
     cargo.args(["build", "--profile", "dist", "--locked", "--target", target]);

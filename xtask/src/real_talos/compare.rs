@@ -231,6 +231,9 @@ fn neutral(text: &str, node: &str) -> String {
         let end = &word[bare.len()..];
         if bare == "sim" || bare == "@sim" {
             out.push_str("CLUSTER");
+        } else if bare.starts_with(TOKEN) {
+            out.push_str(TOKEN);
+            out.push('#');
         } else if is_number(bare) || is_hash(bare) {
             out.push('#');
         } else {
@@ -241,6 +244,9 @@ fn neutral(text: &str, node: &str) -> String {
     }
     out
 }
+
+/// The name of a Secret with a token of the cluster.
+const TOKEN: &str = "bootstrap-token-";
 
 /// Word separators.
 const BETWEEN: [char; 12] = [' ', '/', '=', ',', ':', '"', '[', ']', '(', ')', '@', '>'];
@@ -371,5 +377,8 @@ mod tests {
         assert_eq!(neutral("cp1 at 2026-11-18T05:14:18", "cp1"), "NODE at #:#:#");
         assert_eq!(neutral("sha256:0123456789abcdef0123", "cp1"), "sha256:#");
         assert_eq!(neutral("kube-apiserver", "cp1"), "kube-apiserver");
+        for token in ["bootstrap-token-abcdef", "bootstrap-token-1a2b3c"] {
+            assert_eq!(neutral(token, "cp1"), "bootstrap-token-#");
+        }
     }
 }

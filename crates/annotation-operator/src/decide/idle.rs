@@ -5,7 +5,7 @@ use upgrade_core::version::Version;
 use vitistack_api::status::{Phase, Reason, Status};
 
 use super::decision::{Decision, Facts, NextAction, RunView};
-use super::target::{self, Checked};
+use super::target::{self, Target};
 use super::{messages, our_phase, write};
 use crate::keys;
 use crate::status::ProductStatus;
@@ -25,31 +25,33 @@ pub(super) fn without_run(facts: &Facts<'_>) -> Decision {
     let mut talos_is_done = true;
     if let Some(text) = request.target(Product::Talos) {
         match target::check(Product::Talos, text, request.rollback, seen, facts.releases) {
-            Checked::There(version) => {
+            Ok(Target::There(version)) => {
                 messages::already(&mut talos, Product::Talos, &version, seen);
             }
-            Checked::Valid(version) => {
+            Ok(Target::Valid(version)) => {
                 talos_is_done = false;
                 act = begin(facts, Product::Talos, version, &mut talos);
             }
-            Checked::Bad(why) | Checked::Blocked(why) => {
+            Err(rejected) => {
                 talos_is_done = false;
-                messages::bad(&mut talos, why);
+                messages::bad(&mut talos, rejected.to_string());
             }
         }
     }
     if let Some(text) = request.target(Product::Kubernetes) {
         match target::check(Product::Kubernetes, text, request.rollback, seen, facts.releases) {
-            Checked::There(version) => {
+            Ok(Target::There(version)) => {
                 messages::already(&mut kubernetes, Product::Kubernetes, &version, seen);
             }
-            Checked::Bad(why) => messages::bad(&mut kubernetes, why),
+            Err(rejected) if !rejected.waits() => {
+                messages::bad(&mut kubernetes, rejected.to_string());
+            }
             _ if !talos_is_done => {
                 let waits = messages::waits_for(Product::Kubernetes, Product::Talos);
                 kubernetes = ProductStatus { versions: kubernetes.versions, ..waits };
             }
-            Checked::Blocked(why) => messages::blocked(&mut kubernetes, why),
-            Checked::Valid(version) => {
+            Err(rejected) => messages::blocked(&mut kubernetes, rejected.to_string()),
+            Ok(Target::Valid(version)) => {
                 act = begin(facts, Product::Kubernetes, version, &mut kubernetes);
             }
         }

@@ -1,28 +1,59 @@
 //! Whether a target is valid, and what to set instead where it is not.
 //!
-//! Pure arithmetic of versions (rule 13); whether the cluster is fit for it is
-//! the planner's question, later.
+//! Which version may follow is decided by [`follow`] (rule 13); this is its answer in the
+//! words of annotations. Whether the cluster is fit for it is the planner's question, later.
+
+use std::fmt::{self, Display};
 
 use upgrade_controller::front_end::Releases;
-use upgrade_core::catalogue::Catalogue;
-use upgrade_core::product::Product;
-use upgrade_core::version::Version;
-use upgrade_planner::hops::OLDEST_HOST;
+use upgrade_controller::versions_observed::ObservedVersions;
+use upgrade_core::product::{PerProduct, Product};
+use upgrade_core::version::{ParseVersionError, Version};
+use upgrade_planner::follow::{self, Obstacle, Running};
 
 use crate::keys;
-use upgrade_controller::versions_observed::ObservedVersions;
 
-/// What becomes of a target.
+/// What becomes of a valid target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Checked {
+pub enum Target {
     /// It can be gone for.
     Valid(Version),
     /// It runs already.
     There(Version),
-    /// It is not valid; the text says why and what to set instead.
-    Bad(String),
-    /// It is valid once something else is done.
-    Blocked(String),
+}
+
+/// A target that cannot be gone for now. Its text says why, and what to set instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// Why.
+    pub cause: Cause,
+    /// What to set instead, or first.
+    pub next: Next,
+}
+
+/// Why a target is rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It cannot be read.
+    Unreadable(ParseVersionError),
+    /// It may not follow what runs.
+    Obstacle {
+        /// The target.
+        target: Version,
+        /// What is in its way.
+        obstacle: Obstacle,
+    },
+}
+
+/// The next valid step of a product.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// The product; not always the one whose target was rejected.
+    pub product: Product,
+    /// What runs.
+    pub running: Version,
+    /// The target to set; `None` if nothing newer is available.
+    pub target: Option<Version>,
 }
 
 /// Looks at a target.
@@ -32,168 +63,162 @@ pub fn check(
     rollback: bool,
     seen: &ObservedVersions,
     releases: Releases<'_>,
-) -> Checked {
-    let target: Version = match text.parse() {
-        Ok(target) => target,
-        Err(error) => {
-            return Checked::Bad(format!("{error}{}", next(product, seen, releases)));
-        }
+) -> Result<Target, Box<Rejected>> {
+    let rejected = |cause: Cause| {
+        let next = Next::of(cause.comes_first().unwrap_or(product), seen, releases);
+        Box::new(Rejected { cause, next })
     };
+    let target: Version = text.parse().map_err(|error| rejected(Cause::Unreadable(error)))?;
     let running = seen.of_product(product);
     if running.lowest == target && running.newest == target {
-        return Checked::There(target);
+        return Ok(Target::There(target));
     }
     if rollback {
         // Whether a rollback is possible is the planner's question.
-        return Checked::Valid(target);
+        return Ok(Target::Valid(target));
     }
-    if target < running.newest {
-        let back = format!("; to go back set {}=true as well", vitistack_api::annotation::ROLLBACK);
-        return Checked::Bad(format!(
-            "{product} {target} is older than {}, which runs{}{back}",
-            running.newest,
-            next(product, seen, releases)
-        ));
-    }
-    match product {
-        Product::Talos => talos(target, seen, releases),
-        Product::Kubernetes => kubernetes(target, seen, releases),
-    }
-}
-
-fn talos(target: Version, seen: &ObservedVersions, releases: Releases<'_>) -> Checked {
-    let Some(row) = releases.matrix.row(target.minor()) else {
-        return Checked::Bad(format!(
-            "Talos {target} is unknown to the support matrix of this operator{}",
-            next(Product::Talos, seen, releases)
-        ));
-    };
-    let kubernetes = &seen.kubernetes;
-    if row.runs(&kubernetes.lowest) && row.runs(&kubernetes.newest) {
-        return Checked::Valid(target);
-    }
-    let (oldest, newest) = row.kubernetes_minors();
-    if kubernetes.lowest.minor() < oldest {
-        let first = step(Product::Kubernetes, seen, releases);
-        let first = first.map_or_else(
-            || format!("upgrade Kubernetes to {oldest} first"),
-            |version| {
-                format!(
-                    "upgrade Kubernetes first: set {}={version}",
-                    keys::target(Product::Kubernetes)
-                )
-            },
-        );
-        return Checked::Bad(format!(
-            "Talos {target} runs Kubernetes {oldest} to {newest}, not {}; {first}",
-            kubernetes.lowest
-        ));
-    }
-    Checked::Bad(format!(
-        "Talos {target} runs Kubernetes {oldest} to {newest}, not {}{}",
-        kubernetes.newest,
-        next(Product::Talos, seen, releases)
-    ))
-}
-
-fn kubernetes(target: Version, seen: &ObservedVersions, releases: Releases<'_>) -> Checked {
-    let running = &seen.kubernetes.lowest;
-    match running.minor().steps_to(target.minor()) {
-        Some(0 | 1) => {}
-        _ => {
-            return Checked::Bad(format!(
-                "Kubernetes goes one minor at a time, and {target} is not the one after \
-                 {running}{}",
-                next(Product::Kubernetes, seen, releases)
-            ));
-        }
-    }
-    let talos = &seen.talos;
-    if releases.matrix.supports(&talos.lowest, &target)
-        && releases.matrix.supports(&talos.newest, &target)
-    {
-        return Checked::Valid(target);
-    }
-    let knows = releases.matrix.rows().iter().find(|row| row.runs(&target));
-    match knows {
-        Some(row) if row.talos > talos.lowest.minor() => Checked::Blocked(format!(
-            "Talos {} does not support K8s {target}. Upgrade Talos first.{}",
-            talos.lowest,
-            step(Product::Talos, seen, releases).map_or_else(String::new, |version| format!(
-                " Set {}={version}",
-                keys::target(Product::Talos)
-            ))
-        )),
-        _ => Checked::Bad(format!(
-            "no Talos that this operator knows supports Kubernetes {target}{}",
-            next(Product::Kubernetes, seen, releases)
-        )),
+    match follow::may_follow(product, &target, self::running(seen), releases.matrix) {
+        Ok(()) => Ok(Target::Valid(target)),
+        Err(obstacle) => Err(rejected(Cause::Obstacle { target, obstacle })),
     }
 }
 
 /// The newest version that a product can be taken to in one go: what is shown
-/// as available. Nothing broken, no prerelease; Kubernetes only what the Talos
-/// that runs supports, and a Talos only if it supports the Kubernetes that runs.
+/// as available.
 pub fn step(product: Product, seen: &ObservedVersions, releases: Releases<'_>) -> Option<Version> {
-    let Releases { matrix, catalogue } = releases;
-    let running = &seen.of_product(product).lowest;
-    let newest = match product {
-        Product::Talos => Catalogue::newest_talos,
-        Product::Kubernetes => Catalogue::newest_kubernetes,
-    };
-    let line = running.minor();
-    [line.next(), line].into_iter().find_map(|line| {
-        let version = newest(catalogue, line)?;
-        let fits = match product {
-            Product::Talos => {
-                let ObservedVersions { kubernetes, .. } = seen;
-                // The plan passes what has to come first by itself; what it refuses
-                // is not offered.
-                let row = matrix.row(version.minor());
-                running.release() >= OLDEST_HOST
-                    && row.is_some_and(|row| row.accepts_host(running))
-                    && matrix.supports(version, &kubernetes.lowest)
-                    && matrix.supports(version, &kubernetes.newest)
-            }
-            Product::Kubernetes => {
-                matrix.supports(&seen.talos.lowest, version)
-                    && matrix.supports(&seen.talos.newest, version)
-            }
-        };
-        (version > running && *version >= seen.of_product(product).newest && fits)
-            .then(|| version.clone())
-    })
+    follow::newest_step(product, running(seen), releases.matrix, releases.catalogue)
 }
 
-/// The next valid step, as the end of a sentence.
-fn next(product: Product, seen: &ObservedVersions, releases: Releases<'_>) -> String {
-    match step(product, seen, releases) {
-        Some(version) => format!("; the next valid target is {version}"),
-        None => format!(
-            "; {product} {} is the newest available version",
-            seen.of_product(product).lowest
-        ),
+const fn running(seen: &ObservedVersions) -> Running<'_> {
+    PerProduct { talos: &seen.talos, kubernetes: &seen.kubernetes }
+}
+
+impl Rejected {
+    /// Whether it waits for another Talos, and is valid then.
+    pub const fn waits(&self) -> bool {
+        matches!(self.cause, Cause::Obstacle { obstacle: Obstacle::TalosTooOld { .. }, .. })
+    }
+}
+
+impl Cause {
+    /// The other product, if that has to be upgraded first.
+    const fn comes_first(&self) -> Option<Product> {
+        match self {
+            Self::Obstacle { obstacle: Obstacle::KubernetesTooOld { .. }, .. } => {
+                Some(Product::Kubernetes)
+            }
+            Self::Obstacle { obstacle: Obstacle::TalosTooOld { .. }, .. } => Some(Product::Talos),
+            Self::Obstacle { .. } | Self::Unreadable(_) => None,
+        }
+    }
+}
+
+impl Next {
+    fn of(product: Product, seen: &ObservedVersions, releases: Releases<'_>) -> Self {
+        let running = seen.of_product(product).lowest.clone();
+        Self { product, running, target: step(product, seen, releases) }
+    }
+}
+
+impl Display for Next {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.target {
+            Some(version) => write!(f, "the next valid target is {version}"),
+            None => write!(f, "{} {} is the newest available version", self.product, self.running),
+        }
+    }
+}
+
+impl Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cause, next } = self;
+        let (target, obstacle) = match cause {
+            Cause::Unreadable(error) => return write!(f, "{error}; {next}"),
+            Cause::Obstacle { target, obstacle } => (target, obstacle),
+        };
+        let annotation = keys::target(next.product);
+        match obstacle {
+            Obstacle::Older { newest } => write!(
+                f,
+                "{} {target} is older than {newest}, which runs; {next}; to go back set {}=true \
+                 as well",
+                next.product,
+                vitistack_api::annotation::ROLLBACK
+            ),
+            Obstacle::UnknownTalos => write!(
+                f,
+                "Talos {target} is unknown to the support matrix of this operator; {next}"
+            ),
+            Obstacle::KubernetesTooOld { running, oldest, newest } => {
+                let runs = format!("Talos {target} runs Kubernetes {oldest} to {newest}");
+                write!(f, "{runs}, not {running}; ")?;
+                match &next.target {
+                    Some(first) => {
+                        write!(f, "upgrade Kubernetes first: set {annotation}={first}")
+                    }
+                    None => write!(f, "upgrade Kubernetes to {oldest} first"),
+                }
+            }
+            Obstacle::KubernetesTooNew { running, oldest, newest } => write!(
+                f,
+                "Talos {target} runs Kubernetes {oldest} to {newest}, not {running}; {next}"
+            ),
+            Obstacle::NotTheNextMinor { running } => write!(
+                f,
+                "Kubernetes goes one minor at a time, and {target} is not the one after \
+                 {running}; {next}"
+            ),
+            Obstacle::TalosTooOld { running } => {
+                let text = "Upgrade Talos first.";
+                write!(f, "Talos {running} does not support K8s {target}. {text}")?;
+                next.target.iter().try_for_each(|first| write!(f, " Set {annotation}={first}"))
+            }
+            Obstacle::NoTalos => {
+                write!(f, "no Talos that this operator knows supports Kubernetes {target}; {next}")
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use upgrade_core::catalogue::Catalogue;
     use upgrade_core::matrix::Matrix;
 
     use super::*;
     use crate::decide::tests::seen;
 
-    fn checked(product: Product, text: &str, seen: &ObservedVersions) -> Checked {
+    fn checked(
+        product: Product,
+        text: &str,
+        seen: &ObservedVersions,
+    ) -> Result<Target, Box<Rejected>> {
         let (matrix, catalogue) = (Matrix::builtin(), crate::decide::tests::catalogue());
         check(product, text, false, seen, Releases { matrix: &matrix, catalogue: &catalogue })
     }
 
+    fn version(text: &str) -> Version {
+        text.parse().expect("a version")
+    }
+
     #[track_caller]
-    fn bad(product: Product, text: &str, seen: &ObservedVersions) -> String {
-        match checked(product, text, seen) {
-            Checked::Bad(text) => text,
-            other => panic!("{text}: {other:?}"),
+    fn bad(product: Product, text: &str, seen: &ObservedVersions) -> Rejected {
+        *checked(product, text, seen).expect_err(text)
+    }
+
+    #[track_caller]
+    fn obstacle(product: Product, text: &str, seen: &ObservedVersions) -> (Obstacle, Next) {
+        match bad(product, text, seen) {
+            Rejected { cause: Cause::Obstacle { target, obstacle }, next } => {
+                assert_eq!(target, version(text));
+                (obstacle, next)
+            }
+            other @ Rejected { cause: Cause::Unreadable(_), .. } => panic!("{text}: {other}"),
         }
+    }
+
+    fn next(product: Product, running: &str, target: &str) -> Next {
+        Next { product, running: version(running), target: Some(version(target)) }
     }
 
     #[test]
@@ -201,46 +226,97 @@ mod tests {
         let seen = seen("1.11.6", "1.33.4");
         for text in ["1.12.0", "v1.12.0", "1.11.7", "1.13.9"] {
             let version = text.parse().unwrap();
-            assert_eq!(checked(Product::Talos, text, &seen), Checked::Valid(version), "{text}");
+            assert_eq!(checked(Product::Talos, text, &seen), Ok(Target::Valid(version)), "{text}");
         }
         let target = checked(Product::Kubernetes, "1.34.1", &seen);
-        assert_eq!(target, Checked::Valid(Version::new(1, 34, 1)));
+        assert_eq!(target, Ok(Target::Valid(Version::new(1, 34, 1))));
         let there = checked(Product::Talos, "v1.11.6", &seen);
-        assert_eq!(there, Checked::There(Version::new(1, 11, 6)));
+        assert_eq!(there, Ok(Target::There(Version::new(1, 11, 6))));
     }
 
     #[test]
     fn a_bad_target_names_the_next_valid_one() {
         let seen = seen("1.11.6", "1.33.4");
-        let text = bad(Product::Talos, "latest", &seen);
-        assert!(text.starts_with("`latest` is not a version"), "{text}");
-        assert!(text.ends_with("the next valid target is 1.12.11"), "{text}");
-        let text = bad(Product::Talos, "1.10.0", &seen);
-        assert!(text.contains("1.10.0 is older than 1.11.6"), "{text}");
-        assert!(text.contains("the next valid target is 1.12.11"), "{text}");
-        assert!(text.contains("upgrade.vitistack.io/rollback=true"), "{text}");
-        let text = bad(Product::Kubernetes, "1.35.0", &seen);
-        assert!(text.contains("one minor at a time"), "{text}");
-        assert!(text.ends_with("the next valid target is 1.34.9"), "{text}");
-        let text = bad(Product::Talos, "1.99.0", &seen);
-        assert!(text.contains("unknown to the support matrix"), "{text}");
+        let next_talos = next(Product::Talos, "1.11.6", "1.12.11");
+        let unreadable = bad(Product::Talos, "latest", &seen);
+        assert!(matches!(unreadable.cause, Cause::Unreadable(_)), "{unreadable}");
+        assert_eq!(unreadable.next, next_talos);
+        let older = obstacle(Product::Talos, "1.10.0", &seen);
+        assert_eq!(older, (Obstacle::Older { newest: version("1.11.6") }, next_talos.clone()));
+        let unknown = obstacle(Product::Talos, "1.99.0", &seen);
+        assert_eq!(unknown, (Obstacle::UnknownTalos, next_talos));
+        let expected = Obstacle::NotTheNextMinor { running: version("1.33.4") };
+        let next_kubernetes = next(Product::Kubernetes, "1.33.4", "1.34.9");
+        let far = obstacle(Product::Kubernetes, "1.35.0", &seen);
+        assert_eq!(far, (expected, next_kubernetes));
     }
 
     #[test]
-    fn an_incompatible_pair_is_blocked_in_the_words_of_the_seed() {
-        let Checked::Blocked(text) =
-            checked(Product::Kubernetes, "1.35.0", &seen("1.11.6", "1.34.1"))
-        else {
-            panic!("not blocked");
-        };
-        assert!(
-            text.starts_with("Talos 1.11.6 does not support K8s 1.35.0. Upgrade Talos first."),
-            "{text}"
-        );
-        assert!(text.ends_with("Set upgrade.vitistack.io/talos-target=1.12.11"), "{text}");
-        let text = bad(Product::Talos, "1.14.1", &seen("1.13.9", "1.31.4"));
-        assert!(text.contains("Talos 1.14.1 runs Kubernetes 1.32 to 1.37, not 1.31.4"), "{text}");
-        assert!(text.contains("upgrade.vitistack.io/kubernetes-target=1.32.9"), "{text}");
+    fn an_incompatible_pair_names_what_comes_first() {
+        let first = bad(Product::Kubernetes, "1.35.0", &seen("1.11.6", "1.34.1"));
+        assert!(first.waits(), "{first}");
+        assert_eq!(first.next, next(Product::Talos, "1.11.6", "1.12.11"));
+        let first = bad(Product::Talos, "1.14.1", &seen("1.13.9", "1.31.4"));
+        assert!(!first.waits(), "{first}");
+        assert_eq!(first.next, next(Product::Kubernetes, "1.31.4", "1.32.9"));
+    }
+
+    /// Those of the seed to the letter.
+    #[test]
+    fn rejections_are_worded() {
+        for (product, target, talos, kubernetes, expected) in [
+            (
+                Product::Talos,
+                "latest",
+                "1.11.6",
+                "1.33.4",
+                "`latest` is not a version: write major, minor and patch as numbers, like 1.13.9 or \
+                 v1.14.0-rc.1; the next valid target is 1.12.11",
+            ),
+            (
+                Product::Talos,
+                "1.10.0",
+                "1.11.6",
+                "1.33.4",
+                "Talos 1.10.0 is older than 1.11.6, which runs; the next valid target is 1.12.11; \
+                 to go back set upgrade.vitistack.io/rollback=true as well",
+            ),
+            (
+                Product::Talos,
+                "1.99.0",
+                "1.11.6",
+                "1.33.4",
+                "Talos 1.99.0 is unknown to the support matrix of this operator; the next valid \
+                 target is 1.12.11",
+            ),
+            (
+                Product::Talos,
+                "1.14.1",
+                "1.13.9",
+                "1.31.4",
+                "Talos 1.14.1 runs Kubernetes 1.32 to 1.37, not 1.31.4; upgrade Kubernetes first: \
+                 set upgrade.vitistack.io/kubernetes-target=1.32.9",
+            ),
+            (
+                Product::Kubernetes,
+                "1.35.0",
+                "1.11.6",
+                "1.33.4",
+                "Kubernetes goes one minor at a time, and 1.35.0 is not the one after 1.33.4; the \
+                 next valid target is 1.34.9",
+            ),
+            (
+                Product::Kubernetes,
+                "1.35.0",
+                "1.11.6",
+                "1.34.1",
+                "Talos 1.11.6 does not support K8s 1.35.0. Upgrade Talos first. Set \
+                 upgrade.vitistack.io/talos-target=1.12.11",
+            ),
+        ] {
+            let rejected = bad(product, target, &seen(talos, kubernetes));
+            assert_eq!(rejected.to_string(), expected);
+        }
     }
 
     #[test]
@@ -248,8 +324,9 @@ mod tests {
         let mut half = seen("1.11.6", "1.33.4");
         half.talos.newest = Version::new(1, 12, 0);
         let target = checked(Product::Talos, "1.12.0", &half);
-        assert_eq!(target, Checked::Valid(Version::new(1, 12, 0)));
-        assert!(bad(Product::Talos, "1.11.6", &half).contains("older than 1.12.0"));
+        assert_eq!(target, Ok(Target::Valid(Version::new(1, 12, 0))));
+        let (older, _) = obstacle(Product::Talos, "1.11.6", &half);
+        assert_eq!(older, Obstacle::Older { newest: version("1.12.0") });
     }
 
     #[test]

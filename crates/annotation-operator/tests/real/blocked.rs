@@ -4,7 +4,7 @@ use testkit::annotation;
 use testkit::cluster::simulated;
 
 use crate::watcher::Watcher;
-use crate::world::World;
+use crate::world::{World, reason};
 
 const CLUSTER: &str = "kubernetescluster my-cluster";
 
@@ -25,7 +25,7 @@ async fn kubernetes_waits_for_talos() {
     let message = annotation(&told, "kubernetes-message");
     let documented = "Talos 1.11.6 does not support K8s 1.35.0. Upgrade Talos first.";
     assert!(message.starts_with(documented), "{message}");
-    assert_eq!(condition(&told, "KubernetesUpgrade")["reason"], "Blocked");
+    assert_eq!(reason(&told, "KubernetesUpgrade"), "Blocked");
     assert!(world.runs_of("my-cluster").await.is_empty());
 
     // Do what the message says: the Kubernetes upgrade then starts by itself.
@@ -36,9 +36,8 @@ async fn kubernetes_waits_for_talos() {
     assert_eq!(annotation(&told, "kubernetes-status"), "blocked");
     let told = world
         .until(CLUSTER, "told why", |it| {
-            condition(it, "KubernetesUpgrade")["message"]
-                .as_str()
-                .is_some_and(|text| text.contains("Waiting for Talos upgrade to complete"))
+            reason(it, "TalosUpgrade") == "InProgress"
+                && reason(it, "KubernetesUpgrade") == "Blocked"
         })
         .await;
     assert_eq!(condition(&told, "KubernetesUpgrade")["status"], "False");

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use upgrade_api::run::{RunVersions, UpgradeRun};
+use upgrade_controller::clock::Clock;
 use upgrade_controller::cluster::ClusterRef;
 use upgrade_controller::limits::Limiter;
 use upgrade_controller::run::{LeasedRuns, NewRun, RunObject, RunObjectError, UpgradeRuns};
@@ -55,7 +56,7 @@ async fn a_journal_is_fenced_and_stays_small() {
     let cluster = world.get("kubernetescluster long").await;
     let cluster: KubernetesCluster = serde_json::from_value(cluster).expect("a cluster");
     let client = world.client().await;
-    let store = UpgradeRuns::new(client.clone(), ClusterRef::of(&cluster));
+    let store = UpgradeRuns::new(client.clone(), ClusterRef::of(&cluster), Clock::SYSTEM);
     let plan = Plan {
         format: PLAN_FORMAT,
         cluster: "long".to_owned(),
@@ -81,7 +82,9 @@ async fn a_journal_is_fenced_and_stays_small() {
     let fence = || Arc::clone(&lease) as Arc<dyn Fence>;
     let state = State::new(&plan);
     let shared = Arc::new(plan.clone());
-    let open = |run: UpgradeRun| RunObject::new(client.clone(), run, Arc::clone(&shared), fence());
+    let open = |run: UpgradeRun| {
+        RunObject::new(client.clone(), run, Arc::clone(&shared), fence(), Clock::SYSTEM)
+    };
     let mut first = open(made.clone());
     let mut second = open(made);
     first.append(&entry(&plan, 0), &state).await.expect("written");
@@ -121,7 +124,7 @@ async fn runs_in_objects_keep_to_the_contract_of_a_run_store() {
     let cluster = world.get("kubernetescluster kept").await;
     let cluster: KubernetesCluster = serde_json::from_value(cluster).expect("a cluster");
     let store = LeasedRuns {
-        runs: UpgradeRuns::new(world.client().await, ClusterRef::of(&cluster)),
+        runs: UpgradeRuns::new(world.client().await, ClusterRef::of(&cluster), Clock::SYSTEM),
         fence: Arc::new(Switch(AtomicBool::new(true))),
         runner: "test".to_owned(),
         writes: Arc::new(Limiter::default()),
@@ -153,7 +156,9 @@ fn plan_of(to: &str, parent: Option<PlanHash>) -> Plan {
         node: Some("worker-1".into()),
         pool: None,
         target: Target::Talos(Box::new(target)),
-        steps: vec![Action::Install, Action::Cordon, Action::Reboot, Action::Uncordon],
+        steps: [Action::Install, Action::Cordon, Action::Reboot, Action::Uncordon]
+            .map(Into::into)
+            .to_vec(),
     };
     let hop = Hop {
         number: 1,

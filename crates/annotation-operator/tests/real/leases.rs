@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use upgrade_controller::clock;
+use upgrade_controller::clock::Clock;
 use upgrade_controller::heartbeat::{Heartbeat, PeerHeartbeat};
 use upgrade_controller::lease::{HeldLease, LeaseError, LeaseRequest, ObservedLease};
 
@@ -30,7 +30,7 @@ struct Replica<'a> {
 
 impl<'a> Replica<'a> {
     async fn new(world: &'a World, name: &'static str) -> Self {
-        let heartbeat = Arc::new(Heartbeat::new(name.to_owned(), LASTS));
+        let heartbeat = Arc::new(Heartbeat::new(name.to_owned(), LASTS, Clock::SYSTEM));
         let (client, watched) = (world.client().await, ObservedLease::default());
         let replica = Self { world, name, heartbeat, client, watched };
         replica.beat();
@@ -39,13 +39,13 @@ impl<'a> Replica<'a> {
 
     /// Its heartbeat is fresh from now on.
     fn beat(&self) {
-        let now = clock::since_boot();
+        let now = Clock::SYSTEM.since_boot();
         self.heartbeat.beaten(now + LONG, now);
     }
 
     /// Its last heartbeat expires: it was sent too long ago.
     fn falls_silent(&self) {
-        let now = clock::since_boot();
+        let now = Clock::SYSTEM.since_boot();
         self.heartbeat.beaten(now.saturating_sub(LASTS), now);
     }
 
@@ -86,7 +86,7 @@ async fn a_lease_is_held_by_one_and_never_for_ever() {
 
     // Held for as long as the heartbeat goes on, although nobody renews the lease.
     let hold = first.take().await.expect("nobody has it");
-    let mut at = clock::since_boot();
+    let mut at = Clock::SYSTEM.since_boot();
     for version in 1..=6 {
         second.sees(&first, version, at);
         let why = second.take().await.expect_err("the first has it").to_string();
@@ -103,10 +103,10 @@ async fn a_lease_is_held_by_one_and_never_for_ever() {
     // Dropped without a release: released all the same, and only after the time in
     // which whatever was under way must have ended.
     let hold = first.take().await.expect("nobody has it");
-    let began = clock::since_boot();
+    let began = Clock::SYSTEM.since_boot();
     drop(hold);
     goes_away(&world).await;
-    assert!(clock::since_boot() >= began + LASTS, "released too soon");
+    assert!(Clock::SYSTEM.since_boot() >= began + LASTS, "released too soon");
 
     // The same replica takes it again before that: it stays.
     drop(first.take().await.expect("nobody has it"));
@@ -127,7 +127,7 @@ async fn a_lease_is_held_by_one_and_never_for_ever() {
     // The first comes back in a new session, and does not have the lease.
     first.beat();
     assert!(again.is_lost() && !taken.is_lost());
-    first.sees(&second, 1, clock::since_boot());
+    first.sees(&second, 1, Clock::SYSTEM.since_boot());
     assert!(matches!(first.take().await, Err(LeaseError::Held(by)) if by == "second"));
     taken.release().await;
     goes_away(&world).await;

@@ -3,7 +3,14 @@
 use testkit::annotation;
 use testkit::cluster::simulated;
 
-use crate::world::World;
+use crate::world::{World, reason};
+
+/// The next valid target is shown as available, and the message names it.
+fn names_the_next(cluster: &serde_json::Value, product: &str, version: &str) {
+    assert_eq!(annotation(cluster, &format!("{product}-available")), version, "{cluster:#}");
+    let message = annotation(cluster, &format!("{product}-message"));
+    assert!(message.contains(version), "{message}");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_users_word() {
@@ -21,30 +28,29 @@ async fn the_users_word() {
     assert!(!refused.status.success() && told.contains("not a version"), "{told}");
 
     // Invalid targets: the documented status, the next valid target, and no run.
-    for (target, why) in [
-        ("talos-target=1.11.6", "is older than 1.12.11"),
-        ("talos-target=1.99.0", "unknown to the support matrix"),
-    ] {
-        world.annotate("words", &[target]).await;
-        let what = "kubernetescluster words";
+    for target in ["1.11.6", "1.99.0"] {
+        world.annotate("words", &[&format!("talos-target={target}")]).await;
         let told = world
-            .until(what, why, |it| {
-                annotation(it, "talos-status") == "failed"
-                    && annotation(it, "talos-message").contains(why)
+            .until("kubernetescluster words", target, |it| {
+                reason(it, "TalosUpgrade") == "InvalidTarget"
+                    && annotation(it, "talos-message").contains(target)
             })
             .await;
-        let message = annotation(&told, "talos-message");
-        assert!(message.contains("the next valid target is 1.13.9"), "{message}");
+        assert_eq!(annotation(&told, "talos-status"), "failed");
         assert_eq!(told["status"]["phase"], "UpgradeFailed");
+        names_the_next(&told, "talos", "1.13.9");
     }
     world.annotate("words", &["talos-target-", "kubernetes-target=1.36.3"]).await;
     let told = world.annotated("words", "kubernetes-status", "failed").await;
-    let message = annotation(&told, "kubernetes-message");
-    assert!(message.contains("one minor at a time"), "{message}");
-    assert!(message.contains("the next valid target is 1.35.0"), "{message}");
+    names_the_next(&told, "kubernetes", "1.35.0");
+    world
+        .until("kubernetescluster words", "invalid", |it| {
+            reason(it, "KubernetesUpgrade") == "InvalidTarget"
+        })
+        .await;
     world.annotate("words", &["kubernetes-target-", "talos-target=1.12.11"]).await;
     let told = world.annotated("words", "talos-status", "completed").await;
-    assert!(annotation(&told, "talos-message").contains("the next valid target is 1.13.9"));
+    names_the_next(&told, "talos", "1.13.9");
     world.annotate("words", &["talos-target-"]).await;
     let told = world.annotated("words", "kubernetes-status", "idle").await;
     assert_eq!(told["status"]["phase"], "Ready");
@@ -54,7 +60,8 @@ async fn the_users_word() {
     world.annotate("words", &["pause=anna", "talos-target=1.13.9"]).await;
     world
         .until("kubernetescluster words", "held", |it| {
-            annotation(it, "talos-message").contains("is held by anna")
+            reason(it, "TalosUpgrade") == "Blocked"
+                && annotation(it, "talos-message").contains("anna")
         })
         .await;
     world.annotate("words", &["pause-", "kubernetes-target=1.35.0"]).await;
@@ -71,14 +78,12 @@ async fn the_users_word() {
     let entries = paused["items"][0]["status"]["journal"].as_array().map(Vec::len);
     // The run is written first, then the cluster's object.
     let told = world
-        .until("kubernetescluster words", "paused", |it| {
-            annotation(it, "talos-message").contains("Paused by anna")
-        })
+        .until("kubernetescluster words", "paused", |it| reason(it, "TalosUpgrade") == "Paused")
         .await;
+    assert!(annotation(&told, "talos-message").contains("anna"), "{told:#}");
     assert_eq!(annotation(&told, "talos-status"), "in-progress");
     let conditions = told["status"]["conditions"].as_array().expect("conditions");
     let of = |kind: &str| conditions.iter().find(|it| it["type"] == kind).expect("one").clone();
-    assert_eq!(of("TalosUpgrade")["reason"], "Paused");
     assert_eq!(of("KubernetesUpgrade")["reason"], "Blocked");
     assert_eq!(of("KubernetesUpgrade")["message"], "Waiting for Talos upgrade to complete");
 

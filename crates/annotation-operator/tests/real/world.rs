@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use annotation_operator::{Options, serve};
+use serde_json::Value;
 use testkit::{Hub, PATIENCE, Tenant};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -12,6 +13,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use upgrade_controller::Settings;
+use upgrade_controller::clock::Clock;
 use upgrade_controller::controller::ControllerOptions;
 use upgrade_controller::hub_config::HubOptions;
 use upgrade_core::catalogue::Catalogue;
@@ -96,6 +98,7 @@ impl World {
                 probe_interval: Duration::from_secs(5),
                 lease: upgrade_controller::lease::DURATION,
                 matrix: Matrix::builtin(),
+                clock: Clock::SYSTEM,
             },
             watch_namespace: Some(self.namespace.clone()),
             secret_prefix: String::new(),
@@ -125,6 +128,20 @@ pub(crate) fn operator_with((settings, options): (Settings, Options)) -> Running
         let _ = tell.send(());
     });
     Running { runtime: Some(runtime), stop: Some(stop), ended }
+}
+
+/// A node in the status of a run.
+pub(crate) fn node_of<'a>(run: &'a Value, name: &str) -> &'a Value {
+    let nodes = run["status"]["nodes"].as_array();
+    let found = nodes.and_then(|nodes| nodes.iter().find(|node| node["name"] == name));
+    found.unwrap_or_else(|| panic!("no {name} in {run:#}"))
+}
+
+/// The reason of a condition of a cluster; empty if it has no such condition.
+pub(crate) fn reason<'a>(cluster: &'a Value, condition: &str) -> &'a str {
+    let conditions = cluster["status"]["conditions"].as_array();
+    let found = conditions.and_then(|all| all.iter().find(|it| it["type"] == condition));
+    found.and_then(|it| it["reason"].as_str()).unwrap_or_default()
 }
 
 /// A few releases, so that new ones do not change the tests.

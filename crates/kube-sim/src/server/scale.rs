@@ -47,14 +47,34 @@ fn borrowed(path: &[String]) -> Vec<&str> {
     path.iter().map(String::as_str).collect()
 }
 
-/// A selector as text.
+/// A selector as text, by key, as API servers write it.
 fn selector_text(selector: Option<&Value>) -> String {
     let Some(selector) = selector else { return String::new() };
     debug_assert!(LabelSelector::of(Some(selector)).is_some(), "stored selectors are readable");
     let labels = selector.get("matchLabels").and_then(Value::as_object);
-    let pair =
-        |(key, value): (&String, &Value)| format!("{key}={}", value.as_str().unwrap_or_default());
-    labels.into_iter().flatten().map(pair).collect::<Vec<_>>().join(",")
+    let label = |(key, value): (&String, &Value)| {
+        (key.clone(), format!("{key}={}", value.as_str().unwrap_or_default()))
+    };
+    let expressions = object::list(selector, &["matchExpressions"]).iter().map(expression_text);
+    let mut parts: Vec<_> = labels.into_iter().flatten().map(label).chain(expressions).collect();
+    parts.sort_by(|(one, _), (other, _)| one.cmp(other));
+    parts.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join(",")
+}
+
+/// An expression of a selector as text, with its key.
+fn expression_text(expression: &Value) -> (String, String) {
+    let key = object::text(expression, &["key"]);
+    let values = object::list(expression, &["values"]).iter();
+    let mut values: Vec<&str> = values.filter_map(Value::as_str).collect();
+    values.sort_unstable();
+    let values = values.join(",");
+    let text = match object::text(expression, &["operator"]) {
+        "In" => format!("{key} in ({values})"),
+        "NotIn" => format!("{key} notin ({values})"),
+        "Exists" => key.to_owned(),
+        _ => format!("!{key}"),
+    };
+    (key.to_owned(), text)
 }
 
 impl ApiServer {
@@ -118,4 +138,25 @@ fn scale_of(kind: &ResourceType, paths: &Paths, object: &Value) -> Value {
         scale["status"]["selector"] = json!(selector);
     }
     scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selector_is_written_as_text_with_its_expressions() {
+        let selector = json!({
+            "matchLabels": {"tier": "web"},
+            "matchExpressions": [
+                {"key": "app", "operator": "In", "values": ["b", "a"]},
+                {"key": "zone", "operator": "NotIn", "values": ["x"]},
+                {"key": "old", "operator": "DoesNotExist"},
+                {"key": "new", "operator": "Exists"},
+            ],
+        });
+        let expected = "app in (a,b),new,!old,tier=web,zone notin (x)";
+        assert_eq!(selector_text(Some(&selector)), expected);
+        assert_eq!(selector_text(None), "");
+    }
 }

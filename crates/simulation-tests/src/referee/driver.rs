@@ -188,7 +188,7 @@ impl Driver {
     pub(super) fn wrote(&mut self, at: Timestamp, entry: &Entry) {
         self.hash.get_or_insert_with(|| entry.plan.clone());
         match &entry.record {
-            Record::Started { step: StepId { hop, node: Some(node), action }, .. } => {
+            Record::Started { step: StepId { hop, node: Some(node), action, .. }, .. } => {
                 let basis = Basis {
                     at,
                     hop: *hop,

@@ -262,6 +262,12 @@ pub(super) fn unmet(view: &View<'_>, node: &NodeName) -> Vec<String> {
     truth.unmet().into_iter().flat_map(items).collect()
 }
 
+/// Whether a node is in stage running. One that boots shows no unmet conditions here.
+pub(super) fn is_running(view: &View<'_>, node: &NodeName) -> bool {
+    let truth = view.world.find(&node.0).and_then(|index| view.world.truth(index));
+    truth.is_some_and(|truth| truth.is_running())
+}
+
 /// The schematic in an installer's name: a path element of 64 hexadecimal digits, as in the Image
 /// Factory.
 pub(super) fn schematic_in(image: &ImageRef) -> Option<&str> {

@@ -140,6 +140,13 @@ impl Referee {
         }
     }
 
+    /// Leaves a rule out, where its events cannot be seen.
+    #[must_use]
+    pub fn without(mut self, number: u8) -> Self {
+        self.rules.retain(|rule| rule.number() != number);
+        self
+    }
+
     /// Handles an event, together with the world right before it.
     pub fn see(&mut self, seen: &TraceEvent, view: &View<'_>) {
         self.notes.look(seen, view);

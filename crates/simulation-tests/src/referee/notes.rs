@@ -1,11 +1,11 @@
 //! The referee's notes for more than one rule: which process drives, which nodes we disrupted, and
 //! who owns each cordon.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
-use upgrade_core::journal::{Outcome, Record};
+use upgrade_core::journal::Record;
 use upgrade_core::snapshot::NodeName;
 use upgrade_core::step::Action;
 
@@ -54,11 +54,6 @@ pub(super) struct Notes {
     /// Nodes that we acted on, and when last, until they serve again.
     touched: BTreeMap<NodeName, Timestamp>,
     cordons: BTreeMap<NodeName, Whose>,
-    /// Nodes whose cordon we lifted without having recorded the end, and when.
-    lifting: BTreeMap<NodeName, Timestamp>,
-    /// Nodes with a cordon that is recorded as begun but not as ended: a foreign cordon set
-    /// meanwhile cannot be told from ours.
-    cordoning: BTreeSet<NodeName>,
     /// The number of faults on each node that we cannot fix.
     faults: BTreeMap<NodeName, u32>,
     /// Nodes that someone else reboots, and whether they have booted since, until they serve again.
@@ -76,8 +71,6 @@ impl Notes {
             drivers: BTreeMap::new(),
             holder: None,
             touched: BTreeMap::new(),
-            lifting: BTreeMap::new(),
-            cordoning: BTreeSet::new(),
             faults: BTreeMap::new(),
             rebooted: BTreeMap::new(),
         }
@@ -139,18 +132,6 @@ impl Notes {
                 if self.holder.is_none_or(|(holder, _)| holder < *runner) {
                     self.holder = Some((*runner, at));
                 }
-                match &entry.record {
-                    Record::Started { step, .. } if step.action == Action::Cordon => {
-                        self.cordoning.extend(step.node.clone());
-                    }
-                    Record::Finished { step, .. } if step.action == Action::Cordon => {
-                        self.cordoning.retain(|node| Some(node) != step.node.as_ref());
-                    }
-                    _ => {}
-                }
-                if let Some(node) = lifted(&entry.record) {
-                    self.lifting.remove(node);
-                }
                 if let Some(driver) = self.drivers.get_mut(runner) {
                     driver.wrote(at, entry);
                 }
@@ -194,8 +175,10 @@ impl Notes {
             };
             self.cordons.insert(node.clone(), whose);
         }
-        if let Act::Cordon { on: false, .. } = act {
-            self.lifting.insert(node.clone(), at);
+        if let Act::Cordon { on: false, .. } = act
+            && self.cordons.get(node) == Some(&Whose::Ours)
+        {
+            self.cordons.remove(node);
         }
         if matches!(act, Act::Cordon { .. }) && is_blow(act) {
             // A cordoned node still serves: it is back as soon as the cordon is lifted.
@@ -210,12 +193,8 @@ impl Notes {
         match deed {
             ExternalAction::Cordon { node, on: true } => {
                 if !facts::is_cordoned(view, node) {
-                    let whose = if self.ours_vanished_unseen(node) || self.cordoning.contains(node)
-                    {
-                        Whose::Ours
-                    } else {
-                        Whose::Theirs { since: at }
-                    };
+                    let ours = self.ours_vanished_unseen(node);
+                    let whose = if ours { Whose::Ours } else { Whose::Theirs { since: at } };
                     self.cordons.insert(node.clone(), whose);
                 }
             }
@@ -243,16 +222,12 @@ impl Notes {
         }
     }
 
-    /// Whether our cordon is gone but no process of ours can know it: someone else lifted it, or
-    /// the reply to our uncordon was lost, and no process has asked since. A cordon set now cannot
-    /// be told from ours.
+    /// Whether someone else lifted our cordon, and no process of ours has asked since. Our mark is
+    /// still on the node, so a cordon set now cannot be told from ours.
     fn ours_vanished_unseen(&self, node: &NodeName) -> bool {
-        let since = match self.cordons.get(node) {
-            Some(Whose::Lifted { since, ours: true }) => Some(since),
-            Some(Whose::Ours) => self.lifting.get(node),
-            _ => None,
+        let Some(Whose::Lifted { since, ours: true }) = self.cordons.get(node) else {
+            return false;
         };
-        let Some(since) = since else { return false };
         let asked = |driver: &Driver| driver.nodes.good.is_some_and(|good| good > *since);
         !self.drivers.values().any(asked)
     }
@@ -300,17 +275,6 @@ impl Notes {
         let driver = self.drivers.get(runner)?;
         let node = self.facts.node(act.node()?).filter(|node| !node.gone)?;
         Some(Blow { act, driver, node, basis: driver.basis(act) })
-    }
-}
-
-/// The node whose cordon is certainly lifted according to the journal.
-fn lifted(record: &Record) -> Option<&NodeName> {
-    match record {
-        Record::Lifted { node } => Some(node),
-        Record::Finished { step, outcome: Outcome::Done { .. }, .. } => {
-            step.node.as_ref().filter(|_| step.action == Action::Uncordon)
-        }
-        _ => None,
     }
 }
 

@@ -211,7 +211,7 @@ impl Rule for Content {
             }
             TraceKind::Wrote { runner, entry } => {
                 if let Record::Finished {
-                    step: StepId { hop, node: Some(name), action: Action::Verify },
+                    step: StepId { hop, node: Some(name), action: Action::Verify, .. },
                     outcome: Outcome::Failed { failure },
                     ..
                 } = &entry.record

@@ -52,7 +52,7 @@ impl Rule for Readiness {
             }
             TraceKind::Wrote { runner, entry } => match &entry.record {
                 Record::Started {
-                    step: StepId { hop, node: Some(node), action },
+                    step: StepId { hop, node: Some(node), action, .. },
                     evidence,
                     ..
                 } => {
@@ -68,7 +68,7 @@ impl Rule for Readiness {
                     }
                 }
                 Record::Finished {
-                    step: StepId { hop, node: Some(node), action: Action::Verify },
+                    step: StepId { hop, node: Some(node), action: Action::Verify, .. },
                     outcome,
                     ..
                 } => {
@@ -100,7 +100,7 @@ impl Readiness {
         answered: Timestamp,
         scene: &Scene<'_>,
     ) {
-        let unmet = facts::unmet(scene.view, node);
+        let (unmet, runs) = (facts::unmet(scene.view, node), facts::is_running(scene.view, node));
         if !unmet.is_empty() {
             let told = self.told.entry(node.clone()).or_default();
             told.extend(unmet.iter().map(|item| (item.clone(), at)));
@@ -111,7 +111,7 @@ impl Readiness {
             }
             let Some(before) = self.before.get(&(*hop, name.clone())) else { continue };
             let new: Vec<Item> = unmet.iter().filter(|it| !before.contains(*it)).cloned().collect();
-            judging.excused |= new.is_empty() || answered < at;
+            judging.excused |= (runs && new.is_empty()) || answered < at;
             judging.new = new;
         }
     }
@@ -130,18 +130,25 @@ mod tests {
 
     use super::super::testing::{Bench, NONE};
 
-    /// Upgrades a worker with a fault from the start, or from its boot on, and verifies it.
-    fn verified_with(fault: &Fault) -> Vec<u8> {
+    /// Upgrades a worker with a fault from the start, or from its boot on, and verifies it, from
+    /// when it is up or from when it begins to boot.
+    fn verified_with(fault: &Fault, early: bool) -> Vec<u8> {
         let mut bench = Bench::new(3, 1);
         bench.ready(1);
         bench.inject("worker-1", fault);
         bench.take(1, "worker-1");
         bench.drain(1, "worker-1");
-        bench.boot_until_up(1, "worker-1");
+        if early {
+            bench.boot_until_on(1, "worker-1");
+        } else {
+            bench.boot_until_up(1, "worker-1");
+        }
         bench.wait(1);
         bench.begins(1, "1/worker-1/verify");
-        bench.wait(1);
-        bench.look(1);
+        for _ in 0..if early { 90 } else { 1 } {
+            bench.wait(1);
+            bench.look(1);
+        }
         bench.ends(1, "1/worker-1/verify");
         bench.broken()
     }
@@ -149,8 +156,12 @@ mod tests {
     #[test]
     fn a_newly_unmet_condition_keeps_a_node_from_being_back() {
         for condition in Condition::ALL {
-            assert_eq!(verified_with(&Fault::UnmetAfterBoot { condition }), [10], "{condition:?}");
-            assert_eq!(verified_with(&Fault::UnmetCondition { condition }), NONE, "{condition:?}");
+            for early in [false, true] {
+                let new = verified_with(&Fault::UnmetAfterBoot { condition }, early);
+                assert_eq!(new, [10], "{condition:?}, early: {early}");
+                let old = verified_with(&Fault::UnmetCondition { condition }, early);
+                assert_eq!(old, NONE, "{condition:?}, early: {early}");
+            }
         }
     }
 }

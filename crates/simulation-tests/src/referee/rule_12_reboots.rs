@@ -49,7 +49,7 @@ impl Rule for Reboots {
             }
             TraceKind::Wrote { entry, .. } => {
                 if let Record::Finished {
-                    step: StepId { hop, node: Some(node), action: Action::Verify },
+                    step: StepId { hop, node: Some(node), action: Action::Verify, .. },
                     outcome: Outcome::Done { .. } | Outcome::Skipped { .. },
                     ..
                 } = &entry.record

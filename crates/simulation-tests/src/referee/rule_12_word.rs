@@ -38,7 +38,7 @@ impl Word {
     fn wrote(&mut self, at: Timestamp, entry: &Entry, plan: &Plan) {
         match &entry.record {
             Record::Paused { .. } => self.written = true,
-            Record::Started { step: StepId { hop, node: Some(node), action }, .. }
+            Record::Started { step: StepId { hop, node: Some(node), action, .. }, .. }
                 if disrupts(*action) || *action == Action::Forfeit =>
             {
                 let key = (entry.plan.clone(), *hop, node.clone());
@@ -86,7 +86,7 @@ fn is_last(step: &StepId, plan: &Plan) -> bool {
     let hops = plan.hops.iter().filter(|hop| hop.number == step.hop);
     let lanes = hops.flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes);
     let mut lanes = lanes.filter(|lane| lane.node == step.node);
-    lanes.any(|lane| lane.steps.last() == Some(&step.action))
+    lanes.any(|lane| lane.steps.last().is_some_and(|last| step.is(last)))
 }
 
 impl Rule for Word {

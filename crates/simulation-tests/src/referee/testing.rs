@@ -327,6 +327,12 @@ impl Bench {
         self.boot_until(runner, node, RebootMode::Default, is_ready);
     }
 
+    /// Upgrades it, and waits until it begins to boot.
+    pub(super) fn boot_until_on(&mut self, runner: ProcessId, node: &str) {
+        let is_on = |truth: &NodeTruth<'_>| truth.is_on();
+        self.boot_until(runner, node, RebootMode::Default, is_on);
+    }
+
     /// Upgrades it, and waits until it runs and its Node is ready, whatever the machine itself
     /// reports.
     pub(super) fn boot_until_up(&mut self, runner: ProcessId, node: &str) {
@@ -394,13 +400,9 @@ fn plan(spec: &ClusterSpec, wanted: &Wanted) -> Plan {
         node: Some(name.into()),
         pool: None,
         target: Target::Cluster,
-        steps: vec![
-            Action::Cordon,
-            Action::Drain,
-            Action::Upgrade,
-            Action::Verify,
-            Action::Uncordon,
-        ],
+        steps: [Action::Cordon, Action::Drain, Action::Upgrade, Action::Verify, Action::Uncordon]
+            .map(Into::into)
+            .to_vec(),
     };
     let lanes = spec.nodes.iter().map(|node| lane(&node.hostname)).collect();
     let versions = Versions { talos: Some(TO), kubernetes: None };

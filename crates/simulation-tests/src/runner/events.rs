@@ -11,7 +11,7 @@ use talos_sim::schedule::{fault_text, kind_name};
 use tokio::sync::watch;
 use upgrade_core::jiff;
 use upgrade_core::snapshot::NodeName;
-use upgrade_engine::control::Word;
+use upgrade_engine::control::Command;
 use upgrade_engine::io::Clock as _;
 
 use super::ScenarioRunner;
@@ -64,11 +64,11 @@ impl ScenarioRunner {
         NodeName(name.unwrap_or_default())
     }
 
-    /// The user's word, to whoever drives.
-    fn say(&self, wish: Wish, word: &Word) {
+    /// The user's command, to every process that drives.
+    fn command(&self, wish: Wish, command: &Command) {
         self.shared.at(|inside| inside.show(TraceKind::Says { word: wish }));
-        for (_, ears) in &self.state().alive {
-            ears.send_replace(word.clone());
+        for (_, commands) in &self.state().alive {
+            commands.send_replace(command.clone());
         }
     }
 
@@ -258,9 +258,9 @@ async fn second_runner(runner: &Arc<ScenarioRunner>) {
     }
 }
 
-/// The user's word.
+/// The user's command.
 async fn user_says(runner: &ScenarioRunner, kind: &TroubleKind) {
-    let pause = |by: &str| Word::Pause { by: by.to_owned() };
+    let pause = |by: &str| Command::Pause { by: by.to_owned() };
     match kind {
         TroubleKind::Pause { lasts } => {
             let lasts = *lasts;
@@ -268,21 +268,21 @@ async fn user_says(runner: &ScenarioRunner, kind: &TroubleKind) {
                 user.paused = true;
                 user.gone = lasts.is_none();
             });
-            runner.say(Wish::Pause, &pause("user"));
+            runner.command(Wish::Pause, &pause("user"));
             let Some(lasts) = lasts else { return };
             runner.seconds(lasts).await;
             runner.user.send_modify(|user| user.paused = user.gone);
             if !runner.user.borrow().gone {
-                runner.say(Wish::Resume, &Word::Go);
+                runner.command(Wish::Resume, &Command::Continue);
             }
         }
         TroubleKind::Retarget => {
             runner.user.send_modify(|user| user.retarget = true);
-            runner.say(Wish::Retarget, &pause("another target"));
+            runner.command(Wish::Retarget, &pause("another target"));
         }
         TroubleKind::Stop { lasts } => {
             runner.user.send_modify(|user| user.stopped = true);
-            runner.say(Wish::Stop, &Word::Stop);
+            runner.command(Wish::Stop, &Command::Stop);
             runner.seconds(*lasts).await;
             runner.user.send_modify(|user| user.stopped = false);
         }
@@ -326,17 +326,17 @@ fn join(runner: &ScenarioRunner) {
     });
 }
 
-/// How a process hears the user from its start on.
-pub(super) fn first_word(user: &User) -> watch::Sender<Word> {
-    let word = if user.stopped {
-        Word::Stop
+/// The user's command at the start of a process.
+pub(super) fn first_command(user: &User) -> watch::Sender<Command> {
+    let command = if user.stopped {
+        Command::Stop
     } else if user.paused || user.gone {
-        Word::Pause { by: "user".to_owned() }
+        Command::Pause { by: "user".to_owned() }
     } else if user.retarget {
         // A replica that takes over reads what is wanted now.
-        Word::Pause { by: "another target".to_owned() }
+        Command::Pause { by: "another target".to_owned() }
     } else {
-        Word::Go
+        Command::Continue
     };
-    watch::Sender::new(word)
+    watch::Sender::new(command)
 }

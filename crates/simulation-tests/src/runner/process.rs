@@ -42,7 +42,7 @@ impl ScenarioRunner {
             return ProcessEnd::Busy;
         }
         let process = Process::new(runner, &self.crashes);
-        let ears = events::first_word(&self.user.borrow());
+        let ears = events::first_command(&self.user.borrow());
         let control = ears.subscribe();
         self.state().alive.push((Arc::clone(&process), ears));
         let io = Arc::new(ProcessIo {
@@ -63,7 +63,7 @@ impl ScenarioRunner {
             life = working => life,
             () = renewing => ProcessEnd::GaveUp,
         };
-        self.state().alive.retain(|(other, _)| other.runner != runner);
+        self.state().alive.retain(|(other, _)| other.runner() != runner);
         match &life {
             ProcessEnd::Died { .. } => {
                 self.shared.at(|inside| inside.show(TraceKind::Dies { runner }));
@@ -88,7 +88,7 @@ impl ScenarioRunner {
         resumed: bool,
         control: upgrade_engine::control::Control,
     ) -> ProcessEnd {
-        let runner = io.process.runner;
+        let runner = io.process.runner();
         if let Some(want) = fresh {
             let Some(plan) = planning::plan(self, io, want).await else {
                 return ProcessEnd::Refused;

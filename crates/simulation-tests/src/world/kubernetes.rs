@@ -12,11 +12,11 @@ use kube_sim::types::ResourceType;
 use kube_sim::{Caller, Method, Reply, Request, Store};
 use serde_json::{Value, json};
 use talos_sim::model::NodeIndex;
-use upgrade_core::snapshot::{KubernetesFacts, NodeName};
+use upgrade_core::snapshot::{CORDON_MARK, KubernetesFacts, NodeName};
 use upgrade_core::workload::{Budget, Capacity, Pod, PodName};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
-use upgrade_engine::io::refused::{Refused, Status};
-use upgrade_engine::io::{Changes, Kubernetes, Machine, Trouble};
+use upgrade_engine::io::kubernetes_error::{RequestError, Status};
+use upgrade_engine::io::{Changes, IoError, Kubernetes, Machine};
 
 use super::process_io::ProcessIo;
 use super::{Inside, objects};
@@ -27,12 +27,12 @@ const NO_ETCD: &str = "etcdserver: request timed out";
 
 impl Inside {
     /// An API server that answers this request.
-    fn door(&mut self) -> Result<NodeIndex, Refused> {
+    fn door(&mut self) -> Result<NodeIndex, RequestError> {
         let world = &self.world;
         let serves = |node: &NodeIndex| world.api_server_runs(*node);
         let doors: Vec<NodeIndex> = world.present().filter(serves).collect();
         if doors.is_empty() {
-            return Err(Refused::not_sent("connection refused"));
+            return Err(RequestError::not_sent("connection refused"));
         }
         let door = *self.random.pick(&doors);
         if !self.world.api_server_has_etcd(door) {
@@ -44,12 +44,12 @@ impl Inside {
         }
     }
 
-    fn store(&mut self) -> Result<&Store, Refused> {
+    fn store(&mut self) -> Result<&Store, RequestError> {
         self.door()?;
         Ok(self.kubernetes.api().store())
     }
 
-    fn request(&mut self, request: &Request) -> Result<Value, Refused> {
+    fn request(&mut self, request: &Request) -> Result<Value, RequestError> {
         self.door()?;
         let now = self.world.now();
         match self.kubernetes.api_mut().request(now, &Caller::admin(), request) {
@@ -60,17 +60,17 @@ impl Inside {
                 let said = serde_json::from_slice(&body).unwrap_or_default();
                 Err(Status { code: status, ..said }.into())
             }
-            Reply::Watch { .. } => Err(Refused::not_sent("a watch")),
+            Reply::Watch { .. } => Err(RequestError::not_sent("a watch")),
         }
     }
 
     /// What kind of object it is; `None` if the API server has no such kind.
-    fn kind(&mut self, name: &ObjectName) -> Result<Option<Arc<ResourceType>>, Refused> {
+    fn kind(&mut self, name: &ObjectName) -> Result<Option<Arc<ResourceType>>, RequestError> {
         Ok(self.store()?.types().find_kind(&name.api_version, &name.kind).cloned())
     }
 
     /// Where an object is; `None` if the API server has no such kind.
-    fn path(&mut self, name: &ObjectName) -> Result<Option<String>, Refused> {
+    fn path(&mut self, name: &ObjectName) -> Result<Option<String>, RequestError> {
         let base = base(&name.api_version);
         Ok(self.kind(name)?.map(|kind| {
             let (plural, object) = (&kind.name.plural, &name.name);
@@ -84,7 +84,7 @@ impl Inside {
 }
 
 /// What there is if the API server says that there is no such thing.
-fn unless_missing<T>(answer: Result<T, Refused>) -> Result<Option<T>, Refused> {
+fn unless_missing<T>(answer: Result<T, RequestError>) -> Result<Option<T>, RequestError> {
     match answer {
         Ok(found) => Ok(Some(found)),
         Err(refused) if refused.is_not_found() => Ok(None),
@@ -107,22 +107,22 @@ fn named(object: &Value) -> ObjectName {
 }
 
 impl Kubernetes for ProcessIo {
-    async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, Trouble> {
+    async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, IoError> {
         self.ask(Question::Nodes, |inside| {
             let store = inside.store()?;
             Ok(store.list(&NODES, None).filter_map(|node| objects::node(node)).collect())
         })
         .await
-        .map_err(|refused: Refused| refused.look("the nodes could not be listed"))
+        .map_err(|refused: RequestError| refused.on_read("the nodes could not be listed"))
     }
 
-    async fn api_server(&self, of: &Machine) -> Result<(), Trouble> {
+    async fn api_server(&self, of: &Machine) -> Result<(), IoError> {
         self.ask(Question::ApiServer(of.name.clone()), |inside| {
-            let missing = || Refused::not_sent("no such machine");
+            let missing = || RequestError::not_sent("no such machine");
             let node = inside.find(&of.name).ok_or_else(missing)?;
             inside.hangs |= inside.world.is_silent(node);
             if !inside.world.api_server_runs(node) {
-                return Err(Refused::not_sent("connection refused"));
+                return Err(RequestError::not_sent("connection refused"));
             }
             if !inside.world.api_server_has_etcd(node) {
                 return Err(Status::new(500, "/readyz: etcd failed").into());
@@ -130,29 +130,33 @@ impl Kubernetes for ProcessIo {
             Ok(())
         })
         .await
-        .map_err(|refused| refused.look("its own API server"))
+        .map_err(|refused| refused.on_read("its own API server"))
     }
 
-    async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, Trouble> {
+    async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, IoError> {
         self.ask(Question::Other("capacity"), |inside| {
             let store = inside.store()?;
             Ok(store.list(&NODES, None).map(|node| objects::capacity(node)).collect())
         })
         .await
-        .map_err(|refused: Refused| refused.look("the nodes could not be listed"))
+        .map_err(|refused: RequestError| refused.on_read("the nodes could not be listed"))
     }
 
-    async fn set_unschedulable(&self, node: &NodeName, unschedulable: bool) -> Result<(), Trouble> {
+    async fn set_unschedulable(&self, node: &NodeName, unschedulable: bool) -> Result<(), IoError> {
         let act = Act::Cordon { node: node.clone(), on: unschedulable };
-        let flag = if unschedulable { json!(true) } else { Value::Null };
+        let (flag, mark) =
+            if unschedulable { (json!(true), json!("talos-operator")) } else { Default::default() };
         let request = Request::new(Method::Patch, &format!("/api/v1/nodes/{node}"))
-            .with_json(&json!({"spec": {"unschedulable": flag}}))
+            .with_json(&json!({
+                "metadata": {"annotations": {CORDON_MARK: mark}},
+                "spec": {"unschedulable": flag},
+            }))
             .with_content_type("application/merge-patch+json");
         let done = self.act(act, move |inside| inside.request(&request)).await;
-        done.map(|_| ()).map_err(|refused| refused.act(&format!("cordoning {node}")))
+        done.map(|_| ()).map_err(|refused| refused.on_change(&format!("cordoning {node}")))
     }
 
-    async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, Trouble> {
+    async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, IoError> {
         self.ask(Question::Other("pods"), |inside| {
             let store = inside.store()?;
             let here = |pod: &&Arc<Value>| {
@@ -161,19 +165,19 @@ impl Kubernetes for ProcessIo {
             Ok(store.list(&PODS, None).filter(here).map(|pod| objects::pod(pod)).collect())
         })
         .await
-        .map_err(|refused: Refused| refused.look("the pods could not be listed"))
+        .map_err(|refused: RequestError| refused.on_read("the pods could not be listed"))
     }
 
-    async fn budgets(&self) -> Result<Vec<Budget>, Trouble> {
+    async fn budgets(&self) -> Result<Vec<Budget>, IoError> {
         self.ask(Question::Other("budgets"), |inside| {
             let store = inside.store()?;
             Ok(store.list(&POD_DISRUPTION_BUDGETS, None).map(|it| objects::budget(it)).collect())
         })
         .await
-        .map_err(|refused: Refused| refused.look("the budgets could not be listed"))
+        .map_err(|refused: RequestError| refused.on_read("the budgets could not be listed"))
     }
 
-    async fn evict(&self, pod: &PodName, uid: &str) -> Result<Evicted, Trouble> {
+    async fn evict(&self, pod: &PodName, uid: &str) -> Result<Evicted, IoError> {
         let PodName { namespace, name } = pod;
         let request = Request::new(
             Method::Post,
@@ -196,7 +200,7 @@ impl Kubernetes for ProcessIo {
         }
     }
 
-    async fn attachments(&self, node: &NodeName) -> Result<Vec<String>, Trouble> {
+    async fn attachments(&self, node: &NodeName) -> Result<Vec<String>, IoError> {
         self.ask(Question::Other("attachments"), |inside| {
             let store = inside.store()?;
             let staying: Vec<String> = store
@@ -222,30 +226,32 @@ impl Kubernetes for ProcessIo {
             Ok(volumes)
         })
         .await
-        .map_err(|refused: Refused| refused.look("the volumes could not be listed"))
+        .map_err(|refused: RequestError| refused.on_read("the volumes could not be listed"))
     }
 
     fn changes(&self) -> Changes {
         self.shared.objects.subscribe()
     }
 
-    async fn deprecated(&self) -> Result<Vec<(String, String)>, Trouble> {
+    async fn deprecated(&self) -> Result<Vec<(String, String)>, IoError> {
         let asked = self.ask(Question::Other("deprecated"), |inside| inside.store().map(|_| ()));
-        let asked = asked.await.map_err(|refused| refused.look("the metrics could not be read"));
+        let asked = asked.await.map_err(|refused| refused.on_read("the metrics could not be read"));
         asked.map(|()| Vec::new())
     }
 
-    async fn count(&self, api_version: &str, resource: &str) -> Result<usize, Trouble> {
+    async fn count(&self, api_version: &str, resource: &str) -> Result<usize, IoError> {
         let request = Request::get(&format!("{}/{resource}", base(api_version)));
         self.ask(Question::Other("count"), move |inside| {
             let listed = unless_missing(inside.request(&request))?;
             Ok(listed.as_ref().and_then(|it| it["items"].as_array()).map_or(0, Vec::len))
         })
         .await
-        .map_err(|refused: Refused| refused.look(&format!("{resource} could not be counted")))
+        .map_err(|refused: RequestError| {
+            refused.on_read(&format!("{resource} could not be counted"))
+        })
     }
 
-    async fn preferred(&self, group: &str) -> Result<Option<String>, Trouble> {
+    async fn preferred(&self, group: &str) -> Result<Option<String>, IoError> {
         if group.is_empty() {
             return Ok(Some("v1".to_owned()));
         }
@@ -257,10 +263,10 @@ impl Kubernetes for ProcessIo {
             Ok(found.map(str::to_owned))
         })
         .await
-        .map_err(|refused: Refused| refused.look(&format!("the versions of {group}")))
+        .map_err(|refused: RequestError| refused.on_read(&format!("the versions of {group}")))
     }
 
-    async fn object(&self, name: &ObjectName) -> Result<Option<Value>, Trouble> {
+    async fn object(&self, name: &ObjectName) -> Result<Option<Value>, IoError> {
         self.ask(Question::Other("object"), |inside| {
             let Some(kind) = inside.kind(name)? else { return Ok(None) };
             let namespace = match name.namespace.as_str() {
@@ -271,10 +277,10 @@ impl Kubernetes for ProcessIo {
             Ok(found.map(|object| object.as_ref().clone()))
         })
         .await
-        .map_err(|refused: Refused| refused.look(&format!("{name} could not be read")))
+        .map_err(|refused: RequestError| refused.on_read(&format!("{name} could not be read")))
     }
 
-    async fn apply(&self, object: &Value, manager: &str, how: Apply) -> Result<Value, Trouble> {
+    async fn apply(&self, object: &Value, manager: &str, how: Apply) -> Result<Value, IoError> {
         let name = named(object);
         let act = Act::Apply {
             kind: name.kind.clone(),
@@ -295,10 +301,10 @@ impl Kubernetes for ProcessIo {
             inside.request(&request)
         })
         .await
-        .map_err(|refused| refused.act(&what))
+        .map_err(|refused| refused.on_change(&what))
     }
 
-    async fn delete(&self, name: &ObjectName) -> Result<(), Trouble> {
+    async fn delete(&self, name: &ObjectName) -> Result<(), IoError> {
         let act = Act::Delete {
             kind: name.kind.clone(),
             namespace: name.namespace.clone(),
@@ -312,6 +318,6 @@ impl Kubernetes for ProcessIo {
             unless_missing(inside.request(&request)).map(|_| ())
         })
         .await
-        .map_err(|refused| refused.act(&what))
+        .map_err(|refused| refused.on_change(&what))
     }
 }

@@ -55,7 +55,7 @@ pub struct SharedWorld {
     /// Told when something may happen earlier than was thought.
     sooner: Notify,
     /// Told when a rule is broken.
-    pub(crate) broken: Notify,
+    broken: Notify,
     /// Grows with every change of an object.
     pub(crate) objects: watch::Sender<u64>,
     /// Tells how often a machine has changed, by node.
@@ -272,6 +272,16 @@ impl SharedWorld {
         let mut wires = self.wires.lock().unwrap_or_else(PoisonError::into_inner);
         let (weather, random) = &mut *wires;
         weather.draw(random)
+    }
+
+    /// A rule was broken that the referee does not judge.
+    pub fn breaks(&self) {
+        self.broken.notify_one();
+    }
+
+    /// Comes back when a rule was broken.
+    pub async fn until_broken(&self) {
+        self.broken.notified().await;
     }
 
     /// Its clock.

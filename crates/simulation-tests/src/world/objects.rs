@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use upgrade_core::jiff::Timestamp;
 use upgrade_core::selector::LabelSelector;
-use upgrade_core::snapshot::{KubernetesFacts, NodeName};
+use upgrade_core::snapshot::{CORDON_MARK, KubernetesFacts, NodeName};
 use upgrade_core::workload::{Budget, Capacity, Container, Pod, PodName, Resources};
 
 fn condition(object: &Value, kind: &str) -> bool {
@@ -27,6 +27,7 @@ pub(super) fn node(object: &Value) -> Option<(NodeName, KubernetesFacts)> {
         kubelet,
         ready: condition(object, "Ready"),
         unschedulable: flag(object, &["spec", "unschedulable"]),
+        marked: at(object, &["metadata", "annotations", CORDON_MARK]).is_some(),
         addresses: internal(object),
     };
     Some((NodeName(name(object).to_owned()), facts))

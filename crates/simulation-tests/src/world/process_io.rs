@@ -2,7 +2,7 @@
 //! wires that may fail, and ends with the process.
 
 use std::future::{Future, pending};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use tokio::sync::{Notify, watch};
 use upgrade_core::call::Class;
 use upgrade_core::jiff;
 use upgrade_engine::clock::SystemClock;
-use upgrade_engine::io::refused::Refused;
+use upgrade_engine::io::kubernetes_error::RequestError;
 use upgrade_engine::io::roster::Roster;
-use upgrade_engine::io::{Clock, Io, NoExternal, Trouble, trouble};
+use upgrade_engine::io::{Clock, Io, IoError, NoExternal, talos_error};
 use upgrade_engine::snapshots::{SnapshotStore, StoreError};
 
 use super::{Inside, SharedWorld};
@@ -24,8 +24,7 @@ use crate::trace::{self, Act, ProcessId, Question, TraceKind};
 
 /// A process: alive, standing still, or dead.
 pub struct Process {
-    /// Its number.
-    pub runner: ProcessId,
+    runner: AtomicU32,
     dead: AtomicBool,
     /// Told when it has died.
     pub died: Notify,
@@ -39,12 +38,27 @@ impl Process {
     /// A process that has just started.
     pub fn new(runner: ProcessId, crashes: &Arc<Crashes>) -> Arc<Self> {
         Arc::new(Self {
-            runner,
+            runner: AtomicU32::new(runner),
             dead: AtomicBool::new(false),
             died: Notify::new(),
             still: watch::Sender::new(false),
             crashes: Arc::clone(crashes),
         })
+    }
+
+    /// Its number.
+    pub fn runner(&self) -> ProcessId {
+        self.runner.load(Ordering::SeqCst)
+    }
+
+    /// A process that drives again after another one is another one for the referee.
+    pub fn renumber(&self, runner: ProcessId) {
+        self.runner.store(runner, Ordering::SeqCst);
+    }
+
+    /// Whether it was killed.
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
     }
 
     /// Kills it. From here on nothing of it acts.
@@ -132,7 +146,7 @@ impl SnapshotStore for ProcessIo {
     }
 
     async fn commit(&self, _: Sink) -> Result<String, StoreError> {
-        let kept = self.act::<_, Trouble>(Act::Snapshot, |_| Ok(())).await;
+        let kept = self.act::<_, IoError>(Act::Snapshot, |_| Ok(())).await;
         kept.map(|()| "etcd.snapshot".to_owned())
             .map_err(|why| StoreError::new(why.failure.kind, why.failure.text()))
     }
@@ -158,8 +172,8 @@ impl Clock for ProcessIo {
 }
 
 /// Something that did not work now and may later.
-pub(super) fn unavailable(text: &str) -> Trouble {
-    trouble::look(Class::NotConnected, text)
+pub(super) fn unavailable(text: &str) -> IoError {
+    talos_error::read(Class::NotConnected, text)
 }
 
 /// An error of one of both APIs, for a message that the wires took. What it means is
@@ -171,17 +185,17 @@ pub(super) trait Taken: Send + 'static {
     fn no_answer(words: &str) -> Self;
 }
 
-impl Taken for Trouble {
+impl Taken for IoError {
     fn not_sent(words: &str) -> Self {
         unavailable(words)
     }
 
     fn no_answer(words: &str) -> Self {
-        trouble::act(Class::Deadline, Class::Deadline.outcome(), words)
+        talos_error::act(Class::Deadline, Class::Deadline.outcome(), words)
     }
 }
 
-impl Taken for Refused {
+impl Taken for RequestError {
     fn not_sent(words: &str) -> Self {
         Self::not_sent(words)
     }
@@ -207,7 +221,7 @@ impl Waiting<'_> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(question) = self.question.take() {
-            let runner = self.io.process.runner;
+            let runner = self.io.process.runner();
             self.io.shared.at(|inside| {
                 let answered = inside.now();
                 inside.show(TraceKind::Asked { runner, question, answered, known: false });
@@ -235,7 +249,7 @@ impl ProcessIo {
         // What is late was read when it arrived there, and is as old as that.
         let before = if late { passage.there } else { passage.there + passage.back };
         tokio::time::sleep(before).await;
-        let runner = self.process.runner;
+        let runner = self.process.runner();
         let lost = match passage.fate {
             MessageFate::Refused => Some("connection refused"),
             MessageFate::Lost | MessageFate::Unanswered => Some("no answer"),
@@ -291,7 +305,7 @@ impl ProcessIo {
     ) -> Result<T, E> {
         self.process.passes(Point::BeforeAct).await;
         let Delivery { there, back, fate } = self.shared.passage();
-        let (shared, runner) = (Arc::clone(&self.shared), self.process.runner);
+        let (shared, runner) = (Arc::clone(&self.shared), self.process.runner());
         let arrives = !matches!(fate, MessageFate::Refused | MessageFate::Lost);
         let disrupts = act.boots() || matches!(act, Act::Install { .. });
         let sent = tokio::spawn(async move {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use annotation_operator::{Options, serve};
 use image_factory_client::check_url;
 use upgrade_controller::Settings;
+use upgrade_controller::clock::Clock;
 use upgrade_controller::controller::ControllerOptions;
 use upgrade_controller::hub_config::HubOptions;
 use upgrade_controller::versions::{Offer, Source};
@@ -55,6 +56,7 @@ pub async fn operator(args: &OperatorArgs) -> Result<Exit, CommandError> {
             probe_interval,
             lease: Duration::from_secs(lease.as_secs()),
             matrix: data.matrix,
+            clock: Clock::SYSTEM,
         },
         watch_namespace: args.watch_namespace.clone(),
         secret_prefix: args.secret_prefix.clone(),

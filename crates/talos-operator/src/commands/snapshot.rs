@@ -52,8 +52,8 @@ pub async fn snapshot(args: &SnapshotArgs, printer: Printer) -> Result<Exit, Com
 
 async fn take(session: &Session, keep: usize, printer: Printer) -> Result<Proof, CommandError> {
     let next = "check `talos-operator health`, then retry";
-    let (cluster, machines) = session.live.machines().list().await.map_err(|trouble| {
-        CommandError::refused(format!("cannot observe the cluster: {trouble}"), next)
+    let (cluster, machines) = session.live.machines().list().await.map_err(|error| {
+        CommandError::refused(format!("cannot observe the cluster: {error}"), next)
     })?;
     let members = machines.into_iter().filter(|machine| machine.role == Role::ControlPlane);
     let (members, progress) = (members.collect(), Progress(printer));

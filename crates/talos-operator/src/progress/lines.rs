@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use upgrade_core::event::{Event, EventKind, StepProgress};
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::reason::WaitReason;
-use upgrade_core::step::{Action, StepId};
+use upgrade_core::step::{Action, StepId, StepKind};
 use upgrade_view::LiveRun;
 
 use crate::render::{time, words};
@@ -85,17 +85,8 @@ fn node(step: &StepId) -> String {
     words::node(step.node.as_ref())
 }
 
-const fn takes_long(action: Action) -> bool {
-    matches!(
-        action,
-        Action::Drain
-            | Action::Install
-            | Action::Reboot
-            | Action::Upgrade
-            | Action::Rollback
-            | Action::ExternalUpgrade
-            | Action::SyncManifests
-    )
+fn takes_long(action: Action) -> bool {
+    action.kind() == StepKind::Reboot || matches!(action, Action::Drain | Action::SyncManifests)
 }
 
 #[cfg(test)]

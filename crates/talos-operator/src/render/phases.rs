@@ -45,12 +45,12 @@ impl Work {
             }
             Group::ControlPlane | Group::Workers => {}
         }
-        let steps = || wave.lanes.iter().flat_map(|lane| &lane.steps);
-        if steps().any(|action| action.boots()) {
+        let actions = || wave.lanes.iter().flat_map(Lane::actions);
+        if actions().any(Action::boots) {
             return Self::Reboot;
         }
         let mut parts = Vec::new();
-        for component in steps().filter_map(|action| action.component()) {
+        for component in actions().filter_map(Action::component) {
             let part = component.name();
             if !parts.contains(&part) {
                 parts.push(part);
@@ -105,9 +105,9 @@ fn label(group: Group, waves: &[Wave]) -> &'static str {
 
 fn prepare(waves: &[Wave]) -> String {
     let lanes = || waves.iter().flat_map(|wave| &wave.lanes);
-    let has = |action| lanes().any(|lane| lane.steps.contains(&action));
+    let has = |action| lanes().any(|lane| lane.has(action));
     let pulling: BTreeSet<_> =
-        lanes().filter(|lane| lane.steps.contains(&Action::Pull)).map(|lane| &lane.node).collect();
+        lanes().filter(|lane| lane.has(Action::Pull)).map(|lane| &lane.node).collect();
     let mut parts = Vec::new();
     if has(Action::CheckRemovals) {
         parts.push("check for removed APIs".to_owned());
@@ -194,22 +194,15 @@ fn short(image: &ImageRef) -> String {
 fn each_node(hop: &Hop, policy: &Policy) -> Option<Phase> {
     let lane: &Lane = hop
         .lanes()
-        .filter(|lane| lane.steps.iter().any(|action| action.boots()))
+        .filter(|lane| lane.actions().any(Action::boots))
         .max_by_key(|lane| lane.steps.len())?;
-    let words = lane.steps.iter().filter_map(|action| match action {
-        Action::Forfeit => Some("move etcd leadership".to_owned()),
-        Action::Upgrade => Some("install and reboot".to_owned()),
-        Action::Rollback => Some("boot the other slot".to_owned()),
-        Action::ExternalUpgrade => Some("upgrade or replace from outside".to_owned()),
-        Action::Soak => Some(format!("soak {}", time::exact(policy.soak))),
-        Action::Install
-        | Action::Cordon
-        | Action::Drain
-        | Action::Reboot
-        | Action::Verify
-        | Action::Uncordon
-        | Action::Pull => Some(action.name().to_owned()),
-        _ => None,
+    let words = lane.actions().map(|action| match action {
+        Action::Forfeit => "move etcd leadership".to_owned(),
+        Action::Upgrade => "install and reboot".to_owned(),
+        Action::Rollback => "boot the other slot".to_owned(),
+        Action::ExternalUpgrade => "upgrade or replace from outside".to_owned(),
+        Action::Soak => format!("soak {}", time::exact(policy.soak)),
+        other => other.name().to_owned(),
     });
     Some(Phase { label: "each node", text: words.collect::<Vec<_>>().join(", ") })
 }

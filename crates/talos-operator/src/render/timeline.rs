@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
 use upgrade_core::plan::Plan;
-use upgrade_core::step::Action;
-use upgrade_view::{Attempt, StepKind, Timeline, lane_order};
+use upgrade_core::step::{Action, StepKind};
+use upgrade_view::{Attempt, Timeline, lane_order};
 
-use super::page::escape;
+use super::html_report::escape;
 use super::{time, words};
 
 const WIDTH: f64 = 1000.0;
@@ -25,7 +25,7 @@ const STEPS: [i64; 14] = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 360
 
 /// The class of a step, by which the page colours it.
 pub(super) const fn class(action: Action) -> &'static str {
-    match StepKind::of(action) {
+    match action.kind() {
         StepKind::Prepare => "prepare",
         StepKind::Drain => "drain",
         StepKind::Reboot => "reboot",

@@ -165,6 +165,20 @@ impl Bench {
         self.runtime.block_on(visited).expect("it runs")
     }
 
+    /// Gives a node a label.
+    pub(crate) fn label(&self, node: &str, label: &'static str, value: &'static str) {
+        let node = node.to_owned();
+        let visited = self.cluster().driver().visit(move |inside| {
+            let write = kube_sim::Write::by("tester");
+            let store = inside.kubernetes.api_mut().store_mut();
+            let labelled = store.modify(&write, &kube_sim::names::NODES, "", &node, |object| {
+                kube_sim::object::set(object, &["metadata", "labels", label], value);
+            });
+            labelled.map(drop)
+        });
+        self.runtime.block_on(visited).expect("it runs").expect("there is such a node");
+    }
+
     fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_talos-operator"));
         command.args(line.split_whitespace());

@@ -122,7 +122,7 @@ fn a_node_that_does_not_become_healthy() {
     bench.edit("verify: 90s", "verify: 15s");
     // Rule 10: it was unmet neither before nor at planning.
     bench.inject("worker-1", "unmet-after-boot=time");
-    let words = ["verify failed", "did not become well in time", "time (time is not synced)"];
+    let words = ["verify failed", "did not become healthy in time", "time (time is not synced)"];
     halts(&bench, UPGRADE, &words);
     bench.clear("worker-1", "unmet-after-boot");
     bench.edit("verify: 15s", "verify: 90s");

@@ -1,5 +1,7 @@
 //! Some nodes and not others: named, held, and with a version of their own.
 
+use serde_json::Value;
+
 use crate::bench::{Bench, step};
 
 #[test]
@@ -66,4 +68,44 @@ fn nodes_with_versions_of_their_own_and_a_hold_during_a_pause() {
     bench.edit("cp-3: {hold: true}", "worker-1: {hold: true}");
     bench.run(k8s).code(0).says(&["Kubernetes  1.34.2 → 1.35.10, on 4 of 5 nodes"]);
     bench.run("health --profile test").code(0);
+}
+
+/// The workers of each wave that reboots some, with their pools.
+fn waves(plan: &Value) -> Vec<Vec<(String, Option<String>)>> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let waves = list(&plan["hops"][0]["waves"]).into_iter();
+    waves
+        .filter(|wave| wave["group"] == "workers")
+        .map(|wave| {
+            let lanes = list(&wave["lanes"]).into_iter();
+            lanes.map(|lane| (text(&lane["node"]).expect("a node"), text(&lane["pool"]))).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn pools_by_the_label_that_the_profile_names() {
+    // Rule 6.
+    let bench = Bench::start(3, 4, "1.13.9", "1.34.2");
+    for node in ["worker-1", "worker-2"] {
+        bench.label(node, "example.com/pool", "gpu");
+    }
+    // The usual label says nothing here.
+    bench.label("worker-3", "vitistack.io/nodepool", "gpu");
+    let limits = "{max_unavailable: 2, pools: {gpu: 1}, pool_label: example.com/pool}";
+    bench.edit("policy:\n", &format!("policy:\n  workers: {limits}\n"));
+    let printed = bench.run("plan --profile test --talos-to 1.13.12 -o json").code(0);
+    let printed: Value = serde_json::from_str(&printed.stdout).expect("JSON");
+    let plan = &printed["plan"];
+    assert_eq!(plan["policy"]["workers"]["pool_label"], "example.com/pool");
+    assert_eq!(plan["hops"][0]["pool_limits"], serde_json::json!({"gpu": 1}));
+    let mut workers: Vec<_> = waves(plan).concat();
+    workers.sort();
+    let gpu = || Some("gpu".to_owned());
+    let expected = [("1", gpu()), ("2", gpu()), ("3", None), ("4", None)];
+    assert_eq!(workers, expected.map(|(number, pool)| (format!("worker-{number}"), pool)));
+    for wave in waves(plan) {
+        assert!(wave.iter().filter(|(_, pool)| pool.is_some()).count() <= 1, "{wave:?}");
+    }
 }

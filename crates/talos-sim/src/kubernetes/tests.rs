@@ -307,3 +307,33 @@ fn a_brief_cluster_behaves_like_another() {
     };
     assert_eq!(seen(Kubernetes::brief), seen(Kubernetes::new));
 }
+
+/// The static pods of the first control plane that the Kubernetes API shows as not ready.
+fn unready(both: &Both) -> Vec<&'static str> {
+    let components = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+    let ready = |component: &str| {
+        let mirror = both.get(&PODS, "kube-system", &format!("{component}-cp-1"));
+        let conditions = object::list(mirror.expect("a mirror pod"), &["status", "conditions"]);
+        conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+    };
+    components.into_iter().filter(|component| !ready(component)).collect()
+}
+
+#[test]
+fn a_kubelet_that_restarts_shows_static_pods_as_ready_once_it_has_probed_them() {
+    // Rule 1. Their processes keep running. Up to 1.13 the pod of an API server has no probes.
+    let (api_server, others) =
+        ("kube-apiserver", ["kube-controller-manager", "kube-scheduler"].as_slice());
+    for (talos, expected) in
+        [("1.13.9", others.to_vec()), ("1.14.1", [&[api_server], others].concat())]
+    {
+        let mut both = Both::new(talos, "");
+        assert_eq!(unready(&both), [""; 0], "{talos}");
+        let request = machine::ServiceRestartRequest { id: "kubelet".to_owned() };
+        both.call(0, Request::ServiceRestart(request));
+        both.until("it is back", 10, |both| !unready(both).is_empty());
+        assert_eq!(unready(&both), expected, "{talos}");
+        assert!(both.world.api_server_runs(NodeIndex(0)), "{talos}: they still run");
+        both.until("they are probed", 20, |both| unready(both).is_empty());
+    }
+}

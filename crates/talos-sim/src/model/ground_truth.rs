@@ -281,7 +281,7 @@ impl<'a> NodeTruth<'a> {
         here.kubernetes.pods.iter().map(move |pod| {
             let runs = here.power == Power::On && pod.state == PodState::Running;
             let works = pod.component != Component::ApiServer || truth.api_server_answers();
-            let ready = runs && works && world.pod_is_ready(index, pod);
+            let ready = runs && works && world.pod_works(index, pod);
             ComponentTruth { component: pod.component, image: &pod.image, runs, ready }
         })
     }

@@ -2,6 +2,7 @@
 //! itself is outside the model.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use upgrade_core::version::Version;
@@ -16,6 +17,10 @@ use super::schedule::Due;
 use super::services::State;
 use super::time::Time;
 use super::timing::Span;
+
+/// How long a kubelet that has started takes to probe its static pods: the period of their probes,
+/// at the latest.
+const PROBED_AFTER: Duration = Duration::from_secs(10);
 
 /// A component with an image in the machine configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -69,6 +74,17 @@ pub(super) struct Pod {
     /// started.
     #[serde(default = "yes")]
     answers: bool,
+    /// Whether the kubelet has probed it since the kubelet started.
+    #[serde(default = "yes")]
+    probed: bool,
+}
+
+impl Pod {
+    /// Whether it has probes in a line of Talos. Up to 1.13 that of an API server has none: it is
+    /// ready as soon as its container runs.
+    fn has_probes(&self, minor: u64) -> bool {
+        self.component != Component::ApiServer || minor >= 14
+    }
 }
 
 fn yes() -> bool {
@@ -158,6 +174,7 @@ impl Kubernetes {
                     started: since,
                     restart: 0,
                     answers: true,
+                    probed: true,
                 })
                 .collect();
         }
@@ -200,6 +217,7 @@ impl Kubernetes {
             pod.state = PodState::Running;
             pod.started = now;
             pod.answers |= pod.component != Component::ApiServer;
+            pod.probed = true;
         }
     }
 
@@ -397,11 +415,18 @@ impl World {
             && self.fault(node, FaultKind::NotReady).is_none()
     }
 
+    /// Whether a pod is ready as far as its kubelet knows.
     pub(super) fn pod_is_ready(&self, node: NodeIndex, pod: &Pod) -> bool {
-        // Up to 1.13 the pod of an API server has no probes: it is ready as soon as its
-        // container runs. From 1.14 on its readiness is that of `/readyz`, etcd's included.
-        let probed = pod.component == Component::ApiServer && self.nodes[node.0].minor() >= 14;
-        pod.state == PodState::Running && (!probed || pod.answers && self.etcd_serves(node))
+        let probes = pod.has_probes(self.nodes[node.0].minor());
+        self.pod_works(node, pod) && (pod.probed || !probes)
+    }
+
+    /// Whether a pod would be ready for a probe. From 1.14 on the readiness of an API server is that
+    /// of `/readyz`, etcd's included.
+    pub(super) fn pod_works(&self, node: NodeIndex, pod: &Pod) -> bool {
+        let asked =
+            pod.component == Component::ApiServer && pod.has_probes(self.nodes[node.0].minor());
+        pod.state == PodState::Running && (!asked || pod.answers && self.etcd_serves(node))
     }
 
     /// The problems of the static pods in the machine status: no known pod means no problem.
@@ -503,19 +528,33 @@ impl World {
             self.nodes[node.0].kubernetes.kubelet.up = true;
             self.start_service(node, "kubelet");
             self.set_health(node, "kubelet", true);
-            self.ask_for_pods_later(node);
+            self.kubelet_has_started(node);
         }
     }
 
-    /// The kubelet has started: schedules the machine's next poll of its static pods.
-    pub(super) fn ask_for_pods_later(&mut self, node: NodeIndex) {
+    /// The kubelet has started, but not with a boot: it probes its static pods anew, which are not
+    /// ready until then, and the machine polls it for their state.
+    pub(super) fn kubelet_has_started(&mut self, node: NodeIndex) {
         if !self.nodes[node.0].is_control_plane() {
             return;
         }
         let at = self.now.plus(self.draw(node, Span::Kubelet));
-        let here = &self.nodes[node.0];
+        let here = &mut self.nodes[node.0];
         let (boot, restart) = (here.boot, here.kubernetes.kubelet.restart);
+        for pod in &mut here.kubernetes.pods {
+            pod.probed = false;
+        }
         self.schedule.put(at, Due::PodStatuses { node, boot, restart });
+        self.schedule.put(self.now.plus(PROBED_AFTER), Due::Probes { node, boot, restart });
+    }
+
+    pub(super) fn pods_are_probed(&mut self, node: NodeIndex, restart: u64) {
+        let here = &mut self.nodes[node.0].kubernetes;
+        if here.kubelet.up && here.kubelet.restart == restart {
+            for pod in &mut here.pods {
+                pod.probed = true;
+            }
+        }
     }
 
     pub(super) fn pods_are_asked_for(&mut self, node: NodeIndex, restart: u64) {
@@ -533,6 +572,7 @@ impl World {
         pod.state = PodState::Running;
         pod.started = now;
         pod.answers = component != Component::ApiServer;
+        pod.probed = true;
         if component == Component::ApiServer {
             let boot = self.nodes[node.0].boot;
             let at = self.now.plus(self.draw(node, Span::StaticPod) / 3);

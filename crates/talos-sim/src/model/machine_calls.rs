@@ -373,7 +373,7 @@ impl World {
         self.start_service(node, id);
         self.set_health(node, id, id != "etcd");
         if id == "kubelet" {
-            self.ask_for_pods_later(node);
+            self.kubelet_has_started(node);
         }
         if id == "etcd" {
             self.member_is_ready(node);

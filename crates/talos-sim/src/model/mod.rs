@@ -350,6 +350,7 @@ impl World {
             | Due::Pod { node, boot, .. }
             | Due::ApiServer { node, boot, .. }
             | Due::PodStatuses { node, boot, .. }
+            | Due::Probes { node, boot, .. }
             | Due::Download { node, boot }
             | Due::Service { node, boot, .. } => (Some(*node), *boot),
             Due::Election { .. } | Due::EtcdVersions | Due::Health { .. } => (None, 0),
@@ -371,6 +372,7 @@ impl World {
             Due::Pod { node, component, restart, .. } => self.pod_is_back(node, component, restart),
             Due::ApiServer { node, restart, .. } => self.api_server_answers(node, restart),
             Due::PodStatuses { node, restart, .. } => self.pods_are_asked_for(node, restart),
+            Due::Probes { node, restart, .. } => self.pods_are_probed(node, restart),
             Due::Health { stream } => self.look(stream),
             Due::Service { node, service, .. } => self.service_is_back(node, &service),
             Due::Download { node, .. } => self.download(node),

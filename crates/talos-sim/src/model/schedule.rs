@@ -38,6 +38,8 @@ pub(super) enum Due {
     ApiServer { node: NodeIndex, boot: u64, restart: u64 },
     /// The machine polls its kubelet for the state of its static pods.
     PodStatuses { node: NodeIndex, boot: u64, restart: u64 },
+    /// A kubelet that has started has probed its static pods.
+    Probes { node: NodeIndex, boot: u64, restart: u64 },
     /// A health check makes its next attempt.
     Health { stream: StreamId },
     /// Failed manifest downloads are retried.

@@ -47,8 +47,8 @@ impl Files {
 }
 
 /// Which hub is found, and where its name comes from.
-async fn found(given: &HubOptions) -> Result<(Origin, String), String> {
-    let access = find(given).await.map_err(|error| error.to_string())?;
+async fn found(given: &HubOptions) -> Result<(Origin, String), HubConfigError> {
+    let access = find(given).await?;
     Ok((access.origin, access.config.cluster_url.host().expect("a host").to_owned()))
 }
 
@@ -61,20 +61,26 @@ async fn the_order_is_that_of_kubectl() {
         (".kube/config", &kubeconfig(&["home"], "home")),
         ("empty", ""),
     ]);
-    let hub = |origin, host: &str| Ok((origin, format!("{host}.test")));
+    let hub = |origin, host: &str| (origin, format!("{host}.test"));
     let found_by = async |flag, variable: &[&str]| found(&files.given(flag, variable)).await;
-    assert_eq!(found_by(Some("flag"), &["one"]).await, hub(Origin::Flag, "flag"));
-    assert_eq!(found_by(None, &["one", "two"]).await, hub(Origin::Variable, "two"));
-    assert_eq!(found_by(None, &["gone", "two"]).await, hub(Origin::Variable, "two"));
-    assert_eq!(found_by(None, &[]).await, hub(Origin::Home, "home"));
-    // The variable is set, so the home folder does not count; and this is no pod.
-    let nothing = found_by(None, &["gone"]).await.unwrap_err();
-    assert!(nothing.contains("gone does not exist") && nothing.contains("not a pod"), "{nothing}");
-    let nothing = found_by(None, &["empty"]).await.unwrap_err();
-    assert!(nothing.contains("empty is empty"), "{nothing}");
+    assert_eq!(found_by(Some("flag"), &["one"]).await.unwrap(), hub(Origin::Flag, "flag"));
+    assert_eq!(found_by(None, &["one", "two"]).await.unwrap(), hub(Origin::Variable, "two"));
+    assert_eq!(found_by(None, &["gone", "two"]).await.unwrap(), hub(Origin::Variable, "two"));
+    assert_eq!(found_by(None, &[]).await.unwrap(), hub(Origin::Home, "home"));
+    // The variable is set, so the home folder does not count; and this is no pod. What was
+    // looked for is named.
+    for (variable, said) in [(&["gone"][..], "gone does not exist"), (&["empty"], "empty is empty")]
+    {
+        let nothing = found_by(None, variable).await.unwrap_err();
+        assert!(
+            matches!(&nothing, HubConfigError::Nothing(looked) if looked.contains(said)),
+            "{nothing}"
+        );
+    }
     let unset = HubOptions { variable: Some(OsString::new()), ..files.given(None, &[]) };
-    assert_eq!(found(&unset).await, hub(Origin::Home, "home"));
-    assert!(found(&HubOptions::default()).await.unwrap_err().contains("there is no kubeconfig"));
+    assert_eq!(found(&unset).await.unwrap(), hub(Origin::Home, "home"));
+    let nothing = found(&HubOptions::default()).await.unwrap_err();
+    assert!(matches!(nothing, HubConfigError::Nothing(_)), "{nothing}");
 }
 
 #[tokio::test]
@@ -90,8 +96,11 @@ async fn of_several_files_the_first_word_counts_and_absent_ones_are_told() {
     assert_eq!(access.files, [files.path("one"), files.path("two")]);
     assert_eq!(access.absent, [files.path("gone")]);
     let other = HubOptions { context: Some("other".to_owned()), ..given };
-    assert_eq!(found(&other).await, Ok((Origin::Variable, "other.test".to_owned())));
+    assert_eq!(found(&other).await.unwrap(), (Origin::Variable, "other.test".to_owned()));
 }
+
+/// What an error has to be.
+type Is = fn(&HubConfigError) -> bool;
 
 #[tokio::test]
 async fn what_cannot_be_used_is_an_error_and_not_another_hub() {
@@ -102,21 +111,29 @@ async fn what_cannot_be_used_is_an_error_and_not_another_hub() {
         ("bad-ca", &kubeconfig(&["a"], "a").replace(":6443\"", "\", certificate-authority: gone")),
         (".kube/config", &kubeconfig(&["home"], "home")),
     ]);
-    for (flag, variable, words) in [
-        (Some("gone"), &[][..], "gone cannot be read"),
-        (Some("odd"), &[], "odd is not a kubeconfig"),
-        (None, &["odd"], "odd is not a kubeconfig"),
-        (Some("unchosen"), &[], "no context is chosen in"),
-        (Some("dangling"), &[], "there is no cluster `b`"),
-        (Some("bad-ca"), &[], "its authority"),
+    let unreadable: Is =
+        |it| matches!(it, HubConfigError::Unreadable { path, .. } if path.ends_with("gone"));
+    let odd: Is = |it| matches!(it, HubConfigError::Unusable(path) if path.ends_with("odd"));
+    let unchosen: Is = |it| matches!(it, HubConfigError::NoContext(_));
+    let dangling: Is = |it| matches!(it, HubConfigError::Context { name, why, .. } if name == "a" && why.contains("`b`"));
+    let authority: Is =
+        |it| matches!(it, HubConfigError::Context { why, .. } if why.contains("authority"));
+    for (flag, variable, is) in [
+        (Some("gone"), &[][..], unreadable),
+        (Some("odd"), &[], odd),
+        (None, &["odd"], odd),
+        (Some("unchosen"), &[], unchosen),
+        (Some("dangling"), &[], dangling),
+        (Some("bad-ca"), &[], authority),
     ] {
         let error = found(&files.given(flag, variable)).await.unwrap_err();
-        assert!(error.contains(words), "{error}");
+        assert!(is(&error), "{error}");
         // Rule 14.
-        assert!(!error.contains("hunter2"), "{error}");
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error}");
     }
     let unknown =
         HubOptions { context: Some("c".to_owned()), ..files.given(Some("unchosen"), &[]) };
     let error = found(&unknown).await.unwrap_err();
-    assert!(error.contains("no context `c`") && error.contains("it has a, b"), "{error}");
+    let HubConfigError::UnknownContext { name, known, .. } = &error else { panic!("{error}") };
+    assert_eq!((name.as_str(), known.as_str()), ("c", "a, b"));
 }

@@ -18,7 +18,7 @@ use super::{
     ABOUT, AGAIN, CALL, Claim, Held, LeaseError, LeaseRequest, ObservedLease, RENEWED, claim, now,
 };
 use crate::api_call::{CallError, within};
-use crate::clock;
+use crate::clock::Clock;
 use crate::heartbeat::Heartbeat;
 
 /// How often the lease is renewed in the time that it lasts.
@@ -40,18 +40,19 @@ impl RenewedLease {
         request: LeaseRequest,
         process: String,
         lasts: Duration,
+        clock: Clock,
         observed: &ObservedLease,
     ) -> Result<Self, LeaseError> {
         let api: Api<Lease> = Api::namespaced(client, &request.namespace);
-        let heartbeat = Arc::new(Heartbeat::new(process.clone(), lasts));
+        let heartbeat = Arc::new(Heartbeat::new(process.clone(), lasts, clock));
         let marks = BTreeMap::from([
             (ABOUT.to_owned(), request.about.clone()),
             (RENEWED.to_owned(), process),
         ]);
-        let sent = clock::since_boot();
+        let sent = clock.since_boot();
         let lease = claim(&api, &request, &heartbeat, &marks, observed).await?;
-        heartbeat.beaten(sent, clock::since_boot());
-        let session = heartbeat.current(clock::since_boot());
+        heartbeat.beaten(sent, clock.since_boot());
+        let session = heartbeat.current(clock.since_boot());
         let session = session.ok_or_else(|| LeaseError::Late(request.lease.clone()))?;
         let held = Arc::new(Held { heartbeat, session });
         let (release, released) = oneshot::channel();
@@ -78,6 +79,7 @@ impl RenewedLease {
 async fn renew(mut claim: Claim, held: Arc<Held>, mut released: oneshot::Receiver<()>) {
     let usual = held.heartbeat.lasts() / RENEWALS;
     let mut pause = usual;
+    let clock = held.heartbeat.clock();
     loop {
         tokio::select! {
             released = &mut released => {
@@ -88,9 +90,9 @@ async fn renew(mut claim: Claim, held: Arc<Held>, mut released: oneshot::Receive
             }
             () = tokio::time::sleep(pause) => {}
         }
-        let sent = clock::since_boot();
-        pause = match claim.renew().await {
-            Ok(()) if held.heartbeat.beaten(sent, clock::since_boot()) => {
+        let sent = clock.since_boot();
+        pause = match claim.renew(clock).await {
+            Ok(()) if held.heartbeat.beaten(sent, clock.since_boot()) => {
                 tracing::warn!(lease = claim.lease.name_any(), "the lease was renewed too late");
                 return;
             }
@@ -110,11 +112,11 @@ async fn renew(mut claim: Claim, held: Arc<Held>, mut released: oneshot::Receive
 
 impl Claim {
     /// Writes a new time. After a conflict the lease is ours if only others' fields changed.
-    async fn renew(&mut self) -> Result<(), CallError> {
+    async fn renew(&mut self, clock: Clock) -> Result<(), CallError> {
         let name = self.lease.name_any();
         let mut lease = self.lease.clone();
         if let Some(spec) = &mut lease.spec {
-            spec.renew_time = Some(MicroTime(now()));
+            spec.renew_time = Some(MicroTime(now(clock)));
         }
         let replaced = within(CALL, self.api.replace(&name, &PostParams::default(), &lease)).await;
         match replaced {

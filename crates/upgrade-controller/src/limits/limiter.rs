@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, timeout_at};
-use upgrade_engine::clock::SystemClock;
-use upgrade_engine::io::{Io, NoExternal};
-use upgrade_live::Live;
+use upgrade_engine::io::Io;
 
 /// How many run side by side: enough to keep a few cores busy while most wait for a network.
 const ABREAST: usize = 32;
@@ -89,57 +87,61 @@ fn place(began: impl Iterator<Item = Instant>, now: Instant) -> Option<Instant> 
 }
 
 /// The live side of a cluster, under the limit of all.
-pub struct Throttled {
-    live: Live<SystemClock>,
+pub struct Throttled<I> {
+    live: I,
     limiter: Arc<Limiter>,
 }
 
-impl Throttled {
+impl<I> Throttled<I> {
     /// Under this limit.
-    pub const fn new(live: Live<SystemClock>, limiter: Arc<Limiter>) -> Self {
+    pub const fn new(live: I, limiter: Arc<Limiter>) -> Self {
         Self { live, limiter }
     }
 
     /// Without the limit, for a caller that has a permit.
-    pub const fn at_once(&self) -> &Live<SystemClock> {
+    pub const fn at_once(&self) -> &I {
         &self.live
     }
 }
 
-impl Io for Throttled {
-    type Machines = <Live<SystemClock> as Io>::Machines;
-    type Upgrader = <Live<SystemClock> as Io>::Upgrader;
-    type External = NoExternal;
-    type Etcd = <Live<SystemClock> as Io>::Etcd;
-    type Snapshots = <Live<SystemClock> as Io>::Snapshots;
-    type Kubernetes = <Live<SystemClock> as Io>::Kubernetes;
-    type Clock = SystemClock;
+impl<I: Io> Io for Throttled<I> {
+    type Machines = I::Machines;
+    type Upgrader = I::Upgrader;
+    type External = I::External;
+    type Etcd = I::Etcd;
+    type Snapshots = I::Snapshots;
+    type Kubernetes = I::Kubernetes;
+    type Clock = I::Clock;
 
-    fn machines(&self) -> &Self::Machines {
+    fn machines(&self) -> &I::Machines {
         self.live.machines()
     }
 
-    fn upgrader(&self) -> &Self::Upgrader {
+    fn upgrader(&self) -> &I::Upgrader {
         self.live.upgrader()
     }
 
-    fn etcd(&self) -> &Self::Etcd {
+    fn external(&self) -> Option<&I::External> {
+        self.live.external()
+    }
+
+    fn etcd(&self) -> &I::Etcd {
         self.live.etcd()
     }
 
-    fn snapshots(&self) -> &Self::Snapshots {
+    fn snapshots(&self) -> &I::Snapshots {
         self.live.snapshots()
     }
 
-    fn kubernetes(&self) -> &Self::Kubernetes {
+    fn kubernetes(&self) -> &I::Kubernetes {
         self.live.kubernetes()
     }
 
-    fn clock(&self) -> &SystemClock {
+    fn clock(&self) -> &I::Clock {
         self.live.clock()
     }
 
-    fn turn(&self) -> impl Future<Output: Send> + Send {
+    fn observe_permit(&self) -> impl Future<Output: Send> + Send {
         self.limiter.acquire()
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use upgrade_api::run::{ProductVersions, RunPhase, RunVersions, UpgradeRun};
+use upgrade_core::guard;
 use upgrade_core::intent::Intent;
+use upgrade_core::mutant::Mutant;
 use upgrade_core::observation::Observation;
 use upgrade_core::plan::{Plan, PlanHash};
 use upgrade_core::product::{PerProduct, VersionRange};
@@ -16,7 +18,7 @@ use upgrade_planner::report::Warning;
 use super::rules::SOON;
 use super::{Next, ReconcileError, Reconciler};
 use crate::api_call::with_timeout;
-use crate::connect::Connection;
+use crate::connect::{Connection, Connector};
 use crate::front_end::{Desired, FrontEnd, Start, StartError};
 use crate::lease::HeldLease;
 use crate::observe::{self, ObserveError};
@@ -25,16 +27,16 @@ use crate::run::{InheritError, KEEP, NewRun, UpgradeRuns, roles};
 use crate::versions_observed::ObservedVersions;
 
 /// A run that was just created, and the connection that its cluster was observed over.
-pub(super) struct Created {
+pub(super) struct Created<I> {
     at: Instant,
     pub(super) run: UpgradeRun,
-    pub(super) connection: Option<Connection>,
+    pub(super) connection: Option<Connection<I>>,
     /// Whether others were starting then. The message stays the same until the run is
     /// driven: each one is two requests to a busy hub.
     pub(super) waits: bool,
 }
 
-impl<F: FrontEnd> Reconciler<F> {
+impl<F: FrontEnd, C: Connector> Reconciler<F, C> {
     /// Observes the cluster, plans, and creates a run; or a refused one, which says why.
     pub(super) async fn begin(
         &mut self,
@@ -173,7 +175,8 @@ impl<F: FrontEnd> Reconciler<F> {
     /// Its cordons are taken over (rule 7). The newest run was read under the lease, and no
     /// other process creates runs.
     async fn parent(&self, store: &UpgradeRuns) -> Result<Option<PlanHash>, ReconcileError> {
-        let Some(last) = &self.last else { return Ok(None) };
+        let last = self.last.as_ref().filter(|_| guard!(Mutant::ParentForgotten));
+        let Some(last) = last else { return Ok(None) };
         let (hash, phase) = if last.view.hash.is_empty() {
             // It was refused, and changed nothing: the one before it counts.
             let planned = with_timeout(store.newest_planned()).await;

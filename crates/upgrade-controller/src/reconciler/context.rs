@@ -7,6 +7,8 @@ use tokio::sync::watch;
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
 
+use crate::clock::Clock;
+use crate::connect::{Connector, LiveConnector};
 use crate::front_end::FrontEnd;
 use crate::heartbeat::Heartbeat;
 use crate::http::Metrics;
@@ -14,9 +16,11 @@ use crate::limits::Limits;
 use crate::shard::Replicas;
 
 /// What the reconcilers of all clusters share.
-pub struct Context<F: FrontEnd> {
+pub struct Context<F: FrontEnd, C: Connector = LiveConnector> {
     /// The front end.
     pub front_end: F,
+    /// Connects to clusters.
+    pub connector: C,
     /// The hub.
     pub client: kube::Client,
     /// The name of this replica.
@@ -27,6 +31,8 @@ pub struct Context<F: FrontEnd> {
     pub heartbeat: Arc<Heartbeat>,
     /// Which versions support each other.
     pub matrix: Matrix,
+    /// The time.
+    pub clock: Clock,
     /// The known releases, which may change.
     pub catalogue: watch::Receiver<Arc<Catalogue>>,
     /// The replicas that share the clusters.

@@ -7,23 +7,25 @@ use std::time::Duration;
 use tokio::time::Instant;
 use upgrade_api::run::RunPhase;
 use upgrade_core::advice::Advice;
+use upgrade_core::guard;
 use upgrade_core::journal::Arming;
+use upgrade_core::mutant::Mutant;
 use upgrade_core::snapshot::NodeName;
-use upgrade_engine::control::Word;
+use upgrade_engine::control::Command;
 use upgrade_engine::drive::{DriveError, End};
 
 use super::begin::{Created, soon};
 use super::rules::{self, SOON};
 use super::{Next, ReconcileError, Reconciler};
 use crate::api_call::with_timeout;
-use crate::connect::{ConnectError, Connection};
+use crate::connect::{ConnectError, Connection, Connector};
 use crate::drive::{Drive, DriveStart, DriverPanic};
 use crate::front_end::{Desired, FrontEnd, NextAction};
 use crate::http::{DriveMetrics, RunEnd};
 use crate::lease::{HeldLease, LeaseError, LeaseRequest};
 use crate::run::{InheritError, RunObjectError, halted};
 
-impl<F: FrontEnd> Reconciler<F> {
+impl<F: FrontEnd, C: Connector> Reconciler<F, C> {
     /// Takes the cluster's lease, or waits for its holder.
     pub(super) async fn take_lease(&mut self, desired: &Desired) -> Result<Next, ReconcileError> {
         let context = &self.context;
@@ -68,24 +70,29 @@ impl<F: FrontEnd> Reconciler<F> {
         self.forget();
     }
 
-    /// Starts to drive, or passes on what the user wants.
-    pub(super) async fn keep_driving(
+    /// What the user wants of the run, for its driver.
+    fn user_command(&mut self, next: &NextAction) -> Command {
+        self.cancelling = *next == NextAction::Cancel;
+        match next {
+            NextAction::Pause { by } => Command::Pause { by: by.clone() },
+            NextAction::Cancel if guard!(Mutant::CancelIgnored) => {
+                Command::Pause { by: "the end of its target".to_owned() }
+            }
+            _ => Command::Continue,
+        }
+    }
+
+    /// Passes on what the user wants, and sees that the driver has the newest credentials.
+    pub(super) async fn command(
         &mut self,
         object: &Arc<F::Object>,
-        desired: &Desired,
         next: &NextAction,
+        compare_credentials: bool,
     ) -> Result<Next, ReconcileError> {
-        self.cancelling = *next == NextAction::Cancel;
-        let word = match next {
-            NextAction::Pause { by } => Word::Pause { by: by.clone() },
-            NextAction::Cancel => Word::Pause { by: "the end of its target".to_owned() },
-            _ => Word::Go,
-        };
-        let Some(drive) = &self.drive else {
-            return self.resume_run(object, desired, word).await;
-        };
-        drive.say(word);
-        if Instant::now() < self.credentials_at {
+        let command = self.user_command(next);
+        let Some(drive) = &self.drive else { return Ok(Next::Now) };
+        drive.send(command);
+        if !compare_credentials {
             return Ok(Next::At(Some(self.credentials_at)));
         }
         let waits = drive.waits.borrow().is_some();
@@ -101,22 +108,19 @@ impl<F: FrontEnd> Reconciler<F> {
     }
 
     /// Reads the run, connects to the cluster, and lets the engine drive.
-    async fn resume_run(
+    pub(super) async fn resume(
         &mut self,
         object: &Arc<F::Object>,
         desired: &Desired,
-        word: Word,
+        next: &NextAction,
     ) -> Result<Next, ReconcileError> {
+        let command = self.user_command(next);
         let (Some(last), Some(lease)) = (&self.last, &self.lease) else {
             return Ok(Next::Now);
         };
-        if let Some(until) = self.waits_until() {
-            self.waits_for_gate = true;
-            return Ok(Next::At(Some(until)));
-        }
         let store = self.store(desired);
         let created = self.created.take();
-        let is_last = |it: &Created| it.run.metadata.name.as_ref() == Some(&last.view.name);
+        let is_last = |it: &Created<C::Io>| it.run.metadata.name.as_ref() == Some(&last.view.name);
         let (run, connection) = if let Some(created) = created.filter(is_last) {
             (Some(created.run), created.connection)
         } else {
@@ -171,7 +175,7 @@ impl<F: FrontEnd> Reconciler<F> {
             live,
             runner: self.context.identity.clone(),
             resumed_by: F::RESUMED_BY,
-            word,
+            command,
             credentials: digest,
             metrics: DriveMetrics::begin(metrics, last.view.product()),
         };

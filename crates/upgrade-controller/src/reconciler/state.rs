@@ -8,8 +8,7 @@ use upgrade_engine::io::Io as _;
 
 use super::{Next, ReconcileError, Reconciler, rules};
 use crate::api_call::with_timeout;
-use crate::clock;
-use crate::connect::{ConnectError, Connection, connect};
+use crate::connect::{ConnectError, Connection, Connector, connect};
 use crate::front_end::{Desired, FrontEnd, RunView};
 use crate::lease::HeldLease;
 use crate::limits::COUNTS;
@@ -25,11 +24,15 @@ pub(super) struct LastRun {
     pub(super) withdrawals: u64,
 }
 
-impl<F: FrontEnd> Reconciler<F> {
+impl<F: FrontEnd, C: Connector> Reconciler<F, C> {
     /// Opens the live side of the cluster.
-    pub(super) async fn connect(&self, object: &F::Object) -> Result<Connection, ConnectError> {
-        let access = self.context.front_end.access(object).await?;
-        connect(access, &self.context.limits.observations).await
+    pub(super) async fn connect(
+        &self,
+        object: &F::Object,
+    ) -> Result<Connection<C::Io>, ConnectError> {
+        let context = &self.context;
+        let access = context.front_end.access(object).await?;
+        connect(&context.connector, access, &context.limits.observations).await
     }
 
     /// The newer of what the watch brought and what we wrote.
@@ -50,7 +53,7 @@ impl<F: FrontEnd> Reconciler<F> {
     }
 
     pub(super) fn store(&self, desired: &Desired) -> UpgradeRuns {
-        UpgradeRuns::new(self.context.client.clone(), desired.cluster.clone())
+        UpgradeRuns::new(self.context.client.clone(), desired.cluster.clone(), self.context.clock)
     }
 
     /// The same, for driving: only with the lease (rule 9).
@@ -97,18 +100,12 @@ impl<F: FrontEnd> Reconciler<F> {
         self.observation.as_ref().is_some_and(|(at, _)| rules::is_fresh(*at, now))
     }
 
-    /// Observes the cluster, if it is time.
-    pub(super) async fn observe_if_due(
+    /// Observes the cluster.
+    pub(super) async fn observe(
         &mut self,
         object: &F::Object,
         desired: &Desired,
     ) -> Result<Next, ReconcileError> {
-        if desired.hands_off {
-            return Ok(Next::At(None));
-        }
-        if Instant::now() < self.observe_at {
-            return Ok(Next::At(Some(self.observe_at)));
-        }
         let context = Arc::clone(&self.context);
         let permit = context.limits.observe(desired.has_target()).await;
         let versions = self.observe_versions(object, desired).await;
@@ -116,7 +113,7 @@ impl<F: FrontEnd> Reconciler<F> {
         let interval = context.probe_interval;
         let pause = if versions.is_ok() {
             self.observe_pause = interval;
-            observe::until_next_probe(&self.key, interval, clock::since_boot())
+            observe::until_next_probe(&self.key, interval, context.clock.since_boot())
         } else {
             self.observe_pause = rules::observe_again(self.observe_pause, interval);
             self.observe_pause
@@ -138,7 +135,7 @@ impl<F: FrontEnd> Reconciler<F> {
         if !desired.has_target() {
             return probe(&connection.live, foreign).await;
         }
-        let permit = connection.live.turn().await;
+        let permit = connection.live.observe_permit().await;
         let observed = {
             let mut observing = Box::pin(observe::observe_once(&connection.live, F::POOL_LABEL));
             if let Ok(observed) = tokio::time::timeout(COUNTS, &mut observing).await {

@@ -22,8 +22,9 @@ use upgrade_planner::report::Warning;
 
 use super::{Context, Next, Reconciler};
 use crate::api_call::CallError;
+use crate::clock::Clock;
 use crate::cluster::{ClusterAccess, ClusterRef};
-use crate::connect::AccessError;
+use crate::connect::{AccessError, LiveConnector};
 use crate::front_end::{
     Decision, Desired, Facts, FrontEnd, NextAction, RunView, Start, StartError,
 };
@@ -102,11 +103,13 @@ fn no_hub() -> Client {
 fn context() -> Context<Plain> {
     Context {
         front_end: Plain,
+        connector: LiveConnector,
         client: no_hub(),
         identity: "a".to_owned(),
         namespace: "hub".to_owned(),
-        heartbeat: Arc::new(Heartbeat::new("p".to_owned(), Duration::from_secs(20))),
+        heartbeat: Arc::new(Heartbeat::new("p".to_owned(), Duration::from_secs(20), Clock::SYSTEM)),
         matrix: Matrix::builtin(),
+        clock: Clock::SYSTEM,
         catalogue: watch::channel(Arc::new(Catalogue::builtin())).1,
         replicas: watch::channel(Replicas::default()).1,
         ending: watch::channel(false).1,
@@ -142,7 +145,7 @@ async fn nothing_is_planned_without_the_lease() {
 #[tokio::test]
 async fn what_an_earlier_run_left_armed_is_not_guessed() {
     // Rules 5 and 10: a hub that does not answer is not a run that left nothing.
-    let store = UpgradeRuns::new(no_hub(), prod());
+    let store = UpgradeRuns::new(no_hub(), prod(), Clock::SYSTEM);
     let hash = serde_json::from_value(json!("abc")).expect("a hash");
     let left = store.inherited(Some(hash)).await;
     assert!(matches!(left, Err(InheritError::Unavailable(_))), "{left:?}");

@@ -67,7 +67,8 @@ impl LeasedRuns {
         })?;
         let StoredRun { plan, inherited, .. } = stored;
         let (client, fence) = (self.runs.client.clone(), Arc::clone(&self.fence));
-        let object = RunObject::new(client, run, Arc::clone(&plan), Arc::clone(&fence));
+        let object =
+            RunObject::new(client, run, Arc::clone(&plan), Arc::clone(&fence), self.runs.clock);
         let journal = RunJournal::new(object, &state, fence, Arc::clone(&self.writes));
         Ok(OpenRun { plan, state, journal, inherited })
     }

@@ -28,7 +28,7 @@ use super::compress;
 use super::journal_chunks::beginning;
 use super::progress::{RunProgress, progress};
 use crate::api_call::{CallError, within};
-use crate::clock;
+use crate::clock::Clock;
 use crate::lease::CALL;
 
 /// When the newest entries are packed: what is sent with every entry stays below
@@ -80,6 +80,7 @@ pub enum RunObjectError {
 pub struct RunObject {
     pub(super) client: Client,
     pub(super) fence: Arc<dyn Fence>,
+    clock: Clock,
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
@@ -120,7 +121,13 @@ pub(super) async fn read(client: &Client, run: &UpgradeRun) -> Result<StoredRun,
 
 impl RunObject {
     /// Takes up a run with this plan. The fence is that of the cluster's lease.
-    pub fn new(client: Client, run: UpgradeRun, plan: Arc<Plan>, fence: Arc<dyn Fence>) -> Self {
+    pub fn new(
+        client: Client,
+        run: UpgradeRun,
+        plan: Arc<Plan>,
+        fence: Arc<dyn Fence>,
+        clock: Clock,
+    ) -> Self {
         let status = run.status.clone().unwrap_or_default();
         let (roles, unlisted) = roles(&status, &plan);
         Self {
@@ -134,6 +141,7 @@ impl RunObject {
             plan,
             client,
             fence,
+            clock,
             status,
         }
     }
@@ -173,8 +181,8 @@ impl RunObject {
         status.message.clone_from(&drawn.message);
         status.nodes.clone_from(&drawn.nodes);
         match &entry.record {
-            Record::Began => phase(&mut status, RunPhase::Running, ""),
-            Record::Completed => phase(&mut status, RunPhase::Completed, ""),
+            Record::Began => phase(&mut status, RunPhase::Running, "", self.clock),
+            Record::Completed => phase(&mut status, RunPhase::Completed, "", self.clock),
             _ => {}
         }
         self.write(status).await?;
@@ -184,7 +192,7 @@ impl RunObject {
     /// Writes what phase it is in.
     pub async fn set_phase(&mut self, to: RunPhase, message: &str) -> Result<(), RunObjectError> {
         let mut status = self.status.clone();
-        phase(&mut status, to, message);
+        phase(&mut status, to, message, self.clock);
         if !message.is_empty() {
             message.clone_into(&mut status.message);
         }
@@ -297,8 +305,8 @@ fn upgrade(versions: &RunVersions) -> String {
 }
 
 /// Changes the phase, and remembers that it did.
-fn phase(status: &mut RunStatus, to: RunPhase, message: &str) {
-    let now = clock::stamp();
+fn phase(status: &mut RunStatus, to: RunPhase, message: &str, clock: Clock) {
+    let now = clock.stamp();
     if to == RunPhase::Running && status.started.is_none() {
         status.started = Some(now.clone());
     }

@@ -61,15 +61,21 @@ pub(super) fn progress(
     let changes: BTreeMap<&NodeName, upgrade_view::NodeProgress<'_>> =
         view.iter().filter_map(|node| Some((node.node?, node.changes()?))).collect();
     let everyone: BTreeSet<&NodeName> = roles.keys().chain(changes.keys().copied()).collect();
+    let cordoned: BTreeSet<&NodeName> = state.our_cordons().collect();
     let mut nodes: Vec<NodeProgress> = everyone
         .iter()
         .map(|name| {
-            let (word, step) = changes.get(*name).map_or((DONE, String::new()), words);
+            let change = changes.get(*name);
+            let (word, step) = change.map_or((DONE, String::new()), words);
+            let failed = change.and_then(upgrade_view::NodeProgress::failed);
             NodeProgress {
                 name: name.0.clone(),
                 role: roles.get(*name).map_or("", |role| role_word(*role)).to_owned(),
                 state: word.to_owned(),
                 step,
+                failure: failed.map(|(_, failure)| kind_word(failure.kind)).unwrap_or_default(),
+                armed: state.armed().contains_key(*name),
+                cordoned: cordoned.contains(*name),
             }
         })
         .collect();
@@ -106,6 +112,12 @@ fn words(node: &upgrade_view::NodeProgress<'_>) -> (&'static str, String) {
         Stage::Queued { .. } => (UNDER_WAY, String::new()),
         Stage::Done => (DONE, String::new()),
     }
+}
+
+/// The name of a kind of failure in the object: that of the journal.
+fn kind_word(kind: FailureKind) -> String {
+    let word = serde_json::to_value(kind).ok();
+    word.as_ref().and_then(|word| word.as_str()).unwrap_or_default().to_owned()
 }
 
 /// The name of a role in the object.

@@ -17,7 +17,7 @@ use super::compress;
 use super::object::{RunObjectError, read};
 use super::progress::role_word;
 use crate::api_call::{CallError, with_timeout};
-use crate::clock;
+use crate::clock::Clock;
 use crate::cluster::ClusterRef;
 
 /// How many runs of a cluster are kept.
@@ -36,6 +36,7 @@ pub struct UpgradeRuns {
     pub(super) client: Client,
     api: Api<UpgradeRun>,
     pub(super) cluster: ClusterRef,
+    pub(super) clock: Clock,
 }
 
 /// Why it is not known what earlier runs left. Nothing may be begun then: an installer on a
@@ -66,8 +67,8 @@ pub struct NewRun<'a> {
 
 impl UpgradeRuns {
     /// The runs of this cluster.
-    pub fn new(client: Client, cluster: ClusterRef) -> Self {
-        Self { api: Api::namespaced(client.clone(), &cluster.namespace), client, cluster }
+    pub fn new(client: Client, cluster: ClusterRef, clock: Clock) -> Self {
+        Self { api: Api::namespaced(client.clone(), &cluster.namespace), client, cluster, clock }
     }
 
     /// Whether a run is of this object. One that was created again under an
@@ -145,7 +146,7 @@ impl UpgradeRuns {
             }
             Err(_) => (String::new(), String::new()),
         };
-        let now = clock::now();
+        let now = self.clock.now();
         let at = now.strftime("%Y%m%d-%H%M%S").to_string();
         let mut prefix = self.cluster.name.clone();
         prefix.truncate(200);
@@ -172,7 +173,7 @@ impl UpgradeRuns {
         };
         let made =
             self.api.create(&PostParams::default(), &UpgradeRun::new(metadata, spec)).await?;
-        let status = first_status(new);
+        let status = first_status(new, self.clock.stamp());
         // Without a status the nodes of the run would be unknown.
         let body = json!({"status": status});
         let name = made.name_any();
@@ -229,7 +230,7 @@ impl UpgradeRuns {
         why: &str,
     ) -> Result<(), kube::Error> {
         let status = run.status.clone().unwrap_or_default();
-        let now = clock::stamp();
+        let now = self.clock.stamp();
         let mut history = status.history;
         history.push(Transition {
             at: now.clone(),
@@ -274,12 +275,11 @@ impl UpgradeRuns {
     }
 }
 
-fn first_status(new: &NewRun<'_>) -> RunStatus {
+fn first_status(new: &NewRun<'_>, now: String) -> RunStatus {
     let (phase, message) = match new.plan {
         Ok(_) => (RunPhase::Pending, ""),
         Err(why) => (RunPhase::Halted, why),
     };
-    let now = clock::stamp();
     RunStatus {
         phase,
         message: message.to_owned(),
@@ -293,7 +293,7 @@ fn first_status(new: &NewRun<'_>) -> RunStatus {
                 name: name.0.clone(),
                 role: role_word(*role).to_owned(),
                 state: "pending".to_owned(),
-                step: String::new(),
+                ..NodeProgress::default()
             })
             .collect(),
         history: vec![Transition {

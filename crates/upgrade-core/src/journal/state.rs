@@ -1,6 +1,7 @@
 //! The fold of a plan's journal: what is remembered, and nothing else.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 use jiff::Timestamp;
 use thiserror::Error;
@@ -10,7 +11,7 @@ use super::{Armed, Arming, Entry, Evidence, Outcome, Proof, Record};
 use crate::plan::{Plan, PlanHash};
 use crate::reason::{Failure, FailureKind, HaltReason};
 use crate::snapshot::NodeName;
-use crate::step::{Action, StepId};
+use crate::step::{Action, StepId, StepKind};
 
 /// The key of a wait that the clock ends, during which no deadline runs.
 const WINDOW: &str = "window";
@@ -84,6 +85,8 @@ pub struct State {
     plan: PlanHash,
     index: HashMap<StepId, usize>,
     actions: Vec<Action>,
+    /// Where the lane of each step begins and ends among all steps.
+    lanes: Vec<Range<usize>>,
     steps: Vec<StepState>,
     armed: ArmedNodes,
     cordons: BTreeMap<NodeName, bool>,
@@ -108,6 +111,7 @@ impl State {
         Self {
             plan: plan.hash(),
             actions: ids.iter().map(|id| id.action).collect(),
+            lanes: lanes_of(plan),
             steps: vec![pending; ids.len()],
             index: ids.into_iter().enumerate().map(|(position, id)| (id, position)).collect(),
             armed: ArmedNodes::new(plan),
@@ -252,6 +256,13 @@ impl State {
             Outcome::Failed { failure } => Phase::Failed { at, failure: failure.clone() },
         };
         let well = step.phase == Phase::Done;
+        if let (Some(node), Action::Cordon, Outcome::Skipped { .. }) =
+            (&id.node, id.action, outcome)
+            && let Some(found) = self.cordons.get_mut(node)
+        {
+            // Somebody else cordoned it after the first look.
+            *found = true;
+        }
         if id.action.is_disruptive() {
             self.observe_after = self.observe_after.max(Some(at));
         }
@@ -269,7 +280,7 @@ impl State {
         }
         if let (Some(node), true, Action::Uncordon) = (&id.node, well, id.action) {
             self.cordons.remove(node);
-            self.gave_up(id.hop, node);
+            self.gave_up(id);
         }
         Ok(())
     }
@@ -277,19 +288,23 @@ impl State {
     /// Lifting a cordon before its node was verified gives the node back to the
     /// cluster: should the run go on later, it has to be cordoned and drained
     /// anew, and may lead etcd again by then (rule 1). What may have rebooted keeps its doubt (rule 8).
-    fn gave_up(&mut self, hop: u32, node: &NodeName) {
-        let id = |action| StepId { hop, node: Some(node.clone()), action };
-        if self.step(&id(Action::Verify)).is_none_or(|step| step.phase == Phase::Done) {
+    fn gave_up(&mut self, uncordon: &StepId) {
+        let Some(position) = self.index.get(uncordon) else { return };
+        let lane = self.lanes[*position].clone();
+        let mut checks = lane.clone().filter(|step| self.actions[*step] == Action::Verify);
+        if checks.all(|step| self.steps[step].phase == Phase::Done) {
             return;
         }
-        for action in [Action::Forfeit, Action::Cordon, Action::Drain, Action::Uncordon] {
-            if let Ok(step) = self.step_mut(&id(action)) {
-                // Whose cordon it will be is found out anew, also after one that
-                // failed (rule 7).
-                step.evidence = None;
-                if !matches!(step.phase, Phase::Failed { .. }) {
-                    step.phase = Phase::Pending;
-                }
+        for position in lane {
+            if self.actions[position].kind() != StepKind::Drain {
+                continue;
+            }
+            let step = &mut self.steps[position];
+            // Whose cordon it will be is found out anew, also after one that
+            // failed (rule 7).
+            step.evidence = None;
+            if !matches!(step.phase, Phase::Failed { .. }) {
+                step.phase = Phase::Pending;
             }
         }
     }
@@ -414,4 +429,14 @@ impl State {
     pub fn observe_after(&self) -> Option<Timestamp> {
         self.observe_after
     }
+}
+
+/// For each step of a plan, its lane: where that begins and ends among all steps.
+fn lanes_of(plan: &Plan) -> Vec<Range<usize>> {
+    let mut lanes = Vec::new();
+    for (_, lane) in plan.lanes() {
+        let range = lanes.len()..lanes.len() + lane.steps.len();
+        lanes.resize(range.end, range);
+    }
+    lanes
 }

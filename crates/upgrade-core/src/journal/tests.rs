@@ -34,14 +34,16 @@ fn plan() -> Plan {
             platform: None,
             secure_boot: None,
         })),
-        steps: vec![
+        steps: [
             Action::Install,
             Action::Cordon,
             Action::Drain,
             Action::Reboot,
             Action::Verify,
             Action::Uncordon,
-        ],
+        ]
+        .map(Into::into)
+        .to_vec(),
     };
     Plan {
         format: PLAN_FORMAT,
@@ -65,7 +67,7 @@ fn plan() -> Plan {
 }
 
 fn step(action: Action) -> StepId {
-    StepId { hop: 1, node: Some("w-1".into()), action }
+    StepId::new(1, Some("w-1".into()), action)
 }
 
 struct Writer {

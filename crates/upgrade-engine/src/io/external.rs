@@ -1,30 +1,30 @@
-//! Upgrading a node from outside: by what owns its machine, such as OpenTofu.
+//! Upgrading a node by other means than the Talos API: by what owns its machine, such as OpenTofu.
 
 use std::future::Future;
 
 use upgrade_core::plan::TalosTarget;
 use upgrade_core::version::Version;
 
-use super::{Machine, ProgressSink, Trouble};
+use super::{IoError, Machine, ProgressSink};
 
 /// Upgrades nodes, or replaces their machines. A replaced machine keeps its name and address.
 pub trait ExternalUpgrader: Send + Sync {
-    /// Asks for the node to be brought to this version, with the content of the target; comes
-    /// back when that was accepted. An error says whether it may have been (rule 8).
+    /// Requests that the node is brought to this version, with the content of the target; returns
+    /// when the request was accepted. An error says whether it may have been (rule 8).
     fn upgrade(
         &self,
         node: &Machine,
         to: &Version,
         target: &TalosTarget,
         progress: &dyn ProgressSink,
-    ) -> impl Future<Output = Result<(), Trouble>> + Send;
+    ) -> impl Future<Output = Result<(), IoError>> + Send;
 
-    /// Whether what was asked for this node, perhaps by an earlier process, is still being
-    /// carried out. Nothing is asked for again meanwhile (rule 8).
-    fn is_under_way(&self, node: &Machine) -> impl Future<Output = Result<bool, Trouble>> + Send;
+    /// Whether an upgrade of this node that was requested, perhaps by an earlier process, is still
+    /// in progress. Nothing is requested again meanwhile (rule 8).
+    fn is_under_way(&self, node: &Machine) -> impl Future<Output = Result<bool, IoError>> + Send;
 }
 
-/// For front ends whose nodes are upgraded by the Talos API alone.
+/// For front ends that upgrade nodes through the Talos API only.
 #[derive(Clone, Copy, Debug)]
 pub enum NoExternal {}
 
@@ -35,11 +35,11 @@ impl ExternalUpgrader for NoExternal {
         _: &Version,
         _: &TalosTarget,
         _: &dyn ProgressSink,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         match *self {}
     }
 
-    async fn is_under_way(&self, _: &Machine) -> Result<bool, Trouble> {
+    async fn is_under_way(&self, _: &Machine) -> Result<bool, IoError> {
         match *self {}
     }
 }

@@ -1,4 +1,4 @@
-//! What the engine asks of Kubernetes.
+//! The Kubernetes API, as far as the engine uses it.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use upgrade_core::snapshot::{KubernetesFacts, NodeName};
 use upgrade_core::workload::{Budget, Capacity, Pod, PodName};
 
-use super::{Changes, Machine, Trouble};
+use super::{Changes, IoError, Machine};
 
 /// The name of an object of any kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub struct ObjectName {
     pub api_version: String,
     /// The kind, such as `DaemonSet`.
     pub kind: String,
-    /// Empty for what belongs to the whole cluster.
+    /// Empty for cluster-wide objects.
     pub namespace: String,
     /// The name.
     pub name: String,
@@ -33,19 +33,19 @@ impl Display for ObjectName {
     }
 }
 
-/// What the API server said to an eviction.
+/// The answer of the API server to an eviction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Evicted {
-    /// The pod will go.
+    /// The pod terminates.
     Accepted,
     /// It is gone, or another pod has its name.
     Gone,
-    /// A budget does not allow it now (429): which, where it was named, and
-    /// what the server said.
+    /// A budget does not allow it now (429). Names the budget, if the answer did, and quotes the
+    /// answer.
     Blocked {
         /// The budget.
         budget: Option<String>,
-        /// The server's words.
+        /// The message of the API server.
         why: String,
     },
 }
@@ -53,9 +53,9 @@ pub enum Evicted {
 /// How an object is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Apply {
-    /// Take over fields that somebody else owns.
+    /// Take over fields that others own.
     pub force: bool,
-    /// Change nothing, say what would be.
+    /// Change nothing; return what the object would be.
     pub dry_run: bool,
 }
 
@@ -64,79 +64,79 @@ pub trait Kubernetes: Send + Sync {
     /// Every node.
     fn nodes(
         &self,
-    ) -> impl Future<Output = Result<BTreeMap<NodeName, KubernetesFacts>, Trouble>> + Send;
+    ) -> impl Future<Output = Result<BTreeMap<NodeName, KubernetesFacts>, IoError>> + Send;
 
     /// Asks the API server of one control plane, and no other, whether it is ready.
-    fn api_server(&self, of: &Machine) -> impl Future<Output = Result<(), Trouble>> + Send;
+    fn api_server(&self, of: &Machine) -> impl Future<Output = Result<(), IoError>> + Send;
 
     /// What every node has for pods.
     fn capacity(
         &self,
-    ) -> impl Future<Output = Result<BTreeMap<NodeName, Capacity>, Trouble>> + Send;
+    ) -> impl Future<Output = Result<BTreeMap<NodeName, Capacity>, IoError>> + Send;
 
-    /// Cordons a node, or lifts its cordon.
+    /// Cordons a node, or uncordons it.
     fn set_unschedulable(
         &self,
         node: &NodeName,
         unschedulable: bool,
-    ) -> impl Future<Output = Result<(), Trouble>> + Send;
+    ) -> impl Future<Output = Result<(), IoError>> + Send;
 
     /// The pods of a node, or all.
     fn pods(&self, on: Option<&NodeName>)
-    -> impl Future<Output = Result<Vec<Pod>, Trouble>> + Send;
+    -> impl Future<Output = Result<Vec<Pod>, IoError>> + Send;
 
     /// All disruption budgets.
-    fn budgets(&self) -> impl Future<Output = Result<Vec<Budget>, Trouble>> + Send;
+    fn budgets(&self) -> impl Future<Output = Result<Vec<Budget>, IoError>> + Send;
 
-    /// Asks for a pod to go, by the eviction API only (rule 6).
+    /// Requests the eviction of a pod, by the eviction API only (rule 6).
     fn evict(
         &self,
         pod: &PodName,
         uid: &str,
-    ) -> impl Future<Output = Result<Evicted, Trouble>> + Send;
+    ) -> impl Future<Output = Result<Evicted, IoError>> + Send;
 
-    /// The volumes that are still attached to a node and go when its pods go.
+    /// The volumes that are still attached to a node and are detached once its pods are gone.
     fn attachments(
         &self,
         node: &NodeName,
-    ) -> impl Future<Output = Result<Vec<String>, Trouble>> + Send;
+    ) -> impl Future<Output = Result<Vec<String>, IoError>> + Send;
 
     /// Grows when nodes, pods, attachments or workloads may have changed.
     fn changes(&self) -> Changes;
 
-    /// API versions that clients still use and that a coming Kubernetes no
-    /// longer has: `(group/version resource, removed in minor)`.
-    fn deprecated(&self) -> impl Future<Output = Result<Vec<(String, String)>, Trouble>> + Send;
+    /// API versions that clients still request and that a later Kubernetes removes: `(group/version
+    /// resource, removed in minor)`.
+    fn deprecated(&self) -> impl Future<Output = Result<Vec<(String, String)>, IoError>> + Send;
 
-    /// How many objects of a resource there are, such as `jobs` of `batch/v1`;
-    /// none if the API server has no such resource.
+    /// The number of objects of a resource, such as `jobs` of `batch/v1`; 0 if the API server has
+    /// no such resource.
     fn count(
         &self,
         api_version: &str,
         resource: &str,
-    ) -> impl Future<Output = Result<usize, Trouble>> + Send;
+    ) -> impl Future<Output = Result<usize, IoError>> + Send;
 
     /// The version that the API server prefers for a group, such as `apps/v1`
     /// for `apps` and `v1` for the empty one; `None` if it has no such group.
     fn preferred(
         &self,
         group: &str,
-    ) -> impl Future<Output = Result<Option<String>, Trouble>> + Send;
+    ) -> impl Future<Output = Result<Option<String>, IoError>> + Send;
 
-    /// An object, if it is there.
+    /// An object, if it exists.
     fn object(
         &self,
         name: &ObjectName,
-    ) -> impl Future<Output = Result<Option<Value>, Trouble>> + Send;
+    ) -> impl Future<Output = Result<Option<Value>, IoError>> + Send;
 
-    /// Server-side apply as `manager`; the object as it is afterwards.
+    /// Server-side apply as `manager`. Returns the object as it is afterwards.
     fn apply(
         &self,
         object: &Value,
         manager: &str,
         how: Apply,
-    ) -> impl Future<Output = Result<Value, Trouble>> + Send;
+    ) -> impl Future<Output = Result<Value, IoError>> + Send;
 
-    /// Deletes an object; one that is gone is no trouble.
-    fn delete(&self, name: &ObjectName) -> impl Future<Output = Result<(), Trouble>> + Send;
+    /// Deletes an object. It is no error if it does not exist.
+    fn delete(&self, name: &ObjectName) -> impl Future<Output = Result<(), IoError>> + Send;
 }

@@ -4,35 +4,42 @@ use std::collections::BTreeMap;
 use std::future::Future;
 
 use serde_json::Value;
+use upgrade_core::guard;
 use upgrade_core::image::ImageRef;
 use upgrade_core::jiff::SignedDuration;
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::slots::Slots;
 use upgrade_core::snapshot::{Component, EtcdFacts, Fact, NodeName, TalosFacts};
 
-use super::{Changes, Machine, Trouble};
+use super::{Changes, IoError, Machine};
 
 const PEER_LIMIT: SignedDuration = SignedDuration::from_secs(3);
 
 const MEMBER_LIMIT: SignedDuration = SignedDuration::from_secs(5);
 
-/// How long a connection lasts on which nothing is answered.
+/// How long a connection without any answer lasts.
 const RETRANSMISSION: SignedDuration = SignedDuration::from_mins(15);
 
-/// How long one machine may take to say which others it knows, or who it is: one that
-/// hangs must not hold up what the others say (rule 10).
+/// How long one machine may take to list the others, or to identify itself: one that hangs must not
+/// delay the answers of the others (rule 10).
 pub fn peer_limit() -> SignedDuration {
-    if mutant::is(Mutant::SilentPeer) { RETRANSMISSION } else { PEER_LIMIT }
+    if !guard!(Mutant::SilentPeer) {
+        return RETRANSMISSION;
+    }
+    PEER_LIMIT
 }
 
-/// How long one member of etcd may take, for the same reason; the whole of it has to be
-/// within the limit of an observation.
+/// How long one member of etcd may take, for the same reason; all of etcd has to be read within the
+/// limit of an observation.
 pub fn member_limit() -> SignedDuration {
-    if mutant::is(Mutant::SilentMember) { RETRANSMISSION } else { MEMBER_LIMIT }
+    if !guard!(Mutant::SilentMember) {
+        return RETRANSMISSION;
+    }
+    MEMBER_LIMIT
 }
 
-/// A machine's configuration. Its text holds keys: it has no `Debug`, and never
-/// reaches a log, an event or a journal (rule 14).
+/// The configuration of a machine. Its text contains keys: it has no `Debug`, and never reaches a
+/// log, an event or a journal (rule 14).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Config(pub String);
 
@@ -40,15 +47,14 @@ pub struct Config(pub String);
 /// `Debug` (rule 14).
 #[derive(Clone, PartialEq)]
 pub struct Rendered {
-    /// Their objects, in the order of the manifests' names, which is Talos's own.
+    /// Their objects, in the order of the manifests' names, as Talos applies them.
     pub objects: Vec<Value>,
-    /// Manifests that the configuration wants and that are not there: files that
-    /// could not be downloaded, or that are not rendered yet.
+    /// Manifests that the configuration wants and that do not exist: files that could not be
+    /// downloaded, or that are not rendered yet.
     pub missing: Vec<String>,
 }
 
-/// Which manifests the configuration of a control plane wants, as the node itself
-/// has read it.
+/// The manifests that the configuration of a control plane wants, as the node itself has read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is switched on or off by itself")]
 pub struct Wanted {
@@ -60,12 +66,11 @@ pub struct Wanted {
     pub flannel: bool,
     /// Access to the Talos API from pods.
     pub talos_api: bool,
-    /// Those beside Talos's own, by their names: `{priority}-{name}`.
+    /// Additional ones, by their names: `{priority}-{name}`.
     pub extra: Vec<String>,
 }
 
 impl Wanted {
-    /// The names of all of them.
     fn names(&self) -> Vec<&str> {
         let Self { proxy, core_dns, flannel, talos_api, extra } = self;
         let mut names = vec![
@@ -93,12 +98,12 @@ impl Wanted {
 }
 
 impl Rendered {
-    /// Holds what is there against what is wanted; `None` while the node has not
-    /// read its configuration yet.
+    /// Compares what exists with what is wanted; `None` while the node has not read its
+    /// configuration yet.
     pub fn new(wanted: Option<&Wanted>, mut manifests: Vec<(String, Vec<Value>)>) -> Self {
         manifests.sort_by(|a, b| a.0.cmp(&b.0));
         let missing = match wanted {
-            Some(_) if mutant::is(Mutant::PruneMissing) => Vec::new(),
+            Some(_) if !guard!(Mutant::PruneMissing) => Vec::new(),
             Some(wanted) => {
                 let there = |name: &&str| manifests.iter().any(|(id, _)| id == name);
                 wanted.names().into_iter().filter(|name| !there(name)).map(shown).collect()
@@ -110,7 +115,7 @@ impl Rendered {
     }
 }
 
-/// A manifest's name without what an address may hold of credentials (rule 14).
+/// The name of a manifest without credentials that its URL may contain (rule 14).
 fn shown(name: &str) -> String {
     let Some((before, address)) = name.split_once("://") else {
         return name.to_owned();
@@ -121,54 +126,54 @@ fn shown(name: &str) -> String {
     format!("{before}://{host}/{path}")
 }
 
-/// Reads what the machines of a cluster say of themselves. Changes nothing.
+/// Reads the machines of a cluster. Changes nothing.
 pub trait Machines: Send + Sync {
-    /// The cluster's name and its machines, as they know each other. One that does not
-    /// answer within [`peer_limit`] adds nothing; what was known before stays then.
-    fn list(&self) -> impl Future<Output = Result<(String, Vec<Machine>), Trouble>> + Send;
+    /// The name of the cluster and its machines, as they know each other. A machine that does not
+    /// answer within [`peer_limit`] adds nothing; what was known before stays.
+    fn list(&self) -> impl Future<Output = Result<(String, Vec<Machine>), IoError>> + Send;
 
-    /// The machines of Kubernetes' nodes, given their addresses: those that
-    /// [`list`](Self::list) does not show are asked there who they are. An error
-    /// says why no machine was found; one under another name than a node's is a machine
-    /// that never said what it is. Nodes that are left out are not known here.
+    /// The machines of Kubernetes' nodes, given the addresses of these: those that
+    /// [`list`](Self::list) does not show are asked to identify themselves. An error says why no
+    /// machine was found; an error under a name that is no node's is a machine that never
+    /// identified itself. Nodes that are missing from the result are not known here.
     fn identify(
         &self,
         nodes: &BTreeMap<NodeName, Vec<String>>,
-    ) -> impl Future<Output = Vec<(NodeName, Result<Machine, Trouble>)>> + Send {
+    ) -> impl Future<Output = Vec<(NodeName, Result<Machine, IoError>)>> + Send {
         let _ = nodes;
         std::future::ready(Vec::new())
     }
 
-    /// Everything that Talos tells of one machine.
-    fn facts(&self, of: &Machine) -> impl Future<Output = Result<TalosFacts, Trouble>> + Send;
+    /// Everything that Talos reports about one machine.
+    fn facts(&self, of: &Machine) -> impl Future<Output = Result<TalosFacts, IoError>> + Send;
 
-    /// The images of the machine configuration: Kubernetes components of control
-    /// planes, the kubelet everywhere.
+    /// The images in the machine configuration: Kubernetes components on control planes, the
+    /// kubelet everywhere.
     fn images(
         &self,
         of: &Machine,
-    ) -> impl Future<Output = Result<BTreeMap<Component, ImageRef>, Trouble>> + Send;
+    ) -> impl Future<Output = Result<BTreeMap<Component, ImageRef>, IoError>> + Send;
 
-    /// etcd, with every member asked itself.
+    /// The state of etcd; every member is asked itself.
     fn etcd(&self, members: &[Machine]) -> impl Future<Output = Fact<EtcdFacts>> + Send;
 
-    /// Grows when the machine's stage, readiness, boot, services or static pods
-    /// may have changed. It survives reboots of the machine.
+    /// Grows when stage, readiness, boot, services or static pods of the machine may have changed.
+    /// It survives reboots of the machine.
     fn changes(&self, of: &Machine) -> Changes;
 
-    /// What the machine boots next, as far as it tells.
-    fn slots(&self, of: &Machine) -> impl Future<Output = Result<Slots, Trouble>> + Send;
+    /// What the machine boots next, as far as its boot loader says.
+    fn slots(&self, of: &Machine) -> impl Future<Output = Result<Slots, IoError>> + Send;
 
-    /// The machine's configuration.
-    fn config(&self, of: &Machine) -> impl Future<Output = Result<Config, Trouble>> + Send;
+    /// The active configuration of the machine.
+    fn config(&self, of: &Machine) -> impl Future<Output = Result<Config, IoError>> + Send;
 
-    /// Whether the configuration on disk, which the next boot takes, is another
-    /// than the active one: staged, or while one is on trial.
-    fn config_is_staged(&self, of: &Machine) -> impl Future<Output = Result<bool, Trouble>> + Send;
+    /// Whether the configuration on disk, which the next boot uses, differs from the active one:
+    /// one is staged, or on trial.
+    fn config_is_staged(&self, of: &Machine) -> impl Future<Output = Result<bool, IoError>> + Send;
 
-    /// The bootstrap manifests that the machine renders from its configuration,
-    /// and what is missing of them.
-    fn manifests(&self, of: &Machine) -> impl Future<Output = Result<Rendered, Trouble>> + Send;
+    /// The bootstrap manifests that the machine renders from its configuration, and which are
+    /// missing.
+    fn manifests(&self, of: &Machine) -> impl Future<Output = Result<Rendered, IoError>> + Send;
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Which machines there are, put together from what several of them tell, and
-//! remembered from one look to the next.
+//! The machines of a cluster, put together from the lists of several machines and remembered from
+//! one observation to the next.
 //!
-//! Discovery is incomplete on healthy clusters: in an air gap each node shows itself
-//! alone, the Kubernetes registry shows control planes only, and a member that was not
-//! heard for 30 minutes is gone from every list while it serves. So what was known stays
-//! while a machine does not answer, and Kubernetes nodes lead to the rest (rule 10).
+//! Discovery is incomplete on healthy clusters: in an air gap each node shows only itself, the
+//! Kubernetes registry shows control planes only, and a member that was silent for 30 minutes is
+//! gone from every list while it serves. So a known machine stays while any list is missing, and
+//! the nodes of Kubernetes lead to the others (rule 10).
 //!
-//! Nothing is asked here: the live cluster and the simulated one put their answers into
-//! the same roster.
+//! There is no IO here: the live cluster and the simulated one put their answers into the same
+//! roster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,28 +20,28 @@ use super::Machine;
 pub struct Member {
     /// Its name in Kubernetes.
     pub name: NodeName,
-    /// What it is for; `None` if the list does not tell.
+    /// Its role; `None` if the list does not contain it.
     pub role: Option<Role>,
-    /// Where it may answer, the most likely first.
+    /// Its possible addresses, the most likely first.
     pub addresses: Vec<String>,
 }
 
-/// What is known of one machine.
+/// What is known about one machine.
 #[derive(Clone, Debug)]
 struct Entry {
     role: Role,
-    /// As lists show it, or as it was found.
+    /// From discovery, or where it was found.
     addresses: Vec<String>,
-    /// Where somebody's own list has it.
+    /// From a list that the user keeps.
     listed: Option<String>,
-    /// Where Kubernetes has its node. Discovery may not show this: for 30 minutes it has
-    /// the old address of a machine that was made again.
+    /// From its Node object. Discovery may not have these addresses: for 30 minutes it shows the
+    /// old address of a machine that was recreated.
     internal: Vec<String>,
-    /// The address that it answered at.
+    /// The address that it last answered at.
     works: Option<String>,
-    /// Whether it did not answer there when it was last asked.
+    /// Whether it did not answer at that address the last time.
     doubtful: bool,
-    /// Whether it told this itself, and no list shows it.
+    /// Whether it identified itself, and no list shows it.
     introduced: bool,
 }
 
@@ -54,7 +54,7 @@ impl Entry {
         self.candidates().any(|own| own == address)
     }
 
-    /// Where it may answer, the most likely first; some may come twice.
+    /// Its possible addresses, the most likely first; with duplicates.
     fn candidates(&self) -> impl Iterator<Item = &String> {
         self.listed.iter().chain(&self.internal).chain(&self.addresses)
     }
@@ -69,7 +69,7 @@ impl Entry {
         all
     }
 
-    /// Whether discovery alone says where it is, and may say what is long past.
+    /// Whether its address is known from discovery only, which may be outdated.
     fn may_be_stale(&self) -> bool {
         let confirmed = |address: &String| self.addresses.contains(address);
         let named = self.introduced || self.listed.is_some();
@@ -77,21 +77,21 @@ impl Entry {
     }
 }
 
-/// The machines that are known.
+/// The known machines.
 #[derive(Clone, Debug, Default)]
 pub struct Roster {
     known: BTreeMap<NodeName, Entry>,
-    /// Whether Kubernetes told of its nodes.
+    /// Whether the nodes of Kubernetes are known.
     heard: bool,
 }
 
 impl Roster {
-    /// Takes in the lists of one look. If all of them came, what none of them shows is
-    /// gone, unless it introduced itself; otherwise it stays, and is unknown.
+    /// Adds the lists of one observation. If all of them came, a machine that none of them shows is
+    /// gone, unless it identified itself; otherwise it stays, and is unknown.
     pub fn take(&mut self, lists: &[Vec<Member>], all_came: bool) {
         let mut shown = BTreeSet::new();
         for member in lists.iter().flatten() {
-            // What is odd in one list may be whole in another, or in Kubernetes.
+            // An entry that is incomplete in one list may be complete in another, or in Kubernetes.
             let (Some(role), false) = (member.role, member.addresses.is_empty()) else {
                 continue;
             };
@@ -103,7 +103,7 @@ impl Roster {
         }
     }
 
-    /// A machine that was asked at this address, and told its name and role.
+    /// Adds a machine that identified itself at this address.
     pub fn introduce(&mut self, machine: &Machine) {
         let Machine { name, address, role } = machine;
         let addresses = vec![address.clone()];
@@ -129,7 +129,7 @@ impl Roster {
             introduced: false,
         });
         if replace {
-            // A machine that was made again under the same name has other addresses.
+            // A machine that was recreated under the same name has other addresses.
             let still = |own: &String| addresses.contains(own) || entry.works.as_ref() == Some(own);
             let kept: Vec<String> =
                 entry.addresses.iter().filter(|own| still(own)).cloned().collect();
@@ -143,9 +143,9 @@ impl Roster {
         }
     }
 
-    /// Kubernetes' nodes and their addresses: those are tried first, also where another
-    /// one answered before they were known. Who introduced itself and is no node any more
-    /// is forgotten.
+    /// Sets the addresses of Kubernetes' nodes: those are tried first, even where another one
+    /// answered before they were known. A machine that identified itself and is no node any more is
+    /// forgotten.
     pub fn prefer(&mut self, nodes: &BTreeMap<NodeName, Vec<String>>) {
         self.heard = true;
         self.known.retain(|name, entry| !entry.introduced || nodes.contains_key(name));
@@ -154,15 +154,16 @@ impl Roster {
             if entry.internal == internal {
                 continue;
             }
-            // An endpoint reaches itself in networks that lead nowhere from the others.
+            // An endpoint reaches itself in networks that do not lead to it from the other
+            // machines.
             let elsewhere = entry.works.as_ref().is_some_and(|works| !internal.contains(works));
             entry.doubtful |= elsewhere && !internal.is_empty();
             entry.internal = internal;
         }
     }
 
-    /// The same for a list that somebody keeps; a machine that it shows alone is known
-    /// by it.
+    /// Sets the machines of a list that the user keeps; a machine that only this list shows is
+    /// added.
     pub fn list(&mut self, listed: &[Machine]) {
         for entry in self.known.values_mut() {
             entry.listed = None;
@@ -183,7 +184,7 @@ impl Roster {
         }
     }
 
-    /// The nodes of Kubernetes that no machine here stands for.
+    /// The nodes of Kubernetes without a machine in this roster.
     pub fn unmatched<'a>(
         &self,
         nodes: &'a BTreeMap<NodeName, Vec<String>>,
@@ -192,8 +193,8 @@ impl Roster {
         unmatched.map(|(name, addresses)| (name, addresses.as_slice())).collect()
     }
 
-    /// Machines with several addresses of which none is known to work, and where each
-    /// may answer, the most likely first.
+    /// Machines with several addresses of which none is known to work, with their addresses, the
+    /// most likely first.
     pub fn to_probe(&self) -> Vec<(NodeName, Vec<String>)> {
         let unsure = self.known.iter().filter(|(_, it)| it.works.is_none() || it.doubtful);
         let each = unsure.map(|(name, entry)| (name.clone(), entry.distinct()));
@@ -201,12 +202,12 @@ impl Roster {
     }
 
     /// Whether discovery may show a machine that left, or the old address of one that was
-    /// made again: it never answered, and Kubernetes does not have it there.
+    /// recreated: it never answered, and Kubernetes does not have this address.
     pub fn may_be_stale(&self, name: &NodeName) -> bool {
         self.heard && self.known.get(name).is_some_and(Entry::may_be_stale)
     }
 
-    /// The machine answered at this address, or did not.
+    /// Records whether the machine answered at this address.
     pub fn tried(&mut self, name: &NodeName, address: &str, answered: bool) {
         let Some(entry) = self.known.get_mut(name) else { return };
         if answered {
@@ -217,14 +218,14 @@ impl Roster {
         }
     }
 
-    /// What is known of the machine at this address, if it has answered there before.
+    /// The machine at this address, if it is known.
     pub fn at(&self, address: &str) -> Option<Machine> {
         let mut all = self.known.iter();
         let (name, entry) = all.find(|(_, entry)| entry.has(address))?;
         Some(machine(name, entry))
     }
 
-    /// All of them.
+    /// All machines.
     pub fn machines(&self) -> Vec<Machine> {
         self.known.iter().map(|(name, entry)| machine(name, entry)).collect()
     }
@@ -295,7 +296,7 @@ mod tests {
         let both = vec![member("w-1", Role::Worker, &["192.168.0.2", "10.0.0.2"])];
         roster.take(std::slice::from_ref(&both), true);
         assert_eq!(roster.to_probe().len(), 1);
-        // Kubernetes' own comes first, until another one is known to work.
+        // The address of Kubernetes comes first, until another one is known to work.
         roster.prefer(&nodes(&[("w-1", "10.0.0.2")]));
         assert_eq!(shown(&roster), ["w-1@10.0.0.2"]);
         roster.tried(&"w-1".into(), "192.168.0.2", true);
@@ -320,7 +321,7 @@ mod tests {
         let all = nodes(&[("cp-1", "10.0.0.1")]);
         roster.prefer(&all);
         assert_eq!(roster.to_probe()[0].1, ["10.0.0.1", "192.168.0.1"]);
-        // It does not answer there: this is not asked at every look.
+        // It does not answer there: this is not probed on every observation.
         roster.tried(&"cp-1".into(), "192.168.0.1", true);
         roster.prefer(&all);
         assert!(roster.to_probe().is_empty());

@@ -1,28 +1,27 @@
 //! Whether this process still has the run (rule 9).
 //!
-//! An entry in the journal says what is about to happen; between the entry and
-//! the act a process may be stopped for an hour, by a signal or with its whole
-//! machine, and another one may have taken the run over and done it. So the act
-//! itself asks, right before it is sent (rule 8).
+//! An entry in the journal says what is about to happen. Between the entry and the act a process
+//! may be suspended for an hour, by a signal or with its whole machine, and another one may have
+//! taken the run over and done it. So the act itself asks, right before it is sent (rule 8).
 
 use std::sync::{Arc, OnceLock};
 
 use thiserror::Error;
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::guard;
+use upgrade_core::mutant::Mutant;
 
 use super::Journal;
 
-/// This process lost the run: another one may drive it by now.
+/// This process lost the run: another one may be driving it by now.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("this process lost ownership of the run: {0}")]
 pub struct Lost(pub String);
 
-/// Says whether the journal's holder still has it. It is asked often, from any
-/// task, so it answers at once and from what is at hand: a lock that is still
-/// there, a lease whose time has not run out. By a clock that goes on while the
-/// machine sleeps, if by a clock at all.
+/// Says whether this process still has the journal. It is asked often, from any task, so it answers
+/// at once and from what is known locally: a lock file that still exists, a lease that has not
+/// expired. If it uses a clock, then one that continues while the machine is suspended.
 ///
-/// What cannot be told counts as lost (rule 10).
+/// If it is not known, the run counts as lost (rule 10).
 pub trait Fence: Send + Sync {
     /// An error if another process may act by now.
     fn holds(&self) -> Result<(), Lost>;
@@ -38,8 +37,8 @@ impl Fence for Alone {
     }
 }
 
-/// A fence that stays down once it was: a lease that is had again later may have
-/// been somebody else's in between.
+/// A fence that stays closed once it was: a lease that is held again may have been held by another
+/// process in between.
 pub(crate) struct Guard {
     fence: Arc<dyn Fence>,
     lost: OnceLock<Lost>,
@@ -50,9 +49,9 @@ impl Guard {
         Arc::new(Self { fence: journal.fence(), lost: OnceLock::new() })
     }
 
-    /// Whether the run is ours, and has been all the time.
+    /// Whether the run is ours, and always has been.
     pub(crate) fn holds(&self) -> Result<(), Lost> {
-        if mutant::is(Mutant::FenceOff) {
+        if !guard!(Mutant::FenceOff) {
             return Ok(());
         }
         if let Some(lost) = self.lost.get() {

@@ -1,16 +1,16 @@
-//! The journal on disk: a file of JSON lines that is only ever appended to.
+//! The journal on disk: a file of JSON lines that is append-only.
 //!
 //! A folder holds the runs of one cluster:
 //!
 //! ```text
-//! run.jsonl    the run at hand, or the last one: first its plan, then entries
+//! run.jsonl    the current run, or the last one: first its plan, then entries
 //! run.lock     held by the process that drives, with its name
 //! past/        earlier runs, the newest few
 //! ```
 //!
-//! The first line is the plan itself, so that a run is resumed with nothing but
-//! its journal. A line that a power cut tore is cut off; nothing was done that
-//! its whole line would have announced.
+//! The first line is the plan itself, so a run is resumed from its journal alone. An incomplete
+//! last line, after a power cut, is cut off; nothing was done that the whole line would have
+//! announced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -20,9 +20,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use upgrade_core::guard;
 use upgrade_core::jiff;
 use upgrade_core::journal::{Entry, State};
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::plan::Plan;
 
 use super::history::read;
@@ -30,23 +31,23 @@ use super::lock::{self, Holder, Lock};
 use super::{Fence, Journal, JournalError, Lost};
 use crate::store::{Inherited, NotBegun, OpenRun, RunStore, StoredRun, Unfit, take_over};
 
-/// The version of the file's form.
+/// The version of the file format.
 pub(super) const FORMAT: u32 = 1;
 
 /// How many earlier runs are kept.
 const KEEP: usize = 20;
 
-/// What went wrong with the files.
+/// An error of the files of runs.
 #[derive(Debug, Error)]
 pub enum FileError {
-    /// The file system said no.
+    /// The file system refused.
     #[error("cannot {what} {}", path.display())]
     Io {
-        /// What was tried.
+        /// What was done with the file.
         what: &'static str,
         /// With which file.
         path: PathBuf,
-        /// What it said.
+        /// Its error.
         source: std::io::Error,
     },
     /// Another process drives this cluster (rule 9).
@@ -58,7 +59,7 @@ pub enum FileError {
         /// The lock.
         path: PathBuf,
     },
-    /// The last run stands in the way.
+    /// The last run has not ended.
     #[error(transparent)]
     NotBegun(#[from] NotBegun),
     /// There is no run.
@@ -79,7 +80,7 @@ pub enum FileError {
     Unfit(#[from] Unfit),
 }
 
-/// Names the file in an error of the file system.
+/// Adds the path to an error of the file system.
 pub(super) trait At<T> {
     fn at(self, what: &'static str, path: &Path) -> Result<T, FileError>;
 }
@@ -99,13 +100,13 @@ pub struct Header {
     pub began: Timestamp,
     /// The plan, whole.
     pub plan: Plan,
-    /// What runs before left to it.
+    /// What earlier runs left to it.
     #[serde(flatten)]
     pub inherited: Inherited,
 }
 
 impl Header {
-    /// Its run's name: begins with its time, so that names sort as the runs happened.
+    /// The name of its run: it begins with its time, so names sort by time.
     pub(super) fn name(&self) -> String {
         let began = self.began.strftime("%Y%m%dT%H%M%SZ");
         format!("{began}-{}", self.plan.hash().short())
@@ -119,7 +120,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The runs in this folder, which need not be there yet.
+    /// The runs in this folder, which need not exist yet.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into() }
     }
@@ -136,13 +137,13 @@ impl Folder {
         self.dir.join("run.lock")
     }
 
-    /// Who drives now, if anybody does.
+    /// The process that drives, if there is one.
     pub fn holder(&self) -> Result<Option<Holder>, FileError> {
         lock::holder(&self.lock())
     }
 
-    /// Begins a run. One that did not end stands in its way unless it is to be
-    /// replaced, since what it left behind would be forgotten.
+    /// Begins a run. A run that has not ended is overwritten on request only, since what it left
+    /// behind would be forgotten.
     pub fn begin(
         &self,
         plan: Plan,
@@ -159,12 +160,12 @@ impl Folder {
         let mut line =
             serde_json::to_vec(&header).map_err(std::io::Error::from).at("write", &current)?;
         line.push(b'\n');
-        // Under another name until it is whole.
+        // Under another name until it is complete.
         let new = self.dir.join("run.jsonl.new");
         let mut file = File::create(&new).at("create", &new)?;
         file.write_all(&line).and_then(|()| file.sync_all()).at("write", &new)?;
         if let Some(last) = &last {
-            // There is a current run at every moment: the last one or this.
+            // There is a current run at every moment: the last one or this one.
             keep(&current, &past.join(format!("{}.jsonl", last.name)))?;
             sync_dir(&past)?;
         }
@@ -175,7 +176,7 @@ impl Folder {
         Ok(OpenRun::new(Arc::new(header.plan), header.inherited, journal))
     }
 
-    /// Takes the last run up again. A torn last line is cut off.
+    /// Opens the last run again. An incomplete last line is cut off.
     pub fn resume(&self, holder: &Holder) -> Result<OpenRun<FileJournal>, FileError> {
         let current = self.current();
         if !current.exists() {
@@ -184,11 +185,11 @@ impl Folder {
         let lock = Lock::take(&self.lock(), holder)?;
         let (run, whole_bytes) = read(&current)?;
         let journal = FileJournal::open(&current, lock)?;
-        journal.cut(whole_bytes).at("cut the torn end of", &current)?;
+        journal.cut(whole_bytes).at("cut off the incomplete end of", &current)?;
         Ok(OpenRun::of(run, journal)?)
     }
 
-    /// Lets go of all but the newest earlier runs.
+    /// Deletes all but the newest earlier runs.
     fn prune(&self) -> Result<(), FileError> {
         let mut files = self.archived()?;
         let surplus = files.len().saturating_sub(KEEP);
@@ -216,12 +217,12 @@ impl Folder {
     }
 }
 
-/// A folder's runs, for the process that drives them.
+/// The runs of a folder, for the process that drives them.
 #[derive(Clone, Debug)]
 pub struct FileStore {
     /// The runs.
     pub folder: Folder,
-    /// Who drives.
+    /// The process that drives.
     pub holder: Holder,
 }
 
@@ -246,8 +247,8 @@ impl RunStore for FileStore {
     }
 }
 
-/// Gives a file a second name; one that it got before a crash is as good. Where
-/// the file system knows only one name for a file, it is copied.
+/// Adds a second name to a file; one from before a crash is fine. Where the file system does not
+/// support that, the file is copied.
 fn keep(current: &Path, archived: &Path) -> Result<(), FileError> {
     match fs::hard_link(current, archived) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
@@ -270,11 +271,11 @@ pub struct FileJournal {
 struct Shared {
     path: PathBuf,
     lock: Lock,
-    file: Mutex<Pen>,
+    file: Mutex<JournalWriter>,
 }
 
 #[derive(Debug)]
-struct Pen {
+struct JournalWriter {
     file: File,
     /// A write that failed may have left half a line: nothing may follow it.
     broken: bool,
@@ -283,38 +284,40 @@ struct Pen {
 impl FileJournal {
     fn open(path: &Path, lock: Lock) -> Result<Self, FileError> {
         let file = OpenOptions::new().append(true).open(path).at("open", path)?;
-        let file = Mutex::new(Pen { file, broken: false });
+        let file = Mutex::new(JournalWriter { file, broken: false });
         Ok(Self { shared: Arc::new(Shared { path: path.to_owned(), lock, file }) })
     }
 
     fn cut(&self, length: u64) -> std::io::Result<()> {
-        let pen = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if pen.file.metadata()?.len() > length {
-            pen.file.set_len(length)?;
-            pen.file.sync_all()?;
+        let writer = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if writer.file.metadata()?.len() > length {
+            writer.file.set_len(length)?;
+            writer.file.sync_all()?;
         }
         Ok(())
     }
 }
 
 impl Shared {
-    /// Whoever lost the lock has lost the run (rule 9).
+    /// A process that lost the lock has lost the run (rule 9).
     fn is_ours(&self) -> Result<(), String> {
         let path = self.path.display();
-        let ours = self.lock.is_held() || mutant::is(Mutant::FenceOff);
-        ours.then_some(()).ok_or(format!("the lock beside {path} was taken away"))
+        if guard!(Mutant::FenceOff, !self.lock.is_held()) {
+            return Err(format!("the lock beside {path} was taken away"));
+        }
+        Ok(())
     }
 
     fn append(&self, line: &[u8]) -> Result<(), JournalError> {
         self.is_ours().map_err(JournalError)?;
         let path = self.path.display();
-        let mut pen = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        if pen.broken {
+        let mut writer = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        if writer.broken {
             return Err(JournalError(format!("{path}: an earlier write failed")));
         }
-        let written = pen.file.write_all(line).and_then(|()| pen.file.sync_data());
+        let written = writer.file.write_all(line).and_then(|()| writer.file.sync_data());
         written.map_err(|error| {
-            pen.broken = true;
+            writer.broken = true;
             JournalError(format!("{path}: {error}"))
         })
     }
@@ -335,8 +338,8 @@ impl Journal for FileJournal {
     }
 }
 
-/// Holds while the journal's lock does, and does not keep it: the lock goes with
-/// the journal, whoever still asks.
+/// Holds while the lock of the journal does, without keeping it: the lock is released with the
+/// journal, even if somebody still asks.
 struct LockFence(Weak<Shared>);
 
 impl Fence for LockFence {

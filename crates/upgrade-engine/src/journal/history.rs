@@ -1,4 +1,4 @@
-//! Reads runs from disk: the one at hand and those before it.
+//! Reads runs from disk: the current one and earlier ones.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::file::{At as _, FORMAT, FileError, Folder, Header};
 use crate::store::StoredRun;
 
 impl Folder {
-    /// The run at hand, or the last one. Reading needs no lock.
+    /// The current run, or the last one. Reading needs no lock.
     pub fn last(&self) -> Result<Option<StoredRun>, FileError> {
         let current = self.current();
         if current.exists() { Ok(Some(read(&current)?.0)) } else { Ok(None) }
@@ -24,12 +24,12 @@ impl Folder {
     }
 }
 
-/// Reads a file, and says how many of its bytes are whole lines: a torn last line is left
-/// out.
+/// Reads a file, and returns how many of its bytes are complete lines: an incomplete last line is
+/// left out.
 pub(super) fn read(path: &Path) -> Result<(StoredRun, u64), FileError> {
     let bytes = fs::read(path).at("read", path)?;
     let broken = |line: usize, why: String| FileError::Broken { path: path.to_owned(), line, why };
-    // Only a line with its end is whole.
+    // Only a line with its newline is complete.
     let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     let mut lines = bytes[..whole].split_inclusive(|byte| *byte == b'\n').enumerate();
     let Some((_, first)) = lines.next() else {
@@ -38,7 +38,7 @@ pub(super) fn read(path: &Path) -> Result<(StoredRun, u64), FileError> {
     let header: Header =
         serde_json::from_slice(first).map_err(|error| broken(1, error.to_string()))?;
     if header.journal != FORMAT {
-        let why = format!("its form is {}, this program reads {FORMAT}", header.journal);
+        let why = format!("its format is {}, this program reads {FORMAT}", header.journal);
         return Err(broken(1, why));
     }
     let mut entries = Vec::new();

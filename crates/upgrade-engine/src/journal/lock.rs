@@ -1,4 +1,4 @@
-//! The lock that lets one process drive a cluster, and says who it is (rule 9).
+//! The lock that lets one process drive a cluster, and names it (rule 9).
 
 use std::fmt::{self, Display};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -13,7 +13,7 @@ use upgrade_core::jiff;
 
 use super::file::{At as _, FileError};
 
-/// Who drives.
+/// The process that drives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Holder {
     /// The machine's name.
@@ -39,7 +39,7 @@ impl Display for Holder {
     }
 }
 
-/// A held lock; let go of when it is dropped, a crash included.
+/// A held lock; released when it is dropped, and by a crash.
 #[derive(Debug)]
 pub(super) struct Lock {
     path: PathBuf,
@@ -47,9 +47,9 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock, or names who has it.
+    /// Takes the lock, or returns who has it.
     pub(super) fn take(path: &Path, holder: &Holder) -> Result<Self, FileError> {
-        // Whoever asks who holds it locks it for a moment; hence the patience.
+        // A process that reads the holder locks the file for a moment, so this is retried.
         const TRIES: u32 = 5;
         for attempt in 1.. {
             let mut file = open(path)?;
@@ -69,9 +69,9 @@ impl Lock {
                 lock.sign(holder).at("write", path)?;
                 return Ok(lock);
             }
-            // Somebody took the file away between opening and locking it.
+            // The file was removed between opening and locking it.
         }
-        unreachable!("the loop has no end of its own")
+        unreachable!("the loop ends by returning")
     }
 
     fn sign(&self, holder: &Holder) -> std::io::Result<()> {
@@ -83,8 +83,8 @@ impl Lock {
         file.sync_all()
     }
 
-    /// Whether the lock is still the one that others would find. A file that
-    /// was deleted or replaced no longer keeps anybody out.
+    /// Whether the lock file is still the one that others find. A file that was deleted or replaced
+    /// keeps nobody out.
     pub(super) fn is_held(&self) -> bool {
         let (Ok(ours), Ok(there)) = (self.file.metadata(), std::fs::metadata(&self.path)) else {
             return false;
@@ -93,7 +93,7 @@ impl Lock {
     }
 }
 
-/// Who holds the lock, if anybody does.
+/// The holder of the lock, if there is one.
 pub(super) fn holder(path: &Path) -> Result<Option<Holder>, FileError> {
     if !path.exists() {
         return Ok(None);

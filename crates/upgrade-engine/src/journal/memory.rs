@@ -1,4 +1,4 @@
-//! Runs and journals in memory, for worlds that have no disk.
+//! Runs and journals in memory, for simulations and tests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use super::fence::Alone;
 use super::{Fence, Journal, JournalError};
 use crate::store::{Inherited, NotBegun, OpenRun, RunStore, StoredRun, Unfit, take_over};
 
-/// Entries in memory. Clones share them: what one process wrote, the next finds.
+/// Entries in memory. Clones share them: what one process wrote, the next one reads.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryJournal(Arc<Mutex<Vec<Entry>>>);
 
@@ -38,16 +38,16 @@ impl Journal for MemoryJournal {
     }
 }
 
-/// Why a run in memory could not be had.
+/// An error of runs in memory.
 #[derive(Debug, Error)]
 pub enum MemoryError {
-    /// The last run stands in the way.
+    /// The last run has not ended.
     #[error(transparent)]
     NotBegun(#[from] NotBegun),
     /// The entries do not fit their plan.
     #[error(transparent)]
     Unfit(#[from] Unfit),
-    /// There is none.
+    /// There is no run.
     #[error("there is no run")]
     NoRun,
 }
@@ -68,7 +68,7 @@ impl Kept {
         let entries = self.journal.entries();
         StoredRun {
             name: format!("run-{}", number + 1),
-            // There is no clock here but the entries' own.
+            // The only clock here is that of the entries.
             began: entries.first().map_or(Timestamp::UNIX_EPOCH, |entry| entry.at),
             plan: Arc::clone(&self.plan),
             inherited: self.inherited.clone(),
@@ -92,7 +92,7 @@ impl MemoryStore {
         runs.last().map(|run| run.stored(runs.len() - 1))
     }
 
-    /// As [`RunStore::begin`], at once.
+    /// As [`RunStore::begin`], but synchronous.
     pub fn begin_now(
         &self,
         plan: Plan,
@@ -109,7 +109,7 @@ impl MemoryStore {
         Ok(OpenRun::new(plan, inherited, journal))
     }
 
-    /// As [`RunStore::resume`], at once.
+    /// As [`RunStore::resume`], but synchronous.
     pub fn resume_now(&self) -> Result<OpenRun<MemoryJournal>, MemoryError> {
         let run = self.newest().ok_or(MemoryError::NoRun)?;
         let journal = self.lock().last().map(|run| run.journal.clone());

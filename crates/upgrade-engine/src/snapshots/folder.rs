@@ -1,5 +1,5 @@
-//! Snapshots in a local folder. A file has its name only once it is whole, verified and on
-//! the disk.
+//! Snapshots in a local folder. A file gets its name only once it is complete, verified and on the
+//! disk.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use upgrade_core::reason::FailureKind;
 
 use super::{SnapshotStore, StoreError, surplus};
 
-/// How the files end, and how those that are not whole yet do.
+/// The suffix of files, and of those that are not complete yet.
 const WHOLE: &str = ".snapshot";
 const PARTIAL: &str = ".partial";
 
-/// Snapshots in a folder, which is made when the first is taken. Clusters share it: the names
-/// of the files begin with theirs.
+/// Snapshots in a folder, which is created with the first one. Clusters may share it: the names of
+/// files begin with the name of their cluster.
 #[derive(Clone, Debug)]
 pub struct FolderSnapshots {
     folder: PathBuf,
@@ -49,8 +49,8 @@ impl FolderSnapshots {
         self.folder.join(format!("{name}{WHOLE}"))
     }
 
-    /// A name that is not taken: two snapshots may be taken within a second. The
-    /// underscore sorts behind the dot of a name without a number.
+    /// An unused name: two snapshots may be taken within a second. The underscore sorts after the
+    /// dot of a name without a number.
     fn free(&self, stem: &str) -> String {
         let taken = |name: &str| self.path(name).exists();
         if !taken(stem) {
@@ -66,11 +66,11 @@ impl SnapshotStore for FolderSnapshots {
 
     async fn begin(&self, cluster: &str, at: Timestamp) -> Result<FolderWriter, StoreError> {
         let made = fs::create_dir_all(&self.folder).await;
-        made.map_err(|error| self.failed("it cannot be made", &error))?;
+        made.map_err(|error| self.failed("it cannot be created", &error))?;
         let stem = format!("{}-{}", plain(cluster), at.strftime("%Y%m%dT%H%M%SZ"));
         let name = self.free(&stem);
         let path = self.folder.join(format!(".{name}{PARTIAL}"));
-        // Deleted also if opening it is given up half-way.
+        // Deleted also if opening it is cancelled.
         let partial = Partial(Some(path.clone()));
         let file = private().open(&path).await;
         let file = file.map_err(|error| self.failed("it cannot be written to", &error))?;
@@ -79,18 +79,18 @@ impl SnapshotStore for FolderSnapshots {
 
     async fn commit(&self, writer: FolderWriter) -> Result<String, StoreError> {
         let FolderWriter { mut file, mut partial, name } = writer;
-        let failed = |error: &io::Error| self.failed("it did not reach the disk", error);
+        let failed = |error: &io::Error| self.failed("it was not written to the disk", error);
         file.flush().await.map_err(|error| failed(&error))?;
         file.sync_all().await.map_err(|error| failed(&error))?;
         drop(file);
         let path = self.path(&name);
         if let Some(from) = &partial.0 {
             let named = fs::rename(from, &path).await;
-            named.map_err(|error| self.failed("it cannot be named", &error))?;
+            named.map_err(|error| self.failed("it cannot be renamed", &error))?;
         }
         partial.0 = None;
         let synced = sync_folder(&self.folder).await;
-        synced.map_err(|error| self.failed("its name was not kept", &error))?;
+        synced.map_err(|error| self.failed("its name was not written to the disk", &error))?;
         Ok(path.display().to_string())
     }
 
@@ -105,7 +105,7 @@ impl SnapshotStore for FolderSnapshots {
         while let Some(file) = files.next_entry().await.map_err(|error| failed(&error))? {
             let name = file.file_name().to_string_lossy().into_owned();
             let time = name.strip_prefix(&prefix).and_then(|rest| rest.strip_suffix(WHOLE));
-            // Other clusters' names may begin with this one's.
+            // The names of other clusters may begin with this one's.
             if time.is_some_and(is_time) {
                 own.push(file.path().display().to_string());
             }
@@ -117,7 +117,7 @@ impl SnapshotStore for FolderSnapshots {
     async fn prune(&self, cluster: &str, keep: usize, newest: &str) -> Result<(), StoreError> {
         let mut first = None;
         for path in surplus(self.list(cluster).await?, keep, newest) {
-            // One that cannot be deleted does not keep the others.
+            // One that cannot be deleted does not prevent deleting the others.
             if let Err(error) = fs::remove_file(&path).await {
                 let text = format!("{path}: {error}");
                 first.get_or_insert(StoreError::new(FailureKind::Refused, &text));
@@ -127,7 +127,7 @@ impl SnapshotStore for FolderSnapshots {
     }
 }
 
-/// A cluster's name as part of a file's name.
+/// The name of a cluster as part of a file name.
 fn plain(cluster: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     cluster.chars().map(plain).collect()
@@ -145,7 +145,7 @@ async fn sync_folder(folder: &Path) -> io::Result<()> {
     fs::File::open(folder).await?.sync_all().await
 }
 
-/// `20260102T030405Z`, perhaps with a number behind it.
+/// `20260102T030405Z`, perhaps followed by a number.
 fn is_time(text: &str) -> bool {
     let (time, number) = text.split_once('_').unwrap_or((text, "2"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -154,7 +154,7 @@ fn is_time(text: &str) -> bool {
     frame && digits(day) && digits(clock) && digits(number)
 }
 
-/// Deletes what never became whole, also when its future is dropped.
+/// Deletes an incomplete file, also when its future is dropped.
 #[derive(Debug)]
 struct Partial(Option<PathBuf>);
 
@@ -226,7 +226,7 @@ mod tests {
         assert!(newest.exists());
         assert!(path("prod-west-20250101T000000Z.snapshot").exists(), "another cluster's");
         assert!(path("prod-notes.txt").exists());
-        // Rule 3: the one just taken stays whatever the number says.
+        // Rule 3: the one just taken stays, whatever the number is.
         store.prune("prod", 0, &location).await.unwrap();
         assert!(newest.exists());
         assert!(!path("prod-20260102T000000Z.snapshot").exists());

@@ -1,4 +1,4 @@
-//! Snapshots in memory, for worlds that have no disk.
+//! Snapshots in memory, for simulations and tests.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ pub struct MemorySnapshots(Arc<Mutex<Kept>>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// By location, which sorts by time; numbered, since two may be taken at once.
+    /// By location, which sorts by time; numbered, since two may be taken at the same time.
     whole: BTreeMap<String, (String, Vec<u8>)>,
     begun: u64,
 }

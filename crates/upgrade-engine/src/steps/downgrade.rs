@@ -10,37 +10,39 @@ use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{EtcdFacts, Fact};
 use upgrade_core::version::Minor;
 
-use super::wait::{Look, Wait};
-use super::{Done, Step};
+use super::wait::{Probe, Wait};
+use super::{Completion, Step};
 use crate::io::etcd::Downgrade;
-use crate::io::{EtcdAdmin as _, Happened, Io, Machine, Machines as _, Trouble};
+use crate::io::{Applied, EtcdAdmin as _, Io, IoError, Machine, Machines as _};
 
-/// How long data of the lower minor has to stay what it is, where etcd says that
-/// there is nothing to lower: it raises its version within four seconds after the
-/// last member came up on the newer minor.
+/// How long data of the lower minor has to stay so, where etcd says that there is nothing to
+/// downgrade: it raises its version within four seconds after the last member started with the
+/// newer minor.
 const SETTLED: SignedDuration = SignedDuration::from_secs(15);
 
-/// Runs the step. What was enabled by an earlier attempt, or by a person, is waited
-/// for and not asked for again (rule 8).
-pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+/// What was enabled by an earlier attempt, or by a person, is waited for and not requested again
+/// (rule 8).
+pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
     let Target::Etcd { minor } = step.lane().target else {
         return Err(step.misplaced("has no minor of etcd"));
     };
     let members = step.control_planes();
-    // Since when etcd has had nothing to lower.
+    // Since when etcd has had nothing to downgrade.
     let idle: Mutex<Option<Timestamp>> = Mutex::new(None);
-    let mut wait = Wait::new(FailureKind::Deadline, format!("etcd did not go down to {minor}"));
+    let mut wait = Wait::new(FailureKind::Deadline, format!("etcd was not downgraded to {minor}"));
     for member in &members {
         wait = wait.on(step.io.machines().changes(member));
     }
-    wait.look(step, || async {
+    wait.poll(step, || async {
         let seen = match step.io.machines().etcd(&members).await {
             Fact::Known(etcd) => lowered(&etcd, minor),
-            Fact::Unknown(why) => return Ok(Look::NotYet(format!("etcd cannot be seen: {why}"))),
-            Fact::Unasked => return Ok(Look::NotYet("etcd was not asked".to_owned())),
+            Fact::Unknown(why) => {
+                return Ok(Probe::NotYet(format!("the state of etcd is unknown: {why}")));
+            }
+            Fact::Unasked => return Ok(Probe::NotYet("etcd was not asked".to_owned())),
         };
         if let Lowered::Held = seen {
-            return Ok(Look::Found(Done::Did));
+            return Ok(Probe::Found(Completion::Done));
         }
         let asked = validate(step, &members, minor).await;
         let since = {
@@ -52,34 +54,34 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
         };
         let (member, answer) = match asked? {
             Ok(answer) => answer,
-            Err(trouble) => return Ok(Look::NotYet(format!("etcd was not asked: {trouble}"))),
+            Err(error) => return Ok(Probe::NotYet(format!("etcd was not asked: {error}"))),
         };
         match (answer, seen) {
             (Downgrade::Possible, _) => {
-                step.say(format!("downgrading etcd to {minor}"));
+                step.report_text(format!("downgrading etcd to {minor}"));
                 enable(step, member, minor).await?;
-                Ok(Look::NotYet(format!("etcd was told to go down to {minor}")))
+                Ok(Probe::NotYet(format!("the downgrade of etcd to {minor} is enabled")))
             }
-            (Downgrade::UnderWay, Lowered::Not(why)) => Ok(Look::NotYet(why)),
+            (Downgrade::UnderWay, Lowered::Not(why)) => Ok(Probe::NotYet(why)),
             (Downgrade::UnderWay, _) | (Downgrade::NotNext, Lowered::Held) => {
-                Ok(Look::Found(Done::Did))
+                Ok(Probe::Found(Completion::Done))
             }
-            // All data is of the lower minor: a downgrade that is enabled keeps it so.
+            // All data is of the lower minor: an enabled downgrade keeps it so.
             (Downgrade::NotNext, Lowered::Data) if step.now().duration_since(since) >= SETTLED => {
-                Ok(Look::Found(Done::Did))
+                Ok(Probe::Found(Completion::Done))
             }
-            (Downgrade::NotNext, Lowered::Data) => {
-                Ok(Look::NotYet(format!("the data of etcd is of {minor}; seeing that it stays so")))
-            }
+            (Downgrade::NotNext, Lowered::Data) => Ok(Probe::NotYet(format!(
+                "the data of etcd is of {minor}; checking that it stays so"
+            ))),
             (Downgrade::NotNext, Lowered::Not(why)) => {
-                Ok(Look::NotYet(format!("etcd has no downgrade to {minor} to offer: {why}")))
+                Ok(Probe::NotYet(format!("etcd does not offer a downgrade to {minor}: {why}")))
             }
         }
     })
     .await
 }
 
-/// How far down etcd is.
+/// How far the downgrade is.
 enum Lowered {
     /// All data is of the lower minor, and a member runs it: it stays so.
     Held,
@@ -96,7 +98,7 @@ fn lowered(etcd: &EtcdFacts, minor: Minor) -> Lowered {
         let status = match member.status.as_result() {
             Ok(status) => status,
             Err(why) => {
-                let why = format!("etcd goes down once every member answers, and {node}: {why}");
+                let why = format!("etcd is downgraded once every member answers; {node}: {why}");
                 return Lowered::Not(why);
             }
         };
@@ -105,39 +107,39 @@ fn lowered(etcd: &EtcdFacts, minor: Minor) -> Lowered {
             Some(storage) => {
                 return Lowered::Not(format!("the data of etcd on {node} is of {storage}"));
             }
-            None => return Lowered::Not(format!("etcd on {node} does not tell its version")),
+            None => return Lowered::Not(format!("etcd on {node} does not report its version")),
         }
         held |= status.version.is_some_and(|version| version <= minor);
     }
     if held { Lowered::Held } else { Lowered::Data }
 }
 
-/// Asks one control plane after the other until one answers.
+/// Asks one control plane after another until one answers.
 async fn validate<'a, I: Io>(
     step: &Step<I>,
     members: &'a [Machine],
     minor: Minor,
-) -> Result<Result<(&'a Machine, Downgrade), Trouble>, Failure> {
+) -> Result<Result<(&'a Machine, Downgrade), IoError>, Failure> {
     let (mut silent, mut refused) = (None, None);
     for member in members {
         match step.io.etcd().validate_downgrade(member, minor).await {
             Ok(answer) => return Ok(Ok((member, answer))),
-            Err(trouble) if trouble.failure.kind.may_pass() => silent = Some(trouble),
-            Err(trouble) => refused = Some(trouble),
+            Err(error) if error.failure.kind.may_pass() => silent = Some(error),
+            Err(error) => refused = Some(error),
         }
     }
-    // A refusal of unknown meaning is for a person, unless another one may answer.
-    let none = || Trouble::new(FailureKind::Unavailable, "no control plane is known to ask");
+    // A refusal that is not understood needs a person, unless another control plane may answer.
+    let none = || IoError::new(FailureKind::Unavailable, "no control plane is known to ask");
     let last = silent.or(refused).unwrap_or_else(none);
     if last.failure.kind.may_pass() { Ok(Err(last)) } else { Err(last.failure) }
 }
 
-/// Enables it. Whatever is not certain to have failed shows in the next look.
+/// Enables the downgrade. Unless it certainly failed, the next probe shows whether it did.
 async fn enable<I: Io>(step: &Step<I>, member: &Machine, minor: Minor) -> Result<(), Failure> {
     step.permitted()?;
     match step.io.etcd().enable_downgrade(member, minor).await {
-        Err(trouble) if trouble.happened == Happened::No && !trouble.failure.kind.may_pass() => {
-            Err(trouble.failure)
+        Err(error) if error.applied == Applied::No && !error.failure.kind.may_pass() => {
+            Err(error.failure)
         }
         Ok(()) | Err(_) => Ok(()),
     }

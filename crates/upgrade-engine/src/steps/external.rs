@@ -1,5 +1,5 @@
-//! Has something outside upgrade the node or replace it: asked for once, done when the node
-//! answers with another boot ID (rule 8). What runs then is for `verify` to judge.
+//! Has something outside upgrade the node or replace it: requested once, done when the node answers
+//! with another boot ID (rule 8). `verify` judges what runs then.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,72 +9,72 @@ use upgrade_core::journal::{Effect, Evidence};
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::Stage;
 
-use super::wait::{Look, Wait, ask};
-use super::{Done, Step, boot, install};
-use crate::io::{ExternalUpgrader, Happened, Io, Machine, Machines as _};
+use super::wait::{Probe, Wait, retry_read};
+use super::{Completion, Step, boot, install};
+use crate::io::{Applied, ExternalUpgrader, Io, Machine, Machines as _};
 
-/// How long a node may run on as before once the outside has nothing under way.
+/// How long a node may run on as before once nothing is in progress outside.
 const LOST: SignedDuration = SignedDuration::from_mins(1);
 
-/// Runs the step.
-pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
     let Some(external) = step.io.external() else {
         let text = "nothing is configured here that upgrades nodes from outside";
         return Err(Failure::new(FailureKind::Refused, text).leaving(Effect::None));
     };
     let machine = step.machine()?;
     let node = &machine.name;
-    let facts = boot::first_look(step, machine).await?;
+    let facts = boot::read_facts(step, machine).await?;
     let before = step.evidence.as_ref().and_then(Evidence::boot_id).unwrap_or(&facts.boot_id);
     if facts.boot_id != before {
-        step.say(format!("{node} has booted since; not asking again"));
-        return Ok(Done::Did);
+        step.report_text(format!("{node} has booted since; the request is not repeated"));
+        return Ok(Completion::Done);
     }
     let to = step.hop().change.to();
     if step.is_there(&facts) {
-        return Ok(Done::Skipped(format!("{node} runs {to} already")));
+        return Ok(Completion::Skipped(format!("{node} runs {to} already")));
     }
     let what = format!("whether {node} is being upgraded");
     // A request of an earlier process may still be on its way: the node is watched for a while
-    // before the outside is asked (rule 8).
-    let begun = step.look_first
+    // before the external upgrader is asked whether it works on it (rule 8).
+    let begun = step.in_doubt
         && (boot::has_begun(step, machine, before).await?
-            || ask(step, &what, || external.is_under_way(machine)).await?);
+            || retry_read(step, &what, || external.is_under_way(machine)).await?);
     if begun {
-        step.say(format!("{node} is being upgraded already; not asking again"));
+        step.report_text(format!("{node} is being upgraded already; the request is not repeated"));
     } else {
         install::not_armed(step, machine, &facts).await?;
-        boot::follows(step).await?;
+        boot::ensure_follower(step).await?;
         step.permitted()?;
-        step.say(format!("asking for {node} to be brought to {to}"));
+        step.report_text(format!("requesting the upgrade of {node} to {to}"));
         match external.upgrade(machine, to, step.talos_target()?, step).await {
             Ok(()) => {}
-            Err(trouble) if trouble.happened == Happened::No => {
-                return Err(trouble.failure.leaving(Effect::None));
+            Err(error) if error.applied == Applied::No => {
+                return Err(error.failure.leaving(Effect::None));
             }
-            Err(trouble) => step.say(format!("it may have been accepted all the same: {trouble}")),
+            Err(error) => step
+                .report_text(format!("the request may have been accepted all the same: {error}")),
         }
     }
-    came_back(step, external, machine, before).await.map(|()| Done::Did)
+    wait_for_boot(step, external, machine, before).await.map(|()| Completion::Done)
 }
 
-/// Waits for another boot ID. How long a machine takes to be replaced is not known, so it is
-/// waited for as long as the outside says that it is at it.
-async fn came_back<I: Io>(
+/// Waits for another boot ID. How long it takes to replace a machine is not known, so the step
+/// waits for as long as the external upgrader reports that it is in progress.
+async fn wait_for_boot<I: Io>(
     step: &Step<I>,
     external: &I::External,
     machine: &Machine,
     before: &str,
 ) -> Result<(), Failure> {
     let node = &machine.name;
-    // Since when it has run as before with nothing under way.
+    // Since when the node has run as before with nothing in progress.
     let idle: Mutex<Option<Timestamp>> = Mutex::new(None);
     let wait = Wait::new(FailureKind::NeverReturned, format!("{node} did not come back"))
         .on(step.io.machines().changes(machine));
-    wait.look(step, || async {
+    wait.poll(step, || async {
         let facts = step.io.machines().facts(machine).await;
         if facts.as_ref().is_ok_and(|facts| facts.boot_id != before) {
-            return Ok(Look::Found(()));
+            return Ok(Probe::Found(()));
         }
         let under_way = external.is_under_way(machine).await;
         let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,7 +83,7 @@ async fn came_back<I: Io>(
                 let now = step.now();
                 let since = *idle.get_or_insert(now);
                 if now.duration_since(since) < LOST {
-                    return Ok(Look::NotYet(format!("{node} still runs as before")));
+                    return Ok(Probe::NotYet(format!("{node} still runs as before")));
                 }
                 let text = format!(
                     "{node} was not upgraded: what upgrades it from outside has nothing under \
@@ -93,9 +93,9 @@ async fn came_back<I: Io>(
             }
             (facts, _) => {
                 *idle = None;
-                Ok(Look::NotYet(match facts {
+                Ok(Probe::NotYet(match facts {
                     Ok(_) => format!("{node} is being upgraded from outside"),
-                    Err(trouble) => format!("waiting for {node}: {trouble}"),
+                    Err(error) => format!("waiting for {node}: {error}"),
                 }))
             }
         }

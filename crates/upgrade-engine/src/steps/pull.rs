@@ -1,4 +1,4 @@
-//! Pulls what the hop needs, ahead of time.
+//! Pulls the images that the hop needs, ahead of time.
 
 use futures_util::future::try_join_all;
 use upgrade_core::image::ImageRef;
@@ -6,31 +6,29 @@ use upgrade_core::plan::{Change, Target};
 use upgrade_core::reason::Failure;
 use upgrade_core::snapshot::Component;
 
-use super::{Done, Step};
+use super::{Completion, Step};
 use crate::io::upgrader::Store;
 use crate::io::{Io, NodeUpgrader as _};
 
-/// Runs the step. Pulling what is there already costs nothing, so nothing has
-/// to be looked for first.
-pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+/// Pulling an image that is there already costs nothing, so nothing is checked first.
+pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
     let machine = step.machine()?;
     let Target::Pulled { images } = &step.lane().target else {
         return Err(step.misplaced("names no images"));
     };
-    // All at once: most of a pull is waiting for a registry. The first that
-    // fails ends the others.
+    // All at once: a pull mostly waits for a registry. The first failure ends the others.
     let pulls = images.iter().map(|image| async move {
-        step.say(format!("pulling {image}"));
+        step.report_text(format!("pulling {image}"));
         step.permitted()?;
         let pulled = step.io.upgrader().pull(machine, image, store(step, image), step).await;
-        pulled.map_err(|trouble| trouble.failure)
+        pulled.map_err(|error| error.failure)
     });
     try_join_all(pulls).await?;
-    Ok(Done::Did)
+    Ok(Completion::Done)
 }
 
-/// Where Talos looks for it: installers and kubelets run under Talos itself,
-/// everything else under Kubernetes.
+/// The containerd namespace that Talos looks in: its own for installers and kubelets, that of
+/// Kubernetes for everything else.
 fn store<I: Io>(step: &Step<I>, image: &ImageRef) -> Store {
     let hop = step.hop();
     if matches!(hop.change, Change::Talos { .. }) {

@@ -1,25 +1,23 @@
-//! Waits a while with nothing disrupted, then makes sure that the node is
-//! still well.
+//! Waits for the soak time, then checks that the node still serves.
 
 use upgrade_core::reason::{Failure, FailureKind};
 
-use super::wait::{Look, Wait};
-use super::{Done, Step, verify};
+use super::wait::{Probe, Wait};
+use super::{Completion, Step, verify};
 use crate::io::{Clock as _, Io, Kubernetes as _, Machines as _};
 
-/// Runs the step.
-pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
     let machine = step.machine()?;
     let soak = step.plan.policy.soak;
-    step.say(format!("watching {} for {soak:#}", machine.name));
+    step.report_text(format!("watching {} for {soak:#}", machine.name));
     step.io.clock().sleep(soak).await;
-    let wait = Wait::new(FailureKind::Deadline, format!("{} did not stay well", machine.name))
+    let wait = Wait::new(FailureKind::Deadline, format!("{} did not stay healthy", machine.name))
         .on(step.io.machines().changes(machine))
         .on(step.io.kubernetes().changes());
-    wait.look(step, || async {
+    wait.poll(step, || async {
         Ok(match verify::serves(step, machine).await {
-            Ok(()) => Look::Found(Done::Did),
-            Err(why) => Look::NotYet(why),
+            Ok(()) => Probe::Found(Completion::Done),
+            Err(why) => Probe::NotYet(why),
         })
     })
     .await

@@ -1,10 +1,11 @@
-//! After the boot: is everything as planned? Version, platform, Secure Boot,
-//! schematic, extensions (rule 4), stage and readiness, etcd, static pods and API server, Node Ready. By
-//! level, not by events: each look judges the whole.
+//! After the boot: is everything as planned? Version, platform, Secure Boot, schematic, extensions
+//! (rule 4), stage and readiness, etcd, static pods and API server, Node Ready. Each probe judges
+//! the whole state, not events.
 
 use upgrade_core::extension;
+use upgrade_core::guard;
 use upgrade_core::journal::Evidence;
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::plan::TalosTarget;
 use upgrade_core::readiness::listed;
 use upgrade_core::reason::{Failure, FailureKind};
@@ -13,41 +14,40 @@ use upgrade_core::step::Action;
 use upgrade_core::version::Version;
 use upgrade_planner::etcd::MAX_APPLIED_LAG;
 
-use super::wait::{Look, Wait};
-use super::{Done, Step, lacks};
+use super::wait::{Probe, Wait};
+use super::{Completion, Step, lacks};
 use crate::io::{Io, Kubernetes as _, Machine, Machines as _};
 
-/// Runs the step.
-pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
     let machine = step.machine()?;
     let node = &machine.name;
     let target = step.talos_target()?;
     let to = step.hop().change.to();
     let before = step.evidence.as_ref().and_then(Evidence::boot_id);
-    let wait = Wait::new(FailureKind::Deadline, format!("{node} did not become well"))
+    let wait = Wait::new(FailureKind::Deadline, format!("{node} did not become healthy"))
         .on(step.io.machines().changes(machine))
         .on(step.io.kubernetes().changes());
-    let judged = wait.look(step, || async {
+    let judged = wait.poll(step, || async {
         let facts = match step.io.machines().facts(machine).await {
             Ok(facts) => facts,
-            Err(trouble) => return Ok(Look::NotYet(format!("waiting for {node}: {trouble}"))),
+            Err(error) => return Ok(Probe::NotYet(format!("waiting for {node}: {error}"))),
         };
         let wrong = wrong_version(node, &facts, before, target, to);
         if let Err(why) = settled(step, machine, &facts).await {
-            // A node that came back on its old version has to serve before the
-            // run stops, so that it can be given back (rules 5 and 7).
+            // A node that returned on its old version has to serve before the run stops, so that it
+            // can be uncordoned (rules 5 and 7).
             let why = wrong.map_or(why.clone(), |wrong| format!("{wrong}; {why}"));
-            return Ok(Look::NotYet(why));
+            return Ok(Probe::NotYet(why));
         }
-        // Only a settled node shows all its extensions.
+        // Only a node that is up shows all its extensions.
         if let Some(failure) = wrong.or_else(|| dropped(node, &facts, target)) {
             return Err(failure);
         }
         still_unmet(step, node, &facts);
-        Ok(Look::Found(Done::Did))
+        Ok(Probe::Found(Completion::Done))
     });
     match judged.await {
-        // The old version is the cause, whatever else is not well.
+        // The old version is the cause, whatever else is wrong.
         Err(failure) if failure.kind == FailureKind::Deadline => {
             let facts = step.io.machines().facts(machine).await;
             let wrong = facts.ok().and_then(|it| wrong_version(node, &it, before, target, to));
@@ -57,19 +57,19 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     }
 }
 
-/// Says what is unmet on a node that is as ready as it was before.
+/// Reports the conditions that are unmet on a node that is as ready as before.
 pub(crate) fn still_unmet<I: Io>(step: &Step<I>, node: &NodeName, facts: &TalosFacts) {
     if !facts.unmet.is_empty() {
         let unmet = listed(&facts.unmet);
-        step.say(format!("{node} is as ready as before; still unmet: {unmet}"));
+        step.report_text(format!("{node} is as ready as before; still unmet: {unmet}"));
     }
 }
 
-/// A node that is not well in our time still has some of its own: Talos gives a boot 70
-/// minutes, 30 of them to etcd's joining, before it reverts what an installer wrote.
+/// Talos may still be waiting for a node that is not up within our deadline: it gives a boot 70
+/// minutes, 30 of them for joining etcd, before it reverts what an installer wrote.
 fn may_still_boot_back<I: Io>(step: &Step<I>, node: &NodeName, failure: &Failure) -> Failure {
-    // The other slot, once booted, is nothing that Talos reverts.
-    if step.lane().steps.contains(&Action::Rollback) {
+    // Talos never reverts a boot of the other slot.
+    if step.lane().has(Action::Rollback) {
         return failure.clone();
     }
     let text = format!(
@@ -87,13 +87,13 @@ fn wrong_version(
     target: &TalosTarget,
     to: &Version,
 ) -> Option<Failure> {
-    if mutant::is(Mutant::BootBackAccepted) {
+    if !guard!(Mutant::BootBackAccepted) {
         return None;
     }
     let found = &facts.version;
     let booted = before.is_none_or(|before| before != facts.boot_id);
     if found == to {
-        // Where the version stays, its content tells the slots apart.
+        // Where the version is the same, the content tells the slots apart.
         let back = target.from == *to && lacks(target, facts);
         return back.then(|| {
             let found = facts.schematic.as_deref().unwrap_or("none");
@@ -114,9 +114,9 @@ fn wrong_version(
     })
 }
 
-/// Rule 4: something that was promised to stay is gone.
+/// Rule 4: something that had to stay is gone.
 fn dropped(node: &NodeName, facts: &TalosFacts, target: &TalosTarget) -> Option<Failure> {
-    if mutant::is(Mutant::ContentUnchecked) {
+    if !guard!(Mutant::ContentUnchecked) {
         return None;
     }
     if let Some(expected) = &target.platform
@@ -148,9 +148,9 @@ fn dropped(node: &NodeName, facts: &TalosFacts, target: &TalosTarget) -> Option<
     })
 }
 
-/// Whether the node serves; or why not.
+/// Whether the node serves, or why not.
 pub(crate) async fn serves<I: Io>(step: &Step<I>, machine: &Machine) -> Result<(), String> {
-    let facts = step.io.machines().facts(machine).await.map_err(|trouble| trouble.to_string())?;
+    let facts = step.io.machines().facts(machine).await.map_err(|error| error.to_string())?;
     settled(step, machine, &facts).await
 }
 
@@ -160,7 +160,7 @@ async fn settled<I: Io>(
     facts: &TalosFacts,
 ) -> Result<(), String> {
     let node = &machine.name;
-    // Both from one reading: a node is ready for a moment while it goes down.
+    // Both from one reading: a node is ready for a moment while it shuts down.
     let less = facts.less_ready_than(step.unmet_before());
     if facts.stage != Stage::Running || less.is_some() {
         let less = less.map(|why| format!(", {why}")).unwrap_or_default();
@@ -169,27 +169,26 @@ async fn settled<I: Io>(
     if machine.role == Role::ControlPlane {
         match step.io.machines().etcd(&step.control_planes()).await {
             Fact::Known(etcd) => caught_up(node, &etcd)?,
-            Fact::Unknown(why) => return Err(format!("etcd cannot be seen: {why}")),
+            Fact::Unknown(why) => return Err(format!("the state of etcd is unknown: {why}")),
             Fact::Unasked => return Err("etcd was not asked".to_owned()),
         }
         control_plane_serves(step, machine, facts).await?;
     }
     match step.kubernetes_facts().await {
         Ok(facts) if facts.ready => Ok(()),
-        Ok(_) => Err(format!("Kubernetes does not call {node} Ready yet")),
-        Err(trouble) => Err(trouble.to_string()),
+        Ok(_) => Err(format!("the Node {node} is not Ready yet")),
+        Err(error) => Err(error.to_string()),
     }
 }
 
-/// Rule 1: the node's own API server answers. Right after a boot Talos says that it is
-/// ready before any static pod exists, and up to 1.13 a pod of an API server is ready
-/// before the API server is.
+/// Rule 1: the node's own API server answers. Right after a boot Talos reports ready before any
+/// static pod exists, and up to 1.13 the pod of an API server is ready before the API server is.
 pub(crate) async fn control_plane_serves<I: Io>(
     step: &Step<I>,
     machine: &Machine,
     facts: &TalosFacts,
 ) -> Result<(), String> {
-    if mutant::is(Mutant::StaticPodsUnchecked) {
+    if !guard!(Mutant::StaticPodsUnchecked) {
         return Ok(());
     }
     let node = &machine.name;
@@ -198,13 +197,13 @@ pub(crate) async fn control_plane_serves<I: Io>(
         return Err(down(why));
     }
     let asked = step.io.kubernetes().api_server(machine).await;
-    asked.map_err(|trouble| down(format!("its API server does not answer: {trouble}")))
+    asked.map_err(|error| down(format!("its API server does not answer: {error}")))
 }
 
-/// Rule 1: the node's member is back, and has what the others have.
+/// Rule 1: the member of the node is back, and has caught up.
 fn caught_up(node: &NodeName, etcd: &EtcdFacts) -> Result<(), String> {
     let Some(own) = etcd.members.iter().find(|member| member.node == *node) else {
-        return Err(format!("{node} is no member of etcd"));
+        return Err(format!("{node} is not a member of etcd"));
     };
     if own.learner {
         return Err(format!("{node} is a learner of etcd"));
@@ -277,13 +276,13 @@ mod tests {
             assert!(said.contains(words), "{said}");
         };
         assert_eq!(judge(&facts("i915-ucode"), &target()), None);
-        // It goes by another name in newer releases.
+        // It has another name in newer releases.
         assert_eq!(judge(&facts("i915"), &target()), None);
         says(&facts("amdgpu"), "lacks its extensions i915-ucode");
         says(&TalosFacts { platform: "metal".to_owned(), ..facts("i915") }, "platform metal");
         says(&TalosFacts { secure_boot: false, ..facts("i915") }, "Secure Boot of cp-1 is off");
         says(&TalosFacts { schematic: None, ..facts("i915") }, "schematic none");
-        // A plan of an older version of this program does not tell.
+        // A plan of an older version of this program does not contain it.
         let older = TalosTarget { platform: None, secure_boot: None, ..target() };
         let metal = TalosFacts { platform: "metal".to_owned(), ..facts("i915") };
         assert_eq!(judge(&metal, &older), None);

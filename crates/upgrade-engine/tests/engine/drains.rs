@@ -74,7 +74,7 @@ async fn a_budget_that_opens_again_is_waited_for_and_named_meanwhile() {
     driver.assert_upgraded("1.13.9");
     let named = driver.events.iter().any(|event| {
         matches!(&event.kind, EventKind::StepProgress { progress: StepProgress { message, done, total, unit }, .. }
-            if message.contains("budget default/web holds default/web-worker-1")
+            if message.contains("budget default/web blocks default/web-worker-1")
                 && (*done, *total, *unit) == (Some(0), Some(1), Some(Unit::Pods)))
     });
     assert!(named, "{}", driver.trace());

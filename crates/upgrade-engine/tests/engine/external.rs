@@ -4,6 +4,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use upgrade_core::event::EventKind;
+use upgrade_core::jiff::{SignedDuration, Timestamp};
+use upgrade_core::journal::Record;
 use upgrade_core::reason::{FailureKind, HaltReason};
 use upgrade_engine::drive;
 use upgrade_engine::drive::{DriveError, End};
@@ -79,4 +82,62 @@ async fn a_plan_for_an_upgrade_from_outside_is_not_driven_without_one() {
     assert!(matches!(drive(run).await, Err(DriveError::NoExternalUpgrader)));
     assert_eq!(driver.journal.entries(), [], "nothing was written");
     assert_eq!(world.cluster().acts, Vec::<String>::new(), "nothing was done");
+}
+
+/// A run whose process was killed a second after its journal said that worker-1 is upgraded
+/// from outside: with its request under way.
+async fn killed_in_the_request(fault: Fault) -> Driver {
+    let make = || async { driver(&world(1, 1)).await };
+    let is_request = |record: &Record| {
+        matches!(record, Record::Started { step, .. }
+            if step.to_string() == "1/worker-1/external-upgrade")
+    };
+    let mut calm = make().await;
+    calm.go().await;
+    let entries = calm.journal.entries();
+    let place = entries.iter().position(|entry| is_request(&entry.record)).unwrap();
+    let mut killed = make().await;
+    killed.world.set_fault("worker-1", Some(fault));
+    let end = killed.go_until(place + 1, SignedDuration::from_secs(1)).await;
+    assert_eq!(end, None, "{}", killed.trace());
+    let world = Arc::clone(&killed.world);
+    assert_eq!(world.acts_of("replace worker-1").len(), 1, "{}", killed.trace());
+    let heard = world.cluster().replacing.iter().any(|it| it.contains(&"worker-1".into()));
+    assert!(!heard, "{}", killed.trace());
+    world.set_fault("worker-1", None);
+    killed
+}
+
+/// When this process requested the upgrade of worker-1.
+fn requested_at(driver: &Driver) -> Option<Timestamp> {
+    let mut events = driver.events.iter();
+    let asks = |kind: &EventKind| {
+        matches!(kind, EventKind::StepProgress { step, progress }
+            if step.to_string() == "1/worker-1/external-upgrade"
+                && progress.message.starts_with("requesting the upgrade of worker-1"))
+    };
+    events.find(|event| asks(&event.kind)).map(|event| event.at)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_still_on_its_way_is_not_sent_again() {
+    // Rule 8: it arrives after the next process has begun, which sees nothing under way yet.
+    let mut driver = killed_in_the_request(Fault::HearsLate).await;
+    assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
+    assert_eq!(requested_at(&driver), None, "{}", driver.trace());
+    assert_eq!(driver.world.acts_of("replace worker-1").len(), 1, "{}", driver.trace());
+    driver.assert_upgraded("1.13.9");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_lost_is_sent_again_after_a_while() {
+    // Rule 8: for so long nothing tells it from one that is still on its way.
+    let mut driver = killed_in_the_request(Fault::HearsNothing).await;
+    let resumed = driver.world.now();
+    assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
+    let waited = requested_at(&driver).unwrap().duration_since(resumed);
+    let limits = SignedDuration::from_secs(15)..SignedDuration::from_secs(25);
+    assert!(limits.contains(&waited), "{waited:#}");
+    assert_eq!(driver.world.acts_of("replace worker-1").len(), 2, "{}", driver.trace());
+    driver.assert_upgraded("1.13.9");
 }

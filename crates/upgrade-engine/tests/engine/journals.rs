@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use upgrade_core::journal::{Entry, Record};
 use upgrade_core::plan::Plan;
-use upgrade_engine::control::Word;
+use upgrade_engine::control::Command;
 use upgrade_engine::drive;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::journal::{FileError, FileJournal, Folder, Holder, Journal as _};
@@ -27,7 +27,7 @@ fn entry(plan: &Plan, record: Record) -> Entry {
 
 async fn finish(world: &Arc<World>, open: OpenRun<FileJournal>) -> End {
     let (events, _events) = mpsc::unbounded_channel();
-    let control = watch::Sender::new(Word::Go);
+    let control = watch::Sender::new(Command::Continue);
     let run = Run {
         open,
         io: Arc::clone(world),
@@ -145,7 +145,10 @@ async fn a_run_that_did_not_end_is_not_forgotten() {
         opened.journal.append(&entry(&plan, record), &opened.state).await.unwrap();
     }
     drop(opened);
-    world.change(|cluster| cluster.sim(&"worker-1".into()).unschedulable = true);
+    world.change(|cluster| {
+        let sim = cluster.sim(&"worker-1".into());
+        (sim.unschedulable, sim.marked) = (true, true);
+    });
     let next = planned(&world, "1.13.8", &policy(1)).await;
     let error = folder.begin((*next).clone(), &holder(1), false).unwrap_err().to_string();
     assert!(error.contains("has not ended"), "{error}");

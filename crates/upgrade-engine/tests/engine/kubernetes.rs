@@ -26,7 +26,7 @@ use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::reason::{FailureKind, HaltReason};
 use upgrade_core::snapshot::{Component, Fact, Role};
 use upgrade_core::step::Action;
-use upgrade_engine::control::Word;
+use upgrade_engine::control::Command;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::journal::MemoryJournal;
 use upgrade_engine::store::{Inherited, OpenRun};
@@ -65,7 +65,7 @@ struct Driver {
     world: Arc<World>,
     plan: Arc<Plan>,
     journal: MemoryJournal,
-    word: watch::Sender<Word>,
+    commands: watch::Sender<Command>,
     events: Vec<Event>,
 }
 
@@ -75,7 +75,7 @@ impl Driver {
             world: Arc::clone(world),
             plan: Arc::clone(plan),
             journal: MemoryJournal::default(),
-            word: watch::Sender::new(Word::Go),
+            commands: watch::Sender::new(Command::Continue),
             events: vec![],
         }
     }
@@ -92,7 +92,7 @@ impl Driver {
             io: Arc::clone(&self.world),
             runner: "test".to_owned(),
             events: Arc::new(events),
-            control: self.word.subscribe(),
+            control: self.commands.subscribe(),
             resumed_by: None,
         };
         (run, receiver)

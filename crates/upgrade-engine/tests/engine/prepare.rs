@@ -7,7 +7,7 @@ use std::sync::Arc;
 use upgrade_core::observation::Observation;
 use upgrade_core::policy::POOL_LABEL;
 use upgrade_core::snapshot::NodeName;
-use upgrade_engine::io::Trouble;
+use upgrade_engine::io::IoError;
 use upgrade_engine::observe_whole;
 
 use crate::common::{Sim, World, seconds};
@@ -18,7 +18,7 @@ const NONE: BTreeSet<NodeName> = BTreeSet::new();
 async fn observed(
     world: &Arc<World>,
     foreign: &BTreeSet<NodeName>,
-) -> (Result<Observation, Trouble>, i64) {
+) -> (Result<Observation, IoError>, i64) {
     let began = world.now();
     let seen = observe_whole(&**world, foreign, POOL_LABEL).await;
     (seen, world.now().duration_since(began).as_secs())

@@ -15,7 +15,7 @@ use upgrade_core::policy::{OnDrainTimeout, Order, Policy};
 use upgrade_core::reason::{FailureKind, HaltReason};
 use upgrade_core::snapshot::{NodeName, Stage};
 use upgrade_core::version::Version;
-use upgrade_engine::control::Word;
+use upgrade_engine::control::Command;
 use upgrade_engine::drive::End;
 use upgrade_planner::check::{Severity, check};
 use upgrade_planner::rollback::{RollbackRequest, Way, rollback};
@@ -250,21 +250,21 @@ async fn a_pause_lets_the_node_in_flight_finish() {
     // Rule 12.
     let world = World::new(3, 3, "1.13.1");
     let mut driver = driver(&world, "1.13.9", &policy(1)).await;
-    let control = driver.word.clone();
+    let commands = driver.commands.clone();
     let watched = Arc::clone(&world);
     tokio::spawn(async move {
         while watched.acts_of("reboot").is_empty() {
             seconds(1).await;
         }
-        control.send_replace(Word::Pause { by: "eva".to_owned() });
+        commands.send_replace(Command::Pause { by: "eva".to_owned() });
     });
     let (end, state) = driver.go().await;
     assert_eq!(end, End::Paused { by: "eva".to_owned() });
     assert_eq!(boots_of(&world).len(), 1, "{}", driver.trace());
     assert!(world.cluster().cordoned().is_empty(), "a safe state");
     assert_eq!(state.paused(), Some("eva"));
-    // Without a word it stays paused; with it, it goes on.
-    driver.word.send_replace(Word::Go);
+    // Without a command it stays paused; with it, it continues.
+    driver.commands.send_replace(Command::Continue);
     assert!(matches!(driver.go().await.0, End::Paused { .. }));
     assert_eq!(driver.go_on(Some("eva")).await.unwrap().0, End::Done);
     driver.assert_upgraded("1.13.9");
@@ -276,15 +276,15 @@ async fn a_stop_ends_at_once_and_the_run_resumes() {
     for after in [1, 20, 45, 50, 52, 60, 100, 130, 200] {
         let world = World::new(3, 1, "1.13.1");
         let mut driver = driver(&world, "1.13.9", &policy(1)).await;
-        let control = driver.word.clone();
+        let commands = driver.commands.clone();
         tokio::spawn(async move {
             seconds(after).await;
-            control.send_replace(Word::Stop);
+            commands.send_replace(Command::Stop);
         });
         let began = world.now();
         assert_eq!(driver.go().await.0, End::Stopped);
         assert_eq!(world.now().duration_since(began).as_secs(), after.cast_signed(), "at once");
-        driver.word.send_replace(Word::Go);
+        driver.commands.send_replace(Command::Continue);
         assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
         driver.assert_upgraded("1.13.9");
     }
@@ -447,8 +447,8 @@ async fn an_observation_says_what_it_could_not_see() {
     let snapshot = upgrade_engine::observe(&*world, POOL_LABEL).await.unwrap();
     assert_eq!(snapshot.taken_at, began, "rule 2: before the first question");
     let node = |name: &str| &snapshot.nodes[&name.into()];
-    assert_eq!(node("worker-1").talos.trouble(), Some("no answer within 10s"));
-    assert_eq!(node("worker-3").talos.trouble(), Some("connection refused"));
+    assert_eq!(node("worker-1").talos.why_unknown(), Some("no answer within 10s"));
+    assert_eq!(node("worker-3").talos.why_unknown(), Some("connection refused"));
     assert_eq!(node("worker-2").pool.as_deref(), Some("gpu"));
     assert!(node("worker-2").is_up());
     assert_eq!(snapshot.kubernetes.known(), Some(&"1.33.4".parse().unwrap()));
@@ -464,7 +464,8 @@ async fn a_node_that_discovery_does_not_show_is_found_or_unknown() {
     let names: Vec<_> = snapshot.nodes.keys().map(|name| name.0.as_str()).collect();
     assert_eq!(names, ["cp-1", "worker-1"]);
     assert!(snapshot.nodes[&"worker-1".into()].is_up());
-    assert_eq!(snapshot.unmatched, BTreeMap::from([("worker-2".into(), "no answer".to_owned())]));
+    let why = |name: &str| snapshot.unmatched.get(&NodeName::from(name)).map(|it| it.why.as_str());
+    assert_eq!((snapshot.unmatched.len(), why("worker-2")), (1, Some("no answer")));
 }
 
 #[tokio::test(start_paused = true)]

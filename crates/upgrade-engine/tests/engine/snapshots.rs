@@ -70,5 +70,5 @@ async fn a_folder_that_cannot_be_made_is_named() {
     let folder = dir.path().join("file");
     std::fs::write(&folder, "in the way").unwrap();
     let refused = FolderSnapshots::new(&folder).begin("prod", at(0)).await.unwrap_err();
-    assert!(refused.to_string().contains("cannot be made"), "{refused}");
+    assert!(refused.to_string().contains("cannot be created"), "{refused}");
 }

@@ -12,9 +12,9 @@ use talos_client::Client as Talos;
 use thiserror::Error;
 use tokio::sync::Mutex as Hold;
 use upgrade_core::reason::FailureKind;
-use upgrade_engine::io::Trouble;
+use upgrade_engine::io::IoError;
 
-use crate::trouble;
+use crate::talos_error;
 
 /// Name, socket and TLS: an API server that is gone should not be waited for.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -97,13 +97,13 @@ impl Access {
     }
 
     /// The connection.
-    pub(super) async fn client(&self) -> Result<kube::Client, Trouble> {
+    pub(super) async fn client(&self) -> Result<kube::Client, IoError> {
         Ok(self.made().await?.1)
     }
 
     /// A connection to the API server at this very address, as the same user and with
     /// the same authority: its certificate has to be for that address.
-    pub(super) async fn at(&self, address: SocketAddr) -> Result<kube::Client, Trouble> {
+    pub(super) async fn at(&self, address: SocketAddr) -> Result<kube::Client, IoError> {
         let known = |own: &Mutex<BTreeMap<SocketAddr, kube::Client>>| {
             own.lock().unwrap_or_else(PoisonError::into_inner).get(&address).cloned()
         };
@@ -112,7 +112,7 @@ impl Access {
         }
         let unusable = |why: String| {
             let text = format!("the API server at {address} cannot be asked: {why}");
-            Trouble::new(FailureKind::Mismatch, &text)
+            IoError::new(FailureKind::Mismatch, &text)
         };
         let mut config = self.made().await?.0;
         let url = format!("https://{address}");
@@ -124,7 +124,7 @@ impl Access {
         Ok(own.entry(address).or_insert(client).clone())
     }
 
-    async fn made(&self) -> Result<Made, Trouble> {
+    async fn made(&self) -> Result<Made, IoError> {
         let Inner { source, made, own: _ } = &*self.0;
         let mut held = made.lock().await;
         if let Some(made) = &*held {
@@ -133,7 +133,7 @@ impl Access {
         let made = match source {
             Source::File(path) => read_file(path).await.map_err(|error| {
                 // It may be about to be written.
-                Trouble::new(FailureKind::Unavailable, &error.to_string())
+                IoError::new(FailureKind::Unavailable, &error.to_string())
             })?,
             Source::Talos(talos) => fetched(talos).await?,
             Source::Text => unreachable!("a text is made into a connection at once"),
@@ -176,18 +176,18 @@ async fn connected(read: Kubeconfig, path: &Path) -> Result<Made, KubeconfigErro
 }
 
 /// A connection with a kubeconfig that a node makes.
-async fn fetched(talos: &Talos) -> Result<Made, Trouble> {
+async fn fetched(talos: &Talos) -> Result<Made, IoError> {
     let text = talos.endpoint().kubeconfig().await;
-    let text = text.map_err(|error| trouble::look(&error))?;
+    let text = text.map_err(|error| talos_error::read(&error))?;
     let unusable = |_| {
         let text = "the kubeconfig that the node made cannot be used";
-        Trouble::new(FailureKind::Mismatch, text)
+        IoError::new(FailureKind::Mismatch, text)
     };
     let read = Kubeconfig::from_yaml(text.expose()).map_err(unusable)?;
     let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await;
     let config = config.map_err(unusable)?;
     let client = client(config.clone()).map_err(|error| {
-        Trouble::new(FailureKind::Mismatch, &format!("the node's kubeconfig: {error}"))
+        IoError::new(FailureKind::Mismatch, &format!("the node's kubeconfig: {error}"))
     })?;
     Ok((config, client))
 }
@@ -218,7 +218,7 @@ fn client(mut config: Config) -> Result<kube::Client, kube::Error> {
     config.connect_timeout = Some(CONNECT);
     // Watches are silent for long; every call has a deadline of its own.
     config.read_timeout = None;
-    // What is tried again, and for how long, is said in one place: `send`.
+    // What is tried again, and for how long, is said in one place: `call`.
     config.default_retry = false;
     kube::Client::try_from(config)
 }

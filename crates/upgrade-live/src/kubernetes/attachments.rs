@@ -4,19 +4,20 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::Api;
+use kube::api::ListParams;
 use upgrade_core::snapshot::NodeName;
-use upgrade_engine::io::Trouble;
+use upgrade_engine::io::IoError;
 
 use super::access::Access;
 use super::read;
-use super::send::{Call, segment};
 
 /// Those that go when the node's pods go. What the pod of a
 /// `DaemonSet` holds stays with it.
-pub(super) async fn attachments(access: &Access, node: &NodeName) -> Result<Vec<String>, Trouble> {
+pub(super) async fn attachments(access: &Access, node: &NodeName) -> Result<Vec<String>, IoError> {
     let what = format!("the volumes attached to {node} could not be listed");
-    let listed = access.list("/apis/storage.k8s.io/v1/volumeattachments", "").await;
-    let listed: Vec<VolumeAttachment> = listed.map_err(|refused| refused.look(&what))?;
+    let listed = access.list(Api::<VolumeAttachment>::all, ListParams::default()).await;
+    let listed = listed.map_err(|refused| refused.on_read(&what))?;
     let mut attached: Vec<String> = listed
         .into_iter()
         .filter(|attachment| attachment.spec.node_name == node.0)
@@ -35,19 +36,21 @@ pub(super) async fn attachments(access: &Access, node: &NodeName) -> Result<Vec<
 }
 
 /// The volumes of pods that are not drained.
-async fn staying(access: &Access, node: &NodeName) -> Result<BTreeSet<String>, Trouble> {
+async fn staying(access: &Access, node: &NodeName) -> Result<BTreeSet<String>, IoError> {
     let mut volumes = BTreeSet::new();
     let pods = read::pods(access, Some(node)).await?;
     for pod in pods.iter().filter(|pod| pod.is_daemon() && !pod.is_finished()) {
         for claim in &pod.claims {
-            let (namespace, claim) = (segment(&pod.name.namespace), segment(claim));
-            let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}");
-            match access.send::<PersistentVolumeClaim>(&Call::get(path)).await {
+            let namespace = &pod.name.namespace;
+            let get = |client| async move {
+                Api::<PersistentVolumeClaim>::namespaced(client, namespace).get(claim).await
+            };
+            match access.call(get).await {
                 Ok(claim) => volumes.extend(claim.spec.and_then(|spec| spec.volume_name)),
                 Err(refused) if refused.is_not_found() => {}
                 Err(refused) => {
                     let what = format!("the volume claims of {} could not be read", pod.name);
-                    return Err(refused.look(&what));
+                    return Err(refused.on_read(&what));
                 }
             }
         }

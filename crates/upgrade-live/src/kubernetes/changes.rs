@@ -7,29 +7,32 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, ListParams, WatchParams};
 use kube::core::WatchEvent;
-use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use upgrade_engine::io::Changes;
-use upgrade_engine::io::refused::Refused;
+use upgrade_engine::io::kubernetes_error::RequestError;
 
 use super::access::Access;
-use super::send::{Call, List, refused, status};
+use super::call::{refused, status};
 
 /// What is watched.
-const PATHS: [&str; 6] = [
-    "/api/v1/nodes",
-    "/api/v1/pods",
-    "/apis/storage.k8s.io/v1/volumeattachments",
-    "/apis/apps/v1/deployments",
-    "/apis/apps/v1/daemonsets",
-    "/apis/apps/v1/statefulsets",
-];
-
-const SOME_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+fn watched() -> [ApiResource; 6] {
+    [
+        ApiResource::erase::<Node>(&()),
+        ApiResource::erase::<Pod>(&()),
+        ApiResource::erase::<VolumeAttachment>(&()),
+        ApiResource::erase::<Deployment>(&()),
+        ApiResource::erase::<DaemonSet>(&()),
+        ApiResource::erase::<StatefulSet>(&()),
+    ]
+}
 
 /// How long the API server lets a watch stand, in seconds.
 const STANDS: u32 = 240;
@@ -54,8 +57,8 @@ impl Watches {
             let (sender, changes) = watch::channel(0);
             let sender = Arc::new(sender);
             let mut tasks = JoinSet::new();
-            for path in PATHS {
-                tasks.spawn(follow(access.clone(), path, Arc::clone(&sender)));
+            for kind in watched() {
+                tasks.spawn(follow(access.clone(), kind, Arc::clone(&sender)));
             }
             (changes, tasks)
         });
@@ -63,27 +66,16 @@ impl Watches {
     }
 }
 
-#[derive(Clone, Deserialize)]
-struct Seen {
-    metadata: SeenMetadata,
-}
-
-#[derive(Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SeenMetadata {
-    resource_version: String,
-}
-
 /// Follows one kind for ever.
-async fn follow(access: Access, path: &'static str, sender: Arc<watch::Sender<u64>>) {
+async fn follow(access: Access, kind: ApiResource, sender: Arc<watch::Sender<u64>>) {
     let changed = || sender.send_modify(|number| *number += 1);
     let mut pause = FIRST_PAUSE;
     // The version that everything before is known to have been told of.
     let mut from: Option<String> = None;
     loop {
         let (next, trouble) = match from {
-            Some(version) => watch_from(&access, path, version, changed, &mut pause).await,
-            None => match start(&access, path).await {
+            Some(version) => watch_from(&access, &kind, version, changed, &mut pause).await,
+            None => match start(&access, &kind).await {
                 Ok(version) => {
                     // Whatever happened before this version is not told.
                     changed();
@@ -94,7 +86,7 @@ async fn follow(access: Access, path: &'static str, sender: Arc<watch::Sender<u6
         };
         from = next;
         if let Some(trouble) = trouble {
-            tracing::debug!(path, ?trouble, "a watch broke");
+            tracing::debug!(kind = %kind.kind, ?trouble, "a watch broke");
             changed();
             pause = (pause * 2).min(LONGEST_PAUSE);
             sleep(pause).await;
@@ -103,28 +95,33 @@ async fn follow(access: Access, path: &'static str, sender: Arc<watch::Sender<u6
 }
 
 /// The newest version of a list, for the price of one object.
-async fn start(access: &Access, path: &str) -> Result<String, Refused> {
-    let call = Call::get(format!("{path}?limit=1")).accept(SOME_METADATA);
-    let list: List<serde::de::IgnoredAny> = access.send(&call).await?;
-    Ok(list.metadata.resource_version)
+async fn start(access: &Access, kind: &ApiResource) -> Result<String, RequestError> {
+    let one = &ListParams::default().limit(1);
+    let list = |client| async move { objects(client, kind).list_metadata(one).await };
+    let list = access.call(list).await?;
+    Ok(list.metadata.resource_version.unwrap_or_default())
+}
+
+fn objects(client: kube::Client, kind: &ApiResource) -> Api<DynamicObject> {
+    Api::all_with(client, kind)
 }
 
 /// Watches until the watch ends. Gives the version to go on from, or none if
 /// that is too old; and what broke it, if something did.
 async fn watch_from(
     access: &Access,
-    path: &str,
+    kind: &ApiResource,
     mut version: String,
     changed: impl Fn(),
     pause: &mut Duration,
-) -> (Option<String>, Option<Refused>) {
-    let query = format!("watch=1&allowWatchBookmarks=true&timeoutSeconds={STANDS}");
-    let call = Call::get(format!("{path}?{query}&resourceVersion={version}")).accept(METADATA);
+) -> (Option<String>, Option<RequestError>) {
     let client = match access.client().await {
         Ok(client) => client,
-        Err(trouble) => return (Some(version), Some(Refused::Away(trouble))),
+        Err(trouble) => return (Some(version), Some(RequestError::NoAnswer(trouble))),
     };
-    let opened = timeout(SILENCE, client.request_events::<Seen>(call.request())).await;
+    let objects = objects(client, kind);
+    let how = WatchParams::default().timeout(STANDS);
+    let opened = timeout(SILENCE, objects.watch_metadata(&how, &version)).await;
     let stream = match opened {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
@@ -146,7 +143,7 @@ async fn watch_from(
                     WatchEvent::Added(seen)
                     | WatchEvent::Modified(seen)
                     | WatchEvent::Deleted(seen) => {
-                        version = seen.metadata.resource_version;
+                        version = seen.metadata.resource_version.unwrap_or(version);
                         changed();
                     }
                     WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
@@ -165,9 +162,9 @@ async fn watch_from(
 
 /// Where to go on after an error: an answer means that the version is too old or
 /// otherwise no good; a broken connection says nothing about it.
-fn after(version: String, refused: Refused) -> (Option<String>, Option<Refused>) {
+fn after(version: String, refused: RequestError) -> (Option<String>, Option<RequestError>) {
     match refused {
-        Refused::Status(status) => (None, Some(Refused::Status(status))),
-        away @ Refused::Away(_) => (Some(version), Some(away)),
+        RequestError::Status(status) => (None, Some(RequestError::Status(status))),
+        away @ RequestError::NoAnswer(_) => (Some(version), Some(away)),
     }
 }

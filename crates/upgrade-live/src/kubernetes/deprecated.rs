@@ -1,22 +1,27 @@
 //! APIs that clients still use and a coming Kubernetes no longer has: the API
 //! server counts them itself.
 
-use upgrade_engine::io::Trouble;
+use http::Request;
+use http::header::ACCEPT;
+use upgrade_engine::io::IoError;
 
 use super::access::Access;
-use super::send::Call;
 
 const METRIC: &str = "apiserver_requested_deprecated_apis";
 
 /// `(group/version resource, removed in minor)`, sorted. An API server tells only
 /// of the requests that it got itself since it started.
-pub(super) async fn deprecated(access: &Access) -> Result<Vec<(String, String)>, Trouble> {
-    let call = Call::get("/metrics".to_owned()).accept("text/plain");
-    match access.text(&call).await {
+pub(super) async fn deprecated(access: &Access) -> Result<Vec<(String, String)>, IoError> {
+    // No object: `Api` has no type for it.
+    let metrics = |client: kube::Client| async move {
+        let request = Request::get("/metrics").header(ACCEPT, "text/plain").body(Vec::new());
+        client.request_text(request.map_err(kube::Error::HttpError)?).await
+    };
+    match access.call(metrics).await {
         Ok(text) => Ok(parse(&text)),
         // One that shows no metrics has counted nothing to tell of.
         Err(refused) if refused.is_not_found() => Ok(Vec::new()),
-        Err(refused) => Err(refused.look("the API server's metrics could not be read")),
+        Err(refused) => Err(refused.on_read("the API server's metrics could not be read")),
     }
 }
 

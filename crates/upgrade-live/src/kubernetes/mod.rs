@@ -2,6 +2,7 @@
 
 mod access;
 mod attachments;
+mod call;
 mod changes;
 mod deprecated;
 mod evict;
@@ -10,23 +11,24 @@ mod own;
 mod pods;
 mod quantity;
 mod read;
-mod send;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use talos_client::Client;
-use upgrade_core::snapshot::{KubernetesFacts, NodeName};
+use upgrade_core::snapshot::{CORDON_MARK, KubernetesFacts, NodeName};
 use upgrade_core::workload::{Budget, Capacity, Pod, PodName};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, Kubernetes, ObjectName};
-use upgrade_engine::io::{Changes, Machine, Trouble};
+use upgrade_engine::io::{Changes, IoError, Machine};
 
 use access::Access;
 pub use access::KubeconfigError;
 use changes::Watches;
 use objects::Kinds;
-use send::{Call, segment};
 
 /// The Kubernetes API, as the engine sees it.
 pub struct LiveKubernetes {
@@ -66,44 +68,48 @@ impl LiveKubernetes {
 }
 
 impl Kubernetes for LiveKubernetes {
-    async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, Trouble> {
+    async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, IoError> {
         read::nodes(&self.access).await
     }
 
-    async fn api_server(&self, of: &Machine) -> Result<(), Trouble> {
+    async fn api_server(&self, of: &Machine) -> Result<(), IoError> {
         own::api_server(&self.access, self.talos.as_ref(), of).await
     }
 
-    async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, Trouble> {
+    async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, IoError> {
         read::capacity(&self.access).await
     }
 
-    async fn set_unschedulable(&self, node: &NodeName, unschedulable: bool) -> Result<(), Trouble> {
+    async fn set_unschedulable(&self, node: &NodeName, unschedulable: bool) -> Result<(), IoError> {
         let what = if unschedulable { "cordoning" } else { "uncordoning" };
-        // As kubectl: the field goes when the cordon is lifted.
-        let value = if unschedulable { json!(true) } else { Value::Null };
-        let call = Call::patch(
-            format!("/api/v1/nodes/{}", segment(&node.0)),
-            "application/merge-patch+json",
-            &json!({"spec": {"unschedulable": value}}),
-        );
-        let done = self.access.send::<Value>(&call).await;
-        done.map(|_| ()).map_err(|refused| refused.act(&format!("{what} {node}")))
+        // As kubectl: the field goes when the cordon is lifted. The mark goes with it (rule 7).
+        let (value, mark) =
+            if unschedulable { (json!(true), json!("talos-operator")) } else { Default::default() };
+        let patch = &Patch::Merge(json!({
+            "metadata": {"annotations": {CORDON_MARK: mark}},
+            "spec": {"unschedulable": value},
+        }));
+        let how = &PatchParams::default();
+        let set = |client| async move {
+            Api::<Node>::all(client).patch_metadata(&node.0, how, patch).await
+        };
+        let done = self.access.call(set).await;
+        done.map(|_| ()).map_err(|refused| refused.on_change(&format!("{what} {node}")))
     }
 
-    async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, Trouble> {
+    async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, IoError> {
         read::pods(&self.access, on).await
     }
 
-    async fn budgets(&self) -> Result<Vec<Budget>, Trouble> {
+    async fn budgets(&self) -> Result<Vec<Budget>, IoError> {
         read::budgets(&self.access).await
     }
 
-    async fn evict(&self, pod: &PodName, uid: &str) -> Result<Evicted, Trouble> {
+    async fn evict(&self, pod: &PodName, uid: &str) -> Result<Evicted, IoError> {
         evict::evict(&self.access, pod, uid).await
     }
 
-    async fn attachments(&self, node: &NodeName) -> Result<Vec<String>, Trouble> {
+    async fn attachments(&self, node: &NodeName) -> Result<Vec<String>, IoError> {
         attachments::attachments(&self.access, node).await
     }
 
@@ -111,27 +117,27 @@ impl Kubernetes for LiveKubernetes {
         self.watches.begin(&self.access)
     }
 
-    async fn deprecated(&self) -> Result<Vec<(String, String)>, Trouble> {
+    async fn deprecated(&self) -> Result<Vec<(String, String)>, IoError> {
         deprecated::deprecated(&self.access).await
     }
 
-    async fn count(&self, api_version: &str, resource: &str) -> Result<usize, Trouble> {
+    async fn count(&self, api_version: &str, resource: &str) -> Result<usize, IoError> {
         objects::count(&self.access, api_version, resource).await
     }
 
-    async fn preferred(&self, group: &str) -> Result<Option<String>, Trouble> {
+    async fn preferred(&self, group: &str) -> Result<Option<String>, IoError> {
         objects::preferred(&self.access, group).await
     }
 
-    async fn object(&self, name: &ObjectName) -> Result<Option<Value>, Trouble> {
+    async fn object(&self, name: &ObjectName) -> Result<Option<Value>, IoError> {
         self.kinds.get(&self.access, name).await
     }
 
-    async fn apply(&self, object: &Value, manager: &str, how: Apply) -> Result<Value, Trouble> {
+    async fn apply(&self, object: &Value, manager: &str, how: Apply) -> Result<Value, IoError> {
         self.kinds.apply(&self.access, object, manager, how).await
     }
 
-    async fn delete(&self, name: &ObjectName) -> Result<(), Trouble> {
+    async fn delete(&self, name: &ObjectName) -> Result<(), IoError> {
         self.kinds.delete(&self.access, name).await
     }
 }

@@ -14,16 +14,19 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde::Deserialize;
+use http::Request;
+use k8s_openapi::api::discovery::v1::{EndpointConditions, EndpointSlice};
+use kube::Api;
+use kube::api::ListParams;
 use talos_client::Client as Talos;
 use talos_client::resources::ApiServerConfig;
 use tokio::time::timeout;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::text::chain;
-use upgrade_engine::io::{Machine, Trouble};
+use upgrade_engine::io::{IoError, Machine};
 
 use super::access::Access;
-use super::send::{Call, segment};
+use super::read;
 
 /// Where an API server of Talos listens unless the machine configuration says otherwise.
 const PORT: u16 = 6443;
@@ -32,8 +35,7 @@ const PORT: u16 = 6443;
 const LIMIT: Duration = Duration::from_secs(4);
 
 /// The endpoints of the API servers.
-const ENDPOINTS: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-const OF_API_SERVERS: &str = "labelSelector=kubernetes.io%2Fservice-name%3Dkubernetes";
+const OF_API_SERVERS: &str = "kubernetes.io/service-name=kubernetes";
 
 /// Why there was no good answer.
 #[derive(Debug)]
@@ -49,8 +51,8 @@ pub(super) async fn api_server(
     access: &Access,
     talos: Option<&Talos>,
     of: &Machine,
-) -> Result<(), Trouble> {
-    let down = |why: &str| Trouble::new(FailureKind::Unavailable, why);
+) -> Result<(), IoError> {
+    let down = |why: &str| IoError::new(FailureKind::Unavailable, why);
     let port = port(talos, of).await;
     let why = match ask(access, of, port).await {
         Ok(()) => return Ok(()),
@@ -89,7 +91,8 @@ async fn ask(access: &Access, of: &Machine, port: u16) -> Result<(), NoAnswer> {
         .map_err(|_| NoAnswer::OutOfReach(format!("{} is no address", of.address)))?;
     let own = access.at(std::net::SocketAddr::new(address, port)).await;
     let own = own.map_err(|trouble| out_of_reach(&trouble))?;
-    let request = Call::get("/readyz".to_owned()).request();
+    // No object: `Api` has no type for it.
+    let request = Request::get("/readyz").body(Vec::new()).expect("a path");
     match timeout(LIMIT, own.request_text(request)).await {
         Ok(Ok(_)) => Ok(()),
         // Its answer says which of its parts are not ready.
@@ -121,61 +124,22 @@ pub(super) fn is_refused(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-#[derive(Deserialize)]
-struct Slice {
-    #[serde(default)]
-    endpoints: Option<Vec<Endpoint>>,
-}
-
-#[derive(Deserialize)]
-struct Endpoint {
-    addresses: Vec<String>,
-    #[serde(default)]
-    conditions: Conditions,
-}
-
-#[derive(Default, Deserialize)]
-struct Conditions {
-    ready: Option<bool>,
-}
-
-#[derive(Deserialize)]
-struct Addressed {
-    #[serde(default)]
-    status: Addresses,
-}
-
-#[derive(Default, Deserialize)]
-struct Addresses {
-    #[serde(default)]
-    addresses: Vec<Address>,
-}
-
-#[derive(Deserialize)]
-struct Address {
-    #[serde(rename = "type")]
-    kind: String,
-    address: String,
-}
-
 /// Whether the API servers' own list has it.
-async fn is_listed(access: &Access, of: &Machine) -> Result<bool, Trouble> {
-    let slices = access.list::<Slice>(ENDPOINTS, OF_API_SERVERS).await;
-    let slices = slices.map_err(|refused| refused.look("the API servers could not be listed"))?;
-    let node = Call::get(format!("/api/v1/nodes/{}", segment(&of.name.0)));
-    let node: Addressed = access
-        .send(&node)
-        .await
-        .map_err(|refused| refused.look(&format!("the node {} could not be read", of.name)))?;
-    let internal = node.status.addresses.into_iter().filter(|it| it.kind == "InternalIP");
-    let own: BTreeSet<String> = internal.map(|it| it.address).chain([of.address.clone()]).collect();
+async fn is_listed(access: &Access, of: &Machine) -> Result<bool, IoError> {
+    let slices = |client| Api::<EndpointSlice>::namespaced(client, "default");
+    let slices = access.list(slices, ListParams::default().labels(OF_API_SERVERS)).await;
+    let slices =
+        slices.map_err(|refused| refused.on_read("the API servers could not be listed"))?;
+    let internal = read::internal_ips(access, &of.name).await?;
+    let own: BTreeSet<String> = internal.chain([of.address.clone()]).collect();
     Ok(is_among(&slices, &own))
 }
 
-fn is_among(slices: &[Slice], own: &BTreeSet<String>) -> bool {
+fn is_among(slices: &[EndpointSlice], own: &BTreeSet<String>) -> bool {
     let endpoints = slices.iter().flat_map(|slice| slice.endpoints.iter().flatten());
+    let ready = |conditions: &EndpointConditions| conditions.ready != Some(false);
     endpoints
-        .filter(|endpoint| endpoint.conditions.ready != Some(false))
+        .filter(|endpoint| endpoint.conditions.as_ref().is_none_or(ready))
         .flat_map(|endpoint| &endpoint.addresses)
         .any(|address| own.contains(address))
 }
@@ -188,12 +152,12 @@ mod tests {
     fn only_a_listed_api_server_that_is_ready_counts() {
         // Rule 1.
         let text = r#"[
-            {"endpoints": [{"addresses": ["10.5.0.2"], "conditions": {"ready": true}},
+            {"addressType": "IPv4", "endpoints": [{"addresses": ["10.5.0.2"], "conditions": {"ready": true}},
                            {"addresses": ["10.5.0.3"], "conditions": {"ready": false}},
                            {"addresses": ["10.5.0.4"]}]},
-            {"endpoints": null}
+            {"addressType": "IPv4", "endpoints": null}
         ]"#;
-        let slices: Vec<Slice> = serde_json::from_str(text).unwrap();
+        let slices: Vec<EndpointSlice> = serde_json::from_str(text).unwrap();
         let listed = |address: &str| is_among(&slices, &BTreeSet::from([address.to_owned()]));
         assert!(listed("10.5.0.2") && listed("10.5.0.4"));
         assert!(!listed("10.5.0.3") && !listed("10.5.0.9"));

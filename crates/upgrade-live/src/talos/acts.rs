@@ -15,9 +15,9 @@ use upgrade_core::slots::{Entries, Slots};
 use upgrade_core::version::Minor;
 use upgrade_engine::io::etcd::Downgrade;
 use upgrade_engine::io::upgrader::Store;
-use upgrade_engine::io::{ProgressSink, Trouble};
+use upgrade_engine::io::{IoError, ProgressSink};
 
-use crate::trouble;
+use crate::talos_error;
 
 /// Pulls an image: with progress where the node can tell it (from 1.13), else by
 /// the older call.
@@ -26,7 +26,7 @@ pub(super) async fn pull(
     image: &ImageRef,
     store: Store,
     progress: &dyn ProgressSink,
-) -> Result<String, Trouble> {
+) -> Result<String, IoError> {
     let image = image.to_string();
     let store = match store {
         Store::System => ImageStore::System,
@@ -38,7 +38,7 @@ pub(super) async fn pull(
         }
         pulled => pulled,
     };
-    pulled.map_err(|error| trouble::pull(&error))
+    pulled.map_err(|error| talos_error::pull(&error))
 }
 
 async fn pull_telling(
@@ -77,19 +77,19 @@ pub(super) async fn install(
     node: &Node,
     pulled: &str,
     progress: &dyn ProgressSink,
-) -> Result<(), Trouble> {
+) -> Result<(), IoError> {
     let installing = node.install(pulled, ImageStore::System).await;
-    let mut installing = installing.map_err(|error| trouble::install(&error))?;
-    while let Some(line) = installing.next().await.map_err(|error| trouble::install(&error))? {
+    let mut installing = installing.map_err(|error| talos_error::install(&error))?;
+    while let Some(line) = installing.next().await.map_err(|error| talos_error::install(&error))? {
         progress.report(StepProgress::text(line));
     }
     Ok(())
 }
 
 /// What the boot loader tells, and whether an installer runs.
-pub(super) async fn slots(node: &Node) -> Result<Slots, Trouble> {
-    let installing = node.installer_runs().await.map_err(|error| trouble::look(&error))?;
-    let entries = node.boot_entries().await.map_err(|error| trouble::look(&error))?;
+pub(super) async fn slots(node: &Node) -> Result<Slots, IoError> {
+    let installing = node.installer_runs().await.map_err(|error| talos_error::read(&error))?;
+    let entries = node.boot_entries().await.map_err(|error| talos_error::read(&error))?;
     let entries = entries.map(|BootEntries { booted, default }| Entries { booted, default });
     Ok(Slots { installing, entries })
 }
@@ -102,7 +102,7 @@ pub(super) async fn upgrade(
     image: &ImageRef,
     force: bool,
     mode: RebootMode,
-) -> Result<(), Trouble> {
+) -> Result<(), IoError> {
     let upgrade = LegacyUpgrade {
         image: image.to_string(),
         stage: false,
@@ -111,13 +111,13 @@ pub(super) async fn upgrade(
         reboot: call_mode(mode),
     };
     let accepted = node.legacy_upgrade(&upgrade).await;
-    accepted.map(|_| ()).map_err(|error| trouble::act(&error))
+    accepted.map(|_| ()).map_err(|error| talos_error::act(&error))
 }
 
 /// Restarts into what was installed last.
-pub(super) async fn reboot(node: &Node, mode: RebootMode) -> Result<(), Trouble> {
+pub(super) async fn reboot(node: &Node, mode: RebootMode) -> Result<(), IoError> {
     let accepted = node.reboot(call_mode(mode)).await;
-    accepted.map(|_| ()).map_err(|error| trouble::act(&error))
+    accepted.map(|_| ()).map_err(|error| talos_error::act(&error))
 }
 
 const fn call_mode(mode: RebootMode) -> CallMode {
@@ -128,29 +128,29 @@ const fn call_mode(mode: RebootMode) -> CallMode {
 }
 
 /// Restarts into the other slot.
-pub(super) async fn rollback(node: &Node) -> Result<(), Trouble> {
-    node.rollback().await.map_err(|error| trouble::act(&error))
+pub(super) async fn rollback(node: &Node) -> Result<(), IoError> {
+    node.rollback().await.map_err(|error| talos_error::act(&error))
 }
 
 /// Asks etcd whether it can be downgraded.
-pub(super) async fn validate_downgrade(node: &Node, to: Minor) -> Result<Downgrade, Trouble> {
+pub(super) async fn validate_downgrade(node: &Node, to: Minor) -> Result<Downgrade, IoError> {
     match node.etcd_downgrade_validate(to).await {
         Ok(_) => Ok(Downgrade::Possible),
         Err(error) => {
-            let trouble = trouble::look(&error);
-            Downgrade::of_refusal(trouble.failure.text()).ok_or(trouble)
+            let error = talos_error::read(&error);
+            Downgrade::of_refusal(error.failure.text()).ok_or(error)
         }
     }
 }
 
 /// Enables etcd's downgrade.
-pub(super) async fn enable_downgrade(node: &Node, to: Minor) -> Result<(), Trouble> {
+pub(super) async fn enable_downgrade(node: &Node, to: Minor) -> Result<(), IoError> {
     let enabled = node.etcd_downgrade_enable(to).await;
-    enabled.map(|_| ()).map_err(|error| trouble::act(&error))
+    enabled.map(|_| ()).map_err(|error| talos_error::act(&error))
 }
 
 /// Hands etcd's leadership to another member.
-pub(super) async fn forfeit(node: &Node) -> Result<(), Trouble> {
+pub(super) async fn forfeit(node: &Node) -> Result<(), IoError> {
     let given = node.etcd_forfeit_leadership().await;
-    given.map(|_| ()).map_err(|error| trouble::act(&error))
+    given.map(|_| ()).map_err(|error| talos_error::act(&error))
 }

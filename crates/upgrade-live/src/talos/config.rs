@@ -10,10 +10,10 @@ use talos_client::resources::{BootstrapManifests, ExtraManifests, MachineConfig,
 use talos_client::{Error, Node};
 use upgrade_core::image::ImageRef;
 use upgrade_core::reason::FailureKind;
-use upgrade_engine::io::Trouble;
+use upgrade_engine::io::IoError;
 use upgrade_engine::io::machines::{Config, Rendered, Wanted};
 
-use crate::trouble;
+use crate::talos_error;
 
 /// Under which name a node shows the configuration that its next boot takes.
 const ON_DISK: &str = "persistent";
@@ -42,9 +42,9 @@ struct Install {
 }
 
 /// The install image of a configuration; `None` if it names none.
-pub(super) fn installer(config: &str) -> Result<Option<ImageRef>, Trouble> {
+pub(super) fn installer(config: &str) -> Result<Option<ImageRef>, IoError> {
     let nonsense = |what: &str| {
-        Trouble::new(FailureKind::Mismatch, &format!("the machine configuration: {what}"))
+        IoError::new(FailureKind::Mismatch, &format!("the machine configuration: {what}"))
     };
     // The parser's own words may quote the text.
     let documents: Vec<Option<Document>> = serde_saphyr::from_multiple(config)
@@ -64,18 +64,18 @@ pub(super) fn installer(config: &str) -> Result<Option<ImageRef>, Trouble> {
 }
 
 /// The whole configuration.
-pub(super) async fn read(node: &Node) -> Result<Config, Trouble> {
-    let config = node.get::<MachineConfig>().await.map_err(|error| trouble::look(&error))?;
+pub(super) async fn read(node: &Node) -> Result<Config, IoError> {
+    let config = node.get::<MachineConfig>().await.map_err(|error| talos_error::read(&error))?;
     match config {
         Some(config) => Ok(Config(config.spec.0.into_exposed())),
-        None => Err(Trouble::new(FailureKind::Unavailable, "it has no configuration yet")),
+        None => Err(IoError::new(FailureKind::Unavailable, "it has no configuration yet")),
     }
 }
 
 /// Gives it another, without a reboot or not at all.
-pub(super) async fn apply(node: &Node, config: &Config) -> Result<(), Trouble> {
+pub(super) async fn apply(node: &Node, config: &Config) -> Result<(), IoError> {
     let applied = node.apply_config(config.0.as_bytes(), ApplyMode::NoReboot).await;
-    let applied = applied.map_err(|error| trouble::act(&error))?;
+    let applied = applied.map_err(|error| talos_error::act(&error))?;
     for warning in &applied.warnings {
         let warning = upgrade_core::secret::scrub(warning);
         tracing::warn!(node = ?node.address(), %warning, "the node warns about its configuration");
@@ -86,23 +86,23 @@ pub(super) async fn apply(node: &Node, config: &Config) -> Result<(), Trouble> {
 /// Whether the configuration on disk is another than the active one. Nodes show
 /// it since Talos 1.10, and only once one was written since their boot; before
 /// that both are the same.
-pub(super) async fn is_staged(node: &Node) -> Result<bool, Trouble> {
-    let look = |error: Error| trouble::look(&error);
-    let on_disk = node.get_id::<MachineConfig>(ON_DISK).await.map_err(look)?;
+pub(super) async fn is_staged(node: &Node) -> Result<bool, IoError> {
+    let failed = |error: Error| talos_error::read(&error);
+    let on_disk = node.get_id::<MachineConfig>(ON_DISK).await.map_err(failed)?;
     let Some(on_disk) = on_disk else { return Ok(false) };
-    let active = node.get::<MachineConfig>().await.map_err(look)?;
+    let active = node.get::<MachineConfig>().await.map_err(failed)?;
     Ok(active.is_some_and(|active| active.spec.0 != on_disk.spec.0))
 }
 
 /// The bootstrap manifests, and what is missing of them.
-pub(super) async fn manifests(node: &Node) -> Result<Rendered, Trouble> {
+pub(super) async fn manifests(node: &Node) -> Result<Rendered, IoError> {
     let before = wanted(node).await?;
-    let manifests = node.list::<Manifest>().await.map_err(|error| trouble::look(&error))?;
+    let manifests = node.list::<Manifest>().await.map_err(|error| talos_error::read(&error))?;
     // A manifest that was added or removed while the list was read.
     let wanted = wanted(node).await?;
     if before != wanted {
         let text = "the manifests that it is configured with changed while they were read";
-        return Err(Trouble::new(FailureKind::Unavailable, text));
+        return Err(IoError::new(FailureKind::Unavailable, text));
     }
     let manifests = manifests.into_iter().map(|manifest| {
         let objects = manifest.spec.objects.into_exposed().into_iter();
@@ -112,10 +112,10 @@ pub(super) async fn manifests(node: &Node) -> Result<Rendered, Trouble> {
 }
 
 /// Which manifests the configuration wants; `None` until the node has read it.
-async fn wanted(node: &Node) -> Result<Option<Wanted>, Trouble> {
+async fn wanted(node: &Node) -> Result<Option<Wanted>, IoError> {
     let (own, extra) =
         tokio::try_join!(node.get::<BootstrapManifests>(), node.get::<ExtraManifests>())
-            .map_err(|error| trouble::look(&error))?;
+            .map_err(|error| talos_error::read(&error))?;
     let (Some(own), Some(extra)) = (own, extra) else { return Ok(None) };
     let BootstrapManifests { proxy, core_dns, flannel, talos_api } = own.spec;
     let extra = extra.spec.names.into_exposed();
@@ -201,8 +201,8 @@ mod tests {
             "machine: {install: {image: 'hunter2 hunter2'}}",
             "machine: [hunter2]",
         ] {
-            let trouble = installer(text).map(|_| ()).unwrap_err();
-            assert!(!trouble.to_string().contains("hunter2"), "{trouble}");
+            let error = installer(text).map(|_| ()).unwrap_err();
+            assert!(!error.to_string().contains("hunter2"), "{error}");
         }
     }
 

@@ -20,7 +20,7 @@ use upgrade_core::reason::FailureKind;
 use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_engine::io::machines::peer_limit;
 use upgrade_engine::io::roster::{Member, Roster};
-use upgrade_engine::io::{Machine, Trouble};
+use upgrade_engine::io::{IoError, Machine};
 
 use super::Known;
 use super::within::{NoAnswer, within};
@@ -69,7 +69,7 @@ pub(super) async fn machines(
     client: &Client,
     known: &Known,
     memory: &Memory,
-) -> Result<(String, Vec<Machine>), Trouble> {
+) -> Result<(String, Vec<Machine>), IoError> {
     let own = first_list(client).await?;
     {
         let mut roster = memory.roster();
@@ -107,12 +107,12 @@ fn peers(client: &Client, memory: &Memory) -> Vec<(NodeName, Node)> {
 }
 
 /// What an endpoint knows; the next one if it hangs.
-async fn first_list(client: &Client) -> Result<Vec<Member>, Trouble> {
+async fn first_list(client: &Client) -> Result<Vec<Member>, IoError> {
     let mut tries = 1;
     loop {
         match members(&client.endpoint()).await {
             Err(NoAnswer::Silent(_)) if tries < TRIES => tries += 1,
-            answer => return answer.map_err(Trouble::from),
+            answer => return answer.map_err(IoError::from),
         }
     }
 }
@@ -136,7 +136,7 @@ async fn introduce(
     client: &Client,
     named: &[String],
     memory: &Memory,
-) -> Result<BTreeMap<String, String>, Trouble> {
+) -> Result<BTreeMap<String, String>, IoError> {
     let mut silent = BTreeMap::new();
     let each = named.iter().map(|address| async move { (address, who(client, address).await) });
     let mut answered = named.is_empty();
@@ -147,35 +147,35 @@ async fn introduce(
                 memory.roster().introduce(&machine);
             }
             Err(_) if memory.roster().at(address).is_some() => answered = true,
-            Err(trouble) => {
-                tracing::debug!(%address, %trouble, "a machine does not say who it is");
-                silent.insert(address.clone(), trouble.to_string());
+            Err(error) => {
+                tracing::debug!(%address, %error, "a machine does not say who it is");
+                silent.insert(address.clone(), error.to_string());
             }
         }
     }
     if answered { Ok(silent) } else { Err(silent_all(named)) }
 }
 
-fn silent_all(named: &[String]) -> Trouble {
+fn silent_all(named: &[String]) -> IoError {
     let text = format!(
         "the machines do not know each other (discovery is off), and none of those that the \
          talosconfig names says who it is: {}; check that they are on and reachable, or list \
          others under `nodes`",
         named.join(", ")
     );
-    Trouble::new(FailureKind::Unavailable, &text)
+    IoError::new(FailureKind::Unavailable, &text)
 }
 
 /// Asks the machine at this address who it is.
-async fn who(client: &Client, address: &str) -> Result<Machine, Trouble> {
+async fn who(client: &Client, address: &str) -> Result<Machine, IoError> {
     let parsed = address.parse().map_err(|error| {
-        Trouble::new(FailureKind::Mismatch, &format!("the address of a node: {error}"))
+        IoError::new(FailureKind::Mismatch, &format!("the address of a node: {error}"))
     })?;
     let node = client.node(parsed);
     let both = async { tokio::try_join!(node.get::<Nodename>(), node.get::<MachineKind>()) };
     let (Some(name), Some(kind)) = within(peer_limit(), both).await? else {
         let text = format!("{address} does not know its own name or role yet");
-        return Err(Trouble::new(FailureKind::Unavailable, &text));
+        return Err(IoError::new(FailureKind::Unavailable, &text));
     };
     let name = NodeName(name.spec.name);
     Ok(Machine { name, address: address.to_owned(), role: kind.spec.0 })
@@ -214,7 +214,7 @@ async fn first_answer(client: &Client, name: &NodeName, addresses: &[String]) ->
         match answer {
             Ok(machine) if machine.name == *name => return Some(machine.address),
             Ok(other) => tracing::debug!(%name, found = %other.name, "another machine answers"),
-            Err(trouble) => tracing::debug!(%name, %trouble, "no answer at an address"),
+            Err(error) => tracing::debug!(%name, %error, "no answer at an address"),
         }
     }
     None
@@ -226,7 +226,7 @@ pub(super) async fn identify(
     client: &Client,
     memory: &Memory,
     nodes: &BTreeMap<NodeName, Vec<String>>,
-) -> Vec<(NodeName, Result<Machine, Trouble>)> {
+) -> Vec<(NodeName, Result<Machine, IoError>)> {
     memory.roster().prefer(nodes);
     let asked = memory.roster().unmatched(nodes);
     let found = join_all(asked.iter().map(|(name, addresses)| named(client, name, addresses)));
@@ -254,7 +254,7 @@ pub(super) async fn identify(
 fn silent(
     memory: &Memory,
     nodes: &BTreeMap<NodeName, Vec<String>>,
-) -> Vec<(NodeName, Result<Machine, Trouble>)> {
+) -> Vec<(NodeName, Result<Machine, IoError>)> {
     let claimed: BTreeSet<&String> = nodes.values().flatten().collect();
     let silent = memory.silent().clone();
     let unclaimed = silent
@@ -265,14 +265,14 @@ fn silent(
             "the talosconfig names {address}, and it never said who it is, so that its role is \
              unknown: {why}"
         );
-        (NodeName(address), Err(Trouble::new(FailureKind::Unavailable, &text)))
+        (NodeName(address), Err(IoError::new(FailureKind::Unavailable, &text)))
     };
     unclaimed.map(unknown).collect()
 }
 
 /// The machine of this name at one of these addresses.
-async fn named(client: &Client, name: &NodeName, addresses: &[String]) -> Result<Machine, Trouble> {
-    let mut why = Trouble::new(
+async fn named(client: &Client, name: &NodeName, addresses: &[String]) -> Result<Machine, IoError> {
+    let mut why = IoError::new(
         FailureKind::Mismatch,
         "discovery does not show it, and its node reports no internal address",
     );
@@ -280,18 +280,18 @@ async fn named(client: &Client, name: &NodeName, addresses: &[String]) -> Result
         let text = match answer {
             Ok(machine) if machine.name == *name => return Ok(machine),
             Ok(other) => format!("the machine at {} is {}", other.address, other.name),
-            Err(trouble) => trouble.to_string(),
+            Err(error) => error.to_string(),
         };
         let at = addresses.join(", ");
         let text = format!("discovery does not show it, and it is not found at {at}: {text}");
-        why = Trouble::new(FailureKind::Unavailable, &text);
+        why = IoError::new(FailureKind::Unavailable, &text);
     }
     Err(why)
 }
 
 /// The cluster's name, as a machine tells it. It is never guessed: another name is
 /// another cluster (rule 9).
-async fn cluster_name(client: &Client, peers: &[(NodeName, Node)]) -> Result<String, Trouble> {
+async fn cluster_name(client: &Client, peers: &[(NodeName, Node)]) -> Result<String, IoError> {
     let mut answer = own_cluster(&client.endpoint()).await;
     for (_, node) in peers.iter().take(TRIES - 1) {
         if answer.is_ok() {
@@ -303,12 +303,12 @@ async fn cluster_name(client: &Client, peers: &[(NodeName, Node)]) -> Result<Str
 }
 
 /// The name of the cluster that a machine belongs to.
-pub(super) async fn own_cluster(node: &Node) -> Result<String, Trouble> {
+pub(super) async fn own_cluster(node: &Node) -> Result<String, IoError> {
     match within(peer_limit(), node.get::<ClusterInfo>()).await? {
         Some(info) if !info.spec.name.is_empty() => Ok(info.spec.name),
         _ => {
             let text = "the machine does not tell the name of its cluster yet";
-            Err(Trouble::new(FailureKind::Unavailable, text))
+            Err(IoError::new(FailureKind::Unavailable, text))
         }
     }
 }

@@ -14,10 +14,10 @@ use upgrade_core::reason::FailureKind;
 use upgrade_core::secret::scrub;
 use upgrade_core::snapshot::{Component, Role, Stage, StaticPod, TalosFacts};
 use upgrade_core::version::Version;
-use upgrade_engine::io::{Machine, Trouble};
+use upgrade_engine::io::{IoError, Machine};
 
 use super::config;
-use crate::trouble;
+use crate::talos_error;
 
 /// Under which name Talos keeps the manifest of its own kube-proxy.
 const PROXY_MANIFEST: &str = "10-kube-proxy";
@@ -47,8 +47,8 @@ pub enum Parts {
 }
 
 /// The least that tells which versions run.
-pub(super) async fn glance(node: &Node, parts: Parts) -> Result<Glance, Trouble> {
-    let look = |error: Error| trouble::look(&error);
+pub(super) async fn glance(node: &Node, parts: Parts) -> Result<Glance, IoError> {
+    let failed = |error: Error| talos_error::read(&error);
     let own = async {
         match parts {
             Parts::None => Ok(BTreeMap::new()),
@@ -60,28 +60,28 @@ pub(super) async fn glance(node: &Node, parts: Parts) -> Result<Glance, Trouble>
             Parts::None | Parts::Own => Ok(None),
             // The manifest that Talos writes, alone: the others are many, and large.
             Parts::All => {
-                let manifest = node.get_id::<Manifest>(PROXY_MANIFEST).await.map_err(look)?;
+                let manifest = node.get_id::<Manifest>(PROXY_MANIFEST).await.map_err(failed)?;
                 Ok(config::proxy_image(manifest.into_iter().collect()))
             }
         }
     };
-    let running = async { node.version().await.map_err(look) };
+    let running = async { node.version().await.map_err(failed) };
     let (running, mut images, proxy) = tokio::try_join!(running, own, proxy)?;
     add(&mut images, Component::KubeProxy, proxy)?;
     Ok(Glance { version: read(&running)?, images })
 }
 
-fn read(running: &TalosVersion) -> Result<Version, Trouble> {
+fn read(running: &TalosVersion) -> Result<Version, IoError> {
     running.version().map_err(|error| {
-        Trouble::new(FailureKind::Mismatch, &format!("its version makes no sense: {error}"))
+        IoError::new(FailureKind::Mismatch, &format!("its version makes no sense: {error}"))
     })
 }
 
 /// Everything that Talos tells, all of it of the same boot: a machine that
 /// restarts while it is asked would mix old and new.
-pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Trouble> {
-    let look = |error: Error| trouble::look(&error);
-    let before = node.boot_id().await.map_err(look)?;
+pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, IoError> {
+    let failed = |error: Error| talos_error::read(&error);
+    let before = node.boot_id().await.map_err(failed)?;
     let (running, status, schematic, extensions, config, security, pods) = tokio::try_join!(
         node.version(),
         node.get::<MachineStatus>(),
@@ -91,11 +91,11 @@ pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Troub
         node.get::<SecurityState>(),
         pods(node, of),
     )
-    .map_err(look)?;
-    let after = node.boot_id().await.map_err(look)?;
+    .map_err(failed)?;
+    let after = node.boot_id().await.map_err(failed)?;
     if before != after {
         let text = "it restarted while it was asked; look again";
-        return Err(Trouble::new(FailureKind::Unavailable, text));
+        return Err(IoError::new(FailureKind::Unavailable, text));
     }
     let version = read(&running)?;
     let (stage, ready, unmet) = status.map_or((Stage::Unknown, false, Vec::new()), |status| {
@@ -125,12 +125,12 @@ pub(super) async fn facts(node: &Node, of: &Machine) -> Result<TalosFacts, Troub
 
 /// Whether this is the machine that is meant: discovery may show it at an address that
 /// another one has by now (rule 10).
-pub(super) async fn is_meant(node: &Node, of: &Machine) -> Result<(), Trouble> {
-    let name = node.get::<Nodename>().await.map_err(|error| trouble::look(&error))?;
+pub(super) async fn is_meant(node: &Node, of: &Machine) -> Result<(), IoError> {
+    let name = node.get::<Nodename>().await.map_err(|error| talos_error::read(&error))?;
     match name.filter(|name| name.spec.name != of.name.0) {
         Some(other) => {
             let text = format!("the machine at {} is {}", of.address, other.spec.name);
-            Err(Trouble::new(FailureKind::Mismatch, &text))
+            Err(IoError::new(FailureKind::Mismatch, &text))
         }
         None => Ok(()),
     }
@@ -169,9 +169,9 @@ async fn pods(node: &Node, of: &Machine) -> Result<Vec<StaticPod>, Error> {
 pub(super) async fn images(
     node: &Node,
     role: Role,
-) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
-    let look = |error: Error| trouble::look(&error);
-    let kubelet = async { node.get::<KubeletSpec>().await.map_err(look) };
+) -> Result<BTreeMap<Component, ImageRef>, IoError> {
+    let failed = |error: Error| talos_error::read(&error);
+    let kubelet = async { node.get::<KubeletSpec>().await.map_err(failed) };
     let (kubelet, mut images) = match role {
         Role::Worker => (kubelet.await?, BTreeMap::new()),
         Role::ControlPlane => {
@@ -186,13 +186,13 @@ pub(super) async fn images(
 }
 
 /// What Talos runs on a control plane.
-async fn static_pods(node: &Node) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
+async fn static_pods(node: &Node) -> Result<BTreeMap<Component, ImageRef>, IoError> {
     let (server, manager, scheduler) = tokio::try_join!(
         node.get::<ApiServerConfig>(),
         node.get::<ControllerManagerConfig>(),
         node.get::<SchedulerConfig>(),
     )
-    .map_err(|error| trouble::look(&error))?;
+    .map_err(|error| talos_error::read(&error))?;
     let server = server.map(|server| server.spec.image);
     let manager = manager.map(|it| it.spec).filter(|it| it.enabled).map(|it| it.image);
     let scheduler = scheduler.map(|it| it.spec).filter(|it| it.enabled).map(|it| it.image);
@@ -204,8 +204,8 @@ async fn static_pods(node: &Node) -> Result<BTreeMap<Component, ImageRef>, Troub
 }
 
 /// The kube-proxy of the manifests that Talos applies.
-async fn proxy(node: &Node) -> Result<Option<String>, Trouble> {
-    let manifests = node.list::<Manifest>().await.map_err(|error| trouble::look(&error))?;
+async fn proxy(node: &Node) -> Result<Option<String>, IoError> {
+    let manifests = node.list::<Manifest>().await.map_err(|error| talos_error::read(&error))?;
     Ok(config::proxy_image(manifests))
 }
 
@@ -213,10 +213,10 @@ fn add(
     images: &mut BTreeMap<Component, ImageRef>,
     component: Component,
     image: Option<String>,
-) -> Result<(), Trouble> {
+) -> Result<(), IoError> {
     let Some(image) = image else { return Ok(()) };
     let image = image.parse().map_err(|error| {
-        Trouble::new(FailureKind::Mismatch, &format!("the image of its {component}: {error}"))
+        IoError::new(FailureKind::Mismatch, &format!("the image of its {component}: {error}"))
     })?;
     images.insert(component, image);
     Ok(())

@@ -24,7 +24,7 @@ use upgrade_engine::io::etcd::Downgrade;
 use upgrade_engine::io::machines::{Config, Rendered};
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{
-    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble,
+    Changes, EtcdAdmin, IoError, Machine, Machines, NodeUpgrader, ProgressSink,
 };
 
 use changes::Watches;
@@ -55,13 +55,13 @@ impl LiveTalos {
     }
 
     /// The least that tells which versions run on a machine.
-    pub async fn glance(&self, of: &Machine, parts: Parts) -> Result<Glance, Trouble> {
+    pub async fn glance(&self, of: &Machine, parts: Parts) -> Result<Glance, IoError> {
         facts::glance(&self.node(of)?, parts).await
     }
 
     /// What a machine tells, if it is the one that is meant. It is asked for its name once
     /// in each boot.
-    async fn facts_of(&self, node: &Node, of: &Machine) -> Result<TalosFacts, Trouble> {
+    async fn facts_of(&self, node: &Node, of: &Machine) -> Result<TalosFacts, IoError> {
         let facts = Box::pin(facts::facts(node, of)).await?;
         let told = self.memory.told().get(&of.name) == Some(&facts.boot_id);
         if !told {
@@ -72,21 +72,21 @@ impl LiveTalos {
     }
 
     /// What else may be behind a machine that does not answer.
-    fn explained(&self, of: &Machine, mut trouble: Trouble) -> Trouble {
-        let kind = trouble.failure.kind;
+    fn explained(&self, of: &Machine, mut error: IoError) -> IoError {
+        let kind = error.failure.kind;
         let absent = matches!(kind, FailureKind::Unavailable | FailureKind::Mismatch);
         if absent && self.memory.roster().may_be_stale(&of.name) {
-            let text = format!("{trouble}; {}", discover::STALE);
-            trouble = Trouble::new(kind, &text);
+            let text = format!("{error}; {}", discover::STALE);
+            error = IoError::new(kind, &text);
         }
-        trouble
+        error
     }
 
     /// The machine's own client.
-    fn node(&self, machine: &Machine) -> Result<Node, Trouble> {
+    fn node(&self, machine: &Machine) -> Result<Node, IoError> {
         let address = machine.address.parse().map_err(|error| {
             let text = format!("{}: {error}", machine.name);
-            Trouble::new(FailureKind::Mismatch, &text)
+            IoError::new(FailureKind::Mismatch, &text)
         })?;
         Ok(self.client.node(address))
     }
@@ -105,12 +105,12 @@ impl<'a> Asking<'a> {
         Self { memory, of, answered: Some(false) }
     }
 
-    fn ended<T>(mut self, answer: &Result<T, Trouble>) {
+    fn ended<T>(mut self, answer: &Result<T, IoError>) {
         self.answered = match answer {
             Ok(_) => Some(true),
-            Err(trouble) if trouble.failure.kind == FailureKind::Unavailable => Some(false),
+            Err(error) if error.failure.kind == FailureKind::Unavailable => Some(false),
             // Another machine has its address now.
-            Err(trouble) if trouble.failure.kind == FailureKind::Mismatch => Some(false),
+            Err(error) if error.failure.kind == FailureKind::Mismatch => Some(false),
             Err(_) => None,
         };
     }
@@ -125,43 +125,43 @@ impl Drop for Asking<'_> {
 }
 
 impl Machines for LiveTalos {
-    async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
+    async fn list(&self) -> Result<(String, Vec<Machine>), IoError> {
         discover::machines(&self.client, &self.known, &self.memory).await
     }
 
     async fn identify(
         &self,
         nodes: &BTreeMap<NodeName, Vec<String>>,
-    ) -> Vec<(NodeName, Result<Machine, Trouble>)> {
+    ) -> Vec<(NodeName, Result<Machine, IoError>)> {
         discover::identify(&self.client, &self.memory, nodes).await
     }
 
-    async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
+    async fn facts(&self, of: &Machine) -> Result<TalosFacts, IoError> {
         let asking = Asking::new(&self.memory, of);
         let node = self.node(of)?;
         let facts = Box::pin(self.facts_of(&node, of));
         let facts = if self.memory.roster().may_be_stale(&of.name) {
             // In time to say what may be behind it.
             let limit = discover::STALE_LIMIT;
-            let late = || Trouble::from(NoAnswer::Silent(limit));
+            let late = || IoError::from(NoAnswer::Silent(limit));
             let time = Duration::try_from(limit).unwrap_or_default();
             tokio::time::timeout(time, facts).await.unwrap_or_else(|_| Err(late()))
         } else {
             facts.await
         };
         asking.ended(&facts);
-        facts.map_err(|trouble| self.explained(of, trouble))
+        facts.map_err(|error| self.explained(of, error))
     }
 
-    async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
+    async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, IoError> {
         facts::images(&self.node(of)?, of.role).await
     }
 
     async fn etcd(&self, members: &[Machine]) -> Fact<EtcdFacts> {
         let nodes = members.iter().map(|machine| Ok((machine, self.node(machine)?)));
-        match nodes.collect::<Result<Vec<_>, Trouble>>() {
+        match nodes.collect::<Result<Vec<_>, IoError>>() {
             Ok(nodes) => etcd::facts(&nodes).await,
-            Err(trouble) => Fact::Unknown(trouble.to_string()),
+            Err(error) => Fact::Unknown(error.to_string()),
         }
     }
 
@@ -169,19 +169,19 @@ impl Machines for LiveTalos {
         self.watches.of(of, self.node(of).ok())
     }
 
-    async fn slots(&self, of: &Machine) -> Result<Slots, Trouble> {
+    async fn slots(&self, of: &Machine) -> Result<Slots, IoError> {
         acts::slots(&self.node(of)?).await
     }
 
-    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
+    async fn config(&self, of: &Machine) -> Result<Config, IoError> {
         config::read(&self.node(of)?).await
     }
 
-    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
+    async fn config_is_staged(&self, of: &Machine) -> Result<bool, IoError> {
         config::is_staged(&self.node(of)?).await
     }
 
-    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
+    async fn manifests(&self, of: &Machine) -> Result<Rendered, IoError> {
         config::manifests(&self.node(of)?).await
     }
 }
@@ -193,7 +193,7 @@ impl NodeUpgrader for LiveTalos {
         image: &ImageRef,
         store: Store,
         progress: &dyn ProgressSink,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, IoError> {
         acts::pull(&self.node(on)?, image, store, progress).await
     }
 
@@ -203,7 +203,7 @@ impl NodeUpgrader for LiveTalos {
         _: &ImageRef,
         pulled: &str,
         progress: &dyn ProgressSink,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         acts::install(&self.node(on)?, pulled, progress).await
     }
 
@@ -213,33 +213,33 @@ impl NodeUpgrader for LiveTalos {
         image: &ImageRef,
         force: bool,
         mode: RebootMode,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         acts::upgrade(&self.node(on)?, image, force, mode).await
     }
 
-    async fn reboot(&self, on: &Machine, mode: RebootMode) -> Result<(), Trouble> {
+    async fn reboot(&self, on: &Machine, mode: RebootMode) -> Result<(), IoError> {
         acts::reboot(&self.node(on)?, mode).await
     }
 
-    async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
+    async fn rollback(&self, on: &Machine) -> Result<(), IoError> {
         acts::rollback(&self.node(on)?).await
     }
 
-    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
+    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), IoError> {
         config::apply(&self.node(to)?, config).await
     }
 }
 
 impl EtcdAdmin for LiveTalos {
-    async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
+    async fn forfeit(&self, on: &Machine) -> Result<(), IoError> {
         acts::forfeit(&self.node(on)?).await
     }
 
-    async fn validate_downgrade(&self, on: &Machine, to: Minor) -> Result<Downgrade, Trouble> {
+    async fn validate_downgrade(&self, on: &Machine, to: Minor) -> Result<Downgrade, IoError> {
         acts::validate_downgrade(&self.node(on)?, to).await
     }
 
-    async fn enable_downgrade(&self, on: &Machine, to: Minor) -> Result<(), Trouble> {
+    async fn enable_downgrade(&self, on: &Machine, to: Minor) -> Result<(), IoError> {
         acts::enable_downgrade(&self.node(on)?, to).await
     }
 
@@ -247,7 +247,7 @@ impl EtcdAdmin for LiveTalos {
         &self,
         from: &Machine,
         into: &mut (dyn AsyncWrite + Send + Unpin),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         snapshot::stream(&self.node(from)?, into).await
     }
 }

@@ -8,9 +8,9 @@ use talos_client::Error;
 use upgrade_core::jiff::SignedDuration;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::text::chain;
-use upgrade_engine::io::Trouble;
+use upgrade_engine::io::IoError;
 
-use crate::trouble;
+use crate::talos_error;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -30,11 +30,11 @@ impl Display for NoAnswer {
     }
 }
 
-impl From<NoAnswer> for Trouble {
+impl From<NoAnswer> for IoError {
     fn from(why: NoAnswer) -> Self {
         match &why {
             NoAnswer::Silent(_) => Self::new(FailureKind::Unavailable, &why.to_string()),
-            NoAnswer::Failed(error) => trouble::look(error),
+            NoAnswer::Failed(error) => talos_error::read(error),
         }
     }
 }

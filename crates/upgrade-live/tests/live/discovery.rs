@@ -57,11 +57,11 @@ async fn a_machine_that_nobody_finds_is_unknown_and_not_absent() {
     // Who has seen it knows the machine; who comes later, Kubernetes' node alone.
     let after = seen(&world).await;
     assert_eq!(names(&after), names(&before));
-    assert!(after.nodes[&"worker-2".into()].talos.trouble().is_some());
+    assert!(after.nodes[&"worker-2".into()].talos.why_unknown().is_some());
     let late = connect(world.folder.path(), None).await;
     let late = observe(&late, POOL_LABEL).await.expect("a cluster that is seen");
     assert_eq!(names(&late), ["cp-1", "worker-1"]);
-    let why = &late.unmatched[&"worker-2".into()];
+    let why = &late.unmatched[&"worker-2".into()].why;
     assert!(why.contains("discovery does not show it") && why.contains("refused"), "{why}");
 }
 
@@ -75,13 +75,13 @@ async fn one_control_plane_that_hangs_hides_no_other_machine() {
         for look in 1..=2 {
             let snapshot = seen(&world).await;
             for (name, node) in &snapshot.nodes {
-                let unknown = node.talos.trouble().is_some();
+                let unknown = node.talos.why_unknown().is_some();
                 assert_eq!(unknown, name.0 == silent, "{look}: {name}: {:?}", node.talos);
             }
             assert_eq!(snapshot.nodes.len(), 4);
             let Fact::Known(etcd) = &snapshot.etcd else { panic!("{snapshot:#?}") };
             for member in &etcd.members {
-                let unknown = member.status.trouble().is_some();
+                let unknown = member.status.why_unknown().is_some();
                 assert_eq!(unknown, member.node.0 == silent, "{look}: {member:?}");
             }
             let worker = &snapshot.nodes[&"worker-1".into()];
@@ -105,7 +105,7 @@ async fn a_kubernetes_api_that_refuses_is_told_apart_from_the_machines() {
     let snapshot = observe(&live, POOL_LABEL).await.expect("machines");
     for node in snapshot.nodes.values() {
         assert!(node.talos.known().is_some(), "{node:?}");
-        let why = node.kubernetes.trouble().expect("nobody listens there");
+        let why = node.kubernetes.why_unknown().expect("nobody listens there");
         assert!(why.contains("the Kubernetes API refuses connections"), "{why}");
     }
 }
@@ -190,7 +190,7 @@ async fn what_never_said_who_it_is_is_no_worker() {
     for look in 1..=2 {
         let snapshot = observe(&live, POOL_LABEL).await.expect("a cluster that is seen");
         assert_eq!(names(&snapshot), ["cp-1", "worker-1"], "{look}");
-        let why = &snapshot.unmatched[&"10.9.9.9".into()];
+        let why = &snapshot.unmatched[&"10.9.9.9".into()].why;
         assert!(why.contains("its role is unknown") && why.contains("no route"), "{look}: {why}");
     }
 }
@@ -208,7 +208,7 @@ async fn a_machine_made_again_is_found_at_its_new_address() {
     };
     stale("worker-1", "10.9.9.9").await.expect("the cluster runs");
     let first = seen(&world).await;
-    assert!(first.nodes[&"worker-1".into()].talos.trouble().is_some(), "{first:#?}");
+    assert!(first.nodes[&"worker-1".into()].talos.why_unknown().is_some(), "{first:#?}");
     // By then Kubernetes has told where its node is.
     let second = seen(&world).await;
     let found = &second.nodes[&"worker-1".into()];
@@ -219,7 +219,7 @@ async fn a_machine_made_again_is_found_at_its_new_address() {
     stale("worker-2", taken).await.expect("the cluster runs");
     let late = connect(world.folder.path(), None).await;
     let first = observe(&late, POOL_LABEL).await.expect("a cluster that is seen");
-    let why = first.nodes[&"worker-2".into()].talos.trouble().expect("it is another");
+    let why = first.nodes[&"worker-2".into()].talos.why_unknown().expect("it is another");
     assert!(why.contains("is worker-1"), "{why}");
     let second = observe(&late, POOL_LABEL).await.expect("a cluster that is seen");
     assert!(second.nodes[&"worker-2".into()].is_up(), "{second:#?}");
@@ -230,7 +230,7 @@ async fn a_machine_made_again_is_found_at_its_new_address() {
     let late = connect(world.folder.path(), None).await;
     observe(&late, POOL_LABEL).await.expect("a cluster that is seen");
     let second = observe(&late, POOL_LABEL).await.expect("a cluster that is seen");
-    let why = second.nodes[&"worker-2".into()].talos.trouble().expect("nothing answers");
+    let why = second.nodes[&"worker-2".into()].talos.why_unknown().expect("nothing answers");
     assert!(why.contains("at its old address for up to 30 minutes"), "{why}");
 }
 

@@ -12,7 +12,7 @@ use upgrade_core::policy::{Order, Policy};
 use upgrade_core::reason::{FailureKind, HaltReason};
 use upgrade_core::snapshot::{Fact, Stage};
 use upgrade_engine::clock::SystemClock;
-use upgrade_engine::control::Word;
+use upgrade_engine::control::Command;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::io::{Io as _, Kubernetes as _};
 use upgrade_engine::journal::MemoryJournal;
@@ -53,7 +53,7 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
     .expect("a plan");
     let warnings: Vec<_> = planned.report.warnings.iter().map(ToString::to_string).collect();
     let (events, mut told) = mpsc::unbounded_channel();
-    let (_word, control) = watch::channel(Word::Go);
+    let (_commands, control) = watch::channel(Command::Continue);
     let run = Run {
         open: OpenRun::new(Arc::new(planned.plan), Inherited::default(), MemoryJournal::default()),
         io: Arc::clone(live),
@@ -108,7 +108,7 @@ async fn a_budget_that_never_allows_is_named_before_and_after() {
         panic!("it must halt: {end:?}");
     };
     assert_eq!(failure.kind, FailureKind::Drain, "{failure}");
-    assert!(failure.text().contains("budget default/web holds default/web-"), "{failure}");
+    assert!(failure.text().contains("budget default/web blocks default/web-"), "{failure}");
     let node = step.node.clone().expect("a node");
     let nodes = world.live.kubernetes().nodes().await.unwrap();
     assert!(!nodes[&node].unschedulable, "rule 7: the cordon is lifted");

@@ -17,7 +17,7 @@ use upgrade_core::policy::POOL_LABEL;
 use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::{Fact, Snapshot};
 use upgrade_engine::clock::SystemClock;
-use upgrade_engine::control::Word;
+use upgrade_engine::control::Command;
 use upgrade_engine::drive::{End, Run};
 use upgrade_engine::io::kubernetes::{Apply, ObjectName};
 use upgrade_engine::io::{Io as _, Kubernetes as _, Machines as _};
@@ -100,7 +100,7 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
     };
     let made = plan(&request).unwrap_or_else(|report| panic!("{report:?}"));
     let (events, mut hears) = mpsc::unbounded_channel();
-    let control = watch::Sender::new(Word::Go);
+    let control = watch::Sender::new(Command::Continue);
     let run = Run {
         open: OpenRun::new(Arc::new(made.plan), Inherited::default(), MemoryJournal::default()),
         io: Arc::clone(&live),

@@ -226,12 +226,12 @@ async fn an_api_server_out_of_reach_is_looked_up_among_the_endpoints() {
     assert_eq!(kubernetes.api_server(&away).await, Ok(()));
     world.cluster.inject("cp-2", "never-returns").await.expect("a fault");
     talos.reboot(&machine, RebootMode::Default).await.unwrap();
-    let trouble = eventually(kubernetes.changes(), "it is taken out", || async {
+    let error = eventually(kubernetes.changes(), "it is taken out", || async {
         kubernetes.api_server(&away).await.err()
     })
     .await;
-    assert_eq!(trouble.failure.kind, FailureKind::Unavailable);
-    assert!(trouble.to_string().contains("not among the endpoints"), "{trouble}");
+    assert_eq!(error.failure.kind, FailureKind::Unavailable);
+    assert!(error.to_string().contains("not among the endpoints"), "{error}");
     assert_eq!(kubernetes.api_server(&here).await, Ok(()), "the others are there");
     world.cluster.clear("cp-2", "never-returns").await.expect("no fault");
     eventually(kubernetes.changes(), "it is listed again", || async {

@@ -11,7 +11,7 @@ use upgrade_core::slots::NextBoot;
 use upgrade_core::snapshot::{Component, Fact, Role, Stage};
 use upgrade_engine::io::machines::Config;
 use upgrade_engine::io::upgrader::Store;
-use upgrade_engine::io::{Happened, Io as _, Machine, Machines as _, NodeUpgrader as _};
+use upgrade_engine::io::{Applied, Io as _, Machine, Machines as _, NodeUpgrader as _};
 use upgrade_engine::snapshots::take_from_any;
 use upgrade_live::talos::Parts;
 
@@ -144,7 +144,7 @@ async fn the_legacy_call_and_pull() {
     let name = image.to_string();
     let refused = talos.install(&machine, &image, &name, &Told::default()).await.unwrap_err();
     assert_eq!(refused.failure.kind, FailureKind::Refused, "{refused}");
-    assert_eq!(refused.happened, Happened::No);
+    assert_eq!(refused.applied, Applied::No);
     let changes = talos.changes(&machine);
     talos.upgrade(&machine, &image, false, RebootMode::Default).await.unwrap();
     let after = eventually(changes, "the new version", || async {
@@ -167,7 +167,7 @@ async fn failures_say_what_and_whether() {
     assert_eq!(failed.failure.kind, FailureKind::Pull, "{failed}");
     let nobody = Machine { address: "127.9.9.9".to_owned(), ..machine.clone() };
     let failed = talos.facts(&nobody).await.unwrap_err();
-    assert_eq!(failed.happened, Happened::No);
+    assert_eq!(failed.applied, Applied::No);
     let nonsense = Machine { address: "not an address".to_owned(), ..machine.clone() };
     let failed = talos.reboot(&nonsense, RebootMode::Default).await.unwrap_err();
     assert_eq!(failed.failure.kind, FailureKind::Mismatch, "{failed}");
@@ -183,7 +183,7 @@ async fn an_installer_that_fails_is_told_with_its_code() {
     world.cluster.inject("worker-1", "installer-exit=6").await.expect("a fault");
     let failed = talos.install(&machine, &image, &pulled, &Told::default()).await.unwrap_err();
     assert_eq!(failed.failure.kind, FailureKind::Installer, "{failed}");
-    assert_eq!(failed.happened, Happened::Failed, "rule 5: it is over, and never repeated");
+    assert_eq!(failed.applied, Applied::Failed, "rule 5: it is over, and never repeated");
     let text = failed.to_string();
     assert!(text.contains("exit code 6"), "{text}");
     let advice = Advice::retry_after(Fix::Installer(Some(6)));

@@ -26,7 +26,8 @@ pub(super) fn lifts(state: &State, tried: &Tried, snapshot: &Snapshot) -> Vec<Li
     }
     let seen = |node: &NodeName| snapshot.nodes.get(node).filter(|node| node.is_up());
     let lift = |node: &NodeName| {
-        let is_gone = |it: &Node| it.kubernetes.known().is_some_and(|facts| !facts.unschedulable);
+        let is_gone =
+            |it: &Node| it.kubernetes.known().is_some_and(|facts| !facts.has_our_cordon());
         Some(Lift { is_gone: is_gone(seen(node)?), node: node.clone() })
     };
     state.inherited_cordons().iter().filter_map(lift).collect()
@@ -43,7 +44,7 @@ pub(super) fn over(plan: &Plan, state: &State, snapshot: &Snapshot, now: Timesta
     let since = state.waiting_since(&reason.key()).unwrap_or(now);
     let until = after(since, plan.policy.timeouts.gate);
     if now < until {
-        return Decision::Wait { reason, until, gives_up: true };
+        return Decision::Wait { reason, until, gives_up: true, observe: true };
     }
     Decision::Halt {
         reason: HaltReason::WaitedTooLong { since, waiting_for: reason },

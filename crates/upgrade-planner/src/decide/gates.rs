@@ -44,8 +44,7 @@ impl Run<'_> {
         }
         // What writes a slot needs to know what it overwrites, and on a control plane
         // that no other is unavailable; what disrupts nothing needs nothing.
-        let guarded = action.is_disruptive() || action == Action::Install;
-        let (true, Some(name)) = (guarded, &lane.lane.node) else {
+        let (true, Some(name)) = (action.needs_observation(), &lane.lane.node) else {
             return Ok(());
         };
         if action.is_disruptive() {
@@ -57,7 +56,10 @@ impl Run<'_> {
         as_expected(lane, name, node)?;
         if action == Action::Install {
             return match node.role {
-                Role::ControlPlane if guard!(Mutant::ControlPlaneAhead) => self.alone(name, away),
+                // A node without a known machine may be a control plane that is away.
+                Role::ControlPlane if guard!(Mutant::ControlPlaneAhead) => {
+                    self.all_known().and_then(|()| self.alone(name, away))
+                }
                 _ => Ok(()),
             };
         }
@@ -89,7 +91,7 @@ impl Run<'_> {
         match &lane.lane.node {
             Some(node) if !self.snapshot.nodes.contains_key(node) => {
                 let why = match self.snapshot.unmatched.get(node) {
-                    Some(why) => format!("no machine is known for it: {why}"),
+                    Some(unmatched) => format!("no machine is known for it: {}", unmatched.why),
                     None => "it is no longer in the cluster".to_owned(),
                 };
                 Err(Closed::Now(WaitReason::NodeUnknown { node: node.clone(), why }))

@@ -2,7 +2,7 @@
 
 use upgrade_core::journal::{Phase, State, StepState};
 use upgrade_core::plan::{Hop, Lane, Plan};
-use upgrade_core::step::{Action, StepId};
+use upgrade_core::step::{Action, StepId, StepName};
 
 /// A hop and the state of its steps, which lie in plan order.
 #[derive(Clone, Copy)]
@@ -72,20 +72,19 @@ impl<'a> LaneView<'a> {
     }
 
     /// The first step that is not done.
-    pub(super) fn current(&self) -> Option<(Action, &'a StepState)> {
+    pub(super) fn current(&self) -> Option<(&'a StepName, &'a StepState)> {
         let position = self.steps.iter().position(|step| step.phase != Phase::Done)?;
-        Some((self.lane.steps[position], &self.steps[position]))
+        Some((&self.lane.steps[position], &self.steps[position]))
     }
 
     /// All steps with their state, in order.
-    pub(super) fn steps(self) -> impl Iterator<Item = (Action, &'a StepState)> {
-        self.lane.steps.iter().copied().zip(self.steps)
+    pub(super) fn steps(self) -> impl Iterator<Item = (&'a StepName, &'a StepState)> {
+        self.lane.steps.iter().zip(self.steps)
     }
 
-    /// The state of one of the lane's steps.
-    pub(super) fn step(&self, action: Action) -> Option<&'a StepState> {
-        let position = self.lane.steps.iter().position(|step| *step == action)?;
-        self.steps.get(position)
+    /// The lane's first step with this action.
+    pub(super) fn step(&self, action: Action) -> Option<(&'a StepName, &'a StepState)> {
+        self.steps().find(|(name, _)| name.action == action)
     }
 
     /// Whether its node is disrupted: a disruptive step began and the lane has
@@ -93,17 +92,17 @@ impl<'a> LaneView<'a> {
     pub(super) fn is_entered(&self) -> bool {
         let begun = self
             .steps()
-            .any(|(action, step)| action.is_disruptive() && step.phase != Phase::Pending);
+            .any(|(name, step)| name.action.is_disruptive() && step.phase != Phase::Pending);
         begun && !self.is_done()
     }
 
     /// Whether a boot of its node was asked for.
     pub(super) fn has_booted(&self) -> bool {
         let mut steps = self.steps();
-        steps.any(|(action, step)| action.boots() && step.phase != Phase::Pending)
+        steps.any(|(name, step)| name.action.boots() && step.phase != Phase::Pending)
     }
 
-    pub(super) fn id(&self, action: Action) -> StepId {
-        StepId { hop: self.hop.number, node: self.lane.node.clone(), action }
+    pub(super) fn id(&self, name: &StepName) -> StepId {
+        self.lane.step_id(self.hop.number, name)
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn simulate(
 /// The nodes that are drained, wave by wave.
 fn drained(hop: &Hop) -> Vec<Vec<&NodeName>> {
     let waves = hop.waves.iter().map(|wave| {
-        let lanes = wave.lanes.iter().filter(|lane| lane.steps.contains(&Action::Drain));
+        let lanes = wave.lanes.iter().filter(|lane| lane.has(Action::Drain));
         lanes.filter_map(|lane| lane.node.as_ref()).collect::<Vec<_>>()
     });
     waves.filter(|nodes| !nodes.is_empty()).collect()

@@ -59,8 +59,8 @@ const BREAKAGES: &[Breakage] = &[
     }),
     (5, "two reboots", |plan| {
         for lane in lanes(plan) {
-            if lane.steps.contains(&Action::Reboot) {
-                lane.steps.insert(0, Action::Reboot);
+            if lane.has(Action::Reboot) {
+                lane.steps.insert(0, Action::Reboot.into());
             }
         }
     }),

@@ -2,10 +2,10 @@
 
 use upgrade_core::amount::Amount;
 use upgrade_core::jiff::SignedDuration;
-use upgrade_core::journal::{Outcome, Record};
+use upgrade_core::journal::{Entry, Outcome, Record, State};
 use upgrade_core::policy::{Order, Policy};
 use upgrade_core::reason::{Failure, FailureKind, HaltReason, WaitReason};
-use upgrade_core::snapshot::{Fact, NodeName, Snapshot};
+use upgrade_core::snapshot::{Fact, NodeName, Snapshot, Unmatched};
 use upgrade_core::step::StepId;
 use upgrade_planner::decide::{Decision, Lift, Tried, decide};
 
@@ -114,7 +114,8 @@ fn cordons_of_an_earlier_run_are_lifted_where_their_nodes_serve_once_for_each_ob
     world.write(Record::Began);
     world.write(Record::Inherited { cordons: nodes.map(NodeName::from).into(), armed: [].into() });
     for node in &nodes[..2] {
-        kubernetes(&mut world.truth, node).unschedulable = true;
+        let facts = kubernetes(&mut world.truth, node);
+        (facts.unschedulable, facts.marked) = (true, true);
     }
     kubernetes(&mut world.truth, "worker-1").ready = false;
     let mut snapshot = world.truth.clone();
@@ -156,4 +157,51 @@ fn a_run_that_halts_observes_again_for_a_cordoned_node_that_it_did_not_see() {
         Fact::Unknown("no answer".to_owned());
     assert_eq!(at(&snapshot, 1), Some(world.now + SignedDuration::from_mins(2)));
     assert_eq!(at(&snapshot, 121), None, "not without end");
+    // The time begins with the halt, even if nothing was written for long before it.
+    let halts = |entry: &Entry| matches!(entry.record, Record::Halted { .. });
+    let halt = world.entries.iter().position(halts).expect("it halted");
+    let state = State::fold(&world.plan, &world.entries[..halt]).unwrap();
+    let now = world.now + SignedDuration::from_mins(10);
+    match decide(&world.plan, &state, &Tried::default(), &snapshot, now) {
+        Decision::Halt { observe_until, .. } => {
+            assert_eq!(observe_until, Some(now + SignedDuration::from_mins(2)));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_run_that_halts_uncordons_a_node_whose_machine_is_not_known() {
+    // Rule 7: its machine does not answer, Kubernetes calls it Ready, and we did not boot it.
+    let mut policy = policy();
+    policy.retries.attempts = 1;
+    let mut world = world(cluster(3, 2, "1.13.1", "1.33.4"), &policy);
+    world.trouble.insert("1/worker-1/drain".to_owned(), Trouble::Fails(FailureKind::Drain, 9));
+    let uncordon = Trouble::Fails(FailureKind::Unavailable, 9);
+    world.trouble.insert("1/worker-1/uncordon".to_owned(), uncordon);
+    assert!(matches!(world.run(), End::Halted(_)), "{}", world.trace());
+    for (ready, booted) in [(true, false), (false, false), (true, true)] {
+        if booted {
+            let step: StepId = "1/worker-1/reboot".parse().unwrap();
+            world.write(Record::Started { step: step.clone(), attempt: 1, evidence: None });
+            let failure = Failure::new(FailureKind::Refused, "it did not boot");
+            let outcome = Outcome::Failed { failure };
+            world.write(Record::Finished { step, attempt: 1, outcome });
+        }
+        let mut snapshot = world.truth.clone();
+        let node = snapshot.nodes.remove(&NodeName::from("worker-1")).unwrap();
+        let mut kubernetes = node.kubernetes.known().cloned();
+        kubernetes.as_mut().unwrap().ready = ready;
+        let unmatched = Unmatched { why: "no answer".to_owned(), kubernetes };
+        snapshot.unmatched.insert("worker-1".into(), unmatched);
+        snapshot.taken_at = world.now + SignedDuration::from_secs(90);
+        let now = snapshot.taken_at;
+        let Decision::Halt { finish, observe_until, .. } =
+            decide(&world.plan, &world.state, &Tried::default(), &snapshot, now)
+        else {
+            panic!("{}", world.trace());
+        };
+        assert_eq!(finish.len(), usize::from(ready && !booted), "ready: {ready}, booted: {booted}");
+        assert_eq!(observe_until.is_some(), finish.is_empty(), "it may be seen in a moment");
+    }
 }

@@ -6,7 +6,7 @@ use upgrade_core::journal::{Entry, Outcome, Proof, Record, State};
 use upgrade_core::plan::Plan;
 use upgrade_core::policy::Policy;
 use upgrade_core::reason::WaitReason;
-use upgrade_core::snapshot::{Fact, NodeName, Snapshot};
+use upgrade_core::snapshot::{Fact, NodeName, Snapshot, Unmatched};
 use upgrade_core::step::Action;
 use upgrade_planner::decide::{Decision, Tried, decide};
 use upgrade_planner::health::{Verdict, health};
@@ -17,7 +17,7 @@ use crate::common::{cluster, intent, plan_for};
 /// One control plane, whose discovery shows no other machine; nothing is wrong with etcd.
 fn air_gap() -> Snapshot {
     let mut snapshot = cluster(1, 0, "1.13.1", "1.33.4");
-    snapshot.unmatched.insert("worker-1".into(), "it is not found at 10.0.1.1".to_owned());
+    snapshot.unmatched.insert("worker-1".into(), Unmatched::because("it is not found at 10.0.1.1"));
     snapshot
 }
 
@@ -112,7 +112,7 @@ fn a_node_that_has_booted_is_verified_once_its_machine_is_known() {
     let Decision::Run(starts) = &decided else { panic!("{decided:?}") };
     assert!(starts.iter().any(|start| start.step.action == Action::Verify), "{starts:?}");
     snapshot.nodes.remove(&node);
-    snapshot.unmatched.insert(node.clone(), "no answer".to_owned());
+    snapshot.unmatched.insert(node.clone(), Unmatched::because("no answer"));
     match decide(&plan, &state, &Tried::default(), &snapshot, snapshot.taken_at) {
         Decision::Wait { reason: WaitReason::NodeUnknown { node: unknown, .. }, .. } => {
             assert_eq!(unknown, node);

@@ -13,6 +13,7 @@ mod invisible;
 mod node_intents;
 mod paths;
 mod plans;
+mod pools;
 mod properties;
 mod reboots;
 mod way_back;

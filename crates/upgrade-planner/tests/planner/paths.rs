@@ -9,7 +9,8 @@ use upgrade_core::intent::{Intent, Preference};
 use upgrade_core::matrix::Matrix;
 use upgrade_core::plan::{Change, Versions};
 use upgrade_core::version::{Minor, Version};
-use upgrade_planner::hops::{Leg, OLDEST_HOST, find};
+use upgrade_planner::follow::OLDEST_HOST;
+use upgrade_planner::hops::{Leg, find};
 use upgrade_planner::report::{Constraint, Note, Product, Refusal, Report, Warning};
 use upgrade_planner::targets::Start;
 

@@ -15,7 +15,7 @@ use upgrade_core::snapshot::{MemberId, NodeName, Role, Snapshot};
 use upgrade_core::version::Version;
 use upgrade_planner::check;
 use upgrade_planner::check::Severity;
-use upgrade_planner::hops::OLDEST_HOST;
+use upgrade_planner::follow::OLDEST_HOST;
 
 use crate::common::world::{End, World};
 use crate::common::{cluster, etcd, kubernetes, plan_for, sketch, talos, told};

@@ -3,7 +3,7 @@
 use talos_sim::model::{Code, Content, NodeIndex, Request, Response, Status, StreamId};
 use tokio::sync::mpsc;
 use upgrade_core::call::{self, Class, Outcome};
-use upgrade_engine::io::{Machine, Trouble, trouble};
+use upgrade_engine::io::{IoError, Machine, talos_error};
 
 use super::super::process_io::ProcessIo;
 use super::super::{Answer, Inside};
@@ -21,19 +21,19 @@ pub(super) enum For {
 impl For {
     /// What a failure means to the engine, by the code that the live cluster has.
     /// A node that has begun to answer does not refuse.
-    pub(super) fn trouble(self, class: Class, begun: bool, words: &str) -> Trouble {
+    pub(super) fn error(self, class: Class, begun: bool, words: &str) -> IoError {
         let outcome = if begun { Outcome::Unknown } else { class.outcome() };
         match self {
-            Self::Look => trouble::look(class, words),
-            Self::Act => trouble::act(class, outcome, words),
-            Self::Pull => trouble::pull(class, words),
-            Self::Install => trouble::install(class, outcome, words),
+            Self::Look => talos_error::read(class, words),
+            Self::Act => talos_error::act(class, outcome, words),
+            Self::Pull => talos_error::pull(class, words),
+            Self::Install => talos_error::install(class, outcome, words),
         }
     }
 
     /// What a node's refusal means.
-    pub(super) fn refused(self, status: &Status, begun: bool) -> Trouble {
-        self.trouble(class(status), begun, &status.message)
+    pub(super) fn refused(self, status: &Status, begun: bool) -> IoError {
+        self.error(class(status), begun, &status.message)
     }
 }
 
@@ -47,7 +47,7 @@ async fn drain(
     contents: &mut mpsc::UnboundedReceiver<Content>,
     what: For,
     mut item: impl FnMut(Response),
-) -> Result<(), Trouble> {
+) -> Result<(), IoError> {
     let mut begun = false;
     while let Some(content) = contents.recv().await {
         match content {
@@ -60,7 +60,7 @@ async fn drain(
             Content::Drop => break,
         }
     }
-    Err(what.trouble(Class::Broken, begun, "the connection broke"))
+    Err(what.error(Class::Broken, begun, "the connection broke"))
 }
 
 /// Closes a stream when its reader is gone.
@@ -102,7 +102,7 @@ impl ProcessIo {
         on: &Machine,
         request: Request,
         mut item: impl FnMut(Response) + Send,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         let machine = on.clone();
         let opened = self
             .act(act, move |inside| {
@@ -127,7 +127,7 @@ impl ProcessIo {
         act: Act,
         on: &Machine,
         request: Request,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         self.stream((act, For::Act), on, request, |_| ()).await
     }
 }

@@ -10,7 +10,7 @@ use upgrade_core::jiff::SignedDuration;
 use upgrade_core::snapshot::{NodeName, Role};
 use upgrade_engine::io::machines::peer_limit;
 use upgrade_engine::io::roster::{Member, Roster};
-use upgrade_engine::io::{Clock, Machine, Trouble};
+use upgrade_engine::io::{Clock, IoError, Machine};
 
 use super::super::Inside;
 use super::super::process_io::{ProcessIo, unavailable};
@@ -22,7 +22,7 @@ impl ProcessIo {
     }
 
     /// The cluster's name and the machines that anybody knows, or has known.
-    pub(super) async fn discover(&self) -> Result<(String, Vec<Machine>), Trouble> {
+    pub(super) async fn discover(&self) -> Result<(String, Vec<Machine>), IoError> {
         let known: Vec<Machine> = {
             let known = self.roster().machines().into_iter();
             known.filter(|machine| machine.role == Role::ControlPlane).collect()
@@ -42,7 +42,7 @@ impl ProcessIo {
     pub(super) async fn find(
         &self,
         nodes: &BTreeMap<NodeName, Vec<String>>,
-    ) -> Vec<(NodeName, Result<Machine, Trouble>)> {
+    ) -> Vec<(NodeName, Result<Machine, IoError>)> {
         let unmatched: Vec<(NodeName, Vec<String>)> = {
             let mut roster = self.roster();
             roster.prefer(nodes);
@@ -96,7 +96,7 @@ struct Lists {
 
 impl Inside {
     /// The lists of all control planes that anybody knows, or has known.
-    fn lists(&self, known: &[Machine]) -> Result<Lists, Trouble> {
+    fn lists(&self, known: &[Machine]) -> Result<Lists, IoError> {
         let world = &self.world;
         let is_control_plane =
             |node: &NodeIndex| world.spec().nodes[node.0].role == NodeRole::ControlPlane;
@@ -129,7 +129,7 @@ impl Inside {
     }
 
     /// The machine at one of these addresses.
-    fn at(&self, addresses: &[String]) -> Result<Machine, Trouble> {
+    fn at(&self, addresses: &[String]) -> Result<Machine, IoError> {
         let mut found = addresses.iter().filter_map(|it| Some((it, self.world.find(it)?)));
         let (address, node) = found.next().ok_or_else(|| unavailable("no route to host"))?;
         let Member { name, role, .. } = self.member_at(node);

@@ -39,7 +39,7 @@ impl ProcessIo {
         let asked = asked.await;
         match (seen, asked) {
             (Some(fact), _) => fact,
-            (None, Err(trouble)) => Fact::Unknown(trouble.to_string()),
+            (None, Err(error)) => Fact::Unknown(error.to_string()),
             (None, Ok(())) => Fact::Unknown("nobody was asked".to_owned()),
         }
     }

@@ -7,14 +7,14 @@ use upgrade_core::image::ImageRef;
 use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::slots::{Entries, Slots};
 use upgrade_core::snapshot::{Component, Extension, Stage, StaticPod, TalosFacts};
-use upgrade_engine::io::{Machine, Trouble};
+use upgrade_engine::io::{IoError, Machine};
 
 use super::super::Inside;
 use super::super::process_io::unavailable;
 
 impl Inside {
     /// The node, if it answers at all.
-    pub(super) fn reach(&mut self, machine: &Machine) -> Result<NodeIndex, Trouble> {
+    pub(super) fn reach(&mut self, machine: &Machine) -> Result<NodeIndex, IoError> {
         let node = self.find(&machine.name).ok_or_else(|| unavailable("no such machine"))?;
         self.hangs |= self.world.is_silent(node);
         if !self.world.is_reachable(node) {
@@ -26,7 +26,7 @@ impl Inside {
         Ok(node)
     }
 
-    pub(super) fn facts(&mut self, machine: &Machine) -> Result<TalosFacts, Trouble> {
+    pub(super) fn facts(&mut self, machine: &Machine) -> Result<TalosFacts, IoError> {
         let node = self.reach(machine)?;
         let installer = self.world.install_image_of(node).and_then(|image| image.parse().ok());
         let truth = self.world.truth(node).ok_or_else(|| unavailable("no such machine"))?;
@@ -58,7 +58,7 @@ impl Inside {
     pub(super) fn images(
         &mut self,
         machine: &Machine,
-    ) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
+    ) -> Result<BTreeMap<Component, ImageRef>, IoError> {
         let node = self.reach(machine)?;
         let images = self.world.config_images_of(node);
         let image = |(component, image): (model::Component, &str)| {
@@ -69,7 +69,7 @@ impl Inside {
     }
 
     /// What the boot loader tells, read as the client reads it.
-    pub(super) fn slots(&mut self, machine: &Machine) -> Result<Slots, Trouble> {
+    pub(super) fn slots(&mut self, machine: &Machine) -> Result<Slots, IoError> {
         let node = self.reach(machine)?;
         let truth = self.world.truth(node).ok_or_else(|| unavailable("no such machine"))?;
         let installing = truth.has_installer_process();

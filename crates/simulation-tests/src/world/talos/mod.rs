@@ -25,7 +25,7 @@ use upgrade_engine::io::etcd::Downgrade;
 use upgrade_engine::io::machines::{Config, Rendered, Wanted};
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{
-    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble, trouble,
+    Changes, EtcdAdmin, IoError, Machine, Machines, NodeUpgrader, ProgressSink, talos_error,
 };
 
 use super::Answer;
@@ -34,22 +34,22 @@ use crate::trace::{Act, Question};
 use calls::For;
 
 impl Machines for ProcessIo {
-    async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
+    async fn list(&self) -> Result<(String, Vec<Machine>), IoError> {
         self.discover().await
     }
 
     async fn identify(
         &self,
         nodes: &BTreeMap<NodeName, Vec<String>>,
-    ) -> Vec<(NodeName, Result<Machine, Trouble>)> {
+    ) -> Vec<(NodeName, Result<Machine, IoError>)> {
         self.find(nodes).await
     }
 
-    async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
+    async fn facts(&self, of: &Machine) -> Result<TalosFacts, IoError> {
         self.ask(Question::Facts(of.name.clone()), |inside| inside.facts(of)).await
     }
 
-    async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
+    async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, IoError> {
         self.ask(Question::Images(of.name.clone()), |inside| inside.images(of)).await
     }
 
@@ -66,11 +66,11 @@ impl Machines for ProcessIo {
         }
     }
 
-    async fn slots(&self, of: &Machine) -> Result<Slots, Trouble> {
+    async fn slots(&self, of: &Machine) -> Result<Slots, IoError> {
         self.ask(Question::Slots(of.name.clone()), |inside| inside.slots(of)).await
     }
 
-    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
+    async fn config(&self, of: &Machine) -> Result<Config, IoError> {
         self.ask(Question::Other("config"), |inside| {
             let node = inside.reach(of)?;
             Ok(Config(inside.world.config_of(node).to_owned()))
@@ -78,7 +78,7 @@ impl Machines for ProcessIo {
         .await
     }
 
-    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
+    async fn config_is_staged(&self, of: &Machine) -> Result<bool, IoError> {
         self.ask(Question::Other("config on disk"), |inside| {
             let node = inside.reach(of)?;
             let on_disk = inside.world.config_on_disk_of(node);
@@ -87,7 +87,7 @@ impl Machines for ProcessIo {
         .await
     }
 
-    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
+    async fn manifests(&self, of: &Machine) -> Result<Rendered, IoError> {
         self.ask(Question::Other("manifests"), |inside| {
             let node = inside.reach(of)?;
             let [proxy, core_dns, flannel] = inside.world.own_manifests_of(node);
@@ -106,7 +106,7 @@ impl NodeUpgrader for ProcessIo {
         image: &ImageRef,
         store: Store,
         progress: &dyn ProgressSink,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, IoError> {
         let act = Act::Pull { node: on.name.clone(), image: image.clone() };
         let containerd = Some(containerd(store));
         let image_ref = image.to_string();
@@ -123,7 +123,7 @@ impl NodeUpgrader for ProcessIo {
             })
             .await;
         match pulled {
-            Err(trouble) if trouble.failure.text().contains("unknown service") => {
+            Err(error) if error.failure.text().contains("unknown service") => {
                 let namespace = match store {
                     Store::System => common::ContainerdNamespace::NsSystem,
                     Store::Kubernetes => common::ContainerdNamespace::NsCri,
@@ -146,7 +146,7 @@ impl NodeUpgrader for ProcessIo {
         image: &ImageRef,
         pulled: &str,
         progress: &dyn ProgressSink,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         let act = Act::Install { node: on.name.clone(), image: image.clone() };
         let request = machine::LifecycleServiceUpgradeRequest {
             containerd: Some(containerd(Store::System)),
@@ -167,8 +167,8 @@ impl NodeUpgrader for ProcessIo {
         .await?;
         match exit.map(ExitCode::of) {
             Some(None) => Ok(()),
-            Some(Some(code)) => Err(trouble::exit(code, &[])),
-            None => Err(For::Install.trouble(Class::Truncated, true, "no exit code came")),
+            Some(Some(code)) => Err(talos_error::exit(code, &[])),
+            None => Err(For::Install.error(Class::Truncated, true, "no exit code came")),
         }
     }
 
@@ -178,7 +178,7 @@ impl NodeUpgrader for ProcessIo {
         image: &ImageRef,
         force: bool,
         mode: RebootMode,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         let act = Act::Upgrade { node: on.name.clone(), image: image.clone(), mode };
         let image = image.to_string();
         let mode = match mode {
@@ -194,7 +194,7 @@ impl NodeUpgrader for ProcessIo {
         self.unary(act, on, Request::Upgrade(request)).await
     }
 
-    async fn reboot(&self, on: &Machine, mode: RebootMode) -> Result<(), Trouble> {
+    async fn reboot(&self, on: &Machine, mode: RebootMode) -> Result<(), IoError> {
         let act = Act::Reboot { node: on.name.clone(), mode };
         let mode = match mode {
             RebootMode::Default => machine::reboot_request::Mode::Default,
@@ -203,12 +203,12 @@ impl NodeUpgrader for ProcessIo {
         self.unary(act, on, Request::Reboot(machine::RebootRequest { mode: mode.into() })).await
     }
 
-    async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
+    async fn rollback(&self, on: &Machine) -> Result<(), IoError> {
         let act = Act::Rollback { node: on.name.clone() };
         self.unary(act, on, Request::Rollback(machine::RollbackRequest::default())).await
     }
 
-    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
+    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), IoError> {
         let images = self.shared.at(|inside| {
             let node = inside.find(&to.name)?;
             let before: Vec<(String, String)> = inside
@@ -237,14 +237,14 @@ impl NodeUpgrader for ProcessIo {
 }
 
 impl EtcdAdmin for ProcessIo {
-    async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
+    async fn forfeit(&self, on: &Machine) -> Result<(), IoError> {
         let act = Act::Forfeit { node: on.name.clone() };
         let request = machine::EtcdForfeitLeadershipRequest::default();
         self.unary(act, on, Request::EtcdForfeitLeadership(request)).await
     }
 
-    async fn validate_downgrade(&self, on: &Machine, to: Minor) -> Result<Downgrade, Trouble> {
-        let asked = self.ask::<_, Trouble>(Question::Other("downgrade"), |inside| {
+    async fn validate_downgrade(&self, on: &Machine, to: Minor) -> Result<Downgrade, IoError> {
+        let asked = self.ask::<_, IoError>(Question::Other("downgrade"), |inside| {
             let node = inside.reach(on)?;
             let request = machine::EtcdDowngradeValidateRequest { version: to.to_string() };
             let asked = inside.one::<machine::EtcdDowngradeValidateResponse>(
@@ -260,7 +260,7 @@ impl EtcdAdmin for ProcessIo {
         }
     }
 
-    async fn enable_downgrade(&self, on: &Machine, to: Minor) -> Result<(), Trouble> {
+    async fn enable_downgrade(&self, on: &Machine, to: Minor) -> Result<(), IoError> {
         let act = Act::Downgrade { node: on.name.clone(), to };
         let request = machine::EtcdDowngradeEnableRequest { version: to.to_string() };
         self.unary(act, on, Request::EtcdDowngradeEnable(request)).await
@@ -270,7 +270,7 @@ impl EtcdAdmin for ProcessIo {
         &self,
         from: &Machine,
         into: &mut (dyn AsyncWrite + Send + Unpin),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         let machine = from.clone();
         let pieces = self
             .ask(Question::Other("snapshot"), move |inside| {

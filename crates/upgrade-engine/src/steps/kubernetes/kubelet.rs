@@ -1,5 +1,5 @@
-//! The kubelet: Talos restarts it with its new image; pods keep running, and the
-//! node does not reboot.
+//! The kubelet. Talos restarts it with its new image; pods keep running, and the node does not
+//! reboot.
 
 use upgrade_core::journal::Evidence;
 use upgrade_core::readiness::UnmetCondition;
@@ -8,57 +8,56 @@ use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role, Stage, 
 use upgrade_core::version::Version;
 
 use super::super::verify::control_plane_serves;
-use super::super::wait::{Look, Wait, ask};
-use super::super::{Done, Step};
+use super::super::wait::{Probe, Wait, retry_read};
+use super::super::{Completion, Step};
 use super::configure::configure;
 use super::target;
 use crate::io::{Io, Kubernetes as _, Machines as _};
 
-/// Runs the step.
-pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
     let machine = step.machine()?;
     let node = &machine.name;
     let image = target(step, Component::Kubelet)?;
     let to = image.version().unwrap_or_else(|| step.hop().change.to().clone());
     let what = format!("the state of {node}");
-    let facts = ask(step, &what, || step.io.machines().facts(machine)).await?;
+    let facts = retry_read(step, &what, || step.io.machines().facts(machine)).await?;
     let before = facts.boot_id;
-    // As it was before the first attempt; in a journal that does not say, as it is.
+    // As it was before the first attempt; as it is now, if the journal does not say.
     let unmet = step.evidence.as_ref().map_or(facts.unmet.as_slice(), Evidence::unmet);
     let changed = configure(step, machine, Component::Kubelet, image).await?;
     let wait = Wait::new(FailureKind::Deadline, format!("the kubelet of {node} did not come back"))
         .on(step.io.machines().changes(machine))
         .on(step.io.kubernetes().changes());
-    wait.look(step, || async {
+    wait.poll(step, || async {
         let talos = match step.io.machines().facts(machine).await {
             Ok(facts) => facts,
-            Err(trouble) => return Ok(Look::NotYet(format!("waiting for {node}: {trouble}"))),
+            Err(error) => return Ok(Probe::NotYet(format!("waiting for {node}: {error}"))),
         };
         if talos.boot_id != before {
             let text = format!(
-                "{node} rebooted while its kubelet was changed, which this upgrade does not ask for"
+                "{node} rebooted while its kubelet was changed; this upgrade requests no reboot"
             );
             return Err(Failure::new(FailureKind::Mismatch, &text));
         }
         let kubernetes = match step.kubernetes_facts().await {
             Ok(facts) => facts,
-            Err(trouble) => return Ok(Look::NotYet(format!("waiting for {node}: {trouble}"))),
+            Err(error) => return Ok(Probe::NotYet(format!("waiting for {node}: {error}"))),
         };
         let judged = judge(node, &to, &talos, unmet, &kubernetes);
-        if machine.role == Role::Worker || !matches!(judged, Look::Found(())) {
+        if machine.role == Role::Worker || !matches!(judged, Probe::Found(())) {
             return Ok(judged);
         }
         // Rule 1: static pods are not ready right after their kubelet has restarted.
         Ok(match control_plane_serves(step, machine, &talos).await {
-            Ok(()) => Look::Found(()),
-            Err(why) => Look::NotYet(why),
+            Ok(()) => Probe::Found(()),
+            Err(why) => Probe::NotYet(why),
         })
     })
     .await?;
     if changed {
-        return Ok(Done::Did);
+        return Ok(Completion::Done);
     }
-    Ok(Done::Skipped(format!("the kubelet of {node} is {to} already")))
+    Ok(Completion::Skipped(format!("the kubelet of {node} is {to} already")))
 }
 
 fn judge(
@@ -67,20 +66,20 @@ fn judge(
     talos: &TalosFacts,
     unmet_before: &[UnmetCondition],
     kubernetes: &KubernetesFacts,
-) -> Look<()> {
+) -> Probe<()> {
     let KubernetesFacts { kubelet, ready, .. } = kubernetes;
     if kubelet != to {
-        return Look::NotYet(format!("the kubelet of {node} is still {kubelet}"));
+        return Probe::NotYet(format!("the kubelet of {node} is still {kubelet}"));
     }
-    // Talos's own word covers the health of the kubelet's service.
+    // Talos's own readiness covers the health of the kubelet service.
     if talos.stage != Stage::Running {
-        return Look::NotYet(format!("{node} is in stage {:?}", talos.stage));
+        return Probe::NotYet(format!("{node} is in stage {:?}", talos.stage));
     }
     if let Some(why) = talos.less_ready_than(unmet_before) {
-        return Look::NotYet(format!("Talos calls {node} {why}"));
+        return Probe::NotYet(format!("Talos reports {node} {why}"));
     }
     if !ready {
-        return Look::NotYet(format!("Kubernetes does not call {node} Ready yet"));
+        return Probe::NotYet(format!("the Node {node} is not Ready yet"));
     }
-    Look::Found(())
+    Probe::Found(())
 }

@@ -1,5 +1,5 @@
-//! The bootstrap manifests: what the nodes render from their configuration is
-//! applied, what left it is pruned, and roll-outs are waited for.
+//! The bootstrap manifests: those that the nodes render from their configuration are applied,
+//! roll-outs are waited for, and objects that left them are pruned.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,20 +12,20 @@ use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::Component;
 use upgrade_core::version::Minor;
 
-use super::super::wait::{Look, Wait, ask};
-use super::super::{Done, Step};
+use super::super::wait::{Probe, Wait, retry_read};
+use super::super::{Completion, Step};
 use super::{prune, rollout};
 use crate::inventory;
 use crate::io::kubernetes::{Apply, ObjectName};
-use crate::io::{Io, Kubernetes as _, Machine, Machines as _, Trouble};
+use crate::io::{Io, Kubernetes as _, Machine, Machines as _};
 use crate::manifests;
 
 /// The first Talos that keeps an inventory.
 const KEEPS_INVENTORY: Minor = Minor::new(1, 13);
 
-/// Runs the step. All of it may be done again: applying what is there changes
-/// nothing, and what was pruned is gone (rule 8).
-pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+/// All of it may be repeated: applying what is there changes nothing, and what was pruned is gone
+/// (rule 8).
+pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
     let machines = step.control_planes();
     let Some(machine) = machines.first() else {
         let text = "there is no control plane to render the manifests";
@@ -46,22 +46,22 @@ pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     for name in changed {
         roll_out(step, &name).await?;
     }
-    // Last: what is new has come up before what is old goes.
+    // Last: the new objects are up before the old ones go.
     if keeps {
         prune::run(step, &machines).await?;
     }
-    Ok(Done::Did)
+    Ok(Completion::Done)
 }
 
-/// Older nodes neither read nor write an inventory; pruning by one that they
-/// do not keep would forget what they add.
+/// Older nodes neither read nor write an inventory; pruning by an inventory that they do not keep
+/// would miss what they add.
 pub(super) async fn keeps_inventory<I: Io>(
     step: &Step<I>,
     machines: &[Machine],
 ) -> Result<bool, Failure> {
     for machine in machines {
         let what = format!("the version of {}", machine.name);
-        let facts = ask(step, &what, || step.io.machines().facts(machine)).await?;
+        let facts = retry_read(step, &what, || step.io.machines().facts(machine)).await?;
         if facts.version.minor() < KEEPS_INVENTORY {
             return Ok(false);
         }
@@ -69,9 +69,8 @@ pub(super) async fn keeps_inventory<I: Io>(
     Ok(true)
 }
 
-/// The manifests, once they name the kube-proxy that this hop sets: a node
-/// takes a moment to render them. Downloads that failed are waited for a while;
-/// then the rest is applied without them.
+/// The manifests, once they name the kube-proxy that this hop sets: a node takes a moment to render
+/// them. Failed downloads are waited for for a limited time; then the rest is applied without them.
 async fn rendered<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Vec<Value>, Failure> {
     let proxy = proxy_of(step, machine);
     let node = &machine.name;
@@ -79,21 +78,21 @@ async fn rendered<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Vec<Value>
         .on(step.io.machines().changes(machine));
     let patience = step.now().saturating_add(step.plan.policy.timeouts.call);
     let patience = patience.unwrap_or(step.deadline);
-    wait.look(step, || async {
+    wait.poll(step, || async {
         let found = match step.io.machines().manifests(machine).await {
-            Err(trouble) if !trouble.failure.kind.may_pass() => return Err(trouble.failure),
-            Err(trouble) => return Ok(Look::NotYet(format!("manifests of {node}: {trouble}"))),
+            Err(error) if !error.failure.kind.may_pass() => return Err(error.failure),
+            Err(error) => return Ok(Probe::NotYet(format!("manifests of {node}: {error}"))),
             Ok(found) => found,
         };
         let gap = manifests::gap(machine, &found);
         let image = found.objects.iter().find_map(proxy_image);
         Ok(match (image, proxy, gap) {
-            // Without a kube-proxy there is nothing to wait for: it is off.
+            // Without a kube-proxy there is nothing to wait for: it is disabled.
             (Some(image), Some(proxy), _) if image != proxy.to_string() => {
-                Look::NotYet(format!("the manifests of {node} still name {image}"))
+                Probe::NotYet(format!("the manifests of {node} still name {image}"))
             }
-            (_, _, Some(gap)) if step.now() < patience => Look::NotYet(gap),
-            _ => Look::Found(found.objects),
+            (_, _, Some(gap)) if step.now() < patience => Probe::NotYet(gap),
+            _ => Probe::Found(found.objects),
         })
     })
     .await
@@ -117,8 +116,8 @@ fn proxy_image(object: &Value) -> Option<&str> {
     containers.find(|container| container["name"] == "kube-proxy")?["image"].as_str()
 }
 
-/// What others need goes first: namespaces, definitions, roles; then what pods
-/// read; then the rest, each in its own order.
+/// The order of applying: what others need first (namespaces, definitions, roles), then what pods
+/// read, then the rest, each in its own order.
 fn rank(object: &Value) -> u8 {
     match object["kind"].as_str().unwrap_or_default() {
         "Namespace" => 0,
@@ -129,7 +128,7 @@ fn rank(object: &Value) -> u8 {
     }
 }
 
-/// Says whose the object is.
+/// Adds the owner annotation.
 fn mark(object: &mut Value) -> Result<(), Failure> {
     if let Some(owner) = inventory::owner(object).filter(|owner| *owner != inventory::NAME) {
         return Err(foreign(&inventory::name_of(object), owner));
@@ -149,9 +148,8 @@ pub(super) fn foreign(name: &ObjectName, owner: &str) -> Failure {
     Failure::new(FailureKind::Refused, &text)
 }
 
-/// Applies every object. The workloads that have to roll out now: those that
-/// changed, and kube-proxy and CoreDNS even if they changed in an attempt
-/// before this one.
+/// Applies every object. Returns the workloads that have to roll out: those that changed, and
+/// kube-proxy and CoreDNS even if they changed in an earlier attempt.
 async fn apply_all<I: Io>(
     step: &Step<I>,
     objects: &[Value],
@@ -162,14 +160,14 @@ async fn apply_all<I: Io>(
     for object in objects {
         let name = inventory::name_of(object);
         let what = name.to_string();
-        let before = ask(step, &what, || step.io.kubernetes().object(&name)).await?;
+        let before = retry_read(step, &what, || step.io.kubernetes().object(&name)).await?;
         let owner = before.as_ref().and_then(inventory::owner);
         if let Some(owner) = owner.filter(|owner| keeps && *owner != inventory::NAME) {
             return Err(foreign(&name, owner));
         }
         let after = apply(step, object, &name).await?;
-        // As the API server has it: it knows which namespace an object without
-        // one is in, and which kinds have none.
+        // As the API server returns it: it knows the namespace of an object that names none, and
+        // which kinds have none.
         applied.insert(inventory::key_of(&after));
         let generation = |object: &Value| object.pointer("/metadata/generation").cloned();
         let changed = before.is_none_or(|before| generation(&before) != generation(&after));
@@ -182,7 +180,7 @@ async fn apply_all<I: Io>(
     Ok((applied, rolling))
 }
 
-/// Applies one object as Talos does: its fields are Talos's, whoever had them.
+/// Applies one object as Talos does: its fields belong to Talos from then on, by force.
 pub(super) async fn apply<I: Io>(
     step: &Step<I>,
     object: &Value,
@@ -190,27 +188,18 @@ pub(super) async fn apply<I: Io>(
 ) -> Result<Value, Failure> {
     let wait = Wait::new(FailureKind::Unavailable, format!("{name} was not applied"));
     let how = Apply { force: true, dry_run: false };
-    wait.look(step, || async {
+    wait.poll(step, || async {
         step.permitted()?;
-        again(step.io.kubernetes().apply(object, inventory::MANAGER, how).await)
+        Probe::or_fail(step.io.kubernetes().apply(object, inventory::MANAGER, how).await)
     })
     .await
 }
 
-/// What may pass is tried again; all else ends the step.
-pub(super) fn again<T>(answer: Result<T, Trouble>) -> Result<Look<T>, Failure> {
-    match answer {
-        Err(trouble) if !trouble.failure.kind.may_pass() => Err(trouble.failure),
-        answer => Ok(Look::of(answer)),
-    }
-}
-
-/// Writes down what is applied: the inventory names an object before anything
-/// can make it leave again.
+/// Writes the inventory: it names an object before anything can remove it from the manifests again.
 async fn record<I: Io>(step: &Step<I>, applied: &BTreeSet<ObjectKey>) -> Result<(), Failure> {
     let name = inventory::object_name();
     let what = name.to_string();
-    let found = ask(step, &what, || step.io.kubernetes().object(&name)).await?;
+    let found = retry_read(step, &what, || step.io.kubernetes().object(&name)).await?;
     let mut entries = inventory::entries(found.as_ref());
     let new = |key: &&ObjectKey| !inventory::holds(&entries, key);
     let new: Vec<ObjectKey> = applied.iter().filter(new).cloned().collect();
@@ -227,20 +216,20 @@ async fn roll_out<I: Io>(step: &Step<I>, name: &ObjectName) -> Result<(), Failur
     let wait = Wait::new(FailureKind::Deadline, format!("{name} did not roll out"))
         .on(step.io.kubernetes().changes());
     let done = wait
-        .look(step, || async {
+        .poll(step, || async {
             let object = match step.io.kubernetes().object(name).await {
                 Ok(Some(object)) => object,
-                Ok(None) => return Ok(Look::NotYet(format!("{name} is gone"))),
-                Err(trouble) => return Ok(Look::NotYet(format!("{name}: {trouble}"))),
+                Ok(None) => return Ok(Probe::NotYet(format!("{name} is gone"))),
+                Err(error) => return Ok(Probe::NotYet(format!("{name}: {error}"))),
             };
             let Some(missing) = rollout::missing(&object) else {
-                return Ok(Look::Found(()));
+                return Ok(Probe::Found(()));
             };
             let pods = step.io.kubernetes().pods(None).await.unwrap_or_default();
             let stuck = rollout::stuck(&object, &pods);
             pulling.store(stuck.as_ref().is_some_and(|(_, pulls)| *pulls), Ordering::Relaxed);
             let why = stuck.map(|(why, _)| format!("; {why}")).unwrap_or_default();
-            Ok(Look::NotYet(format!("{name}: {missing}{why}")))
+            Ok(Probe::NotYet(format!("{name}: {missing}{why}")))
         })
         .await;
     done.map_err(|failure| {

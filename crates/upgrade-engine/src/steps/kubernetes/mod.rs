@@ -1,7 +1,6 @@
-//! The steps of a Kubernetes hop. Nothing here reboots a node: images are
-//! changed in the machine configuration, which Talos takes over at once, and a
-//! component is there when its image is the target's and it is Ready, never by
-//! a version counter alone.
+//! The steps of a Kubernetes hop. Nothing here reboots a node: images are changed in the machine
+//! configuration, which Talos applies at once. A component is done when its image is that of the
+//! target and it is Ready, never by a version counter alone.
 
 mod configure;
 mod kubelet;
@@ -18,11 +17,10 @@ use upgrade_core::reason::Failure;
 use upgrade_core::snapshot::Component;
 use upgrade_core::step::Action;
 
-use super::{Done, Step};
+use super::{Completion, Step};
 use crate::io::Io;
 
-/// Runs the step.
-pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
     match (step.id.action, step.id.action.component()) {
         (Action::CheckRemovals, _) => removals::run(step).await,
         (Action::SetKubelet, _) => kubelet::run(step).await,

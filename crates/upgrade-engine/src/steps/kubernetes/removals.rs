@@ -1,6 +1,5 @@
-//! Before Kubernetes moves: configurations that must not be overwritten, objects
-//! that are not ours to apply, and what of the cluster's the next minor does not
-//! know.
+//! Checks before Kubernetes is upgraded: configurations that must not be overwritten, objects that
+//! belong to another inventory, and what the cluster uses that the next minor has removed.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +10,8 @@ use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::text::first;
 use upgrade_core::version::Minor;
 
-use super::super::wait::ask;
-use super::super::{Done, Step};
+use super::super::wait::retry_read;
+use super::super::{Completion, Step};
 use super::configure::{read, refuse_staged, wrong};
 use super::manifests::{foreign, keeps_inventory};
 use crate::inventory;
@@ -24,12 +23,11 @@ const AT_ONCE: usize = 32;
 /// How many nodes are named for one finding.
 const NAMED: usize = 3;
 
-/// Runs the step: every finding is told, and a fatal one ends the run before
-/// anything was changed.
-pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
+/// Every finding is reported, and a fatal one ends the run before anything was changed.
+pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
     if step.plan.rollback {
-        // Rule 12; and what it goes back to ran here before.
-        return Ok(Done::Skipped("a way back is not checked".to_owned()));
+        // Rule 12; and the version that a rollback returns to ran here before.
+        return Ok(Completion::Skipped("a rollback is not checked".to_owned()));
     }
     for machines in step.machines.chunks(AT_ONCE) {
         let staged = machines.iter().map(|machine| refuse_staged(step, machine));
@@ -39,7 +37,7 @@ pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     let change = &step.hop().change;
     let (from, to) = (change.from().minor(), change.to().minor());
     if from >= to {
-        return Ok(Done::Skipped(format!("{to} is not a new minor")));
+        return Ok(Completion::Skipped(format!("{to} is not a new minor")));
     }
     let removals = Removals::builtin();
     let mut findings: BTreeMap<Finding, Vec<String>> = BTreeMap::new();
@@ -54,7 +52,7 @@ pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     for (resource, gone) in removals.resources(from, to) {
         let what = format!("the number of {resource}");
         let (version, name) = (&resource.api_version, &resource.name);
-        let count = ask(step, &what, || step.io.kubernetes().count(version, name)).await?;
+        let count = retry_read(step, &what, || step.io.kubernetes().count(version, name)).await?;
         if count > 0 {
             let resource = resource.to_string();
             findings.insert(Finding::Objects { resource, count, gone }, Vec::new());
@@ -66,8 +64,8 @@ pub(super) async fn run<I: Io>(step: &Step<I>) -> Result<Done, Failure> {
     judge(step, &findings, to)
 }
 
-/// Objects of the manifests that belong to another inventory cannot be applied.
-/// Better known now than when the control planes have moved.
+/// Objects of the manifests that belong to another inventory cannot be applied. It is better to
+/// know before the control planes are upgraded.
 async fn owned_by_others<I: Io>(step: &Step<I>) -> Result<(), Failure> {
     let control_planes = step.control_planes();
     let Some(first) = control_planes.first() else { return Ok(()) };
@@ -75,12 +73,12 @@ async fn owned_by_others<I: Io>(step: &Step<I>) -> Result<(), Failure> {
         return Ok(());
     }
     let what = format!("the manifests of {}", first.name);
-    let found = ask(step, &what, || step.io.machines().manifests(first)).await?;
+    let found = retry_read(step, &what, || step.io.machines().manifests(first)).await?;
     for objects in found.objects.chunks(AT_ONCE) {
         let names = objects.iter().map(|object| async move {
             let name = inventory::name_of(object);
             let what = name.to_string();
-            let there = ask(step, &what, || step.io.kubernetes().object(&name)).await?;
+            let there = retry_read(step, &what, || step.io.kubernetes().object(&name)).await?;
             let owner = inventory::owner(object).or(there.as_ref().and_then(inventory::owner));
             match owner.filter(|owner| *owner != inventory::NAME) {
                 Some(owner) => Err(foreign(&name, owner)),
@@ -97,13 +95,13 @@ async fn settings_of<I: Io>(step: &Step<I>, machine: &Machine) -> Result<Vec<Set
     talos_machine_config::settings(&config.0).map_err(|error| wrong(machine, &error))
 }
 
-/// What clients asked for and the next minor does not have.
+/// Removed APIs that clients still requested.
 async fn requested<I: Io>(step: &Step<I>, from: Minor, to: Minor) -> Result<Vec<Finding>, Failure> {
     let what = "the list of deprecated APIs in use";
-    let used = match ask(step, what, || step.io.kubernetes().deprecated()).await {
-        // It only warns, and not everybody may read it: nothing hangs on it.
+    let used = match retry_read(step, what, || step.io.kubernetes().deprecated()).await {
+        // It only warns, and reading it may not be permitted: nothing depends on it.
         Err(failure) if failure.kind == FailureKind::Refused => {
-            step.say(format!("{what} could not be read: {failure}"));
+            step.report_text(format!("{what} could not be read: {failure}"));
             return Ok(Vec::new());
         }
         used => used?,
@@ -119,7 +117,7 @@ fn judge<I: Io>(
     step: &Step<I>,
     findings: &BTreeMap<Finding, Vec<String>>,
     to: Minor,
-) -> Result<Done, Failure> {
+) -> Result<Completion, Failure> {
     let mut fatal = Vec::new();
     for (finding, nodes) in findings {
         let mut text = finding.to_string();
@@ -130,11 +128,11 @@ fn judge<I: Io>(
         if finding.is_fatal() {
             fatal.push(text);
         } else {
-            step.say(text);
+            step.report_text(text);
         }
     }
     if fatal.is_empty() {
-        return Ok(Done::Did);
+        return Ok(Completion::Done);
     }
     let text = format!("not ready for Kubernetes {to}: {}", fatal.join("; "));
     Err(Failure::new(FailureKind::Refused, &text))

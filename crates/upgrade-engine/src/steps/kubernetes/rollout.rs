@@ -6,8 +6,7 @@ use upgrade_core::workload::Pod;
 
 use super::static_pod::is_about_the_image;
 
-/// Why a workload has not rolled out yet; `None` if it has, or if nobody rolls
-/// it out but its owner.
+/// Why a workload has not rolled out yet; `None` if it has, or if its owner rolls it out by hand.
 pub(super) fn missing(object: &Value) -> Option<String> {
     let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
     if object.pointer("/spec/updateStrategy/type").and_then(Value::as_str) == Some("OnDelete") {
@@ -21,7 +20,7 @@ pub(super) fn missing(object: &Value) -> Option<String> {
         ),
         Some("Deployment") => {
             let wanted = object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
-            // Those of the old version still count until they are gone.
+            // Pods of the old version count until they are gone.
             let old = number("/status/replicas") - number("/status/updatedReplicas");
             let available = number("/status/availableReplicas") - old.max(0);
             (wanted, number("/status/updatedReplicas"), available)
@@ -29,7 +28,7 @@ pub(super) fn missing(object: &Value) -> Option<String> {
         _ => return None,
     };
     if number("/status/observedGeneration") < number("/metadata/generation") {
-        return Some("its controller has not seen it yet".to_owned());
+        return Some("its controller has not observed it yet".to_owned());
     }
     if updated < wanted {
         return Some(format!("{updated} of {wanted} updated"));
@@ -40,8 +39,7 @@ pub(super) fn missing(object: &Value) -> Option<String> {
     None
 }
 
-/// A pod of the workload that waits, and why: the first reason that a person
-/// can do something about.
+/// A pod of the workload that waits, and why: the first reason that a person can act on.
 pub(super) fn stuck(object: &Value, pods: &[Pod]) -> Option<(String, bool)> {
     let namespace = object.pointer("/metadata/namespace")?.as_str()?;
     let selector = LabelSelector(object.pointer("/spec/selector")?.clone());
@@ -79,7 +77,7 @@ mod tests {
     #[test]
     fn every_stage_of_a_rollout_is_told() {
         let said = |object: &Value| missing(object).unwrap_or_default();
-        assert_eq!(said(&daemon_set(2, 2, 2)), "its controller has not seen it yet");
+        assert_eq!(said(&daemon_set(2, 2, 2)), "its controller has not observed it yet");
         assert_eq!(said(&daemon_set(3, 1, 2)), "1 of 2 updated");
         assert_eq!(said(&daemon_set(3, 2, 1)), "1 of 2 available");
         assert_eq!(missing(&daemon_set(3, 2, 2)), None);

@@ -3,26 +3,29 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use upgrade_core::guard;
 use upgrade_core::image::ImageRef;
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::reason::{Failure, FailureKind};
 use upgrade_core::snapshot::{Component, NodeName};
 use upgrade_core::workload::{Container, Pod};
 
-use super::super::wait::{Look, Wait};
-use super::super::{Done, Step};
+use super::super::wait::{Probe, Wait};
+use super::super::{Completion, Step};
 use super::configure::configure;
 use super::target;
 use crate::io::{Io, Kubernetes as _, Machines as _};
 
-/// Runs the step. Setting what is set already changes nothing, so a resumed
-/// step needs no other way than a new one (rule 8).
-pub(super) async fn run<I: Io>(step: &Step<I>, component: Component) -> Result<Done, Failure> {
+/// Setting an image that is set already changes nothing, so a resumed step needs no other path than
+/// a new one (rule 8).
+pub(super) async fn run<I: Io>(
+    step: &Step<I>,
+    component: Component,
+) -> Result<Completion, Failure> {
     let machine = step.machine()?;
     let node = &machine.name;
     let image = target(step, component)?;
-    // Only to tell the old pod from the new one: if it cannot be seen, the
-    // image alone has to tell.
+    // Only to tell the old pod from the new one: if it cannot be read, the image alone decides.
     let before = step.io.kubernetes().pods(Some(node)).await.unwrap_or_default();
     let before = find(&before, component).map(|(pod, container)| Before {
         hash: pod.config_hash.clone(),
@@ -36,29 +39,29 @@ pub(super) async fn run<I: Io>(step: &Step<I>, component: Component) -> Result<D
             .on(step.io.machines().changes(machine))
             .on(step.io.kubernetes().changes());
     let found = wait
-        .look(step, || async {
+        .poll(step, || async {
             let pods = match step.io.kubernetes().pods(Some(node)).await {
                 Ok(pods) => pods,
-                Err(trouble) => return Ok(Look::NotYet(format!("waiting for pods: {trouble}"))),
+                Err(error) => return Ok(Probe::NotYet(format!("waiting for pods: {error}"))),
             };
             pulling.store(pulls(&pods, component), Ordering::Relaxed);
             let judged = judge(&pods, node, component, image, before.as_ref());
-            if !matches!(judged, Look::Found(())) {
+            if !matches!(judged, Probe::Found(())) {
                 return Ok(judged);
             }
-            // Its pod may be ready before it is, and up to Talos 1.13 an API server restarts
-            // with the scheduler beside it (rule 1).
+            // The pod may be ready before the API server is, and up to Talos 1.13 the API server
+            // restarts with the scheduler beside it (rule 1).
             Ok(match step.io.kubernetes().api_server(machine).await {
-                Err(trouble) if !mutant::is(Mutant::StaticPodsUnchecked) => {
-                    Look::NotYet(format!("the API server of {node} does not answer: {trouble}"))
+                Err(error) if guard!(Mutant::StaticPodsUnchecked) => {
+                    Probe::NotYet(format!("the API server of {node} does not answer: {error}"))
                 }
-                _ => Look::Found(()),
+                _ => Probe::Found(()),
             })
         })
         .await;
     match found {
-        Ok(()) if changed => Ok(Done::Did),
-        Ok(()) => Ok(Done::Skipped(format!("{component} on {node} runs {image} already"))),
+        Ok(()) if changed => Ok(Completion::Done),
+        Ok(()) => Ok(Completion::Skipped(format!("{component} on {node} runs {image} already"))),
         Err(failure) if pulling.load(Ordering::Relaxed) => {
             Err(Failure::new(FailureKind::Pull, failure.text()))
         }
@@ -66,14 +69,14 @@ pub(super) async fn run<I: Io>(step: &Step<I>, component: Component) -> Result<D
     }
 }
 
-/// The pod as it was.
+/// The pod before the change.
 struct Before {
     hash: Option<String>,
     uid: String,
     had_image: bool,
 }
 
-/// The component's pod among those of a node.
+/// The pod of the component.
 fn find(pods: &[Pod], component: Component) -> Option<(&Pod, &Container)> {
     let of = |pod: &'_ Pod| pod.mirror && pod.name.namespace == "kube-system";
     pods.iter().filter(|pod| of(pod)).find_map(|pod| {
@@ -88,7 +91,7 @@ fn pulls(pods: &[Pod], component: Component) -> bool {
     waiting.is_some_and(is_about_the_image)
 }
 
-/// The reasons that kubelets give for an image that does not come.
+/// Whether a kubelet gives this reason for an image that cannot be pulled.
 pub(super) fn is_about_the_image(waiting: &str) -> bool {
     let named = ["ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable"];
     waiting.contains("ImagePull") || named.iter().any(|name| waiting.contains(name))
@@ -100,30 +103,30 @@ fn judge(
     component: Component,
     image: &ImageRef,
     before: Option<&Before>,
-) -> Look<()> {
+) -> Probe<()> {
     let Some((pod, container)) = find(pods, component) else {
-        return Look::NotYet(format!("{node} has no pod of {component} yet"));
+        return Probe::NotYet(format!("{node} has no pod of {component} yet"));
     };
     if container.image != image.to_string() {
         let running = &container.image;
-        return Look::NotYet(format!("{component} on {node} is still {running}"));
+        return Probe::NotYet(format!("{component} on {node} is still {running}"));
     }
     if pod.deleting_since.is_some() {
-        return Look::NotYet(format!("the old {component} on {node} is on its way out"));
+        return Probe::NotYet(format!("the old {component} on {node} is terminating"));
     }
-    // Another image is another configuration; a pod that shows the new image
-    // under the old hash is the old one, half told.
+    // Another image means another configuration: a pod that shows the new image under the old hash
+    // is still the old pod, with a status that is half updated.
     if let Some(Before { hash, uid, had_image: false }) = before
         && *uid == pod.uid
         && *hash == pod.config_hash
     {
-        return Look::NotYet(format!("{node} has not taken its new {component} up yet"));
+        return Probe::NotYet(format!("{node} does not run its new {component} yet"));
     }
     if let Some(waiting) = &container.waiting {
-        return Look::NotYet(format!("{component} on {node} waits: {waiting} ({image})"));
+        return Probe::NotYet(format!("{component} on {node} waits: {waiting} ({image})"));
     }
     if !pod.ready || !container.ready {
-        return Look::NotYet(format!("{component} {image} on {node} is not Ready yet"));
+        return Probe::NotYet(format!("{component} {image} on {node} is not Ready yet"));
     }
-    Look::Found(())
+    Probe::Found(())
 }

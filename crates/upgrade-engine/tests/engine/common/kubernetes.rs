@@ -7,8 +7,8 @@ use upgrade_core::selector::LabelSelector;
 use upgrade_core::snapshot::{KubernetesFacts, NodeName, Role};
 use upgrade_core::workload::{Budget, Capacity, Pod, PodName, Resources};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
-use upgrade_engine::io::refused::{Cause, Details, Refused, Status};
-use upgrade_engine::io::{Changes, Kubernetes, Machine, Trouble};
+use upgrade_engine::io::kubernetes_error::{Cause, Details, RequestError, Status};
+use upgrade_engine::io::{Changes, IoError, Kubernetes, Machine};
 
 use super::{Cluster, Fault, World};
 
@@ -42,37 +42,38 @@ impl Cluster {
 }
 
 impl World {
-    fn kubernetes_answers(&self) -> Result<(), Trouble> {
+    fn kubernetes_answers(&self) -> Result<(), IoError> {
         if self.cluster().kubernetes_answers() {
             Ok(())
         } else {
-            Err(Refused::not_sent("no API server answers").look("Kubernetes"))
+            Err(RequestError::not_sent("no API server answers").on_read("Kubernetes"))
         }
     }
 }
 
 impl Kubernetes for World {
-    async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, Trouble> {
+    async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, IoError> {
         self.kubernetes_answers()?;
         let cluster = self.cluster();
         let facts = |sim: &super::Sim| KubernetesFacts {
             kubelet: cluster.kubernetes.clone(),
             ready: sim.node_ready,
             unschedulable: sim.unschedulable,
+            marked: sim.marked,
             addresses: Vec::new(),
         };
         Ok(cluster.nodes.iter().map(|(name, sim)| (name.clone(), facts(sim))).collect())
     }
 
-    async fn api_server(&self, of: &Machine) -> Result<(), Trouble> {
+    async fn api_server(&self, of: &Machine) -> Result<(), IoError> {
         let cluster = self.cluster();
         match cluster.nodes.get(&of.name).filter(|sim| sim.answers && sim.api && !cluster.dark) {
             Some(_) => Ok(()),
-            None => Err(Refused::not_sent("connection refused").look("its own API server")),
+            None => Err(RequestError::not_sent("connection refused").on_read("its own API server")),
         }
     }
 
-    async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, Trouble> {
+    async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, IoError> {
         self.kubernetes_answers()?;
         let much = Resources { cpu_millis: 9_000, memory_bytes: 1 << 30, pods: 110 };
         let cluster = self.cluster();
@@ -88,33 +89,32 @@ impl Kubernetes for World {
         Ok(cluster.nodes.iter().map(|(name, sim)| (name.clone(), capacity(sim))).collect())
     }
 
-    async fn set_unschedulable(&self, node: &NodeName, to: bool) -> Result<(), Trouble> {
+    async fn set_unschedulable(&self, node: &NodeName, to: bool) -> Result<(), IoError> {
         self.kubernetes_answers()?;
         self.change(|cluster| {
             let act = if to { "cordon" } else { "uncordon" };
             cluster.acts.push(format!("{act} {node}"));
             let sim = cluster.sim(node);
-            sim.unschedulable = to;
+            (sim.unschedulable, sim.marked) = (to, to);
             if sim.fault.take_if(|fault| *fault == Fault::LeadsAgain).is_some() {
                 cluster.leader = node.clone();
             }
         });
         match self.cluster().nodes[node].fault {
-            Some(Fault::LosesAnswer) => {
-                Err(Refused::no_answer("the connection broke").act(&format!("cordoning {node}")))
-            }
+            Some(Fault::LosesAnswer) => Err(RequestError::no_answer("the connection broke")
+                .on_change(&format!("cordoning {node}"))),
             _ => Ok(()),
         }
     }
 
-    async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, Trouble> {
+    async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, IoError> {
         self.kubernetes_answers()?;
         let cluster = self.cluster();
         let here = |pod: &&Pod| on.is_none() || pod.node.as_ref() == on;
         Ok(cluster.pods.iter().filter(here).cloned().collect())
     }
 
-    async fn budgets(&self) -> Result<Vec<Budget>, Trouble> {
+    async fn budgets(&self) -> Result<Vec<Budget>, IoError> {
         self.kubernetes_answers()?;
         let blocks = self.cluster().budget_blocks;
         let budget = Budget {
@@ -129,7 +129,7 @@ impl Kubernetes for World {
         Ok(vec![budget])
     }
 
-    async fn evict(&self, pod: &PodName, uid: &str) -> Result<Evicted, Trouble> {
+    async fn evict(&self, pod: &PodName, uid: &str) -> Result<Evicted, IoError> {
         self.kubernetes_answers()?;
         if self.cluster().budget_blocks {
             let message = "The disruption budget web needs 1 healthy pods and has 1 currently";
@@ -137,7 +137,7 @@ impl Kubernetes for World {
                 Cause { reason: "DisruptionBudget".to_owned(), message: message.to_owned() };
             let details = Some(Details { causes: vec![cause] });
             let status = Status { details, ..Status::new(429, "Cannot evict pod") };
-            return Refused::from(status).evicted(pod);
+            return RequestError::from(status).evicted(pod);
         }
         Ok(self.change(|cluster| {
             let Some(at) = cluster.pods.iter().position(|it| it.name == *pod && it.uid == uid)
@@ -156,7 +156,7 @@ impl Kubernetes for World {
         }))
     }
 
-    async fn attachments(&self, _: &NodeName) -> Result<Vec<String>, Trouble> {
+    async fn attachments(&self, _: &NodeName) -> Result<Vec<String>, IoError> {
         Ok(vec![])
     }
 
@@ -164,27 +164,27 @@ impl Kubernetes for World {
         self.changed.subscribe()
     }
 
-    async fn deprecated(&self) -> Result<Vec<(String, String)>, Trouble> {
+    async fn deprecated(&self) -> Result<Vec<(String, String)>, IoError> {
         Ok(vec![])
     }
 
-    async fn count(&self, _: &str, _: &str) -> Result<usize, Trouble> {
+    async fn count(&self, _: &str, _: &str) -> Result<usize, IoError> {
         Ok(0)
     }
 
-    async fn preferred(&self, _: &str) -> Result<Option<String>, Trouble> {
+    async fn preferred(&self, _: &str) -> Result<Option<String>, IoError> {
         Ok(None)
     }
 
-    async fn object(&self, _: &ObjectName) -> Result<Option<Value>, Trouble> {
+    async fn object(&self, _: &ObjectName) -> Result<Option<Value>, IoError> {
         Ok(None)
     }
 
-    async fn apply(&self, _: &Value, _: &str, _: Apply) -> Result<Value, Trouble> {
-        Err(Refused::not_sent("not in this world").act("applying"))
+    async fn apply(&self, _: &Value, _: &str, _: Apply) -> Result<Value, IoError> {
+        Err(RequestError::not_sent("not in this world").on_change("applying"))
     }
 
-    async fn delete(&self, name: &ObjectName) -> Result<(), Trouble> {
+    async fn delete(&self, name: &ObjectName) -> Result<(), IoError> {
         self.kubernetes_answers()?;
         let pod = PodName { namespace: name.namespace.clone(), name: name.name.clone() };
         self.change(|cluster| {

@@ -25,9 +25,9 @@ use upgrade_core::snapshot::{Fact, NodeName, Role, Stage};
 use upgrade_core::version::{Minor, Version};
 use upgrade_core::workload::Pod;
 use upgrade_engine::clock::SystemClock;
-use upgrade_engine::control::{Control, Word};
+use upgrade_engine::control::{Command, Control};
 use upgrade_engine::drive::{DriveError, End, Run};
-use upgrade_engine::io::{Io, Trouble, trouble};
+use upgrade_engine::io::{Io, IoError, talos_error};
 use upgrade_engine::journal::{Fence, Journal, JournalError, MemoryJournal};
 use upgrade_engine::snapshots::MemorySnapshots;
 use upgrade_engine::store::{Inherited, OpenRun};
@@ -50,6 +50,10 @@ pub(crate) enum Fault {
     RefusesInWords,
     /// Does as asked; the answer is lost.
     LosesAnswer,
+    /// A request to replace it arrives ten seconds late, and is not answered.
+    HearsLate,
+    /// A request to replace it never arrives, and is not answered.
+    HearsNothing,
     /// The installer ends with an exit code, before it has written anything.
     InstallerFails,
     /// The installer ends with an exit code, after it has made its version the
@@ -77,22 +81,22 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// The answer to something that was done.
-    pub(crate) fn answer(self) -> Result<(), Trouble> {
+    pub(crate) fn answer(self) -> Result<(), IoError> {
         if self == Self::LosesAnswer {
             return Err(broke());
         }
         if self == Self::RefusesInWords {
             let class = Class::Status(Code::Unknown);
             let words = "error validating etcd for upgrade: etcd member 1 is not healthy";
-            return Err(trouble::act(class, class.outcome(), words));
+            return Err(talos_error::act(class, class.outcome(), words));
         }
         Ok(())
     }
 }
 
 /// A connection that broke while something was asked for.
-pub(crate) fn broke() -> Trouble {
-    trouble::act(Class::Broken, Class::Broken.outcome(), "the connection broke")
+pub(crate) fn broke() -> IoError {
+    talos_error::act(Class::Broken, Class::Broken.outcome(), "the connection broke")
 }
 
 /// One machine.
@@ -116,6 +120,8 @@ pub(crate) struct Sim {
     /// Whether its own API server answers.
     pub(crate) api: bool,
     pub(crate) unschedulable: bool,
+    /// Whether it carries our mark.
+    pub(crate) marked: bool,
     pub(crate) extensions: Vec<String>,
     pub(crate) pool: Option<String>,
     pub(crate) fault: Option<Fault>,
@@ -218,6 +224,7 @@ impl World {
                 pods: (role == Role::ControlPlane).then_some(true),
                 api: role == Role::ControlPlane,
                 unschedulable: false,
+                marked: false,
                 extensions: vec!["iscsi-tools".to_owned()],
                 pool: None,
                 fault: None,
@@ -304,8 +311,8 @@ pub(crate) fn unmet(name: &str, reason: &str) -> UnmetCondition {
     UnmetCondition { name: name.to_owned(), reason: reason.to_owned() }
 }
 
-pub(crate) fn unavailable(text: &str) -> Trouble {
-    trouble::look(Class::NotConnected, text)
+pub(crate) fn unavailable(text: &str) -> IoError {
+    talos_error::read(Class::NotConnected, text)
 }
 
 pub(crate) async fn seconds(seconds: u64) {
@@ -369,7 +376,7 @@ pub(crate) struct Driver {
     pub(crate) world: Arc<World>,
     pub(crate) plan: Arc<Plan>,
     pub(crate) journal: MemoryJournal,
-    pub(crate) word: watch::Sender<Word>,
+    pub(crate) commands: watch::Sender<Command>,
     pub(crate) events: Vec<Event>,
 }
 
@@ -379,7 +386,7 @@ impl Driver {
             world: Arc::clone(world),
             plan: Arc::clone(plan),
             journal: MemoryJournal::default(),
-            word: watch::Sender::new(Word::Go),
+            commands: watch::Sender::new(Command::Continue),
             events: vec![],
         }
     }
@@ -390,7 +397,7 @@ impl Driver {
         resumed_by: Option<&str>,
     ) -> (Run<World, J>, mpsc::UnboundedReceiver<Event>) {
         let (events, receiver) = mpsc::unbounded_channel();
-        let control: Control = self.word.subscribe();
+        let control: Control = self.commands.subscribe();
         let run = Run {
             open: OpenRun {
                 plan: Arc::clone(&self.plan),

@@ -10,7 +10,9 @@ impl Cluster {
         let nodes = self.nodes.iter().filter(|(_, sim)| sim.role == role);
         let away = nodes.filter(|(_, sim)| {
             let serves = sim.role == Role::Worker || sim.api;
-            !sim.answers || !sim.node_ready || sim.unschedulable || !serves
+            // A node that somebody else cordoned still serves.
+            let ours = sim.unschedulable && sim.marked;
+            !sim.answers || !sim.node_ready || ours || !serves
         });
         away.map(|(name, _)| name).collect()
     }

@@ -20,14 +20,14 @@ use upgrade_engine::io::etcd::Downgrade;
 use upgrade_engine::io::machines::{Config, Rendered};
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{
-    Changes, EtcdAdmin, ExternalUpgrader, Machine, Machines, NodeUpgrader, ProgressSink, Trouble,
-    trouble,
+    Changes, EtcdAdmin, ExternalUpgrader, IoError, Machine, Machines, NodeUpgrader, ProgressSink,
+    talos_error,
 };
 
-use super::{Cluster, Fault, SCHEMATIC, Sim, World, seconds, unavailable, unmet};
+use super::{Cluster, Fault, SCHEMATIC, Sim, World, broke, seconds, unavailable, unmet};
 
 impl World {
-    fn answering(&self, node: &NodeName) -> Result<Sim, Trouble> {
+    fn answering(&self, node: &NodeName) -> Result<Sim, IoError> {
         let cluster = self.cluster();
         let sim = cluster.nodes.get(node).ok_or_else(|| unavailable("no such machine"))?;
         if sim.answers && !cluster.dark {
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    fn act(&self, act: &str, node: &NodeName) -> Result<Sim, Trouble> {
+    fn act(&self, act: &str, node: &NodeName) -> Result<Sim, IoError> {
         let sim = self.answering(node)?;
         self.cluster().acts.push(format!("{act} {node}"));
         assert!(sim.fault != Some(Fault::Panics), "as the test wants it");
@@ -105,7 +105,12 @@ impl World {
         });
     }
 
-    fn asked_to_boot(&self, node: &NodeName, into: Option<Version>) -> Result<(), Trouble> {
+    /// The request to replace a node has arrived.
+    fn hears_of(&self, node: &NodeName) {
+        self.change(|cluster| cluster.replacing.as_mut().map(|it| it.insert(node.clone())));
+    }
+
+    fn asked_to_boot(&self, node: &NodeName, into: Option<Version>) -> Result<(), IoError> {
         let fault = self.cluster().nodes[node].fault;
         if ![Some(Fault::LosesReboot), Some(Fault::RefusesInWords)].contains(&fault) {
             self.me.upgrade().unwrap().boot(node, into);
@@ -145,7 +150,7 @@ fn id(node: &NodeName) -> MemberId {
 }
 
 impl Machines for World {
-    async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
+    async fn list(&self) -> Result<(String, Vec<Machine>), IoError> {
         let now = self.now();
         let hangs = {
             let mut cluster = self.cluster();
@@ -166,7 +171,7 @@ impl Machines for World {
     async fn identify(
         &self,
         nodes: &BTreeMap<NodeName, Vec<String>>,
-    ) -> Vec<(NodeName, Result<Machine, Trouble>)> {
+    ) -> Vec<(NodeName, Result<Machine, IoError>)> {
         let cluster = self.cluster();
         let hidden = cluster.hidden.iter().filter(|(name, _)| nodes.contains_key(*name));
         let answer = |(name, answers): (&NodeName, &bool)| {
@@ -178,7 +183,7 @@ impl Machines for World {
         hidden.map(answer).chain(cluster.strangers.iter().map(stranger)).collect()
     }
 
-    async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
+    async fn facts(&self, of: &Machine) -> Result<TalosFacts, IoError> {
         let sim = self.answering(&of.name)?;
         if sim.fault == Some(Fault::Hangs) {
             return std::future::pending().await;
@@ -208,7 +213,7 @@ impl Machines for World {
         })
     }
 
-    async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
+    async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, IoError> {
         let sim = self.answering(&of.name)?;
         let tag = self.cluster().kubernetes.tag();
         let mut images = BTreeMap::new();
@@ -263,7 +268,7 @@ impl Machines for World {
         self.changed.subscribe()
     }
 
-    async fn slots(&self, of: &Machine) -> Result<Slots, Trouble> {
+    async fn slots(&self, of: &Machine) -> Result<Slots, IoError> {
         let sim = self.answering(&of.name)?;
         let entry = |version: &Version| format!("Talos-{}.efi", version.tag());
         let default = sim.other_slot.as_ref().filter(|_| sim.armed).unwrap_or(&sim.version);
@@ -271,15 +276,15 @@ impl Machines for World {
         Ok(Slots { installing: false, entries: (!sim.grub).then_some(entries) })
     }
 
-    async fn config(&self, _: &Machine) -> Result<Config, Trouble> {
+    async fn config(&self, _: &Machine) -> Result<Config, IoError> {
         Err(unavailable("not in this world"))
     }
 
-    async fn config_is_staged(&self, _: &Machine) -> Result<bool, Trouble> {
+    async fn config_is_staged(&self, _: &Machine) -> Result<bool, IoError> {
         Err(unavailable("not in this world"))
     }
 
-    async fn manifests(&self, _: &Machine) -> Result<Rendered, Trouble> {
+    async fn manifests(&self, _: &Machine) -> Result<Rendered, IoError> {
         Err(unavailable("not in this world"))
     }
 }
@@ -291,7 +296,7 @@ impl NodeUpgrader for World {
         image: &ImageRef,
         store: Store,
         progress: &dyn ProgressSink,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, IoError> {
         assert_eq!(store, Store::System);
         let sim = self.act("pull", &on.name)?;
         self.cluster().sim(&on.name).pulls += 1;
@@ -299,7 +304,7 @@ impl NodeUpgrader for World {
         progress.report(StepProgress::counted(Unit::Bytes, 1, Some(2), "half of it is here"));
         seconds(3).await;
         if sim.fault == Some(Fault::PullsBadly) && sim.pulls < 2 {
-            return Err(trouble::pull(Class::Status(Code::Unknown), "the registry is busy"));
+            return Err(talos_error::pull(Class::Status(Code::Unknown), "the registry is busy"));
         }
         Ok(format!("{image}@sha256:0"))
     }
@@ -310,7 +315,7 @@ impl NodeUpgrader for World {
         image: &ImageRef,
         pulled: &str,
         _: &dyn ProgressSink,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         assert_eq!(pulled, format!("{image}@sha256:0"), "the name that the pull came back with");
         let sim = self.act("install", &on.name)?;
         assert!(!sim.armed, "rule 5: an installer on an armed node deletes what runs");
@@ -323,11 +328,13 @@ impl NodeUpgrader for World {
         }
         match sim.fault {
             Some(Fault::InstallerFails | Fault::InstallerFailsLate) => {
-                Err(trouble::exit(ExitCode::Environment, &["it ends here".to_owned()]))
+                Err(talos_error::exit(ExitCode::Environment, &["it ends here".to_owned()]))
             }
-            Some(Fault::LosesStream | Fault::LosesStreamEarly) => {
-                Err(trouble::install(Class::Broken, Class::Broken.outcome(), "the stream broke"))
-            }
+            Some(Fault::LosesStream | Fault::LosesStreamEarly) => Err(talos_error::install(
+                Class::Broken,
+                Class::Broken.outcome(),
+                "the stream broke",
+            )),
             _ => Ok(()),
         }
     }
@@ -338,12 +345,12 @@ impl NodeUpgrader for World {
         image: &ImageRef,
         _: bool,
         mode: RebootMode,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         self.act(named("upgrade", "power cycle and upgrade", mode), &on.name)?;
         self.asked_to_boot(&on.name, image.version())
     }
 
-    async fn reboot(&self, on: &Machine, mode: RebootMode) -> Result<(), Trouble> {
+    async fn reboot(&self, on: &Machine, mode: RebootMode) -> Result<(), IoError> {
         let sim = self.act(named("reboot", "power cycle", mode), &on.name)?;
         if mode == RebootMode::Powercycle && sim.fault == Some(Fault::KexecOnly) {
             self.change(|cluster| cluster.sim(&on.name).answers = false);
@@ -352,13 +359,13 @@ impl NodeUpgrader for World {
         self.asked_to_boot(&on.name, sim.other_slot.filter(|_| sim.armed))
     }
 
-    async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
+    async fn rollback(&self, on: &Machine) -> Result<(), IoError> {
         let sim = self.act("rollback", &on.name)?;
         // It boots the entry that is not the default: what runs, if it is armed.
         self.asked_to_boot(&on.name, sim.other_slot.filter(|_| !sim.armed))
     }
 
-    async fn apply(&self, _: &Machine, _: &Config) -> Result<(), Trouble> {
+    async fn apply(&self, _: &Machine, _: &Config) -> Result<(), IoError> {
         Err(unavailable("not in this world"))
     }
 }
@@ -370,11 +377,21 @@ impl ExternalUpgrader for World {
         to: &Version,
         _: &TalosTarget,
         _: &dyn ProgressSink,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         let sim = self.act("replace", &node.name)?;
         let (world, name, to) = (self.me.upgrade().unwrap(), node.name.clone(), to.clone());
-        world.change(|cluster| cluster.replacing.as_mut().map(|it| it.insert(name.clone())));
-        tokio::spawn(async move {
+        if sim.fault == Some(Fault::HearsNothing) {
+            return std::future::pending().await;
+        }
+        let late = sim.fault == Some(Fault::HearsLate);
+        if !late {
+            world.hears_of(&name);
+        }
+        let replacing = tokio::spawn(async move {
+            if late {
+                seconds(10).await;
+                world.hears_of(&name);
+            }
             // The image is downloaded first, and the node runs on meanwhile.
             seconds(180).await;
             if sim.fault != Some(Fault::LosesReboot) {
@@ -382,28 +399,32 @@ impl ExternalUpgrader for World {
             }
             world.change(|cluster| cluster.replacing.as_mut().map(|it| it.remove(&name)));
         });
+        if late {
+            let _ = replacing.await;
+            return Err(broke());
+        }
         sim.fault.map_or(Ok(()), Fault::answer)
     }
 
-    async fn is_under_way(&self, node: &Machine) -> Result<bool, Trouble> {
+    async fn is_under_way(&self, node: &Machine) -> Result<bool, IoError> {
         Ok(self.cluster().replacing.iter().any(|it| it.contains(&node.name)))
     }
 }
 
 impl EtcdAdmin for World {
-    async fn forfeit(&self, on: &Machine) -> Result<(), Trouble> {
+    async fn forfeit(&self, on: &Machine) -> Result<(), IoError> {
         self.act("forfeit", &on.name)?;
         self.change(|cluster| cluster.lead_elsewhere(&on.name));
         Ok(())
     }
 
-    async fn validate_downgrade(&self, on: &Machine, to: Minor) -> Result<Downgrade, Trouble> {
+    async fn validate_downgrade(&self, on: &Machine, to: Minor) -> Result<Downgrade, IoError> {
         self.answering(&on.name)?;
         let next = to.next() == self.cluster().etcd;
         Ok(if next { Downgrade::Possible } else { Downgrade::NotNext })
     }
 
-    async fn enable_downgrade(&self, on: &Machine, to: Minor) -> Result<(), Trouble> {
+    async fn enable_downgrade(&self, on: &Machine, to: Minor) -> Result<(), IoError> {
         self.act("downgrade", &on.name)?;
         self.change(|cluster| cluster.etcd = to);
         Ok(())
@@ -413,7 +434,7 @@ impl EtcdAdmin for World {
         &self,
         from: &Machine,
         into: &mut (dyn AsyncWrite + Send + Unpin),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         tokio::time::sleep(Duration::from_secs(2)).await;
         self.act("snapshot", &from.name)?;
         into.write_all(&with_sum(&[0; 512])).await.map_err(|_| unavailable("it was not written"))

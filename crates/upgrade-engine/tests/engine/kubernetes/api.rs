@@ -9,8 +9,8 @@ use tokio::time::sleep;
 use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role};
 use upgrade_core::workload::{Budget, Capacity, Container, Pod, PodName, Resources};
 use upgrade_engine::io::kubernetes::{Apply, Evicted, ObjectName};
-use upgrade_engine::io::refused::Refused;
-use upgrade_engine::io::{Changes, Kubernetes, Machine, Trouble};
+use upgrade_engine::io::kubernetes_error::RequestError;
+use upgrade_engine::io::{Changes, IoError, Kubernetes, Machine};
 
 use super::world::{Cluster, STATIC, World};
 
@@ -26,12 +26,12 @@ pub(crate) fn key_of(name: &ObjectName) -> String {
 }
 
 impl World {
-    fn answers(&self) -> Result<(), Trouble> {
+    fn answers(&self) -> Result<(), IoError> {
         let cluster = self.cluster();
         let mut servers = cluster.nodes.values().filter(|sim| sim.role == Role::ControlPlane);
         match servers.any(|sim| sim.api) {
             true => Ok(()),
-            false => Err(Refused::not_sent("no API server answers").look("Kubernetes")),
+            false => Err(RequestError::not_sent("no API server answers").on_read("Kubernetes")),
         }
     }
 
@@ -95,49 +95,51 @@ fn pods_of(cluster: &Cluster, node: &NodeName) -> Vec<Pod> {
 }
 
 impl Kubernetes for World {
-    async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, Trouble> {
+    async fn nodes(&self) -> Result<BTreeMap<NodeName, KubernetesFacts>, IoError> {
         self.answers()?;
         let cluster = self.cluster();
         let facts = cluster.nodes.iter().map(|(name, sim)| {
             let (kubelet, ready) = (sim.kubelet.clone(), sim.node_ready);
-            let (unschedulable, addresses) = (false, Vec::new());
-            (name.clone(), KubernetesFacts { kubelet, ready, unschedulable, addresses })
+            let (unschedulable, marked, addresses) = (false, false, Vec::new());
+            (name.clone(), KubernetesFacts { kubelet, ready, unschedulable, marked, addresses })
         });
         Ok(facts.collect())
     }
 
-    async fn api_server(&self, of: &Machine) -> Result<(), Trouble> {
+    async fn api_server(&self, of: &Machine) -> Result<(), IoError> {
         match self.cluster().nodes[&of.name].api {
             true => Ok(()),
-            false => Err(Refused::not_sent("connection refused").look("its own API server")),
+            false => {
+                Err(RequestError::not_sent("connection refused").on_read("its own API server"))
+            }
         }
     }
 
-    async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, Trouble> {
+    async fn capacity(&self) -> Result<BTreeMap<NodeName, Capacity>, IoError> {
         self.answers()?;
         Ok(BTreeMap::new())
     }
 
-    async fn set_unschedulable(&self, node: &NodeName, _: bool) -> Result<(), Trouble> {
+    async fn set_unschedulable(&self, node: &NodeName, _: bool) -> Result<(), IoError> {
         panic!("a Kubernetes upgrade cordons nobody, and {node} least of all");
     }
 
-    async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, Trouble> {
+    async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, IoError> {
         self.answers()?;
         let cluster = self.cluster();
         let nodes = cluster.nodes.keys().filter(|name| on.is_none_or(|on| on == *name));
         Ok(nodes.flat_map(|name| pods_of(&cluster, name)).collect())
     }
 
-    async fn budgets(&self) -> Result<Vec<Budget>, Trouble> {
+    async fn budgets(&self) -> Result<Vec<Budget>, IoError> {
         Ok(vec![])
     }
 
-    async fn evict(&self, pod: &PodName, _: &str) -> Result<Evicted, Trouble> {
+    async fn evict(&self, pod: &PodName, _: &str) -> Result<Evicted, IoError> {
         panic!("a Kubernetes upgrade evicts nobody, and {pod} least of all");
     }
 
-    async fn attachments(&self, _: &NodeName) -> Result<Vec<String>, Trouble> {
+    async fn attachments(&self, _: &NodeName) -> Result<Vec<String>, IoError> {
         Ok(vec![])
     }
 
@@ -145,29 +147,29 @@ impl Kubernetes for World {
         self.changed.subscribe()
     }
 
-    async fn deprecated(&self) -> Result<Vec<(String, String)>, Trouble> {
+    async fn deprecated(&self) -> Result<Vec<(String, String)>, IoError> {
         self.answers()?;
         Ok(self.cluster().deprecated.clone())
     }
 
-    async fn count(&self, api_version: &str, resource: &str) -> Result<usize, Trouble> {
+    async fn count(&self, api_version: &str, resource: &str) -> Result<usize, IoError> {
         self.answers()?;
         let name = format!("{api_version} {resource}");
         Ok(self.cluster().counts.get(&name).copied().unwrap_or_default())
     }
 
-    async fn preferred(&self, group: &str) -> Result<Option<String>, Trouble> {
+    async fn preferred(&self, group: &str) -> Result<Option<String>, IoError> {
         self.answers()?;
         let version = if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") };
         Ok(Some(version))
     }
 
-    async fn object(&self, name: &ObjectName) -> Result<Option<Value>, Trouble> {
+    async fn object(&self, name: &ObjectName) -> Result<Option<Value>, IoError> {
         self.answers()?;
         Ok(self.cluster().objects.get(&key_of(name)).cloned())
     }
 
-    async fn apply(&self, object: &Value, manager: &str, how: Apply) -> Result<Value, Trouble> {
+    async fn apply(&self, object: &Value, manager: &str, how: Apply) -> Result<Value, IoError> {
         self.answers()?;
         assert_eq!((manager, how.dry_run), ("talos", false));
         let key = key(object);
@@ -188,7 +190,7 @@ impl Kubernetes for World {
         Ok(applied)
     }
 
-    async fn delete(&self, name: &ObjectName) -> Result<(), Trouble> {
+    async fn delete(&self, name: &ObjectName) -> Result<(), IoError> {
         self.answers()?;
         self.change(|cluster| {
             cluster.acts.push(format!("delete {name}"));

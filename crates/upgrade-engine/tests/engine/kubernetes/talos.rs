@@ -20,7 +20,7 @@ use upgrade_engine::io::etcd::Downgrade;
 use upgrade_engine::io::machines::{Config, Rendered, Wanted};
 use upgrade_engine::io::upgrader::Store;
 use upgrade_engine::io::{
-    Changes, EtcdAdmin, Machine, Machines, NodeUpgrader, ProgressSink, Trouble, trouble,
+    Changes, EtcdAdmin, IoError, Machine, Machines, NodeUpgrader, ProgressSink, talos_error,
 };
 
 use super::world::{Fault, STATIC, World, unavailable};
@@ -86,7 +86,7 @@ impl World {
 }
 
 impl Machines for World {
-    async fn list(&self) -> Result<(String, Vec<Machine>), Trouble> {
+    async fn list(&self) -> Result<(String, Vec<Machine>), IoError> {
         let cluster = self.cluster();
         let machines = cluster.nodes.iter().map(|(name, sim)| Machine {
             name: name.clone(),
@@ -96,7 +96,7 @@ impl Machines for World {
         Ok(("prod".to_owned(), machines.collect()))
     }
 
-    async fn facts(&self, of: &Machine) -> Result<TalosFacts, Trouble> {
+    async fn facts(&self, of: &Machine) -> Result<TalosFacts, IoError> {
         let cluster = self.cluster();
         let sim = &cluster.nodes[&of.name];
         Ok(TalosFacts {
@@ -122,7 +122,7 @@ impl Machines for World {
         })
     }
 
-    async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, Trouble> {
+    async fn images(&self, of: &Machine) -> Result<BTreeMap<Component, ImageRef>, IoError> {
         Ok(self.cluster().nodes[&of.name].runs.clone())
     }
 
@@ -150,19 +150,19 @@ impl Machines for World {
         self.changed.subscribe()
     }
 
-    async fn slots(&self, _: &Machine) -> Result<Slots, Trouble> {
+    async fn slots(&self, _: &Machine) -> Result<Slots, IoError> {
         Err(unavailable("not in this world"))
     }
 
-    async fn config(&self, of: &Machine) -> Result<Config, Trouble> {
+    async fn config(&self, of: &Machine) -> Result<Config, IoError> {
         Ok(Config(self.cluster().nodes[&of.name].config.clone()))
     }
 
-    async fn config_is_staged(&self, of: &Machine) -> Result<bool, Trouble> {
+    async fn config_is_staged(&self, of: &Machine) -> Result<bool, IoError> {
         Ok(self.cluster().nodes[&of.name].staged)
     }
 
-    async fn manifests(&self, of: &Machine) -> Result<Rendered, Trouble> {
+    async fn manifests(&self, of: &Machine) -> Result<Rendered, IoError> {
         assert_eq!(self.cluster().nodes[&of.name].role, Role::ControlPlane);
         if self.cluster().fault == Some(Fault::Unread(of.name.0.clone())) {
             return Err(unavailable("connection refused"));
@@ -220,7 +220,7 @@ impl NodeUpgrader for World {
         image: &ImageRef,
         store: Store,
         _: &dyn ProgressSink,
-    ) -> Result<String, Trouble> {
+    ) -> Result<String, IoError> {
         let name = &on.name;
         self.change(|cluster| cluster.acts.push(format!("pull {name} {image} {store:?}")));
         sleep(Duration::from_secs(5)).await;
@@ -234,7 +234,7 @@ impl NodeUpgrader for World {
         _: &ImageRef,
         _: &str,
         _: &dyn ProgressSink,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         Err(unavailable("not in this world"))
     }
 
@@ -244,19 +244,19 @@ impl NodeUpgrader for World {
         _: &ImageRef,
         _: bool,
         _: RebootMode,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         Err(unavailable("not in this world"))
     }
 
-    async fn reboot(&self, on: &Machine, _: RebootMode) -> Result<(), Trouble> {
+    async fn reboot(&self, on: &Machine, _: RebootMode) -> Result<(), IoError> {
         panic!("a Kubernetes upgrade reboots nobody, and {} least of all", on.name);
     }
 
-    async fn rollback(&self, on: &Machine) -> Result<(), Trouble> {
+    async fn rollback(&self, on: &Machine) -> Result<(), IoError> {
         self.reboot(on, RebootMode::Default).await
     }
 
-    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), Trouble> {
+    async fn apply(&self, to: &Machine, config: &Config) -> Result<(), IoError> {
         let images = talos_machine_config::images(&config.0).unwrap();
         let fault = self.change(|cluster| {
             let before = talos_machine_config::images(&cluster.nodes[&to.name].config).unwrap();
@@ -273,7 +273,7 @@ impl NodeUpgrader for World {
         match fault {
             Some(Fault::LosesAnswers) => {
                 let class = Class::Broken;
-                Err(trouble::act(class, class.outcome(), "the connection broke"))
+                Err(talos_error::act(class, class.outcome(), "the connection broke"))
             }
             _ => Ok(()),
         }
@@ -281,15 +281,15 @@ impl NodeUpgrader for World {
 }
 
 impl EtcdAdmin for World {
-    async fn forfeit(&self, _: &Machine) -> Result<(), Trouble> {
+    async fn forfeit(&self, _: &Machine) -> Result<(), IoError> {
         Ok(())
     }
 
-    async fn validate_downgrade(&self, _: &Machine, _: Minor) -> Result<Downgrade, Trouble> {
+    async fn validate_downgrade(&self, _: &Machine, _: Minor) -> Result<Downgrade, IoError> {
         Err(unavailable("not in this world"))
     }
 
-    async fn enable_downgrade(&self, _: &Machine, _: Minor) -> Result<(), Trouble> {
+    async fn enable_downgrade(&self, _: &Machine, _: Minor) -> Result<(), IoError> {
         Err(unavailable("not in this world"))
     }
 
@@ -297,7 +297,7 @@ impl EtcdAdmin for World {
         &self,
         _: &Machine,
         into: &mut (dyn AsyncWrite + Send + Unpin),
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), IoError> {
         into.write_all(&with_sum(&[0; 512])).await.map_err(|_| unavailable("it was not written"))
     }
 }

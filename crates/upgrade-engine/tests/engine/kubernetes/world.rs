@@ -12,7 +12,7 @@ use upgrade_core::readiness::UnmetCondition;
 use upgrade_core::snapshot::{Component, NodeName, Role};
 use upgrade_core::version::Version;
 use upgrade_engine::clock::SystemClock;
-use upgrade_engine::io::{Io, NoExternal, Trouble, trouble};
+use upgrade_engine::io::{Io, IoError, NoExternal, talos_error};
 use upgrade_engine::snapshots::MemorySnapshots;
 
 pub(crate) const STATIC: [Component; 3] =
@@ -111,8 +111,8 @@ impl Io for World {
 }
 
 /// A machine that cannot be asked.
-pub(crate) fn unavailable(text: &str) -> Trouble {
-    trouble::look(Class::NotConnected, text)
+pub(crate) fn unavailable(text: &str) -> IoError {
+    talos_error::read(Class::NotConnected, text)
 }
 
 /// As a person would write it.

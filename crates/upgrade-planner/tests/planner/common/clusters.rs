@@ -112,6 +112,7 @@ fn node(role: Role, number: usize, talos: &str, kubernetes: &str) -> Node {
             kubelet: version(kubernetes),
             ready: true,
             unschedulable: false,
+            marked: false,
             addresses: vec![],
         }),
         images: Fact::Known(images),

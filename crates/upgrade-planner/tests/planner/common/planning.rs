@@ -42,7 +42,7 @@ pub(crate) fn sketch(planned: &Planned) -> String {
                 .iter()
                 .map(|lane| {
                     let node = lane.node.as_ref().map_or("*", |node| node.0.as_str());
-                    let steps: Vec<_> = lane.steps.iter().map(|step| step.name()).collect();
+                    let steps: Vec<_> = lane.steps.iter().map(ToString::to_string).collect();
                     format!("{node}[{}]", steps.join(" "))
                 })
                 .collect();

@@ -196,7 +196,7 @@ impl World {
                         return None;
                     }
                 }
-                Decision::Wait { reason, until, gives_up } => {
+                Decision::Wait { reason, until, gives_up, .. } => {
                     assert!(until > self.now, "rule 11: {reason} until {until}");
                     let key = reason.key();
                     self.waits.insert(key.clone());

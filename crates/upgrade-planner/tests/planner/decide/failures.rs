@@ -1,9 +1,9 @@
 //! Steps that fail or hang: what is retried, what halts, and what is uncordoned.
 
 use upgrade_core::jiff::{SignedDuration, Timestamp};
-use upgrade_core::journal::{Outcome, Record, State};
+use upgrade_core::journal::{Entry, Outcome, Record, State};
 use upgrade_core::reason::{Failure, FailureKind, HaltReason, WaitReason};
-use upgrade_core::snapshot::Stage;
+use upgrade_core::snapshot::{Fact, NodeName, Stage};
 use upgrade_core::step::{Action, StepId};
 use upgrade_planner::decide::{Decision, Tried, decide};
 
@@ -150,6 +150,39 @@ fn a_pause_is_over_although_others_are_under_way() {
     let again: Vec<_> = starts.iter().map(|start| (start.step.clone(), start.attempt)).collect();
     assert!(again.contains(&(pull("cp-2"), 2)), "{again:?}");
     assert!(!again.contains(&(pull("cp-1"), 2)), "{again:?}");
+}
+
+#[test]
+fn a_node_in_doubt_is_observed_again_although_others_are_under_way() {
+    // Rule 11: our process died after it asked worker-1 to reboot. The node is back long before
+    // the drain of worker-2 ends, which may need it.
+    let mut world = world(cluster(3, 2, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(2));
+    world.trouble.insert("1/worker-1/reboot".to_owned(), Trouble::NeverReturns);
+    world.trouble.insert("1/worker-2/drain".to_owned(), Trouble::Fails(FailureKind::Drain, 1));
+    assert!(matches!(world.run(), End::Halted(_)));
+    let drains = |entry: &&Entry| matches!(&entry.record, Record::Started { step, .. } if step.to_string() == "1/worker-2/drain");
+    let drain = world.entries.iter().find(drains).expect("worker-2 is drained").clone();
+    let mut entries: Vec<_> =
+        world.entries.iter().take_while(|it| it.at < drain.at).cloned().collect();
+    let next = |record| Entry { record, ..drain.clone() };
+    entries.extend([next(Record::Began), drain.clone()]);
+    let state = State::fold(&world.plan, &entries).unwrap();
+    let observes = |known: bool| {
+        let mut snapshot = world.truth.clone();
+        if !known {
+            let node = snapshot.nodes.get_mut(&NodeName::from("worker-1")).unwrap();
+            node.talos = Fact::Unknown("no answer".to_owned());
+        }
+        snapshot.taken_at = drain.at + SignedDuration::from_secs(1);
+        let now = snapshot.taken_at;
+        match decide(&world.plan, &state, &Tried::default(), &snapshot, now) {
+            Decision::Wait { reason: WaitReason::Running { .. }, observe, .. } => Some(observe),
+            Decision::Run(_) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(observes(false), Some(true));
+    assert_eq!(observes(true), None, "it continues once it is observed");
 }
 
 #[test]

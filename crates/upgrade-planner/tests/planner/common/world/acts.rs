@@ -14,7 +14,7 @@ use crate::common::{etcd, kubernetes, talos};
 
 impl World {
     pub(super) fn begin(&mut self, start: &Start) -> bool {
-        let Start { step, attempt, look_first, best_effort: _ } = start.clone();
+        let Start { step, attempt, in_doubt, best_effort: _ } = start.clone();
         let evidence = self.evidence(&step);
         let first = self.state.step(&step).unwrap().evidence.clone();
         let number = self.entries.len();
@@ -24,7 +24,7 @@ impl World {
         // Look first: did an earlier attempt reboot the node?
         let happened = match (&first, step.action) {
             (Some(Evidence::BootId(before)), Action::Reboot | Action::Upgrade) => {
-                assert!(look_first, "rule 8: {step} must look first");
+                assert!(in_doubt, "rule 8: {step} is in doubt");
                 self.talos(&step).boot_id != *before
             }
             _ => false,
@@ -63,7 +63,8 @@ impl World {
         match step.action {
             Action::Cordon => {
                 let node = step.node.clone().unwrap();
-                kubernetes(&mut self.truth, &node.0).unschedulable = true;
+                let facts = kubernetes(&mut self.truth, &node.0);
+                (facts.marked, facts.unschedulable) = (!facts.unschedulable || facts.marked, true);
             }
             Action::Reboot | Action::Upgrade => {
                 let node = step.node.clone().unwrap();
@@ -170,7 +171,8 @@ impl World {
             Action::Uncordon => {
                 let node = step.node.clone().unwrap();
                 let found = self.state.found_cordoned(&node);
-                kubernetes(&mut self.truth, &node.0).unschedulable = found;
+                let facts = kubernetes(&mut self.truth, &node.0);
+                (facts.unschedulable, facts.marked) = (found, false);
             }
             action => {
                 if let (Some(component), Some(node)) = (action.component(), &step.node) {

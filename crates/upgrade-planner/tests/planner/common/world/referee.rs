@@ -40,10 +40,7 @@ impl World {
         for hop in &self.plan.hops {
             let current = hop.waves.iter().position(|wave| {
                 wave.lanes.iter().any(|lane| {
-                    lane.steps.iter().any(|action| {
-                        let node = lane.node.clone();
-                        !done(&StepId { hop: hop.number, node, action: *action })
-                    })
+                    lane.steps.iter().any(|name| !done(&lane.step_id(hop.number, name)))
                 })
             });
             let Some(current) = current else { continue };

@@ -5,11 +5,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use tokio::sync::mpsc;
 use upgrade_core::event::EventKind;
-use upgrade_core::journal::{Entry, Record, State};
+use upgrade_core::jiff;
+use upgrade_core::journal::{Entry, Phase, Record, State};
 use upgrade_core::reason::{HaltReason, WaitReason};
 use upgrade_core::snapshot::NodeName;
+use upgrade_core::step::StepId;
 use upgrade_engine::drive;
 use upgrade_engine::drive::End;
 use upgrade_engine::journal::{Fence, Journal, JournalError, MemoryJournal};
@@ -23,7 +26,7 @@ async fn replaced() -> (Arc<World>, Driver) {
     world.change(|cluster| {
         let sim = cluster.sim(&"worker-1".into());
         sim.version = "1.13.9".parse().unwrap();
-        sim.unschedulable = true;
+        (sim.unschedulable, sim.marked) = (true, true);
     });
     let plan = planned(&world, "1.13.9", &policy(2)).await;
     let lanes = || plan.hops.iter().flat_map(|hop| &hop.waves).flat_map(|wave| &wave.lanes);
@@ -302,5 +305,36 @@ async fn leadership_that_came_back_is_given_away_again_before_the_reboot() {
         assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
         driver.assert_upgraded(to);
         assert!(!world.acts_of("forfeit cp-2").is_empty(), "rule 1: {}", driver.trace());
+    }
+}
+
+/// A run that was killed when its journal said that this step had begun.
+async fn killed_in(step: &str) -> Driver {
+    let step: StepId = step.parse().unwrap();
+    for entries in 1..100 {
+        let world = World::new(1, 2, "1.13.1");
+        let plan = planned(&world, "1.13.9", &policy(1)).await;
+        let mut driver = Driver::new(&world, &plan);
+        assert_eq!(driver.go_until(entries, SignedDuration::ZERO).await, None);
+        if driver.state().step(&step).is_some_and(|it| matches!(it.phase, Phase::Running { .. })) {
+            return driver;
+        }
+    }
+    panic!("{step} never begins");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cordon_that_replaces_ours_while_no_process_runs_stays() {
+    // Rule 7: killed before or after its act, and somebody cordons the node meanwhile.
+    for step in ["1/worker-1/cordon", "1/worker-1/uncordon"] {
+        let mut driver = killed_in(step).await;
+        driver.world.change(|cluster| {
+            let sim = cluster.sim(&"worker-1".into());
+            (sim.unschedulable, sim.marked) = (true, false);
+        });
+        let (end, _) = driver.go().await;
+        assert_eq!(end, End::Done, "{step}: {}", driver.trace());
+        let left = driver.world.cluster().cordoned().into_iter().cloned().collect::<Vec<_>>();
+        assert_eq!(left, [NodeName::from("worker-1")], "rule 7: {step}: {}", driver.trace());
     }
 }

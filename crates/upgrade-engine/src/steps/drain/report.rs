@@ -1,5 +1,5 @@
-//! What is said of a drain while it lasts and when it fails: every budget and
-//! every pod by name, as far as a person reads on.
+//! The status of a drain while it lasts and when it fails: every budget and pod by name, up to a
+//! readable number.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -8,52 +8,54 @@ use upgrade_core::snapshot::NodeName;
 use upgrade_core::text;
 use upgrade_core::workload::PodName;
 
-/// How many are named of one kind.
+/// How many items are named of each kind.
 const NAMED: usize = 8;
 
 /// Why an eviction was refused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Obstacle {
+pub(super) struct EvictionBlock {
     /// The budget, if one was named.
     pub(super) budget: Option<String>,
-    /// The server's words.
+    /// The message of the API server.
     pub(super) why: String,
 }
 
-/// What has not left yet.
+/// What has not left the node yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Left {
-    /// Pods on their way.
+pub(super) struct DrainStatus {
+    /// Pods that are terminating.
     pub(super) going: Vec<PodName>,
-    /// Pods that may not go, and why.
-    pub(super) blocked: Vec<(PodName, Obstacle)>,
+    /// Pods whose eviction is refused, and why.
+    pub(super) blocked: Vec<(PodName, EvictionBlock)>,
     /// Volumes that are still attached, once the pods are gone.
     pub(super) volumes: Vec<String>,
 }
 
-impl Left {
-    pub(super) fn is_nothing(&self) -> bool {
+impl DrainStatus {
+    pub(super) fn is_done(&self) -> bool {
         self.going.is_empty() && self.blocked.is_empty() && self.volumes.is_empty()
     }
 }
 
-impl Display for Left {
+impl Display for DrainStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut held: BTreeMap<&Obstacle, Vec<&PodName>> = BTreeMap::new();
-        for (pod, obstacle) in &self.blocked {
-            held.entry(obstacle).or_default().push(pod);
+        let mut held: BTreeMap<&EvictionBlock, Vec<&PodName>> = BTreeMap::new();
+        for (pod, block) in &self.blocked {
+            held.entry(block).or_default().push(pod);
         }
         let mut parts: Vec<String> = held
             .into_iter()
-            .map(|(obstacle, pods)| match obstacle {
-                Obstacle { budget: Some(budget), why } => {
-                    format!("budget {budget} holds {} ({why})", some(&pods))
+            .map(|(block, pods)| match block {
+                EvictionBlock { budget: Some(budget), why } => {
+                    format!("budget {budget} blocks {} ({why})", some(&pods))
                 }
-                Obstacle { budget: None, why } => format!("{} may not go ({why})", some(&pods)),
+                EvictionBlock { budget: None, why } => {
+                    format!("{} cannot be evicted ({why})", some(&pods))
+                }
             })
             .collect();
         if !self.going.is_empty() {
-            parts.push(format!("still leaving: {}", some(&self.going)));
+            parts.push(format!("terminating: {}", some(&self.going)));
         }
         if !self.volumes.is_empty() {
             parts.push(format!("volumes still attached: {}", some(&self.volumes)));
@@ -62,7 +64,7 @@ impl Display for Left {
     }
 }
 
-/// Why a drain does not begin.
+/// The failure text of a drain that does not begin.
 pub(super) fn halted(node: &NodeName, halts: &[(PodName, &str)]) -> String {
     let mut stakes: BTreeMap<&str, Vec<&PodName>> = BTreeMap::new();
     for (pod, stake) in halts {
@@ -93,28 +95,29 @@ mod tests {
     #[test]
     fn budgets_and_pods_are_named() {
         // Rule 6.
-        let obstacle = Obstacle { budget: Some("shop/web".to_owned()), why: "needs 2".to_owned() };
-        let denied = Obstacle { budget: None, why: "a webhook says no".to_owned() };
-        let mut left = Left {
+        let block =
+            EvictionBlock { budget: Some("shop/web".to_owned()), why: "needs 2".to_owned() };
+        let denied = EvictionBlock { budget: None, why: "a webhook says no".to_owned() };
+        let mut left = DrainStatus {
             going: vec![pod("api-1")],
             blocked: vec![
-                (pod("web-2"), obstacle.clone()),
+                (pod("web-2"), block.clone()),
                 (pod("db-0"), denied),
-                (pod("web-1"), obstacle),
+                (pod("web-1"), block),
             ],
             volumes: vec![],
         };
         assert_eq!(
             left.to_string(),
-            "shop/db-0 may not go (a webhook says no); \
-             budget shop/web holds shop/web-1, shop/web-2 (needs 2); still leaving: shop/api-1"
+            "shop/db-0 cannot be evicted (a webhook says no); \
+             budget shop/web blocks shop/web-1, shop/web-2 (needs 2); terminating: shop/api-1"
         );
         left.blocked.clear();
         left.going = (0..10).map(|number| pod(&format!("p-{number}"))).collect();
         assert!(left.to_string().ends_with("shop/p-7 and 2 more"), "{left}");
-        let left = Left { volumes: vec!["pvc-1".to_owned()], ..Left::default() };
+        let left = DrainStatus { volumes: vec!["pvc-1".to_owned()], ..DrainStatus::default() };
         assert_eq!(left.to_string(), "volumes still attached: pvc-1");
-        assert!(Left::default().is_nothing());
+        assert!(DrainStatus::default().is_done());
     }
 
     #[test]

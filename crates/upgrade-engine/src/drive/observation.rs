@@ -1,54 +1,54 @@
-//! The picture of the cluster that decisions are made on, and how it is kept
-//! fresh (rule 2).
+//! The last observation of the cluster, which decisions are made on, and when it is refreshed (rule
+//! 2).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinSet;
+use upgrade_core::guard;
 use upgrade_core::jiff;
 use upgrade_core::journal::{Entry, Record};
-use upgrade_core::mutant::{self, Mutant};
+use upgrade_core::mutant::Mutant;
 use upgrade_core::plan::{Group, Plan};
 use upgrade_core::snapshot::{Fact, KubernetesFacts, Node, NodeName, Role, Snapshot};
-use upgrade_core::step::Action;
 
-use super::{DriveError, Driver, Woke};
+use super::{DriveError, Driver, Wakeup};
 use crate::io::{Changes, Clock as _, Io, Kubernetes as _, Machine, Machines as _};
 use crate::journal::Journal;
 use crate::observe::{limited, observe};
 
-/// Nothing is disrupted on a picture older than this, even if we ourselves
-/// changed nothing since: others may have.
+/// Nothing is disrupted on an observation older than this, even if this run has changed nothing
+/// since: others may have.
 const MAX_AGE: SignedDuration = SignedDuration::from_secs(15);
 
-/// What was seen last.
-pub(super) struct Picture {
+/// The last observation.
+pub(super) struct LastObservation {
     pub(super) snapshot: Snapshot,
     pub(super) machines: Arc<[Machine]>,
-    /// When it came in; what it shows is from `taken_at` on.
-    arrived: Timestamp,
-    /// Something that the picture does not show ended at this moment.
+    /// When it was complete; what it shows is from `taken_at` on.
+    completed_at: Timestamp,
+    /// When something ended that this observation does not show.
     newer_than: Option<Timestamp>,
-    ears: Vec<Changes>,
+    watches: Vec<Changes>,
 }
 
-impl Picture {
-    /// Nothing was seen yet.
+impl LastObservation {
+    /// Nothing was observed yet.
     pub(super) fn new(plan: &Plan) -> Self {
         Self {
             snapshot: Snapshot {
                 cluster: plan.cluster.clone(),
                 taken_at: Timestamp::MIN,
                 nodes: BTreeMap::new(),
-                etcd: Fact::Unknown("it was not looked at yet".to_owned()),
-                kubernetes: Fact::Unknown("it was not looked at yet".to_owned()),
+                etcd: Fact::Unknown("it was not observed yet".to_owned()),
+                kubernetes: Fact::Unknown("it was not observed yet".to_owned()),
                 unmatched: BTreeMap::new(),
             },
             machines: Arc::new([]),
-            arrived: Timestamp::MIN,
+            completed_at: Timestamp::MIN,
             newer_than: None,
-            ears: Vec::new(),
+            watches: Vec::new(),
         }
     }
 
@@ -56,14 +56,12 @@ impl Picture {
         self.snapshot.taken_at == Timestamp::MIN
     }
 
-    /// Takes note of an entry: the end of a step that touched a node shows only
-    /// in the next picture.
+    /// Takes note of an entry: the end of a step that changed a node shows only in the next
+    /// observation.
     pub(super) fn note(&mut self, entry: &Entry) {
         let touched = match &entry.record {
             Record::Began => true,
-            Record::Finished { step, .. } => {
-                !matches!(step.action, Action::Pull | Action::CheckRemovals | Action::SnapshotEtcd)
-            }
+            Record::Finished { step, .. } => step.action.outdates_observation(),
             _ => false,
         };
         if touched {
@@ -76,37 +74,35 @@ impl Picture {
         self.newer_than.is_some_and(|end| self.snapshot.taken_at <= end)
     }
 
-    /// Whether it is too old to disrupt anything on.
+    /// Whether it is too old for a disruptive step.
     pub(super) fn is_old(&self, now: Timestamp) -> bool {
-        if mutant::is(Mutant::StaleObservation) {
-            return false;
-        }
-        // Counted from its arrival: a look at many nodes that do not answer takes
-        // longer than this.
-        self.is_outdated() || now.duration_since(self.arrived) > MAX_AGE
+        // Counted from its completion: observing many nodes that do not answer takes longer than
+        // this.
+        let old = self.is_outdated() || now.duration_since(self.completed_at) > MAX_AGE;
+        guard!(Mutant::StaleObservation, old)
     }
 
-    /// How long the look took.
-    pub(super) fn cost(&self) -> SignedDuration {
-        self.arrived.duration_since(self.snapshot.taken_at)
+    /// How long it took.
+    pub(super) fn duration(&self) -> SignedDuration {
+        self.completed_at.duration_since(self.snapshot.taken_at)
     }
 
-    /// Where it is told that another picture may be worth it.
-    pub(super) fn ears(&self) -> Vec<Changes> {
-        self.ears.clone()
+    /// What says that another observation may be worth it.
+    pub(super) fn watches(&self) -> Vec<Changes> {
+        self.watches.clone()
     }
 
-    fn listen<I: Io>(&mut self, io: &I) {
-        if self.ears.is_empty() && !self.machines.is_empty() {
-            // Workers are heard through Kubernetes: one voice, not thousands.
+    fn watch<I: Io>(&mut self, io: &I) {
+        if self.watches.is_empty() && !self.machines.is_empty() {
+            // Workers are watched through Kubernetes: one watch, not thousands.
             let control_planes = self.machines.iter().filter(|it| it.role == Role::ControlPlane);
-            self.ears = control_planes.map(|machine| io.machines().changes(machine)).collect();
-            self.ears.push(io.kubernetes().changes());
+            self.watches = control_planes.map(|machine| io.machines().changes(machine)).collect();
+            self.watches.push(io.kubernetes().changes());
         }
     }
 
-    fn take(&mut self, mut snapshot: Snapshot, plan: &Plan) {
-        if snapshot.nodes.values().all(|node| node.kubernetes.trouble().is_some()) {
+    fn replace(&mut self, mut snapshot: Snapshot, plan: &Plan) {
+        if snapshot.nodes.values().all(|node| node.kubernetes.why_unknown().is_some()) {
             // Discovery may not show them, and Kubernetes cannot: unknown, not gone.
             let why = "discovery does not show it, and Kubernetes does not answer";
             add_missing(&mut snapshot.nodes, &self.snapshot.nodes, plan, why);
@@ -114,7 +110,7 @@ impl Picture {
         let machines: Arc<[Machine]> = snapshot
             .nodes
             .iter()
-            // Of some only the plan knows.
+            // Some are known from the plan only.
             .filter(|(_, node)| !node.address.is_empty())
             .map(|(name, node)| Machine {
                 name: name.clone(),
@@ -124,13 +120,13 @@ impl Picture {
             .collect();
         if machines != self.machines {
             self.machines = machines;
-            self.ears.clear();
+            self.watches.clear();
         }
         self.snapshot = snapshot;
     }
 
-    /// A look that failed as a whole: every node is there and unknown (rule 10).
-    fn blind(&mut self, plan: &Plan, why: &str, taken_at: Timestamp) {
+    /// The observation failed as a whole: every node is there and unknown (rule 10).
+    fn set_unknown(&mut self, plan: &Plan, why: &str, taken_at: Timestamp) {
         let mut nodes = BTreeMap::new();
         add_missing(&mut nodes, &self.snapshot.nodes, plan, why);
         self.snapshot = Snapshot {
@@ -143,9 +139,9 @@ impl Picture {
         };
     }
 
-    /// What Kubernetes tells although the machines could not be listed: enough to give a
-    /// node back (rule 7).
-    fn hear(&mut self, nodes: &BTreeMap<NodeName, KubernetesFacts>) {
+    /// What Kubernetes knows, where the machines could not be listed: enough to uncordon a node
+    /// (rule 7).
+    fn add_kubernetes_facts(&mut self, nodes: &BTreeMap<NodeName, KubernetesFacts>) {
         for (name, node) in &mut self.snapshot.nodes {
             if let Some(facts) = nodes.get(name) {
                 node.kubernetes = Fact::Known(facts.clone());
@@ -154,7 +150,7 @@ impl Picture {
     }
 }
 
-/// Adds the nodes that were there before, and those of the plan, as unknown.
+/// Adds the nodes of the observation before, and those of the plan, as unknown.
 fn add_missing(
     nodes: &mut BTreeMap<NodeName, Node>,
     before: &BTreeMap<NodeName, Node>,
@@ -190,36 +186,36 @@ fn add_missing(
 }
 
 impl<I: Io, J: Journal> Driver<I, J> {
-    /// Looks at the cluster. The user's word and the ends of steps are heard
-    /// meanwhile; a look that they outdate is followed by another one.
-    pub(super) async fn look(&mut self) -> Result<Woke, DriveError> {
-        // A clock may tell the same time twice; newer has to be newer (rule 2).
-        while self.picture.newer_than.is_some_and(|end| self.now() <= end) {
+    /// Observes the cluster. Commands and ends of steps are handled meanwhile; if they outdate the
+    /// observation, another one follows.
+    pub(super) async fn refresh(&mut self) -> Result<Wakeup, DriveError> {
+        // The clock may return the same time twice; newer has to be newer (rule 2).
+        while self.observation.newer_than.is_some_and(|end| self.now() <= end) {
             self.io.clock().sleep(SignedDuration::from_millis(1)).await;
         }
-        for changes in &mut self.picture.ears {
+        for changes in &mut self.observation.watches {
             changes.mark_unchanged();
         }
         let (io, plan) = (Arc::clone(&self.io), Arc::clone(&self.plan));
         let began = self.now();
-        // A task of its own: a look goes on while the loop takes steps in.
+        // In a task of its own: it continues while the loop records ends of steps.
         let mut looking = JoinSet::new();
         looking.spawn(async move {
             match observe(&*io, &plan.policy.workers.pool_label).await {
                 Ok(snapshot) => Ok(snapshot),
-                Err(trouble) => Err((trouble, limited(&*io, io.kubernetes().nodes()).await.ok())),
+                Err(error) => Err((error, limited(&*io, io.kubernetes().nodes()).await.ok())),
             }
         });
         let seen = loop {
             tokio::select! {
                 biased;
                 seen = looking.join_next() => break seen,
-                () = super::heard(&mut self.control) => {
-                    if self.hear().await? {
-                        return Ok(Woke::Stop);
+                () = super::command_changed(&mut self.control) => {
+                    if self.take_command().await? {
+                        return Ok(Wakeup::Stop);
                     }
                 }
-                () = self.flights.one_ends() => self.take_in().await?,
+                () = self.running.next_end() => self.record_ended_steps().await?,
             }
         };
         match seen {
@@ -227,25 +223,25 @@ impl<I: Io, J: Journal> Driver<I, J> {
             Some(Ok(Ok(snapshot))) if snapshot.cluster != self.plan.cluster => {
                 let (found, wanted) = (&snapshot.cluster, &self.plan.cluster);
                 let why = format!("this is cluster {found}, and the plan is for {wanted}");
-                self.picture.blind(&self.plan, &why, began);
+                self.observation.set_unknown(&self.plan, &why, began);
             }
             Some(Ok(Ok(mut snapshot))) => {
                 let taken_at = snapshot.taken_at.saturating_add(self.ahead);
                 snapshot.taken_at = taken_at.unwrap_or(Timestamp::MAX);
-                self.picture.take(snapshot, &self.plan);
+                self.observation.replace(snapshot, &self.plan);
             }
-            Some(Ok(Err((trouble, nodes)))) => {
-                let why = format!("the machines could not be listed: {trouble}");
-                self.picture.blind(&self.plan, &why, began);
-                self.picture.hear(&nodes.unwrap_or_default());
+            Some(Ok(Err((error, nodes)))) => {
+                let why = format!("the machines could not be listed: {error}");
+                self.observation.set_unknown(&self.plan, &why, began);
+                self.observation.add_kubernetes_facts(&nodes.unwrap_or_default());
             }
             Some(Err(_)) | None => {
-                let why = "this program failed while it looked at the cluster";
-                self.picture.blind(&self.plan, why, began);
+                let why = "this program failed while it observed the cluster";
+                self.observation.set_unknown(&self.plan, why, began);
             }
         }
-        self.picture.listen(&*self.io);
-        self.picture.arrived = self.now();
-        Ok(Woke::Again)
+        self.observation.watch(&*self.io);
+        self.observation.completed_at = self.now();
+        Ok(Wakeup::Decide)
     }
 }

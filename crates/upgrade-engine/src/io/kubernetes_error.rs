@@ -1,23 +1,23 @@
-//! What a failed call to Kubernetes means to the engine: the one place that says
-//! so. The live cluster, the worlds in memory and the doubles of tests all end
-//! here; they differ only in how they learn what the API server answered.
+//! What a failed call to Kubernetes means to the engine, defined in this one place. The live
+//! cluster, the simulated worlds and the test doubles all use it; they differ only in how they
+//! learn what the API server answered.
 
 use serde::Deserialize;
 use upgrade_core::reason::FailureKind;
 use upgrade_core::workload::PodName;
 
 use super::kubernetes::Evicted;
-use super::{Happened, Trouble};
+use super::{Applied, IoError};
 
-/// An error that an API server answers with, as Kubernetes writes it.
+/// An error of the API server, in the form of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Status {
     /// The HTTP code.
     pub code: u16,
-    /// The words.
+    /// The message.
     pub message: String,
-    /// What it is about.
+    /// The object that it is about, and the causes.
     pub details: Option<Details>,
     /// Whether an earlier try of the same call may have been carried out.
     #[serde(skip)]
@@ -28,7 +28,7 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Details {
-    /// The single reasons.
+    /// The causes.
     pub causes: Vec<Cause>,
 }
 
@@ -36,14 +36,14 @@ pub struct Details {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Cause {
-    /// In one word.
+    /// The reason, one word.
     pub reason: String,
-    /// In words.
+    /// The message.
     pub message: String,
 }
 
 impl Cause {
-    /// Whether it is a disruption budget.
+    /// Whether it is about a disruption budget.
     fn is_budget(&self) -> bool {
         self.reason == "DisruptionBudget"
     }
@@ -59,8 +59,8 @@ impl Status {
         self.details.iter().flat_map(|details| &details.causes)
     }
 
-    /// Whether the answer may be another one in a moment: the server is starting,
-    /// stopping or has too much to do. A budget's no is an answer.
+    /// Whether the answer may be another one in a moment: the server is starting, stopping or
+    /// overloaded. The refusal of a budget is an answer.
     pub fn may_pass(&self) -> bool {
         match self.code {
             429 => !self.causes().any(Cause::is_budget),
@@ -71,18 +71,18 @@ impl Status {
         }
     }
 
-    /// Whether what was asked for may have been done all the same: a server that
-    /// fails or gives up waiting may have written by then.
-    fn happened(&self) -> Happened {
-        if self.tried_before || self.code >= 500 { Happened::Maybe } else { Happened::No }
+    /// Whether the change may have been carried out all the same: a server that fails or times out
+    /// may have written it by then.
+    fn applied(&self) -> Applied {
+        if self.tried_before || self.code >= 500 { Applied::Unknown } else { Applied::No }
     }
 
-    /// What it says about the eviction of a pod; `None` if it is no usual answer to that.
+    /// What it means for the eviction of a pod; `None` if it is no usual answer to one.
     pub fn evicted(&self, pod: &PodName) -> Option<Evicted> {
         let blocked = |budget, why: &str| Some(Evicted::Blocked { budget, why: why.to_owned() });
         match self.code {
             404 => Some(Evicted::Gone),
-            // The precondition: a pod of this name, and not this one.
+            // The precondition failed: there is a pod of this name, but another one.
             409 if self.message.contains("UID") => Some(Evicted::Gone),
             429 => {
                 let words = &self.causes().find(|cause| cause.is_budget())?.message;
@@ -107,25 +107,25 @@ fn budget(words: &str) -> Option<&str> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Why Kubernetes did not do as asked.
+/// A request to Kubernetes that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum RequestError {
     /// The API server answered with an error.
     Status(Box<Status>),
-    /// There was no answer, or none that can be read.
-    Away(Trouble),
+    /// There was no answer, or none that can be parsed.
+    NoAnswer(IoError),
 }
 
-impl From<Status> for Refused {
+impl From<Status> for RequestError {
     fn from(status: Status) -> Self {
         Self::Status(Box::new(status))
     }
 }
 
-impl Refused {
-    /// Nothing was sent: there was no connection.
+impl RequestError {
+    /// Nothing was sent, since there was no connection.
     pub fn not_sent(words: &str) -> Self {
-        Self::Away(Trouble::new(FailureKind::Unavailable, words))
+        Self::NoAnswer(IoError::new(FailureKind::Unavailable, words))
     }
 
     /// It was sent, and no answer came.
@@ -133,53 +133,52 @@ impl Refused {
         Self::not_sent(words).after_a_try()
     }
 
-    /// The same, where an earlier try of the call may have been carried out.
+    /// The same error, where an earlier try of the request may have been carried out.
     #[must_use]
     pub fn after_a_try(mut self) -> Self {
         match &mut self {
             Self::Status(status) => status.tried_before = true,
-            Self::Away(trouble) => trouble.happened = Happened::Maybe,
+            Self::NoAnswer(error) => error.applied = Applied::Unknown,
         }
         self
     }
 
-    /// Whether what was asked for may have been done all the same.
-    pub fn happened(&self) -> Happened {
+    /// Whether the change may have been carried out all the same.
+    pub fn applied(&self) -> Applied {
         match self {
-            Self::Status(status) => status.happened(),
-            Self::Away(trouble) => trouble.happened,
+            Self::Status(status) => status.applied(),
+            Self::NoAnswer(error) => error.applied,
         }
     }
 
     /// Whether nothing was sent: the port refuses connections.
     pub fn is_not_sent(&self) -> bool {
-        matches!(self, Self::Away(_)) && self.may_pass() && self.happened() == Happened::No
+        matches!(self, Self::NoAnswer(_)) && self.may_pass() && self.applied() == Applied::No
     }
 
-    /// Whether it is worth asking again in a moment.
+    /// Whether a retry may help.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Status(status) => status.may_pass(),
-            Self::Away(trouble) => trouble.failure.kind == FailureKind::Unavailable,
+            Self::NoAnswer(error) => error.failure.kind == FailureKind::Unavailable,
         }
     }
 
-    /// Whether the API server said that there is no such thing.
+    /// Whether the API server answered that there is no such object.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Status(status) if status.code == 404)
     }
 
-    /// Whether it said that it does not know who asks: a certificate that has
-    /// expired, for one.
+    /// Whether the API server did not accept the credentials: an expired certificate, for example.
     pub fn is_unauthorized(&self) -> bool {
         matches!(self, Self::Status(status) if status.code == 401)
     }
 
     /// What it means for a read.
-    pub fn look(&self, what: &str) -> Trouble {
+    pub fn on_read(&self, what: &str) -> IoError {
         match self {
-            Self::Away(trouble) => {
-                Trouble::new(trouble.failure.kind, &format!("{what}: {}", trouble.failure))
+            Self::NoAnswer(error) => {
+                IoError::new(error.failure.kind, &format!("{what}: {}", error.failure))
             }
             Self::Status(status) => {
                 let Status { code, message, .. } = &**status;
@@ -188,23 +187,23 @@ impl Refused {
                 } else {
                     FailureKind::Refused
                 };
-                Trouble::new(kind, &format!("{what}: Kubernetes answered {code}: {message}"))
+                IoError::new(kind, &format!("{what}: Kubernetes answered {code}: {message}"))
             }
         }
     }
 
     /// What it means for a change.
-    pub fn act(&self, what: &str) -> Trouble {
-        Trouble { happened: self.happened(), ..self.look(what) }
+    pub fn on_change(&self, what: &str) -> IoError {
+        IoError { applied: self.applied(), ..self.on_read(what) }
     }
 
     /// What it means for an eviction.
-    pub fn evicted(&self, pod: &PodName) -> Result<Evicted, Trouble> {
+    pub fn evicted(&self, pod: &PodName) -> Result<Evicted, IoError> {
         let answer = match self {
             Self::Status(status) => status.evicted(pod),
-            Self::Away(_) => None,
+            Self::NoAnswer(_) => None,
         };
-        answer.ok_or_else(|| self.act(&format!("evicting {pod}")))
+        answer.ok_or_else(|| self.on_change(&format!("evicting {pod}")))
     }
 }
 
@@ -214,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    fn refused(value: Value) -> Refused {
+    fn refused(value: Value) -> RequestError {
         serde_json::from_value::<Status>(value).unwrap().into()
     }
 
@@ -224,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_budget_is_named() {
-        // Rule 6: the words of a real API server.
+        // Rule 6: the message of a real API server.
         let refused = refused(json!({
             "code": 429,
             "reason": "TooManyRequests",
@@ -245,9 +244,9 @@ mod tests {
     #[test]
     fn a_busy_server_is_no_budget() {
         let refused = refused(json!({"code": 429, "message": "Too many requests"}));
-        let trouble = refused.evicted(&pod()).unwrap_err();
-        assert_eq!(trouble.failure.kind, FailureKind::Unavailable);
-        assert_eq!(trouble.happened, Happened::No);
+        let error = refused.evicted(&pod()).unwrap_err();
+        assert_eq!(error.failure.kind, FailureKind::Unavailable);
+        assert_eq!(error.applied, Applied::No);
     }
 
     #[test]
@@ -272,26 +271,26 @@ mod tests {
         }
         for other in [json!({"code": 403, "message": "no"}), json!({"code": 409, "message": "old"})]
         {
-            let trouble = refused(other).evicted(&pod()).unwrap_err();
-            assert_eq!(trouble.failure.kind, FailureKind::Refused);
+            let error = refused(other).evicted(&pod()).unwrap_err();
+            assert_eq!(error.failure.kind, FailureKind::Refused);
         }
     }
 
     #[test]
     fn an_answer_that_did_not_come_leaves_an_act_in_doubt() {
         // Rules 7 and 8: a cordon whose answer was lost may be set.
-        for (refused, happened) in [
-            (Refused::not_sent("refused"), Happened::No),
-            (Refused::no_answer("no answer"), Happened::Maybe),
-            (Status::new(504, "timeout").into(), Happened::Maybe),
-            (Status::new(500, "etcdserver: request timed out").into(), Happened::Maybe),
-            (Status::new(429, "busy").into(), Happened::No),
-            (Status::new(403, "no").into(), Happened::No),
-            (Refused::from(Status::new(403, "no")).after_a_try(), Happened::Maybe),
-            (Refused::not_sent("refused").after_a_try(), Happened::Maybe),
+        for (refused, applied) in [
+            (RequestError::not_sent("refused"), Applied::No),
+            (RequestError::no_answer("no answer"), Applied::Unknown),
+            (Status::new(504, "timeout").into(), Applied::Unknown),
+            (Status::new(500, "etcdserver: request timed out").into(), Applied::Unknown),
+            (Status::new(429, "busy").into(), Applied::No),
+            (Status::new(403, "no").into(), Applied::No),
+            (RequestError::from(Status::new(403, "no")).after_a_try(), Applied::Unknown),
+            (RequestError::not_sent("refused").after_a_try(), Applied::Unknown),
         ] {
-            assert_eq!(refused.act("cordoning").happened, happened, "{refused:?}");
-            assert_eq!(refused.look("nodes").happened, Happened::No, "{refused:?}");
+            assert_eq!(refused.on_change("cordoning").applied, applied, "{refused:?}");
+            assert_eq!(refused.on_read("nodes").applied, Applied::No, "{refused:?}");
         }
     }
 
@@ -305,8 +304,8 @@ mod tests {
             (403, "no", FailureKind::Refused),
             (422, "invalid", FailureKind::Refused),
         ] {
-            let refused = Refused::from(Status::new(code, message));
-            assert_eq!(refused.look("a call").failure.kind, kind, "{code}");
+            let refused = RequestError::from(Status::new(code, message));
+            assert_eq!(refused.on_read("a call").failure.kind, kind, "{code}");
         }
     }
 }
