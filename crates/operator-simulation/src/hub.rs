@@ -32,7 +32,7 @@ const DEFINITIONS: &str = include_str!("../../../deploy/10-crds.yaml");
 pub struct Hub {
     inner: Mutex<Inner>,
     clock: SystemClock,
-    /// Something may be due earlier than was thought.
+    /// A request may have made the next event due earlier.
     sooner: Notify,
 }
 
@@ -41,7 +41,7 @@ struct Inner {
     streams: HashMap<StreamId, mpsc::UnboundedSender<Bytes>>,
 }
 
-/// What a request led to.
+/// The answer to a request.
 pub enum Answer {
     /// A complete response.
     Whole {
@@ -121,8 +121,8 @@ impl Hub {
         answer
     }
 
-    /// Lets time pass for ever: watches end, and bookmarks are sent.
-    pub async fn live(self: Arc<Self>) {
+    /// Advances the time of the API server, so that it sends bookmarks and ends watches.
+    pub async fn run(self: Arc<Self>) {
         loop {
             let next = self.lock().api.next_event();
             let left = next.map(|at| at.to_jiff().duration_since(self.clock.now()));
@@ -202,7 +202,7 @@ impl Hub {
         self.lock().read(time(self.clock.now()), path)
     }
 
-    /// A request of the scenario itself, which the hub accepts.
+    /// Sends a request of the scenario itself, which must succeed.
     fn must(&self, request: &Request) {
         if let Answer::Whole { status, body, .. } = self.request(request) {
             let text = String::from_utf8_lossy(&body);

@@ -28,8 +28,8 @@ use upgrade_engine::io::Clock as _;
 
 use crate::hub::RunChange;
 
-/// How long after a command of the user a run may still begin: it was created before.
-const HEARD: SignedDuration = SignedDuration::from_secs(30);
+/// How long after the user's change a run that was already created may still begin.
+const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Watches the runs of the cluster.
 pub struct Judge {
@@ -47,7 +47,7 @@ struct State {
     driver: Option<ProcessId>,
     /// How often the user has set a target, and since when the newest one holds.
     targets: u32,
-    /// Since when the user wants nothing new: a pause, or no target.
+    /// Since when the user wants no new run: paused, or without a target.
     quiet: Option<Timestamp>,
     breaches: Vec<Breach>,
     log: Vec<(Timestamp, String)>,
@@ -65,7 +65,7 @@ struct RunNote {
 }
 
 impl Judge {
-    /// Nothing has happened yet.
+    /// A judge of a scenario that has not started.
     pub fn new(shared: &Arc<SharedWorld>, policy: &Policy) -> Arc<Self> {
         let quiet = Some(shared.clock().now());
         let state = Mutex::new(State { quiet, ..State::default() });
@@ -80,14 +80,14 @@ impl Judge {
         self.shared.clock().now()
     }
 
-    /// A number for a process.
+    /// The next number for a process.
     pub fn number(&self) -> ProcessId {
         let mut state = self.lock();
         state.newest += 1;
         state.newest
     }
 
-    /// Notes what happens, for the story.
+    /// Records an event for the printed log.
     pub fn note(&self, text: &str) {
         let now = self.now();
         self.lock().log.push((now, text.to_owned()));
@@ -100,23 +100,23 @@ impl Judge {
             state.targets += 1;
             state.quiet = None;
         }
-        self.says(if replaced { Wish::Retarget } else { Wish::Resume });
+        self.report(if replaced { Wish::Retarget } else { Wish::Resume });
     }
 
     /// The user removes the target, or pauses.
     pub fn quiet(&self) {
         let now = self.now();
         self.lock().quiet.get_or_insert(now);
-        self.says(Wish::Pause);
+        self.report(Wish::Pause);
     }
 
     /// The user resumes.
     pub fn resumed(&self) {
         self.lock().quiet = None;
-        self.says(Wish::Resume);
+        self.report(Wish::Resume);
     }
 
-    fn says(&self, word: Wish) {
+    fn report(&self, word: Wish) {
         self.shared.at(|inside| inside.show(TraceKind::Says { word }));
     }
 
@@ -180,7 +180,7 @@ impl Judge {
         {
             let now = self.now();
             let mut state = self.lock();
-            state.log.push((now, format!("{} of {name} by {}", brief(entry), entry.runner)));
+            state.log.push((now, format!("{} of {name} by {}", summary(entry), entry.runner)));
             if let Some(note) = state.runs.get_mut(name) {
                 match &entry.record {
                     Record::Halted { why } => note.halted = Some(why.clone()),
@@ -253,8 +253,8 @@ impl Judge {
         if let Some((rule, text)) = earlier {
             self.breach(rule, text);
         }
-        if let Some(since) = quiet.filter(|since| now.duration_since(*since) > HEARD) {
-            self.breach(12, format!("{name} begins, but the user wants nothing since {since}"));
+        if let Some(since) = quiet.filter(|since| now.duration_since(*since) > GRACE) {
+            self.breach(12, format!("{name} begins, but the user has wanted no run since {since}"));
         }
         true
     }
@@ -299,15 +299,15 @@ impl Judge {
         newest.map(|(name, note)| (name.clone(), note.phase, note.message.clone()))
     }
 
-    /// All broken rules that only the hub shows, and the story so far.
+    /// The broken rules that only the hub shows, and the log.
     pub fn take(&self) -> (Vec<Breach>, Vec<(Timestamp, String)>) {
         let mut state = self.lock();
         (std::mem::take(&mut state.breaches), std::mem::take(&mut state.log))
     }
 }
 
-/// An entry, for the story.
-fn brief(entry: &Entry) -> String {
+/// A journal entry in a few words, for the printed log.
+fn summary(entry: &Entry) -> String {
     match &entry.record {
         Record::Started { step, attempt, .. } => format!("{step} starts (attempt {attempt})"),
         Record::Finished { step, outcome, .. } => format!("{step} ends: {outcome:?}"),

@@ -3,13 +3,13 @@
 //!
 //! [`scenario`] says what a seed means, [`play`] plays it. The [`hub`] is the API server of
 //! `kube-sim`; each replica reaches it over a [`link`] of its own, and the cluster through
-//! [`live`]. The [`judge`] shows the referee of `simulation-tests` what happens, and judges
+//! [`cluster`]. The [`judge`] shows the referee of `simulation-tests` what happens, and judges
 //! what only the hub shows: which runs begin, and how they end.
 
+pub mod cluster;
 pub mod hub;
 pub mod judge;
 pub mod link;
-pub mod live;
 mod play;
 mod replica;
 pub mod scenario;

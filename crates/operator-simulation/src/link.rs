@@ -32,7 +32,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// A good connection.
+    /// A connection that loses nothing.
     pub fn new(
         hub: &Arc<Hub>,
         judge: &Arc<Judge>,
@@ -47,7 +47,7 @@ impl Link {
         })
     }
 
-    /// How good it is from now on.
+    /// Changes its quality.
     pub fn set(&self, conditions: NetworkConditions) {
         self.network.lock().unwrap_or_else(PoisonError::into_inner).0 = conditions;
     }
@@ -79,7 +79,7 @@ impl Link {
         if fate == MessageFate::Refused {
             return Err("connection refused".into());
         }
-        // What was sent arrives, whatever becomes of its sender.
+        // A request that was sent arrives even if its sender dies.
         let (link, arrives) = (Arc::clone(&self), fate != MessageFate::Lost);
         let sent = tokio::spawn(async move {
             tokio::time::sleep(there).await;

@@ -1,4 +1,4 @@
-//! `cargo xtask simulate-operator` runs this.
+//! The program behind `cargo xtask simulate-operator`.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -25,13 +25,13 @@ struct Args {
     /// The first seed
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Tell the whole story of each; for one seed or a few
+    /// Print everything that happens; for one seed or a few
     #[arg(long)]
     story: bool,
-    /// Tell what happened to the cluster, too
+    /// Print what happens to the cluster, too
     #[arg(long, requires = "story")]
     cluster: bool,
-    /// Break each guard of the operator on purpose, and count the seeds until it is caught
+    /// Break each guard of the operator on purpose, and count the seeds until a rule breaks
     #[cfg(feature = "mutants")]
     #[arg(long)]
     mutants: bool,
@@ -41,7 +41,7 @@ struct Args {
 }
 
 /// The number of failures after which the run stops.
-const ENOUGH: usize = 5;
+const MAX_FAILURES: usize = 5;
 
 #[derive(Default)]
 struct Total {
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         return mutants(&args);
     }
     let began = clock();
-    let total = many(&args, ENOUGH);
+    let total = many(&args, MAX_FAILURES);
     for (name, count) in &total.met {
         line(&format!("{count:>8}  {name}"));
     }
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     if failed == 0 && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn many(args: &Args, enough: usize) -> Total {
+fn many(args: &Args, max_failures: usize) -> Total {
     let next = AtomicU64::new(args.from);
     let total = Mutex::new(Total::default());
     let cores = if args.story {
@@ -120,7 +120,7 @@ fn many(args: &Args, enough: usize) -> Total {
                         story(&scenario, played.as_ref().ok(), args.cluster);
                     }
                     total.add(seed, &scenario, played);
-                    if total.failed.len() >= enough {
+                    if total.failed.len() >= max_failures {
                         break;
                     }
                 }

@@ -27,13 +27,14 @@ use crate::user::{self, Wanted};
 /// How long a scenario may take, in simulated time.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24);
 
-/// How long the end has to last: whatever begins by itself begins within this time.
-const CALM: Duration = Duration::from_mins(10);
+/// How long nothing may change before the scenario is over: what begins by itself begins within
+/// this time.
+const SETTLED_FOR: Duration = Duration::from_mins(10);
 
-/// How often it is asked whether the end has come.
-const ASKED_EVERY: Duration = Duration::from_secs(10);
+/// How often that is checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What became of a scenario.
+/// The result of a scenario.
 pub struct Played {
     /// Rules that were broken.
     pub breaches: Vec<Breach>,
@@ -41,14 +42,14 @@ pub struct Played {
     pub phase: Option<RunPhase>,
     /// What happened on the hub.
     pub story: Vec<(Timestamp, String)>,
-    /// What happened to the cluster, if it was asked for.
+    /// What happened to the cluster, if a log was requested.
     pub log: Vec<TraceEvent>,
     /// How long it took, in simulated time.
     pub took: SignedDuration,
 }
 
-/// What everybody shares.
-pub(crate) struct Stage {
+/// What all parts of one scenario share.
+pub(crate) struct Simulation {
     pub(crate) scenario: Scenario,
     pub(crate) shared: Arc<SharedWorld>,
     pub(crate) hub: Arc<Hub>,
@@ -69,20 +70,20 @@ pub fn play(scenario: &Scenario, templates: &Templates, log: bool) -> Played {
         .build()
         .expect("a runtime without sockets needs nothing");
     runtime.block_on(async {
-        let stage = Stage::new(scenario, world, log);
-        tokio::spawn(Arc::clone(&stage.shared).live());
-        tokio::spawn(Arc::clone(&stage.hub).live());
+        let simulation = Simulation::new(scenario, world, log);
+        tokio::spawn(Arc::clone(&simulation.shared).live());
+        tokio::spawn(Arc::clone(&simulation.hub).run());
         // What follows a broken rule proves nothing.
         tokio::select! {
             biased;
-            () = stage.shared.until_broken() => {}
-            () = stage.run() => {}
+            () = simulation.shared.until_broken() => {}
+            () = simulation.run() => {}
         }
-        stage.played()
+        simulation.played()
     })
 }
 
-impl Stage {
+impl Simulation {
     fn new(
         scenario: &Scenario,
         world: (talos_sim::model::World, talos_sim::kubernetes::Kubernetes),
@@ -114,7 +115,7 @@ impl Stage {
         })
     }
 
-    /// What the user wants now.
+    /// The user's current target and pause.
     pub(crate) fn wanted(&self) -> MutexGuard<'_, Wanted> {
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -136,7 +137,7 @@ impl Stage {
         self.replicas().push(replica);
     }
 
-    /// Takes a replica out, if there is one of that number.
+    /// Removes a replica from the list, if there is one of that number.
     pub(crate) fn take(&self, number: u32) -> Option<Replica> {
         let mut replicas = self.replicas();
         let number = usize::try_from(number).unwrap_or(0);
@@ -149,7 +150,7 @@ impl Stage {
         self.replicas().get(number).map(|replica| Arc::clone(&replica.process))
     }
 
-    /// How good the connection to the hub is from now on, of one replica or of all.
+    /// Changes the quality of the connection to the hub, for one replica or for all.
     pub(crate) fn network(&self, only: Option<u32>, conditions: NetworkConditions) {
         for (number, replica) in self.replicas().iter().enumerate() {
             if only.is_none_or(|only| usize::try_from(only) == Ok(number)) {
@@ -162,37 +163,37 @@ impl Stage {
         for _ in 0..self.scenario.replicas {
             self.start();
         }
-        // The replicas know each other, and the first status is there.
+        // By then the replicas know each other, and the first status is written.
         tokio::time::sleep(Duration::from_secs(30)).await;
         let first = self.scenario.first.clone();
         self.set_target(&first);
-        let raises = Arc::clone(self);
-        tokio::spawn(async move { raises.raise_the_dead().await });
+        let restarts = Arc::clone(self);
+        tokio::spawn(async move { restarts.restart_killed().await });
         let events: Vec<_> = self
             .scenario
             .events
             .iter()
             .cloned()
             .map(|event| {
-                let stage = Arc::clone(self);
+                let simulation = Arc::clone(self);
                 tokio::spawn(async move {
                     tokio::time::sleep(Duration::from_secs(event.after)).await;
-                    user::happen(&stage, &event.kind).await;
+                    user::apply(&simulation, &event.kind).await;
                 })
             })
             .collect();
         for event in events {
             let _ = event.await;
         }
-        self.until_calm().await;
+        self.until_settled().await;
         if self.boots_back() && self.try_again() {
-            self.until_calm().await;
+            self.until_settled().await;
         }
         self.judge_the_end();
     }
 
     /// Starts a replica for each one that was killed at one of the scenario's points.
-    async fn raise_the_dead(self: &Arc<Self>) {
+    async fn restart_killed(self: &Arc<Self>) {
         let pauses = self.scenario.crashes.iter().map(|(.., pause)| *pause);
         for pause in pauses {
             loop {
@@ -210,16 +211,17 @@ impl Stage {
         }
     }
 
-    /// Comes back when nothing has happened for long.
-    async fn until_calm(&self) {
-        let mut calm = Duration::ZERO;
+    /// Returns when nothing has changed for a while.
+    async fn until_settled(&self) {
+        let mut settled = Duration::ZERO;
         let mut before = self.judge.newest();
-        while calm < CALM {
-            tokio::time::sleep(ASKED_EVERY).await;
+        while settled < SETTLED_FOR {
+            tokio::time::sleep(CHECK_INTERVAL).await;
             let newest = self.judge.newest();
-            let rests =
-                self.rests(newest.as_ref().map(|(_, phase, _)| *phase)) || self.is_refused();
-            calm = if rests && newest == before { calm + ASKED_EVERY } else { Duration::ZERO };
+            let at_rest =
+                self.is_at_rest(newest.as_ref().map(|(_, phase, _)| *phase)) || self.is_refused();
+            settled =
+                if at_rest && newest == before { settled + CHECK_INTERVAL } else { Duration::ZERO };
             before = newest;
             if self.shared.clock().now().duration_since(START) > LONGEST {
                 self.judge.breach(0, format!("it does not end: the newest run is {before:?}"));
@@ -229,7 +231,7 @@ impl Stage {
     }
 
     /// Whether nothing is left to do.
-    fn rests(&self, newest: Option<RunPhase>) -> bool {
+    fn is_at_rest(&self, newest: Option<RunPhase>) -> bool {
         let Wanted { target, paused } = self.wanted().clone();
         match newest {
             None | Some(RunPhase::Cancelled) => target.is_none() || paused,
@@ -239,7 +241,7 @@ impl Stage {
         }
     }
 
-    /// Whether the target cannot be begun, and the object says so.
+    /// Whether the target is refused, and the object says so.
     fn is_refused(&self) -> bool {
         let status = self.hub.annotation(annotation::TALOS_STATUS);
         self.scenario.may_be_refused() && status.as_deref() == Some(Status::Failed.as_str())
@@ -249,7 +251,7 @@ impl Stage {
         self.scenario.events.iter().any(|event| matches!(event.kind, EventKind::BootBack { .. }))
     }
 
-    /// The user sets the target of a run that failed once more.
+    /// The user sets the target of a halted run again.
     fn try_again(&self) -> bool {
         let target = self.wanted().target.clone();
         let halted = self.judge.newest().is_some_and(|(_, phase, _)| phase == RunPhase::Halted);
@@ -258,9 +260,9 @@ impl Stage {
         true
     }
 
-    /// What the operator has to show at the end.
+    /// Checks the state that the operator leaves.
     fn judge_the_end(&self) {
-        // The lease of a replica that was killed is taken by the next one that needs it.
+        // The lease of a killed replica stays until another one needs it.
         let lives = |holder: &String| self.replicas().iter().any(|it| it.name == *holder);
         let drivers: Vec<_> = self.hub.drivers().into_iter().filter(lives).collect();
         if !drivers.is_empty() {

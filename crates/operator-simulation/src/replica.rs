@@ -13,10 +13,10 @@ use upgrade_controller::{Parts, Service as _};
 use upgrade_core::catalogue::Catalogue;
 use upgrade_core::matrix::Matrix;
 
+use crate::cluster::WorldConnector;
 use crate::hub::NAMESPACE;
 use crate::link::Link;
-use crate::live::WorldConnector;
-use crate::play::Stage;
+use crate::play::Simulation;
 
 /// How often an idle cluster is probed.
 const PROBE: Duration = Duration::from_mins(5);
@@ -33,9 +33,9 @@ pub(crate) struct Replica {
 
 impl Replica {
     /// Starts it.
-    pub(crate) fn start(stage: &Arc<Stage>, name: String) -> Self {
-        let process = Process::new(stage.judge.number(), &stage.crashes);
-        let link = Link::new(&stage.hub, &stage.judge, &process, stage.random());
+    pub(crate) fn start(simulation: &Arc<Simulation>, name: String) -> Self {
+        let process = Process::new(simulation.judge.number(), &simulation.crashes);
+        let link = Link::new(&simulation.hub, &simulation.judge, &process, simulation.random());
         let client = link.client();
         let (stop, mut stopped) = watch::channel(false);
         // Nothing changes the catalogue, so its sender may go.
@@ -48,37 +48,39 @@ impl Replica {
                 probe_interval: PROBE,
                 lease: upgrade_controller::lease::DURATION,
                 matrix: Matrix::builtin(),
-                clock: Clock::of_runtime(*stage.shared.clock()),
+                clock: Clock::of_runtime(*simulation.shared.clock()),
             },
             watch_namespace: Some(NAMESPACE.to_owned()),
             secret_prefix: String::new(),
             snapshots: "/snapshots".into(),
-            policy: stage.scenario.cluster.policy.clone(),
+            policy: simulation.scenario.cluster.policy.clone(),
         };
-        let connector =
-            WorldConnector { shared: Arc::clone(&stage.shared), process: Arc::clone(&process) };
+        let connector = WorldConnector {
+            shared: Arc::clone(&simulation.shared),
+            process: Arc::clone(&process),
+        };
         let operator = Operator::with(connector, parts, options, false);
-        let (running, stage) = (Arc::clone(&process), Arc::clone(stage));
+        let (running, simulation) = (Arc::clone(&process), Arc::clone(simulation));
         tokio::spawn(async move {
             let stopped = async move {
                 let _ = stopped.wait_for(|stop| *stop).await;
             };
             tokio::select! {
                 biased;
-                // Nothing of a dead process runs on: not even what hands its leases over.
-                () = running.died.notified() => stage.judge.died(&running),
+                // A killed process does nothing more: it does not even release its leases.
+                () = running.died.notified() => simulation.judge.died(&running),
                 () = operator.run(stopped) => {}
             }
         });
         Self { name, process, link, stop }
     }
 
-    /// Lets it stop as it does when its pod is deleted.
+    /// Stops it as Kubernetes does when it deletes its pod.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
     }
 
-    /// How good its connection to the hub is from now on.
+    /// Changes the quality of its connection to the hub.
     pub(crate) fn network(&self, conditions: NetworkConditions) {
         self.link.set(conditions);
     }

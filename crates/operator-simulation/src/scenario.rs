@@ -12,7 +12,7 @@ use upgrade_core::version::Version;
 
 use kube_sim::random::Random;
 
-/// One simulated life of an operator.
+/// One simulated operator and its cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
     /// The cluster, without troubles of its own.
@@ -65,29 +65,29 @@ pub enum EventKind {
         /// Until the next one starts.
         lasts: u64,
     },
-    /// A replica stands still: a suspended process, or a machine that was put to sleep.
-    Still {
+    /// A replica is suspended, as by SIGSTOP or a paused virtual machine.
+    Suspend {
         /// Which, by number.
         replica: u32,
         /// For how long.
         lasts: u64,
     },
     /// A replica cannot reach the hub.
-    Cut {
+    Disconnect {
         /// Which, by number.
         replica: u32,
         /// For how long.
         lasts: u64,
     },
-    /// Messages to the hub get lost, for every replica.
-    Rough {
-        /// How bad it is.
+    /// Messages between the hub and every replica get lost.
+    LoseMessages {
+        /// How many.
         conditions: NetworkConditions,
         /// For how long.
         lasts: u64,
     },
     /// One more replica.
-    Join,
+    AddReplica,
     /// The user pauses, and resumes.
     Pause {
         /// For how long.
@@ -101,7 +101,7 @@ pub enum EventKind {
     /// The user wants the second target instead.
     Retarget,
     /// The cluster's Secret gets other credentials.
-    Rotate,
+    RotateCredentials,
     /// Another user cordons a node, and uncordons it again.
     Cordon {
         /// Which, by number.
@@ -123,15 +123,15 @@ impl EventKind {
         match self {
             Self::Kill { .. } => "kill",
             Self::Restart { .. } => "restart",
-            Self::Still { .. } => "still",
-            Self::Cut { .. } => "cut",
-            Self::Rough { .. } => "rough",
-            Self::Join => "join",
+            Self::Suspend { .. } => "suspend",
+            Self::Disconnect { .. } => "disconnect",
+            Self::LoseMessages { .. } => "lose-messages",
+            Self::AddReplica => "add-replica",
             Self::Pause { .. } => "pause",
             Self::Remove { lasts: None } => "remove",
-            Self::Remove { lasts: Some(_) } => "touch",
+            Self::Remove { lasts: Some(_) } => "remove-and-set",
             Self::Retarget => "retarget",
-            Self::Rotate => "rotate",
+            Self::RotateCredentials => "rotate-credentials",
             Self::Cordon { .. } => "cordon",
             Self::BootBack { .. } => "boot-back",
         }
@@ -141,15 +141,15 @@ impl EventKind {
     pub const NAMES: [&'static str; 13] = [
         "kill",
         "restart",
-        "still",
-        "cut",
-        "rough",
-        "join",
+        "suspend",
+        "disconnect",
+        "lose-messages",
+        "add-replica",
         "pause",
         "remove",
-        "touch",
+        "remove-and-set",
         "retarget",
-        "rotate",
+        "rotate-credentials",
         "cordon",
         "boot-back",
     ];
@@ -189,10 +189,10 @@ impl Scenario {
                 event.kind,
                 EventKind::Kill { .. }
                     | EventKind::Restart { .. }
-                    | EventKind::Still { .. }
-                    | EventKind::Cut { .. }
-                    | EventKind::Rough { .. }
-                    | EventKind::Rotate
+                    | EventKind::Suspend { .. }
+                    | EventKind::Disconnect { .. }
+                    | EventKind::LoseMessages { .. }
+                    | EventKind::RotateCredentials
             )
         })
     }
@@ -266,21 +266,21 @@ fn event(random: &mut Random, nodes: usize, replicas: u32) -> EventKind {
     match random.below(16) {
         0..2 => EventKind::Kill { replica, lasts },
         2 => EventKind::Restart { replica, lasts },
-        3..5 => EventKind::Still { replica, lasts },
-        5 => EventKind::Cut { replica, lasts },
-        6 => EventKind::Rough { conditions: rough(random), lasts },
-        7 => EventKind::Join,
+        3..5 => EventKind::Suspend { replica, lasts },
+        5 => EventKind::Disconnect { replica, lasts },
+        6 => EventKind::LoseMessages { conditions: lossy(random), lasts },
+        7 => EventKind::AddReplica,
         8 => EventKind::Pause { lasts: lasts * 4 },
         9 => EventKind::Remove { lasts: None },
         10..12 => EventKind::Remove { lasts: Some(*random.pick(&[0, 2, 30, 300])) },
         12 => EventKind::Retarget,
-        13 => EventKind::Rotate,
+        13 => EventKind::RotateCredentials,
         14 => EventKind::Cordon { node, lasts: random.chance(500).then_some(lasts) },
         _ => EventKind::BootBack { node },
     }
 }
 
-fn rough(random: &mut Random) -> NetworkConditions {
+fn lossy(random: &mut Random) -> NetworkConditions {
     let mut share = || random.below(150);
     NetworkConditions {
         refused: share(),

@@ -1,4 +1,4 @@
-//! What happens to an operator: its user, its machines, and others.
+//! The events of a scenario: what the user, other actors and failures do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use talos_sim::model::NodeIndex;
 use upgrade_core::snapshot::NodeName;
 use vitistack_api::annotation;
 
-use crate::play::Stage;
+use crate::play::Simulation;
 use crate::scenario::{BOOT_BACK, EventKind, Target};
 
-/// A connection that is cut.
+/// No message arrives.
 const CUT: NetworkConditions =
     NetworkConditions { refused: 500, lost: 500, unanswered: 0, late: 0, doubled: 0 };
 
-/// What the user wants.
+/// The user's target and pause.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     /// The target.
@@ -35,7 +35,7 @@ fn written(target: &Target) -> (&'static str, String) {
     }
 }
 
-impl Stage {
+impl Simulation {
     /// The user sets a target.
     pub(crate) fn set_target(&self, target: &Target) {
         let (key, value) = written(target);
@@ -74,7 +74,7 @@ impl Stage {
         }
     }
 
-    fn others(
+    fn external(
         &self,
         deed: ExternalAction,
         done: impl FnOnce(&mut simulation_tests::world::Inside),
@@ -98,85 +98,85 @@ async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Lets an event happen, to its end.
-pub(crate) async fn happen(stage: &Arc<Stage>, kind: &EventKind) {
+/// Applies an event, and returns when it is over.
+pub(crate) async fn apply(simulation: &Arc<Simulation>, kind: &EventKind) {
     match kind {
         EventKind::Kill { replica, lasts } => {
-            if let Some(replica) = stage.take(*replica) {
-                stage.judge.note(&format!("{} is killed", replica.name));
+            if let Some(replica) = simulation.take(*replica) {
+                simulation.judge.note(&format!("{} is killed", replica.name));
                 replica.process.die();
                 seconds(*lasts).await;
             }
-            stage.start();
+            simulation.start();
         }
         EventKind::Restart { replica, lasts } => {
-            if let Some(replica) = stage.take(*replica) {
-                stage.judge.note(&format!("{} is stopped", replica.name));
+            if let Some(replica) = simulation.take(*replica) {
+                simulation.judge.note(&format!("{} is stopped", replica.name));
                 replica.stop();
                 seconds(*lasts).await;
-                // The rest of its time is over.
+                // Its grace period is over.
                 replica.process.die();
             }
-            stage.start();
+            simulation.start();
         }
-        EventKind::Still { replica, lasts } => {
-            let Some(process) = stage.process(*replica) else { return };
-            stage.judge.note(&format!("replica {replica} stands still"));
+        EventKind::Suspend { replica, lasts } => {
+            let Some(process) = simulation.process(*replica) else { return };
+            simulation.judge.note(&format!("replica {replica} is suspended"));
             process.still.send_replace(true);
             seconds(*lasts).await;
-            stage.judge.note(&format!("replica {replica} continues"));
+            simulation.judge.note(&format!("replica {replica} continues"));
             process.still.send_replace(false);
         }
-        EventKind::Cut { replica, lasts } => {
-            stage.judge.note(&format!("replica {replica} does not reach the hub"));
-            stage.network(Some(*replica), CUT);
+        EventKind::Disconnect { replica, lasts } => {
+            simulation.judge.note(&format!("replica {replica} loses the hub"));
+            simulation.network(Some(*replica), CUT);
             seconds(*lasts).await;
-            stage.judge.note(&format!("replica {replica} reaches the hub"));
-            stage.network(Some(*replica), NetworkConditions::default());
+            simulation.judge.note(&format!("replica {replica} has the hub back"));
+            simulation.network(Some(*replica), NetworkConditions::default());
         }
-        EventKind::Rough { conditions, lasts } => {
-            stage.judge.note("messages to the hub get lost");
-            stage.network(None, *conditions);
+        EventKind::LoseMessages { conditions, lasts } => {
+            simulation.judge.note("messages to the hub get lost");
+            simulation.network(None, *conditions);
             seconds(*lasts).await;
-            stage.judge.note("messages to the hub arrive");
-            stage.network(None, NetworkConditions::default());
+            simulation.judge.note("messages to the hub arrive");
+            simulation.network(None, NetworkConditions::default());
         }
-        EventKind::Join => stage.start(),
+        EventKind::AddReplica => simulation.start(),
         EventKind::Pause { lasts } => {
-            stage.pause(true);
+            simulation.pause(true);
             seconds(*lasts).await;
-            stage.pause(false);
+            simulation.pause(false);
         }
         EventKind::Remove { lasts } => {
-            let Some(target) = stage.remove_target() else { return };
+            let Some(target) = simulation.remove_target() else { return };
             if let Some(lasts) = lasts {
                 seconds(*lasts).await;
-                if stage.wanted().target.is_none() {
-                    stage.set_target(&target);
+                if simulation.wanted().target.is_none() {
+                    simulation.set_target(&target);
                 }
             }
         }
         EventKind::Retarget => {
-            let second = stage.scenario.second.clone();
-            stage.set_target(&second);
+            let second = simulation.scenario.second.clone();
+            simulation.set_target(&second);
         }
-        EventKind::Rotate => {
-            stage.judge.note("other credentials");
-            let number = stage.judge.number();
-            stage.hub.rotate_credentials(number);
+        EventKind::RotateCredentials => {
+            simulation.judge.note("the credentials are rotated");
+            let number = simulation.judge.number();
+            simulation.hub.rotate_credentials(number);
         }
         EventKind::Cordon { node, lasts } => {
-            let name = stage.node(*node);
-            cordon(stage, &name, true);
+            let name = simulation.node(*node);
+            cordon(simulation, &name, true);
             if let Some(lasts) = lasts {
                 seconds(*lasts).await;
-                cordon(stage, &name, false);
+                cordon(simulation, &name, false);
             }
         }
         EventKind::BootBack { node } => {
-            let (name, fault) = (stage.node(*node), BOOT_BACK);
+            let (name, fault) = (simulation.node(*node), BOOT_BACK);
             let deed = ExternalAction::Breaks { node: name, fault: "boot-back".to_owned() };
-            stage.others(deed, |inside| {
+            simulation.external(deed, |inside| {
                 let now = inside.world.now();
                 inside.world.inject(now, Some(NodeIndex(*node)), &fault);
             });
@@ -184,9 +184,9 @@ pub(crate) async fn happen(stage: &Arc<Stage>, kind: &EventKind) {
     }
 }
 
-fn cordon(stage: &Stage, node: &NodeName, on: bool) {
-    stage.others(ExternalAction::Cordon { node: node.clone(), on }, |inside| {
-        let write = kube_sim::Write::by("somebody");
+fn cordon(simulation: &Simulation, node: &NodeName, on: bool) {
+    simulation.external(ExternalAction::Cordon { node: node.clone(), on }, |inside| {
+        let write = kube_sim::Write::by("another-user");
         let store = inside.kubernetes.api_mut().store_mut();
         let path = ["spec", "unschedulable"];
         let _ = store.modify(&write, &kube_sim::names::NODES, "", &node.0, |node| {

@@ -1,4 +1,4 @@
-//! The cluster, as a replica reaches it: the in-memory world of `simulation-tests`.
+//! A replica's connection to the cluster, which is an in-memory world of `simulation-tests`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
