@@ -1,6 +1,7 @@
 //! A replica's connection to the cluster, which is an in-memory world of `simulation-tests`.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use simulation_tests::world::SharedWorld;
@@ -11,8 +12,12 @@ use upgrade_core::snapshot::Component;
 use upgrade_engine::io::{Io, IoError, Machine, Machines as _, NoExternal};
 use upgrade_live::talos::{Glance, Parts};
 
+use crate::hub::Hub;
+
 /// Connects one replica to the world.
 pub struct WorldConnector {
+    /// Where the cluster's valid credentials are known.
+    pub hub: Arc<Hub>,
     /// The world.
     pub shared: Arc<SharedWorld>,
     /// The replica.
@@ -22,11 +27,13 @@ pub struct WorldConnector {
 impl Connector for WorldConnector {
     type Io = WorldIo;
 
-    async fn open(&self, _: ClusterAccess) -> Result<WorldIo, ConnectError> {
+    async fn open(&self, access: ClusterAccess) -> Result<WorldIo, ConnectError> {
+        let revoked: Arc<AtomicBool> = self.hub.revocation(&access.talosconfig);
         Ok(WorldIo(ProcessIo {
             shared: Arc::clone(&self.shared),
             process: Arc::clone(&self.process),
             roster: Mutex::default(),
+            revoked,
         }))
     }
 }

@@ -2,6 +2,7 @@
 //! watches send.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,9 +32,18 @@ const DEFINITIONS: &str = include_str!("../../../deploy/10-crds.yaml");
 /// The hub.
 pub struct Hub {
     inner: Mutex<Inner>,
+    /// The credentials that the cluster accepts.
+    credentials: Mutex<Credentials>,
     clock: SystemClock,
     /// A request may have made the next event due earlier.
     sooner: Notify,
+}
+
+/// A talosconfig, and whether the cluster has stopped accepting it.
+#[derive(Default)]
+struct Credentials {
+    talosconfig: String,
+    revoked: Arc<AtomicBool>,
 }
 
 struct Inner {
@@ -77,7 +87,8 @@ impl Hub {
     pub fn new(clock: SystemClock, seed: u64) -> Arc<Self> {
         let api = ApiServer::without_controllers(seed, time(clock.now()));
         let inner = Mutex::new(Inner { api, streams: HashMap::new() });
-        let hub = Arc::new(Self { inner, clock, sooner: Notify::new() });
+        let credentials = Mutex::default();
+        let hub = Arc::new(Self { inner, credentials, clock, sooner: Notify::new() });
         let definitions: Vec<Value> =
             serde_saphyr::from_multiple(DEFINITIONS).expect("the shipped definitions are YAML");
         for definition in definitions {
@@ -176,13 +187,33 @@ impl Hub {
         leases.filter(of_cluster).filter_map(holder).collect()
     }
 
-    /// Writes other credentials into the cluster's Secret.
+    fn credentials(&self) -> MutexGuard<'_, Credentials> {
+        self.credentials.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether these credentials are revoked, now or later.
+    pub fn revocation(&self, talosconfig: &[u8]) -> Arc<AtomicBool> {
+        let credentials = self.credentials();
+        if credentials.talosconfig.as_bytes() == talosconfig {
+            Arc::clone(&credentials.revoked)
+        } else {
+            Arc::new(AtomicBool::new(true))
+        }
+    }
+
+    /// Writes other credentials into the cluster's Secret. The cluster accepts only these from
+    /// now on, as after `talosctl rotate-ca`.
     pub fn rotate_credentials(&self, number: u32) {
+        let talosconfig = format!("talosconfig {number}");
+        let revoked = Arc::default();
+        let next = Credentials { talosconfig: talosconfig.clone(), revoked };
+        let before = std::mem::replace(&mut *self.credentials(), next);
+        before.revoked.store(true, Ordering::SeqCst);
         let name = vitistack_api::secret::name("", CLUSTER);
         let secrets = format!("/api/v1/namespaces/{NAMESPACE}/secrets");
         let body = json!({
             "metadata": {"name": name},
-            "stringData": {(vitistack_api::secret::TALOSCONFIG): format!("talosconfig {number}")},
+            "stringData": {(vitistack_api::secret::TALOSCONFIG): talosconfig},
         });
         if number == 0 {
             self.create(&secrets, &body);

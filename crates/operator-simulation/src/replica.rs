@@ -56,6 +56,7 @@ impl Replica {
             policy: simulation.scenario.cluster.policy.clone(),
         };
         let connector = WorldConnector {
+            hub: Arc::clone(&simulation.hub),
             shared: Arc::clone(&simulation.shared),
             process: Arc::clone(&process),
         };

@@ -49,6 +49,7 @@ impl ScenarioRunner {
             shared: Arc::clone(&self.shared),
             process: Arc::clone(&process),
             roster: Mutex::default(),
+            revoked: Arc::default(),
         });
         let renewing = async {
             loop {

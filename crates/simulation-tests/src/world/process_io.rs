@@ -97,6 +97,8 @@ pub struct ProcessIo {
     pub process: Arc<Process>,
     /// The machines that it knows of.
     pub roster: Mutex<Roster>,
+    /// Whether the cluster has stopped accepting its credentials.
+    pub revoked: Arc<AtomicBool>,
 }
 
 /// How long an answer that does not come is waited for.
@@ -231,6 +233,15 @@ impl Drop for Waiting<'_> {
 }
 
 impl ProcessIo {
+    /// The fate of the next message. Nodes refuse a client whose certificate they do not trust
+    /// before it can send anything.
+    fn passage(&self) -> Delivery {
+        let delivery = self.shared.passage();
+        let revoked = self.revoked.load(Ordering::SeqCst);
+        let fate = if revoked { MessageFate::Refused } else { delivery.fate };
+        Delivery { fate, ..delivery }
+    }
+
     /// Begins to ask: whoever gives up waiting has no answer.
     pub(super) fn asks(&self, question: Question) -> Waiting<'_> {
         Waiting { io: self, question: Some(question) }
@@ -244,7 +255,7 @@ impl ProcessIo {
     ) -> Result<T, E> {
         self.process.awake().await;
         let mut waiting = self.asks(question.clone());
-        let passage = self.shared.passage();
+        let passage = self.passage();
         let late = passage.fate == MessageFate::Late;
         // What is late was read when it arrived there, and is as old as that.
         let before = if late { passage.there } else { passage.there + passage.back };
@@ -304,7 +315,7 @@ impl ProcessIo {
         mut deed: impl FnMut(&mut Inside) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
         self.process.passes(Point::BeforeAct).await;
-        let Delivery { there, back, fate } = self.shared.passage();
+        let Delivery { there, back, fate } = self.passage();
         let (shared, runner) = (Arc::clone(&self.shared), self.process.runner());
         let arrives = !matches!(fate, MessageFate::Refused | MessageFate::Lost);
         let disrupts = act.boots() || matches!(act, Act::Install { .. });
