@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::cluster::cgroup;
+use super::cluster::{NODES, cgroup, starts_at_once};
 use super::host;
 use super::keeper::Place;
 use crate::tools::host::{self as clock, note};
@@ -66,16 +66,17 @@ fn start(folder: &Path) -> Result<Child> {
         .context("starting a cluster")
 }
 
-/// Waits until every node has processes, and for containers; returns the namespaces.
+/// Waits until the first nodes have processes, and for containers; returns the namespaces.
 fn watch(folder: &Path, command: &mut Child) -> Result<BTreeSet<PathBuf>> {
     let name = cgroup(folder);
     let began = clock::now();
-    while nodes_in(&name) < super::cluster::NODES.len() {
+    let first = NODES.iter().filter(|node| starts_at_once(node)).count();
+    while nodes_in(&name) < first {
         if let Some(status) = command.try_wait()? {
             let log = fs::read_to_string(folder.join("command.log")).unwrap_or_default();
             bail!("the command ended with {status}: {}", log.trim());
         }
-        ensure!(began.elapsed() < PATIENCE, "not all nodes began to boot");
+        ensure!(began.elapsed() < PATIENCE, "not all of the first nodes began to boot");
         thread::sleep(POLL);
     }
     thread::sleep(RUNNING);

@@ -64,6 +64,13 @@ pub(super) fn control_planes() -> impl Iterator<Item = Node> {
     NODES.into_iter().filter(|node| node.control_plane)
 }
 
+/// Whether a node is powered on first. Control planes join one after the other: of several that
+/// join at once all but one fail and try again as new members, and etcd 3.7 keeps connecting to the
+/// members of the failed attempts.
+pub(super) fn starts_at_once(node: &Node) -> bool {
+    !node.control_plane || node.name == NODES[0].name
+}
+
 /// A running cluster.
 pub(super) struct Cluster {
     pub(super) folder: PathBuf,
@@ -148,15 +155,16 @@ impl Cluster {
 
     fn bring_up(&self) -> Result<()> {
         let began = host::now();
-        for node in NODES {
+        for node in NODES.iter().filter(|node| starts_at_once(node)) {
             self.switch(node.name, "on")?;
         }
-        note("real-talos: nodes are powered on; waiting for the first answer");
-        self.until("the first control plane answers", || {
-            // Fail early if the node cannot boot.
-            ensure!(self.boots("cp1")? < 4, "cp1 does not boot:\n{}", self.end_of_log("cp1"));
-            Ok(refused(&self.talosctl("cp1", &["bootstrap"])?))
-        })?;
+        self.bootstrap()?;
+        for (index, node) in control_planes().enumerate() {
+            if !starts_at_once(&node) {
+                self.switch(node.name, "on")?;
+            }
+            self.until("the control plane joins", || Ok(self.missing_voters(index + 1)))?;
+        }
         let kubeconfig = self.kubeconfig();
         self.until("a kubeconfig", || {
             let path = kubeconfig.display().to_string();
@@ -168,6 +176,16 @@ impl Cluster {
         self.until("all pods are ready", || Ok(self.unready_workloads()))?;
         note(&format!("real-talos: the cluster is up after {:.0?}", began.elapsed()));
         Ok(())
+    }
+
+    /// Starts etcd on the first control plane as soon as it answers.
+    fn bootstrap(&self) -> Result<()> {
+        note("real-talos: the first nodes are powered on; waiting for the first answer");
+        self.until("the first control plane answers", || {
+            // Fail early if the node cannot boot.
+            ensure!(self.boots("cp1")? < 4, "cp1 does not boot:\n{}", self.end_of_log("cp1"));
+            Ok(refused(&self.talosctl("cp1", &["bootstrap"])?))
+        })
     }
 
     /// Waits until all nodes, control planes and pods are ready and stay ready. Every scenario
@@ -330,12 +348,16 @@ impl Cluster {
         if ready < wanted {
             return Some(format!("{ready} of {wanted} control plane pods are ready"));
         }
+        self.missing_voters(control_planes().count())
+    }
+
+    /// Whether fewer or more than `wanted` etcd members vote; `None` if it is the right number.
+    fn missing_voters(&self, wanted: usize) -> Option<String> {
         let members = match self.talosctl("cp1", &["etcd", "members"]) {
             Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
             Err(error) => return Some(error.to_string()),
         };
         let voting = members.lines().filter(|line| line.trim_end().ends_with("false")).count();
-        let wanted = control_planes().count();
         (voting != wanted).then(|| format!("{voting} of {wanted} etcd members vote"))
     }
 
