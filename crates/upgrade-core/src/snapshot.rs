@@ -432,7 +432,7 @@ pub struct Snapshot {
     pub kubernetes: Fact<Version>,
     /// Nodes of Kubernetes that no known machine stands for, and why: discovery does
     /// not show them, and no machine answers at their addresses. Also, by
-    /// address, machines that the configuration names and that never said who they are.
+    /// address, machines that the talosconfig names and that never said who they are.
     /// They are unknown, not absent (rule 10).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unmatched: BTreeMap<NodeName, Unmatched>,

@@ -48,8 +48,8 @@ pub fn roles(snapshot: &Snapshot) -> BTreeMap<NodeName, Role> {
     snapshot.nodes.iter().map(|(name, node)| (name.clone(), node.role)).collect()
 }
 
-/// Computes it. Nodes that the plan does not change count as done, and so do those that an
-/// object was too small to list.
+/// The progress of a run. Nodes that the plan does not change count as done, and so do those
+/// that an object was too small to list.
 pub(super) fn progress(
     plan: &Plan,
     state: &State,

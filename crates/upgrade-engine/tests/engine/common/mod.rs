@@ -145,7 +145,7 @@ pub(crate) struct Cluster {
     pub(crate) unlisted: bool,
     /// Nodes that discovery does not show, and whether they say who they are.
     pub(crate) hidden: BTreeMap<NodeName, bool>,
-    /// Machines that the configuration names and that never said who they are.
+    /// Machines that the talosconfig names and that never said who they are.
     pub(crate) strangers: BTreeMap<NodeName, String>,
     /// Acts in order: `reboot cp-1`.
     pub(crate) acts: Vec<String>,
