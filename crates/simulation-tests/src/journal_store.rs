@@ -67,7 +67,7 @@ impl JournalStore {
         self.shared.clock().now()
     }
 
-    /// Takes the lease, if nobody has it.
+    /// Takes the lease, if no process has it.
     pub fn take(&self, runner: ProcessId) -> bool {
         let now = self.now();
         let mut inner = self.lock();
@@ -80,7 +80,7 @@ impl JournalStore {
         free
     }
 
-    /// Renews it; in vain if another process has it, or nobody hears.
+    /// Renews it; without effect if another process has it, or while renewals are lost.
     pub fn renew(&self, runner: ProcessId) {
         let now = self.now();
         let mut inner = self.lock();
@@ -101,7 +101,7 @@ impl JournalStore {
         }
     }
 
-    /// Nobody hears renewals for a while.
+    /// Renewals are lost for a while.
     pub fn go_deaf(&self, until: Timestamp) {
         self.lock().deaf_until = until;
     }

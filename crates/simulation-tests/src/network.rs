@@ -12,7 +12,7 @@ use kube_sim::random::Random;
 pub struct NetworkConditions {
     /// A message never arrives, and its sender knows at once.
     pub refused: u64,
-    /// A message never arrives, and nobody says so.
+    /// A message never arrives, and its sender gets no error.
     pub lost: u64,
     /// It arrives; the answer does not.
     pub unanswered: u64,

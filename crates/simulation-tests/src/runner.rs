@@ -27,8 +27,8 @@ use events::User;
 use kube_sim::random::Random;
 use process::ProcessEnd;
 
-/// How long a run may take in all, in simulated time. Far more than any needs:
-/// whoever is not done then never will be.
+/// How long a run may take in all, in simulated time. Far more than any needs: a
+/// run that has not ended by then never will.
 const LONGEST: SignedDuration = SignedDuration::from_hours(240);
 
 /// How often a halted run is taken up again when nothing goes wrong any more.
@@ -186,7 +186,7 @@ impl ScenarioRunner {
             resumed = false;
             let is_last = want + 1 >= self.scenario.wants.len();
             match life {
-                // Whoever died before the plan was written down begins anew.
+                // A process that died before the plan was recorded plans again.
                 ProcessEnd::Died { begun } => {
                     fresh &= !begun;
                     self.seconds(self.roll(1, 40)).await;
@@ -235,7 +235,7 @@ impl ScenarioRunner {
                         return Some(end);
                     }
                     self.user.send_modify(|user| user.retarget &= !is_last);
-                    // A person looks, mends, and plans again or goes on.
+                    // A user investigates, fixes the cause, and plans again or resumes.
                     fresh = self.roll(0, 1) == 0;
                     resumed = !fresh;
                 }
@@ -267,7 +267,7 @@ impl ScenarioRunner {
     }
 }
 
-/// What the referee is told of the user's wants.
+/// What the referee knows of the user's intent.
 fn wanted(scenario: &Scenario, want: usize, world: &talos_sim::model::World) -> Wanted {
     let (intent, rollback) = match &scenario.wants[want] {
         Want::Versions(intent) => (intent.clone(), intent.rollback),

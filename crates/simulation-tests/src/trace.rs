@@ -30,13 +30,13 @@ pub struct TraceEvent {
 /// was right before: an [`Act`](TraceKind::Act) is shown before it takes effect.
 #[derive(Clone, Debug)]
 pub enum TraceKind {
-    /// A process starts with a plan: the first with it, or one that goes on.
+    /// A process starts with a plan: the first process of the plan, or one that continues it.
     Starts {
         /// Which process.
         runner: ProcessId,
         /// The plan that it drives.
         plan: std::sync::Arc<Plan>,
-        /// Whether it was started for a plan that nobody drove before.
+        /// Whether it was started for a plan that no process drove before.
         fresh: bool,
     },
     /// A process is gone, killed at this very moment: nothing of it acts any more.
@@ -59,11 +59,11 @@ pub enum TraceKind {
         /// The entry.
         entry: Box<Entry>,
     },
-    /// The user is told something.
+    /// An event is reported to the user.
     Told {
         /// Which process.
         runner: ProcessId,
-        /// What is told.
+        /// The event.
         event: Box<Event>,
     },
     /// A question was answered, or not. It is seen when the answer arrives.
@@ -87,7 +87,7 @@ pub enum TraceKind {
         /// What becomes of it.
         fate: Fate,
     },
-    /// A node has booted: what runs on it is in the world. Whoever asked for it.
+    /// A node has booted, regardless of who requested it. The world says what runs on it.
     Boots {
         /// The node.
         node: NodeName,
@@ -97,7 +97,7 @@ pub enum TraceKind {
         /// The node.
         node: NodeName,
     },
-    /// Somebody else does something to the world.
+    /// Another actor changes the world.
     Others {
         /// What.
         deed: ExternalAction,
@@ -226,7 +226,7 @@ pub enum Fate {
     Arrives,
 }
 
-/// What somebody else does.
+/// What another actor does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExternalAction {
     /// Cordons a node, or lifts a cordon.
@@ -292,7 +292,7 @@ pub enum ExternalAction {
 pub enum Wish {
     /// Pause (also: the target was removed, or Ctrl-C).
     Pause,
-    /// Go on.
+    /// Resume the run.
     Resume,
     /// Another target: the run pauses, and a new plan follows.
     Retarget,

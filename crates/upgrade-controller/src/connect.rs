@@ -26,7 +26,7 @@ pub enum AccessError {
     Secret {
         /// Its name.
         name: String,
-        /// What went wrong, without a word of its content (rule 14).
+        /// What went wrong, without any of its content (rule 14).
         error: CallError,
     },
     /// A Secret does not exist.

@@ -2,7 +2,7 @@
 //! once, and who starts first.
 //!
 //! None of them may delay a cluster for long because another one hangs (rule 11): a slot is
-//! given back after a moment, or the wait for it is bounded.
+//! released after a moment, or the wait for it is bounded.
 
 mod limiter;
 mod start_gate;

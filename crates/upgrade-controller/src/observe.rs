@@ -95,7 +95,7 @@ mod tests {
             let name = format!("ns/cluster-{number}");
             let first = until_next_probe(&name, every, started);
             assert!(first >= every / 2 && first < every * 3 / 2, "{first:?}");
-            // A look takes a moment; the next is a pause later, not more.
+            // A probe takes a moment; the next one starts one interval after this one started.
             let second =
                 until_next_probe(&name, every, started + first + Duration::from_millis(300));
             assert_eq!(second, every.saturating_sub(Duration::from_millis(300)));

@@ -7,7 +7,7 @@
 //! Each round asks `step` what comes next, a pure function, and carries it out.
 //!
 //! A cluster is served by the replica that owns its shard ([`crate::shard`]), and by the one
-//! that drives it already. Whoever starts or drives a run holds the cluster's
+//! that drives it already. A replica that starts or drives a run holds the cluster's
 //! [lease](crate::lease); its runs are read again once the lease is held.
 
 mod begin;

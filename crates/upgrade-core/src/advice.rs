@@ -20,14 +20,14 @@ examples::with_examples! {
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Advice {
-        /// Go on as planned: before a request is repeated, the state of the node is
-        /// checked (rule 8).
+        /// Continue as planned. The state of the node is checked before a request is
+        /// repeated (rule 8).
         Retry => Self::Retry,
-        /// Do this, then go on as planned.
+        /// Do this, then continue as planned.
         FixThenRetry(Vec<Fix>) => Self::retry_after(Fix::NodeUnreachable),
         /// Do this, then make another plan.
         FixThenPlan(Vec<Fix>) => Self::plan_after(Fix::RepairEtcd),
-        /// Go on with the plan that the journal names, or make another.
+        /// Continue with the plan that the journal names, or make another.
         RetryJournal => Self::RetryJournal,
         /// Choose another target.
         ChooseTarget(Choice) => Self::ChooseTarget(Choice::Newer),
@@ -75,7 +75,7 @@ examples::with_examples! {
 }
 
 impl Advice {
-    /// Do this, then go on as planned.
+    /// Do this, then continue as planned.
     pub fn retry_after(fix: Fix) -> Self {
         Self::FixThenRetry(vec![fix])
     }

@@ -116,7 +116,7 @@ pub enum EventKind {
         /// By whom.
         by: String,
     },
-    /// The run goes on.
+    /// The run was resumed.
     Resumed {
         /// By whom.
         by: String,

@@ -158,7 +158,7 @@ pub enum Record {
         /// Who.
         by: String,
     },
-    /// A person asked to go on, after a pause or a halt.
+    /// A user resumed the run after a pause or a halt.
     Resumed {
         /// Who.
         by: String,

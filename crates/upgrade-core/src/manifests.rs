@@ -1,8 +1,9 @@
 //! What Talos's inventory names and no control plane renders any more.
 //!
-//! Talos keeps an inventory of every object that it has applied. Whoever upgrades
-//! Kubernetes deletes what left the manifests. That is only safe if the manifests
-//! are known completely: of every control plane, downloads included (rule 10).
+//! Talos keeps an inventory of every object that it has applied. An upgrade of
+//! Kubernetes deletes the objects that are no longer in the manifests. That is only
+//! safe if the manifests of every control plane are known completely, including
+//! those that it downloads (rule 10).
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};

@@ -65,7 +65,7 @@ mutants! {
     ArmedForgotten, 5, "armed-forgotten", "an installer is run on a node that is armed already";
     EvictByDelete, 6, "evict-by-delete", "pods are deleted, whatever their budget says";
     WorkerLimit, 6, "worker-limit", "workers are disrupted without counting those that are unavailable";
-    DrainDeadline, 6, "drain-deadline", "a drain that timed out goes on even if the policy says to halt";
+    DrainDeadline, 6, "drain-deadline", "a drain that timed out continues even if the policy says to halt";
     CordonForgotten, 7, "cordon-forgotten", "our cordon is not lifted";
     FoundCordonLifted, 7, "found-cordon-lifted", "a cordon that we did not set is lifted";
     ActRepeated, 8, "act-repeated", "a reboot in doubt is asked for again without looking";

@@ -221,7 +221,7 @@ pub struct KubernetesFacts {
 }
 
 impl KubernetesFacts {
-    /// Whether somebody else cordoned the node (rule 7).
+    /// Whether the node has a cordon that is not ours (rule 7).
     pub fn is_cordoned_by_others(&self) -> bool {
         self.unschedulable && !self.marked
     }
@@ -431,9 +431,9 @@ pub struct Snapshot {
     /// The Kubernetes version of the control plane (its lowest component).
     pub kubernetes: Fact<Version>,
     /// Nodes of Kubernetes that no known machine stands for, and why: discovery does
-    /// not show them, and no machine answers at their addresses. Also machines that
-    /// somebody names and that never said what they are, by address. They are unknown,
-    /// not absent (rule 10).
+    /// not show them, and no machine answers at their addresses. Also, by
+    /// address, machines that the talosconfig names and that never said who they are.
+    /// They are unknown, not absent (rule 10).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unmatched: BTreeMap<NodeName, Unmatched>,
 }

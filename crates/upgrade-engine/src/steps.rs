@@ -63,7 +63,7 @@ pub(crate) struct Step<I> {
     /// What an installer left on the node before, in this run or an earlier one
     /// (rule 5).
     pub(crate) armed: Option<Armed>,
-    /// Whether the cordon of the node was set by somebody else before this run reached it (rule 7).
+    /// Whether the cordon of the node was set by another user before this run reached it (rule 7).
     pub(crate) found_cordoned: bool,
     /// The machines of the cluster, by the last observation.
     pub(crate) machines: Arc<[Machine]>,

@@ -141,7 +141,7 @@ async fn an_installer_whose_stream_was_lost_runs_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_armed_node_is_installed_on() {
-    // Rule 5: somebody else armed it.
+    // Rule 5: another user armed it.
     let scene = || async {
         let world = World::new(1, 1, "1.13.1");
         let other = "1.13.5".parse().unwrap();
@@ -199,7 +199,7 @@ async fn a_drain_in_vain_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn cordons_stay_or_go_against_the_rule() {
-    // Rule 7: worker-1 was cordoned by somebody else.
+    // Rule 7: another user cordoned worker-1.
     let scene = || async {
         let world = World::new(1, 1, "1.13.1");
         world.change(|cluster| cluster.sim(&"worker-1".into()).unschedulable = true);

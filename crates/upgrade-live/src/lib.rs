@@ -6,12 +6,12 @@
 //!
 //! What holds everywhere:
 //!
-//! - Every call has a deadline, and what may pass is tried again within it. An
+//! - Every call has a deadline, and transient errors are retried within it. An
 //!   act on a machine is sent at most once, and says whether it may have
 //!   happened (rule 8).
 //! - `changes` come from watches that survive reboots of the nodes and of the
-//!   API server. They only say that a look is worth it: every look asks anew,
-//!   so nothing is decided on what a cache remembers (rules 2 and 10).
+//!   API server. They only say when to observe: every observation asks the
+//!   cluster again, so no decision depends on a cache (rules 2 and 10).
 //! - Keys, tokens and configurations are in no error (rule 14).
 
 pub mod kubernetes;

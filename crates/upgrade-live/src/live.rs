@@ -31,10 +31,10 @@ pub struct Credentials<'a> {
     /// The talosconfig; its current context counts.
     pub talosconfig: &'a [u8],
     /// The kubeconfig; fetched through Talos if there is none. It may refer to
-    /// no file and run no program: it is somebody else's text.
+    /// no file and run no program: another user wrote it.
     pub kubeconfig: Option<&'a [u8]>,
-    /// Machines that somebody keeps a list of. Discovery may know more; what is
-    /// listed is never left out.
+    /// Machines that the caller lists. Discovery may know more; a listed machine is
+    /// never left out.
     pub machines: Vec<Machine>,
     /// The folder for etcd snapshots; made when the first is taken.
     pub snapshots: PathBuf,

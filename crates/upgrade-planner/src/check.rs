@@ -26,7 +26,7 @@ mod nodes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// Worth a look.
+    /// The plan may be run; a user should check this first.
     Warning,
     /// The plan must not be run.
     Fatal,

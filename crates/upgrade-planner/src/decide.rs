@@ -61,7 +61,7 @@ pub struct Start {
     pub attempt: u32,
     /// An earlier attempt may have acted: look for its effect first (rule 8).
     pub in_doubt: bool,
-    /// A rollback goes on without it where Kubernetes or etcd do not answer (rule 12).
+    /// A rollback continues without it if Kubernetes or etcd does not answer (rule 12).
     pub best_effort: bool,
 }
 
@@ -214,8 +214,8 @@ impl<'a> Run<'a> {
                 continue;
             };
             let action = name.action;
-            // Nothing new while paused or outside a window; a node in flight
-            // goes on until it is safe (rule 12).
+            // Nothing new starts while paused or outside a window; a node in flight
+            // continues until it is safe (rule 12).
             let in_flight = guard!(Mutant::PauseAbandons, lane.is_entered());
             if !(may_begin || in_flight) {
                 continue;

@@ -10,7 +10,7 @@ use upgrade_core::mutant::Mutant;
 use upgrade_core::snapshot::{EtcdFacts, MemberId, NodeName, Role, Snapshot};
 
 /// How far applied indexes may lie apart. Members are asked one after the
-/// other while writes go on, so they are never quite equal; a busy cluster
+/// other while writes continue, so they are never quite equal; a busy cluster
 /// writes a few hundred entries a second, a lagging member lacks many thousands.
 pub const MAX_APPLIED_LAG: u64 = 1_000;
 

@@ -219,7 +219,7 @@ fn control_plane_pods(snapshot: &Snapshot, workloads: &Workloads, found: &mut Fo
     }
 }
 
-/// What runs badly is not the cluster's fault, and worth a look.
+/// Pods that do not run well are no fault of the cluster: they are reported as doubtful.
 fn pods(workloads: &Workloads, found: &mut Found) {
     let alive = || workloads.pods.iter().filter(|pod| !pod.is_finished() && !pod.mirror);
     let total = alive().count();

@@ -1,7 +1,7 @@
 //! The rollback of one node: a plan like any other, with one lane.
 //!
-//! No health gate holds it up (rule 12); `decide` still keeps etcd's quorum
-//! (rule 1), and what speaks against it is told here beforehand.
+//! No health gate delays it (rule 12); `decide` still keeps etcd's quorum
+//! (rule 1). What speaks against it is reported here, when it is planned.
 
 use std::collections::BTreeMap;
 
@@ -189,8 +189,8 @@ fn lower_etcd(
     }
 }
 
-/// What speaks against it: refused where it is no way back at all, told where
-/// the cluster is merely not well (rules 1, 12 and 13).
+/// What speaks against it: a refusal where a rollback is impossible or not allowed, a warning
+/// where the cluster is only unhealthy (rules 1, 12 and 13).
 fn fits(
     request: &RollbackRequest<'_>,
     role: Role,

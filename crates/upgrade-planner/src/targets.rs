@@ -28,9 +28,9 @@ pub struct TargetGroup {
 /// Where a path begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Start {
-    /// What runs on the nodes that move: a cluster is as old as its oldest part. On the
-    /// way back it is as new as its newest, or the nodes that went ahead would be
-    /// forgotten.
+    /// What runs on the nodes that move: a cluster is as old as its oldest part. On a
+    /// rollback it is as new as its newest, or the nodes that were upgraded first would
+    /// be forgotten.
     pub running: Versions,
     /// The lowest Kubernetes that runs. Where it is another minor than the highest, a hop
     /// never came to its end, and may be taken back.

@@ -111,7 +111,7 @@ pub enum NextAction {
         /// To what.
         target: Version,
     },
-    /// Go on with the run.
+    /// Continue the run.
     Drive,
     /// Let the run reach a safe state and stay there.
     Pause {

@@ -70,7 +70,7 @@ pub(super) fn in_progress(run: &RunView) -> String {
 
 pub(super) fn paused(run: &RunView, by: &str) -> String {
     format!(
-        "Paused by {by} at {} nodes; remove the annotation {} to go on",
+        "Paused by {by} at {} nodes; remove the annotation {} to resume",
         run.progress(),
         annotation::PAUSE
     )

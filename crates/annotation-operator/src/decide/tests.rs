@@ -203,7 +203,7 @@ fn completed_stays_told_until_something_else_is() {
     let (write, act) = case.told();
     assert_eq!((write.talos.status, act), (Status::Completed, NextAction::Idle));
     assert_eq!(write.talos.message, "Talos 1.12.0 runs on all 5 nodes");
-    // A look that fails does not unsay it.
+    // An observation that fails does not revoke it.
     case.seen = Some(Err("no answer"));
     assert_eq!(case.told().0.talos.status, Status::Completed);
     // A target that comes back (GitOps) is simply there: no loop, no failure.

@@ -10,8 +10,8 @@ use crate::world::{World, node_of, operator_with};
 const REASON: &str = "TalosUpgradePlanWarning";
 
 /// Another image than the armed one is refused when it is planned. The same image needs
-/// no second installer, although a run without a plan came in between. What a plan warns
-/// of is told as an Event.
+/// no second installer, although a run without a plan came in between. The warnings of a
+/// plan are reported as Events.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_halted_run_armed_is_known_to_the_runs_after_it() {
     let world = World::start("armed").await;

@@ -91,7 +91,7 @@ async fn a_journal_is_fenced_and_stays_small() {
     // Rule 9: a writer with an older state has lost the run.
     let taken = second.append(&entry(&plan, LONG), &state).await;
     assert!(matches!(taken, Err(RunObjectError::Taken(_))), "{taken:?}");
-    // A label that somebody else sets does not matter.
+    // A label that another user sets does not matter.
     let label = json!({"metadata": {"labels": {"team": "a"}}});
     world.merge(&format!("upgraderun {name}"), &label).await;
     for number in 1..LONG {

@@ -84,8 +84,8 @@ async fn a_lease_is_held_by_one_and_never_for_ever() {
     let (first, second) =
         (Replica::new(&world, "first").await, Replica::new(&world, "second").await);
 
-    // Held for as long as the heartbeat goes on, although nobody renews the lease.
-    let hold = first.take().await.expect("nobody has it");
+    // Held as long as the heartbeat continues, although the lease itself is not renewed.
+    let hold = first.take().await.expect("no replica has it");
     let mut at = Clock::SYSTEM.since_boot();
     for version in 1..=6 {
         second.sees(&first, version, at);
@@ -95,21 +95,21 @@ async fn a_lease_is_held_by_one_and_never_for_ever() {
     }
     assert!(!hold.is_lost());
 
-    // It is released although somebody changed its labels.
+    // It is released although another user changed its labels.
     world.merge(LEASE, &json!({"metadata": {"labels": {"touched": "true"}}})).await;
     hold.release().await;
     assert!(!world.exists(LEASE).await);
 
     // Dropped without a release: released all the same, and only after the time in
     // which whatever was under way must have ended.
-    let hold = first.take().await.expect("nobody has it");
+    let hold = first.take().await.expect("no replica has it");
     let began = Clock::SYSTEM.since_boot();
     drop(hold);
     goes_away(&world).await;
     assert!(Clock::SYSTEM.since_boot() >= began + LASTS, "released too soon");
 
     // The same replica takes it again before that: it stays.
-    drop(first.take().await.expect("nobody has it"));
+    drop(first.take().await.expect("no replica has it"));
     let again = first.take().await.expect("it is its own");
     tokio::time::sleep(LASTS * 2).await;
     assert!(world.exists(LEASE).await);

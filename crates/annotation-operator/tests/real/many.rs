@@ -9,7 +9,7 @@ use crate::world::World;
 const TARGET: &str = "talos-target=1.13.9";
 
 /// Broken clusters delay no others. One of two replicas stops in the middle, and the
-/// other goes on.
+/// other continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_clusters_at_once_and_two_replicas() {
     const MANY: usize = 6;

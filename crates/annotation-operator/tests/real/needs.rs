@@ -43,7 +43,7 @@ async fn rights_in_single_namespaces_are_enough() {
     until(&needs, "complete", <[_]>::is_empty).await;
     let namespace = &tenant.namespace;
     tenant.delete(&format!("clusterrolebinding talos-operator-cluster-access-{namespace}")).await;
-    // Nobody misses it before there is a cluster.
+    // It is not needed before there is a cluster.
     let secrets = "may not get secrets in all namespaces";
     until(&needs, "noted", only(Weight::Noted, secrets)).await;
     tenant.cluster("inside").await;
@@ -57,7 +57,7 @@ async fn rights_in_single_namespaces_are_enough() {
     });
     tenant.apply(&binding).await;
     until(&needs, "granted", <[_]>::is_empty).await;
-    // Somebody else's cluster holds nobody up.
+    // A cluster outside our namespace delays nothing: the need is only noted.
     let other = hub.tenant("other").await;
     other.cluster("outside").await;
     let words = format!("may not get secrets in the namespace {}", other.namespace);

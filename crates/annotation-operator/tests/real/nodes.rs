@@ -9,7 +9,7 @@ use talos_sim::driver::Driver;
 use talos_sim::model::{NodeIndex, NodeRole};
 use tokio::task::JoinHandle;
 
-/// How often the nodes are looked at. A reboot takes many times as long.
+/// How often the nodes are observed. A reboot takes many times as long.
 const TICK: Duration = Duration::from_millis(20);
 
 /// One node at one moment.

@@ -1,4 +1,4 @@
-//! A run goes on when operators are killed, the API server restarts, or keys rotate.
+//! A run continues when operators are killed, the API server restarts, or keys rotate.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

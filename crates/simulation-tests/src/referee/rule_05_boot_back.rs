@@ -1,5 +1,6 @@
 //! Rule 5: a boot fallback stops the run. The node's good slot is not written again, and no other
-//! node follows. No installer runs on an armed node, whoever armed it, and none runs twice.
+//! node follows. No installer runs on an armed node, regardless of who armed it, and none runs
+//! twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -49,7 +49,7 @@ pub(super) fn direct(runner: &Arc<ScenarioRunner>) {
 }
 
 impl ScenarioRunner {
-    /// Shows what somebody does, then does it.
+    /// Shows the referee what another actor does, then does it.
     fn deed(&self, deed: ExternalAction, done: impl FnOnce(&mut Inside)) {
         self.shared.at(|inside| {
             inside.show(TraceKind::Others { deed });
@@ -188,7 +188,7 @@ fn leave(runner: &ScenarioRunner, node: usize) {
     });
 }
 
-/// Somebody stages a configuration that differs in one setting.
+/// Another user stages a configuration that differs in one setting.
 fn stage_config(runner: &ScenarioRunner, node: usize) {
     runner.deed(ExternalAction::Stages { node: runner.name(node) }, |inside| {
         let (now, node) = (inside.world.now(), NodeIndex(node));
@@ -206,8 +206,8 @@ fn stage_config(runner: &ScenarioRunner, node: usize) {
     });
 }
 
-/// An installer of a release that nobody asked us for: an early patch of the node's own
-/// line, and all the rest as it is.
+/// An installer of a release that is no target of ours: an early patch of the node's own
+/// minor, with everything else unchanged.
 fn others_image(inside: &Inside, node: NodeIndex) -> Option<String> {
     let truth = inside.world.truth(node)?;
     let installed = truth.installed();
@@ -218,7 +218,7 @@ fn others_image(inside: &Inside, node: NodeIndex) -> Option<String> {
     Some(format!("factory.talos.dev/{platform}-installer{secure}/{schematic}:v{line}.3"))
 }
 
-/// Somebody does something to a node by hand, with that installer.
+/// Another user changes a node by hand, with that installer.
 fn with_others_image(
     runner: &ScenarioRunner,
     node: usize,

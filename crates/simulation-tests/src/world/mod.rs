@@ -3,8 +3,8 @@
 //!
 //! A [`SharedWorld`] is one cluster. Processes reach it through a
 //! [`ProcessIo`](process_io::ProcessIo) each; everything that happens to it goes through
-//! [`SharedWorld::at`], which lets time pass first, tells the referee, and wakes
-//! whoever waits for a change.
+//! [`SharedWorld::at`], which lets time pass first, informs the referee, and wakes
+//! all tasks that wait for a change.
 
 pub mod kubernetes;
 pub mod objects;
@@ -70,13 +70,13 @@ pub struct Inside {
     pub kubernetes: Kubernetes,
     /// Who watches.
     pub referee: Referee,
-    /// Everything that was seen, if somebody wants to read it.
+    /// Everything that was seen, if a log was requested.
     pub log: Option<Vec<TraceEvent>>,
     /// What was met, for the coverage.
     pub met: crate::coverage::Met,
     /// Chances of the API servers.
     pub(crate) random: Random,
-    /// Whether whoever was asked just now takes questions and answers none.
+    /// Whether the node that was asked just now accepts requests and answers none.
     pub(crate) hangs: bool,
     streams: HashMap<StreamId, mpsc::UnboundedSender<Content>>,
     /// How often each node has booted, as far as it was seen.
@@ -196,7 +196,7 @@ impl Inside {
                 self.streams.remove(&stream);
             }
         }
-        // Nobody here watches objects by a stream, or asks what they were before.
+        // Nothing here watches objects by a stream or reads their older versions.
         let api = self.kubernetes.api_mut();
         api.outputs();
         if self.now.duration_since(self.compacted) > COMPACTED_EVERY {
@@ -341,7 +341,7 @@ impl SharedWorld {
             match next {
                 Some(at) => {
                     let left = at.to_jiff().duration_since(self.clock.now());
-                    // What stays due is looked at again, and not for ever at once.
+                    // What stays due is checked again after a pause: without one, this would spin.
                     let left = left.max(SHORTEST);
                     tokio::select! {
                         () = self.clock.sleep(left) => self.at(|_| ()),

@@ -28,8 +28,8 @@ pub struct Process {
     dead: AtomicBool,
     /// Told when it has died.
     pub died: Notify,
-    /// Whether it stands still (a stopped process, a machine that was put to
-    /// sleep): it notices nothing and does nothing, and time goes on.
+    /// Whether it is suspended (a stopped process, a machine that was put to
+    /// sleep): it notices nothing and does nothing, while time passes.
     pub still: watch::Sender<bool>,
     crashes: Arc<Crashes>,
 }
@@ -67,7 +67,7 @@ impl Process {
         self.died.notify_one();
     }
 
-    /// Comes back when the process may go on; never if it is dead.
+    /// Returns when the process may continue; never if it is dead.
     pub async fn awake(&self) {
         if *self.still.borrow() {
             let mut still = self.still.subscribe();
@@ -207,7 +207,7 @@ impl Taken for RequestError {
     }
 }
 
-/// A question that nobody has answered yet.
+/// A question that has no answer yet.
 pub(super) struct Waiting<'a> {
     io: &'a ProcessIo,
     question: Option<Question>,
@@ -242,7 +242,7 @@ impl ProcessIo {
         Delivery { fate, ..delivery }
     }
 
-    /// Begins to ask: whoever gives up waiting has no answer.
+    /// Begins to ask. If the caller stops waiting, the trace shows that it got no answer.
     pub(super) fn asks(&self, question: Question) -> Waiting<'_> {
         Waiting { io: self, question: Some(question) }
     }
@@ -289,7 +289,7 @@ impl ProcessIo {
             (answer, answered, hangs)
         });
         if hangs {
-            // Whoever gives up earlier takes note of it, too.
+            // If the caller gives up earlier, the trace shows it too.
             tokio::time::sleep(SILENCE).await;
             drop(waiting);
             self.process.awake().await;

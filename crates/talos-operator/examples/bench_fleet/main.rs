@@ -1,6 +1,6 @@
-//! What a fleet costs the operator: its memory, what it does when nobody wants
-//! anything, and how soon every cluster's run begins when all targets are set
-//! at once.
+//! What a fleet costs the operator: its memory, what it does while all clusters
+//! are idle, and how soon every cluster's run begins when all targets are set at
+//! once.
 //!
 //! Every size has a hub of its own (a real API server with its etcd and
 //! controllers), simulated clusters of ten nodes in processes of their own, and

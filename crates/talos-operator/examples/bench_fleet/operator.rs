@@ -33,7 +33,7 @@ pub(crate) struct Operator {
 impl Operator {
     /// Starts it with the shipped flags.
     pub(crate) fn start(measure: &Measure, hub: &Hub) -> Self {
-        // An address of our own: nobody else listens there, whatever the port.
+        // An address of our own: no other process listens there, whatever the port.
         let [.., high, low] = std::process::id().to_be_bytes();
         let address = SocketAddr::from((Ipv4Addr::new(127, 159, high, low), 8080));
         let log = hub.file("operator.log");

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_mins(30);
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) clusters: usize,
-    /// From its start until every cluster was looked at and told of, in seconds.
+    /// From its start until every cluster was observed and reported, in seconds.
     pub(crate) told: f64,
     /// Memory after the quiet time, in MiB.
     pub(crate) memory: f64,

@@ -35,7 +35,7 @@ impl Case {
         self.control_planes + self.workers
     }
 
-    /// How fast time passes unless somebody says otherwise.
+    /// How fast time passes by default.
     pub(crate) fn usual_speed(&self) -> f64 {
         if self.nodes() <= SMALL { 1.0 } else { FAST }
     }

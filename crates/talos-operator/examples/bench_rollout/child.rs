@@ -4,8 +4,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Runs a program, and kills it when stdin ends: also when whoever holds the
-/// other end was killed outright.
+/// Runs a program, and kills it when stdin ends: also when the process at
+/// the other end was killed.
 const SCRIPT: &str = r#"
 log=$1; shift
 exec 3<&0

@@ -3,9 +3,9 @@
 //!
 //! For Talos that is the longest chain of drain, reboot and rejoin: control
 //! planes one after the other (rule 1), workers so many at a time (rule 6). For
-//! Kubernetes, which reboots nobody, it is the same chain of restarts. Pulls and
+//! Kubernetes, which reboots no node, it is the same chain of restarts. Pulls and
 //! installs are no part of it, though the first node needs both before anything
-//! can begin: they are told apart.
+//! can begin: they are reported separately.
 
 use crate::case::SLOTS;
 
@@ -19,9 +19,9 @@ pub(crate) struct Takes {
     pub(crate) reboot: f64,
     pub(crate) pull: f64,
     pub(crate) install: f64,
-    /// A static pod starts anew.
+    /// A static pod restarts.
     pub(crate) static_pod: f64,
-    /// Its kubelet starts anew.
+    /// Its kubelet restarts.
     pub(crate) kubelet: f64,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn kubernetes(nodes: &[Takes], width: usize) -> Floor {
 }
 
 /// How long it takes to do all of these in order, so many at a time, each as
-/// soon as there is room: nobody knows beforehand how long a node will take.
+/// soon as there is room: how long a node takes is not known beforehand.
 fn side_by_side(each: &[f64], slots: usize) -> f64 {
     let mut free = vec![0.0_f64; slots.max(1)];
     for lasts in each {

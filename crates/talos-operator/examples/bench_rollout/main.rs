@@ -1,6 +1,6 @@
 //! The same upgrade of the same simulated cluster, by us and by the real
-//! talosctl: who takes how long, what nobody could go below, and where the rest
-//! of the time went.
+//! talosctl: how long each takes, what no program could go below, and where the
+//! rest of the time went.
 //!
 //! Each side gets a cluster of its own from one seed, in which every node has
 //! times of its own: it pulls, installs and boots as fast for either side,

@@ -47,8 +47,8 @@ pub(crate) async fn measure(measure: &Measure, case: &Case) -> Result<Row, Strin
         Product::Os => floor::os(&takes),
         Product::Kubernetes => floor::kubernetes(&takes, width(case.workers)),
     };
-    // At the pace of real machines nobody needs the processor for long, and
-    // both may go at once. Faster than that, they would be in each other's way.
+    // At the speed of real machines neither side needs the processor for long,
+    // and both may run at once. Faster than that, they would slow each other down.
     let (our_record, their_record) = if speed <= 1.0 {
         let theirs = set(Side::Talosctl).await?;
         tokio::try_join!(
@@ -99,7 +99,7 @@ fn milliseconds(seconds: &[f64], speed: f64) -> Vec<f64> {
     seconds.iter().map(|seconds| seconds / speed * 1000.0).collect()
 }
 
-/// Writes the pictures where they can be looked at.
+/// Writes the charts to the output folder.
 fn keep(
     measure: &Measure,
     case: &Case,

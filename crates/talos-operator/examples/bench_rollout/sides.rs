@@ -79,7 +79,7 @@ impl Loop<'_> {
         match self.case.product {
             Product::Os => {
                 for node in &control_planes {
-                    // Whoever leads etcd hands that on before it goes down.
+                    // The leader of etcd hands over leadership before it goes down.
                     self.call(node, &["etcd", "forfeit-leadership"]).await?;
                     self.upgrade(node).await?;
                     self.health(first).await?;

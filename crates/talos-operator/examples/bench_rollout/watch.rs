@@ -1,4 +1,4 @@
-//! Watches a cluster from inside while somebody upgrades it.
+//! Watches a cluster from inside while it is upgraded.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::case::{Case, Product};
 use crate::machine::note;
 use crate::record::{Line, Record, Seen};
 
-/// How often the nodes are looked at, in real time.
+/// How often the nodes are observed, in real time.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// What one look brings.
+/// What one observation shows.
 struct Look {
     at: Time,
     /// Nothing, if nothing has changed since the last.
@@ -29,7 +29,7 @@ struct Node {
     upgraded: bool,
 }
 
-/// Watches until it is told that the upgrade is over.
+/// Watches until `over` says that the upgrade has ended.
 pub(crate) async fn watch(
     driver: Driver,
     case: &Case,
@@ -98,7 +98,7 @@ fn look(
             cordoned: world.cordon(node).is_some_and(|(_, cordoned)| cordoned),
             installing: truth.is_installing(),
             pulling: truth.is_pulling(),
-            // Nothing else makes a node unready where nobody reboots.
+            // Nothing else makes a node unready where no node reboots.
             restarting: product == Product::Kubernetes && !truth.is_ready(),
         };
         let upgraded = match product {

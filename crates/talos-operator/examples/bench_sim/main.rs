@@ -50,8 +50,8 @@ async fn start(seed: usize, nodes: usize) -> Cluster {
     Cluster::start(options).await.expect("a cluster starts")
 }
 
-/// Memory since `before`, when every world has lived for a while: rings fill,
-/// members write, and what nobody asks for is put away.
+/// Memory since `before`, after every world has run for a while: rings fill,
+/// members write, and data that is not in use is released.
 async fn settled(before: Option<f64>) -> Option<f64> {
     tokio::time::sleep(Duration::from_secs(4)).await;
     resident().zip(before).map(|(after, before)| after - before)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Comes back when somebody wants it to end, or whoever started it is gone.
+/// Returns when a signal asks the process to end, or when its parent is gone.
 pub(crate) async fn interrupted() {
     let mut interrupt = signal(SignalKind::interrupt()).expect("signals");
     let mut terminate = signal(SignalKind::terminate()).expect("signals");

@@ -1,4 +1,4 @@
-//! The run as a picture: one row per node, one bar per step, time to the right. Plain SVG with
+//! The run as a chart: one row per node, one bar per step, time to the right. Plain SVG with
 //! classes; the page around it has the colours.
 
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ const ROW: f64 = 26.0;
 const BAR: f64 = 16.0;
 const TOP: f64 = 34.0;
 
-/// About this many lines across the picture.
+/// About this many lines across the chart.
 const TICKS: i64 = 8;
 
 /// Spans between lines that people read easily, in seconds.
@@ -46,7 +46,7 @@ impl Scale {
     }
 }
 
-/// The picture; empty if nothing happened.
+/// The chart; empty if nothing happened.
 pub(super) fn picture(plan: &Plan, timeline: &Timeline) -> String {
     let (Some(began), Some(last)) = (timeline.began, timeline.last) else {
         return String::new();
@@ -55,7 +55,7 @@ pub(super) fn picture(plan: &Plan, timeline: &Timeline) -> String {
     let mut rows = vec![None];
     rows.extend(lane_order(plan).into_iter().map(Some));
     rows.retain(|node| timeline.of(*node).next().is_some());
-    #[expect(clippy::cast_precision_loss, reason = "a picture of 2^52 rows is not drawn")]
+    #[expect(clippy::cast_precision_loss, reason = "a chart of 2^52 rows is not drawn")]
     let y = |row: usize| TOP + row as f64 * ROW;
     let height = y(rows.len()) + 10.0;
     let mut out = String::new();

@@ -150,7 +150,7 @@ mod bad_usage {
 
     golden! {
         usage_no_command: "",
-        /// Nobody says which cluster, and this machine has no talosconfig.
+        /// No cluster is named, and there is no talosconfig.
         usage_live_plan: "plan --talos-to 1.13.9 --talosconfig missing",
         usage_upgrade: "upgrade both --talos 1.13.9 --kubernetes 1.36.3 --talosconfig missing",
         usage_upgrade_nothing: "upgrade",

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use testkit::{PATIENCE, Printed, now};
 use tokio::runtime::Runtime;
 
-/// Short: nobody watches.
+/// Short, because no one watches.
 fn timings() -> Timings {
     Timings {
         pull: Range::secs(1, 2),
@@ -266,7 +266,7 @@ impl Running {
     pub(crate) fn finish(mut self) -> Printed {
         let child = self.child.take().expect("it runs");
         let (id, line) = (child.id(), self.line.clone());
-        // Whatever hangs is killed, so that a failure is told and not waited for.
+        // A process that hangs is killed, so that the test fails and does not hang.
         let (tell, heard) = std::sync::mpsc::channel::<()>();
         let watch = std::thread::spawn(move || {
             if heard.recv_timeout(PATIENCE).is_err() {

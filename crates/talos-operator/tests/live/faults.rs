@@ -30,7 +30,7 @@ fn boot_back_halts_and_is_not_repeated() {
     assert_eq!(bench.talos(), ["1.12.11"; 4]);
     let cordoned = bench.run("health --profile test");
     assert!(!cordoned.stdout.contains("cordoned"), "rule 7: {cordoned:#?}");
-    // Resuming finds the same thing again: only a new plan goes on (rule 5).
+    // Resuming finds the same thing again: only a new plan can continue (rule 5).
     bench.run("resume --profile test").code(1).says(&["old version 1.12.11"]);
     bench.clear("worker-1", "boot-back");
     bench.run(UPGRADE).code(0);

@@ -1,5 +1,5 @@
-//! The way back: a node by its other slot, a node by an image, the cluster, and
-//! a Kubernetes component.
+//! Rollbacks: a node by its other slot, a node by an image, the cluster, and a
+//! Kubernetes component.
 
 use crate::bench::Bench;
 

@@ -21,7 +21,7 @@ fn a_second_process_is_refused_and_the_first_can_be_paused() {
     bench.run("pause --profile test").code(0).says(&["pause requested", &name]);
     let paused = first.finish().code(3).says(&["paused: by tester@", "resume --profile test"]);
     assert!(!paused.stderr.contains("halted"), "{paused:#?}");
-    // Rule 12: nobody is in flight, no cordon is left.
+    // Rule 12: no node is in flight, no cordon is left.
     bench.run("health --profile test").code(0);
     bench.run("status --profile test").code(0).says(&["paused by tester@"]);
     bench.run(UPGRADE).code(1).says(&["has not ended: paused", "--new-plan"]);

@@ -1,5 +1,5 @@
-//! Every fault of the simulator's Kubernetes side, and the way back from a hop
-//! that one of them broke.
+//! Every fault of the simulator's Kubernetes side, and the rollback of a hop that
+//! one of them broke.
 
 use crate::bench::Bench;
 

@@ -7,7 +7,7 @@ use testkit::tool;
 
 use crate::bench::{Bench, PROFILE, events, has_files};
 
-/// What a page must not have: whatever makes a browser ask somebody.
+/// What a page must not contain: anything that makes a browser send a request.
 const FETCHES: [&str; 4] = ["http://", "https://", "src=", "<script"];
 
 #[test]

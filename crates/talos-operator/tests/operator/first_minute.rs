@@ -1,5 +1,5 @@
-//! The first minute of an operator whose hub is not furnished yet: it says all that is
-//! missing, each with the command that brings it, and goes on when these were run.
+//! The first minute of an operator whose hub is not set up yet: it reports everything that
+//! is missing, each with the command that creates it, and continues once these were run.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;

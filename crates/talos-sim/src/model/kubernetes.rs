@@ -532,7 +532,7 @@ impl World {
         }
     }
 
-    /// The kubelet has started, but not with a boot: it probes its static pods anew, which are not
+    /// The kubelet has started, but not with a boot: it probes its static pods again, which are not
     /// ready until then, and the machine polls it for their state.
     pub(super) fn kubelet_has_started(&mut self, node: NodeIndex) {
         if !self.nodes[node.0].is_control_plane() {

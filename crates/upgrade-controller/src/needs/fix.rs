@@ -74,7 +74,7 @@ impl Subject {
     }
 }
 
-/// A word of a shell, whatever is in it.
+/// Quotes any text as one word of a shell.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:@/=+".contains(c);
     if text.chars().all(plain) {

@@ -138,7 +138,7 @@ async fn nothing_is_planned_without_the_lease() {
     let desired = Plain.desired(&object);
     let next = reconciler.begin(&object, &desired, &start).await;
     assert!(matches!(next, Ok(Next::Now)));
-    assert!(reconciler.observation.is_some(), "it is left for whoever has the lease");
+    assert!(reconciler.observation.is_some(), "it is kept until the lease is held");
     assert!(reconciler.created.is_none() && reconciler.last.is_none());
 }
 

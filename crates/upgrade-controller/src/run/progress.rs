@@ -48,7 +48,7 @@ pub fn roles(snapshot: &Snapshot) -> BTreeMap<NodeName, Role> {
     snapshot.nodes.iter().map(|(name, node)| (name.clone(), node.role)).collect()
 }
 
-/// Draws the picture. Nodes that the plan leaves alone are done, and so are those
+/// The progress of a run. Nodes that the plan does not change count as done, and so do those
 /// that an object was too small to list.
 pub(super) fn progress(
     plan: &Plan,

@@ -11,8 +11,8 @@ use crate::snapshot::NodeName;
 use crate::version::{Minor, Version};
 
 with_examples! {
-    /// What has to be done on the cluster. The words name no front end: the same cure
-    /// helps whoever asked for the upgrade.
+    /// What has to be done on the cluster. The text names no front end: the fix is
+    /// the same for each of them.
     #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Fix {

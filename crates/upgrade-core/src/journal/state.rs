@@ -44,7 +44,7 @@ pub enum Phase {
 pub struct StepState {
     /// Attempts begun so far; the latest one's number.
     pub attempts: u32,
-    /// Attempts begun since a person last said to go on.
+    /// Attempts begun since a user last resumed the run.
     pub tried: u32,
     /// Where it stands.
     pub phase: Phase,
@@ -232,8 +232,8 @@ impl State {
         if let (Some(node), Action::Cordon, Some(Evidence::WasCordoned(found))) =
             (&id.node, id.action, evidence)
         {
-            // The first look counts: on a second attempt the cordon we find is
-            // our own.
+            // The evidence of the first attempt counts: a second attempt may find our
+            // own cordon.
             self.cordons.entry(node.clone()).or_insert(*found);
             self.inherited.remove(node);
         }
@@ -260,7 +260,7 @@ impl State {
             (&id.node, id.action, outcome)
             && let Some(found) = self.cordons.get_mut(node)
         {
-            // Somebody else cordoned it after the first look.
+            // Another user cordoned it after the first attempt began.
             *found = true;
         }
         if id.action.is_disruptive() {
@@ -285,9 +285,9 @@ impl State {
         Ok(())
     }
 
-    /// Lifting a cordon before its node was verified gives the node back to the
-    /// cluster: should the run go on later, it has to be cordoned and drained
-    /// anew, and may lead etcd again by then (rule 1). What may have rebooted keeps its doubt (rule 8).
+    /// A node that is uncordoned before it was verified takes workloads again. If the run is
+    /// resumed later, the node has to be cordoned and drained again, and may lead etcd again by
+    /// then (rule 1). A reboot that may have happened stays in doubt (rule 8).
     fn gave_up(&mut self, uncordon: &StepId) {
         let Some(position) = self.index.get(uncordon) else { return };
         let lane = self.lanes[*position].clone();
@@ -300,8 +300,8 @@ impl State {
                 continue;
             }
             let step = &mut self.steps[position];
-            // Whose cordon it will be is found out anew, also after one that
-            // failed (rule 7).
+            // The next attempt checks again whose cordon the node has, also after
+            // an attempt that failed (rule 7).
             step.evidence = None;
             if !matches!(step.phase, Phase::Failed { .. }) {
                 step.phase = Phase::Pending;

@@ -209,7 +209,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
         Ok(())
     }
 
-    /// Whether the cordon of the step's node was set by somebody else (rule 7). A cordon that we
+    /// Whether the cordon of the step's node was set by another user (rule 7). A cordon that we
     /// never set is not ours to lift either.
     fn found_cordoned(&self, id: &StepId) -> bool {
         let Some(node) = &id.node else { return false };

@@ -95,7 +95,7 @@ mod tests {
             let code = ExitCode::of(number).unwrap();
             let error = exit(code, &["it ends here".to_owned()]);
             assert_eq!(error.failure.kind, FailureKind::Installer);
-            assert_eq!(error.applied, Applied::Failed, "it is over, and nobody knows how far");
+            assert_eq!(error.applied, Applied::Failed, "it has ended; its effect is unknown");
             let Advice::FixThenRetry(fixes) = error.failure.advice() else { panic!("{error}") };
             assert!(fixes[0].to_string().contains(todo), "{fixes:?}");
             for part in [&format!("exit code {number}"), meaning, "it ends here"] {

@@ -339,7 +339,7 @@ impl Journal for FileJournal {
 }
 
 /// Holds while the lock of the journal does, without keeping it: the lock is released with the
-/// journal, even if somebody still asks.
+/// journal, even if a fence is still in use.
 struct LockFence(Weak<Shared>);
 
 impl Fence for LockFence {

@@ -83,8 +83,8 @@ impl Lock {
         file.sync_all()
     }
 
-    /// Whether the lock file is still the one that others find. A file that was deleted or replaced
-    /// keeps nobody out.
+    /// Whether the lock file is still the one that other processes find. The lock of a file that
+    /// was deleted or replaced excludes no other process.
     pub(super) fn is_held(&self) -> bool {
         let (Ok(ours), Ok(there)) = (self.file.metadata(), std::fs::metadata(&self.path)) else {
             return false;

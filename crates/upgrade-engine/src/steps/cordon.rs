@@ -1,4 +1,4 @@
-//! Cordons a node, and uncordons it again. A cordon that somebody else set is not ours to lift
+//! Cordons a node, and uncordons it again. A cordon that another user set is not ours to lift
 //! (rule 7).
 
 use upgrade_core::guard;
@@ -25,7 +25,7 @@ pub(crate) async fn run<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
     let node = step.node()?;
     if is_cordoned_by_others(step).await? {
         return Ok(Completion::Skipped(
-            "it was cordoned by somebody else meanwhile, and stays so".to_owned(),
+            "another user has cordoned it meanwhile; it stays cordoned".to_owned(),
         ));
     }
     step.evicted_owners.remember(step, node).await;
@@ -41,11 +41,11 @@ pub(crate) async fn lift<I: Io>(step: &Step<I>) -> Result<Completion, Failure> {
         return Ok(Completion::Skipped("the cordon is not ours to lift".to_owned()));
     }
     if guard!(Mutant::FoundCordonLifted, is_cordoned_by_others(step).await?) {
-        // Ours is gone: an earlier attempt lifted it and was interrupted, or somebody else lifted
+        // Ours is gone: an earlier attempt lifted it and was interrupted, or another user lifted
         // it.
         step.evicted_owners.settle(step, step.node()?).await;
         return Ok(Completion::Skipped(
-            "our cordon is gone; somebody else has cordoned it".to_owned(),
+            "our cordon is gone; another user has cordoned it".to_owned(),
         ));
     }
     let done = set(step, false).await?;

@@ -1,7 +1,7 @@
 //! Writes the inactive slot (Talos from 1.13), once. A second installer on an
 //! armed node deletes the version that runs, on every boot loader (rule 5). So
-//! none is started where one may have run in this boot, whoever started it, and
-//! none is repeated: not after an error, and not after a stream that was lost.
+//! none is started where one may have run in this boot, regardless of who started
+//! it. None is repeated: not after an error, and not after a stream that was lost.
 
 use std::sync::{Mutex, PoisonError};
 

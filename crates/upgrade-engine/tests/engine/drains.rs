@@ -20,14 +20,14 @@ fn workers_first() -> Policy {
     Policy { order: Order::WorkersFirst, ..policy(1) }
 }
 
-/// Makes the pod of worker-1 one that nobody makes again.
+/// Takes the controller from the pod of worker-1: nothing creates the pod again.
 fn bare(world: &World) {
     world.change(|cluster| cluster.pods[0].controller = None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_bare_pod_stops_the_drain_before_it_begins() {
-    // Rule 6, and rule 7: the node is given back.
+    // Rule 6, and rule 7: the node is uncordoned.
     let world = World::new(3, 2, "1.13.1");
     bare(&world);
     let mut driver = driver(&world, &workers_first()).await;

@@ -19,12 +19,12 @@ struct Taken(AtomicBool);
 impl Fence for Taken {
     fn holds(&self) -> Result<(), Lost> {
         let taken = self.0.load(Ordering::Relaxed);
-        if taken { Err(Lost("somebody took it".to_owned())) } else { Ok(()) }
+        if taken { Err(Lost("another process took it".to_owned())) } else { Ok(()) }
     }
 }
 
-/// A journal whose process is stopped right after an entry, loses the run, and
-/// goes on when it is woken.
+/// A journal whose process is suspended right after an entry, loses the run, and
+/// continues when it is woken.
 struct Sleeper {
     journal: MemoryJournal,
     fence: Arc<Taken>,
@@ -169,7 +169,7 @@ async fn whoever_loses_the_lock_file_ends_where_it_stands() {
     let end = first.await.unwrap();
     assert!(matches!(end, Err(DriveError::Lost(_))), "{end:?}");
     assert_eq!(driver.world.cluster().acts, acts);
-    // The next one finds what was written and goes on from there.
+    // The next process finds what was written and continues from there.
     drop(folder.resume(&holder).unwrap());
     for entry in folder.last().unwrap().unwrap().entries {
         let state = driver.state();
@@ -189,6 +189,6 @@ async fn a_closed_journal_is_a_lost_one() {
     let fence = opened.journal.fence();
     drop(opened);
     assert!(fence.holds().is_err());
-    // Nor does whoever still asks keep the lock.
+    // A fence that is still in use does not keep the lock.
     folder.resume(&holder).unwrap();
 }

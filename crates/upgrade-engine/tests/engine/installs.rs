@@ -71,8 +71,8 @@ async fn an_exit_code_is_final() {
         assert!(text.contains(words) && text.contains("it ends here"), "{text}");
         assert!(!text.contains("whole"), "{text}");
         assert_eq!(installs(&world), 1, "{}", driver.trace());
-        // Whoever resumes without a look at the node is refused, unless it is
-        // known that it is not armed.
+        // A run that is resumed while the node is as it was is refused, unless the
+        // node is known not to be armed.
         let (end, _) = driver.go_on(Some("eva")).await.unwrap();
         let again = usize::from(armed.is_none());
         assert_eq!(installs(&world), 1 + again, "{}", driver.trace());
@@ -176,7 +176,7 @@ async fn another_image_than_the_armed_one_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_boot_in_between_ends_it() {
-    // What was armed has booted, by whoever's hand: nothing of it holds any more.
+    // The node has booted since, regardless of who rebooted it: it is no longer armed.
     let (world, mut armed) = left_armed(true).await;
     for armed in armed.values_mut() {
         armed.boot_id = Some("another boot".to_owned());

@@ -67,7 +67,7 @@ async fn two_hops_are_one_run() {
     let mut driver = driver(&world, "1.13.9", &policy(1)).await;
     assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
     driver.assert_upgraded("1.13.9");
-    // Nothing is left to do for whoever comes after.
+    // Nothing is left to do for the next process.
     let written = driver.journal.entries().len();
     assert_eq!(driver.go().await.0, End::Done);
     assert_eq!(driver.journal.entries().len(), written);
@@ -106,7 +106,7 @@ async fn a_node_that_never_returns_is_named_and_stays_cordoned() {
     let End::Halted { cordoned, armed, .. } = end else { unreachable!() };
     assert_eq!(cordoned, [NodeName::from("worker-1")]);
     assert!(armed.contains(&("worker-1".into(), Arming::Armed)), "{armed:?}");
-    // Somebody switches it on again: the run goes on without another reboot.
+    // The node is switched on again: the run continues without another reboot.
     world.set_fault("worker-1", None);
     world.change(|cluster| {
         let sim = cluster.sim(&"worker-1".into());
@@ -318,7 +318,7 @@ async fn a_cluster_that_cannot_be_seen_is_waited_for_and_then_halts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sick_neighbour_closes_the_gate_until_it_is_well() {
-    // Rules 1, 2 and 11: the wait is told, journaled, and ends with its cause.
+    // Rules 1, 2 and 11: the wait is reported and journaled, and ends with its cause.
     let world = World::new(3, 1, "1.13.1");
     let mut driver = driver(&world, "1.13.9", &policy(1)).await;
     let watched = Arc::clone(&world);
@@ -339,7 +339,7 @@ async fn a_sick_neighbour_closes_the_gate_until_it_is_well() {
     assert!(driver.events.iter().any(told));
 }
 
-/// Plans the way back of a node.
+/// Plans the rollback of a node.
 async fn way_back(world: &Arc<World>, node: &str, way: Way) -> Driver {
     let snapshot = upgrade_engine::observe(&**world, POOL_LABEL).await.unwrap();
     let (node, policy, matrix) = (node.into(), policy(1), Matrix::builtin());
@@ -497,7 +497,7 @@ async fn a_node_that_hangs_is_waited_for_until_the_gates_deadline() {
     };
     assert!(waiting_for.to_string().contains("no answer"), "{waiting_for}");
     assert!(boots_of(&world).is_empty());
-    // Mended, it goes on.
+    // The node answers again: the run continues.
     world.set_fault("cp-2", None);
     assert_eq!(driver.go_on(Some("eva")).await.unwrap().0, End::Done, "{}", driver.trace());
     driver.assert_upgraded("1.13.9");

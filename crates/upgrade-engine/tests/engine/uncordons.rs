@@ -1,5 +1,5 @@
 //! Nothing of ours is left behind: cordons of a run that another one replaces,
-//! cordons of a run that halts while nobody answers (rule 7), and leadership
+//! cordons of a run that halts while nothing answers (rule 7), and leadership
 //! that comes back before a reboot (rule 1).
 
 use std::collections::BTreeSet;
@@ -73,8 +73,8 @@ async fn a_crash_does_not_forget_an_inherited_cordon() {
 
 #[tokio::test(start_paused = true)]
 async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_told() {
-    // Rule 7: who died before writing it down has not forgotten it, and what was
-    // lifted once is not lifted again when somebody else sets it.
+    // Rule 7: an inherited cordon is not forgotten if the process dies before it records it.
+    // One that was lifted is not lifted again when another user sets a cordon.
     let (world, driver) = replaced().await;
     let told = |dies_after: Option<usize>| {
         let (died, death) = mpsc::unbounded_channel();
@@ -101,7 +101,7 @@ async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_told() {
     world.change(|cluster| cluster.sim(&"worker-1".into()).unschedulable = true);
     let (run, _events, _death) = told(None);
     assert_eq!(drive(run).await.unwrap(), End::Done, "{}", driver.trace());
-    assert_eq!(world.cluster().cordoned(), [&"worker-1".into()], "somebody else's");
+    assert_eq!(world.cluster().cordoned(), [&"worker-1".into()], "another user's cordon");
     assert_eq!(world.acts_of("uncordon worker-1").len(), 1);
 }
 
@@ -162,7 +162,7 @@ async fn an_inherited_cordon_that_cannot_be_lifted_is_waited_for_and_named() {
     }
     let words = "worker-1 still has the cordon of an earlier run";
     assert!(told.iter().any(|why| why.starts_with(words)), "{told:?}");
-    // The machine is back: whoever goes on gives it back.
+    // The machine is back: the resumed run uncordons its node.
     world.change(|cluster| {
         let sim = cluster.sim(&"worker-1".into());
         (sim.answers, sim.ready, sim.node_ready) = (true, true, true);
@@ -207,7 +207,7 @@ impl Journal for Darkening {
 
 #[tokio::test(start_paused = true)]
 async fn a_halt_while_nobody_answers_looks_again_before_it_leaves_a_cordon() {
-    // Rule 7: the node boots back, and nobody answers when the run halts.
+    // Rule 7: the node boots back, and nothing answers when the run halts.
     let world = World::new(3, 2, "1.13.1");
     world.set_fault("worker-1", Some(Fault::BootsBack));
     let plan = planned(&world, "1.13.9", &policy(1)).await;
@@ -268,7 +268,7 @@ async fn a_node_is_given_back_by_kubernetes_word_while_a_control_plane_hangs() {
 
 #[tokio::test(start_paused = true)]
 async fn an_uncordon_in_vain_is_tried_again_by_whoever_comes_later() {
-    // Rule 7: nobody answers from the uncordon on, and the run halts for it.
+    // Rule 7: nothing answers from the uncordon on, and the run halts because of it.
     let world = World::new(3, 2, "1.13.1");
     let mut policy = policy(1);
     policy.retries.attempts = 1;
@@ -287,8 +287,8 @@ async fn an_uncordon_in_vain_is_tried_again_by_whoever_comes_later() {
     assert_eq!(cordoned, [NodeName::from("worker-1")]);
     world.change(|cluster| cluster.dark = false);
     seconds(120).await;
-    // Another process, and nobody has said to go on: it stays halted, and gives
-    // the node back.
+    // Another process starts, and no user has resumed the run: it stays halted, and
+    // the node is uncordoned.
     let (end, _) = driver.go().await;
     assert!(matches!(&end, End::Halted { cordoned, .. } if cordoned.is_empty()), "{end:?}");
     assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
@@ -325,7 +325,7 @@ async fn killed_in(step: &str) -> Driver {
 
 #[tokio::test(start_paused = true)]
 async fn a_cordon_that_replaces_ours_while_no_process_runs_stays() {
-    // Rule 7: killed before or after its act, and somebody cordons the node meanwhile.
+    // Rule 7: killed before or after its act, and another user cordons the node meanwhile.
     for step in ["1/worker-1/cordon", "1/worker-1/uncordon"] {
         let mut driver = killed_in(step).await;
         driver.world.change(|cluster| {

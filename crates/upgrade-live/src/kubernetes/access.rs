@@ -23,7 +23,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// quoted (rule 14).
 #[derive(Debug, Error)]
 pub enum KubeconfigError {
-    /// It cannot be read, or makes no sense.
+    /// It cannot be read or parsed.
     #[error("the kubeconfig {}: {why}", path.display())]
     Unusable {
         /// The file.
@@ -79,7 +79,7 @@ impl Access {
         Ok(Self::new(Source::File(path.to_owned()), Some(client)))
     }
 
-    /// Takes the text of a kubeconfig that somebody else wrote.
+    /// Takes the text of a kubeconfig that another user wrote.
     pub(super) async fn from_text(text: &[u8], whose: &str) -> Result<Self, KubeconfigError> {
         let path = PathBuf::from(whose);
         let unusable = |why: String| KubeconfigError::Unusable { path: path.clone(), why };

@@ -20,10 +20,10 @@ use upgrade_engine::io::{Applied, IoError};
 use super::access::Access;
 use super::own::is_refused;
 
-/// One try: the API server answers from memory, or waits for etcd.
+/// One attempt: the API server answers from memory, or waits for etcd.
 const ATTEMPT: Duration = Duration::from_secs(10);
 
-/// All tries. Whoever needs longer looks again.
+/// All attempts together. A caller that needs longer asks again.
 const TOTAL: Duration = Duration::from_secs(25);
 
 /// How long a list is retried while the port refuses connections: that is an answer, and
@@ -178,7 +178,7 @@ pub(super) fn refused(error: &kube::Error) -> RequestError {
         }
         // The position, and not the text: it may be a Secret.
         kube::Error::SerdeError(error) => {
-            RequestError::no_answer(&format!("the answer makes no sense at line {}", error.line()))
+            RequestError::no_answer(&format!("the answer is invalid at line {}", error.line()))
         }
         _ if is_refused(error) => {
             let text = format!("the Kubernetes API refuses connections: {}", chain(error));

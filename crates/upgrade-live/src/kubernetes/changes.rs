@@ -45,7 +45,7 @@ const SILENCE: Duration = Duration::from_secs(90);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The watches, once somebody wants them; they end with this.
+/// The watches. They start with the first subscriber and end with this value.
 #[derive(Default)]
 pub(super) struct Watches(Mutex<Option<(Changes, JoinSet<()>)>>);
 
@@ -106,8 +106,8 @@ fn objects(client: kube::Client, kind: &ApiResource) -> Api<DynamicObject> {
     Api::all_with(client, kind)
 }
 
-/// Watches until the watch ends. Gives the version to go on from, or none if
-/// that is too old; and what broke it, if something did.
+/// Watches until the watch ends. Returns the version to continue from, or none if
+/// it is too old, and the error that ended the watch, if there was one.
 async fn watch_from(
     access: &Access,
     kind: &ApiResource,
@@ -160,8 +160,8 @@ async fn watch_from(
     }
 }
 
-/// Where to go on after an error: an answer means that the version is too old or
-/// otherwise no good; a broken connection says nothing about it.
+/// Where to continue after an error: an answer means that the version is too old or
+/// otherwise invalid; a broken connection says nothing about the version.
 fn after(version: String, refused: RequestError) -> (Option<String>, Option<RequestError>) {
     match refused {
         RequestError::Status(status) => (None, Some(RequestError::Status(status))),

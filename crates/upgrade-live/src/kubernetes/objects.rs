@@ -35,8 +35,8 @@ struct Kind {
     namespaced: bool,
 }
 
-/// What is known of each kind, by group and version, and name. One that is not among
-/// them is asked for anew: definitions come and go.
+/// What is known of each kind, by group and version, and name. A kind that is
+/// missing here is requested again each time: definitions come and go.
 #[derive(Default)]
 pub(super) struct Kinds(Mutex<HashMap<(String, String), Kind>>);
 

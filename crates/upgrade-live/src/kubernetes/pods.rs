@@ -74,8 +74,8 @@ fn timestamp(time: &k8s_openapi::jiff::Timestamp) -> Timestamp {
     Timestamp::from_nanosecond(time.as_nanosecond()).unwrap_or_default()
 }
 
-/// The keys of tolerated taints. A value or an effect that narrows one down is
-/// not looked at: this is for warnings, which had better be too few than wrong.
+/// The keys of tolerated taints. The value and the effect of a toleration are
+/// ignored: this is for warnings, and a missing warning is better than a wrong one.
 fn tolerates(tolerations: Vec<api::Toleration>) -> Vec<String> {
     let keys = tolerations.into_iter().map(|toleration| {
         toleration.key.filter(|key| !key.is_empty()).unwrap_or_else(|| "*".to_owned())

@@ -14,16 +14,16 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use upgrade_engine::io::{Changes, Machine};
 
-/// A watch that ended for good is begun anew after this: roles change, and a
-/// node that was downgraded may know the type again.
+/// A watch that ended for good is started again after this time: roles change, and
+/// a node that was downgraded may know the type again.
 const REST: Duration = Duration::from_secs(30);
 
-/// How long a machine is watched on after the last one who wanted to know: the
-/// next step of the same node comes at once.
+/// How long a machine is still watched after its last subscriber is gone: the next
+/// step of the same node follows at once.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// One set of watches a machine, for as long as somebody wants to know: they share
-/// a connection, and nobody gives one without end.
+/// One set of watches for each machine, as long as it has a subscriber: they share a
+/// connection, and the number of streams on a connection is limited.
 #[derive(Default)]
 pub(super) struct Watches(Arc<Mutex<BTreeMap<String, Watched>>>);
 
@@ -34,7 +34,7 @@ struct Watched {
 }
 
 impl Watches {
-    /// The number of a machine; begins to watch it if nobody did.
+    /// The number of a machine. Starts to watch it if it is not watched yet.
     pub(super) fn of(&self, machine: &Machine, node: Option<Node>) -> Changes {
         let Some(node) = node else {
             // An address that is none: nothing will ever change there.
@@ -70,7 +70,7 @@ impl Watches {
     }
 }
 
-/// Ends the watches of a machine that nobody wants to know of any more.
+/// Ends the watches of a machine that has no subscriber any more.
 async fn let_go(
     all: Weak<Mutex<BTreeMap<String, Watched>>>,
     address: String,
@@ -80,7 +80,7 @@ async fn let_go(
         sender.closed().await;
         tokio::time::sleep(LINGER).await;
         let Some(all) = all.upgrade() else { return };
-        // Whoever comes meanwhile waits for this lock, and finds all or nothing.
+        // A new subscriber waits for this lock, and finds all watches or none.
         let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
         if sender.is_closed() {
             all.remove(&address);
@@ -145,12 +145,12 @@ mod tests {
         tokio::time::sleep(LINGER / 2).await;
         let third = hold();
         tokio::time::sleep(LINGER * 2).await;
-        assert_eq!(under_way(), 1, "who comes soon finds it");
+        assert_eq!(under_way(), 1, "a subscriber that comes soon finds it");
         drop(third);
         tokio::time::sleep(LINGER * 2).await;
-        assert_eq!(under_way(), 0, "nobody is left");
+        assert_eq!(under_way(), 0, "no subscriber is left");
         let _fourth = hold();
-        assert_eq!(under_way(), 1, "and it begins anew");
+        assert_eq!(under_way(), 1, "and it starts again");
         drop(watches);
         tokio::task::yield_now().await;
         assert_eq!(under_way(), 0, "it ends with the client");

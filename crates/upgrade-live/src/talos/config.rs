@@ -1,4 +1,4 @@
-//! The machine's configuration: read, given back, and what is rendered from it.
+//! The machine's configuration: read, applied, and what is rendered from it.
 //! Nothing of its text is in an error (rule 14).
 
 use prost_types::value::Kind;
@@ -18,7 +18,7 @@ use crate::talos_error;
 /// Under which name a node shows the configuration that its next boot takes.
 const ON_DISK: &str = "persistent";
 
-/// What is read of a document; the rest is nobody's business here.
+/// The part of a document that is read; the rest is ignored.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Document {

@@ -37,10 +37,10 @@ const STAGGER: Duration = Duration::from_millis(250);
 pub(super) const STALE: &str = "discovery alone shows it there, and shows a machine that left, \
      or that was made again under its name, at its old address for up to 30 minutes";
 
-/// How long such a machine is asked: less than whoever asks waits for.
+/// How long such a machine is asked: less than the caller's deadline.
 pub(super) const STALE_LIMIT: SignedDuration = SignedDuration::from_secs(8);
 
-/// What is known of the machines from one look to the next.
+/// What is known of the machines from one observation to the next.
 #[derive(Default)]
 pub(super) struct Memory {
     roster: Mutex<Roster>,
@@ -76,7 +76,7 @@ pub(super) async fn machines(
         roster.take(std::slice::from_ref(&own), false);
         roster.list(&known.listed);
     }
-    // First: whoever has several addresses is asked for its list at one that works.
+    // First: a machine with several addresses is asked for its list at one that answers.
     let mut probed = BTreeMap::new();
     probe(client, memory, &mut probed).await;
     let peers = peers(client, memory);
@@ -182,8 +182,8 @@ async fn who(client: &Client, address: &str) -> Result<Machine, IoError> {
 }
 
 /// Finds the address at which a machine with several addresses answers: the first may be
-/// in a network that cannot be reached from here. Nobody is asked twice in one look;
-/// `probed` says who answered.
+/// in a network that cannot be reached from here. No machine is asked twice in one
+/// observation; `probed` says which machines answered.
 async fn probe(client: &Client, memory: &Memory, probed: &mut BTreeMap<NodeName, bool>) {
     let mut each = memory.roster().to_probe();
     each.retain(|(name, _)| !probed.contains_key(name));

@@ -25,7 +25,7 @@ const PROXY_MANIFEST: &str = "10-kube-proxy";
 /// The mode of a Talos that runs in a container.
 const CONTAINER: &str = "container";
 
-/// What a machine is asked that nobody wants anything of.
+/// The answer to a probe: what is asked of a machine of an idle cluster.
 #[derive(Clone, Debug)]
 pub struct Glance {
     /// Its Talos.
@@ -73,7 +73,7 @@ pub(super) async fn glance(node: &Node, parts: Parts) -> Result<Glance, IoError>
 
 fn read(running: &TalosVersion) -> Result<Version, IoError> {
     running.version().map_err(|error| {
-        IoError::new(FailureKind::Mismatch, &format!("its version makes no sense: {error}"))
+        IoError::new(FailureKind::Mismatch, &format!("its version cannot be parsed: {error}"))
     })
 }
 

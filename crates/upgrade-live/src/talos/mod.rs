@@ -36,7 +36,7 @@ use within::NoAnswer;
 pub(crate) struct Known {
     /// Machines that the talosconfig names, should they not know each other.
     pub(crate) named: Vec<String>,
-    /// Machines that somebody keeps a list of.
+    /// Machines that the caller lists.
     pub(crate) listed: Vec<Machine>,
 }
 

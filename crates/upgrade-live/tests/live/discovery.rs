@@ -105,7 +105,7 @@ async fn a_kubernetes_api_that_refuses_is_told_apart_from_the_machines() {
     let snapshot = observe(&live, POOL_LABEL).await.expect("machines");
     for node in snapshot.nodes.values() {
         assert!(node.talos.known().is_some(), "{node:?}");
-        let why = node.kubernetes.why_unknown().expect("nobody listens there");
+        let why = node.kubernetes.why_unknown().expect("nothing listens there");
         assert!(why.contains("the Kubernetes API refuses connections"), "{why}");
     }
 }
@@ -130,8 +130,8 @@ fn addresses(snapshot: &Snapshot) -> BTreeMap<String, String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_network_that_leads_nowhere_hides_no_machine() {
-    // Rule 10, finding 14: members list the storage network first, and whoever is asked
-    // there never answers.
+    // Rule 10, finding 14: members list the storage network first, and no machine
+    // answers there.
     let world = storage_network(3, 2).await;
     for look in 1..=3 {
         let snapshot = seen(&world).await;
@@ -162,7 +162,7 @@ async fn the_endpoint_itself_is_found_through_another_one() {
     world.cluster.inject("cp-1", "partition").await.expect("a fault");
     seen(&world).await;
     world.cluster.clear("cp-1", "partition").await.expect("no fault");
-    world.live.machines().facts(&cp_1).await.expect("an answer through whoever answers");
+    world.live.machines().facts(&cp_1).await.expect("an answer through a machine that answers");
 }
 
 /// A talosconfig that names these machines.
@@ -214,7 +214,7 @@ async fn a_machine_made_again_is_found_at_its_new_address() {
     let found = &second.nodes[&"worker-1".into()];
     assert!(found.is_up(), "{second:#?}");
 
-    // Somebody else has the old address by now: it is not taken for the machine.
+    // Another machine has the old address by now: it is not taken for `worker-2`.
     let taken: &'static str = found.address.clone().leak();
     stale("worker-2", taken).await.expect("the cluster runs");
     let late = connect(world.folder.path(), None).await;

@@ -63,7 +63,7 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
         resumed_by: None,
     };
     let end = drive(run).await.expect("a journal that can be written");
-    // The last words, for whoever reads why an assertion failed.
+    // The last events, to explain an assertion that fails.
     let mut told: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).collect();
     let told = told.split_off(told.len().saturating_sub(10));
     let told = told.iter().map(|event| format!("{:?}", event.kind));

@@ -159,7 +159,8 @@ async fn hop(talos: &str, control_planes: usize, workers: usize, real_api: Optio
     let data = inventory["data"].as_object().expect("entries");
     assert!(data.contains_key("kube-system_kube-proxy_apps_DaemonSet"), "{data:?}");
     assert!(data.contains_key("kube-system_coredns_apps_Deployment"), "{data:?}");
-    // What left the manifests is gone, and out of the inventory, whoever put it there.
+    // What left the manifests is deleted, and out of the inventory, regardless of who put it
+    // there.
     assert!(!data.contains_key("kube-system_left-over__ConfigMap"), "{data:?}");
     let left = object("ConfigMap", "v1", "left-over");
     assert_eq!(live.kubernetes().object(&left).await.expect("an answer"), None);

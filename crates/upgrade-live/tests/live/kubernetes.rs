@@ -276,7 +276,7 @@ async fn objects_of_any_kind() {
 
 #[tokio::test]
 async fn a_kubeconfig_that_expired_is_read_again() {
-    // Who is not known (any more) is answered 401, and the file may have been
+    // A user who is not known (any more) gets a 401, and the file may have been
     // written again meanwhile.
     let world = World::start(TALOS_1_13, 1, 0).await;
     let good = world.cluster.kubeconfig().to_owned();
@@ -286,7 +286,7 @@ async fn a_kubeconfig_that_expired_is_read_again() {
     let file = world.folder.path().join("kubeconfig");
     std::fs::write(&file, nobody).expect("written");
     let live = super::connect(world.folder.path(), Some(&file)).await;
-    let refused = live.kubernetes().nodes().await.expect_err("nobody is not let in");
+    let refused = live.kubernetes().nodes().await.expect_err("an unknown user is refused");
     assert_eq!(refused.failure.kind, FailureKind::Refused, "{refused}");
     assert!(refused.to_string().contains("401"), "{refused}");
     std::fs::write(&file, good).expect("written");

@@ -122,7 +122,7 @@ async fn a_node_goes_through_install_and_reboot() {
     })
     .await;
     assert_eq!(after.version.to_string(), "1.14.1");
-    // The same changes tell of the way back.
+    // The same changes report the rollback.
     talos.rollback(&machine).await.unwrap();
     eventually(changes, "the old version", || async {
         let facts = talos.facts(&machine).await.ok()?;

@@ -131,7 +131,7 @@ async fn connect(folder: &Path, kubeconfig: Option<&Path>) -> Live<Still> {
     Live::connect(&options, Still).await.expect("usable files")
 }
 
-/// Looks again at every change, until there is an answer.
+/// Checks again at every change, until there is an answer.
 async fn eventually<T, F: Future<Output = Option<T>>>(
     mut changes: Changes,
     what: &str,

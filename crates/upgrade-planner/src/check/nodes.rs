@@ -50,8 +50,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Rule 13: every node goes on from what it runs by then, and over a host that the
-    /// new version accepts.
+    /// Rule 13: every hop of a node starts from the version that the node runs by then, and
+    /// the new version accepts an upgrade from it.
     fn walk(&mut self, hop: &'a Hop, to: &'a Version, runs: &mut Runs<'a>) {
         let number = hop.number;
         for lane in hop.lanes() {

@@ -14,8 +14,8 @@ use super::{Decision, Tried, after};
 pub struct Lift {
     /// The node that has it.
     pub node: NodeName,
-    /// It was lifted already and the answer was lost: only written down, since a cordon that
-    /// somebody sets now is not ours.
+    /// It was lifted already and the answer was lost. This is only recorded: a cordon that is
+    /// set from now on is not ours.
     pub is_gone: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Simulates the drains of a plan before a node is drained.
 //!
 //! It warns and never refuses: budgets change, autoscalers add nodes, and node
-//! affinity and volumes' zones are not looked at. What it says of budgets and of
-//! the policy is certain as long as nothing changes; room is an estimate.
+//! affinity and volumes' zones are ignored. What it says about budgets and
+//! the policy is certain as long as nothing changes; free capacity is an estimate.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -85,14 +85,14 @@ fn a_run_that_halts_lifts_its_cordon_later_if_it_could_not_at_once() {
     let (soon, later) = (SignedDuration::from_secs(30), SignedDuration::from_secs(90));
     let mut snapshot = world.truth.clone();
     snapshot.taken_at = world.now + SignedDuration::from_secs(1);
-    assert!(lifts(&snapshot, soon).is_empty(), "not in the same breath");
+    assert!(lifts(&snapshot, soon).is_empty(), "not at once");
     assert_eq!(lifts(&snapshot, later), ["1/worker-1/uncordon"]);
-    // Only the answer was lost: a look shows it, and that is written down at once.
+    // Only the answer was lost: an observation shows it, and it is recorded at once.
     kubernetes(&mut snapshot, "worker-1").unschedulable = false;
     assert_eq!(lifts(&snapshot, soon), ["1/worker-1/uncordon"]);
     snapshot.taken_at = world.now - SignedDuration::from_secs(10);
-    assert!(lifts(&snapshot, soon).is_empty(), "a look of before says nothing");
-    // Who never gets an answer does not ask without end (rule 11).
+    assert!(lifts(&snapshot, soon).is_empty(), "an older observation proves nothing");
+    // Without an answer the request is not repeated for ever (rule 11).
     let uncordon: StepId = "1/worker-1/uncordon".parse().unwrap();
     for attempt in 2..=5 {
         world.write(Record::Started { step: uncordon.clone(), attempt, evidence: None });

@@ -199,7 +199,7 @@ fn a_kubelet_is_held_for_three_minors() {
 
 #[test]
 fn a_held_node_does_not_hold_up_the_next_run() {
-    // It is left out of what runs, or the others could not go on from where they are.
+    // Its versions do not count, or the other nodes could not continue from theirs.
     let mut snapshot = cluster(3, 2, "1.13.9", "1.35.4");
     let node = snapshot.nodes.get_mut(&"worker-1".into()).unwrap();
     known(&mut node.kubernetes).kubelet = version("1.33.4");

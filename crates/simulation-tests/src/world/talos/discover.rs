@@ -68,8 +68,8 @@ impl ProcessIo {
         all
     }
 
-    /// Waits as long as one of these is waited for, if one of them hangs. Whoever gives
-    /// up meanwhile has no answer.
+    /// If one of these hangs, waits as long as a caller waits for it. A caller that gives
+    /// up earlier gets no answer.
     pub(super) async fn wait_for_silent(
         &self,
         question: Question,

@@ -100,7 +100,7 @@ async fn prune<I: Io>(step: &Step<I>, entry: &ObjectKey) -> Result<(), Failure> 
         return Ok(());
     };
     if inventory::owner(&object).is_some_and(|owner| owner != inventory::NAME) {
-        // Somebody else took it over: it is not ours to delete.
+        // Another owner took it over: it is not ours to delete.
         return Ok(());
     }
     step.report_text(format!("pruning {name}"));

@@ -139,13 +139,13 @@ pub(crate) struct Cluster {
     pub(crate) budget_blocks: bool,
     /// Nodes that something outside is replacing, if there is something that does it.
     pub(crate) replacing: Option<BTreeSet<NodeName>>,
-    /// Nobody answers at all.
+    /// Nothing answers: no machine and no API server.
     pub(crate) dark: bool,
     /// The machines cannot be listed: a control plane hangs.
     pub(crate) unlisted: bool,
     /// Nodes that discovery does not show, and whether they say who they are.
     pub(crate) hidden: BTreeMap<NodeName, bool>,
-    /// Machines that somebody names and that never said what they are.
+    /// Machines that the talosconfig names and that never said who they are.
     pub(crate) strangers: BTreeMap<NodeName, String>,
     /// Acts in order: `reboot cp-1`.
     pub(crate) acts: Vec<String>,
@@ -154,7 +154,7 @@ pub(crate) struct Cluster {
     pub(crate) etcd: Minor,
     pub(crate) limit: usize,
     pub(crate) most_workers_away: usize,
-    /// When the whole cluster was looked at.
+    /// When the whole cluster was observed.
     pub(crate) looks: Vec<Timestamp>,
 }
 

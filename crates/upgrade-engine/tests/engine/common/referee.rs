@@ -10,7 +10,7 @@ impl Cluster {
         let nodes = self.nodes.iter().filter(|(_, sim)| sim.role == role);
         let away = nodes.filter(|(_, sim)| {
             let serves = sim.role == Role::Worker || sim.api;
-            // A node that somebody else cordoned still serves.
+            // A node that another user cordoned still serves.
             let ours = sim.unschedulable && sim.marked;
             !sim.answers || !sim.node_ready || ours || !serves
         });
@@ -28,7 +28,7 @@ impl Cluster {
     /// Before a node goes down.
     pub(super) fn referee_boot(&self, node: &NodeName) {
         let sim = &self.nodes[node];
-        // On the way back a node whose API server is away cannot be cordoned.
+        // No node can be cordoned while no API server answers; a rollback does not wait for one.
         let may = self.kubernetes_answers();
         assert!(sim.unschedulable || !may, "rule 6: {node} boots uncordoned\n{:?}", self.acts);
         // One without a controller stays only if the policy leaves it there.

@@ -44,7 +44,7 @@ impl World {
         Ok(sim)
     }
 
-    /// The node goes down and comes back by itself, whoever asked for it.
+    /// The node goes down and comes back by itself, regardless of who requested it.
     fn boot(self: &std::sync::Arc<Self>, node: &NodeName, into: Option<Version>) {
         let (world, node) = (std::sync::Arc::clone(self), node.clone());
         world.change(|cluster| {
@@ -162,7 +162,7 @@ impl Machines for World {
         }
         let cluster = self.cluster();
         if cluster.dark {
-            return Err(unavailable("nobody answers"));
+            return Err(unavailable("nothing answers"));
         }
         let shown = cluster.nodes.iter().filter(|(name, _)| !cluster.hidden.contains_key(*name));
         Ok(("prod".to_owned(), shown.map(|(name, sim)| machine(name, sim)).collect()))
@@ -235,7 +235,7 @@ impl Machines for World {
     async fn etcd(&self, members: &[Machine]) -> Fact<EtcdFacts> {
         let cluster = self.cluster();
         if cluster.dark {
-            return Fact::Unknown("nobody answers".to_owned());
+            return Fact::Unknown("nothing answers".to_owned());
         }
         let everyone: BTreeSet<MemberId> = members.iter().map(|member| id(&member.name)).collect();
         let member = |machine: &Machine| {

@@ -121,7 +121,7 @@ impl Kubernetes for World {
     }
 
     async fn set_unschedulable(&self, node: &NodeName, _: bool) -> Result<(), IoError> {
-        panic!("a Kubernetes upgrade cordons nobody, and {node} least of all");
+        panic!("a Kubernetes upgrade cordons no node, but here it cordons {node}");
     }
 
     async fn pods(&self, on: Option<&NodeName>) -> Result<Vec<Pod>, IoError> {
@@ -136,7 +136,7 @@ impl Kubernetes for World {
     }
 
     async fn evict(&self, pod: &PodName, _: &str) -> Result<Evicted, IoError> {
-        panic!("a Kubernetes upgrade evicts nobody, and {pod} least of all");
+        panic!("a Kubernetes upgrade evicts no pod, but here it evicts {pod}");
     }
 
     async fn attachments(&self, _: &NodeName) -> Result<Vec<String>, IoError> {
@@ -200,7 +200,7 @@ impl Kubernetes for World {
     }
 }
 
-/// The data of an object after somebody applied some.
+/// The data of an object after `manager` applied `new`.
 fn owned(
     owners: &mut BTreeMap<(String, String), BTreeSet<String>>,
     object: &str,

@@ -1,4 +1,4 @@
-//! The machines of the world: what they are told, they do after a while.
+//! The machines of the world. They do what is requested, after a while.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -249,7 +249,7 @@ impl NodeUpgrader for World {
     }
 
     async fn reboot(&self, on: &Machine, _: RebootMode) -> Result<(), IoError> {
-        panic!("a Kubernetes upgrade reboots nobody, and {} least of all", on.name);
+        panic!("a Kubernetes upgrade reboots no node, but here it reboots {}", on.name);
     }
 
     async fn rollback(&self, on: &Machine) -> Result<(), IoError> {

@@ -23,7 +23,7 @@ pub(crate) const STATIC: [Component; 3] =
 pub(crate) enum Fault {
     /// This component's image of this tag does not come on this node.
     NoImage { node: &'static str, component: Component, tag: &'static str },
-    /// Configurations are taken over, and nobody hears of it.
+    /// Configurations are applied, and the answers are lost.
     LosesAnswers,
     /// Kubelets come back by way of a reboot.
     Reboots,

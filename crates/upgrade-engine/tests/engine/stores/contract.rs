@@ -45,9 +45,9 @@ fn phase(state: &State, step: &str) -> Phase {
 /// Plays it on an empty store.
 pub(crate) async fn keeps_runs<S: RunStore>(store: &S, first: &Plan, second: &Plan) {
     assert!(store.last().await.expect("readable").is_none());
-    assert!(store.resume().await.is_err(), "there is nothing to go on with");
+    assert!(store.resume().await.is_err(), "there is nothing to resume");
 
-    // What was written is found again, folded, by whoever comes next.
+    // The next process finds what was written, and its fold.
     let mut open = store.begin(first.clone(), false).await.expect("begun");
     assert_eq!((open.plan.hash(), open.state.last_at()), (first.hash(), None));
     assert!(open.inherited.is_empty());

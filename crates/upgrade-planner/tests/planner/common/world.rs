@@ -148,8 +148,8 @@ impl World {
     fn restart(&mut self) {
         self.crash = None;
         self.tried = Tried::default();
-        // Nothing of the old process is left but the journal; what it had set
-        // in motion on the nodes goes on by itself.
+        // Only the journal is left of the old process; what it had started on
+        // the nodes continues by itself.
         for flight in std::mem::take(&mut self.in_flight) {
             if flight.acted && matches!(flight.step.action, Action::Reboot | Action::Upgrade) {
                 self.waking.push((flight.ends, flight.step.node.unwrap()));
@@ -231,7 +231,7 @@ impl World {
 
     /// Lets time go by until something ends, or until the wait is over.
     fn pass_time(&mut self, until: Timestamp) -> bool {
-        // A real engine looks again every now and then; so does this one.
+        // A real engine observes again from time to time; so does this one.
         let look = self.now + SignedDuration::from_secs(30);
         let next = self.in_flight.iter().map(|flight| flight.ends).min().unwrap_or(look);
         self.now = self.now.max(next.min(until));
@@ -249,7 +249,7 @@ impl World {
         starts.into_iter().any(|start| self.begin(&start))
     }
 
-    /// A look at the world, which a test may have meddled with.
+    /// Observes the world. A test may change the world right before.
     fn observe(&mut self) -> Snapshot {
         let now = self.now;
         if let Some(meddle) = &mut self.meddle {

@@ -70,7 +70,7 @@ fn a_node_that_never_returns_keeps_its_cordon_and_is_named() {
     let End::Halted(reason) = world.run() else { panic!("must halt") };
     assert_eq!(reason.to_string(), "1/worker-1/reboot failed: the node did not come back");
     assert_eq!(world.cordoned(), [&"worker-1".into()]);
-    // Its power button is pressed; the run goes on from where it was.
+    // Its power button is pressed; the run continues from where it stopped.
     talos(&mut world.truth, "worker-1").stage = Stage::Running;
     kubernetes(&mut world.truth, "worker-1").ready = true;
     world.trouble.clear();

@@ -185,7 +185,7 @@ fn a_stale_look_is_not_enough() {
     let plan = planned(&snapshot, Some("1.13.9"), None, &policy(1));
     let mut world = World::new(snapshot, plan);
     world.run();
-    // Fold up to the first finished drain, and decide on a look from before it.
+    // Fold up to the first finished drain, and decide on an observation from before it.
     let drained = world
         .entries
         .iter()
