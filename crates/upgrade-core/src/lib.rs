@@ -6,7 +6,8 @@
 //! - [`version`], [`matrix`], [`catalogue`], [`image`]: what there is to run.
 //! - [`snapshot`], [`observation`]: what was observed of a cluster; [`product`]: which
 //!   versions run; [`extension`]: names that changed.
-//! - [`intent`], [`policy`] ([`amount`], [`window`]): what the user wants, and how.
+//! - [`intent`], [`policy`] ([`amount`], [`window`]): what the user wants, and how; [`cron`]:
+//!   when something recurs.
 //! - [`plan`], [`step`]: what will be done.
 //! - [`journal`]: what was done.
 //! - [`call`]: how a call to a machine ended.
@@ -24,6 +25,7 @@ pub mod advice;
 pub mod amount;
 pub mod call;
 pub mod catalogue;
+pub mod cron;
 pub mod etcd_snapshot;
 pub mod event;
 pub mod extension;
