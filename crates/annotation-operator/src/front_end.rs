@@ -156,6 +156,18 @@ impl FrontEnd for Annotations {
         })
     }
 
+    async fn read(
+        &self,
+        Watched { cluster, removals }: &Watched,
+    ) -> Result<Option<Watched>, CallError> {
+        let namespace = cluster.namespace().unwrap_or_default();
+        let api: Api<KubernetesCluster> = Api::namespaced(self.client.clone(), &namespace);
+        let read = with_timeout(api.get_opt(&cluster.name_any())).await?;
+        // An object that was created again is another cluster.
+        let same = read.filter(|read| read.uid() == cluster.uid());
+        Ok(same.map(|read| Watched { cluster: trimmed(read), removals: *removals }))
+    }
+
     async fn show(
         &self,
         object: &mut Arc<Watched>,

@@ -16,7 +16,7 @@ const THERE: (Scope, Role) = (Scope::Clusters, Role::Operator);
 /// The rights that the operator uses: those of `deploy/20-rbac.yaml`, verb by verb.
 const RIGHTS: [Right; 9] = [
     Right::new((CLUSTERS, "kubernetesclusters"), &["list", "watch"], WATCHED, Weight::Needed),
-    Right::new((CLUSTERS, "kubernetesclusters"), &["patch"], THERE, Weight::Needed),
+    Right::new((CLUSTERS, "kubernetesclusters"), &["get", "patch"], THERE, Weight::Needed),
     Right::new((CLUSTERS, "kubernetesclusters/status"), &["patch"], THERE, Weight::Needed),
     Right::new((CLUSTERS, "machines"), &["list", "watch"], WATCHED, Weight::Needed),
     Right::new((RUNS, "upgraderuns"), &["get", "list", "create", "delete"], THERE, Weight::Needed),

@@ -1,16 +1,20 @@
 //! The program behind `cargo xtask simulate-operator`.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use anyhow::{Context as _, Error, Result};
 use clap::Parser;
 use operator_simulation::scenario::{EventKind, Scenario, draw};
 use operator_simulation::{Played, play};
+use simulation_tests::referee::Breach;
 use simulation_tests::template::Templates;
 use simulation_tests::trace_text;
 use upgrade_core::text::panic_text;
@@ -31,6 +35,12 @@ struct Args {
     /// Print what happens to the cluster, too
     #[arg(long, requires = "story")]
     cluster: bool,
+    /// Save the scenario of each failed seed in this folder, with --story of every seed
+    #[arg(long, value_name = "FOLDER")]
+    keep: Option<PathBuf>,
+    /// Play this saved scenario
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "from", "keep"])]
+    replay: Option<PathBuf>,
     /// Break each guard of the operator on purpose, and count the seeds until a rule breaks
     #[cfg(feature = "mutants")]
     #[arg(long)]
@@ -66,6 +76,9 @@ fn main() -> ExitCode {
     if args.mutants {
         return mutants(&args);
     }
+    if let Some(file) = &args.replay {
+        return outcome(replay(file, &args));
+    }
     let began = clock();
     let total = many(&args, MAX_FAILURES);
     for (name, count) in &total.met {
@@ -85,6 +98,12 @@ fn main() -> ExitCode {
         }
         line(&format!("  cargo xtask simulate-operator --from {seed} --seeds 1 --story"));
     }
+    if let Some(folder) = &args.keep
+        && let Err(error) = keep(folder, total.to_keep(&args))
+    {
+        line(&format!("{error:#}"));
+        return ExitCode::FAILURE;
+    }
     // A few seeds cannot reach everything.
     let names = EventKind::NAMES.iter().filter(|_| args.seeds >= 300);
     let missing: Vec<_> = names.filter(|name| !total.met.contains_key(&event(name))).collect();
@@ -94,6 +113,49 @@ fn main() -> ExitCode {
     let failed = total.failed.len();
     line(&format!("{} passed, {failed} failed", total.played.saturating_sub(failed as u64)));
     if failed == 0 && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn outcome(result: Result<bool>) -> ExitCode {
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            line(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Plays a saved scenario; true if no rule is broken.
+fn replay(file: &Path, args: &Args) -> Result<bool> {
+    let text = fs::read(file).with_context(|| format!("reading {}", file.display()))?;
+    let scenario: Scenario = serde_json::from_slice(&text)
+        .with_context(|| format!("{} is not a saved scenario", file.display()))?;
+    let played = one(&scenario, &Templates::default(), args.cluster).map_err(Error::msg)?;
+    if args.story {
+        story(&scenario, Some(&played), args.cluster);
+    }
+    for breach in &played.breaches {
+        line(&describe(breach));
+    }
+    let failed = usize::from(!played.breaches.is_empty());
+    line(&format!("{} passed, {failed} failed", 1 - failed));
+    Ok(failed == 0)
+}
+
+/// Saves scenarios, so that they can be played even after seeds change their meaning.
+fn keep(folder: &Path, seeds: Vec<u64>) -> Result<()> {
+    for seed in seeds {
+        let file = folder.join(format!("seed-{seed}.json"));
+        let text = serde_json::to_string_pretty(&draw(seed))?;
+        fs::write(&file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
+        line(&format!("saved as {}", file.display()));
+    }
+    Ok(())
+}
+
+fn describe(breach: &Breach) -> String {
+    format!("rule {} at {}: {}", breach.rule, breach.at, breach.text)
 }
 
 fn many(args: &Args, max_failures: usize) -> Total {
@@ -175,6 +237,15 @@ fn event(name: &str) -> String {
 }
 
 impl Total {
+    /// The seeds whose scenarios are saved.
+    fn to_keep(&self, args: &Args) -> Vec<u64> {
+        if args.story {
+            (args.from..args.from + args.seeds).collect()
+        } else {
+            self.failed.keys().copied().collect()
+        }
+    }
+
     fn add(&mut self, seed: u64, scenario: &Scenario, played: Result<Played, String>) {
         self.played += 1;
         let mut count = |name: String| *self.met.entry(name).or_default() += 1;
@@ -187,9 +258,7 @@ impl Total {
                 count(format!("newest run {end}"));
                 self.hours += played.took.as_secs_f64() / 3600.0;
                 if !played.breaches.is_empty() {
-                    let why = played.breaches.iter();
-                    let why = why.map(|it| format!("rule {} at {}: {}", it.rule, it.at, it.text));
-                    self.failed.insert(seed, why.collect());
+                    self.failed.insert(seed, played.breaches.iter().map(describe).collect());
                 }
             }
             Err(why) => drop(self.failed.insert(seed, vec![why])),

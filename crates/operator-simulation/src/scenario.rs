@@ -174,11 +174,13 @@ impl Scenario {
         let in_doubt = self.cluster.grub && (self.interrupts() || !self.crashes.is_empty());
         in_doubt
             || self.events.iter().any(|event| {
-                // Pods of a drained node may have nowhere to go.
-                matches!(
-                    event.kind,
-                    EventKind::BootBack { .. } | EventKind::Cordon { lasts: None, .. }
-                )
+                match event.kind {
+                    // Pods of a drained node may have nowhere to go.
+                    EventKind::BootBack { .. } | EventKind::Cordon { lasts: None, .. } => true,
+                    // A worker that is armed with the first target is not installed on (rule 5).
+                    EventKind::Retarget => self.cluster.workers > 0,
+                    _ => false,
+                }
             })
     }
 

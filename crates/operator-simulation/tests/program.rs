@@ -3,6 +3,7 @@
 //! `cargo test --no-run` builds a package's program only for a package with integration tests.
 //! Without this suite there is no program to run in a new clone.
 
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn run(args: &[&str]) -> (Output, String) {
@@ -27,4 +28,17 @@ fn the_program_counts_seeds_and_tells_their_story() {
 fn a_wrong_flag_is_refused() {
     let (output, _) = run(&["--seed", "1"]);
     assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn what_failed_once_never_fails_again() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
+    let mut count = 0;
+    for entry in std::fs::read_dir(&folder).expect("the folder") {
+        let path = entry.expect("an entry").path();
+        let (output, text) = run(&["--replay", &path.display().to_string()]);
+        assert!(output.status.success(), "{}: {text}", path.display());
+        count += 1;
+    }
+    assert!(count >= 1, "the folder is there, and read");
 }

@@ -226,6 +226,12 @@ pub trait FrontEnd: Send + Sync + 'static {
         object: &Self::Object,
     ) -> impl Future<Output = Result<ClusterAccess, AccessError>> + Send;
 
+    /// The object as the hub has it now; `None` if it is gone. A watch may be behind.
+    fn read(
+        &self,
+        object: &Self::Object,
+    ) -> impl Future<Output = Result<Option<Self::Object>, CallError>> + Send;
+
     /// Shows an update, and replaces the object by what was written. False if another
     /// process wrote in between: the watch brings that.
     fn show(

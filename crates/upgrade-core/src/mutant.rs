@@ -99,14 +99,16 @@ mutants! {
     FailedRetried, 5, "failed-retried", "the operator begins a run again that failed, without its user";
     ParentForgotten, 7, "parent-forgotten", "a new run of the operator takes over no cordons";
     DoubtUnobserved, 11, "doubt-unobserved", "a node in doubt after a takeover is not observed while other steps run";
+    WatchBelieved, 12, "watch-believed", "the operator begins a run by what its watch says, however old that is";
     CancelIgnored, 12, "cancel-ignored", "a run of the operator continues after its target was removed";
 }
 
 /// The mutants that the simulation of the operator meets, and that of the engine hardly ever.
-const OF_OPERATOR: [Mutant; 4] = [
+const OF_OPERATOR: [Mutant; 5] = [
     Mutant::FailedRetried,
     Mutant::ParentForgotten,
     Mutant::DoubtUnobserved,
+    Mutant::WatchBelieved,
     Mutant::CancelIgnored,
 ];
 

@@ -70,6 +70,9 @@ impl<F: FrontEnd, C: Connector> Reconciler<F, C> {
         let planned = self.plan(observed, start, parent.as_ref(), inherited);
         let refusal = planned.as_ref().err();
         let refusal = refusal.map(|error| self.context.front_end.refusal(start, error));
+        if guard!(Mutant::WatchBelieved) && !self.is_wanted_on_the_hub(object).await? {
+            return Ok(soon());
+        }
         let new = NewRun {
             versions: run_versions(running, &start.intent),
             rollback: start.intent.rollback,
@@ -192,10 +195,25 @@ impl<F: FrontEnd, C: Connector> Reconciler<F, C> {
     }
 
     /// Whether the user still wants what was observed for.
-    fn is_still_wanted(&self, object: &F::Object) -> bool {
-        let latest = self.latest.borrow();
+    fn is_still_wanted(&mut self, object: &F::Object) -> bool {
+        let latest = self.latest.borrow().clone();
+        let newest = latest.map(|latest| self.newest(&latest));
         let front_end = &self.context.front_end;
-        latest.as_ref().is_some_and(|latest| front_end.asks_the_same(latest, object))
+        newest.is_some_and(|newest| front_end.asks_the_same(&newest, object))
+    }
+
+    /// Whether the hub's object still asks for the same. The watch of this process may be behind,
+    /// and another replica may have ended a run whose target was removed (rules 8 and 12).
+    async fn is_wanted_on_the_hub(
+        &mut self,
+        object: &Arc<F::Object>,
+    ) -> Result<bool, ReconcileError> {
+        let front_end = &self.context.front_end;
+        let read = front_end.read(object).await.map_err(ReconcileError::Object)?;
+        let Some(read) = read else { return Ok(false) };
+        let same = front_end.asks_the_same(&read, object);
+        self.own = Some(Arc::new(read));
+        Ok(same)
     }
 
     /// Closes a run that failed or was ended.

@@ -10,6 +10,9 @@ use crate::run::{InheritError, RunObjectError};
 /// Why a round failed.
 #[derive(Debug, Error)]
 pub enum ReconcileError {
+    /// The cluster's object could not be read.
+    #[error("the cluster's object cannot be read: {0}")]
+    Object(CallError),
     /// The status could not be written.
     #[error("the cluster's object cannot be written: {0}")]
     Show(CallError),

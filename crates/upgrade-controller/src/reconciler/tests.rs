@@ -83,6 +83,10 @@ impl FrontEnd for Plain {
         Err(AccessError::NoSecret("none".to_owned()))
     }
 
+    async fn read(&self, object: &ClusterRef) -> Result<Option<ClusterRef>, CallError> {
+        Ok(Some(object.clone()))
+    }
+
     async fn show(&self, _: &mut Arc<ClusterRef>, (): &()) -> Result<bool, CallError> {
         Ok(true)
     }
