@@ -18,11 +18,11 @@ const PURE: &[(&str, &str)] = &[
     ("upgrade-view", "crates/upgrade-view"),
 ];
 
-/// The crate that serves every front end, its folder, and what it may not know: the kind of
-/// one front end, and the crates that have it.
+/// The crate that serves every front end, its folder, and what it may not know: the kinds of
+/// single front ends, and the crates that have them.
 const NEUTRAL: (&str, &str) = ("upgrade-controller", "crates/upgrade-controller/src");
-const FRONT_END: &str = "KubernetesCluster";
-const FRONT_END_CRATES: [&str; 2] = ["annotation-operator", "vitistack-api"];
+const FRONT_END_KINDS: [&str; 2] = ["KubernetesCluster", "TalosControlPlane"];
+const FRONT_END_CRATES: [&str; 3] = ["annotation-operator", "spec-api", "vitistack-api"];
 
 /// Crates with a runtime, a network or a clock. A name also stands for its family: `kube` for
 /// `kube-client`.
@@ -84,8 +84,11 @@ fn neutral() -> Result<()> {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if fs::read_to_string(&path)?.contains(FRONT_END) {
-                bail!("{} names {FRONT_END}, a kind of one front end", path.display());
+                continue;
+            }
+            let text = fs::read_to_string(&path)?;
+            if let Some(kind) = FRONT_END_KINDS.into_iter().find(|kind| text.contains(kind)) {
+                bail!("{} names {kind}, a kind of one front end", path.display());
             }
         }
     }
