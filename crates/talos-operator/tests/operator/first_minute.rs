@@ -90,7 +90,7 @@ async fn an_account_without_rights_is_told_how_to_get_them() {
     let answer = replica.is_not_ready("missing on the hub").await;
     for right in [
         "list, watch kubernetesclusters.vitistack.io",
-        "patch kubernetesclusters.vitistack.io",
+        "get, patch kubernetesclusters.vitistack.io",
         "patch kubernetesclusters.vitistack.io/status",
         "list, watch machines.vitistack.io",
         "get, list, create, delete upgraderuns.upgrade.vitistack.io",

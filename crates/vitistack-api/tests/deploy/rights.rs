@@ -8,7 +8,7 @@ const ACCOUNT: &str = "--as=system:serviceaccount:vitistack-system:talos-operato
 
 /// Verbs and kinds, in every namespace.
 const EVERYWHERE: &[(&str, &str)] = &[
-    ("kubernetesclusters.vitistack.io", "list watch patch"),
+    ("kubernetesclusters.vitistack.io", "get list watch patch"),
     ("kubernetesclusters.vitistack.io/status", "patch"),
     ("machines.vitistack.io", "list watch"),
     ("upgraderuns.upgrade.vitistack.io", "get list create delete"),
