@@ -200,24 +200,25 @@ mod tests {
         assert_eq!(set[annotation::TALOS_CURRENT], "1.11.6");
         assert_eq!(set[annotation::TALOS_AVAILABLE], "1.12.0");
         assert!(patch["metadata"].get("resourceVersion").is_none());
-        let mut told = bare.clone();
+        let mut reported = bare.clone();
         let annotations_now = set.as_object().unwrap().iter();
-        told.metadata.annotations = Some(
+        reported.metadata.annotations = Some(
             annotations_now
                 .map(|(key, it)| (key.clone(), it.as_str().unwrap().to_owned()))
                 .collect(),
         );
-        assert_eq!(annotation_patch(&told, &write()), None);
+        assert_eq!(annotation_patch(&reported, &write()), None);
         // What is gone is taken away, and what the user wrote only as it was read.
         let mut done = write();
         done.talos.progress = None;
         done.remove.push(annotation::TALOS_TARGET);
-        told.metadata
+        reported
+            .metadata
             .annotations
             .as_mut()
             .unwrap()
             .insert(annotation::TALOS_TARGET.to_owned(), "1.12.0".to_owned());
-        let patch = annotation_patch(&told, &done).unwrap();
+        let patch = annotation_patch(&reported, &done).unwrap();
         let set = patch["metadata"]["annotations"].as_object().unwrap();
         assert_eq!(set.len(), 2, "{set:?}");
         assert!(set[annotation::TALOS_PROGRESS].is_null());
@@ -269,9 +270,9 @@ mod tests {
             None,
             "a first idle is no event"
         );
-        let told = object(json!({"metadata": {"name": "a", "annotations": {
+        let reported = object(json!({"metadata": {"name": "a", "annotations": {
             annotation::TALOS_STATUS: "in-progress"}}}));
-        assert_eq!(transition(&told, &write(), Product::Talos), None);
+        assert_eq!(transition(&reported, &write(), Product::Talos), None);
     }
 
     #[test]

@@ -54,9 +54,9 @@ impl EventSink for Waits {
             EventKind::StepProgress { .. } => return,
             _ => None,
         };
-        self.0.send_if_modified(|told| {
-            let changed = *told != waits;
-            *told = waits;
+        self.0.send_if_modified(|reported| {
+            let changed = *reported != waits;
+            *reported = waits;
             changed
         });
     }

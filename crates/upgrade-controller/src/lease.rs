@@ -191,7 +191,7 @@ impl Claim {
     /// session is over and the lease with it.
     async fn give_back(mut self, held: Arc<Held>) {
         let name = self.lease.name_any();
-        let mut told = false;
+        let mut logged = false;
         while held.holds().is_ok() {
             let now = &self.lease;
             let only_this =
@@ -215,7 +215,7 @@ impl Claim {
                 }
                 Err(_) => {}
             }
-            if !std::mem::replace(&mut told, true) {
+            if !std::mem::replace(&mut logged, true) {
                 tracing::info!(lease = name, "the lease could not be released; retrying");
             }
             tokio::time::sleep(AGAIN).await;

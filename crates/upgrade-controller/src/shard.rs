@@ -76,7 +76,7 @@ pub struct Registration {
     holder: String,
     heartbeat: Arc<Heartbeat>,
     seen: BTreeMap<String, (String, Duration)>,
-    tell: watch::Sender<Replicas>,
+    sender: watch::Sender<Replicas>,
 }
 
 impl Registration {
@@ -87,9 +87,12 @@ impl Registration {
         holder: &str,
         heartbeat: Arc<Heartbeat>,
     ) -> (Self, watch::Receiver<Replicas>) {
-        let (tell, told) = watch::channel(Replicas::default());
+        let (sender, receiver) = watch::channel(Replicas::default());
         let api = Api::namespaced(client, namespace);
-        (Self { api, holder: holder.to_owned(), heartbeat, seen: BTreeMap::new(), tell }, told)
+        (
+            Self { api, holder: holder.to_owned(), heartbeat, seen: BTreeMap::new(), sender },
+            receiver,
+        )
     }
 
     /// The Lease of a replica.
@@ -117,7 +120,7 @@ impl Registration {
         let asked = self.heartbeat.clock().since_boot();
         let all = self.api.list(&ListParams::default().labels(LABEL)).await?;
         let replicas = self.count(all.items, asked).await;
-        self.tell.send_if_modified(|known| {
+        self.sender.send_if_modified(|known| {
             let changed = *known != replicas;
             if changed {
                 tracing::info!(replicas = replicas.len(), "replicas changed");

@@ -68,17 +68,17 @@ fn begin(
     facts: &Facts<'_>,
     product: Product,
     target: Version,
-    told: &mut ProductStatus,
+    report: &mut ProductStatus,
 ) -> NextAction {
     if let Some(by) = &facts.request.pause {
-        messages::held(told, product, &target, by);
+        messages::held(report, product, &target, by);
         return NextAction::Idle;
     }
     if !facts.phase.is_empty() && Phase::parse(facts.phase).is_none() {
-        messages::held_by_phase(told, product, &target, facts.phase);
+        messages::held_by_phase(report, product, &target, facts.phase);
         return NextAction::Idle;
     }
-    messages::preparing(told, product, &target);
+    messages::preparing(report, product, &target);
     NextAction::Begin { product, target }
 }
 

@@ -134,58 +134,58 @@ pub(super) fn waits_for_failed_kubernetes(run: &RunView) -> ProductStatus {
 
 /// The target runs already.
 pub(super) fn already(
-    told: &mut ProductStatus,
+    report: &mut ProductStatus,
     product: Product,
     version: &Version,
     seen: &ObservedVersions,
 ) {
-    told.status = Status::Completed;
-    told.reason = Reason::Completed;
-    let next = told.versions.as_ref().and_then(|(_, available)| available.as_ref());
+    report.status = Status::Completed;
+    report.reason = Reason::Completed;
+    let next = report.versions.as_ref().and_then(|(_, available)| available.as_ref());
     let next = next.map_or_else(
         || "no newer version is available".to_owned(),
         |version| format!("the next valid target is {version}"),
     );
-    told.message = format!("{}; {next}", runs_everywhere(product, version, seen.nodes));
+    report.message = format!("{}; {next}", runs_everywhere(product, version, seen.nodes));
 }
 
-pub(super) fn bad(told: &mut ProductStatus, why: String) {
-    told.status = Status::Failed;
-    told.reason = Reason::InvalidTarget;
-    told.message = why;
+pub(super) fn bad(report: &mut ProductStatus, why: String) {
+    report.status = Status::Failed;
+    report.reason = Reason::InvalidTarget;
+    report.message = why;
 }
 
-pub(super) fn blocked(told: &mut ProductStatus, why: String) {
-    told.status = Status::Blocked;
-    told.reason = Reason::Blocked;
-    told.message = why;
+pub(super) fn blocked(report: &mut ProductStatus, why: String) {
+    report.status = Status::Blocked;
+    report.reason = Reason::Blocked;
+    report.message = why;
 }
 
 /// A pause was there before the target.
-pub(super) fn held(told: &mut ProductStatus, product: Product, target: &Version, by: &str) {
-    told.status = Status::Idle;
-    told.reason = Reason::Blocked;
-    told.message = format!(
+pub(super) fn held(report: &mut ProductStatus, product: Product, target: &Version, by: &str) {
+    report.status = Status::Idle;
+    report.reason = Reason::Blocked;
+    report.message = format!(
         "The {product} upgrade to {target} is held by {by}; remove the annotation {} to begin it",
         annotation::PAUSE
     );
 }
 
 pub(super) fn held_by_phase(
-    told: &mut ProductStatus,
+    report: &mut ProductStatus,
     product: Product,
     target: &Version,
     phase: &str,
 ) {
-    told.status = Status::Idle;
-    told.reason = Reason::Blocked;
-    told.message = format!(
+    report.status = Status::Idle;
+    report.reason = Reason::Blocked;
+    report.message = format!(
         "The {product} upgrade to {target} begins when the cluster is Ready; it is {phase}"
     );
 }
 
-pub(super) fn preparing(told: &mut ProductStatus, product: Product, target: &Version) {
-    told.status = Status::Idle;
-    told.reason = Reason::Idle;
-    told.message = format!("Planning the {product} upgrade to {target}");
+pub(super) fn preparing(report: &mut ProductStatus, product: Product, target: &Version) {
+    report.status = Status::Idle;
+    report.reason = Reason::Idle;
+    report.message = format!("Planning the {product} upgrade to {target}");
 }

@@ -93,20 +93,20 @@ impl Case {
     }
 
     #[track_caller]
-    fn told(&self) -> (StatusUpdate, NextAction) {
+    fn outcome(&self) -> (StatusUpdate, NextAction) {
         let decision = self.decide();
         (decision.update.expect("something is written"), decision.next)
     }
 }
 
 /// The version that a status shows as available: the next valid target.
-fn available(told: &ProductStatus) -> Option<Version> {
-    told.versions.as_ref()?.1.clone()
+fn available(status: &ProductStatus) -> Option<Version> {
+    status.versions.as_ref()?.1.clone()
 }
 
 #[test]
 fn an_upgrade_that_could_be_had_is_shown_and_never_begun() {
-    let (write, act) = Case::new(&[]).told();
+    let (write, act) = Case::new(&[]).outcome();
     assert_eq!(act, NextAction::Idle);
     assert_eq!(write.phase, Some(Phase::Ready));
     assert_eq!(write.talos.status, Status::Idle);
@@ -119,13 +119,13 @@ fn an_upgrade_that_could_be_had_is_shown_and_never_begun() {
 
 #[test]
 fn a_target_begins_a_run() {
-    let (write, act) = Case::new(&[("talos-target", "1.12.0")]).told();
+    let (write, act) = Case::new(&[("talos-target", "1.12.0")]).outcome();
     let target = Version::new(1, 12, 0);
     assert_eq!(act, NextAction::Begin { product: Product::Talos, target });
     assert_eq!(write.phase, Some(Phase::Ready), "nothing runs yet");
     // Both at once: Talos goes first, the other waits.
     let both = Case::new(&[("talos-target", "v1.12.0"), ("kubernetes-target", "1.35.0")]);
-    let (write, act) = both.told();
+    let (write, act) = both.outcome();
     assert!(matches!(act, NextAction::Begin { product: Product::Talos, .. }));
     assert_eq!(write.kubernetes.status, Status::Blocked);
     assert_eq!(write.kubernetes.message, "Waiting for Talos upgrade to complete");
@@ -134,7 +134,7 @@ fn a_target_begins_a_run() {
 #[test]
 fn a_run_is_told_while_it_lasts() {
     let case = Case::new(&[("talos-target", "1.12.0"), ("kubernetes-target", "1.35.0")]);
-    let (write, act) = case.run(RunPhase::Running).told();
+    let (write, act) = case.run(RunPhase::Running).outcome();
     assert_eq!(act, NextAction::Drive);
     assert_eq!(write.phase, Some(Phase::UpgradingTalos));
     assert_eq!(write.talos.status, Status::InProgress);
@@ -152,7 +152,7 @@ fn the_other_way_round_talos_waits_for_kubernetes() {
     let run = case.run.as_mut().unwrap();
     run.product = Product::Kubernetes;
     run.to = Version::new(1, 34, 9);
-    let (write, act) = case.told();
+    let (write, act) = case.outcome();
     assert_eq!(act, NextAction::Drive);
     assert_eq!(write.phase, Some(Phase::UpgradingKubernetes));
     // The seed has no `blocked` for Talos.
@@ -164,17 +164,17 @@ fn the_other_way_round_talos_waits_for_kubernetes() {
 fn the_users_word_holds_while_it_runs() {
     // Rule 12.
     let gone = Case::new(&[]).run(RunPhase::Running);
-    assert_eq!(gone.told().1, NextAction::Cancel);
+    assert_eq!(gone.outcome().1, NextAction::Cancel);
     let changed = Case::new(&[("talos-target", "1.12.1")]).run(RunPhase::Running);
-    assert_eq!(changed.told().1, NextAction::Cancel);
+    assert_eq!(changed.outcome().1, NextAction::Cancel);
     let paused = Case::new(&[("talos-target", "1.12.0"), ("pause", "anna")]).run(RunPhase::Running);
-    let (write, act) = paused.told();
+    let (write, act) = paused.outcome();
     assert_eq!(act, NextAction::Pause { by: "anna".to_owned() });
     assert_eq!((write.talos.status, write.talos.reason), (Status::InProgress, Reason::Paused));
     assert_eq!(write.talos.progress.as_deref(), Some("2/5"));
     assert!(write.talos.message.contains("anna"), "{}", write.talos.message);
     let resumed = Case::new(&[("talos-target", "1.12.0")]).run(RunPhase::Paused);
-    assert_eq!(resumed.told().1, NextAction::Drive);
+    assert_eq!(resumed.outcome().1, NextAction::Drive);
     let off = Case::new(&[("talos-target", "1.12.0"), ("do-not-reconcile", "x")]);
     let decision = off.run(RunPhase::Running).decide();
     assert_eq!(decision.update, None, "nothing is written");
@@ -183,14 +183,14 @@ fn the_users_word_holds_while_it_runs() {
 
 #[test]
 fn an_end_is_told_and_its_target_goes() {
-    let (write, act) = Case::new(&[("talos-target", "v1.12.0")]).run(RunPhase::Completed).told();
+    let (write, act) = Case::new(&[("talos-target", "v1.12.0")]).run(RunPhase::Completed).outcome();
     assert_eq!(act, NextAction::Observe);
     assert_eq!(write.talos.status, Status::Completed);
     assert_eq!(write.phase, Some(Phase::Ready));
     assert_eq!(write.remove, [annotation::TALOS_TARGET]);
     assert_eq!(write.talos.versions.as_ref().unwrap().0, Version::new(1, 12, 0));
     // Another target that came meanwhile is not taken away.
-    let (write, _) = Case::new(&[("talos-target", "1.12.11")]).run(RunPhase::Completed).told();
+    let (write, _) = Case::new(&[("talos-target", "1.12.11")]).run(RunPhase::Completed).outcome();
     assert!(write.remove.is_empty());
 }
 
@@ -200,16 +200,16 @@ fn completed_stays_told_until_something_else_is() {
     case.said.0 = Some(Status::Completed);
     case.phase = "Ready";
     case.seen = Some(Ok(seen("1.12.0", "1.34.1")));
-    let (write, act) = case.told();
+    let (write, act) = case.outcome();
     assert_eq!((write.talos.status, act), (Status::Completed, NextAction::Idle));
     assert_eq!(write.talos.message, "Talos 1.12.0 runs on all 5 nodes");
     // An observation that fails does not revoke it.
     case.seen = Some(Err("no answer"));
-    assert_eq!(case.told().0.talos.status, Status::Completed);
+    assert_eq!(case.outcome().0.talos.status, Status::Completed);
     // A target that comes back (GitOps) is simply there: no loop, no failure.
     case.seen = Some(Ok(seen("1.12.0", "1.34.1")));
     case.annotations.insert(annotation::TALOS_TARGET.to_owned(), "1.12.0".to_owned());
-    let (write, act) = case.told();
+    let (write, act) = case.outcome();
     assert_eq!((write.talos.status, act), (Status::Completed, NextAction::Idle));
     assert!(write.remove.is_empty());
     assert_eq!(available(&write.talos), Some(Version::new(1, 13, 9)));
@@ -221,7 +221,7 @@ fn the_second_target_begins_by_itself_when_the_first_is_reached() {
     case.said = (Some(Status::Completed), Some(Status::Blocked));
     case.seen = Some(Ok(seen("1.12.0", "1.34.1")));
     let target = Version::new(1, 35, 0);
-    assert_eq!(case.told().1, NextAction::Begin { product: Product::Kubernetes, target });
+    assert_eq!(case.outcome().1, NextAction::Begin { product: Product::Kubernetes, target });
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_failure_stays_until_its_target_is_taken_away() {
     case.run.as_mut().unwrap().message = "node cp-1 did not come back online".to_owned();
     for said in [Status::InProgress, Status::Failed] {
         case.said.0 = Some(said);
-        let (write, act) = case.told();
+        let (write, act) = case.outcome();
         assert_eq!(act, NextAction::Idle);
         assert_eq!(write.talos.status, Status::Failed);
         assert_eq!(write.talos.message, "Talos upgrade failed: node cp-1 did not come back online");
@@ -246,12 +246,12 @@ fn a_failure_stays_until_its_target_is_taken_away() {
     case.annotations.clear();
     assert_eq!(case.decide(), Decision { update: None, next: NextAction::Close });
     case.run.as_mut().unwrap().phase = RunPhase::Cancelled;
-    let (write, act) = case.told();
+    let (write, act) = case.outcome();
     assert_eq!((write.talos.status, write.phase), (Status::Idle, Some(Phase::Ready)));
     assert_eq!(act, NextAction::Idle);
     // Set again: a new run begins.
     case.annotations.insert(annotation::TALOS_TARGET.to_owned(), "1.12.0".to_owned());
-    assert!(matches!(case.told().1, NextAction::Begin { .. }));
+    assert!(matches!(case.outcome().1, NextAction::Begin { .. }));
 }
 
 #[test]
@@ -261,18 +261,18 @@ fn bad_targets_touch_nothing() {
         [("latest", ""), ("1.10.3", ""), ("1.99.0", ""), ("", "1.36.0"), ("", "1.33.9")]
     {
         let (write, act) =
-            Case::new(&[("talos-target", talos), ("kubernetes-target", kubernetes)]).told();
+            Case::new(&[("talos-target", talos), ("kubernetes-target", kubernetes)]).outcome();
         assert_eq!(act, NextAction::Idle, "{talos} {kubernetes}");
-        let (told, target) =
+        let (report, target) =
             if talos.is_empty() { (&write.kubernetes, kubernetes) } else { (&write.talos, talos) };
-        assert_eq!((told.status, told.reason), (Status::Failed, Reason::InvalidTarget));
-        let next = available(told).expect("a valid target").to_string();
+        assert_eq!((report.status, report.reason), (Status::Failed, Reason::InvalidTarget));
+        let next = available(report).expect("a valid target").to_string();
         for named in [target, next.as_str()] {
-            assert!(told.message.contains(named), "{named}: {}", told.message);
+            assert!(report.message.contains(named), "{named}: {}", report.message);
         }
         assert_eq!(write.phase, Some(Phase::UpgradeFailed));
     }
-    let (write, act) = Case::new(&[("kubernetes-target", "1.35.0")]).told();
+    let (write, act) = Case::new(&[("kubernetes-target", "1.35.0")]).outcome();
     assert_eq!((write.kubernetes.status, act), (Status::Blocked, NextAction::Idle));
     assert_eq!(write.kubernetes.reason, Reason::Blocked);
     assert_eq!(write.phase, Some(Phase::Ready));
@@ -281,17 +281,17 @@ fn bad_targets_touch_nothing() {
 #[test]
 fn an_older_target_is_a_way_back_if_the_user_says_so() {
     // Rule 13.
-    let (_, act) = Case::new(&[("talos-target", "1.11.0"), ("rollback", "true")]).told();
+    let (_, act) = Case::new(&[("talos-target", "1.11.0"), ("rollback", "true")]).outcome();
     assert!(matches!(act, NextAction::Begin { product: Product::Talos, .. }));
     let mut done = Case::new(&[("talos-target", "1.12.0"), ("rollback", "true")]);
     done = done.run(RunPhase::Completed);
     done.run.as_mut().unwrap().rollback = true;
-    assert_eq!(done.told().0.remove, [annotation::TALOS_TARGET, annotation::ROLLBACK]);
+    assert_eq!(done.outcome().0.remove, [annotation::TALOS_TARGET, annotation::ROLLBACK]);
 }
 
 #[test]
 fn a_pause_keeps_a_run_from_beginning() {
-    let (write, act) = Case::new(&[("talos-target", "1.12.0"), ("pause", "true")]).told();
+    let (write, act) = Case::new(&[("talos-target", "1.12.0"), ("pause", "true")]).outcome();
     assert_eq!((write.talos.status, act), (Status::Idle, NextAction::Idle));
     assert_eq!(write.talos.reason, Reason::Blocked);
     assert!(write.talos.message.contains(annotation::PAUSE), "{}", write.talos.message);
@@ -301,24 +301,24 @@ fn a_pause_keeps_a_run_from_beginning() {
 fn the_platforms_phases_are_respected() {
     let mut case = Case::new(&[("talos-target", "1.12.0")]);
     case.phase = "Provisioning";
-    let (write, act) = case.told();
+    let (write, act) = case.outcome();
     assert_eq!((write.phase, act), (None, NextAction::Idle));
     assert_eq!(write.talos.reason, Reason::Blocked);
     assert!(write.talos.message.contains(case.phase), "{}", write.talos.message);
     // Without any status the first look makes it Ready.
     let mut new = Case::new(&[]);
     new.phase = "";
-    assert_eq!(new.told().0.phase, Some(Phase::Ready));
+    assert_eq!(new.outcome().0.phase, Some(Phase::Ready));
     new.seen = Some(Err("no answer"));
-    assert_eq!(new.told().0.phase, None);
+    assert_eq!(new.outcome().0.phase, None);
 }
 
 #[test]
 fn a_reset_wipes_everything_once_it_is_safe() {
     let reset = [("talos-target", "1.12.0"), ("talos-reset-upgrade-state", "true")];
-    assert_eq!(Case::new(&reset).run(RunPhase::Running).told().1, NextAction::Cancel);
+    assert_eq!(Case::new(&reset).run(RunPhase::Running).outcome().1, NextAction::Cancel);
     assert_eq!(Case::new(&reset).run(RunPhase::Halted).decide().next, NextAction::Close);
-    let (write, act) = Case::new(&reset).run(RunPhase::Cancelled).told();
+    let (write, act) = Case::new(&reset).run(RunPhase::Cancelled).outcome();
     assert_eq!((write.talos.status, write.phase), (Status::Idle, Some(Phase::Ready)));
     assert_eq!(act, NextAction::Idle);
     for gone in [annotation::RESET, annotation::TALOS_TARGET, annotation::KUBERNETES_TARGET] {
@@ -333,9 +333,9 @@ fn a_cluster_that_was_not_seen_is_looked_at_first() {
     assert_eq!(case.decide(), Decision { update: None, next: NextAction::Observe });
     // A cluster that cannot be observed gets its answer from trying (rule 10).
     case.seen = Some(Err("no answer within 10s"));
-    let (write, act) = case.told();
+    let (write, act) = case.outcome();
     assert!(matches!(act, NextAction::Begin { .. }));
     assert!(write.talos.message.contains("no answer within 10s"));
     case.annotations.clear();
-    assert_eq!(case.told().1, NextAction::Idle);
+    assert_eq!(case.outcome().1, NextAction::Idle);
 }

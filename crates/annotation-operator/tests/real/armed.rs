@@ -22,8 +22,8 @@ async fn what_a_halted_run_armed_is_known_to_the_runs_after_it() {
     impatient.policy.timeouts.reboot = SignedDuration::from_secs(10);
     let operator = operator_with((settings, impatient));
     world.annotate("armed", &["accept-outage=true", "talos-target=1.14.0"]).await;
-    let told = world.annotated("armed", "talos-status", "failed").await;
-    assert!(annotation(&told, "talos-message").contains("worker-1"), "{told:#}");
+    let object = world.annotated("armed", "talos-status", "failed").await;
+    assert!(annotation(&object, "talos-message").contains("worker-1"), "{object:#}");
     let run = world.run_of("armed").await.expect("a run");
     assert_eq!(node_of(&run, "worker-1")["armed"], true, "{run:#}");
     let warned = |it: &Value| {
@@ -47,8 +47,8 @@ async fn what_a_halted_run_armed_is_known_to_the_runs_after_it() {
 
     cluster.clear("worker-1", "lost-reboot").await.expect("no fault");
     world.annotate("armed", &["talos-target=1.14.0"]).await;
-    let told = world.annotated("armed", "talos-status", "completed").await;
-    assert_eq!(annotation(&told, "talos-current"), "1.14.0");
+    let object = world.annotated("armed", "talos-status", "completed").await;
+    assert_eq!(annotation(&object, "talos-current"), "1.14.0");
     let count = cluster.driver().visit(|inside| {
         let node = inside.world.find("worker-1").expect("a node");
         inside.world.truth(node).expect("a node").installs()

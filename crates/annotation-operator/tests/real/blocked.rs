@@ -19,33 +19,33 @@ async fn kubernetes_waits_for_talos() {
     world.until(CLUSTER, "shown", |it| annotation(it, "talos-current") == "1.11.6").await;
 
     world.annotate("my-cluster", &["kubernetes-target=1.35.0"]).await;
-    let told = world
+    let object = world
         .until(CLUSTER, "blocked", |it| annotation(it, "kubernetes-status") == "blocked")
         .await;
-    let message = annotation(&told, "kubernetes-message");
+    let message = annotation(&object, "kubernetes-message");
     let documented = "Talos 1.11.6 does not support K8s 1.35.0. Upgrade Talos first.";
     assert!(message.starts_with(documented), "{message}");
-    assert_eq!(reason(&told, "KubernetesUpgrade"), "Blocked");
+    assert_eq!(reason(&object, "KubernetesUpgrade"), "Blocked");
     assert!(world.runs_of("my-cluster").await.is_empty());
 
     // Do what the message says: the Kubernetes upgrade then starts by itself.
     world.annotate("my-cluster", &["talos-target=1.12.0"]).await;
-    let told = world
+    let object = world
         .until(CLUSTER, "under way", |it| annotation(it, "talos-status") == "in-progress")
         .await;
-    assert_eq!(annotation(&told, "kubernetes-status"), "blocked");
-    let told = world
+    assert_eq!(annotation(&object, "kubernetes-status"), "blocked");
+    let object = world
         .until(CLUSTER, "told why", |it| {
             reason(it, "TalosUpgrade") == "InProgress"
                 && reason(it, "KubernetesUpgrade") == "Blocked"
         })
         .await;
-    assert_eq!(condition(&told, "KubernetesUpgrade")["status"], "False");
-    assert_eq!(condition(&told, "TalosUpgrade")["status"], "True");
-    let told =
+    assert_eq!(condition(&object, "KubernetesUpgrade")["status"], "False");
+    assert_eq!(condition(&object, "TalosUpgrade")["status"], "True");
+    let object =
         world.until(CLUSTER, "done", |it| annotation(it, "kubernetes-status") == "completed").await;
-    assert_eq!(annotation(&told, "talos-current"), "1.12.0");
-    assert_eq!(annotation(&told, "kubernetes-current"), "1.35.0");
+    assert_eq!(annotation(&object, "talos-current"), "1.12.0");
+    assert_eq!(annotation(&object, "kubernetes-current"), "1.35.0");
     world.until(CLUSTER, "ready", |it| it["status"]["phase"] == "Ready").await;
     let seen = watcher.finish(&world).await;
     assert_eq!(seen.talos.last().map(String::as_str), Some("completed"));

@@ -25,9 +25,9 @@ async fn a_failure_names_its_node_and_is_retried_by_setting_the_target_again() {
     cluster.inject("worker-1", "boot-back").await.expect("a fault");
     world.annotate("fails", &["talos-target=1.13.9"]).await;
     world.annotate("broken", &["talos-target=1.13.9"]).await;
-    let told = world.annotated("fails", "talos-status", "failed").await;
-    assert!(annotation(&told, "talos-message").contains("worker-1"), "{told:#}");
-    assert_eq!(told["status"]["phase"], "UpgradeFailed");
+    let object = world.annotated("fails", "talos-status", "failed").await;
+    assert!(annotation(&object, "talos-message").contains("worker-1"), "{object:#}");
+    assert_eq!(object["status"]["phase"], "UpgradeFailed");
     let run = world.run_of("fails").await.expect("a run");
     assert_eq!(run["status"]["phase"], "Halted");
     let worker = node_of(&run, "worker-1");
@@ -49,10 +49,10 @@ async fn a_failure_names_its_node_and_is_retried_by_setting_the_target_again() {
                upgrade.vitistack.io/talos-target=\"1.13.9\"",
         )
         .await;
-    let told = world.annotated("fails", "talos-status", "completed").await;
-    assert_eq!(annotation(&told, "talos-current"), "1.13.9");
-    assert_eq!(annotation(&told, "talos-progress"), "4/4");
-    assert_eq!(told["status"]["phase"], "Ready");
+    let object = world.annotated("fails", "talos-status", "completed").await;
+    assert_eq!(annotation(&object, "talos-current"), "1.13.9");
+    assert_eq!(annotation(&object, "talos-progress"), "4/4");
+    assert_eq!(object["status"]["phase"], "Ready");
     let again = world.run_of("fails").await.expect("a run");
     assert_ne!(again["metadata"]["name"], run["metadata"]["name"]);
     let plan: serde_json::Value =
@@ -88,8 +88,8 @@ async fn a_cordon_that_a_failed_run_left_is_lifted_by_the_next() {
     timeouts.reboot = SignedDuration::from_secs(10);
     let operator = operator_with((settings, impatient));
     world.annotate("left", &["talos-target=1.13.9"]).await;
-    let told = world.annotated("left", "talos-status", "failed").await;
-    assert!(annotation(&told, "talos-message").contains("worker-1"), "{told:#}");
+    let object = world.annotated("left", "talos-status", "failed").await;
+    assert!(annotation(&object, "talos-message").contains("worker-1"), "{object:#}");
     let run = world.run_of("left").await.expect("a run");
     assert_eq!(node_of(&run, "worker-1")["cordoned"], true, "{run:#}");
     assert_eq!(cordoned(&cluster).await, ["worker-1"]);

@@ -42,9 +42,9 @@ async fn many_clusters_at_once_and_two_replicas() {
     assert_eq!(runs.matches("Completed").count(), MANY, "{runs}");
     for name in ["broken-1", "broken-2", "broken-3"] {
         let what = format!("kubernetescluster {name}");
-        let told =
+        let object =
             world.until(&what, "told", |it| !annotation(it, "talos-message").is_empty()).await;
-        let text = told.to_string();
+        let text = object.to_string();
         assert!(!text.contains("nonsense"), "rule 14: {text}");
     }
     watcher.finish(&world).await;

@@ -16,8 +16,8 @@ async fn an_operator_leaves_other_namespaces_alone() {
     world.annotate("inside", &["talos-target=1.13.9"]).await;
     let operator = world.operator("only");
     // There is no Secret, and the message says so.
-    let told = |it: &serde_json::Value| !annotation(it, "talos-message").is_empty();
-    world.until("kubernetescluster inside", "told", told).await;
+    let reported = |it: &serde_json::Value| !annotation(it, "talos-message").is_empty();
+    world.until("kubernetescluster inside", "told", reported).await;
     let outside = other.get("kubernetescluster outside").await;
     assert_eq!(annotation(&outside, "talos-message"), "", "{outside:#}");
     assert_eq!(annotation(&outside, "talos-status"), "", "{outside:#}");

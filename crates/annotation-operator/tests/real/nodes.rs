@@ -98,10 +98,10 @@ impl Follower {
     pub(crate) fn of(cluster: &Cluster) -> Self {
         let driver = cluster.driver().clone();
         let story = Arc::new(Mutex::new(Story::default()));
-        let (looking, told) = (driver.clone(), Arc::clone(&story));
+        let (looking, observed) = (driver.clone(), Arc::clone(&story));
         let task = tokio::spawn(async move {
             while let Some(glances) = look(&looking).await {
-                told.lock().expect("no panic").take(&glances);
+                observed.lock().expect("no panic").take(&glances);
                 tokio::time::sleep(TICK).await;
             }
         });

@@ -31,8 +31,8 @@ async fn what_was_asked_for_meanwhile_is_heard() {
     world.annotate("absent", &["pause=anna"]).await;
     world.annotate("absent", &["pause-", "kubernetes-target=1.35.0"]).await;
     let operator = world.operator("second");
-    let told = world.annotated("absent", "kubernetes-status", "blocked").await;
-    assert_eq!(annotation(&told, "talos-status"), "failed");
+    let object = world.annotated("absent", "kubernetes-status", "blocked").await;
+    assert_eq!(annotation(&object, "talos-status"), "failed");
     assert_eq!(world.runs_of("absent").await.len(), 1);
     assert_eq!(nodes.story().await.boots(), 1, "the node that came back on its old version");
     operator.stop().await;
@@ -40,8 +40,8 @@ async fn what_was_asked_for_meanwhile_is_heard() {
     world.annotate("absent", &["talos-target-", "kubernetes-target-"]).await;
     world.annotate("absent", &["talos-target=1.13.9"]).await;
     let operator = world.operator("third");
-    let told = world.annotated("absent", "talos-status", "completed").await;
-    assert_eq!(annotation(&told, "talos-current"), "1.13.9");
+    let object = world.annotated("absent", "talos-status", "completed").await;
+    assert_eq!(annotation(&object, "talos-current"), "1.13.9");
     assert_eq!(world.runs_of("absent").await.len(), 2);
     let story = nodes.story().await;
     assert_eq!((story.downs["worker-1"], story.boots()), (2, 5), "{story:#?}");
@@ -70,8 +70,8 @@ async fn half_a_run_is_resumed(world: &World) {
     let made = |it: &Value| it["items"].as_array().is_some_and(|runs| !runs.is_empty());
     world.until(listed, "made", made).await;
     // It retries the status, and does not make a second run.
-    let told = "kubernetescluster half";
-    world.until(told, "begun", |it| annotation(it, "talos-status") == "in-progress").await;
+    let half = "kubernetescluster half";
+    world.until(half, "begun", |it| annotation(it, "talos-status") == "in-progress").await;
     operator.stop().await;
     let operator = world.operator("fifth");
     let half = world.runs_of("half").await;
@@ -101,8 +101,8 @@ async fn half_a_run_is_resumed(world: &World) {
     world.apply(&empty).await;
     world.annotate("half", &["kubernetes-target=1.34.3"]).await;
     let operator = world.operator("sixth");
-    let told = world.annotated("half", "kubernetes-status", "completed").await;
-    assert_eq!(annotation(&told, "kubernetes-current"), "1.34.3");
+    let object = world.annotated("half", "kubernetes-status", "completed").await;
+    assert_eq!(annotation(&object, "kubernetes-current"), "1.34.3");
     let mut phases: Vec<String> = world
         .runs_of("half")
         .await

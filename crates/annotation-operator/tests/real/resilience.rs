@@ -50,8 +50,8 @@ async fn killed_at_every_kind_of_entry() {
     assert!(met.len() > 8, "{met:?}");
     // Nothing disruptive was repeated: each node rebooted once. After each restart
     // the operator checked what had happened instead.
-    let told = world.annotated("killed", "talos-status", "completed").await;
-    assert_eq!(annotation(&told, "talos-current"), "1.14.1");
+    let object = world.annotated("killed", "talos-status", "completed").await;
+    assert_eq!(annotation(&object, "talos-current"), "1.14.1");
     nodes.story().await.all_went_down(1);
     assert_eq!(run["status"]["progress"], "4/4");
     operator.stop().await;
@@ -91,8 +91,8 @@ async fn another_replica_takes_over() {
     let third = world.operator("third");
     tokio::time::sleep(Duration::from_secs(1)).await;
     second.stop().await;
-    let told = world.annotated("taken", "talos-status", "completed").await;
-    assert_eq!(annotation(&told, "talos-current"), "1.13.9");
+    let object = world.annotated("taken", "talos-status", "completed").await;
+    assert_eq!(annotation(&object, "talos-current"), "1.13.9");
     nodes.story().await.all_went_down(1);
     let run = world.run_of("taken").await.expect("a run");
     let runners: BTreeSet<&str> = run["status"]["history"]

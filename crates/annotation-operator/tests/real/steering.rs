@@ -96,17 +96,17 @@ async fn way_back(world: &World) {
 
     // Rule 13: an older version is refused unless the user asks for a rollback.
     back.annotate(&["talos-target=1.12.11"]).await;
-    let told = back.until("talos-status", "failed").await;
-    assert_eq!(reason(&told, "TalosUpgrade"), "InvalidTarget");
+    let object = back.until("talos-status", "failed").await;
+    assert_eq!(reason(&object, "TalosUpgrade"), "InvalidTarget");
     // The annotation that would allow it is named.
-    let message = annotation(&told, "talos-message");
+    let message = annotation(&object, "talos-message");
     assert!(message.contains("upgrade.vitistack.io/rollback=true"), "{message}");
     back.nodes.story().await.all_went_down(1);
     back.annotate(&["rollback=true"]).await;
-    let told = back.until("talos-status", "completed").await;
-    assert_eq!(annotation(&told, "talos-current"), "1.12.11");
-    assert_eq!(annotation(&told, "talos-target"), "");
-    assert_eq!(annotation(&told, "rollback"), "", "it counts once");
+    let object = back.until("talos-status", "completed").await;
+    assert_eq!(annotation(&object, "talos-current"), "1.12.11");
+    assert_eq!(annotation(&object, "talos-target"), "");
+    assert_eq!(annotation(&object, "rollback"), "", "it counts once");
     let story = back.nodes.story().await;
     story.all_went_down(2);
     assert!(story.versions.values().all(|version| version == "1.12.11"), "{story:#?}");
@@ -119,14 +119,14 @@ async fn reset(world: &World) {
     let reset = Followed::new(world, "reset", 1).await;
     reset.cluster.inject("worker-1", "boot-back").await.expect("a fault");
     reset.annotate(&["talos-target=1.13.9", "kubernetes-target=1.35.0"]).await;
-    let told = reset.until("talos-status", "failed").await;
-    assert_eq!(told["status"]["phase"], "UpgradeFailed");
-    assert_eq!(annotation(&told, "kubernetes-status"), "blocked");
+    let object = reset.until("talos-status", "failed").await;
+    assert_eq!(object["status"]["phase"], "UpgradeFailed");
+    assert_eq!(annotation(&object, "kubernetes-status"), "blocked");
     reset.annotate(&["talos-reset-upgrade-state=true"]).await;
-    let told = reset.until("talos-status", "idle").await;
-    assert_eq!(told["status"]["phase"], "Ready");
+    let object = reset.until("talos-status", "idle").await;
+    assert_eq!(object["status"]["phase"], "Ready");
     for gone in ["talos-target", "kubernetes-target", "talos-reset-upgrade-state"] {
-        assert_eq!(annotation(&told, gone), "", "{gone}");
+        assert_eq!(annotation(&object, gone), "", "{gone}");
     }
     reset.run("Cancelled").await;
     let story = reset.nodes.story().await;
@@ -161,8 +161,8 @@ async fn machines(world: &World) {
         // before it gets the target.
         cluster.names(ghost, true).await;
         cluster.annotate(&["talos-target=1.13.9"]).await;
-        let told = cluster.until("talos-status", "failed").await;
-        let message = annotation(&told, "talos-message");
+        let object = cluster.until("talos-status", "failed").await;
+        let message = annotation(&object, "talos-message");
         assert!(message.contains(ghost), "{message}");
         cluster.nodes.story().await.all_went_down(0);
         world.delete(&format!("machine {ghost}")).await;
@@ -171,8 +171,8 @@ async fn machines(world: &World) {
         cluster.names(ghost, false).await;
     }
     cluster.annotate(&["talos-target=1.13.9"]).await;
-    let told = cluster.until("talos-status", "completed").await;
-    assert_eq!(annotation(&told, "talos-progress"), "4/4", "a machine is one node");
+    let object = cluster.until("talos-status", "completed").await;
+    assert_eq!(annotation(&object, "talos-progress"), "4/4", "a machine is one node");
     cluster.nodes.story().await.all_went_down(1);
     cluster.cluster.stop().await;
 }

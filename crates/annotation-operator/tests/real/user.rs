@@ -24,36 +24,36 @@ async fn the_users_word() {
     let refused = "kubectl annotate kubernetescluster words \
                    upgrade.vitistack.io/talos-target=latest";
     let refused = world.try_shell(refused).await;
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && told.contains("not a version"), "{told}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && stderr.contains("not a version"), "{stderr}");
 
     // Invalid targets: the documented status, the next valid target, and no run.
     for target in ["1.11.6", "1.99.0"] {
         world.annotate("words", &[&format!("talos-target={target}")]).await;
-        let told = world
+        let object = world
             .until("kubernetescluster words", target, |it| {
                 reason(it, "TalosUpgrade") == "InvalidTarget"
                     && annotation(it, "talos-message").contains(target)
             })
             .await;
-        assert_eq!(annotation(&told, "talos-status"), "failed");
-        assert_eq!(told["status"]["phase"], "UpgradeFailed");
-        names_the_next(&told, "talos", "1.13.9");
+        assert_eq!(annotation(&object, "talos-status"), "failed");
+        assert_eq!(object["status"]["phase"], "UpgradeFailed");
+        names_the_next(&object, "talos", "1.13.9");
     }
     world.annotate("words", &["talos-target-", "kubernetes-target=1.36.3"]).await;
-    let told = world.annotated("words", "kubernetes-status", "failed").await;
-    names_the_next(&told, "kubernetes", "1.35.0");
+    let object = world.annotated("words", "kubernetes-status", "failed").await;
+    names_the_next(&object, "kubernetes", "1.35.0");
     world
         .until("kubernetescluster words", "invalid", |it| {
             reason(it, "KubernetesUpgrade") == "InvalidTarget"
         })
         .await;
     world.annotate("words", &["kubernetes-target-", "talos-target=1.12.11"]).await;
-    let told = world.annotated("words", "talos-status", "completed").await;
-    names_the_next(&told, "talos", "1.13.9");
+    let object = world.annotated("words", "talos-status", "completed").await;
+    names_the_next(&object, "talos", "1.13.9");
     world.annotate("words", &["talos-target-"]).await;
-    let told = world.annotated("words", "kubernetes-status", "idle").await;
-    assert_eq!(told["status"]["phase"], "Ready");
+    let object = world.annotated("words", "kubernetes-status", "idle").await;
+    assert_eq!(object["status"]["phase"], "Ready");
     assert!(world.run_of("words").await.is_none(), "nothing was started");
 
     // A pause holds before a run and during one; the other target waits.
@@ -77,12 +77,12 @@ async fn the_users_word() {
     let paused = run("Paused").await;
     let entries = paused["items"][0]["status"]["journal"].as_array().map(Vec::len);
     // The run is written first, then the cluster's object.
-    let told = world
+    let object = world
         .until("kubernetescluster words", "paused", |it| reason(it, "TalosUpgrade") == "Paused")
         .await;
-    assert!(annotation(&told, "talos-message").contains("anna"), "{told:#}");
-    assert_eq!(annotation(&told, "talos-status"), "in-progress");
-    let conditions = told["status"]["conditions"].as_array().expect("conditions");
+    assert!(annotation(&object, "talos-message").contains("anna"), "{object:#}");
+    assert_eq!(annotation(&object, "talos-status"), "in-progress");
+    let conditions = object["status"]["conditions"].as_array().expect("conditions");
     let of = |kind: &str| conditions.iter().find(|it| it["type"] == kind).expect("one").clone();
     assert_eq!(of("KubernetesUpgrade")["reason"], "Blocked");
     assert_eq!(of("KubernetesUpgrade")["message"], "Waiting for Talos upgrade to complete");
@@ -91,9 +91,9 @@ async fn the_users_word() {
     world.annotate("words", &["pause-", "talos-target-", "kubernetes-target-"]).await;
     let ended = run("Cancelled").await;
     assert!(ended["items"][0]["status"]["journal"].as_array().map(Vec::len) >= entries);
-    let told = world.annotated("words", "talos-status", "idle").await;
-    assert_eq!(told["status"]["phase"], "Ready");
-    assert_eq!(annotation(&told, "talos-target"), "");
+    let object = world.annotated("words", "talos-status", "idle").await;
+    assert_eq!(object["status"]["phase"], "Ready");
+    assert_eq!(annotation(&object, "talos-target"), "");
     operator.stop().await;
     cluster.stop().await;
 }

@@ -58,8 +58,8 @@ const SENSE: &[(&str, &str)] = &[
 fn annotate(hub: &Hub, name: &str, value: &str) -> (i32, String) {
     let pair = format!("{name}={value}");
     let words = ["annotate", "--overwrite", "kubernetescluster", "my-cluster", &pair];
-    let (code, _, told) = hub.run(&words, "");
-    (code, told)
+    let (code, _, stderr) = hub.run(&words, "");
+    (code, stderr)
 }
 
 /// The API server needs a moment to load a new policy.
@@ -78,12 +78,12 @@ fn wait_until_it_holds(hub: &Hub) {
 pub(crate) fn holds(hub: &Hub) {
     wait_until_it_holds(hub);
     for (name, value, word) in NONSENSE {
-        let (code, told) = annotate(hub, name, value);
-        assert!(code != 0 && told.contains(word), "{name}={value}: {code} {told}");
+        let (code, stderr) = annotate(hub, name, value);
+        assert!(code != 0 && stderr.contains(word), "{name}={value}: {code} {stderr}");
     }
     for (name, value) in SENSE {
-        let (code, told) = annotate(hub, name, value);
-        assert_eq!(code, 0, "{name}={value}: {told}");
+        let (code, stderr) = annotate(hub, name, value);
+        assert_eq!(code, 0, "{name}={value}: {stderr}");
     }
     for name in SENSE.iter().map(|(name, _)| *name).collect::<std::collections::BTreeSet<_>>() {
         hub.kubectl(&["annotate", "kubernetescluster", "my-cluster", &format!("{name}-")]);
@@ -95,8 +95,8 @@ pub(crate) fn holds(hub: &Hub) {
         "  namespace: default\n",
         "  namespace: default\n  annotations: {upgrade.vitistack.io/talos-target: newest}\n",
     );
-    let (code, _, told) = hub.run(&["create", "-f", "-"], &bad);
-    assert!(code != 0 && told.contains("not a version"), "{told}");
+    let (code, _, stderr) = hub.run(&["create", "-f", "-"], &bad);
+    assert!(code != 0 && stderr.contains("not a version"), "{stderr}");
 }
 
 /// The commands of the documentation, as written there.
@@ -123,8 +123,8 @@ fn as_documented(hub: &Hub) {
     ]);
     let bad = patch.replace("1.12.0", "newest");
     let words = ["patch", "kubernetescluster", "my-cluster", "--type=merge", "-p", &bad];
-    let (code, _, told) = hub.run(&words, "");
-    assert!(code != 0 && told.contains("not a version"), "{told}");
+    let (code, _, stderr) = hub.run(&words, "");
+    assert!(code != 0 && stderr.contains("not a version"), "{stderr}");
 }
 
 /// An invalid value from before the policy does not block other changes.

@@ -48,8 +48,8 @@ impl Hub {
     }
 
     pub(crate) fn feed(&self, arguments: &[&str], input: &str) -> String {
-        let (code, out, told) = self.run(arguments, input);
-        assert_eq!(code, 0, "kubectl {}: {told}", arguments.join(" "));
+        let (code, out, stderr) = self.run(arguments, input);
+        assert_eq!(code, 0, "kubectl {}: {stderr}", arguments.join(" "));
         out
     }
 

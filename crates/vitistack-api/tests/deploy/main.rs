@@ -24,8 +24,8 @@ async fn what_is_shipped_works_on_a_real_api_server() {
 /// Everything is accepted as it is, twice, and without a warning.
 fn accepted(hub: &Hub) {
     for _ in 0..2 {
-        let (code, _, told) = hub.run(&["apply", "--server-side", "-f", hub::DEPLOY], "");
-        assert_eq!((code, told.as_str()), (0, ""), "no warnings either");
+        let (code, _, stderr) = hub.run(&["apply", "--server-side", "-f", hub::DEPLOY], "");
+        assert_eq!((code, stderr.as_str()), (0, ""), "no warnings either");
         hub.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=300s"]);
     }
     // The pod of the Deployment, in a namespace that enforces the restricted profile.
@@ -73,11 +73,11 @@ fn listed(hub: &Hub) {
         let words = ["patch", "kc", "my-cluster", "--subresource=status", "--type=merge", "-p"];
         hub.run(&[&words[..], &[&patch]].concat(), "")
     };
-    let (code, _, told) = patch(json!({"phase": "Ready", "conditions": []}));
-    assert!(code != 0 && told.contains("status.state: Required value"), "{told}");
+    let (code, _, stderr) = patch(json!({"phase": "Ready", "conditions": []}));
+    assert!(code != 0 && stderr.contains("status.state: Required value"), "{stderr}");
     let state = vitistack_api::status::empty_state("2026-01-02T03:04:05Z");
-    let (code, _, told) = patch(json!({"phase": "Ready", "conditions": [], "state": state}));
-    assert_eq!(code, 0, "{told}");
+    let (code, _, stderr) = patch(json!({"phase": "Ready", "conditions": [], "state": state}));
+    assert_eq!(code, 0, "{stderr}");
     let phase = hub.kubectl(&["get", "kc", "my-cluster", "-o", "jsonpath={.status.phase}"]);
     assert_eq!(phase, "Ready");
 
@@ -106,8 +106,8 @@ fn listed(hub: &Hub) {
     // The column of a product that stays is empty.
     assert_eq!(words[1][..5], ["my-cluster-1", "my-cluster", "1.12.0", "Running", "2/5"]);
     // The spec of a run cannot be changed.
-    let (code, _, told) = hub.run(&["apply", "--server-side", "-f", "-"], &run("1.13.0"));
-    assert!(code != 0 && told.contains("a run never changes"), "{told}");
+    let (code, _, stderr) = hub.run(&["apply", "--server-side", "-f", "-"], &run("1.13.0"));
+    assert!(code != 0 && stderr.contains("a run never changes"), "{stderr}");
     // A run of the former shape can be stored, and its status written; one that names
     // nobody cannot.
     let former = |spec: Value| {
@@ -116,9 +116,9 @@ fn listed(hub: &Hub) {
             "metadata": name, "spec": spec})
         .to_string()
     };
-    let (code, _, told) =
+    let (code, _, stderr) =
         hub.run(&["apply", "--server-side", "-f", "-"], &former(json!({"hash": "", "plan": ""})));
-    assert!(code != 0 && told.contains("names its owner"), "{told}");
+    assert!(code != 0 && stderr.contains("names its owner"), "{stderr}");
     let spec = json!({"cluster": {"name": "my-cluster", "uid": "u"}, "product": "Talos",
         "from": "1.11.6", "to": "1.12.0", "rollback": false, "hash": "0123", "plan": "{}"});
     hub.feed(&["apply", "--server-side", "-f", "-"], &former(spec));
@@ -129,6 +129,6 @@ fn listed(hub: &Hub) {
     assert_eq!(stored.spec.versions.to.talos.as_deref(), Some("1.12.0"));
     // An even number of control planes is refused.
     let even = CLUSTER.replace("replicas: 3", "replicas: 4");
-    let (code, _, told) = hub.run(&["apply", "--server-side", "-f", "-"], &even);
-    assert!(code != 0 && told.contains("even number"), "{told}");
+    let (code, _, stderr) = hub.run(&["apply", "--server-side", "-f", "-"], &even);
+    assert!(code != 0 && stderr.contains("even number"), "{stderr}");
 }

@@ -51,9 +51,9 @@ pub(crate) fn are_as_listed(hub: &Hub) {
     }
     for (verb, kind) in NEVER {
         // kubectl also says no by its exit code.
-        let (_, answer, told) =
+        let (_, answer, stderr) =
             hub.run(&["auth", "can-i", verb, kind, "-n", NAMESPACE, ACCOUNT], "");
-        assert_eq!(answer.trim(), "no", "{verb} {kind}: {told}");
+        assert_eq!(answer.trim(), "no", "{verb} {kind}: {stderr}");
     }
     let asked = ["auth", "can-i", "get", "secrets/c1", "-n", "default", ACCOUNT];
     assert_eq!(hub.kubectl(&asked).trim(), "yes");
