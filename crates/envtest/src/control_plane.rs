@@ -214,7 +214,7 @@ impl ControlPlane {
 
     fn wait_until_ready(&mut self, component: Component) -> Result<(), Error> {
         let began = clock::now();
-        let mut told = String::new();
+        let mut reported = String::new();
         loop {
             self.check()?;
             self.check_interrupt()?;
@@ -232,9 +232,9 @@ impl ControlPlane {
                     tail: process.map(Process::tail).unwrap_or_default(),
                 });
             }
-            if reason != told {
+            if reason != reported {
                 self.observe(Event::Waiting { component, reason: &reason });
-                told = reason;
+                reported = reason;
             }
             thread::sleep(PAUSE);
         }
@@ -325,8 +325,8 @@ impl ControlPlane {
             let ran = command.stdin(Stdio::null()).output();
             let ran = ran.map_err(|source| Error::Spawn { program, source })?;
             if !ran.status.success() {
-                let told = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
-                return Err(Error::Manifests { told });
+                let output = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
+                return Err(Error::Manifests { output });
             }
         }
         Ok(())

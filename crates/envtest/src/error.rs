@@ -32,10 +32,10 @@ pub enum Error {
     },
 
     /// kubectl could not apply the manifests.
-    #[error("cannot apply the manifests: {told}")]
+    #[error("cannot apply the manifests: {output}")]
     Manifests {
         /// The output of kubectl.
-        told: String,
+        output: String,
     },
 
     /// The folder contains other files.

@@ -46,7 +46,7 @@ fn a_hanging_component_times_out_with_a_reason() {
     let mut options = options(folder.path());
     options.tools.etcd = stand_in("hangs.sh");
     options.ready_limit = Duration::from_millis(300);
-    let (sender, told) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     options.observer = Some(Box::new(move |event| {
         let line = match event {
             Event::Started { component, .. } => format!("started {component}"),
@@ -62,10 +62,10 @@ fn a_hanging_component_times_out_with_a_reason() {
     };
     assert!(reason.starts_with("does not listen on port "), "{reason}");
     assert_eq!(tail, "thinking");
-    let told: Vec<String> = told.iter().collect();
-    assert_eq!(told.len(), 3, "{told:?}");
-    assert_eq!((told[0].as_str(), told[2].as_str()), ("started etcd", "stopping etcd"));
-    assert!(told[1].starts_with("etcd does not listen on port "), "{told:?}");
+    let events: Vec<String> = receiver.iter().collect();
+    assert_eq!(events.len(), 3, "{events:?}");
+    assert_eq!((events[0].as_str(), events[2].as_str()), ("started etcd", "stopping etcd"));
+    assert!(events[1].starts_with("etcd does not listen on port "), "{events:?}");
 }
 
 #[test]

@@ -138,7 +138,7 @@ mod tests {
         vec![facts]
     }
 
-    fn told(cluster: &Cluster, about: &str) -> Vec<(String, i64)> {
+    fn reported_events(cluster: &Cluster, about: &str) -> Vec<(String, i64)> {
         let mut found: Vec<(String, i64)> = cluster
             .server
             .store()
@@ -165,25 +165,25 @@ mod tests {
         cluster.server.store_mut().create(&me, &PODS, pod).unwrap();
         cluster.advance(at(20));
         let once = |reason: &str| (reason.to_owned(), 1);
-        assert_eq!(told(&cluster, "p"), [once("Scheduled"), once("Started")]);
+        assert_eq!(reported_events(&cluster, "p"), [once("Scheduled"), once("Started")]);
         // The machine goes away and comes back.
         cluster.sync(at(20), &facts("1", false));
         cluster.advance(at(100));
-        assert!(told(&cluster, "w1").contains(&once("NodeNotReady")));
-        assert!(told(&cluster, "p").contains(&once("NodeNotReady")));
+        assert!(reported_events(&cluster, "w1").contains(&once("NodeNotReady")));
+        assert!(reported_events(&cluster, "p").contains(&once("NodeNotReady")));
         cluster.sync(at(100), &facts("2", true));
         cluster.advance(at(120));
-        let node = told(&cluster, "w1");
+        let node = reported_events(&cluster, "w1");
         assert!(node.contains(&once("Rebooted")) && node.contains(&once("NodeReady")), "{node:?}");
         assert!(node.contains(&("Starting".to_owned(), 2)), "{node:?}");
-        assert!(told(&cluster, "p").contains(&("Started".to_owned(), 2)));
+        assert!(reported_events(&cluster, "p").contains(&("Started".to_owned(), 2)));
         cluster
             .server
             .store_mut()
             .delete(&me, &PODS, "default", "p", &DeleteOptions::default())
             .unwrap();
         cluster.advance(at(160));
-        assert!(told(&cluster, "p").contains(&once("Killing")));
+        assert!(reported_events(&cluster, "p").contains(&once("Killing")));
         let node = cluster.server.store().get(&NODES, "", "w1").unwrap();
         assert_eq!(about(node)["uid"], object::uid(node));
         // Events expire after an hour.
@@ -207,6 +207,6 @@ mod tests {
         quiet.set_quiet(true);
         tell(quiet, at(1061), Source::controller("me"), &about_node("w1"), false, "Hush", "hush");
         cluster.advance(at(1062));
-        assert!(told(&cluster, "w1").iter().all(|(reason, _)| reason == "Number"));
+        assert!(reported_events(&cluster, "w1").iter().all(|(reason, _)| reason == "Number"));
     }
 }

@@ -181,15 +181,15 @@ impl Status {
 
     /// 422: the object is invalid.
     pub fn invalid(group: &str, kind: &str, name: &str, causes: Vec<Cause>) -> Self {
-        let mut told = Vec::new();
+        let mut messages = Vec::new();
         for cause in &causes {
             let words = format!("{}: {}", cause.field, cause.message);
             // A cause that two checks found is reported once.
-            if !told.contains(&words) {
-                told.push(words);
+            if !messages.contains(&words) {
+                messages.push(words);
             }
         }
-        let words = match told.as_slice() {
+        let words = match messages.as_slice() {
             [] => "<nil>".to_owned(),
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

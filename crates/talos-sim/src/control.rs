@@ -157,14 +157,14 @@ async fn answer(stream: TcpStream, control: &Control, driver: &Driver) -> std::i
     let (reader, mut writer) = stream.into_split();
     let mut text = String::new();
     BufReader::new(reader.take(MAX_LINE)).read_line(&mut text).await?;
-    let told = match serde_json::from_str::<Line>(&text) {
+    let reply = match serde_json::from_str::<Line>(&text) {
         Ok(line) if line.password == control.password => driver
             .visit(move |inside| execute(inside, &line.ask))
             .await
             .unwrap_or_else(|| ControlReply::Refused("the simulator is stopping".to_owned())),
         _ => ControlReply::Refused("the request is malformed or its password is wrong".to_owned()),
     };
-    let mut text = serde_json::to_vec(&told)?;
+    let mut text = serde_json::to_vec(&reply)?;
     text.push(b'\n');
     writer.write_all(&text).await
 }

@@ -183,13 +183,13 @@ fn conflict(conflicts: &[(String, FieldSet)]) -> Status {
             format!("conflict with {manager}: {}", fields[0])
         }
         many => {
-            let told: Vec<String> = many
+            let lines: Vec<String> = many
                 .iter()
                 .map(|(manager, fields)| {
                     format!("conflicts with {manager}:\n- {}", fields.join("\n- "))
                 })
                 .collect();
-            told.join("\n")
+            lines.join("\n")
         }
     };
     let plural = if count == 1 { "conflict" } else { "conflicts" };

@@ -169,18 +169,19 @@ fn check_unknown(
     schema: Schema<'_>,
 ) -> Result<Vec<String>, Status> {
     let found = unknown::prune(object, schema);
-    let told: Vec<String> = found.iter().map(|field| format!("unknown field {field:?}")).collect();
+    let warnings: Vec<String> =
+        found.iter().map(|field| format!("unknown field {field:?}")).collect();
     match operation.query.get("fieldValidation") {
-        "Strict" if !told.is_empty() => {
+        "Strict" if !warnings.is_empty() => {
             let kind = operation.kind();
-            let words = told.join(", ");
+            let words = warnings.join(", ");
             Err(Status::bad_request(format!(
                 "{} in version {:?} cannot be handled as a {}: strict decoding error: {words}",
                 kind.kind, operation.view.version, kind.kind
             )))
         }
         "Ignore" => Ok(Vec::new()),
-        _ => Ok(told),
+        _ => Ok(warnings),
     }
 }
 

@@ -237,10 +237,10 @@ fn page_not_found() -> Reply {
     text(404, "404 page not found\n".to_owned())
 }
 
-pub(super) fn warn(reply: Reply, told: Vec<String>) -> Reply {
+pub(super) fn warn(reply: Reply, more: Vec<String>) -> Reply {
     match reply {
         Reply::Response { status, content_type, retry_after, mut warnings, body } => {
-            warnings.extend(told);
+            warnings.extend(more);
             Reply::Response { status, content_type, retry_after, warnings, body }
         }
         watch @ Reply::Watch { .. } => watch,

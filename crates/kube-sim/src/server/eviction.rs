@@ -197,10 +197,10 @@ fn refusal(budget: &Value) -> String {
     let condition = conditions::get(budget, "DisruptionAllowed").unwrap_or(&Value::Null);
     let [is, reason, message] =
         ["status", "reason", "message"].map(|field| object::text(condition, &[field]));
-    let told = is == "False" && !message.is_empty();
+    let explained = is == "False" && !message.is_empty();
     let (desired, healthy) =
         (number(&["status", "desiredHealthy"]), number(&["status", "currentHealthy"]));
-    if told && reason == "SyncFailed" {
+    if explained && reason == "SyncFailed" {
         format!(
             "The disruption budget {name} does not allow evicting pods currently because it \
              failed sync: {message}"
@@ -209,7 +209,7 @@ fn refusal(budget: &Value) -> String {
         format!(
             "The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
         )
-    } else if told {
+    } else if explained {
         format!(
             "The disruption budget {name} does not allow evicting pods currently ({reason}): {message}"
         )

@@ -68,7 +68,7 @@ impl Talk {
     }
 
     /// The items of a stream since the last call; its end is null.
-    fn told(&mut self) -> Vec<Value> {
+    fn received(&mut self) -> Vec<Value> {
         let line = |output: Output| match output.item {
             Item::Event(line) => serde_json::from_slice(&line).unwrap(),
             Item::End => Value::Null,

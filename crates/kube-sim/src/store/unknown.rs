@@ -120,9 +120,9 @@ mod tests {
     fn wrong_types_are_reported() {
         let types = Types::default();
         let schema = Schema::of(types.find("", "v1", "configmaps").unwrap());
-        let told = mistyped(&json!({"data": {"a": 1}}), schema, "ConfigMap");
+        let error = mistyped(&json!({"data": {"a": 1}}), schema, "ConfigMap");
         assert_eq!(
-            told.as_deref(),
+            error.as_deref(),
             Some(
                 "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
             )

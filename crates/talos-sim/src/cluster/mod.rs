@@ -148,8 +148,8 @@ impl Cluster {
 
     /// Injects or clears a fault, or changes the speed; returns the faults that are then active.
     pub async fn ask(&self, ask: Ask) -> Result<Vec<ActiveFault>, String> {
-        let told = self.driver.visit(move |inside| control::execute(inside, &ask));
-        match told.await {
+        let reply = self.driver.visit(move |inside| control::execute(inside, &ask));
+        match reply.await {
             Some(ControlReply::Faults(faults)) => Ok(faults),
             Some(ControlReply::Refused(why)) => Err(why),
             None => Err("the cluster has stopped".to_owned()),

@@ -117,9 +117,9 @@ mod tests {
         let spec = ClusterSpec::new(1, 2, &Version::new(1, 13, 9), &Version::new(1, 34, 2));
         let mut world = World::new(&spec, 0, Time::from_secs(1_800_000_000));
         let now = world.now();
-        let mut told = Sent::default();
-        assert!(told.news(&world).is_none());
-        assert_eq!(told.news(&world), Some((Vec::new(), Vec::new())));
+        let mut sent = Sent::default();
+        assert!(sent.news(&world).is_none());
+        assert_eq!(sent.news(&world), Some((Vec::new(), Vec::new())));
         for fault in [
             Fault::Partition,
             Fault::Silent,
@@ -134,16 +134,16 @@ mod tests {
                 } else {
                     world.clear(now, Some(NodeIndex(1)), fault.kind());
                 }
-                let (changed, gone) = told.news(&world).unwrap();
+                let (changed, gone) = sent.news(&world).unwrap();
                 assert_eq!(changed, [of_all(&world)[1].clone()], "{fault:?} {on}");
-                assert!(gone.is_empty() && told.news(&world).unwrap().0.is_empty());
+                assert!(gone.is_empty() && sent.news(&world).unwrap().0.is_empty());
             }
         }
         assert!(world.leave(now, NodeIndex(2)));
-        assert_eq!(told.news(&world), Some((Vec::new(), vec!["worker-2".to_owned()])));
+        assert_eq!(sent.news(&world), Some((Vec::new(), vec!["worker-2".to_owned()])));
         let again = NodeSpec { addresses: Vec::new(), ..spec.nodes[2].clone() };
         assert_eq!(world.join(now, again), Some(NodeIndex(3)));
-        assert_eq!(told.news(&world).unwrap().0[0].name, "worker-2");
+        assert_eq!(sent.news(&world).unwrap().0[0].name, "worker-2");
     }
 
     #[test]

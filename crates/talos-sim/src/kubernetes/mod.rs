@@ -93,7 +93,7 @@ pub struct Kubernetes {
     looked: Option<u64>,
     /// The facts last sent to the kubelets.
     #[serde(skip)]
-    told: facts::Sent,
+    sent: facts::Sent,
     /// The change counter and the object revision of the last comparison.
     #[serde(skip)]
     compared: Option<(u64, u64)>,
@@ -166,7 +166,7 @@ impl Kubernetes {
             empty,
             machines: None,
             looked: None,
-            told: facts::Sent::default(),
+            sent: facts::Sent::default(),
             compared: None,
             brief: false,
             rest_at: Time::default(),
@@ -248,7 +248,7 @@ impl Kubernetes {
         }
         if self.lives(world) {
             self.looked = Some(world.touched());
-            if let Some((changed, gone)) = self.told.news(world) {
+            if let Some((changed, gone)) = self.sent.news(world) {
                 self.cluster.update(now, &changed, &gone);
             } else {
                 let mut all = facts::of_all(world);

@@ -118,8 +118,8 @@ mod tests {
             let built = installer(&reference).unwrap();
             assert_eq!(built.schematic.as_deref(), Some(EMPTY_SCHEMATIC));
             assert_eq!(built.version, Version::new(1, 14, 1));
-            let told = ["nocloud", "metal"][usize::from(!name.starts_with("nocloud"))];
-            assert_eq!((built.platform.as_str(), built.signed), (told, told == "nocloud"));
+            let platform = ["nocloud", "metal"][usize::from(!name.starts_with("nocloud"))];
+            assert_eq!((built.platform.as_str(), built.signed), (platform, platform == "nocloud"));
         }
         let equinix = format!("factory.talos.dev/equinixMetal-installer/{EMPTY_SCHEMATIC}:v1.14.1");
         assert_eq!(installer(&equinix), None);

@@ -157,9 +157,9 @@ async fn invalid_requests_are_refused() {
     kubectl.fails("get --raw /nowhere", &["NotFound"]).await;
     let twice = config_map("twice");
     kubectl.ok_with("create -f -", &twice).await;
-    let told =
+    let error =
         "(AlreadyExists): error when creating \"STDIN\": configmaps \"twice\" already exists";
-    kubectl.fails_with("create -f -", &twice, &[told]).await;
+    kubectl.fails_with("create -f -", &twice, &[error]).await;
     let nameless = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: 'Bad_Name'}\n";
     kubectl
         .fails_with("create -f -", nameless, &["is invalid: metadata.name: Invalid value"])

@@ -123,7 +123,7 @@ fn objects_are_deleted_with_their_definition() {
     talk.watch(&format!("{THINGS}?watch=1"));
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com";
     talk.delete(path, &json!({}));
-    assert_eq!(kinds_of(&talk.told()), ["ADDED", "DELETED"]);
+    assert_eq!(kinds_of(&talk.received()), ["ADDED", "DELETED"]);
 }
 
 #[test]

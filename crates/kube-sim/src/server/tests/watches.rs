@@ -6,9 +6,9 @@ fn a_watch_without_a_version_starts_with_the_existing_objects() {
     talk.configmap("a", &json!({}));
     talk.watch("/api/v1/namespaces/default/configmaps?watch=1");
     talk.configmap("b", &json!({}));
-    let told = talk.told();
-    assert_eq!(kinds_of(&told), ["ADDED", "ADDED"]);
-    assert_eq!(told[1]["object"]["metadata"]["name"], "b");
+    let events = talk.received();
+    assert_eq!(kinds_of(&events), ["ADDED", "ADDED"]);
+    assert_eq!(events[1]["object"]["metadata"]["name"], "b");
 }
 
 #[test]
@@ -21,9 +21,9 @@ fn a_selector_sees_objects_come_and_go() {
     talk.patch(path, MERGE, &json!({"data": {"k": "v"}}));
     talk.patch(path, MERGE, &json!({"metadata": {"labels": {"a": null}}}));
     talk.delete(path, &json!({}));
-    let told = talk.told();
-    assert_eq!(kinds_of(&told), ["ADDED", "MODIFIED", "DELETED"]);
-    assert_eq!(told[2]["object"]["metadata"]["labels"], json!({"a": "1"}));
+    let events = talk.received();
+    assert_eq!(kinds_of(&events), ["ADDED", "MODIFIED", "DELETED"]);
+    assert_eq!(events[2]["object"]["metadata"]["labels"], json!({"a": "1"}));
 }
 
 #[test]
@@ -34,9 +34,9 @@ fn a_streamed_list_ends_with_a_bookmark() {
         "/api/v1/configmaps?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
          &allowWatchBookmarks=true",
     );
-    let told = talk.told();
-    assert_eq!(kinds_of(&told), ["ADDED", "BOOKMARK"]);
-    let metadata = &told[1]["object"]["metadata"];
+    let events = talk.received();
+    assert_eq!(kinds_of(&events), ["ADDED", "BOOKMARK"]);
+    let metadata = &events[1]["object"]["metadata"];
     assert_eq!(metadata["annotations"]["k8s.io/initial-events-end"], "true");
     assert_eq!(metadata["resourceVersion"], talk.server.store().revision().to_string());
     let (code, status) = talk.get("/api/v1/configmaps?watch=1&sendInitialEvents=true");
@@ -51,13 +51,13 @@ fn a_compacted_version_is_gone() {
     talk.configmap("b", &json!({}));
     talk.server.compact();
     talk.watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={version}"));
-    let told = talk.told();
-    assert_eq!(kinds_of(&told), ["ERROR", "END"]);
-    assert_eq!(told[0]["object"]["code"], 410);
-    assert_eq!(told[0]["object"]["reason"], "Expired");
+    let events = talk.received();
+    assert_eq!(kinds_of(&events), ["ERROR", "END"]);
+    assert_eq!(events[0]["object"]["code"], 410);
+    assert_eq!(events[0]["object"]["reason"], "Expired");
     let version = talk.server.store().revision();
     talk.watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={version}"));
-    assert_eq!(talk.told(), Vec::<Value>::new());
+    assert_eq!(talk.received(), Vec::<Value>::new());
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn bookmarks_and_timeouts_come_on_time() {
         let next = talk.server.next_event().unwrap();
         talk.server.advance(next);
     }
-    assert_eq!(kinds_of(&talk.told()), ["BOOKMARK", "END"]);
+    assert_eq!(kinds_of(&talk.received()), ["BOOKMARK", "END"]);
     assert_eq!(talk.server.next_event(), None);
 }
 
@@ -89,9 +89,9 @@ fn tables_explain_their_columns_once() {
     talk.configmap("b", &json!({}));
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     talk.send(&Request::get("/api/v1/configmaps?watch=1").accepting(table));
-    let told = talk.told();
-    assert!(told[0]["object"]["columnDefinitions"].is_array());
-    assert!(told[1]["object"]["columnDefinitions"].is_null());
+    let events = talk.received();
+    assert!(events[0]["object"]["columnDefinitions"].is_array());
+    assert!(events[1]["object"]["columnDefinitions"].is_null());
 }
 
 mod replay {
@@ -146,7 +146,7 @@ mod replay {
             let version = list["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
             talk.watch(&format!("/api/v1/configmaps?{query}&watch=1&resourceVersion={version}"));
             run(&mut talk, after);
-            for event in talk.told() {
+            for event in talk.received() {
                 let mut object = event["object"].clone();
                 let name = object["metadata"]["name"].to_string();
                 // A list implies the kind of its items.
@@ -179,9 +179,9 @@ fn compressed_history_is_the_same() {
     let look = |talk: &mut Talk| {
         let read: Vec<_> = paths.iter().map(|path| talk.get(path)).collect();
         talk.watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={version}"));
-        let told = talk.told();
-        assert_eq!(told.len(), 39);
-        (read, told)
+        let events = talk.received();
+        assert_eq!(events.len(), 39);
+        (read, events)
     };
     let before = look(&mut talk);
     for _ in 0..3 {

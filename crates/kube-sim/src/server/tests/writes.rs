@@ -5,17 +5,17 @@ fn errors_are_what_a_real_server_says() {
     let mut talk = Talk::new();
     let message =
         |(code, status): (u16, Value)| (code, status["message"].as_str().unwrap_or("").to_owned());
-    let told = message(talk.get("/api/v1/nodes/zz"));
-    assert_eq!(told, (404, "nodes \"zz\" not found".to_owned()));
+    let error = message(talk.get("/api/v1/nodes/zz"));
+    assert_eq!(error, (404, "nodes \"zz\" not found".to_owned()));
     assert_eq!(talk.get("/apis/foo/v1/x"), (404, Value::Null));
-    let told = message(talk.get("/api/v1/foo"));
-    assert_eq!(told, (404, "the server could not find the requested resource".to_owned()));
+    let error = message(talk.get("/api/v1/foo"));
+    assert_eq!(error, (404, "the server could not find the requested resource".to_owned()));
     assert_eq!(talk.put("/api/v1/nodes", &json!({})).0, 405);
-    let told = message(
+    let error = message(
         talk.post("/api/v1/namespaces/default/pods", &json!({"kind": "Node", "apiVersion": "v1"})),
     );
     assert_eq!(
-        told.1,
+        error.1,
         "Node in version \"v1\" cannot be handled as a Pod: converting (v1.Node) to (core.Pod): \
          unknown conversion"
     );

@@ -140,14 +140,14 @@ mod tests {
 
         let refused = |api: RealApi| Endpoint::open(&api).unwrap_err().to_string();
         for url in ["http://127.0.0.1:6443", "127.0.0.1:6443", "https://", "https://a/?b"] {
-            let told = refused(RealApi { url: url.to_owned(), ..good.clone() });
-            assert!(told.contains(url), "{told}");
+            let error = refused(RealApi { url: url.to_owned(), ..good.clone() });
+            assert!(error.contains(url), "{error}");
         }
-        let told = refused(RealApi { token_file: folder.path().join("none"), ..good.clone() });
-        assert!(told.contains("cannot read the token from "), "{told}");
-        let told = refused(RealApi { token_file: file("empty", "\n"), ..good.clone() });
-        assert!(told.contains("holds no token"), "{told}");
-        let told = refused(RealApi { ca_file: file("text", "certificate"), ..good });
-        assert!(told.contains("holds no certificate"), "{told}");
+        let error = refused(RealApi { token_file: folder.path().join("none"), ..good.clone() });
+        assert!(error.contains("cannot read the token from "), "{error}");
+        let error = refused(RealApi { token_file: file("empty", "\n"), ..good.clone() });
+        assert!(error.contains("holds no token"), "{error}");
+        let error = refused(RealApi { ca_file: file("text", "certificate"), ..good });
+        assert!(error.contains("holds no certificate"), "{error}");
     }
 }

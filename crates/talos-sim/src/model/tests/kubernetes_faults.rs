@@ -99,10 +99,10 @@ fn an_image_fails_by_its_prefix() {
     assert_eq!(unpullable(&driver), [prefix]);
     driver.world.inject(driver.now, None, &Fault::FailingPull);
     assert_eq!(unpullable(&driver).len(), 2);
-    let told = driver.world.kubernetes(NodeIndex(1)).unwrap();
-    assert!(!told.budgets_stuck && !told.volumes_stuck);
+    let node = driver.world.kubernetes(NodeIndex(1)).unwrap();
+    assert!(!node.budgets_stuck && !node.volumes_stuck);
     driver.world.inject(driver.now, None, &Fault::StuckBudgets);
     driver.world.inject(driver.now, None, &Fault::StuckVolumes);
-    let told = driver.world.kubernetes(NodeIndex(1)).unwrap();
-    assert!(told.budgets_stuck && told.volumes_stuck);
+    let node = driver.world.kubernetes(NodeIndex(1)).unwrap();
+    assert!(node.budgets_stuck && node.volumes_stuck);
 }

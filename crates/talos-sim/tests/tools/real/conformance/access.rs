@@ -61,9 +61,9 @@ pub(crate) async fn chapter(talk: &mut Talk) {
         "subjects": [{"kind": "ServiceAccount", "name": "robot", "namespace": "conformance"}],
     });
     talk.ask(&Call::post(format!("{RBAC}/rolebindings"), &lost)).await;
-    let told = |answer: &Value| {
+    let not_found = |answer: &Value| {
         answer["body"]["message"].as_str().is_some_and(|text| text.contains("not found"))
     };
-    robot.until(&format!("{pods}/p"), told).await;
+    robot.until(&format!("{pods}/p"), not_found).await;
     say(talk, &mut robot, "a role that is missing", Call::get(format!("{pods}/p"))).await;
 }
