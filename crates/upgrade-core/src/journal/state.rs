@@ -349,10 +349,10 @@ impl State {
         self.armed.next_boots()
     }
 
-    /// What this run leaves armed (rule 5). `told` are those of an earlier run
+    /// What this run leaves armed (rule 5). `inherited` are those of an earlier run
     /// that it was told of; it may have died before it wrote them down.
-    pub fn armed_left(&self, told: &BTreeMap<NodeName, Armed>) -> BTreeMap<NodeName, Armed> {
-        let mut left = if self.took_over { BTreeMap::new() } else { told.clone() };
+    pub fn armed_left(&self, inherited: &BTreeMap<NodeName, Armed>) -> BTreeMap<NodeName, Armed> {
+        let mut left = if self.took_over { BTreeMap::new() } else { inherited.clone() };
         left.extend(self.armed().iter().map(|(node, armed)| (node.clone(), armed.clone())));
         left
     }
@@ -374,13 +374,13 @@ impl State {
     }
 
     /// Nodes whose cordon is still ours to lift when this run is left as it is
-    /// (rule 7). `told` are those of an earlier run that it was told of; it may have
+    /// (rule 7). `inherited` are those of an earlier run that it was told of; it may have
     /// died before it wrote them down.
-    pub fn cordons_left(&self, told: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
+    pub fn cordons_left(&self, inherited: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
         if self.completed {
             return BTreeSet::new();
         }
-        let inherited = if self.took_over { &self.inherited } else { told };
+        let inherited = if self.took_over { &self.inherited } else { inherited };
         self.our_cordons().chain(inherited).cloned().collect()
     }
 

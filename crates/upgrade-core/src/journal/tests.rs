@@ -193,19 +193,23 @@ fn what_was_armed_before_survives_an_attempt_that_did_nothing() {
     // Rule 5: another run armed it with something else, and this one is refused.
     let other: ImageRef = "ghcr.io/siderolabs/installer:v1.14.1".parse().unwrap();
     let armed = Armed { image: other, boot_id: Some("a".to_owned()), state: Arming::Armed };
-    let told: BTreeMap<_, _> = [("w-1".into(), armed)].into();
+    let inherited: BTreeMap<_, _> = [("w-1".into(), armed)].into();
     let mut journal = Writer::new();
-    assert_eq!(journal.state.armed_left(&told), told, "it died before it wrote that down");
+    assert_eq!(
+        journal.state.armed_left(&inherited),
+        inherited,
+        "it died before it wrote that down"
+    );
     let cordons = BTreeSet::new();
-    journal.write(Record::Inherited { cordons, armed: told.clone() }).unwrap();
-    assert_eq!(*journal.state.armed(), told);
+    journal.write(Record::Inherited { cordons, armed: inherited.clone() }).unwrap();
+    assert_eq!(*journal.state.armed(), inherited);
     journal.start(Action::Install, Some(Evidence::BootId("a".to_owned())));
     let failure = Failure::new(FailureKind::Refused, "armed").leaving(Effect::None);
     journal.end(Action::Install, Outcome::Failed { failure });
-    assert_eq!(journal.state.armed_left(&BTreeMap::new()), told);
+    assert_eq!(journal.state.armed_left(&BTreeMap::new()), inherited);
     journal.start(Action::Reboot, None);
     journal.end(Action::Reboot, DONE);
-    assert!(journal.state.armed_left(&told).is_empty(), "it has booted since");
+    assert!(journal.state.armed_left(&inherited).is_empty(), "it has booted since");
 }
 
 #[test]
@@ -335,13 +339,13 @@ fn cordons_of_the_run_before_are_remembered_until_they_are_gone() {
 #[test]
 fn cordons_that_were_not_journaled_are_left_by_a_run_that_died_too_early() {
     // Rule 7: what was told at the beginning counts until it was written down.
-    let told = ["w-1".into(), "w-2".into()].into();
+    let inherited = ["w-1".into(), "w-2".into()].into();
     let mut journal = Writer::new();
-    assert_eq!(journal.state.cordons_left(&told), told);
+    assert_eq!(journal.state.cordons_left(&inherited), inherited);
     let armed = BTreeMap::new();
-    journal.write(Record::Inherited { cordons: told.clone(), armed }).unwrap();
+    journal.write(Record::Inherited { cordons: inherited.clone(), armed }).unwrap();
     journal.write(Record::Lifted { node: "w-2".into() }).unwrap();
-    assert_eq!(journal.state.cordons_left(&told), ["w-1".into()].into(), "w-2 was uncordoned");
+    assert_eq!(journal.state.cordons_left(&inherited), ["w-1".into()].into(), "w-2 was uncordoned");
 }
 
 #[test]

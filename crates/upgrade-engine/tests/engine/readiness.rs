@@ -51,11 +51,11 @@ async fn conditions_that_were_unmet_before_may_be_unmet_afterwards() {
                     && matches!(evidence, Evidence::NotReady { .. }))
         });
         assert_eq!(noted.count(), 2, "noted before the reboot");
-        let told = driver.events.iter().any(|event| {
+        let reported = driver.events.iter().any(|event| {
             matches!(&event.kind, EventKind::StepProgress { progress: StepProgress { message, .. }, .. }
                 if message.contains("still unmet: network (waiting on: connectivity)"))
         });
-        assert!(told, "{}", driver.trace());
+        assert!(reported, "{}", driver.trace());
     }
 }
 

@@ -335,8 +335,8 @@ async fn a_sick_neighbour_closes_the_gate_until_it_is_well() {
     let waits = driver.journal.entries();
     let waits = waits.iter().filter(|it| matches!(it.record, Record::Waiting { .. })).count();
     assert_eq!(waits, 1, "{}", driver.trace());
-    let told = |it: &upgrade_core::event::Event| matches!(it.kind, EventKind::Waiting { .. });
-    assert!(driver.events.iter().any(told));
+    let waiting = |it: &upgrade_core::event::Event| matches!(it.kind, EventKind::Waiting { .. });
+    assert!(driver.events.iter().any(waiting));
 }
 
 /// Plans the rollback of a node.

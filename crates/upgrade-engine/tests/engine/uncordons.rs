@@ -76,7 +76,7 @@ async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_told() {
     // Rule 7: an inherited cordon is not forgotten if the process dies before it records it.
     // One that was lifted is not lifted again when another user sets a cordon.
     let (world, driver) = replaced().await;
-    let told = |dies_after: Option<usize>| {
+    let successor = |dies_after: Option<usize>| {
         let (died, death) = mpsc::unbounded_channel();
         let journal = Fragile { journal: driver.journal.clone(), dies_after, died };
         let (mut run, events) = driver.run(journal, None);
@@ -91,7 +91,7 @@ async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_told() {
     };
     driver.journal.clone().append(&began, &driver.state()).await.unwrap();
     // The next one lifts it, and dies then.
-    let (run, _events, mut death) = told(Some(4));
+    let (run, _events, mut death) = successor(Some(4));
     tokio::select! {
         biased;
         _ = death.recv() => {}
@@ -99,7 +99,7 @@ async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_told() {
     }
     assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
     world.change(|cluster| cluster.sim(&"worker-1".into()).unschedulable = true);
-    let (run, _events, _death) = told(None);
+    let (run, _events, _death) = successor(None);
     assert_eq!(drive(run).await.unwrap(), End::Done, "{}", driver.trace());
     assert_eq!(world.cluster().cordoned(), [&"worker-1".into()], "another user's cordon");
     assert_eq!(world.acts_of("uncordon worker-1").len(), 1);
@@ -154,14 +154,14 @@ async fn an_inherited_cordon_that_cannot_be_lifted_is_waited_for_and_named() {
         "{reason}"
     );
     assert_eq!(cordoned, [NodeName::from("worker-1")]);
-    let mut told = Vec::new();
+    let mut reasons = Vec::new();
     while let Ok(event) = events.try_recv() {
         if let EventKind::Waiting { why, .. } = event.kind {
-            told.push(why.to_string());
+            reasons.push(why.to_string());
         }
     }
     let words = "worker-1 still has the cordon of an earlier run";
-    assert!(told.iter().any(|why| why.starts_with(words)), "{told:?}");
+    assert!(reasons.iter().any(|why| why.starts_with(words)), "{reasons:?}");
     // The machine is back: the resumed run uncordons its node.
     world.change(|cluster| {
         let sim = cluster.sim(&"worker-1".into());

@@ -47,7 +47,7 @@ pub(super) struct Memory {
     /// Machines that the talosconfig names and that never said who they are, by address.
     silent: Mutex<BTreeMap<String, String>>,
     /// In which boot a machine told its name: in the same boot it is the same machine.
-    told: Mutex<BTreeMap<NodeName, String>>,
+    identified: Mutex<BTreeMap<NodeName, String>>,
 }
 
 impl Memory {
@@ -55,8 +55,8 @@ impl Memory {
         self.roster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn told(&self) -> MutexGuard<'_, BTreeMap<NodeName, String>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn identified(&self) -> MutexGuard<'_, BTreeMap<NodeName, String>> {
+        self.identified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn silent(&self) -> MutexGuard<'_, BTreeMap<String, String>> {

@@ -25,9 +25,9 @@ struct Answer<'a> {
 pub(super) async fn facts(nodes: &[(&Machine, Node)]) -> Fact<EtcdFacts> {
     let answers = join_all(nodes.iter().map(|(machine, node)| async move {
         let (status, members, alarms) = tokio::join!(
-            told(node.etcd_status()),
-            told(node.etcd_members(MemberView::Local)),
-            told(node.etcd_alarms()),
+            answer_of(node.etcd_status()),
+            answer_of(node.etcd_members(MemberView::Local)),
+            answer_of(node.etcd_alarms()),
         );
         Answer { machine, status, members, alarms }
     }))
@@ -36,7 +36,7 @@ pub(super) async fn facts(nodes: &[(&Machine, Node)]) -> Fact<EtcdFacts> {
 }
 
 /// One member that hangs is unknown alone.
-async fn told<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, String> {
+async fn answer_of<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, String> {
     within(member_limit(), answer).await.map_err(|why| why.to_string())
 }
 
@@ -48,11 +48,11 @@ fn put_together(answers: &[Answer<'_>]) -> Fact<EtcdFacts> {
         known.entry(member.id).or_insert(member);
     }
     if known.is_empty() {
-        return Fact::Unknown(nobody(answers, |answer| answer.members.as_ref().err()));
+        return Fact::Unknown(no_answer(answers, |answer| answer.members.as_ref().err()));
     }
     let mut heard = answers.iter().filter_map(|answer| answer.alarms.as_ref().ok());
     let Some(alarms) = heard.next() else {
-        return Fact::Unknown(nobody(answers, |answer| answer.alarms.as_ref().err()));
+        return Fact::Unknown(no_answer(answers, |answer| answer.alarms.as_ref().err()));
     };
     let names: BTreeMap<MemberId, NodeName> =
         known.values().map(|member| (member.id, name(member, answers))).collect();
@@ -116,15 +116,15 @@ fn minor(version: &str) -> Option<Minor> {
     version.parse::<Version>().ok().map(|version| version.minor())
 }
 
-fn nobody<'a>(
+fn no_answer<'a>(
     answers: &'a [Answer<'_>],
     error: impl Fn(&'a Answer<'_>) -> Option<&'a String>,
 ) -> String {
     if answers.is_empty() {
         return "there is no control plane to ask".to_owned();
     }
-    let told = answers
+    let errors = answers
         .iter()
         .filter_map(|answer| Some(format!("{}: {}", answer.machine.name, error(answer)?)));
-    format!("no member answers: {}", told.collect::<Vec<_>>().join("; "))
+    format!("no member answers: {}", errors.collect::<Vec<_>>().join("; "))
 }

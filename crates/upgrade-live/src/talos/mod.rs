@@ -63,10 +63,10 @@ impl LiveTalos {
     /// in each boot.
     async fn facts_of(&self, node: &Node, of: &Machine) -> Result<TalosFacts, IoError> {
         let facts = Box::pin(facts::facts(node, of)).await?;
-        let told = self.memory.told().get(&of.name) == Some(&facts.boot_id);
-        if !told {
+        let known = self.memory.identified().get(&of.name) == Some(&facts.boot_id);
+        if !known {
             facts::is_meant(node, of).await?;
-            self.memory.told().insert(of.name.clone(), facts.boot_id.clone());
+            self.memory.identified().insert(of.name.clone(), facts.boot_id.clone());
         }
         Ok(facts)
     }

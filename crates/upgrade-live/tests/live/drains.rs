@@ -52,7 +52,7 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
     })
     .expect("a plan");
     let warnings: Vec<_> = planned.report.warnings.iter().map(ToString::to_string).collect();
-    let (events, mut told) = mpsc::unbounded_channel();
+    let (events, mut received) = mpsc::unbounded_channel();
     let (_commands, control) = watch::channel(Command::Continue);
     let run = Run {
         open: OpenRun::new(Arc::new(planned.plan), Inherited::default(), MemoryJournal::default()),
@@ -64,10 +64,10 @@ async fn upgrade(live: &Arc<Live<SystemClock>>, policy: Policy) -> (End, String)
     };
     let end = drive(run).await.expect("a journal that can be written");
     // The last events, to explain an assertion that fails.
-    let mut told: Vec<_> = std::iter::from_fn(|| told.try_recv().ok()).collect();
-    let told = told.split_off(told.len().saturating_sub(10));
-    let told = told.iter().map(|event| format!("{:?}", event.kind));
-    (end, warnings.into_iter().chain(told).collect::<Vec<_>>().join("\n"))
+    let mut last: Vec<_> = std::iter::from_fn(|| received.try_recv().ok()).collect();
+    let last = last.split_off(last.len().saturating_sub(10));
+    let last = last.iter().map(|event| format!("{:?}", event.kind));
+    (end, warnings.into_iter().chain(last).collect::<Vec<_>>().join("\n"))
 }
 
 async fn live(world: &World) -> Arc<Live<SystemClock>> {

@@ -15,7 +15,7 @@ use upgrade_engine::io::{Applied, Io as _, Machine, Machines as _, NodeUpgrader 
 use upgrade_engine::snapshots::take_from_any;
 use upgrade_live::talos::Parts;
 
-use super::{TALOS_1_12, TALOS_1_13, TALOS_1_14, Told, World, eventually};
+use super::{RecordedProgress, TALOS_1_12, TALOS_1_13, TALOS_1_14, World, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_is_seen_whole() {
@@ -102,16 +102,16 @@ async fn a_node_goes_through_install_and_reboot() {
         image.tag.unwrap()
     );
     let image = image.parse().unwrap();
-    let told = Told::default();
-    let pulled = talos.pull(&machine, &image, Store::System, &told).await.unwrap();
+    let progress = RecordedProgress::default();
+    let pulled = talos.pull(&machine, &image, Store::System, &progress).await.unwrap();
     assert!(pulled.contains("@sha256:"), "pinned by its digest: {pulled}");
-    assert!(told.all().iter().any(|line| line.contains("MB")), "{:?}", told.all());
-    let told = Told::default();
+    assert!(progress.all().iter().any(|line| line.contains("MB")), "{:?}", progress.all());
+    let progress = RecordedProgress::default();
     let running = before.version.clone();
     let next = || async { talos.slots(&machine).await.unwrap().next_boot(&running) };
     assert_eq!(next().await, NextBoot::Same, "rule 5: not armed");
-    talos.install(&machine, &image, &pulled, &told).await.unwrap();
-    assert!(told.all().contains(&"updating META".to_owned()), "in lines: {:?}", told.all());
+    talos.install(&machine, &image, &pulled, &progress).await.unwrap();
+    assert!(progress.all().contains(&"updating META".to_owned()), "in lines: {:?}", progress.all());
     assert_eq!(next().await, NextBoot::Other("Talos-v1.14.1.efi".to_owned()), "rule 5: armed");
     assert_eq!(talos.facts(&machine).await.unwrap().boot_id, before.boot_id);
     talos.reboot(&machine, RebootMode::Default).await.unwrap();
@@ -139,10 +139,11 @@ async fn the_legacy_call_and_pull() {
     let machine = world.machine("worker-1").await;
     let before = up(&world, &machine).await;
     let image = before.installer.clone().unwrap().with_tag("v1.13.9");
-    talos.pull(&machine, &image, Store::System, &Told::default()).await.unwrap();
+    talos.pull(&machine, &image, Store::System, &RecordedProgress::default()).await.unwrap();
     // It has no other call.
     let name = image.to_string();
-    let refused = talos.install(&machine, &image, &name, &Told::default()).await.unwrap_err();
+    let refused =
+        talos.install(&machine, &image, &name, &RecordedProgress::default()).await.unwrap_err();
     assert_eq!(refused.failure.kind, FailureKind::Refused, "{refused}");
     assert_eq!(refused.applied, Applied::No);
     let changes = talos.changes(&machine);
@@ -163,7 +164,10 @@ async fn failures_say_what_and_whether() {
     let machine = world.machine("worker-1").await;
     let before = up(&world, &machine).await;
     let image = before.installer.unwrap().with_tag("v9.9.9");
-    let failed = talos.pull(&machine, &image, Store::System, &Told::default()).await.unwrap_err();
+    let failed = talos
+        .pull(&machine, &image, Store::System, &RecordedProgress::default())
+        .await
+        .unwrap_err();
     assert_eq!(failed.failure.kind, FailureKind::Pull, "{failed}");
     let nobody = Machine { address: "127.9.9.9".to_owned(), ..machine.clone() };
     let failed = talos.facts(&nobody).await.unwrap_err();
@@ -179,9 +183,11 @@ async fn an_installer_that_fails_is_told_with_its_code() {
     let talos = world.live.machines();
     let machine = world.machine("worker-1").await;
     let image = up(&world, &machine).await.installer.unwrap().with_tag("v1.13.8");
-    let pulled = talos.pull(&machine, &image, Store::System, &Told::default()).await.unwrap();
+    let pulled =
+        talos.pull(&machine, &image, Store::System, &RecordedProgress::default()).await.unwrap();
     world.cluster.inject("worker-1", "installer-exit=6").await.expect("a fault");
-    let failed = talos.install(&machine, &image, &pulled, &Told::default()).await.unwrap_err();
+    let failed =
+        talos.install(&machine, &image, &pulled, &RecordedProgress::default()).await.unwrap_err();
     assert_eq!(failed.failure.kind, FailureKind::Installer, "{failed}");
     assert_eq!(failed.applied, Applied::Failed, "rule 5: it is over, and never repeated");
     let text = failed.to_string();
@@ -197,8 +203,8 @@ async fn snapshots_are_whole_private_and_few() {
     let machine = world.machine("cp-2").await;
     up(&world, &machine).await;
     let take = async |from: &Machine| {
-        let (from, told) = (vec![from.clone()], Told::default());
-        take_from_any(&world.live, "east", from, 2, &told, || Ok(())).await
+        let (from, progress) = (vec![from.clone()], RecordedProgress::default());
+        take_from_any(&world.live, "east", from, 2, &progress, || Ok(())).await
     };
     let mut files = Vec::new();
     for _ in 0..3 {

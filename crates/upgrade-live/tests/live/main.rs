@@ -45,15 +45,15 @@ impl Clock for Still {
 
 /// Keeps all messages.
 #[derive(Default)]
-struct Told(Mutex<Vec<String>>);
+struct RecordedProgress(Mutex<Vec<String>>);
 
-impl ProgressSink for Told {
+impl ProgressSink for RecordedProgress {
     fn report(&self, progress: StepProgress) {
         self.0.lock().expect("no panic").push(progress.message);
     }
 }
 
-impl Told {
+impl RecordedProgress {
     fn all(&self) -> Vec<String> {
         self.0.lock().expect("no panic").clone()
     }
