@@ -69,12 +69,13 @@ impl<'a> Name<'a> {
             }
         }
         let (prefix, kind) = split(repository);
-        let told = read(kind).filter(|(platform, _)| {
+        let found = read(kind).filter(|(platform, _)| {
             // Elsewhere `installer` may be a custom image.
             let named = kind.len() > platform.len() && kind.starts_with(platform);
             is_public(image) || named && PLATFORMS.contains(platform)
         });
-        let (platform, secure_boot) = told.map_or((None, false), |(it, secure)| (Some(it), secure));
+        let (platform, secure_boot) =
+            found.map_or((None, false), |(it, secure)| (Some(it), secure));
         Self { prefix, kind, schematic: None, platform, secure_boot }
     }
 

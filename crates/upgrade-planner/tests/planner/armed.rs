@@ -13,14 +13,14 @@ use upgrade_planner::report::{Refusal, Report};
 use upgrade_planner::rollback::{RollbackRequest, Way, rollback};
 use upgrade_planner::{Earlier, Request, armed, prepare};
 
-use crate::common::{cluster, intent, plan_for, talos, told, version};
+use crate::common::{cluster, intent, plan_for, report_text, talos, version};
 
 /// What is refused if worker-1 is armed with this, in this boot.
 fn refused(tag: &str, boot_id: Option<&str>, state: Arming) -> Vec<Refusal> {
     let mut snapshot = cluster(3, 2, "1.13.1", "1.33.4");
     "this boot".clone_into(&mut talos(&mut snapshot, "worker-1").boot_id);
     let planned = plan_for(&snapshot, &intent(Some("1.13.9"), None), &Policy::default());
-    let plan = planned.unwrap_or_else(|report| panic!("{}", told(&report))).plan;
+    let plan = planned.unwrap_or_else(|report| panic!("{}", report_text(&report))).plan;
     let installer = talos(&mut snapshot, "worker-1").installer.clone().unwrap();
     let image = installer.with_tag(tag);
     let known = Armed { image, boot_id: boot_id.map(ToOwned::to_owned), state };
@@ -96,7 +96,7 @@ fn an_armed_node_has_no_slot_to_roll_back_to() {
     let (policy, matrix) = (Policy::default(), Matrix::builtin());
     let request =
         RollbackRequest { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
-    let plan = rollback(&request).unwrap_or_else(|report| panic!("{}", told(&report))).plan;
+    let plan = rollback(&request).unwrap_or_else(|report| panic!("{}", report_text(&report))).plan;
     let refused = |boot_id: &str, state: Arming| {
         let image = "factory.talos.dev/metal-installer/abc:v1.14.1".parse().unwrap();
         let known = Armed { image, boot_id: Some(boot_id.to_owned()), state };

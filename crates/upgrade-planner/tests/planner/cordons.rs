@@ -10,11 +10,11 @@ use upgrade_core::step::StepId;
 use upgrade_planner::decide::{Decision, Lift, Tried, decide};
 
 use crate::common::world::{End, Trouble, World};
-use crate::common::{cluster, intent, kubernetes, plan_for, talos, told, version};
+use crate::common::{cluster, intent, kubernetes, plan_for, report_text, talos, version};
 
 fn world(snapshot: Snapshot, policy: &Policy) -> World {
     let planned = plan_for(&snapshot, &intent(Some("1.13.9"), None), policy);
-    let plan = planned.unwrap_or_else(|report| panic!("{}", told(&report))).plan;
+    let plan = planned.unwrap_or_else(|report| panic!("{}", report_text(&report))).plan;
     World::new(snapshot, plan)
 }
 

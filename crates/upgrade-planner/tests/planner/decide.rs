@@ -11,7 +11,7 @@ use upgrade_core::policy::Policy;
 use upgrade_core::snapshot::Snapshot;
 
 use crate::common::world::World;
-use crate::common::{intent, plan_for, told, version};
+use crate::common::{intent, plan_for, report_text, version};
 
 fn policy(workers: usize) -> Policy {
     let mut policy = Policy::default();
@@ -27,7 +27,7 @@ fn planned(
 ) -> Plan {
     match plan_for(snapshot, &intent(talos, kubernetes), policy) {
         Ok(planned) => planned.plan,
-        Err(report) => panic!("{}", told(&report)),
+        Err(report) => panic!("{}", report_text(&report)),
     }
 }
 

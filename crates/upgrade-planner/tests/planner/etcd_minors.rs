@@ -17,7 +17,7 @@ use upgrade_planner::report::{Refusal, Report};
 use upgrade_planner::rollback::{RollbackRequest, Way};
 use upgrade_planner::{Planned, rollback};
 
-use crate::common::{cluster, intent, known, plan_for, told, version};
+use crate::common::{cluster, intent, known, plan_for, report_text, version};
 
 const OLD: Minor = Minor::new(3, 6);
 const NEW: Minor = Minor::new(3, 7);
@@ -66,7 +66,7 @@ fn lowers(plan: &Plan) -> Option<usize> {
 
 #[track_caller]
 fn fit(planned: Result<Planned, Report>, snapshot: &Snapshot) -> Plan {
-    let plan = planned.unwrap_or_else(|report| panic!("{}", told(&report))).plan;
+    let plan = planned.unwrap_or_else(|report| panic!("{}", report_text(&report))).plan;
     let findings = check(&plan, snapshot, &Matrix::builtin());
     let fatal: Vec<_> = findings.iter().filter(|it| it.severity == Severity::Fatal).collect();
     assert!(fatal.is_empty(), "{fatal:?}");

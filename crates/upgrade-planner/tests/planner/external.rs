@@ -12,7 +12,7 @@ use upgrade_core::snapshot::Fact;
 use upgrade_planner::report::{Refusal, Report};
 use upgrade_planner::{Request, armed, check, plan};
 
-use crate::common::{cluster, intent, plan_for, sketch, told};
+use crate::common::{cluster, intent, plan_for, report_text, sketch};
 
 fn external() -> Intent {
     Intent { external: true, ..intent(Some("1.13.9"), None) }
@@ -22,7 +22,7 @@ fn external() -> Intent {
 fn lanes_have_no_pull_and_no_install_and_all_the_gates() {
     let snapshot = cluster(3, 1, "1.13.1", "1.33.4");
     let planned = plan_for(&snapshot, &external(), &Policy::default());
-    let planned = planned.unwrap_or_else(|report| panic!("{}", told(&report)));
+    let planned = planned.unwrap_or_else(|report| panic!("{}", report_text(&report)));
     let lane = "forfeit cordon drain external-upgrade verify uncordon";
     let sketch = sketch(&planned);
     assert_eq!(sketch.matches(lane).count(), 3, "{sketch}");

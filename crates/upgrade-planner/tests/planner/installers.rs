@@ -7,7 +7,7 @@ use upgrade_core::step::Action;
 use upgrade_planner::installer::{Choice, EMPTY_SCHEMATIC, choose, previous};
 use upgrade_planner::report::{Note, Refusal, Report, Warning};
 
-use crate::common::{SCHEMATIC, cluster, image, intent, plan_for, talos, told, version};
+use crate::common::{SCHEMATIC, cluster, image, intent, plan_for, report_text, talos, version};
 
 fn node(installer: Option<&str>, schematic: Option<&str>, extensions: &[&str]) -> TalosFacts {
     let mut snapshot = cluster(1, 0, "1.13.1", "1.33.4");
@@ -99,7 +99,7 @@ fn what_the_node_has_stays_and_the_tag_changes() {
             (facts.platform, facts.secure_boot) = ("nocloud".to_owned(), true);
         }
         let (choice, report) = chosen(&facts, target, &keep());
-        let choice = choice.unwrap_or_else(|| panic!("{}", told(&report)));
+        let choice = choice.unwrap_or_else(|| panic!("{}", report_text(&report)));
         assert_eq!(choice.image.to_string(), expected, "{configured}");
     }
 }
@@ -206,7 +206,7 @@ fn what_runs_beats_the_platform_of_the_machine_config() {
         facts.secure_boot = secure_boot;
         for target in ["1.13.9", "1.14.1"] {
             let (choice, report) = chosen(&facts, target, &keep());
-            let choice = choice.unwrap_or_else(|| panic!("{configured}: {}", told(&report)));
+            let choice = choice.unwrap_or_else(|| panic!("{configured}: {}", report_text(&report)));
             assert_eq!(choice.image.to_string(), format!("{expected}/{schematic}:v{target}"));
             assert_eq!(choice.schematic.as_deref(), Some(schematic));
             let warned = |it: &Warning| matches!(it, Warning::PlatformDiffers { .. });
@@ -304,7 +304,7 @@ fn an_own_image_may_be_said_to_bring_the_extensions() {
     for installer in [Installer::Image(image(own)), Installer::Keep] {
         let intent = Intent { installer, keep_extensions: true, ..keep() };
         let (choice, report) = chosen(&facts, "1.13.9", &intent);
-        let choice = choice.unwrap_or_else(|| panic!("{}", told(&report)));
+        let choice = choice.unwrap_or_else(|| panic!("{}", report_text(&report)));
         assert_eq!(choice.image.to_string(), "mirror.lan/ours:v1.13.9");
         assert_eq!((choice.schematic, choice.extensions), (None, expected.clone()));
     }

@@ -12,7 +12,7 @@ use upgrade_planner::{Planned, check};
 
 use crate::common::world::{End, World};
 use crate::common::{
-    SCHEMATIC, cluster, image, intent, known, plan_for, sketch, talos, told, version,
+    SCHEMATIC, cluster, image, intent, known, plan_for, report_text, sketch, talos, version,
 };
 
 fn held() -> NodeIntent {
@@ -31,7 +31,7 @@ fn with<const N: usize>(intent: Intent, nodes: [(&str, NodeIntent); N]) -> Inten
 /// A plan that `check` has nothing against.
 fn sound(snapshot: &Snapshot, intent: &Intent) -> Planned {
     let planned = plan_for(snapshot, intent, &Policy::default());
-    let planned = planned.unwrap_or_else(|report| panic!("{}", told(&report)));
+    let planned = planned.unwrap_or_else(|report| panic!("{}", report_text(&report)));
     assert_eq!(check(&planned.plan, snapshot, &Matrix::builtin()), [], "{}", sketch(&planned));
     planned
 }
@@ -68,9 +68,9 @@ fn golden(name: &str, snapshot: &Snapshot, intent: &Intent) {
             let nodes: Vec<String> =
                 nodes.iter().map(|(name, own)| format!("{name}: {own:?}\n")).collect();
             let nodes = nodes.concat();
-            format!("{from:?}\n{to:?}\n{nodes}{}{}", sketch(&planned), told(&planned.report))
+            format!("{from:?}\n{to:?}\n{nodes}{}{}", sketch(&planned), report_text(&planned.report))
         }
-        Err(report) => told(&report),
+        Err(report) => report_text(&report),
     };
     insta::assert_snapshot!(name, text);
 }
@@ -169,13 +169,13 @@ fn kubernetes_goes_as_far_as_every_talos_runs_it() {
     };
     sound(&snapshot, &to("1.35.4"));
     let report = refused(&snapshot, &to("1.36.3"));
-    assert!(matches!(report.refusals[..], [Refusal::NoPath { .. }]), "{}", told(&report));
+    assert!(matches!(report.refusals[..], [Refusal::NoPath { .. }]), "{}", report_text(&report));
     let held =
         |kubernetes: &str| Intent { nodes: [("worker-1".into(), held())].into(), ..to(kubernetes) };
     sound(&snapshot, &held("1.35.4"));
     let report = refused(&snapshot, &held("1.36.3"));
     let behind = Warning::StaysBehind { nodes: vec!["worker-1".into()], talos: version("1.12.4") };
-    assert!(report.warnings.contains(&behind), "{}", told(&report));
+    assert!(report.warnings.contains(&behind), "{}", report_text(&report));
 }
 
 #[test]
@@ -194,7 +194,11 @@ fn a_kubelet_is_held_for_three_minors() {
     let to = |kubernetes| with(intent(None, Some(kubernetes)), [("worker-1", held())]);
     sound(&snapshot, &to("1.34.2"));
     let report = refused(&snapshot, &to("1.35.4"));
-    assert!(matches!(report.refusals[..], [Refusal::HeldKubelet { .. }]), "{}", told(&report));
+    assert!(
+        matches!(report.refusals[..], [Refusal::HeldKubelet { .. }]),
+        "{}",
+        report_text(&report)
+    );
 }
 
 #[test]

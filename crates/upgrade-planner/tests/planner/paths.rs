@@ -114,8 +114,8 @@ fn the_whole_matrix() {
                         paths += 1;
                         if *from < OLDEST_HOST && to > from {
                             assert_eq!(legs, None, "{from} to {to}");
-                            let told = &report.refusals[..];
-                            assert!(matches!(told, [Refusal::HostTooOld { .. }]), "{report:?}");
+                            let refusals = &report.refusals[..];
+                            assert!(matches!(refusals, [Refusal::HostTooOld { .. }]), "{report:?}");
                             continue;
                         }
                         let lines = |talos: &Version, kubernetes: &Version| {

@@ -7,7 +7,7 @@ use upgrade_core::policy::{Order, Policy};
 use upgrade_core::snapshot::{Extension, Fact, Snapshot};
 
 use crate::common::{
-    cluster, etcd, image, intent, kubernetes, plan_for, sketch, talos, told, version,
+    cluster, etcd, image, intent, kubernetes, plan_for, report_text, sketch, talos, version,
 };
 
 fn golden(name: &str, snapshot: &Snapshot, intent: &upgrade_core::intent::Intent, policy: &Policy) {
@@ -15,9 +15,9 @@ fn golden(name: &str, snapshot: &Snapshot, intent: &upgrade_core::intent::Intent
         Ok(planned) => {
             let from = &planned.plan.from;
             let to = &planned.plan.to;
-            format!("{from:?}\n{to:?}\n{}{}", sketch(&planned), told(&planned.report))
+            format!("{from:?}\n{to:?}\n{}{}", sketch(&planned), report_text(&planned.report))
         }
-        Err(report) => told(&report),
+        Err(report) => report_text(&report),
     };
     insta::assert_snapshot!(name, text);
 }

@@ -18,7 +18,7 @@ use upgrade_planner::check::Severity;
 use upgrade_planner::follow::OLDEST_HOST;
 
 use crate::common::world::{End, World};
-use crate::common::{cluster, etcd, kubernetes, plan_for, sketch, talos, told};
+use crate::common::{cluster, etcd, kubernetes, plan_for, report_text, sketch, talos};
 
 /// The same cases in every run, so that a red test stays red until it is
 /// fixed. `PROPTEST_RNG_SEED` and `PROPTEST_CASES` look further.
@@ -266,7 +266,7 @@ proptest! {
         let mut world = World::new(snapshot, planned.plan);
         prop_assert_eq!(world.run(), End::Done);
         let again = plan_for(&world.truth, &intent, &policy);
-        let again = again.map_err(|report| TestCaseError::fail(told(&report)))?;
+        let again = again.map_err(|report| TestCaseError::fail(report_text(&report)))?;
         prop_assert!(again.plan.is_empty(), "{}", sketch(&again));
     }
 }

@@ -9,7 +9,7 @@ use upgrade_core::step::Action;
 use upgrade_planner::check::{Severity, check};
 use upgrade_planner::report::Refusal;
 
-use crate::common::{cluster, image, intent, kubernetes, plan_for, told, version};
+use crate::common::{cluster, image, intent, kubernetes, plan_for, report_text, version};
 
 fn back(to: &str) -> Intent {
     Intent { rollback: true, ..intent(None, Some(to)) }
@@ -28,7 +28,7 @@ fn moved(snapshot: &mut Snapshot, node: &str, component: Component, to: &str) {
 
 fn planned(snapshot: &Snapshot, to: &str) -> Plan {
     let planned = plan_for(snapshot, &back(to), &Policy::default());
-    let plan = planned.unwrap_or_else(|report| panic!("{}", told(&report))).plan;
+    let plan = planned.unwrap_or_else(|report| panic!("{}", report_text(&report))).plan;
     let findings = check(&plan, snapshot, &Matrix::builtin());
     let fatal: Vec<_> = findings.iter().filter(|it| it.severity == Severity::Fatal).collect();
     assert!(fatal.is_empty(), "{fatal:?}");
@@ -65,7 +65,7 @@ fn nothing_is_newer_than_the_api_servers_on_the_way() {
     let policy = Policy { accept_outage: true, ..Policy::default() };
     let order = |snapshot: &Snapshot| {
         let planned = plan_for(snapshot, &back("1.34.2"), &policy);
-        steps(&planned.unwrap_or_else(|report| panic!("{}", told(&report))).plan)
+        steps(&planned.unwrap_or_else(|report| panic!("{}", report_text(&report))).plan)
     };
     assert_eq!(
         order(&snapshot),

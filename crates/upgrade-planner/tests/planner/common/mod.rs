@@ -28,7 +28,7 @@ pub(crate) fn etcd(snapshot: &mut Snapshot) -> &mut EtcdFacts {
 }
 
 /// Everything the planner had to say, a line each.
-pub(crate) fn told(report: &Report) -> String {
+pub(crate) fn report_text(report: &Report) -> String {
     let mut text = String::new();
     for refusal in &report.refusals {
         let advice = serde_json::to_string(&refusal.advice()).unwrap();

@@ -7,7 +7,7 @@ use upgrade_core::step::Action;
 
 use super::{assert_upgraded, policy, world};
 use crate::common::world::{Crash, End, World};
-use crate::common::{cluster, etcd, intent, kubernetes, plan_for, talos, told, version};
+use crate::common::{cluster, etcd, intent, kubernetes, plan_for, report_text, talos, version};
 
 #[test]
 fn complete_rolls_end_where_they_should() {
@@ -165,7 +165,7 @@ fn a_rollback_is_not_blocked_by_what_it_repairs() {
     let mut back = intent(Some("1.13.1"), None);
     back.rollback = true;
     let plan = plan_for(&snapshot, &back, &policy(1))
-        .unwrap_or_else(|report| panic!("{}", told(&report)))
+        .unwrap_or_else(|report| panic!("{}", report_text(&report)))
         .plan;
     let nodes: Vec<_> = plan.steps().filter(|step| step.action == Action::Reboot).collect();
     assert_eq!(nodes.len(), 1, "{nodes:?}");
