@@ -283,9 +283,12 @@ mod tests {
             took: Duration::ZERO,
             failed,
         };
-        let told = failures(&[ran("a::b", true), ran("c", false)]);
-        assert!(told.starts_with("1 of 2 tests failed"), "{told}");
-        assert!(told.ends_with("cargo xtask test --only annotation-operator::real/a::b"), "{told}");
+        let report = failures(&[ran("a::b", true), ran("c", false)]);
+        assert!(report.starts_with("1 of 2 tests failed"), "{report}");
+        assert!(
+            report.ends_with("cargo xtask test --only annotation-operator::real/a::b"),
+            "{report}"
+        );
         assert_eq!(
             selects("annotation-operator::real/a::b"),
             "(binary_id(=annotation-operator::real) & test(=a::b))",

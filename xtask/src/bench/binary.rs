@@ -167,8 +167,8 @@ fn furnish(plane: &ControlPlane, folder: &Path) -> Result<PathBuf> {
         let output = plane.kubectl().args(arguments).stdin(Stdio::null()).output();
         let output = output.context("cannot start kubectl")?;
         if !output.status.success() {
-            let told = String::from_utf8_lossy(&output.stderr);
-            bail!("kubectl {}: {}", arguments.join(" "), told.trim());
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            bail!("kubectl {}: {}", arguments.join(" "), stderr.trim());
         }
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };

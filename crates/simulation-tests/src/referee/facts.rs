@@ -301,10 +301,10 @@ pub(super) fn kubelets(view: &View<'_>, facts: &Facts) -> Vec<Kubelet> {
     let store = view.kubernetes.api().store();
     let read = |object: &Arc<Value>| {
         let node = NodeName(object::name(object).to_owned());
-        let told = object::text(object, &["status", "nodeInfo", "kubeletVersion"]);
+        let reported = object::text(object, &["status", "nodeInfo", "kubeletVersion"]);
         let runs = facts.node(&node).filter(|node| !node.gone);
         let runs = runs.and_then(|node| components(view, node).remove("kubelet"));
-        let version = runs.or_else(|| told.parse().ok())?;
+        let version = runs.or_else(|| reported.parse().ok())?;
         let registered = object::text(object, &["metadata", "creationTimestamp"]).parse().ok();
         Some(Kubelet { node, version, registered })
     };

@@ -29,7 +29,7 @@ struct Judging {
 #[derive(Default)]
 pub(super) struct Readiness {
     /// The unmet conditions of each node, and when each was last reported.
-    told: BTreeMap<NodeName, BTreeMap<Item, Timestamp>>,
+    reported: BTreeMap<NodeName, BTreeMap<Item, Timestamp>>,
     /// What may have been unmet before the current reboot, by hop and node.
     before: BTreeMap<(u32, NodeName), BTreeSet<Item>>,
     judging: BTreeMap<(u32, NodeName), Judging>,
@@ -102,8 +102,8 @@ impl Readiness {
     ) {
         let (unmet, runs) = (facts::unmet(scene.view, node), facts::is_running(scene.view, node));
         if !unmet.is_empty() {
-            let told = self.told.entry(node.clone()).or_default();
-            told.extend(unmet.iter().map(|item| (item.clone(), at)));
+            let reported = self.reported.entry(node.clone()).or_default();
+            reported.extend(unmet.iter().map(|item| (item.clone(), at)));
         }
         for ((hop, name), judging) in &mut self.judging {
             if name != node || judging.runner != runner {
@@ -118,8 +118,8 @@ impl Readiness {
 
     /// The unmet conditions that may be in the evidence of a reboot that begins now.
     fn noted(&self, node: &NodeName, at: Timestamp, scene: &Scene<'_>) -> BTreeSet<Item> {
-        let lately = self.told.get(node).into_iter().flatten();
-        let lately = lately.filter(|(_, told)| at.duration_since(**told) <= NOTED);
+        let lately = self.reported.get(node).into_iter().flatten();
+        let lately = lately.filter(|(_, when)| at.duration_since(**when) <= NOTED);
         lately.map(|(item, _)| item.clone()).chain(facts::unmet(scene.view, node)).collect()
     }
 }

@@ -220,7 +220,7 @@ mod tests {
         bench.ready(1);
         let until = bench.at + SignedDuration::from_mins(60);
         let why = WaitReason::Window { why: "outside every window".to_owned() };
-        bench.told(1, EventKind::Waiting { why, until });
+        bench.reported(1, EventKind::Waiting { why, until });
         silence(&mut bench, 60);
         bench.assert_broken(&[]);
         silence(&mut bench, 40);
@@ -236,7 +236,7 @@ mod tests {
             if tells {
                 let until = bench.at + SignedDuration::from_mins(15);
                 let why = WaitReason::NodeUnknown { node: "cp-1".into(), why: "why".to_owned() };
-                bench.told(1, EventKind::Waiting { why, until });
+                bench.reported(1, EventKind::Waiting { why, until });
             }
             silence(&mut bench, 1);
             bench.assert_broken(if tells { &[] } else { &[11] });

@@ -97,7 +97,7 @@ mod tests {
         let mut bench = Bench::with(1, 2, wanted);
         bench.ready(1);
         let until = bench.at + SignedDuration::from_mins(15);
-        bench.told(1, EventKind::Waiting { why, until });
+        bench.reported(1, EventKind::Waiting { why, until });
         bench
     }
 

@@ -16,9 +16,9 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    fn search(&mut self, place: &str, told: &impl Serialize, scene: &Scene<'_>) -> Option<String> {
+    fn search(&mut self, place: &str, value: &impl Serialize, scene: &Scene<'_>) -> Option<String> {
         self.text.clear();
-        serde_json::to_writer(&mut self.text, told).ok()?;
+        serde_json::to_writer(&mut self.text, value).ok()?;
         let text = std::str::from_utf8(&self.text).unwrap_or_default();
         holds(text, scene).then(|| format!("{place} holds a secret"))
     }
@@ -71,10 +71,10 @@ mod tests {
     fn no_event_contains_a_secret() {
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
-        bench.told(1, says("everything is healthy"));
+        bench.reported(1, says("everything is healthy"));
         bench.wrote(1, Record::Paused { by: "user".to_owned() });
         bench.assert_broken(&[]);
-        bench.told(1, says(&format!("token: {SECRET}")));
+        bench.reported(1, says(&format!("token: {SECRET}")));
         bench.assert_broken(&[14]);
         assert!(!format!("{:?}", bench.referee.breaches()).contains(SECRET));
     }

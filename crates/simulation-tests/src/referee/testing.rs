@@ -208,7 +208,7 @@ impl Bench {
         self.see(TraceKind::Wrote { runner, entry: Box::new(entry) });
     }
 
-    pub(super) fn told(&mut self, runner: ProcessId, kind: EventKind) {
+    pub(super) fn reported(&mut self, runner: ProcessId, kind: EventKind) {
         let plan = serde_json::from_value(json!("ab")).unwrap();
         let event = Event { at: self.at, cluster: "sim".to_owned(), plan, kind };
         self.see(TraceKind::Told { runner, event: Box::new(event) });

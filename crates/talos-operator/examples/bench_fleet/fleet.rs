@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use upgrade_controller::rlimit;
 
 use crate::host::processor;
-use crate::serve::Told;
+use crate::serve::ClusterAccess;
 
 /// How many clusters share a process, if it may have enough files.
 const TOGETHER: usize = 200;
@@ -21,9 +21,9 @@ pub(crate) struct Fleet(Vec<Child>);
 
 impl Fleet {
     /// Starts them; the clusters come as they are ready.
-    pub(crate) fn start(count: usize) -> (Self, mpsc::UnboundedReceiver<Told>) {
+    pub(crate) fn start(count: usize) -> (Self, mpsc::UnboundedReceiver<ClusterAccess>) {
         let program = std::env::current_exe().expect("this program");
-        let (tell, told) = mpsc::unbounded_channel();
+        let (sender, receiver) = mpsc::unbounded_channel();
         let mut fleet = Self(Vec::new());
         let fit = rlimit::raise_nofile_limit().and_then(|most| usize::try_from(most / FILES).ok());
         let together = fit.map_or(TOGETHER, |fit| fit.clamp(1, TOGETHER));
@@ -38,17 +38,17 @@ impl Fleet {
                 .expect("this program runs");
             let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
             fleet.0.push(child);
-            let tell = tell.clone();
+            let sender = sender.clone();
             std::thread::spawn(move || {
                 for line in lines.map_while(Result::ok) {
-                    let told = serde_json::from_str(&line).expect("a cluster");
-                    if tell.send(told).is_err() {
+                    let cluster = serde_json::from_str(&line).expect("a cluster");
+                    if sender.send(cluster).is_err() {
                         break;
                     }
                 }
             });
         }
-        (fleet, told)
+        (fleet, receiver)
     }
 
     /// Processor time that all clusters together have used, in seconds.

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::host::processor;
-use crate::serve::Told;
+use crate::serve::ClusterAccess;
 
 /// Where the clusters' objects are.
 const NAMESPACE: &str = "fleet";
@@ -86,30 +86,35 @@ impl Hub {
     fn kubectl(&self, arguments: &[&str]) -> String {
         let output = self.plane.kubectl().args(arguments).stdin(Stdio::null()).output();
         let output = output.expect("kubectl starts");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "kubectl {}: {told}", arguments.join(" "));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kubectl {}: {stderr}", arguments.join(" "));
         String::from_utf8(output.stdout).expect("text")
     }
 
     /// Makes the objects of a cluster: its Secret, its Machines, and itself.
-    pub(crate) fn register(&self, told: Told, all: &mut JoinSet<()>, width: &Arc<Semaphore>) {
+    pub(crate) fn register(
+        &self,
+        cluster: ClusterAccess,
+        all: &mut JoinSet<()>,
+        width: &Arc<Semaphore>,
+    ) {
         let (client, width) = (self.client.clone(), Arc::clone(width));
         all.spawn(async move {
             let _permit = width.acquire_owned().await.expect("open");
             let core = format!("/api/v1/namespaces/{NAMESPACE}");
             let platform = format!("/apis/vitistack.io/v1alpha1/namespaces/{NAMESPACE}");
             let secret = json!({
-                "metadata": {"name": told.name},
-                "stringData": {"talosconfig": told.talosconfig, "kube.config": told.kubeconfig},
+                "metadata": {"name": cluster.name},
+                "stringData": {"talosconfig": cluster.talosconfig, "kube.config": cluster.kubeconfig},
             });
             send(&client, "POST", &format!("{core}/secrets"), &secret).await;
-            for node in &told.nodes {
-                let name = format!("{}-{}", told.name, node.name);
+            for node in &cluster.nodes {
+                let name = format!("{}-{}", cluster.name, node.name);
                 let role = if node.control_plane { "control-plane" } else { "worker" };
                 let machine = json!({
                     "apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",
                     "metadata": {"name": name, "labels": {
-                        "vitistack.io/clusterid": told.name, "vitistack.io/node-role": role}},
+                        "vitistack.io/clusterid": cluster.name, "vitistack.io/node-role": role}},
                     "spec": {"provider": "kubevirt"},
                 });
                 send(&client, "POST", &format!("{platform}/machines"), &machine).await;
@@ -118,9 +123,9 @@ impl Hub {
                 send(&client, "PATCH", &path, &status).await;
             }
             let mut object: Value = serde_saphyr::from_str(OBJECT).expect("an object");
-            object["metadata"] = json!({"name": told.name});
-            object["spec"]["data"]["clusterId"] = json!(told.name);
-            object["spec"]["data"]["clusterUid"] = json!(told.name);
+            object["metadata"] = json!({"name": cluster.name});
+            object["spec"]["data"]["clusterId"] = json!(cluster.name);
+            object["spec"]["data"]["clusterUid"] = json!(cluster.name);
             send(&client, "POST", &format!("{platform}/kubernetesclusters"), &object).await;
         });
     }

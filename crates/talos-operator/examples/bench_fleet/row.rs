@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_mins(30);
 pub(crate) struct Row {
     pub(crate) clusters: usize,
     /// From its start until every cluster was observed and reported, in seconds.
-    pub(crate) told: f64,
+    pub(crate) reported: f64,
     /// Memory after the quiet time, in MiB.
     pub(crate) memory: f64,
     /// Of a core in the quiet time, in percent.
@@ -85,8 +85,8 @@ pub(crate) async fn measure(measure: &Measure, clusters: usize, stop: &Arc<Atomi
     let operator = Operator::start(measure, &hub);
     let idle = r#"talos_operator_clusters{product="Talos",status="idle"}"#;
     until("told of", &operator, clusters, || operator.number(idle)).await;
-    let told = started.elapsed().as_secs_f64();
-    note(&format!("{clusters} clusters: told of after {told:.1} s; quiet now"));
+    let reported = started.elapsed().as_secs_f64();
+    note(&format!("{clusters} clusters: told of after {reported:.1} s; quiet now"));
 
     let before = Count::now(&operator, &hub).await;
     tokio::time::sleep(Duration::from_secs(measure.quiet)).await;
@@ -114,7 +114,7 @@ pub(crate) async fn measure(measure: &Measure, clusters: usize, stop: &Arc<Atomi
     drop(fleet);
     Row {
         clusters,
-        told,
+        reported,
         memory,
         processor,
         requests,
@@ -133,11 +133,11 @@ pub(crate) async fn measure(measure: &Measure, clusters: usize, stop: &Arc<Atomi
 /// Starts the clusters, and makes their objects.
 async fn start(hub: &Hub, clusters: usize) -> (Fleet, Vec<String>) {
     let started = now();
-    let (fleet, mut told) = Fleet::start(clusters);
+    let (fleet, mut started_clusters) = Fleet::start(clusters);
     let (mut all, width) = (JoinSet::new(), Hub::width());
     let mut names = Vec::new();
     while names.len() < clusters {
-        let cluster = told.recv().await.expect("every cluster starts");
+        let cluster = started_clusters.recv().await.expect("every cluster starts");
         names.push(cluster.name.clone());
         hub.register(cluster, &mut all, &width);
         if names.len().is_multiple_of(100) {
@@ -152,7 +152,7 @@ async fn start(hub: &Hub, clusters: usize) -> (Fleet, Vec<String>) {
 /// Waits until it is so of all clusters, and tells how far it is.
 async fn until(what: &str, operator: &Operator, all: usize, count: impl Fn() -> usize) {
     let started = now();
-    let mut told = now();
+    let mut noted = now();
     loop {
         let so_far = count();
         if so_far >= all {
@@ -161,8 +161,8 @@ async fn until(what: &str, operator: &Operator, all: usize, count: impl Fn() -> 
         // It says so itself if it is gone.
         let _ = operator.memory();
         assert!(started.elapsed() < PATIENCE, "{so_far} of {all} clusters {what}");
-        if told.elapsed() > Duration::from_secs(10) {
-            told = now();
+        if noted.elapsed() > Duration::from_secs(10) {
+            noted = now();
             note(&format!("{all} clusters: {so_far} {what}"));
         }
         tokio::time::sleep(TICK).await;

@@ -23,7 +23,7 @@ const COLUMNS: [Column; 13] = [
     ("asked", |row| format!("{:.0}", row.begun_requests)),
     ("at most", |row| format!("{:.0} MiB", row.most)),
     ("open", |row| row.open.to_string()),
-    ("first told", |row| format!("{:.1} s", row.told)),
+    ("first told", |row| format!("{:.1} s", row.reported)),
     ("let go", |row| format!("{:.1} s", row.handed_over)),
 ];
 

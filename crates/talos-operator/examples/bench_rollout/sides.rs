@@ -36,9 +36,9 @@ pub(crate) async fn play(
     stage: &Stage,
     measure: &Measure,
 ) -> Result<Record, String> {
-    let (over, told) = oneshot::channel();
+    let (over, ended) = oneshot::channel();
     let driver = stage.cluster.driver().clone();
-    let watching = watch::watch(driver, case, side.name(), told);
+    let watching = watch::watch(driver, case, side.name(), ended);
     let acting = async {
         let acted = match side {
             Side::Ours => ours(case, stage, &measure.binary).await,

@@ -37,7 +37,7 @@ pub(crate) async fn watch(
     mut over: oneshot::Receiver<()>,
 ) -> Record {
     let mut record = Record::default();
-    let (mut began, mut touched, mut told) = (None, None, 0);
+    let (mut began, mut touched, mut reported) = (None, None, 0);
     let nodes = case.nodes();
     loop {
         // Told before the last look, so that the look sees the end.
@@ -58,8 +58,8 @@ pub(crate) async fn watch(
                 line.see(at, node.seen);
             }
             let upgraded = seen.iter().filter(|node| node.upgraded).count();
-            if upgraded > told {
-                told = upgraded;
+            if upgraded > reported {
+                reported = upgraded;
                 note(&format!("{case}: {side}: {upgraded} of {nodes} nodes after {at:.0} s"));
             }
         }

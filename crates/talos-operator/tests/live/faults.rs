@@ -175,9 +175,9 @@ fn an_unfit_etcd_is_not_disrupted() {
         assert!(refused.stdout.is_empty(), "{refused:#?}");
         let health = bench.run("health --profile test").code(1).says(&[words, "is not healthy"]);
         // etcd answers nothing but its status on a learner, which is no second problem.
-        let told = format!("{}{}", health.stdout, health.stderr);
-        assert!(!told.contains("rpc not supported"), "{told}");
-        assert!(fault != "etcd-learner" || !told.contains("does not answer"), "{told}");
+        let output = format!("{}{}", health.stdout, health.stderr);
+        assert!(!output.contains("rpc not supported"), "{output}");
+        assert!(fault != "etcd-learner" || !output.contains("does not answer"), "{output}");
         bench.clear("cp-2", fault);
     }
     assert_eq!(bench.talos(), ["1.12.11"; 4]);

@@ -34,7 +34,7 @@ async fn run_fixes(tenant: &Tenant, answer: &str) {
 }
 
 /// An error is logged once, however often it repeats, and never as a dump.
-fn told_once(log: &str, words: &str) {
+fn logged_once(log: &str, words: &str) {
     let lines = log.lines().filter(|line| line.contains(words));
     assert_eq!(lines.count(), 1, "`{words}` in\n{log}");
     for dump in ["ApiError", "Status {", "ServiceError", "Some("] {
@@ -64,14 +64,14 @@ async fn on_an_empty_hub_it_waits_and_tells_what_to_run() {
     let first = log.lines().next().expect("a line");
     assert!(first.contains("hub=") && first.contains("by=KUBECONFIG"), "{first}");
     assert!(first.contains("hub=https://127.0.0.1:"), "{first}");
-    told_once(&log, "missing on the hub: it does not serve machines.vitistack.io");
-    told_once(&log, "missing on the hub: the namespace vitistack-system does not exist");
+    logged_once(&log, "missing on the hub: it does not serve machines.vitistack.io");
+    logged_once(&log, "missing on the hub: the namespace vitistack-system does not exist");
 
     run_fixes(&tenant, &answer).await;
     replica.is_ready().await;
     let log = replica.terminate().await;
-    told_once(&log, "not missing any more: the namespace vitistack-system does not exist");
-    told_once(&log, "the hub has all that the operator needs");
+    logged_once(&log, "not missing any more: the namespace vitistack-system does not exist");
+    logged_once(&log, "the hub has all that the operator needs");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +114,7 @@ async fn an_account_without_rights_is_told_how_to_get_them() {
     tenant.delete(&binding).await;
     replica.logs("the heartbeat fails").await;
     tokio::time::sleep(A_WHILE).await;
-    told_once(&replica.log(), "the heartbeat fails: the API server answers 403 Forbidden");
+    logged_once(&replica.log(), "the heartbeat fails: the API server answers 403 Forbidden");
     tenant.grant_shipped_rights().await;
     replica.logs("the heartbeat recovered, after").await;
     replica.terminate().await;

@@ -100,8 +100,8 @@ async fn killed_by_force_at_every_kind_of_entry_another_replica_goes_on() {
         "talos_operator_runs_active 0",
     ] {
         eventually(line, || {
-            let told = |it: &Replica| it.ask("/metrics").lines().any(|it| it == line);
-            replicas.iter().any(told).then_some(())
+            let counted = |it: &Replica| it.ask("/metrics").lines().any(|it| it == line);
+            replicas.iter().any(counted).then_some(())
         })
         .await;
     }

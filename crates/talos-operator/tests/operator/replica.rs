@@ -128,8 +128,8 @@ impl Replica {
     /// Stops it with SIGTERM, as a pod is stopped. Its log comes back.
     pub(crate) async fn terminate(mut self) -> String {
         let id = self.child.id().to_string();
-        let told = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
-        assert!(told.success());
+        let sent = Command::new("kill").args(["-TERM", &id]).status().expect("kill runs");
+        assert!(sent.success());
         let ended =
             eventually("the end of a replica", || self.child.try_wait().expect("it ran")).await;
         assert!(ended.success(), "{ended}");
