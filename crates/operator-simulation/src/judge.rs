@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use simulation_tests::referee::{Breach, Wanted};
-use simulation_tests::trace::{ProcessId, TraceKind, Wish};
+use simulation_tests::trace::{ProcessId, TraceKind, UserCommand};
 use simulation_tests::world::SharedWorld;
 use simulation_tests::world::process_io::Process;
 use upgrade_api::UpgradeRun;
@@ -100,24 +100,24 @@ impl Judge {
             state.targets += 1;
             state.quiet = None;
         }
-        self.report(if replaced { Wish::Retarget } else { Wish::Resume });
+        self.report(if replaced { UserCommand::Retarget } else { UserCommand::Resume });
     }
 
     /// The user removes the target, or pauses.
     pub fn quiet(&self) {
         let now = self.now();
         self.lock().quiet.get_or_insert(now);
-        self.report(Wish::Pause);
+        self.report(UserCommand::Pause);
     }
 
     /// The user resumes.
     pub fn resumed(&self) {
         self.lock().quiet = None;
-        self.report(Wish::Resume);
+        self.report(UserCommand::Resume);
     }
 
-    fn report(&self, word: Wish) {
-        self.shared.at(|inside| inside.show(TraceKind::Says { word }));
+    fn report(&self, command: UserCommand) {
+        self.shared.at(|inside| inside.show(TraceKind::User { command }));
     }
 
     /// A process was killed.

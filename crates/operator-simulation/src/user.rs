@@ -76,12 +76,12 @@ impl Simulation {
 
     fn external(
         &self,
-        deed: ExternalAction,
+        action: ExternalAction,
         done: impl FnOnce(&mut simulation_tests::world::Inside),
     ) {
-        self.judge.note(&format!("{deed:?}"));
+        self.judge.note(&format!("{action:?}"));
         self.shared.at(|inside| {
-            inside.show(TraceKind::Others { deed });
+            inside.show(TraceKind::External { action });
             done(inside);
         });
     }
@@ -175,8 +175,8 @@ pub(crate) async fn apply(simulation: &Arc<Simulation>, kind: &EventKind) {
         }
         EventKind::BootBack { node } => {
             let (name, fault) = (simulation.node(*node), BOOT_BACK);
-            let deed = ExternalAction::Breaks { node: name, fault: "boot-back".to_owned() };
-            simulation.external(deed, |inside| {
+            let action = ExternalAction::Breaks { node: name, fault: "boot-back".to_owned() };
+            simulation.external(action, |inside| {
                 let now = inside.world.now();
                 inside.world.inject(now, Some(NodeIndex(*node)), &fault);
             });

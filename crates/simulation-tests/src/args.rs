@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args as Words, Parser, Subcommand};
+use clap::{Args as ClapArgs, Parser, Subcommand};
 use simulation_tests::scenario::TroubleKind;
 
 /// Simulates upgrades by the thousand
@@ -24,7 +24,7 @@ pub(crate) enum Command {
     Mutants(Mutants),
 }
 
-#[derive(Words)]
+#[derive(ClapArgs)]
 pub(crate) struct Simulate {
     /// How many seeds
     #[arg(long, default_value_t = 2_000)]
@@ -43,14 +43,14 @@ pub(crate) struct Simulate {
     pub(crate) keep: Option<PathBuf>,
 }
 
-#[derive(Words)]
+#[derive(ClapArgs)]
 pub(crate) struct Replay {
     /// The scenario, as JSON
     pub(crate) file: PathBuf,
 }
 
 #[cfg(feature = "mutants")]
-#[derive(Words)]
+#[derive(ClapArgs)]
 pub(crate) struct Mutants {
     /// After how many seeds a mutant has escaped
     #[arg(long, default_value_t = 2_000)]

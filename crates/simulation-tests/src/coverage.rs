@@ -140,7 +140,7 @@ impl Met {
         self.count(Sort::Discovery, discovery(scenario.discovery));
         for want in &scenario.wants {
             if let Want::Versions(intent) = want {
-                for name in wishes(intent) {
+                for name in node_intents(intent) {
                     self.count(Sort::Node, name);
                 }
             }
@@ -154,7 +154,7 @@ impl Met {
     pub(crate) fn see(&mut self, seen: &TraceEvent) {
         match &seen.what {
             TraceKind::Wrote { entry, .. } => self.entry(&entry.record),
-            TraceKind::Told { event, .. } => {
+            TraceKind::Reported { event, .. } => {
                 if let EventKind::Waiting { why, .. } = &event.kind {
                     self.count(Sort::Wait, wait(why));
                 }
@@ -233,7 +233,7 @@ impl Met {
         wanted.extend(
             ["service", "air gap", "kubernetes", "off"].map(|name| (Sort::Discovery, name)),
         );
-        wanted.extend(WISHES.map(|name| (Sort::Node, name)));
+        wanted.extend(NODE_INTENTS.map(|name| (Sort::Node, name)));
         wanted.retain(|(sort, name)| !NEVER.iter().any(|(s, n, _)| s == sort && n == name));
         wanted
     }
@@ -259,20 +259,21 @@ impl Met {
     }
 }
 
-const WISHES: [&str; 5] =
+const NODE_INTENTS: [&str; 5] =
     ["held control plane", "held worker", "one alone", "version", "installer"];
 
 /// The targets of single nodes.
-fn wishes(intent: &Intent) -> BTreeSet<&'static str> {
+fn node_intents(intent: &Intent) -> BTreeSet<&'static str> {
     let held = || intent.nodes.iter().filter(|(_, own)| own.hold);
-    let mut wishes: BTreeSet<&'static str> = held()
-        .map(|(name, _)| if name.0.starts_with("cp-") { WISHES[0] } else { WISHES[1] })
+    let mut node_intents: BTreeSet<&'static str> = held()
+        .map(|(name, _)| if name.0.starts_with("cp-") { NODE_INTENTS[0] } else { NODE_INTENTS[1] })
         .collect();
     let own = || intent.nodes.values();
     let met = [held().count() > 1, own().any(|own| own.talos.is_some())];
     let met = met.into_iter().chain([own().any(|own| own.installer.is_some())]);
-    wishes.extend(WISHES[2..].iter().zip(met).filter(|(_, met)| *met).map(|(name, _)| *name));
-    wishes
+    node_intents
+        .extend(NODE_INTENTS[2..].iter().zip(met).filter(|(_, met)| *met).map(|(name, _)| *name));
+    node_intents
 }
 
 const fn discovery(how: Discovery) -> &'static str {

@@ -42,7 +42,7 @@ struct Inner {
     hash: Option<PlanHash>,
     holder: Option<(ProcessId, Timestamp)>,
     /// Renewals fail before this moment.
-    deaf_until: Timestamp,
+    renewals_lost_until: Timestamp,
 }
 
 impl JournalStore {
@@ -53,7 +53,7 @@ impl JournalStore {
                 runs: MemoryStore::default(),
                 hash: None,
                 holder: None,
-                deaf_until: Timestamp::MIN,
+                renewals_lost_until: Timestamp::MIN,
             }),
             shared: Arc::clone(shared),
         })
@@ -84,10 +84,10 @@ impl JournalStore {
     pub fn renew(&self, runner: ProcessId) {
         let now = self.now();
         let mut inner = self.lock();
-        let deaf = now < inner.deaf_until;
+        let lost = now < inner.renewals_lost_until;
         if let Some((holder, at)) = &mut inner.holder
             && *holder == runner
-            && !deaf
+            && !lost
         {
             *at = now;
         }
@@ -102,8 +102,8 @@ impl JournalStore {
     }
 
     /// Renewals are lost for a while.
-    pub fn go_deaf(&self, until: Timestamp) {
-        self.lock().deaf_until = until;
+    pub fn lose_renewals(&self, until: Timestamp) {
+        self.lock().renewals_lost_until = until;
     }
 
     /// Begins a run in place of the one before, whose cordons are inherited.

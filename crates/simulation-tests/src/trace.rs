@@ -60,7 +60,7 @@ pub enum TraceKind {
         entry: Box<Entry>,
     },
     /// An event is reported to the user.
-    Told {
+    Reported {
         /// Which process.
         runner: ProcessId,
         /// The event.
@@ -98,14 +98,14 @@ pub enum TraceKind {
         node: NodeName,
     },
     /// Another actor changes the world.
-    Others {
+    External {
         /// What.
-        deed: ExternalAction,
+        action: ExternalAction,
     },
-    /// The user's word reaches the process that drives.
-    Says {
-        /// What the user says.
-        word: Wish,
+    /// The user's command reaches the process that drives.
+    User {
+        /// The command.
+        command: UserCommand,
     },
 }
 
@@ -287,9 +287,9 @@ pub enum ExternalAction {
     },
 }
 
-/// What the user says.
+/// What the user commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum UserCommand {
     /// Pause (also: the target was removed, or Ctrl-C).
     Pause,
     /// Resume the run.

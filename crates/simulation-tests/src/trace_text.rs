@@ -8,7 +8,7 @@ use upgrade_core::plan::RebootMode;
 use upgrade_engine::drive::End;
 
 use crate::scenario::{Scenario, Want};
-use crate::trace::{Act, ExternalAction, Fate, TraceEvent, TraceKind, Wish};
+use crate::trace::{Act, ExternalAction, Fate, TraceEvent, TraceKind, UserCommand};
 use crate::world::START;
 
 /// A scenario in a few lines.
@@ -70,7 +70,7 @@ fn words(what: &TraceKind) -> Option<String> {
         TraceKind::Wrote { runner, entry } => {
             format!("process {runner} writes: {}", entry_words(&entry.record))
         }
-        TraceKind::Told { event, .. } => match &event.kind {
+        TraceKind::Reported { event, .. } => match &event.kind {
             EventKind::Waiting { why, until } => format!("    reports: waits until {until}: {why}"),
             EventKind::StepProgress { step, progress: StepProgress { message, .. } } => {
                 format!("    reports: {step}: {message}")
@@ -87,7 +87,7 @@ fn words(what: &TraceKind) -> Option<String> {
         }
         TraceKind::Boots { node } => format!("{node} has booted"),
         TraceKind::Installs { node } => format!("an installer starts on {node}"),
-        TraceKind::Others { deed } => match deed {
+        TraceKind::External { action } => match action {
             ExternalAction::Cordon { node, on: true } => format!("someone cordons {node}"),
             ExternalAction::Cordon { node, on: false } => format!("someone uncordons {node}"),
             ExternalAction::Reboot { node } => format!("someone reboots {node}"),
@@ -103,11 +103,11 @@ fn words(what: &TraceKind) -> Option<String> {
             ExternalAction::Breaks { node, fault } => format!("fault {fault} begins on {node}"),
             ExternalAction::Mends { node, fault } => format!("fault {fault} ends on {node}"),
         },
-        TraceKind::Says { word } => match word {
-            Wish::Pause => "the user pauses the run".to_owned(),
-            Wish::Resume => "the user resumes the run".to_owned(),
-            Wish::Retarget => "the user sets another target".to_owned(),
-            Wish::Stop => "the user stops the run".to_owned(),
+        TraceKind::User { command } => match command {
+            UserCommand::Pause => "the user pauses the run".to_owned(),
+            UserCommand::Resume => "the user resumes the run".to_owned(),
+            UserCommand::Retarget => "the user sets another target".to_owned(),
+            UserCommand::Stop => "the user stops the run".to_owned(),
         },
     })
 }

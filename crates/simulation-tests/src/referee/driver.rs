@@ -21,18 +21,18 @@ pub(super) struct Answers {
     /// The time of the last answer of any kind, even one that says "unknown".
     pub(super) any: Option<Timestamp>,
     /// The observation in which the last answer with a value came.
-    pub(super) look: u64,
+    pub(super) observation: u64,
     /// The observation in which it was last asked.
     asked: u64,
 }
 
 impl Answers {
-    fn take(&mut self, answered: Timestamp, known: bool, look: u64) {
+    fn take(&mut self, answered: Timestamp, known: bool, observation: u64) {
         self.any = self.any.max(Some(answered));
-        self.asked = look;
+        self.asked = observation;
         if known {
             self.good = self.good.max(Some(answered));
-            self.look = look;
+            self.observation = observation;
         }
     }
 }
@@ -45,7 +45,7 @@ pub(super) struct Basis {
     pub(super) hop: u32,
     /// The observation that it began on: observations are counted by their first question, which is
     /// for the machines.
-    pub(super) look: u64,
+    pub(super) observation: u64,
     /// Whether that question was answered.
     pub(super) machines: bool,
     pub(super) facts: Answers,
@@ -66,7 +66,7 @@ pub(super) struct Driver {
     pub(super) hash: Option<PlanHash>,
     pub(super) wanted: Arc<Wanted>,
     pub(super) lives: bool,
-    look: u64,
+    observation: u64,
     machines: bool,
     etcd: Answers,
     pub(super) nodes: Answers,
@@ -86,7 +86,7 @@ impl Driver {
             hash: None,
             wanted: Arc::clone(wanted),
             lives: true,
-            look: 0,
+            observation: 0,
             machines: false,
             etcd: Answers::default(),
             nodes: Answers::default(),
@@ -110,32 +110,34 @@ impl Driver {
 
     /// Whether the node answered in the last observation.
     pub(super) fn answered_of(&self, node: &NodeName) -> bool {
-        self.machines && self.facts(node).look == self.look
+        self.machines && self.facts(node).observation == self.observation
     }
 
     /// Whether Kubernetes answered in the last observation.
     pub(super) fn answered_of_kubernetes(&self) -> bool {
-        self.machines && self.nodes.look == self.look && self.half != Some(self.look)
+        self.machines
+            && self.nodes.observation == self.observation
+            && self.half != Some(self.observation)
     }
 
     /// Whether Kubernetes answered after the last question for the machines, even if that one was
     /// not answered.
     pub(super) fn heard_kubernetes(&self) -> bool {
-        self.nodes.look == self.look && self.half != Some(self.look)
+        self.nodes.observation == self.observation && self.half != Some(self.observation)
     }
 
     /// Whether etcd answered in the last observation.
     pub(super) fn answered_of_etcd(&self) -> bool {
-        self.machines && self.etcd.look == self.look
+        self.machines && self.etcd.observation == self.observation
     }
 
     /// Whether the node was asked in the last observation, answered or not.
     pub(super) fn asked_of(&self, node: &NodeName) -> bool {
-        self.facts(node).asked == self.look
+        self.facts(node).asked == self.observation
     }
 
-    fn asked_in(&self, look: u64) -> BTreeSet<NodeName> {
-        let asked = self.facts.iter().filter(|(_, answers)| answers.asked == look);
+    fn asked_in(&self, observation: u64) -> BTreeSet<NodeName> {
+        let asked = self.facts.iter().filter(|(_, answers)| answers.asked == observation);
         asked.map(|(name, _)| name.clone()).collect()
     }
 
@@ -156,10 +158,10 @@ impl Driver {
     }
 
     pub(super) fn asked(&mut self, question: &Question, answered: Timestamp, known: bool) {
-        let look = self.look;
+        let observation = self.observation;
         match question {
             Question::Machines => {
-                self.look += 1;
+                self.observation += 1;
                 self.machines = known;
             }
             Question::Facts(node) => {
@@ -168,18 +170,18 @@ impl Driver {
                     self.facts.insert(node.clone(), Answers::default());
                 }
                 if let Some(answers) = self.facts.get_mut(node) {
-                    answers.take(answered, known, look);
+                    answers.take(answered, known, observation);
                 }
             }
             Question::Slots(node) => {
-                self.slots.entry(node.clone()).or_default().take(answered, known, look);
+                self.slots.entry(node.clone()).or_default().take(answered, known, observation);
             }
-            Question::Etcd => self.etcd.take(answered, known, look),
-            Question::Nodes => self.nodes.take(answered, known, look),
+            Question::Etcd => self.etcd.take(answered, known, observation),
+            Question::Nodes => self.nodes.take(answered, known, observation),
             // A partial answer of Kubernetes does not count.
             Question::Other("capacity") if !known => {
-                self.half = Some(look);
-                self.nodes.take(answered, known, look);
+                self.half = Some(observation);
+                self.nodes.take(answered, known, observation);
             }
             Question::Images(_) | Question::ApiServer(_) | Question::Other(_) => {}
         }
@@ -192,12 +194,12 @@ impl Driver {
                 let basis = Basis {
                     at,
                     hop: *hop,
-                    look: self.look,
+                    observation: self.observation,
                     machines: self.machines,
                     facts: self.facts(node),
                     etcd: self.etcd,
                     nodes: self.nodes,
-                    asked: self.asked_in(self.look),
+                    asked: self.asked_in(self.observation),
                     calm_since: self.calm_since,
                 };
                 self.begun.insert((node.clone(), *action), basis);

@@ -123,7 +123,7 @@ pub(super) struct Facts {
     pub(super) alarm: Since<bool>,
     /// The minor of the cluster's etcd 3 version.
     pub(super) etcd_minor: Since<u64>,
-    looked: Timestamp,
+    read_at: Timestamp,
     touched: Option<u64>,
 }
 
@@ -134,28 +134,28 @@ impl Facts {
             by_name: HashMap::new(),
             alarm: Since::new(false, at),
             etcd_minor: Since::new(view.world.etcd_truth().cluster_minor, at),
-            looked: at,
+            read_at: at,
             touched: None,
         };
-        facts.look(at, view, true);
+        facts.refresh(at, view, true);
         facts
     }
 
     /// Reads the world if it has changed; without `haste` only periodically.
-    pub(super) fn look(&mut self, at: Timestamp, view: &View<'_>, haste: bool) {
+    pub(super) fn refresh(&mut self, at: Timestamp, view: &View<'_>, haste: bool) {
         let touched = view.world.touched();
-        if self.touched == Some(touched) || !haste && at.duration_since(self.looked) < PAUSE {
+        if self.touched == Some(touched) || !haste && at.duration_since(self.read_at) < PAUSE {
             return;
         }
         self.touched = Some(touched);
-        self.looked = at;
+        self.read_at = at;
         let etcd = view.world.etcd_truth();
         self.alarm.set(etcd.alarms > 0, at);
         self.etcd_minor.set(etcd.cluster_minor, at);
         for index in 0..view.world.len() {
             let Some(truth) = view.world.truth(NodeIndex(index)) else { continue };
             if index == self.nodes.len() {
-                let node = first_look(&truth, at);
+                let node = first_observed(&truth, at);
                 self.by_name.insert(node.name.clone(), index);
                 self.nodes.push(node);
             }
@@ -181,7 +181,7 @@ impl Facts {
 
     /// Something is about to change: the next reading is not delayed.
     pub(super) fn disturb(&mut self) {
-        self.looked = Timestamp::MIN;
+        self.read_at = Timestamp::MIN;
     }
 
     /// The machines that belong to the cluster.
@@ -203,7 +203,7 @@ impl Facts {
     }
 }
 
-fn first_look(truth: &NodeTruth<'_>, at: Timestamp) -> Node {
+fn first_observed(truth: &NodeTruth<'_>, at: Timestamp) -> Node {
     Node {
         name: truth.hostname().into(),
         index: truth.index(),

@@ -28,11 +28,11 @@ mod rule_10_incomplete;
 mod rule_10_readiness;
 mod rule_10_unknown;
 mod rule_11_deadline;
+mod rule_12_commands;
 mod rule_12_held;
 mod rule_12_reboots;
-mod rule_12_way_back;
+mod rule_12_rollback;
 mod rule_12_window;
-mod rule_12_word;
 mod rule_13_versions;
 mod rule_14_secrets;
 #[cfg(test)]
@@ -124,8 +124,8 @@ impl Referee {
             Box::new(rule_10_incomplete::Incomplete::default()),
             Box::new(rule_10_readiness::Readiness::default()),
             Box::new(rule_11_deadline::Deadline::default()),
-            Box::new(rule_12_word::Word::default()),
-            Box::new(rule_12_way_back::WayBack),
+            Box::new(rule_12_commands::Commands::default()),
+            Box::new(rule_12_rollback::Rollbacks),
             Box::new(rule_12_held::Held),
             Box::new(rule_12_reboots::Reboots::default()),
             Box::new(rule_13_versions::Versions::default()),
@@ -149,7 +149,7 @@ impl Referee {
 
     /// Handles an event, together with the world right before it.
     pub fn see(&mut self, seen: &TraceEvent, view: &View<'_>) {
-        self.notes.look(seen, view);
+        self.notes.observe(seen, view);
         self.judge(seen.at, view, |rule, scene, found| rule.see(seen, scene, found));
         self.notes.take(seen, view, &self.wanted);
     }
@@ -167,7 +167,7 @@ impl Referee {
 
     /// Called at the end, when faults are over and no process drives any more.
     pub fn finish(&mut self, at: Timestamp, view: &View<'_>, last_end: Option<&End>) {
-        self.notes.look_again(at, view);
+        self.notes.observe_end(at, view);
         self.judge(at, view, |rule, scene, found| rule.finish(scene, last_end, found));
     }
 

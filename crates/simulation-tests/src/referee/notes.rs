@@ -77,9 +77,11 @@ impl Notes {
     }
 
     /// Reads the world before an event is judged.
-    pub(super) fn look(&mut self, seen: &TraceEvent, view: &View<'_>) {
+    pub(super) fn observe(&mut self, seen: &TraceEvent, view: &View<'_>) {
         let haste = match &seen.what {
-            TraceKind::Asked { .. } | TraceKind::Told { .. } | TraceKind::Installs { .. } => false,
+            TraceKind::Asked { .. } | TraceKind::Reported { .. } | TraceKind::Installs { .. } => {
+                false
+            }
             TraceKind::Act { act, .. } => action_of(act).is_some_and(|it| it != Action::Drain),
             TraceKind::Wrote { entry, .. } => match &entry.record {
                 Record::Started { step, .. } | Record::Finished { step, .. } => {
@@ -90,15 +92,15 @@ impl Notes {
             },
             _ => true,
         };
-        self.facts.look(seen.at, view, haste);
+        self.facts.refresh(seen.at, view, haste);
         if haste {
             self.forget(seen.at, view);
         }
     }
 
     /// Reads the world at the end.
-    pub(super) fn look_again(&mut self, at: Timestamp, view: &View<'_>) {
-        self.facts.look(at, view, true);
+    pub(super) fn observe_end(&mut self, at: Timestamp, view: &View<'_>) {
+        self.facts.refresh(at, view, true);
         self.forget(at, view);
     }
 
@@ -144,9 +146,9 @@ impl Notes {
             TraceKind::Act { runner, act, fate: Fate::Arrives } => {
                 self.acted(at, *runner, act, view);
             }
-            TraceKind::Others { deed } => {
+            TraceKind::External { action } => {
                 self.facts.disturb();
-                self.others(at, deed, view);
+                self.others(at, action, view);
             }
             TraceKind::Boots { node } => {
                 if let Some(booted) = self.rebooted.get_mut(node) {
@@ -155,8 +157,8 @@ impl Notes {
             }
             TraceKind::Act { .. }
             | TraceKind::Installs { .. }
-            | TraceKind::Told { .. }
-            | TraceKind::Says { .. } => {}
+            | TraceKind::Reported { .. }
+            | TraceKind::User { .. } => {}
         }
     }
 
@@ -189,8 +191,8 @@ impl Notes {
         }
     }
 
-    fn others(&mut self, at: Timestamp, deed: &ExternalAction, view: &View<'_>) {
-        match deed {
+    fn others(&mut self, at: Timestamp, action: &ExternalAction, view: &View<'_>) {
+        match action {
             ExternalAction::Cordon { node, on: true } => {
                 if !facts::is_cordoned(view, node) {
                     let ours = self.ours_vanished_unseen(node);

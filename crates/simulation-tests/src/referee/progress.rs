@@ -9,14 +9,14 @@ use upgrade_engine::drive::End;
 use super::driver::Driver;
 use super::facts;
 use super::{Rule, Scene};
-use crate::trace::{TraceEvent, TraceKind, Wish};
+use crate::trace::{TraceEvent, TraceKind, UserCommand};
 
 #[derive(Default)]
 pub(super) struct Progress {
     /// The machines that existed when the last plan was made.
     planned: BTreeSet<NodeName>,
     /// The user's last command.
-    word: Option<Wish>,
+    command: Option<UserCommand>,
     /// Whether the user wants a pause. It survives the stop of a process and the start of another
     /// one.
     paused: bool,
@@ -38,15 +38,15 @@ impl Rule for Progress {
         match &seen.what {
             TraceKind::Starts { fresh: true, .. } => {
                 self.planned = scene.notes.facts.nodes().map(|node| node.name.clone()).collect();
-                (self.word, self.retargets) = (None, false);
+                (self.command, self.retargets) = (None, false);
             }
-            TraceKind::Says { word } => {
-                self.word = Some(*word);
-                match word {
-                    Wish::Pause => self.paused = true,
-                    Wish::Resume => self.paused = false,
-                    Wish::Retarget => self.retargets = true,
-                    Wish::Stop => {}
+            TraceKind::User { command } => {
+                self.command = Some(*command);
+                match command {
+                    UserCommand::Pause => self.paused = true,
+                    UserCommand::Resume => self.paused = false,
+                    UserCommand::Retarget => self.retargets = true,
+                    UserCommand::Stop => {}
                 }
             }
             TraceKind::Ends { end: Ok(End::Halted { reason, .. }), .. }
@@ -75,7 +75,7 @@ impl Rule for Progress {
                 }
             }
             Some(End::Stopped) => {
-                if self.stopped && self.word != Some(Wish::Stop) {
+                if self.stopped && self.command != Some(UserCommand::Stop) {
                     found.push("the run ended stopped, but the user did not stop it".to_owned());
                 }
             }
@@ -160,14 +160,14 @@ mod tests {
         }
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
-        bench.see(TraceKind::Says { word: Wish::Pause });
-        bench.see(TraceKind::Says { word: Wish::Stop });
+        bench.see(TraceKind::User { command: UserCommand::Pause });
+        bench.see(TraceKind::User { command: UserCommand::Stop });
         bench.finish(Some(&paused));
         bench.assert_broken(&[]);
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
-        bench.see(TraceKind::Says { word: Wish::Pause });
-        bench.see(TraceKind::Says { word: Wish::Resume });
+        bench.see(TraceKind::User { command: UserCommand::Pause });
+        bench.see(TraceKind::User { command: UserCommand::Resume });
         bench.finish(Some(&paused));
         bench.assert_broken(&[0]);
     }
@@ -188,7 +188,7 @@ mod tests {
                 }
                 bench.verify_and_uncordon(1, name);
             }
-            bench.look(1);
+            bench.observe(1);
             bench.ended(1, End::Done);
             let broken = bench.broken();
             assert_eq!(broken.contains(&0), !waits, "{broken:?}");
@@ -206,7 +206,7 @@ mod tests {
             // The driver could see it more than once.
             for _ in 0..if waits { 60 } else { 3 } {
                 bench.wait(2);
-                bench.look(1);
+                bench.observe(1);
             }
             bench.ended(1, End::Done);
             let broken = bench.broken();

@@ -108,7 +108,7 @@ fn does_not_lead(blow: &Blow<'_>, scene: &Scene<'_>, found: &mut Vec<String>) {
     let others = scene.notes.facts.control_planes().filter(|it| it.name != blow.node.name);
     let heirs = others.filter(|it| it.member.value == Member::Well).count();
     // A rollback does not wait for an etcd that does not answer (rule 12).
-    let blind = blow.basis.is_some_and(|basis| basis.etcd.look != basis.look);
+    let blind = blow.basis.is_some_and(|basis| basis.etcd.observation != basis.observation);
     if blow.driver.plan.rollback && blind {
         return;
     }
@@ -190,7 +190,7 @@ mod tests {
             bench.ready(1);
             let names = bench.control_planes();
             bench.inject(&names[1], &fault);
-            bench.look(1);
+            bench.observe(1);
             bench.wait(30);
             bench.take(1, &names[0]);
             assert!(bench.broken().contains(&1), "{fault:?}");
@@ -203,7 +203,7 @@ mod tests {
         bench.ready(1);
         let names = bench.control_planes();
         bench.wait(1);
-        bench.look(1);
+        bench.observe(1);
         bench.begins(1, &format!("1/{}/cordon", names[0]));
         bench.inject(&names[1], &Fault::EtcdLearner);
         bench.wait(5);

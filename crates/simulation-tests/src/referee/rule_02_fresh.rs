@@ -60,15 +60,15 @@ mod tests {
 
     #[test]
     fn an_observation_from_before_the_last_disruption_is_a_breach() {
-        for looks in [true, false] {
+        for observes in [true, false] {
             let mut bench = Bench::new(1, 2);
             bench.ready(1);
             bench.take(1, "worker-1");
             bench.verify_and_uncordon(1, "worker-1");
             bench.take(1, "worker-2");
             bench.wait(1);
-            if looks {
-                bench.look(1);
+            if observes {
+                bench.observe(1);
             }
             bench.begins(1, "1/worker-2/drain");
             bench.wait(1);
@@ -76,12 +76,12 @@ mod tests {
             bench.wait(1);
             bench.ask(1, Question::Facts("worker-2".into()), true);
             bench.ask(1, Question::Etcd, true);
-            if looks {
+            if observes {
                 bench.ask(1, Question::Nodes, true);
             }
             bench.begins(1, "1/worker-2/cordon");
             bench.act(1, Act::Cordon { node: "worker-2".into(), on: true });
-            bench.assert_broken(if looks { &[] } else { &[2] });
+            bench.assert_broken(if observes { &[] } else { &[2] });
         }
     }
 

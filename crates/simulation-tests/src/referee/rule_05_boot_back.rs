@@ -14,7 +14,7 @@ use upgrade_engine::drive::End;
 use super::driver::action_of;
 use super::facts::{self, Installed, schematic_in};
 use super::{Rule, Scene};
-use crate::trace::{Act, ExternalAction, Fate, ProcessId, TraceEvent, TraceKind, Wish};
+use crate::trace::{Act, ExternalAction, Fate, ProcessId, TraceEvent, TraceKind, UserCommand};
 
 /// How long after a node serves on its old version a process may take to notice it.
 const TAKES_IN: SignedDuration = SignedDuration::from_secs(60);
@@ -102,7 +102,7 @@ impl BootBack {
         let driver = scene.notes.drivers.get(&runner)?;
         let tells = scene.view.world.truth(node.index)?.boot_entries().is_some();
         let unseen = self.theirs.get(&node.name).is_some_and(|since| {
-            !tells || driver.slots(&node.name).is_none_or(|looked| looked <= *since)
+            !tells || driver.slots(&node.name).is_none_or(|answered| answered <= *since)
         });
         (!unseen).then(|| format!("{act:?}, but it is already armed with {version}"))
     }
@@ -155,7 +155,7 @@ impl Rule for BootBack {
                     self.asked.clear();
                 }
             }
-            TraceKind::Says { word: Wish::Resume } => {
+            TraceKind::User { command: UserCommand::Resume } => {
                 self.restarted = Some(seen.at);
                 self.failed.clear();
             }
@@ -183,7 +183,7 @@ impl Rule for BootBack {
             TraceKind::Installs { node } => {
                 self.ran.insert(node.clone());
             }
-            TraceKind::Others { deed: ExternalAction::Arms { node } } => {
+            TraceKind::External { action: ExternalAction::Arms { node } } => {
                 self.theirs.insert(node.clone(), seen.at);
             }
             TraceKind::Ends {
@@ -281,7 +281,7 @@ mod tests {
             let outcome = Outcome::Failed { failure };
             bench.wrote(1, Record::Finished { step, attempt: 1, outcome });
             if resumed {
-                bench.see(TraceKind::Says { word: Wish::Resume });
+                bench.see(TraceKind::User { command: UserCommand::Resume });
             }
             bench.step(1, "1/worker-1/install", act());
             bench.assert_broken(if resumed { &[] } else { &[5] });
@@ -333,18 +333,18 @@ mod tests {
 
     #[test]
     fn a_node_armed_by_someone_else_can_be_seen() {
-        for looked in [false, true] {
+        for asked in [false, true] {
             let mut bench = Bench::new(1, 2);
             bench.ready(1);
-            let deed = ExternalAction::Arms { node: "worker-1".into() };
-            bench.see(TraceKind::Others { deed });
+            let action = ExternalAction::Arms { node: "worker-1".into() };
+            bench.see(TraceKind::External { action });
             arm(&mut bench);
             bench.wait(1);
-            if looked {
+            if asked {
                 bench.ask(1, crate::trace::Question::Slots("worker-1".into()), true);
             }
             install(&mut bench, 1);
-            bench.assert_broken(if looked { &[5] } else { &[] });
+            bench.assert_broken(if asked { &[5] } else { &[] });
         }
     }
 

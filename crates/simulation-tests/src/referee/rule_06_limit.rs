@@ -149,7 +149,7 @@ mod tests {
         let mut bench = Bench::new(1, 3);
         bench.ready(1);
         bench.inject("worker-3", &Fault::NotReady);
-        bench.look(1);
+        bench.observe(1);
         bench.wait(60);
         // It may be disrupted itself: it is unavailable anyway.
         bench.take(1, "worker-3");

@@ -143,7 +143,7 @@ mod tests {
             bench.ready(1);
             bench.take(1, "worker-1");
             bench.wait(60);
-            bench.look(1);
+            bench.observe(1);
             bench.ended(1, end.clone());
             let broken = bench.broken().into_iter().filter(|rule| *rule == 7);
             assert_eq!(broken.collect::<Vec<_>>(), rules, "{end:?}");
@@ -221,13 +221,13 @@ mod tests {
             bench.take(1, "worker-1");
             for on in [false, true] {
                 bench.wait(10);
-                bench.see(TraceKind::Others {
-                    deed: ExternalAction::Cordon { node: "worker-1".into(), on },
+                bench.see(TraceKind::External {
+                    action: ExternalAction::Cordon { node: "worker-1".into(), on },
                 });
                 bench.cordon("worker-1", on);
                 if seen {
                     bench.wait(10);
-                    bench.look(1);
+                    bench.observe(1);
                 }
             }
             let act = Act::Cordon { node: "worker-1".into(), on: false };
@@ -250,8 +250,8 @@ mod tests {
                 bench.ends(1, "1/worker-1/uncordon");
             }
             bench.wait(10);
-            let deed = ExternalAction::Cordon { node: "worker-1".into(), on: true };
-            bench.see(TraceKind::Others { deed });
+            let action = ExternalAction::Cordon { node: "worker-1".into(), on: true };
+            bench.see(TraceKind::External { action });
             bench.cordon("worker-1", true);
             bench.step(1, "1/worker-1/uncordon", Some(uncordon));
             bench.assert_broken(&[7]);
@@ -261,8 +261,8 @@ mod tests {
     #[test]
     fn a_cordon_that_we_found_stays() {
         let mut bench = Bench::new(1, 2);
-        let deed = ExternalAction::Cordon { node: "worker-1".into(), on: true };
-        bench.see(TraceKind::Others { deed });
+        let action = ExternalAction::Cordon { node: "worker-1".into(), on: true };
+        bench.see(TraceKind::External { action });
         bench.cordon("worker-1", true);
         bench.wait(10);
         bench.ready(1);

@@ -31,13 +31,13 @@ impl Once {
             self.asked.insert(key, node.boot_id.value.clone());
             return None;
         };
-        let looked = driver.facts(&node.name).any;
+        let answered = driver.facts(&node.name).any;
         if *before != node.boot_id.value {
-            let known = looked.is_some_and(|looked| node.boot_id.since < looked);
+            let known = answered.is_some_and(|answered| node.boot_id.since < answered);
             return known
                 .then(|| format!("{act:?}, but it has already booted since the first request"));
         }
-        let on_its_way = node.runs.was(&false, looked);
+        let on_its_way = node.runs.was(&false, answered);
         on_its_way.then(|| format!("{act:?}, but its reboot is already in progress"))
     }
 
@@ -51,8 +51,8 @@ impl Once {
         let before = self.asked.get(&(hash.clone(), basis.hop, node.name.clone()))?;
         let (version, schematic) = facts::installed(scene.view, node)?;
         let same = image.version() == Some(version) && schematic_in(image) == schematic.as_deref();
-        let looked = driver.facts(&node.name).any;
-        let known = looked.is_some_and(|looked| node.boot_id.since < looked);
+        let answered = driver.facts(&node.name).any;
+        let known = answered.is_some_and(|answered| node.boot_id.since < answered);
         let booted = *before != node.boot_id.value;
         (same && booted && known).then(|| format!("{act:?}, but it already runs this"))
     }
@@ -110,7 +110,7 @@ mod tests {
 
     fn reboot(bench: &mut Bench, runner: u32) {
         bench.wait(1);
-        bench.look(runner);
+        bench.observe(runner);
         bench.begins(runner, "1/worker-1/reboot");
         let mode = upgrade_core::plan::RebootMode::Default;
         bench.act(runner, Act::Reboot { node: "worker-1".into(), mode });
@@ -142,7 +142,7 @@ mod tests {
         let mut bench = first();
         reboot(&mut bench, 1);
         bench.wait(5);
-        bench.look(1);
+        bench.observe(1);
         bench.wait(5);
         reboot(&mut bench, 1);
         assert!(bench.broken().contains(&8), "{:?}", bench.referee.breaches());

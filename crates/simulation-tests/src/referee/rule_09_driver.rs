@@ -56,7 +56,7 @@ mod tests {
     fn a_process_that_lost_the_run_does_not_act() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
-        bench.look(1);
+        bench.observe(1);
         bench.begins(1, "1/worker-1/uncordon");
         bench.starts(2);
         let act = Act::Cordon { node: "worker-1".into(), on: false };

@@ -27,8 +27,8 @@ pub(super) struct Hidden {
 }
 
 impl Hidden {
-    fn others(&mut self, at: Timestamp, deed: &ExternalAction) {
-        match deed {
+    fn others(&mut self, at: Timestamp, action: &ExternalAction) {
+        match action {
             ExternalAction::Breaks { fault, .. } if fault != SILENT => self.troubles += 1,
             ExternalAction::Wires { bad: true } => self.troubles += 1,
             ExternalAction::Mends { fault, .. } if fault != SILENT => self.ends(at),
@@ -80,7 +80,7 @@ impl Rule for Hidden {
 
     fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            TraceKind::Others { deed } => self.others(seen.at, deed),
+            TraceKind::External { action } => self.others(seen.at, action),
             TraceKind::Ends { end: Ok(End::Halted { reason, .. }), .. } => {
                 self.halts(reason, scene, found);
             }
@@ -116,10 +116,10 @@ mod tests {
             bench.inject(node, &fault);
         }
         if wires {
-            bench.see(TraceKind::Others { deed: ExternalAction::Wires { bad: true } });
+            bench.see(TraceKind::External { action: ExternalAction::Wires { bad: true } });
         }
         bench.wait(90);
-        bench.look(1);
+        bench.observe(1);
         bench
     }
 
@@ -143,7 +143,7 @@ mod tests {
             let mut bench = hangs(also, wires);
             let since = bench.at;
             bench.wait(200);
-            bench.look(1);
+            bench.observe(1);
             let (node, why) = ("worker-1".into(), "no answer".to_owned());
             let waiting_for = WaitReason::NodeUnknown { node, why };
             let reason = HaltReason::WaitedTooLong { since, waiting_for };
@@ -171,7 +171,7 @@ mod tests {
             let mut bench = hangs(also, wires);
             bench.begins(1, "1/worker-1/verify");
             bench.wait(300);
-            bench.look(1);
+            bench.observe(1);
             let failure = Failure::new(FailureKind::Deadline, "no answer");
             let step = "1/worker-1/verify".parse().unwrap();
             let outcome = Outcome::Failed { failure };

@@ -34,7 +34,7 @@ impl Rule for Incomplete {
 
     fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            TraceKind::Others { deed: ExternalAction::Stages { node } } => {
+            TraceKind::External { action: ExternalAction::Stages { node } } => {
                 self.staged.insert(node.clone(), seen.at);
             }
             TraceKind::Boots { node } => {

@@ -147,7 +147,7 @@ mod tests {
         bench.begins(1, "1/worker-1/verify");
         for _ in 0..if early { 90 } else { 1 } {
             bench.wait(1);
-            bench.look(1);
+            bench.observe(1);
         }
         bench.ends(1, "1/worker-1/verify");
         bench.broken()

@@ -62,9 +62,12 @@ impl Rule for Unknown {
         let rollback = blow.driver.plan.rollback;
         let known = [
             ("the machines", basis.machines),
-            ("the node", basis.facts.look == basis.look),
-            ("Kubernetes", rollback || basis.nodes.look == basis.look),
-            ("etcd", rollback || !blow.node.control_plane || basis.etcd.look == basis.look),
+            ("the node", basis.facts.observation == basis.observation),
+            ("Kubernetes", rollback || basis.nodes.observation == basis.observation),
+            (
+                "etcd",
+                rollback || !blow.node.control_plane || basis.etcd.observation == basis.observation,
+            ),
         ];
         if !rollback {
             let unasked = facts::nodes_before(scene.view, basis.nodes.good);
@@ -72,7 +75,10 @@ impl Rule for Unknown {
             let known = |name: &NodeName| basis.asked.contains(name) || foreign.contains(name);
             let unasked = unasked.into_iter().filter(|name| !known(name));
             let invisible: Vec<String> = unasked.map(|name| name.0).collect();
-            if !invisible.is_empty() && basis.machines && basis.nodes.look == basis.look {
+            if !invisible.is_empty()
+                && basis.machines
+                && basis.nodes.observation == basis.observation
+            {
                 let names = invisible.join(", ");
                 found.push(format!("{:?}, but no machine was asked for {names}", blow.act));
             }

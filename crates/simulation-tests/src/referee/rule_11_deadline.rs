@@ -129,7 +129,7 @@ impl Rule for Deadline {
                 return;
             }
             TraceKind::Wrote { runner, .. }
-            | TraceKind::Told { runner, .. }
+            | TraceKind::Reported { runner, .. }
             | TraceKind::Asked { runner, .. } => runner,
             // An act may arrive after its sender has died.
             _ => return,
@@ -145,7 +145,7 @@ impl Rule for Deadline {
                 life.speaks(None);
                 life.note(seen.at, &entry.record, &driver.wanted.policy);
             }
-            TraceKind::Told { event, .. } => life.speaks(match &event.kind {
+            TraceKind::Reported { event, .. } => life.speaks(match &event.kind {
                 EventKind::Waiting { why, until } => {
                     if why.to_string().is_empty() {
                         found.push("a wait has no reason".to_owned());

@@ -247,8 +247,8 @@ fn kubernetes(
             found.push(format!("{said}, but there is one of 1.{oldest}"));
         }
         // A kubelet that registered after the last observation cannot be known.
-        let looked = driver.nodes.good;
-        for Kubelet { node, version, .. } in kubelets(looked, driver, scene) {
+        let asked = driver.nodes.good;
+        for Kubelet { node, version, .. } in kubelets(asked, driver, scene) {
             if minor(&version) + KUBELET_BEHIND < minor(to) {
                 found.push(format!("{said}, but the kubelet of {node} is too old"));
             }

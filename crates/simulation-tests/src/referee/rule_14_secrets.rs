@@ -37,7 +37,9 @@ impl Rule for Secrets {
 
     fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            TraceKind::Told { event, .. } => found.extend(self.search("an event", event, scene)),
+            TraceKind::Reported { event, .. } => {
+                found.extend(self.search("an event", event, scene))
+            }
             TraceKind::Wrote { runner, entry } => {
                 found.extend(self.search("a journal entry", entry, scene));
                 if self.read.insert(entry.plan.clone())
@@ -91,7 +93,7 @@ mod tests {
     fn no_end_of_a_run_contains_a_secret() {
         let mut bench = Bench::new(1, 1);
         bench.ready(1);
-        bench.see(crate::trace::TraceKind::Says { word: crate::trace::Wish::Pause });
+        bench.see(crate::trace::TraceKind::User { command: crate::trace::UserCommand::Pause });
         bench.ended(1, End::Paused { by: SECRET.to_owned() });
         bench.assert_broken(&[14]);
     }

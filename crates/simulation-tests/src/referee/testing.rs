@@ -132,8 +132,8 @@ impl Bench {
     }
 
     pub(super) fn inject(&mut self, node: &str, fault: &Fault) {
-        let deed = ExternalAction::Breaks { node: node.into(), fault: fault_text(fault) };
-        self.see(TraceKind::Others { deed });
+        let action = ExternalAction::Breaks { node: node.into(), fault: fault_text(fault) };
+        self.see(TraceKind::External { action });
         let node = self.index(node);
         self.world.inject(time(self.at), Some(node), fault);
         self.follow();
@@ -162,7 +162,7 @@ impl Bench {
 
     /// Stages another configuration, as a user does.
     pub(super) fn stage_config(&mut self, node: &str) {
-        self.see(TraceKind::Others { deed: ExternalAction::Stages { node: node.into() } });
+        self.see(TraceKind::External { action: ExternalAction::Stages { node: node.into() } });
         let node = self.index(node);
         let config = self.world.config_of(node).replace("debug: false", "debug: true");
         let request = ApplyConfigurationRequest {
@@ -198,7 +198,7 @@ impl Bench {
     pub(super) fn ready(&mut self, runner: ProcessId) {
         self.starts(runner);
         self.wait(1);
-        self.look(runner);
+        self.observe(runner);
         self.act(runner, Act::Snapshot);
     }
 
@@ -211,14 +211,14 @@ impl Bench {
     pub(super) fn reported(&mut self, runner: ProcessId, kind: EventKind) {
         let plan = serde_json::from_value(json!("ab")).unwrap();
         let event = Event { at: self.at, cluster: "sim".to_owned(), plan, kind };
-        self.see(TraceKind::Told { runner, event: Box::new(event) });
+        self.see(TraceKind::Reported { runner, event: Box::new(event) });
     }
 
     pub(super) fn ask(&mut self, runner: ProcessId, question: Question, known: bool) {
         self.see(TraceKind::Asked { runner, question, answered: self.at, known });
     }
 
-    pub(super) fn look(&mut self, runner: ProcessId) {
+    pub(super) fn observe(&mut self, runner: ProcessId) {
         self.ask(runner, Question::Machines, true);
         let names: Vec<NodeName> = self.world.truths().map(|node| node.hostname().into()).collect();
         for name in names {
@@ -274,7 +274,7 @@ impl Bench {
     /// Observes, begins a step, acts, and ends the step.
     pub(super) fn step(&mut self, runner: ProcessId, step: &str, act: Option<Act>) {
         self.wait(1);
-        self.look(runner);
+        self.observe(runner);
         self.begins(runner, step);
         if let Some(act) = act {
             self.act(runner, act);
@@ -292,7 +292,7 @@ impl Bench {
     /// Removes its pods.
     pub(super) fn drain(&mut self, runner: ProcessId, node: &str) {
         self.wait(1);
-        self.look(runner);
+        self.observe(runner);
         self.begins(runner, &format!("1/{node}/drain"));
         let view = View { world: &self.world, kubernetes: &self.kubernetes };
         let pods = facts::pods(&view, &node.into());
@@ -349,7 +349,7 @@ impl Bench {
         back: impl Fn(&NodeTruth<'_>) -> bool,
     ) {
         self.wait(1);
-        self.look(runner);
+        self.observe(runner);
         self.begins(runner, &format!("1/{node}/upgrade"));
         self.act(runner, Act::Upgrade { node: node.into(), image: installer(), mode });
         let before = self.boots.clone();

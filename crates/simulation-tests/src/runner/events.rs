@@ -19,7 +19,7 @@ use super::process::ProcessEnd;
 use crate::coverage::Sort;
 use crate::network::NetworkConditions;
 use crate::scenario::{EDGE, EDGE_ADDRESS, Foreign, OWN, Trouble, TroubleKind};
-use crate::trace::{ExternalAction, TraceKind, Wish};
+use crate::trace::{ExternalAction, TraceKind, UserCommand};
 use crate::world::process_io::Process;
 use crate::world::{EXTENDED, Inside};
 
@@ -50,9 +50,9 @@ pub(super) fn direct(runner: &Arc<ScenarioRunner>) {
 
 impl ScenarioRunner {
     /// Shows the referee what another actor does, then does it.
-    fn deed(&self, deed: ExternalAction, done: impl FnOnce(&mut Inside)) {
+    fn external(&self, action: ExternalAction, done: impl FnOnce(&mut Inside)) {
         self.shared.at(|inside| {
-            inside.show(TraceKind::Others { deed });
+            inside.show(TraceKind::External { action });
             done(inside);
         });
     }
@@ -65,8 +65,8 @@ impl ScenarioRunner {
     }
 
     /// The user's command, to every process that drives.
-    fn command(&self, wish: Wish, command: &Command) {
-        self.shared.at(|inside| inside.show(TraceKind::Says { word: wish }));
+    fn command(&self, user_command: UserCommand, command: &Command) {
+        self.shared.at(|inside| inside.show(TraceKind::User { command: user_command }));
         for (_, commands) in &self.state().alive {
             commands.send_replace(command.clone());
         }
@@ -87,23 +87,23 @@ async fn happen(runner: &Arc<ScenarioRunner>, Trouble { kind, .. }: Trouble) {
         TroubleKind::Fault { node, fault, lasts } => {
             let (name, text) = (runner.name(node), fault_text(&fault));
             runner.count(Sort::Fault, kind_name(fault.kind()));
-            let deed = ExternalAction::Breaks { node: name.clone(), fault: text.clone() };
-            runner.deed(deed, |inside| {
+            let action = ExternalAction::Breaks { node: name.clone(), fault: text.clone() };
+            runner.external(action, |inside| {
                 let now = inside.world.now();
                 inside.world.inject(now, Some(NodeIndex(node)), &fault);
             });
             runner.seconds(lasts).await;
-            runner.deed(ExternalAction::Mends { node: name, fault: text }, |inside| {
+            runner.external(ExternalAction::Mends { node: name, fault: text }, |inside| {
                 let now = inside.world.now();
                 inside.world.clear(now, Some(NodeIndex(node)), fault.kind());
             });
         }
         TroubleKind::Wires { weather, lasts } => {
-            runner.deed(ExternalAction::Wires { bad: true }, |_| ());
+            runner.external(ExternalAction::Wires { bad: true }, |_| ());
             runner.shared.set_network(weather);
             runner.seconds(lasts).await;
             runner.shared.set_network(NetworkConditions::default());
-            runner.deed(ExternalAction::Wires { bad: false }, |_| ());
+            runner.external(ExternalAction::Wires { bad: false }, |_| ());
         }
         TroubleKind::Still { lasts } => {
             let processes = runner.processes();
@@ -121,44 +121,47 @@ async fn happen(runner: &Arc<ScenarioRunner>, Trouble { kind, .. }: Trouble) {
         TroubleKind::LeaseLost { lasts } => {
             let lasts = SignedDuration::from_secs(i64::try_from(lasts).unwrap_or(i64::MAX));
             let now = runner.shared.clock().now();
-            runner.store.go_deaf(now.saturating_add(lasts).unwrap_or(now));
+            runner.store.lose_renewals(now.saturating_add(lasts).unwrap_or(now));
         }
         TroubleKind::SecondRunner => {
             second_runner(runner).await;
         }
         TroubleKind::Pause { .. } | TroubleKind::Retarget | TroubleKind::Stop { .. } => {
-            user_says(runner, &kind).await;
+            user_commands(runner, &kind).await;
         }
         TroubleKind::Cordon { node, lasts } => {
             let name = runner.name(node);
-            runner.deed(ExternalAction::Cordon { node: name.clone(), on: true }, |inside| {
+            runner.external(ExternalAction::Cordon { node: name.clone(), on: true }, |inside| {
                 cordon(inside, &name, true);
             });
             if let Some(lasts) = lasts {
                 runner.seconds(lasts).await;
-                runner.deed(ExternalAction::Cordon { node: name.clone(), on: false }, |inside| {
-                    cordon(inside, &name, false);
-                });
+                runner.external(
+                    ExternalAction::Cordon { node: name.clone(), on: false },
+                    |inside| {
+                        cordon(inside, &name, false);
+                    },
+                );
             }
         }
         TroubleKind::Reboot { node } => {
-            runner.deed(ExternalAction::Reboot { node: runner.name(node) }, |inside| {
+            runner.external(ExternalAction::Reboot { node: runner.name(node) }, |inside| {
                 let (now, request) = (inside.world.now(), RebootRequest::default());
                 let node = NodeIndex(node);
                 let _ = inside.world.request(now, node, &Caller::admin(), Request::Reboot(request));
             });
         }
         TroubleKind::Upgraded { node } => {
-            let deed = ExternalAction::Reboot { node: runner.name(node) };
-            with_others_image(runner, node, deed, |world, node, image| {
+            let action = ExternalAction::Reboot { node: runner.name(node) };
+            with_others_image(runner, node, action, |world, node, image| {
                 let request = UpgradeRequest { image, ..UpgradeRequest::default() };
                 let (now, request) = (world.now(), Request::Upgrade(request));
                 let _ = world.request(now, node, &Caller::admin(), request);
             });
         }
         TroubleKind::Armed { node } => {
-            let deed = ExternalAction::Arms { node: runner.name(node) };
-            with_others_image(runner, node, deed, |world, node, image| {
+            let action = ExternalAction::Arms { node: runner.name(node) };
+            with_others_image(runner, node, action, |world, node, image| {
                 world.arm(world.now(), node, &image);
             });
         }
@@ -177,7 +180,7 @@ async fn happen(runner: &Arc<ScenarioRunner>, Trouble { kind, .. }: Trouble) {
 /// A machine leaves the cluster, and its Node is deleted.
 fn leave(runner: &ScenarioRunner, node: usize) {
     let name = runner.name(node);
-    runner.deed(ExternalAction::Leave { node: name.clone() }, |inside| {
+    runner.external(ExternalAction::Leave { node: name.clone() }, |inside| {
         let now = inside.world.now();
         if inside.world.leave(now, NodeIndex(node)) {
             let write = kube_sim::Write::by("somebody");
@@ -190,7 +193,7 @@ fn leave(runner: &ScenarioRunner, node: usize) {
 
 /// Another user stages a configuration that differs in one setting.
 fn stage_config(runner: &ScenarioRunner, node: usize) {
-    runner.deed(ExternalAction::Stages { node: runner.name(node) }, |inside| {
+    runner.external(ExternalAction::Stages { node: runner.name(node) }, |inside| {
         let (now, node) = (inside.world.now(), NodeIndex(node));
         if !inside.world.is_reachable(node) {
             return;
@@ -222,10 +225,10 @@ fn others_image(inside: &Inside, node: NodeIndex) -> Option<String> {
 fn with_others_image(
     runner: &ScenarioRunner,
     node: usize,
-    deed: ExternalAction,
+    action: ExternalAction,
     act: impl FnOnce(&mut World, NodeIndex, String),
 ) {
-    runner.deed(deed, |inside| {
+    runner.external(action, |inside| {
         if let Some(image) = others_image(inside, NodeIndex(node)) {
             act(&mut inside.world, NodeIndex(node), image);
         }
@@ -238,12 +241,12 @@ async fn register(runner: &ScenarioRunner, lasts: u64) {
         return;
     }
     let node = NodeName(EDGE.to_owned());
-    runner.deed(ExternalAction::Registers { node: node.clone() }, |inside| {
+    runner.external(ExternalAction::Registers { node: node.clone() }, |inside| {
         let (now, version) = (inside.world.now(), &runner.scenario.kubernetes);
         inside.kubernetes.join_foreign(now, EDGE, EDGE_ADDRESS, version);
     });
     runner.seconds(lasts).await;
-    runner.deed(ExternalAction::Leave { node }, |inside| {
+    runner.external(ExternalAction::Leave { node }, |inside| {
         inside.kubernetes.leave_foreign(inside.world.now(), EDGE);
     });
 }
@@ -259,7 +262,7 @@ async fn second_runner(runner: &Arc<ScenarioRunner>) {
 }
 
 /// The user's command.
-async fn user_says(runner: &ScenarioRunner, kind: &TroubleKind) {
+async fn user_commands(runner: &ScenarioRunner, kind: &TroubleKind) {
     let pause = |by: &str| Command::Pause { by: by.to_owned() };
     match kind {
         TroubleKind::Pause { lasts } => {
@@ -268,21 +271,21 @@ async fn user_says(runner: &ScenarioRunner, kind: &TroubleKind) {
                 user.paused = true;
                 user.gone = lasts.is_none();
             });
-            runner.command(Wish::Pause, &pause("user"));
+            runner.command(UserCommand::Pause, &pause("user"));
             let Some(lasts) = lasts else { return };
             runner.seconds(lasts).await;
             runner.user.send_modify(|user| user.paused = user.gone);
             if !runner.user.borrow().gone {
-                runner.command(Wish::Resume, &Command::Continue);
+                runner.command(UserCommand::Resume, &Command::Continue);
             }
         }
         TroubleKind::Retarget => {
             runner.user.send_modify(|user| user.retarget = true);
-            runner.command(Wish::Retarget, &pause("another target"));
+            runner.command(UserCommand::Retarget, &pause("another target"));
         }
         TroubleKind::Stop { lasts } => {
             runner.user.send_modify(|user| user.stopped = true);
-            runner.command(Wish::Stop, &Command::Stop);
+            runner.command(UserCommand::Stop, &Command::Stop);
             runner.seconds(*lasts).await;
             runner.user.send_modify(|user| user.stopped = false);
         }
@@ -306,7 +309,7 @@ fn cordon(inside: &mut Inside, node: &NodeName, on: bool) {
 fn join(runner: &ScenarioRunner) {
     let number = runner.shared.at(|inside| inside.world.len());
     let name = format!("worker-new-{number}");
-    runner.deed(ExternalAction::Join { node: NodeName(name.clone()) }, |inside| {
+    runner.external(ExternalAction::Join { node: NodeName(name.clone()) }, |inside| {
         let now = inside.world.now();
         let spec = inside.world.spec();
         let like = &spec.nodes[0];

@@ -42,9 +42,9 @@ impl ScenarioRunner {
             return ProcessEnd::Busy;
         }
         let process = Process::new(runner, &self.crashes);
-        let ears = events::first_command(&self.user.borrow());
-        let control = ears.subscribe();
-        self.state().alive.push((Arc::clone(&process), ears));
+        let commands = events::first_command(&self.user.borrow());
+        let control = commands.subscribe();
+        self.state().alive.push((Arc::clone(&process), commands));
         let io = Arc::new(ProcessIo {
             shared: Arc::clone(&self.shared),
             process: Arc::clone(&process),
@@ -108,7 +108,9 @@ impl ScenarioRunner {
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
             while let Some(event) = heard.recv().await {
-                shared.at(|inside| inside.show(TraceKind::Told { runner, event: Box::new(event) }));
+                shared.at(|inside| {
+                    inside.show(TraceKind::Reported { runner, event: Box::new(event) });
+                });
             }
         });
         let driven = drive(Run {

@@ -6,8 +6,8 @@ use upgrade_core::intent::{Installer, Intent, Preference};
 use upgrade_core::version::Version;
 
 use super::{
-    Extras, Foreign, Kit, Machines, Scenario, Trouble, TroubleKind, Want, nodes as wishes, policy,
-    troubles,
+    Extras, Foreign, Kit, Machines, Scenario, Trouble, TroubleKind, Want, nodes as node_intents,
+    policy, troubles,
 };
 use crate::world::EXTENDED;
 use kube_sim::random::Random;
@@ -124,7 +124,7 @@ pub fn draw(seed: u64) -> Scenario {
     for want in &mut wants {
         if let Want::Versions(intent) = want {
             machines.name_in(intent);
-            wishes::draw(&mut own, control_planes, workers, &version(talos), intent);
+            node_intents::draw(&mut own, control_planes, workers, &version(talos), intent);
         }
     }
     let discovery = discovery(&mut random);

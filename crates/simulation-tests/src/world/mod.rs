@@ -143,17 +143,17 @@ impl Inside {
         while let Some(at) = next(&self.world, &self.kubernetes).filter(|at| *at <= now) {
             self.world.advance(at);
             self.kubernetes.follow(&mut self.world, at);
-            self.look_around();
+            self.observe();
             if next(&self.world, &self.kubernetes).is_some_and(|again| again <= at) {
                 break;
             }
         }
         self.world.advance(now);
         self.kubernetes.follow(&mut self.world, now);
-        self.look_around();
+        self.observe();
     }
 
-    fn look_around(&mut self) {
+    fn observe(&mut self) {
         for index in 0..self.world.len() {
             let node = NodeIndex(index);
             let Some(truth) = self.world.truth(node) else { continue };
@@ -170,11 +170,11 @@ impl Inside {
                 let name = NodeName(truth.hostname().to_owned());
                 self.show(TraceKind::Boots { node: name });
             }
-            self.look_for_installers(node);
+            self.observe_installers(node);
         }
     }
 
-    fn look_for_installers(&mut self, node: NodeIndex) {
+    fn observe_installers(&mut self, node: NodeIndex) {
         let Some(truth) = self.world.truth(node) else { return };
         let installs = truth.installs();
         if node.0 >= self.installs.len() {
@@ -250,7 +250,7 @@ impl SharedWorld {
             now: start,
             compacted: start,
         };
-        inner.look_around();
+        inner.observe();
         Arc::new(Self {
             inner: Mutex::new(inner),
             wires: Mutex::new((NetworkConditions::default(), random)),
@@ -295,15 +295,15 @@ impl SharedWorld {
 
     /// Does something now: what is due happens before, and who waits for a
     /// change learns of it.
-    pub fn at<T>(&self, deed: impl FnOnce(&mut Inside) -> T) -> T {
+    pub fn at<T>(&self, action: impl FnOnce(&mut Inside) -> T) -> T {
         let mut inside = self.lock();
         let before = next(&inside.world, &inside.kubernetes);
         inside.follow(self.clock.now());
-        let done = deed(&mut inside);
+        let done = action(&mut inside);
         let now = inside.world.now();
         let Inside { world, kubernetes, .. } = &mut *inside;
         kubernetes.follow(world, now);
-        inside.look_around();
+        inside.observe();
         inside.deliver();
         self.announce(&mut inside);
         if !inside.referee.breaches().is_empty() {

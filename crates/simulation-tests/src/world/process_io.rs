@@ -215,7 +215,7 @@ pub(super) struct Waiting<'a> {
 
 impl Waiting<'_> {
     /// The question is put in another way from here on.
-    pub(super) fn goes_on(mut self) {
+    pub(super) fn supersede(mut self) {
         self.question = None;
     }
 }
@@ -312,7 +312,7 @@ impl ProcessIo {
     pub(super) async fn act<T: Send + 'static, E: Taken>(
         &self,
         act: Act,
-        mut deed: impl FnMut(&mut Inside) -> Result<T, E> + Send + 'static,
+        mut action: impl FnMut(&mut Inside) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
         self.process.passes(Point::BeforeAct).await;
         let Delivery { there, back, fate } = self.passage();
@@ -328,9 +328,9 @@ impl ProcessIo {
                 if !arrives {
                     return None;
                 }
-                let done = deed(inside);
+                let done = action(inside);
                 if fate == MessageFate::Doubled && !disrupts {
-                    let _ = deed(inside);
+                    let _ = action(inside);
                 }
                 Some((done, std::mem::take(&mut inside.hangs)))
             });

@@ -12,7 +12,7 @@ use crate::trace::Act;
 /// What a call is for, and so what its failure means.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum For {
-    Look,
+    Read,
     Act,
     Pull,
     Install,
@@ -24,7 +24,7 @@ impl For {
     pub(super) fn error(self, class: Class, begun: bool, words: &str) -> IoError {
         let outcome = if begun { Outcome::Unknown } else { class.outcome() };
         match self {
-            Self::Look => talos_error::read(class, words),
+            Self::Read => talos_error::read(class, words),
             Self::Act => talos_error::act(class, outcome, words),
             Self::Pull => talos_error::pull(class, words),
             Self::Install => talos_error::install(class, outcome, words),

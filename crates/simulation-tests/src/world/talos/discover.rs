@@ -83,7 +83,7 @@ impl ProcessIo {
         if silent {
             let waiting = self.asks(question);
             Clock::sleep(self, limit).await;
-            waiting.goes_on();
+            waiting.supersede();
         }
     }
 }

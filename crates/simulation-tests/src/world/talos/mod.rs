@@ -256,7 +256,7 @@ impl EtcdAdmin for ProcessIo {
         match asked.await? {
             Ok(()) => Ok(Downgrade::Possible),
             Err(status) => Downgrade::of_refusal(&status.message)
-                .ok_or_else(|| For::Look.refused(&status, false)),
+                .ok_or_else(|| For::Read.refused(&status, false)),
         }
     }
 
@@ -277,7 +277,7 @@ impl EtcdAdmin for ProcessIo {
                 let node = inside.reach(&machine)?;
                 let request = Request::EtcdSnapshot(machine::EtcdSnapshotRequest::default());
                 let answer = inside.call(node, request);
-                match answer.map_err(|status| For::Look.refused(&status, false))? {
+                match answer.map_err(|status| For::Read.refused(&status, false))? {
                     Answer::Items(items) => Ok(items),
                     Answer::Stream(..) => Err(unavailable("it did not come in one piece")),
                 }

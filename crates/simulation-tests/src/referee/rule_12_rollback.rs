@@ -17,16 +17,16 @@ use crate::trace::{TraceEvent, TraceKind};
 /// A process need not know yet that something is healthy if it is so for less than this.
 const NEWS: SignedDuration = SignedDuration::from_secs(30);
 
-pub(super) struct WayBack;
+pub(super) struct Rollbacks;
 
-impl Rule for WayBack {
+impl Rule for Rollbacks {
     fn number(&self) -> u8 {
         12
     }
 
     fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         let (runner, why) = match &seen.what {
-            TraceKind::Told { runner, event } => match &event.kind {
+            TraceKind::Reported { runner, event } => match &event.kind {
                 EventKind::Waiting { why, .. } => (runner, Ok(why)),
                 _ => return,
             },

@@ -13,14 +13,14 @@ use upgrade_engine::drive::End;
 use super::driver::disrupts;
 use super::rule_12_window::was_open;
 use super::{Rule, Scene};
-use crate::trace::{Act, ProcessId, TraceEvent, TraceKind, Wish};
+use crate::trace::{Act, ProcessId, TraceEvent, TraceKind, UserCommand};
 
 /// How long after a command a step may still begin: it was decided before, and its process may be
 /// suspended in between for as long as it keeps the run.
 const HEARD: SignedDuration = SignedDuration::from_secs(30);
 
 #[derive(Default)]
-pub(super) struct Word {
+pub(super) struct Commands {
     /// Since when nothing new may begin.
     quiet: Option<Timestamp>,
     /// Whether that is recorded.
@@ -34,7 +34,7 @@ pub(super) struct Word {
     ended: bool,
 }
 
-impl Word {
+impl Commands {
     fn wrote(&mut self, at: Timestamp, entry: &Entry, plan: &Plan) {
         match &entry.record {
             Record::Paused { .. } => self.written = true,
@@ -54,8 +54,8 @@ impl Word {
                 if step.action == Action::Verify {
                     self.verified.insert(key.clone());
                 }
-                let in_vain = step.action == Action::Uncordon && !self.verified.contains(&key);
-                if is_last(step, plan) && !in_vain {
+                let not_verified = step.action == Action::Uncordon && !self.verified.contains(&key);
+                if is_last(step, plan) && !not_verified {
                     self.flights.remove(&key);
                 }
             }
@@ -89,18 +89,22 @@ fn is_last(step: &StepId, plan: &Plan) -> bool {
     lanes.any(|lane| lane.steps.last().is_some_and(|last| step.is(last)))
 }
 
-impl Rule for Word {
+impl Rule for Commands {
     fn number(&self) -> u8 {
         12
     }
 
     fn see(&mut self, seen: &TraceEvent, scene: &Scene<'_>, found: &mut Vec<String>) {
         match &seen.what {
-            TraceKind::Says { word: Wish::Resume } => (self.quiet, self.written) = (None, false),
+            TraceKind::User { command: UserCommand::Resume } => {
+                (self.quiet, self.written) = (None, false)
+            }
             // A stop of a dead process has nothing to wait for.
-            TraceKind::Says { word: Wish::Stop }
+            TraceKind::User { command: UserCommand::Stop }
                 if !scene.notes.drivers.values().any(|it| it.lives) => {}
-            TraceKind::Says { word: Wish::Pause | Wish::Retarget | Wish::Stop } => {
+            TraceKind::User {
+                command: UserCommand::Pause | UserCommand::Retarget | UserCommand::Stop,
+            } => {
                 self.quiet.get_or_insert(seen.at);
             }
             TraceKind::Starts { fresh, .. } if *fresh || std::mem::take(&mut self.ended) => {
@@ -139,15 +143,15 @@ mod tests {
     use upgrade_engine::drive::End;
 
     use super::super::testing::{Bench, wanted};
-    use crate::trace::{ExternalAction, TraceKind, Wish};
+    use crate::trace::{ExternalAction, TraceKind, UserCommand};
 
     #[test]
     fn nothing_new_begins_after_a_pause() {
-        for wish in [Wish::Pause, Wish::Retarget, Wish::Stop] {
+        for command in [UserCommand::Pause, UserCommand::Retarget, UserCommand::Stop] {
             let mut bench = Bench::new(1, 2);
             bench.ready(1);
             bench.take(1, "worker-1");
-            bench.see(TraceKind::Says { word: wish });
+            bench.see(TraceKind::User { command });
             bench.wait(60);
             // Nodes in flight continue.
             bench.drain(1, "worker-1");
@@ -163,9 +167,9 @@ mod tests {
     fn a_resumed_run_may_begin_steps() {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
-        bench.see(TraceKind::Says { word: Wish::Pause });
+        bench.see(TraceKind::User { command: UserCommand::Pause });
         bench.wait(60);
-        bench.see(TraceKind::Says { word: Wish::Resume });
+        bench.see(TraceKind::User { command: UserCommand::Resume });
         bench.take(1, "worker-2");
         bench.assert_broken(&[]);
     }
@@ -175,7 +179,7 @@ mod tests {
         let mut bench = Bench::new(1, 2);
         bench.ready(1);
         bench.take(1, "worker-1");
-        bench.see(TraceKind::Says { word: Wish::Pause });
+        bench.see(TraceKind::User { command: UserCommand::Pause });
         bench.ended(1, End::Paused { by: "user".to_owned() });
         assert!(bench.broken().contains(&12));
     }
@@ -186,7 +190,7 @@ mod tests {
         bench.ready(1);
         bench.take(1, "worker-1");
         bench.inject("worker-1", &talos_sim::model::Fault::NotReady);
-        bench.see(TraceKind::Says { word: Wish::Pause });
+        bench.see(TraceKind::User { command: UserCommand::Pause });
         bench.ended(1, End::Paused { by: "user".to_owned() });
         assert!(!bench.broken().contains(&12), "{:?}", bench.referee.breaches());
     }
@@ -197,8 +201,8 @@ mod tests {
         bench.ready(1);
         bench.take(1, "worker-1");
         let node = "worker-1".into();
-        bench.see(TraceKind::Others { deed: ExternalAction::Reboot { node } });
-        bench.see(TraceKind::Says { word: Wish::Pause });
+        bench.see(TraceKind::External { action: ExternalAction::Reboot { node } });
+        bench.see(TraceKind::User { command: UserCommand::Pause });
         bench.ended(1, End::Paused { by: "user".to_owned() });
         assert!(!bench.broken().contains(&12), "{:?}", bench.referee.breaches());
     }
@@ -209,11 +213,11 @@ mod tests {
         bench.ready(1);
         bench.see(TraceKind::Dies { runner: 1 });
         bench.wait(60);
-        bench.see(TraceKind::Says { word: Wish::Stop });
+        bench.see(TraceKind::User { command: UserCommand::Stop });
         bench.wait(60);
         bench.starts(2);
         bench.wait(1);
-        bench.look(2);
+        bench.observe(2);
         bench.take(2, "worker-2");
         assert!(!bench.broken().contains(&12), "{:?}", bench.referee.breaches());
     }
