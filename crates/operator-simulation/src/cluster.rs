@@ -10,7 +10,7 @@ use upgrade_controller::cluster::ClusterAccess;
 use upgrade_controller::connect::{ClusterIo, ConnectError, Connector};
 use upgrade_core::snapshot::Component;
 use upgrade_engine::io::{Io, IoError, Machine, Machines as _, NoExternal};
-use upgrade_live::talos::{Glance, Parts};
+use upgrade_live::talos::{Parts, RunningVersions};
 
 use crate::hub::Hub;
 
@@ -76,7 +76,11 @@ impl Io for WorldIo {
 }
 
 impl ClusterIo for WorldIo {
-    async fn glance(&self, machine: &Machine, parts: Parts) -> Result<Glance, IoError> {
+    async fn running_versions(
+        &self,
+        machine: &Machine,
+        parts: Parts,
+    ) -> Result<RunningVersions, IoError> {
         let version = self.0.facts(machine).await?.version;
         let mut images = match parts {
             Parts::None => BTreeMap::new(),
@@ -87,6 +91,6 @@ impl ClusterIo for WorldIo {
             Component::KubeProxy => parts == Parts::All,
             _ => true,
         });
-        Ok(Glance { version, images })
+        Ok(RunningVersions { version, images })
     }
 }

@@ -8,7 +8,7 @@ use upgrade_core::secret::scrub;
 use upgrade_core::text::chain;
 use upgrade_engine::clock::SystemClock;
 use upgrade_engine::io::{Io, IoError, Machine};
-use upgrade_live::talos::{Glance, Parts};
+use upgrade_live::talos::{Parts, RunningVersions};
 use upgrade_live::{Credentials, Live};
 
 use crate::api_call::CallError;
@@ -67,16 +67,20 @@ pub enum ConnectError {
 /// The live side of a cluster: what the engine drives, and the cheap version probe.
 pub trait ClusterIo: Io {
     /// The least that tells which versions run on a machine.
-    fn glance(
+    fn running_versions(
         &self,
         machine: &Machine,
         parts: Parts,
-    ) -> impl Future<Output = Result<Glance, IoError>> + Send;
+    ) -> impl Future<Output = Result<RunningVersions, IoError>> + Send;
 }
 
 impl ClusterIo for Live<SystemClock> {
-    async fn glance(&self, machine: &Machine, parts: Parts) -> Result<Glance, IoError> {
-        self.machines().glance(machine, parts).await
+    async fn running_versions(
+        &self,
+        machine: &Machine,
+        parts: Parts,
+    ) -> Result<RunningVersions, IoError> {
+        self.machines().running_versions(machine, parts).await
     }
 }
 

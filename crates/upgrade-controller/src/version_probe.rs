@@ -10,7 +10,7 @@ use upgrade_core::product::VersionRange;
 use upgrade_core::snapshot::{Component, KubernetesFacts, NodeName, Role};
 use upgrade_core::version::Version;
 use upgrade_engine::io::{Io as _, IoError, Kubernetes as _, Machine, Machines as _};
-use upgrade_live::talos::{Glance, Parts};
+use upgrade_live::talos::{Parts, RunningVersions};
 
 use crate::connect::ClusterIo;
 use crate::limits::Throttled;
@@ -57,8 +57,8 @@ async fn ask<I: ClusterIo>(
             Role::ControlPlane if Some(index) == first => Parts::All,
             Role::ControlPlane => Parts::Own,
         };
-        let glance = live.glance(&machine, parts).await;
-        (machine, glance)
+        let running = live.running_versions(&machine, parts).await;
+        (machine, running)
     });
     let each = stream::iter(each).buffered(WIDTH).collect::<Vec<_>>().await;
     Ok(combined(each, nodes)?)
@@ -96,15 +96,15 @@ fn complete(
 /// What it comes to; says what could not be seen (rule 10). Kubernetes alone tells the
 /// kubelets here: without it the lowest version is not known.
 fn combined(
-    each: Vec<(Machine, Result<Glance, IoError>)>,
+    each: Vec<(Machine, Result<RunningVersions, IoError>)>,
     nodes: Result<Nodes, IoError>,
 ) -> Result<ObservedVersions, VersionsError> {
     let nodes = nodes.map_err(|why| VersionsError::Kubernetes(why.to_string()))?;
     let mut talos: Vec<Version> = Vec::new();
     let mut kubernetes: Vec<Version> = nodes.values().map(|node| node.kubelet.clone()).collect();
     let count = each.len();
-    for (Machine { name, .. }, glance) in each {
-        let Glance { version, images } = glance
+    for (Machine { name, .. }, running) in each {
+        let RunningVersions { version, images } = running
             .map_err(|why| VersionsError::Node { node: name.clone(), why: why.to_string() })?;
         talos.push(version);
         kubernetes.extend(versions(&name, &images)?);
@@ -135,15 +135,21 @@ mod tests {
 
     use super::*;
 
-    fn machine(name: &str, role: Role, image: Option<&str>) -> (Machine, Result<Glance, IoError>) {
+    fn machine(
+        name: &str,
+        role: Role,
+        image: Option<&str>,
+    ) -> (Machine, Result<RunningVersions, IoError>) {
         let image = image.map(|it| (Component::KubeApiserver, it.parse().expect("an image")));
-        let glance =
-            Glance { version: Version::new(1, 13, 9), images: image.into_iter().collect() };
+        let running = RunningVersions {
+            version: Version::new(1, 13, 9),
+            images: image.into_iter().collect(),
+        };
         let address = "10.0.0.1".to_owned();
-        (Machine { name: NodeName(name.to_owned()), address, role }, Ok(glance))
+        (Machine { name: NodeName(name.to_owned()), address, role }, Ok(running))
     }
 
-    fn both() -> Vec<(Machine, Result<Glance, IoError>)> {
+    fn both() -> Vec<(Machine, Result<RunningVersions, IoError>)> {
         let server = "registry.k8s.io/kube-apiserver:v1.35.0";
         vec![machine("cp", Role::ControlPlane, Some(server)), machine("w", Role::Worker, None)]
     }

@@ -27,7 +27,7 @@ const CONTAINER: &str = "container";
 
 /// The answer to a probe: what is asked of a machine of an idle cluster.
 #[derive(Clone, Debug)]
-pub struct Glance {
+pub struct RunningVersions {
     /// Its Talos.
     pub version: Version,
     /// The images of the parts of Kubernetes that were asked for.
@@ -47,7 +47,10 @@ pub enum Parts {
 }
 
 /// The least that tells which versions run.
-pub(super) async fn glance(node: &Node, parts: Parts) -> Result<Glance, IoError> {
+pub(super) async fn running_versions(
+    node: &Node,
+    parts: Parts,
+) -> Result<RunningVersions, IoError> {
     let failed = |error: Error| talos_error::read(&error);
     let own = async {
         match parts {
@@ -68,7 +71,7 @@ pub(super) async fn glance(node: &Node, parts: Parts) -> Result<Glance, IoError>
     let running = async { node.version().await.map_err(failed) };
     let (running, mut images, proxy) = tokio::try_join!(running, own, proxy)?;
     add(&mut images, Component::KubeProxy, proxy)?;
-    Ok(Glance { version: read(&running)?, images })
+    Ok(RunningVersions { version: read(&running)?, images })
 }
 
 fn read(running: &TalosVersion) -> Result<Version, IoError> {

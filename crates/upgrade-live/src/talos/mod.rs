@@ -29,7 +29,7 @@ use upgrade_engine::io::{
 
 use changes::Watches;
 use discover::Memory;
-pub use facts::{Glance, Parts};
+pub use facts::{Parts, RunningVersions};
 use within::NoAnswer;
 
 /// What is known of the machines before they are asked.
@@ -55,8 +55,12 @@ impl LiveTalos {
     }
 
     /// The least that tells which versions run on a machine.
-    pub async fn glance(&self, of: &Machine, parts: Parts) -> Result<Glance, IoError> {
-        facts::glance(&self.node(of)?, parts).await
+    pub async fn running_versions(
+        &self,
+        of: &Machine,
+        parts: Parts,
+    ) -> Result<RunningVersions, IoError> {
+        facts::running_versions(&self.node(of)?, parts).await
     }
 
     /// What a machine tells, if it is the one that is meant. It is asked for its name once

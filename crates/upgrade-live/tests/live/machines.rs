@@ -38,7 +38,7 @@ async fn a_cluster_is_seen_whole() {
             let versions = images.values().map(|image| image.version().unwrap().to_string());
             assert!(versions.into_iter().all(|version| version == super::KUBERNETES));
             assert!(images.contains_key(&Component::Kubelet));
-            a_glance_tells_the_same(&world, machine, images).await;
+            running_versions_are_part_of_the_facts(&world, machine, images).await;
         }
         let control_planes: Vec<_> =
             machines.iter().filter(|it| it.role == Role::ControlPlane).cloned().collect();
@@ -62,20 +62,20 @@ async fn a_cluster_is_seen_whole() {
 }
 
 /// What is asked at rest is a part of what is asked before a plan.
-async fn a_glance_tells_the_same(
+async fn running_versions_are_part_of_the_facts(
     world: &World,
     machine: &Machine,
     mut images: BTreeMap<Component, ImageRef>,
 ) {
     let talos = world.live.machines();
     let version = talos.facts(machine).await.unwrap().version;
-    let none = talos.glance(machine, Parts::None).await.unwrap();
+    let none = talos.running_versions(machine, Parts::None).await.unwrap();
     assert_eq!((none.version, none.images.len()), (version, 0));
     if machine.role == Role::ControlPlane {
         images.remove(&Component::Kubelet);
-        assert_eq!(talos.glance(machine, Parts::All).await.unwrap().images, images);
+        assert_eq!(talos.running_versions(machine, Parts::All).await.unwrap().images, images);
         images.remove(&Component::KubeProxy).expect("it has one");
-        assert_eq!(talos.glance(machine, Parts::Own).await.unwrap().images, images);
+        assert_eq!(talos.running_versions(machine, Parts::Own).await.unwrap().images, images);
     }
 }
 
