@@ -14,7 +14,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// One node at one moment.
 #[derive(Clone, Debug)]
-struct Glance {
+struct NodeSample {
     name: String,
     control_plane: bool,
     downs: u64,
@@ -38,20 +38,20 @@ pub(crate) struct Story {
 }
 
 impl Story {
-    fn take(&mut self, glances: &[Glance]) {
+    fn take(&mut self, samples: &[NodeSample]) {
         let mut went = BTreeSet::new();
-        for glance in glances {
-            let before = self.downs.insert(glance.name.clone(), glance.downs);
-            if glance.downs > before.unwrap_or(0) {
-                went.insert(glance.name.clone());
+        for sample in samples {
+            let before = self.downs.insert(sample.name.clone(), sample.downs);
+            if sample.downs > before.unwrap_or(0) {
+                went.insert(sample.name.clone());
             }
-            self.versions.insert(glance.name.clone(), glance.version.clone());
+            self.versions.insert(sample.name.clone(), sample.version.clone());
         }
         if !went.is_empty() {
             self.order.push(went);
         }
         let away = |control_plane: bool| {
-            glances.iter().filter(|it| it.away && it.control_plane == control_plane).count()
+            samples.iter().filter(|it| it.away && it.control_plane == control_plane).count()
         };
         self.workers_away = self.workers_away.max(away(false));
         self.control_planes_away = self.control_planes_away.max(away(true));
@@ -100,8 +100,8 @@ impl Follower {
         let story = Arc::new(Mutex::new(Story::default()));
         let (looking, observed) = (driver.clone(), Arc::clone(&story));
         let task = tokio::spawn(async move {
-            while let Some(glances) = look(&looking).await {
-                observed.lock().expect("no panic").take(&glances);
+            while let Some(samples) = look(&looking).await {
+                observed.lock().expect("no panic").take(&samples);
                 tokio::time::sleep(TICK).await;
             }
         });
@@ -110,9 +110,9 @@ impl Follower {
 
     /// Everything until now.
     pub(crate) async fn story(&self) -> Story {
-        let glances = look(&self.driver).await.expect("the cluster runs");
+        let samples = look(&self.driver).await.expect("the cluster runs");
         let mut story = self.story.lock().expect("no panic");
-        story.take(&glances);
+        story.take(&samples);
         story.clone()
     }
 }
@@ -123,12 +123,12 @@ impl Drop for Follower {
     }
 }
 
-async fn look(driver: &Driver) -> Option<Vec<Glance>> {
+async fn look(driver: &Driver) -> Option<Vec<NodeSample>> {
     let visited = driver.visit(|inside| {
         let world = &inside.world;
-        let glance = |index: NodeIndex| {
+        let sample = |index: NodeIndex| {
             let (truth, node) = (world.truth(index)?, world.kubernetes(index)?);
-            Some(Glance {
+            Some(NodeSample {
                 name: truth.hostname().to_owned(),
                 control_plane: truth.role() == NodeRole::ControlPlane,
                 downs: truth.downs(),
@@ -136,7 +136,7 @@ async fn look(driver: &Driver) -> Option<Vec<Glance>> {
                 version: truth.installed().version.to_string(),
             })
         };
-        (0..world.len()).filter_map(|index| glance(NodeIndex(index))).collect()
+        (0..world.len()).filter_map(|index| sample(NodeIndex(index))).collect()
     });
     visited.await
 }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use upgrade_controller::rlimit;
 
 use crate::host::processor;
-use crate::serve::ClusterAccess;
+use crate::serve::ServedCluster;
 
 /// How many clusters share a process, if it may have enough files.
 const TOGETHER: usize = 200;
@@ -21,7 +21,7 @@ pub(crate) struct Fleet(Vec<Child>);
 
 impl Fleet {
     /// Starts them; the clusters come as they are ready.
-    pub(crate) fn start(count: usize) -> (Self, mpsc::UnboundedReceiver<ClusterAccess>) {
+    pub(crate) fn start(count: usize) -> (Self, mpsc::UnboundedReceiver<ServedCluster>) {
         let program = std::env::current_exe().expect("this program");
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut fleet = Self(Vec::new());

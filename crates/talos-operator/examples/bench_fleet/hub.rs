@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::host::processor;
-use crate::serve::ClusterAccess;
+use crate::serve::ServedCluster;
 
 /// Where the clusters' objects are.
 const NAMESPACE: &str = "fleet";
@@ -94,7 +94,7 @@ impl Hub {
     /// Makes the objects of a cluster: its Secret, its Machines, and itself.
     pub(crate) fn register(
         &self,
-        cluster: ClusterAccess,
+        cluster: ServedCluster,
         all: &mut JoinSet<()>,
         width: &Arc<Semaphore>,
     ) {

@@ -17,7 +17,7 @@ const KUBERNETES: &str = "1.34.2";
 
 /// A cluster, as its platform knows it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct ClusterAccess {
+pub(crate) struct ServedCluster {
     pub(crate) name: String,
     pub(crate) talosconfig: String,
     pub(crate) kubeconfig: String,
@@ -39,7 +39,7 @@ pub(crate) async fn serve(first: usize, count: usize) {
     let mut clusters = Vec::with_capacity(count);
     for number in first..first + count {
         let cluster = start(number).await;
-        let access = ClusterAccess {
+        let served = ServedCluster {
             name: cluster.shape().name.clone(),
             talosconfig: cluster.talosconfig().to_owned(),
             kubeconfig: cluster.kubeconfig().to_owned(),
@@ -53,7 +53,7 @@ pub(crate) async fn serve(first: usize, count: usize) {
                 })
                 .collect(),
         };
-        let line = serde_json::to_string(&access).expect("text");
+        let line = serde_json::to_string(&served).expect("text");
         if writeln!(std::io::stdout(), "{line}").is_err() {
             return;
         }
