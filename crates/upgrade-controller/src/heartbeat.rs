@@ -193,20 +193,20 @@ mod tests {
     fn another_is_silent_when_we_saw_it_unchanged_for_long() {
         // Rule 9: no other machine's clock is believed.
         let heartbeat = Heartbeat::new("p".to_owned(), LASTS, Clock::SYSTEM);
-        let look =
+        let observe =
             |beats: &[PeerHeartbeat], at| heartbeat.found(beats.to_vec(), second(at), second(at));
         assert_eq!(heartbeat.is_silent("b", "s"), None);
-        look(&[beat("s", "1")], 100);
-        look(&[beat("s", "1")], 119);
+        observe(&[beat("s", "1")], 100);
+        observe(&[beat("s", "1")], 119);
         assert_eq!(heartbeat.is_silent("b", "s"), Some(false));
         assert_eq!(heartbeat.is_silent("b", "earlier"), None);
-        look(&[beat("s", "2")], 121);
+        observe(&[beat("s", "2")], 121);
         assert_eq!(heartbeat.is_silent("b", "s"), Some(false), "it beat");
-        look(&[beat("s", "2")], 141);
+        observe(&[beat("s", "2")], 141);
         assert_eq!(heartbeat.is_silent("b", "s"), Some(true));
-        look(&[beat("t", "2")], 142);
+        observe(&[beat("t", "2")], 142);
         assert_eq!(heartbeat.is_silent("b", "s"), None);
-        look(&[], 143);
+        observe(&[], 143);
         assert_eq!(heartbeat.is_silent("b", "t"), None);
     }
 

@@ -125,10 +125,10 @@ pub enum HubConfigError {
     #[error("no hub: {0}, and this is not a pod with a service account")]
     Nothing(String),
     /// This is a pod whose account cannot be used.
-    #[error("no hub: {looked}, and the service account of this pod cannot be read: {why}")]
+    #[error("no hub: {kubeconfig}, and the service account of this pod cannot be read: {why}")]
     Pod {
         /// Which files do not exist.
-        looked: String,
+        kubeconfig: String,
         /// Why not.
         why: String,
     },
@@ -249,7 +249,7 @@ pub async fn find(given: &HubOptions) -> Result<HubConfig, HubConfigError> {
         Some(read) => (read.places.files, read.absent),
         None => (Vec::new(), Vec::new()),
     };
-    let looked = match (absent.is_empty(), files.is_empty()) {
+    let kubeconfig = match (absent.is_empty(), files.is_empty()) {
         (true, true) => "there is no kubeconfig".to_owned(),
         (false, _) => format!("{} does not exist", list(&absent)),
         (true, false) => format!("{} is empty", list(&files)),
@@ -265,8 +265,8 @@ pub async fn find(given: &HubOptions) -> Result<HubConfig, HubConfigError> {
             absent,
             context: None,
         }),
-        Err(InClusterError::ReadEnvironmentVariable(_)) => Err(HubConfigError::Nothing(looked)),
-        Err(error) => Err(HubConfigError::Pod { looked, why: error.to_string() }),
+        Err(InClusterError::ReadEnvironmentVariable(_)) => Err(HubConfigError::Nothing(kubeconfig)),
+        Err(error) => Err(HubConfigError::Pod { kubeconfig, why: error.to_string() }),
     }
 }
 

@@ -355,7 +355,7 @@ mod tests {
         let heartbeat = Heartbeat::new("p".to_owned(), DURATION, Clock::SYSTEM);
         let watched = ObservedLease::default();
         let begun = Clock::SYSTEM.since_boot();
-        let look = |session: &str, version: &str, seconds| {
+        let is_over_at = |session: &str, version: &str, seconds| {
             let (session, version) = (session.to_owned(), version.to_owned());
             let at = begun + Duration::from_secs(seconds);
             let beat = PeerHeartbeat { holder: "b".to_owned(), session, version, lasts: DURATION };
@@ -363,13 +363,16 @@ mod tests {
             is_over(&lease, "b", &heartbeat, &watched, heartbeat.clock().since_boot())
         };
         for beat in 0..10 {
-            assert!(!look("s", &beat.to_string(), beat * 5), "it was taken long ago, and it beats");
+            assert!(
+                !is_over_at("s", &beat.to_string(), beat * 5),
+                "it was taken long ago, and it beats"
+            );
         }
-        assert!(look("s", "9", 65), "silent for its time");
+        assert!(is_over_at("s", "9", 65), "silent for its time");
         // Its replica came back in another session, which does not hold it.
-        assert!(!look("t", "11", 70), "seen for the first time");
-        assert!(look("t", "13", 95));
-        assert!(!look("s", "14", 96), "it beats, whatever was thought");
+        assert!(!is_over_at("t", "11", 70), "seen for the first time");
+        assert!(is_over_at("t", "13", 95));
+        assert!(!is_over_at("s", "14", 96), "it beats, whatever was thought");
     }
 
     #[test]

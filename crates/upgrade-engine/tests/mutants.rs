@@ -384,12 +384,14 @@ async fn steps_begin_on_old_looks() {
     let scene = || async {
         let (driver, end) = drive(&World::new(3, 0, "1.13.1")).await;
         assert_eq!(end, End::Done, "{}", driver.trace());
-        let looks = driver.world.cluster().looks.clone();
+        let observations = driver.world.cluster().observations.clone();
         let (mut ended, mut blind) = (None, 0);
         for Entry { at, record, .. } in driver.journal.entries() {
             match record {
                 Record::Started { step, .. } if step.action.is_disruptive() => {
-                    let seen = looks.iter().any(|look| Some(*look) > ended && *look <= at);
+                    let seen = observations
+                        .iter()
+                        .any(|observed| Some(*observed) > ended && *observed <= at);
                     blind += usize::from(!seen);
                 }
                 Record::Finished { step, .. } if step.action.is_disruptive() => ended = Some(at),

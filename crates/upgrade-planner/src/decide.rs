@@ -39,14 +39,14 @@ const OVERDUE_GRACE: SignedDuration = SignedDuration::from_mins(2);
 const NAMED_STEPS: usize = 3;
 
 /// A pause has no end of its own; the run is decided again after this long.
-const PAUSE_LOOK: SignedDuration = SignedDuration::from_hours(24);
+const PAUSE_POLL: SignedDuration = SignedDuration::from_hours(24);
 
 /// How long a run that halts waits before it repeats an uncordon that failed (rule 7).
 const LIFTED_AGAIN: SignedDuration = SignedDuration::from_mins(1);
 
 /// How long a run that halts observes again for nodes that it did not see and that still have
 /// its cordon (rule 7).
-const LAST_LOOKS: SignedDuration = SignedDuration::from_mins(2);
+const LAST_OBSERVATIONS: SignedDuration = SignedDuration::from_mins(2);
 
 /// Maximum immediate retries when the node already shows no cordon, for an API server that
 /// serves reads but rejects writes.
@@ -305,7 +305,7 @@ impl<'a> Run<'a> {
             && guard!(Mutant::PauseIgnored)
         {
             let reason = WaitReason::Paused { by: by.to_owned() };
-            return Some(pause(reason, after(self.now, PAUSE_LOOK)));
+            return Some(pause(reason, after(self.now, PAUSE_POLL)));
         }
         let policy = &self.plan.policy;
         match gate(&policy.windows, &policy.freezes, self.now) {
@@ -390,7 +390,7 @@ impl<'a> Run<'a> {
             Some(wait) if finish.is_empty() && !hangs => wait,
             _ => Decision::Halt {
                 reason,
-                observe_until: self.last_looks(finish.is_empty()),
+                observe_until: self.last_observations(finish.is_empty()),
                 finish,
                 armed: self.state.next_boots(),
                 cordoned: adopted::cordoned(self.state),
@@ -400,7 +400,7 @@ impl<'a> Run<'a> {
 
     /// How long a run with nothing left to finish observes again for nodes that it did not see
     /// and that still have its cordon. Since the latest entry: none is written meanwhile.
-    fn last_looks(&self, nothing_left: bool) -> Option<Timestamp> {
+    fn last_observations(&self, nothing_left: bool) -> Option<Timestamp> {
         let unseen = |node: &NodeName| {
             self.snapshot.unmatched.contains_key(node)
                 || self.snapshot.nodes.get(node).is_some_and(
@@ -416,9 +416,9 @@ impl<'a> Run<'a> {
         };
         // A run that only now decides to halt may have written nothing for long.
         let since = self.state.halted().map_or(Some(self.now), |_| self.state.last_at())?;
-        let until = after(since, LAST_LOOKS);
-        let looks = nothing_left && self.now < until && self.state.our_cordons().any(unseen);
-        looks.then_some(until)
+        let until = after(since, LAST_OBSERVATIONS);
+        let observes = nothing_left && self.now < until && self.state.our_cordons().any(unseen);
+        observes.then_some(until)
     }
 
     /// Lifts our cordon from a node that is up (rule 7). One that is not keeps it, and the

@@ -50,11 +50,11 @@ impl Prepared {
 
 /// How often a cluster is observed before what is missing counts as unknown. A connection
 /// that broke is no reason to refuse a plan.
-const LOOKS: u32 = 5;
+const OBSERVATIONS: u32 = 5;
 
 /// How often, if the machines could not be listed or the Kubernetes API does not answer: each
 /// of those calls was repeated already.
-const LOOKS_UNANSWERED: u32 = 2;
+const OBSERVATIONS_UNANSWERED: u32 = 2;
 
 /// The time between two observations.
 const PAUSE: SignedDuration = SignedDuration::from_secs(1);
@@ -62,18 +62,18 @@ const PAUSE: SignedDuration = SignedDuration::from_secs(1);
 /// After how long to observe the cluster again, since another observation may show what is
 /// missing; `None` if this one is what a plan is made from. `observed` is `None` where the
 /// machines could not be listed, `foreign` are nodes that the user says have no machine, and
-/// `looks` counts the observations so far.
+/// `observations` counts them so far.
 pub fn observe_again(
     observed: Option<&Observation>,
     foreign: &BTreeSet<NodeName>,
-    looks: u32,
+    observations: u32,
 ) -> Option<SignedDuration> {
     let enough = match observed {
         Some(observed) if !observed.has_gaps(foreign) => 1,
-        Some(observed) if !observed.lacks_api() => LOOKS,
-        _ => LOOKS_UNANSWERED,
+        Some(observed) if !observed.lacks_api() => OBSERVATIONS,
+        _ => OBSERVATIONS_UNANSWERED,
     };
-    (looks < enough).then_some(PAUSE)
+    (observations < enough).then_some(PAUSE)
 }
 
 /// Plans what is wanted, and checks the plan.

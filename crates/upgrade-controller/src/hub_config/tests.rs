@@ -73,7 +73,7 @@ async fn the_order_is_that_of_kubectl() {
     {
         let nothing = found_by(None, variable).await.unwrap_err();
         assert!(
-            matches!(&nothing, HubConfigError::Nothing(looked) if looked.contains(said)),
+            matches!(&nothing, HubConfigError::Nothing(kubeconfig) if kubeconfig.contains(said)),
             "{nothing}"
         );
     }

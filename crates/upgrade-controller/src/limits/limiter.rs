@@ -154,12 +154,12 @@ mod tests {
     fn a_few_side_by_side_and_one_that_hangs_does_not_count() {
         let now = Instant::now();
         let ago = |millis: u64| now.checked_sub(Duration::from_millis(millis)).unwrap();
-        let looks = |count: usize, millis| std::iter::repeat_n(ago(millis), count);
-        assert_eq!(place(looks(ABREAST - 1, 10), now), None);
+        let observations = |count: usize, millis| std::iter::repeat_n(ago(millis), count);
+        assert_eq!(place(observations(ABREAST - 1, 10), now), None);
         let end = ago(10) + COUNTS;
-        assert_eq!(place(looks(ABREAST, 10), now), Some(end));
-        assert_eq!(place(looks(1, 500).chain(looks(ABREAST, 10)), now), Some(end));
-        assert_eq!(place(looks(1_000, 2_000), now), None, "all of them hang");
+        assert_eq!(place(observations(ABREAST, 10), now), Some(end));
+        assert_eq!(place(observations(1, 500).chain(observations(ABREAST, 10)), now), Some(end));
+        assert_eq!(place(observations(1_000, 2_000), now), None, "all of them hang");
     }
 
     #[tokio::test(start_paused = true)]

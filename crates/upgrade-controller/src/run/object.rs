@@ -220,7 +220,7 @@ impl RunObject {
                 Err(error) => error,
             };
             tracing::debug!(run = self.name, %error, "retrying a write of the run");
-            if self.look(&status).await? {
+            if self.has_arrived(&status).await? {
                 self.status = status;
                 return Ok(());
             }
@@ -230,7 +230,7 @@ impl RunObject {
 
     /// After a write that may have arrived: true if it did. An error if another process
     /// wrote.
-    async fn look(&mut self, status: &RunStatus) -> Result<bool, RunObjectError> {
+    async fn has_arrived(&mut self, status: &RunStatus) -> Result<bool, RunObjectError> {
         let api: Api<UpgradeRun> = Api::namespaced(self.client.clone(), &self.namespace);
         let Ok(found) = within(CALL, api.get_opt(&self.name)).await else {
             return Ok(false);

@@ -199,8 +199,8 @@ impl<I: Io, J: Journal> Driver<I, J> {
         let (io, plan) = (Arc::clone(&self.io), Arc::clone(&self.plan));
         let began = self.now();
         // In a task of its own: it continues while the loop records ends of steps.
-        let mut looking = JoinSet::new();
-        looking.spawn(async move {
+        let mut observing = JoinSet::new();
+        observing.spawn(async move {
             match observe(&*io, &plan.policy.workers.pool_label).await {
                 Ok(snapshot) => Ok(snapshot),
                 Err(error) => Err((error, limited(&*io, io.kubernetes().nodes()).await.ok())),
@@ -209,7 +209,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
         let seen = loop {
             tokio::select! {
                 biased;
-                seen = looking.join_next() => break seen,
+                seen = observing.join_next() => break seen,
                 () = super::command_changed(&mut self.control) => {
                     if self.take_command().await? {
                         return Ok(Wakeup::Stop);

@@ -33,10 +33,10 @@ async fn every_machine_is_found_whatever_discovery_shows() {
     {
         for control_planes in [1, 3] {
             let world = start(discovery, control_planes, 2).await;
-            for look in 1..=2 {
+            for round in 1..=2 {
                 let snapshot = seen(&world).await;
                 let count = snapshot.nodes.len();
-                assert_eq!(count, control_planes + 2, "{discovery:?} {look}: {snapshot:#?}");
+                assert_eq!(count, control_planes + 2, "{discovery:?} {round}: {snapshot:#?}");
                 assert!(snapshot.unmatched.is_empty(), "{discovery:?}: {snapshot:#?}");
                 let Fact::Known(etcd) = &snapshot.etcd else { panic!("{snapshot:#?}") };
                 let answered = etcd.members.iter().filter(|it| it.status.known().is_some());
@@ -72,20 +72,20 @@ async fn one_control_plane_that_hangs_hides_no_other_machine() {
         let world = start(Discovery::Service, 3, 1).await;
         seen(&world).await;
         world.cluster.inject(silent, "silent").await.expect("a fault");
-        for look in 1..=2 {
+        for round in 1..=2 {
             let snapshot = seen(&world).await;
             for (name, node) in &snapshot.nodes {
                 let unknown = node.talos.why_unknown().is_some();
-                assert_eq!(unknown, name.0 == silent, "{look}: {name}: {:?}", node.talos);
+                assert_eq!(unknown, name.0 == silent, "{round}: {name}: {:?}", node.talos);
             }
             assert_eq!(snapshot.nodes.len(), 4);
             let Fact::Known(etcd) = &snapshot.etcd else { panic!("{snapshot:#?}") };
             for member in &etcd.members {
                 let unknown = member.status.why_unknown().is_some();
-                assert_eq!(unknown, member.node.0 == silent, "{look}: {member:?}");
+                assert_eq!(unknown, member.node.0 == silent, "{round}: {member:?}");
             }
             let worker = &snapshot.nodes[&"worker-1".into()];
-            assert!(worker.is_up(), "{look}: {worker:?}");
+            assert!(worker.is_up(), "{round}: {worker:?}");
         }
     }
 }
@@ -133,21 +133,21 @@ async fn a_network_that_leads_nowhere_hides_no_machine() {
     // Rule 10, finding 14: members list the storage network first, and no machine
     // answers there.
     let world = storage_network(3, 2).await;
-    for look in 1..=3 {
+    for round in 1..=3 {
         let snapshot = seen(&world).await;
-        assert_eq!(names(&snapshot), ["cp-1", "cp-2", "cp-3", "worker-1", "worker-2"], "{look}");
-        assert!(snapshot.unmatched.is_empty(), "{look}: {snapshot:#?}");
+        assert_eq!(names(&snapshot), ["cp-1", "cp-2", "cp-3", "worker-1", "worker-2"], "{round}");
+        assert!(snapshot.unmatched.is_empty(), "{round}: {snapshot:#?}");
         for (name, node) in &snapshot.nodes {
-            assert!(node.is_up(), "{look}: {name}: {:?}", node.why_down());
+            assert!(node.is_up(), "{round}: {name}: {:?}", node.why_down());
         }
-        let Fact::Known(etcd) = &snapshot.etcd else { panic!("{look}: {snapshot:#?}") };
-        assert!(etcd.members.iter().all(|it| it.status.known().is_some()), "{look}: {etcd:#?}");
-        if look > 1 {
+        let Fact::Known(etcd) = &snapshot.etcd else { panic!("{round}: {snapshot:#?}") };
+        assert!(etcd.members.iter().all(|it| it.status.known().is_some()), "{round}: {etcd:#?}");
+        if round > 1 {
             // By then Kubernetes has told its addresses, which lead there from everywhere.
             let expected = world.cluster.nodes().iter();
             let expected: BTreeMap<String, String> =
                 expected.map(|node| (node.hostname.clone(), node.address.to_string())).collect();
-            assert_eq!(addresses(&snapshot), expected, "{look}");
+            assert_eq!(addresses(&snapshot), expected, "{round}");
         }
     }
 }
@@ -187,11 +187,11 @@ async fn what_never_said_who_it_is_is_no_worker() {
     let own = world.cluster.nodes().iter().map(|node| node.address.to_string());
     let nodes: Vec<String> = own.chain(["10.9.9.9".to_owned()]).collect();
     let live = naming(&world, &nodes).await;
-    for look in 1..=2 {
+    for round in 1..=2 {
         let snapshot = observe(&live, POOL_LABEL).await.expect("a cluster that is seen");
-        assert_eq!(names(&snapshot), ["cp-1", "worker-1"], "{look}");
+        assert_eq!(names(&snapshot), ["cp-1", "worker-1"], "{round}");
         let why = &snapshot.unmatched[&"10.9.9.9".into()].why;
-        assert!(why.contains("its role is unknown") && why.contains("no route"), "{look}: {why}");
+        assert!(why.contains("its role is unknown") && why.contains("no route"), "{round}: {why}");
     }
 }
 

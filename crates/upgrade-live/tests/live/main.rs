@@ -135,17 +135,17 @@ async fn connect(folder: &Path, kubeconfig: Option<&Path>) -> Live<Still> {
 async fn eventually<T, F: Future<Output = Option<T>>>(
     mut changes: Changes,
     what: &str,
-    mut look: impl FnMut() -> F,
+    mut poll: impl FnMut() -> F,
 ) -> T {
-    let looking = async {
+    let polling = async {
         loop {
             changes.mark_unchanged();
-            if let Some(found) = look().await {
+            if let Some(found) = poll().await {
                 return found;
             }
             // And now and then without one: some changes are not in the watches.
             let _ = tokio::time::timeout(Duration::from_secs(5), changes.changed()).await;
         }
     };
-    tokio::time::timeout(SOON, looking).await.unwrap_or_else(|_| panic!("it never was so: {what}"))
+    tokio::time::timeout(SOON, polling).await.unwrap_or_else(|_| panic!("it never was so: {what}"))
 }

@@ -155,7 +155,7 @@ pub(crate) struct Cluster {
     pub(crate) limit: usize,
     pub(crate) most_workers_away: usize,
     /// When the whole cluster was observed.
-    pub(crate) looks: Vec<Timestamp>,
+    pub(crate) observations: Vec<Timestamp>,
 }
 
 pub(crate) struct World {
@@ -253,7 +253,7 @@ impl World {
             etcd: "3.6".parse().unwrap(),
             limit: 1,
             most_workers_away: 0,
-            looks: vec![],
+            observations: vec![],
         };
         Arc::new_cyclic(|me| Self {
             me: me.clone(),

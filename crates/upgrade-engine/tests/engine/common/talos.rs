@@ -154,7 +154,7 @@ impl Machines for World {
         let now = self.now();
         let hangs = {
             let mut cluster = self.cluster();
-            cluster.looks.push(now);
+            cluster.observations.push(now);
             cluster.unlisted
         };
         if hangs {

@@ -232,8 +232,8 @@ impl World {
     /// Lets time go by until something ends, or until the wait is over.
     fn pass_time(&mut self, until: Timestamp) -> bool {
         // A real engine observes again from time to time; so does this one.
-        let look = self.now + SignedDuration::from_secs(30);
-        let next = self.in_flight.iter().map(|flight| flight.ends).min().unwrap_or(look);
+        let poll = self.now + SignedDuration::from_secs(30);
+        let next = self.in_flight.iter().map(|flight| flight.ends).min().unwrap_or(poll);
         self.now = self.now.max(next.min(until));
         self.wake();
         while let Some(at) = self.in_flight.iter().position(|flight| flight.ends <= self.now) {

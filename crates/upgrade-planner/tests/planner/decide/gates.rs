@@ -193,13 +193,14 @@ fn a_stale_look_is_not_enough() {
         .unwrap();
     let state = State::fold(&world.plan, &world.entries[..=drained]).unwrap();
     let at = world.entries[drained].at;
-    let mut look = cluster(3, 0, "1.13.1", "1.33.4");
-    look.taken_at = at;
-    let decision = decide(&world.plan, &state, &Tried::default(), &look, at);
+    let mut observed = cluster(3, 0, "1.13.1", "1.33.4");
+    observed.taken_at = at;
+    let decision = decide(&world.plan, &state, &Tried::default(), &observed, at);
     let Decision::Wait { reason, gives_up: true, .. } = decision else { panic!("{decision:?}") };
     assert!(matches!(reason, WaitReason::StaleObservation { .. }), "{reason}");
-    look.taken_at = at + SignedDuration::from_millis(1);
-    let Decision::Run(starts) = decide(&world.plan, &state, &Tried::default(), &look, at) else {
+    observed.taken_at = at + SignedDuration::from_millis(1);
+    let Decision::Run(starts) = decide(&world.plan, &state, &Tried::default(), &observed, at)
+    else {
         panic!("must run")
     };
     assert_eq!(starts[0].step.action, Action::Reboot);
@@ -225,9 +226,9 @@ fn no_snapshot_no_control_plane() {
         .position(|entry| matches!(&entry.record, Record::Started { step, .. } if step.action == Action::Forfeit))
         .unwrap();
     let state = State::fold(&plan, &entries[..forfeit]).unwrap();
-    let mut look = snapshot;
-    look.taken_at = entries[forfeit].at;
-    let decision = decide(&plan, &state, &Tried::default(), &look, entries[forfeit].at);
+    let mut observed = snapshot;
+    observed.taken_at = entries[forfeit].at;
+    let decision = decide(&plan, &state, &Tried::default(), &observed, entries[forfeit].at);
     assert!(
         matches!(decision, Decision::Halt { reason: HaltReason::NoSnapshot { hop: 1 }, .. }),
         "{decision:?}"
