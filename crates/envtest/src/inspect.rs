@@ -67,7 +67,7 @@ pub fn inspect(folder: &Path, tools: &Tools) -> Result<Option<Inspection>, Error
     let Some(ports) = folder.ports()? else { return Ok(None) };
     let record = folder.record()?;
     let question = Question { folder: &folder, ports, kubectl: &tools.kubectl };
-    let look = |component: Component| {
+    let check = |component: Component| {
         let recorded = record.processes.iter().find(|(it, _)| *it == component);
         let pid = recorded.map(|(_, pid)| *pid);
         let pid = pid.filter(|pid| process::is_alive(&folder, component, *pid));
@@ -83,7 +83,7 @@ pub fn inspect(folder: &Path, tools: &Tools) -> Result<Option<Inspection>, Error
         folder: folder.path().to_owned(),
         access: folder.access(ports),
         owner: record.owner.filter(|_| matches!(folder.try_lock(), Err(Error::Busy { .. }))),
-        components: Component::ALL.map(look).into(),
+        components: Component::ALL.map(check).into(),
     }))
 }
 

@@ -18,8 +18,8 @@ const TRIES: usize = 1_000;
 /// How often a port must appear taken before it counts as taken. A process started by another
 /// thread holds copies of this process's sockets until it executes its own program, so a port that
 /// was just released may still be in use.
-const LOOKS: usize = 100;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+const CHECKS: usize = 100;
+const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
 
 /// One port for each component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,11 +78,11 @@ impl Ports {
     pub(crate) fn check_free(self) -> Result<(), Error> {
         for component in Component::ALL {
             let port = self.of(component);
-            for look in 1.. {
+            for check in 1.. {
                 match listen(port) {
                     Ok(_) => break,
-                    Err(source) if look >= LOOKS => return Err(Error::Port { port, source }),
-                    Err(_) => thread::sleep(BETWEEN_LOOKS),
+                    Err(source) if check >= CHECKS => return Err(Error::Port { port, source }),
+                    Err(_) => thread::sleep(BETWEEN_CHECKS),
                 }
             }
         }
@@ -149,7 +149,7 @@ mod tests {
         let port = held.local_addr().expect("its address").port();
         let ports = Ports { scheduler: port, ..Ports::choose().expect("four ports") };
         let holder = thread::spawn(move || {
-            thread::sleep(10 * BETWEEN_LOOKS);
+            thread::sleep(10 * BETWEEN_CHECKS);
             drop(held);
         });
         ports.check_free().expect("free again");

@@ -73,13 +73,13 @@ impl Story {
     #[track_caller]
     pub(crate) fn went_first(&self, first: &str, then: &str) {
         let of = |role: &str| {
-            let mut looks = Vec::new();
+            let mut numbers = Vec::new();
             for (number, went) in self.order.iter().enumerate() {
                 if went.iter().any(|name| name.starts_with(role)) {
-                    looks.push(number);
+                    numbers.push(number);
                 }
             }
-            looks
+            numbers
         };
         let (first, then) = (of(first), of(then));
         assert!(!first.is_empty() && !then.is_empty(), "{self:#?}");
@@ -98,9 +98,9 @@ impl Follower {
     pub(crate) fn of(cluster: &Cluster) -> Self {
         let driver = cluster.driver().clone();
         let story = Arc::new(Mutex::new(Story::default()));
-        let (looking, observed) = (driver.clone(), Arc::clone(&story));
+        let (sampled, observed) = (driver.clone(), Arc::clone(&story));
         let task = tokio::spawn(async move {
-            while let Some(samples) = look(&looking).await {
+            while let Some(samples) = sample_nodes(&sampled).await {
                 observed.lock().expect("no panic").take(&samples);
                 tokio::time::sleep(TICK).await;
             }
@@ -110,7 +110,7 @@ impl Follower {
 
     /// Everything until now.
     pub(crate) async fn story(&self) -> Story {
-        let samples = look(&self.driver).await.expect("the cluster runs");
+        let samples = sample_nodes(&self.driver).await.expect("the cluster runs");
         let mut story = self.story.lock().expect("no panic");
         story.take(&samples);
         story.clone()
@@ -123,7 +123,7 @@ impl Drop for Follower {
     }
 }
 
-async fn look(driver: &Driver) -> Option<Vec<NodeSample>> {
+async fn sample_nodes(driver: &Driver) -> Option<Vec<NodeSample>> {
     let visited = driver.visit(|inside| {
         let world = &inside.world;
         let sample = |index: NodeIndex| {

@@ -132,12 +132,12 @@ impl Controllers {
         self.absorb(store);
         for _ in 0..MAX_RECONCILES {
             let Some(work) = self.queue.pop_first() else { break };
-            self.look(store, work);
+            self.reconcile(store, work);
             self.absorb(store);
         }
     }
 
-    fn look(&mut self, store: &mut Store, work: Work) {
+    fn reconcile(&mut self, store: &mut Store, work: Work) {
         let Work { kind, namespace, name } = work;
         match kind {
             Kind::Node => self.check_node(store, &name),

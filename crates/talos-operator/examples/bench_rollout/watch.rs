@@ -15,7 +15,7 @@ use crate::record::{Line, Record, Seen};
 const EVERY: Duration = Duration::from_millis(5);
 
 /// What one observation shows.
-struct Look {
+struct Sample {
     at: Time,
     /// Nothing, if nothing has changed since the last.
     nodes: Option<Vec<Node>>,
@@ -43,13 +43,13 @@ pub(crate) async fn watch(
         // Told before the last look, so that the look sees the end.
         let last = over.try_recv().is_ok();
         let (product, to) = (case.product, case.to());
-        let look = driver.visit(move |inside| look(inside, nodes, product, &to, touched)).await;
-        let Some(look) = look else { break };
-        touched = Some(look.touched);
-        let began = *began.get_or_insert(look.at);
-        let at = look.at.since(began).as_secs_f64();
+        let sample = driver.visit(move |inside| sample(inside, nodes, product, &to, touched)).await;
+        let Some(sample) = sample else { break };
+        touched = Some(sample.touched);
+        let began = *began.get_or_insert(sample.at);
+        let at = sample.at.since(began).as_secs_f64();
         record.end = at;
-        if let Some(seen) = look.nodes {
+        if let Some(seen) = sample.nodes {
             if record.lines.is_empty() {
                 record.lines =
                     seen.iter().map(|node| Line::new(&node.name, node.control_plane)).collect();
@@ -71,17 +71,17 @@ pub(crate) async fn watch(
     record
 }
 
-fn look(
+fn sample(
     inside: &Inside,
     nodes: usize,
     product: Product,
     to: &Version,
     touched: Option<u64>,
-) -> Look {
+) -> Sample {
     let world = &inside.world;
     let (at, now) = (inside.clock.now(), world.touched());
     if touched == Some(now) {
-        return Look { at, nodes: None, touched: now };
+        return Sample { at, nodes: None, touched: now };
     }
     let node = |index: usize| {
         let node = NodeIndex(index);
@@ -108,5 +108,5 @@ fn look(
         let control_plane = truth.role() == NodeRole::ControlPlane;
         Some(Node { name: truth.hostname().to_owned(), control_plane, seen, upgraded })
     };
-    Look { at, nodes: Some((0..nodes).filter_map(node).collect()), touched: now }
+    Sample { at, nodes: Some((0..nodes).filter_map(node).collect()), touched: now }
 }

@@ -16,7 +16,7 @@ use crate::model::DRAIN_TIMEOUT;
 /// How long it waits before it retries a refused eviction.
 const REFUSED: Duration = Duration::from_secs(5);
 /// The polling interval while a pod leaves, and the time after which it stops waiting.
-const LOOK: Duration = Duration::from_secs(3);
+const POLL: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_mins(1);
 /// The grace period of its evictions, in seconds.
 pub(super) const GRACE: i64 = 60;
@@ -111,13 +111,13 @@ impl Leaving {
                 Ok(found) => found.is_none_or(|pod| object::uid(&pod) != self.uid),
                 Err(_) => false,
             };
-            self.due = now.plus(LOOK);
+            self.due = now.plus(POLL);
             return !gone && now < patience;
         }
         match api.evict(&self.namespace, &self.name) {
             Ok(()) => {
                 self.patience = Some(now.plus(PATIENCE));
-                self.due = now.plus(LOOK);
+                self.due = now.plus(POLL);
                 true
             }
             Err(status) if status.code == 429 => {

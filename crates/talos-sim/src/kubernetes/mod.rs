@@ -90,7 +90,7 @@ pub struct Kubernetes {
     machines: Option<watch::Sender<Machines>>,
     /// The world's change counter when the kubelets last synchronised.
     #[serde(skip)]
-    looked: Option<u64>,
+    synced: Option<u64>,
     /// The facts last sent to the kubelets.
     #[serde(skip)]
     sent: facts::Sent,
@@ -165,7 +165,7 @@ impl Kubernetes {
             listed: endpoints::Listed::default(),
             empty,
             machines: None,
-            looked: None,
+            synced: None,
             sent: facts::Sent::default(),
             compared: None,
             brief: false,
@@ -243,11 +243,11 @@ impl Kubernetes {
 
     /// The same after a change of nodes: their kubelets receive the new facts.
     pub fn follow(&mut self, world: &mut World, now: Time) {
-        if self.looked == Some(world.touched()) {
+        if self.synced == Some(world.touched()) {
             return self.advance(world, now);
         }
         if self.lives(world) {
-            self.looked = Some(world.touched());
+            self.synced = Some(world.touched());
             if let Some((changed, gone)) = self.sent.news(world) {
                 self.cluster.update(now, &changed, &gone);
             } else {
@@ -273,7 +273,7 @@ impl Kubernetes {
         if self.lives(world) {
             self.cluster.resume(now);
         }
-        self.looked = None;
+        self.synced = None;
         self.follow(world, now);
     }
 

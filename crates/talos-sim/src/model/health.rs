@@ -101,12 +101,12 @@ impl World {
             .unwrap_or(TIMEOUT);
         let check = HealthCheck { check: 0, until: self.now.plus(timeout), said: String::new() };
         let stream = self.open(node, Stream::Health(check));
-        self.look(stream);
+        self.run_health_checks(stream);
         Reply::Stream(stream)
     }
 
     /// Runs the checks until one fails.
-    pub(super) fn look(&mut self, stream: StreamId) {
+    pub(super) fn run_health_checks(&mut self, stream: StreamId) {
         let Some(Stream::Health(mut health)) =
             self.streams.get(&stream).map(|open| open.stream.clone())
         else {

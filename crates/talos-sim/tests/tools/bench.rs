@@ -112,10 +112,10 @@ impl Bench {
         holds: impl Fn(NodeTruth<'_>) -> bool + Send + Sync + 'static,
     ) {
         let address = node.to_owned();
-        let look = move |world: &World| {
+        let check = move |world: &World| {
             world.find(&address).and_then(|index| world.truth(index)).is_some_and(&holds)
         };
-        self.until(&format!("{node} {what}"), look).await;
+        self.until(&format!("{node} {what}"), check).await;
     }
 
     /// A file with a talosconfig for another identity.

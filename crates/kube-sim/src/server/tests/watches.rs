@@ -176,21 +176,21 @@ fn compressed_history_is_the_same() {
         format!("/api/v1/configmaps?{exact}"),
         format!("/api/v1/configmaps?limit=1&{exact}"),
     ];
-    let look = |talk: &mut Talk| {
+    let observe = |talk: &mut Talk| {
         let read: Vec<_> = paths.iter().map(|path| talk.get(path)).collect();
         talk.watch(&format!("/api/v1/configmaps?watch=1&resourceVersion={version}"));
         let events = talk.received();
         assert_eq!(events.len(), 39);
         (read, events)
     };
-    let before = look(&mut talk);
+    let before = observe(&mut talk);
     for _ in 0..3 {
         talk.server.rest(u64::MAX);
         assert!(talk.server.store().changes_since(version).is_none(), "they are packed");
-        assert_eq!(look(&mut talk), before);
+        assert_eq!(observe(&mut talk), before);
     }
     // A server serialised meanwhile has all of it too.
     let saved = serde_json::to_string(&talk.server).unwrap();
     talk.server = serde_json::from_str(&saved).unwrap();
-    assert_eq!(look(&mut talk), before);
+    assert_eq!(observe(&mut talk), before);
 }

@@ -18,7 +18,7 @@ use super::super::services::State;
 use super::{Etcd, Member};
 
 /// The interval at which the leader checks the versions of its members.
-const LOOKS: Duration = Duration::from_secs(4);
+const CHECK_EVERY: Duration = Duration::from_secs(4);
 
 /// The first minor of etcd 3 that stores the version of its data.
 const STORES_VERSION: u64 = 6;
@@ -149,11 +149,11 @@ impl World {
             || self.etcd.members.iter().any(|member| self.lags_in_storage(member));
         if something && self.etcd.leader.is_some() && !self.etcd.versions.due {
             self.etcd.versions.due = true;
-            self.schedule.put(self.now.plus(LOOKS), Due::EtcdVersions);
+            self.schedule.put(self.now.plus(CHECK_EVERY), Due::EtcdVersions);
         }
     }
 
-    pub(in super::super) fn look_at_etcd_versions(&mut self) {
+    pub(in super::super) fn check_etcd_versions(&mut self) {
         self.etcd.versions.due = false;
         if self.etcd.leader.is_none() {
             return;

@@ -138,8 +138,9 @@ impl World {
     /// change, and when a manifest was downloaded. `None` while it cannot check.
     pub fn manifests_seen(&self, node: NodeIndex) -> Option<(u64, u64, usize)> {
         let here = &self.nodes[node.0];
-        let looks = here.is_control_plane() && self.api_server_runs(node) && self.etcd_serves(node);
-        looks.then_some((here.boot, here.config.version, here.downloads.len()))
+        let checks =
+            here.is_control_plane() && self.api_server_runs(node) && self.etcd_serves(node);
+        checks.then_some((here.boot, here.config.version, here.downloads.len()))
     }
 }
 
