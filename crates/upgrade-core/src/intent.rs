@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_has_its_own_wish_or_the_clusters() {
+    fn a_node_has_its_own_intent_or_the_clusters() {
         let own =
             |talos: Option<Version>, hold| NodeIntent { talos, hold, ..NodeIntent::default() };
         let pin = Version::new(1, 12, 4);

@@ -32,7 +32,7 @@ const SECRET_KEYS: &[&str] = &[
 
 /// The text without PEM blocks and without the values of secret keys.
 pub fn scrub(text: &str) -> Cow<'_, str> {
-    if !guard!(Mutant::SecretTold) {
+    if !guard!(Mutant::SecretShown) {
         return Cow::Borrowed(text);
     }
     let without_pem = scrub_pem(text);

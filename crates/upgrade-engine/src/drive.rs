@@ -395,7 +395,7 @@ impl<I: Io, J: Journal> Driver<I, J> {
     /// Reports why the run waits, once for each reason.
     fn emit_wait(&mut self, reason: &WaitReason, until: Timestamp) {
         let text = reason.to_string();
-        if guard!(Mutant::WaitUntold, self.last_wait.as_ref() != Some(&text)) {
+        if guard!(Mutant::WaitUnreported, self.last_wait.as_ref() != Some(&text)) {
             self.emit(EventKind::Waiting { why: reason.clone(), until });
             self.last_wait = Some(text);
         }

@@ -185,7 +185,7 @@ async fn pods_are_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_in_vain_goes_on() {
+async fn a_failed_drain_continues() {
     // Rule 6.
     let scene = || async {
         let world = World::new(1, 2, "1.13.1");
@@ -236,7 +236,7 @@ async fn a_reboot_is_asked_for_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_lost_the_run_goes_on() {
+async fn a_process_that_lost_the_run_continues() {
     // Rule 9.
     let scene = || async {
         let dir = tempfile::tempdir().unwrap();
@@ -349,14 +349,14 @@ async fn a_node_that_cannot_be_seen_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_told_what_is_waited_for() {
+async fn waits_are_not_reported() {
     // Rule 11.
     let scene = || async {
         let (driver, _) = with_a_leader_out_of_reach().await;
         let waits = |kind: &EventKind| matches!(kind, EventKind::Waiting { .. });
         driver.events.iter().filter(|event| waits(&event.kind)).count()
     };
-    let (calm, broken) = both(Mutant::WaitUntold, scene).await;
+    let (calm, broken) = both(Mutant::WaitUnreported, scene).await;
     assert!(calm > 0);
     assert_eq!(broken, 0);
 }
@@ -379,7 +379,7 @@ async fn nodes_get_another_installer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn steps_begin_on_old_looks() {
+async fn steps_begin_on_old_observations() {
     // Rule 2: acts that no look lies between them and the one before.
     let scene = || async {
         let (driver, end) = drive(&World::new(3, 0, "1.13.1")).await;

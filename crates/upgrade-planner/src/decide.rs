@@ -373,12 +373,12 @@ impl<'a> Run<'a> {
             // A node that was uncordoned after a failure of its own could start over, but
             // not while the run halts.
             let failed = lane.steps().any(|(_, step)| matches!(step.phase, Phase::Failed { .. }));
-            let may_go_on = matches!(step.phase, Phase::Pending | Phase::InDoubt)
+            let may_continue = matches!(step.phase, Phase::Pending | Phase::InDoubt)
                 && !failed
                 && !gives_up_on(&lane, &reason);
-            let goes_on = may_go_on && self.pass(&lane, name.action, &away).is_ok();
-            observe |= may_go_on && !goes_on;
-            if goes_on {
+            let continues = may_continue && self.pass(&lane, name.action, &away).is_ok();
+            observe |= may_continue && !continues;
+            if continues {
                 finish.push(self.start(&lane, name, step));
             } else {
                 finish.extend(self.lift_cordon(&lane));

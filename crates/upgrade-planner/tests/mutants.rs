@@ -139,7 +139,7 @@ fn ways_back() {
         RollbackRequest { snapshot: &snapshot, node: &node, way, policy: &policy, matrix: &matrix };
     let plan = rollback(&request).unwrap().plan;
     let ask = || runs(&first(&plan, &snapshot));
-    assert_eq!(both(Mutant::WayBackGated, ask), (true, false));
+    assert_eq!(both(Mutant::RollbackGated, ask), (true, false));
 }
 
 /// Rule 13.

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_known_stays_while_somebody_does_not_answer() {
+    fn what_was_known_stays_while_a_machine_does_not_answer() {
         // Rule 10: unknown, not gone.
         let mut roster = Roster::default();
         let first = member("cp-1", Role::ControlPlane, &["10.0.0.1"]);

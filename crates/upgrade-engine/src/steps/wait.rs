@@ -114,7 +114,7 @@ impl Wait {
                 },
                 () = clock.sleep(left().clamp(MIN_INTERVAL, PROBE_LIMIT)) => StepProgress::text("no answer"),
             };
-            if guard!(Mutant::WaitUntold) {
+            if guard!(Mutant::WaitUnreported) {
                 step.report(reason.clone());
             }
             if left() <= SignedDuration::ZERO {

@@ -77,7 +77,7 @@ async fn killed_after_any_entry_a_boot_back_still_halts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_after_any_entry_a_drain_in_vain_still_gives_the_node_back() {
+async fn killed_after_any_entry_a_failed_drain_still_uncordons_the_node() {
     // Rules 6 and 7.
     let make = || {
         let world = World::new(1, 2, "1.13.1");

@@ -149,7 +149,7 @@ async fn nothing_is_done_or_written_after_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_loses_the_lock_file_ends_where_it_stands() {
+async fn a_process_that_loses_the_lock_file_ends_where_it_stands() {
     let dir = tempfile::tempdir().unwrap();
     let folder = Folder::new(dir.path());
     let mut driver = driver("1.13.1", "1.13.9").await;

@@ -73,7 +73,7 @@ async fn an_exit_code_is_final() {
         assert_eq!(installs(&world), 1, "{}", driver.trace());
         // A run that is resumed while the node is as it was is refused, unless the
         // node is known not to be armed.
-        let (end, _) = driver.go_on(Some("eva")).await.unwrap();
+        let (end, _) = driver.resume(Some("eva")).await.unwrap();
         let again = usize::from(armed.is_none());
         assert_eq!(installs(&world), 1 + again, "{}", driver.trace());
         if armed.is_some() {
@@ -190,7 +190,7 @@ async fn a_boot_in_between_ends_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_somebody_else_armed_is_left_alone() {
+async fn a_node_that_another_user_armed_is_left_alone() {
     // Rule 5, by both calls: up to 1.12 one call installs and reboots.
     for (from, to, other) in [("1.13.1", "1.13.9", "1.13.5"), ("1.12.1", "1.12.11", "1.12.5")] {
         let world = World::new(1, 1, from);

@@ -78,7 +78,7 @@ async fn a_second_runner_is_refused_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_loses_the_lock_writes_no_more() {
+async fn a_process_that_loses_the_lock_writes_no_more() {
     // Rule 9: the fence.
     let dir = tempfile::tempdir().unwrap();
     let folder = Folder::new(dir.path());

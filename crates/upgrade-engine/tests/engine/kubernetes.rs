@@ -184,7 +184,7 @@ async fn a_run_is_done_once_the_last_control_plane_serves_with_its_new_kubelet()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hop_moves_everything_in_order_and_reboots_nobody() {
+async fn a_hop_moves_everything_in_order_and_reboots_no_node() {
     let world = World::new(3, 3, "1.13.9");
     let from = before(&world);
     let plan = planned(&world, "1.35.4", false).await;
@@ -365,7 +365,7 @@ async fn what_the_next_minor_does_not_know_stops_the_run_before_it_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_nobody_could_reach_stop_the_run() {
+async fn objects_that_could_not_be_reached_stop_the_run() {
     let world = World::new(1, 0, "1.14.1");
     for to in ["1.35.4", "1.36.3"] {
         let plan = planned(&world, to, false).await;
@@ -394,7 +394,7 @@ async fn a_lost_answer_is_not_a_lost_act() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reboot_that_nobody_asked_for_is_not_passed_over() {
+async fn an_unrequested_reboot_is_not_passed_over() {
     let world = World::new(1, 1, "1.13.9");
     world.change(|cluster| cluster.fault = Some(Fault::Reboots));
     let plan = planned(&world, "1.35.4", false).await;

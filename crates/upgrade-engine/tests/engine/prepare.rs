@@ -50,7 +50,7 @@ async fn a_connection_that_broke_for_a_moment_is_no_gap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stays_away_is_unknown_after_five_looks() {
+async fn what_stays_away_is_unknown_after_five_observations() {
     // Rules 10 and 11. A worker that answers and is not Ready can be planned around; a
     // control plane that does not serve may be starting.
     type Change = fn(&mut Sim);
@@ -70,7 +70,7 @@ async fn what_stays_away_is_unknown_after_five_looks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_waited_for_long_where_calls_were_repeated_already() {
+async fn no_long_wait_where_calls_were_repeated_already() {
     // Rule 11: the Kubernetes API, or the list of machines.
     let world = World::new(3, 0, "1.13.1");
     // Set directly: `change` is for what a run may do, and no run may do this.

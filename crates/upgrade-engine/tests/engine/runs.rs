@@ -74,7 +74,7 @@ async fn two_hops_are_one_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_boots_back_halts_the_run_and_is_given_back() {
+async fn a_node_that_boots_back_halts_the_run_and_is_uncordoned() {
     // Rules 5 and 7.
     for from in ["1.12.1", "1.13.1"] {
         let to = if from == "1.12.1" { "1.12.11" } else { "1.13.9" };
@@ -87,7 +87,7 @@ async fn a_node_that_boots_back_halts_the_run_and_is_given_back() {
         assert!(text.contains(&format!("old version {from}")), "{text}");
         assert!(world.cluster().cordoned().is_empty(), "{}", driver.trace());
         // Going on does not try again blindly.
-        let (end, _) = driver.go_on(Some("eva")).await.unwrap();
+        let (end, _) = driver.resume(Some("eva")).await.unwrap();
         assert_eq!(failed(&end).1, FailureKind::BootBack);
         assert_eq!(boots_of(&world)["cp-3"], 1, "{}", driver.trace());
         assert!(world.acts_of("install cp-3").len() <= 1);
@@ -113,13 +113,13 @@ async fn a_node_that_never_returns_is_named_and_stays_cordoned() {
         (sim.answers, sim.boot, sim.ready, sim.node_ready) = (true, 7_000, true, true);
         (sim.stage, sim.version) = (Stage::Running, "1.13.9".parse().unwrap());
     });
-    let (end, _) = driver.go_on(Some("eva")).await.unwrap();
+    let (end, _) = driver.resume(Some("eva")).await.unwrap();
     assert_eq!(end, End::Done, "{}", driver.trace());
     driver.assert_upgraded("1.13.9");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reboot_that_got_lost_is_told_and_asked_for_again_when_resumed() {
+async fn a_lost_reboot_is_reported_and_requested_again_when_resumed() {
     for (from, to) in [("1.12.1", "1.12.11"), ("1.13.1", "1.13.9")] {
         let world = World::new(3, 1, from);
         world.set_fault("cp-2", Some(Fault::LosesReboot));
@@ -132,14 +132,14 @@ async fn a_reboot_that_got_lost_is_told_and_asked_for_again_when_resumed() {
         assert!(world.now().duration_since(began) < SignedDuration::from_mins(10), "early");
         assert!(world.cluster().cordoned().is_empty(), "rule 7");
         world.set_fault("cp-2", None);
-        let (end, _) = driver.go_on(Some("eva")).await.unwrap();
+        let (end, _) = driver.resume(Some("eva")).await.unwrap();
         assert_eq!(end, End::Done, "{}", driver.trace());
         driver.assert_upgraded(to);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_in_words_is_told_in_the_nodes_words() {
+async fn a_refusal_is_reported_in_the_nodes_words() {
     // Talos up to 1.12 gives its refusals no code that could be told from a loss.
     let world = World::new(3, 1, "1.12.1");
     world.set_fault("cp-2", Some(Fault::RefusesInWords));
@@ -160,7 +160,7 @@ async fn etcd_goes_down_before_a_control_plane_goes_back_over_its_minor() {
         cluster.etcd = "3.7".parse().unwrap();
         cluster.sim(&"cp-2".into()).other_slot = Some("1.13.12".parse().unwrap());
     });
-    let mut driver = way_back(&world, "cp-2", way()).await;
+    let mut driver = rollback_of(&world, "cp-2", way()).await;
     let (end, _) = driver.go().await;
     assert_eq!(end, End::Done, "{}", driver.trace());
     let cluster = world.cluster();
@@ -266,7 +266,7 @@ async fn a_pause_lets_the_node_in_flight_finish() {
     // Without a command it stays paused; with it, it continues.
     driver.commands.send_replace(Command::Continue);
     assert!(matches!(driver.go().await.0, End::Paused { .. }));
-    assert_eq!(driver.go_on(Some("eva")).await.unwrap().0, End::Done);
+    assert_eq!(driver.resume(Some("eva")).await.unwrap().0, End::Done);
     driver.assert_upgraded("1.13.9");
 }
 
@@ -340,7 +340,7 @@ async fn a_sick_neighbour_closes_the_gate_until_it_is_well() {
 }
 
 /// Plans the rollback of a node.
-async fn way_back(world: &Arc<World>, node: &str, way: Way) -> Driver {
+async fn rollback_of(world: &Arc<World>, node: &str, way: Way) -> Driver {
     let snapshot = upgrade_engine::observe(&**world, POOL_LABEL).await.unwrap();
     let (node, policy, matrix) = (node.into(), policy(1), Matrix::builtin());
     let request =
@@ -368,7 +368,7 @@ async fn a_node_goes_back_by_slot_or_by_image() {
                 // The reason for going back; no health gate minds it (rule 12).
                 (sim.ready, sim.node_ready) = (false, false);
             });
-            let mut driver = way_back(&world, node, way.clone()).await;
+            let mut driver = rollback_of(&world, node, way.clone()).await;
             let (end, _) = driver.go().await;
             assert_eq!(end, End::Done, "{}", driver.trace());
             assert_eq!(world.cluster().nodes[&node.into()].version, old);
@@ -387,7 +387,7 @@ async fn an_armed_node_is_not_rolled_back_to_what_it_runs() {
         (sim.other_slot, sim.armed) = (Some("1.13.10".parse().unwrap()), true);
     });
     let way = Way::Slot { version: "1.13.1".parse().unwrap(), schematic: None };
-    let mut driver = way_back(&world, "worker-1", way).await;
+    let mut driver = rollback_of(&world, "worker-1", way).await;
     let (end, _) = driver.go().await;
     let End::Halted { reason: HaltReason::StepFailed { failure, .. }, cordoned, .. } = &end else {
         panic!("must halt: {end:?}");
@@ -412,14 +412,14 @@ async fn a_rollback_that_was_heard_is_not_taken_back_by_another() {
     });
     let way =
         Way::Slot { version: "1.13.1".parse().unwrap(), schematic: Some(SCHEMATIC.to_owned()) };
-    let mut driver = way_back(&world, "worker-1", way).await;
+    let mut driver = rollback_of(&world, "worker-1", way).await;
     assert_eq!(driver.go().await.0, End::Done, "{}", driver.trace());
     assert!(world.acts_of("rollback").is_empty(), "{}", driver.trace());
     assert_eq!(world.acts_of("reboot"), ["worker-1"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_way_back_does_not_wait_for_kubernetes() {
+async fn a_rollback_does_not_wait_for_kubernetes() {
     // Rule 12: the only control plane is what is broken.
     let world = World::new(1, 1, "1.13.9");
     world.change(|cluster| {
@@ -428,7 +428,7 @@ async fn a_way_back_does_not_wait_for_kubernetes() {
         (sim.ready, sim.node_ready) = (false, false);
     });
     let way = Way::Slot { version: "1.13.1".parse().unwrap(), schematic: None };
-    let mut driver = way_back(&world, "cp-1", way).await;
+    let mut driver = rollback_of(&world, "cp-1", way).await;
     let (end, _) = driver.go().await;
     assert_eq!(end, End::Done, "{}", driver.trace());
     assert!(world.cluster().cordoned().is_empty());
@@ -481,7 +481,7 @@ async fn a_machine_that_never_said_what_it_is_closes_every_gate() {
     assert!(waiting_for.to_string().contains("10.0.9.9"), "{waiting_for}");
     assert!(boots_of(&world).is_empty());
     world.cluster().strangers.clear();
-    assert_eq!(driver.go_on(Some("eva")).await.unwrap().0, End::Done, "{}", driver.trace());
+    assert_eq!(driver.resume(Some("eva")).await.unwrap().0, End::Done, "{}", driver.trace());
     driver.assert_upgraded("1.13.9");
 }
 
@@ -499,6 +499,6 @@ async fn a_node_that_hangs_is_waited_for_until_the_gates_deadline() {
     assert!(boots_of(&world).is_empty());
     // The node answers again: the run continues.
     world.set_fault("cp-2", None);
-    assert_eq!(driver.go_on(Some("eva")).await.unwrap().0, End::Done, "{}", driver.trace());
+    assert_eq!(driver.resume(Some("eva")).await.unwrap().0, End::Done, "{}", driver.trace());
     driver.assert_upgraded("1.13.9");
 }

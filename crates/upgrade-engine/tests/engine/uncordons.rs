@@ -72,7 +72,7 @@ async fn a_crash_does_not_forget_an_inherited_cordon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_told() {
+async fn an_inherited_cordon_is_taken_over_once_however_often_it_is_inherited() {
     // Rule 7: an inherited cordon is not forgotten if the process dies before it records it.
     // One that was lifted is not lifted again when another user sets a cordon.
     let (world, driver) = replaced().await;
@@ -167,7 +167,7 @@ async fn an_inherited_cordon_that_cannot_be_lifted_is_waited_for_and_named() {
         let sim = cluster.sim(&"worker-1".into());
         (sim.answers, sim.ready, sim.node_ready) = (true, true, true);
     });
-    assert_eq!(driver.go_on(Some("eva")).await.unwrap().0, End::Done, "{}", driver.trace());
+    assert_eq!(driver.resume(Some("eva")).await.unwrap().0, End::Done, "{}", driver.trace());
     assert!(world.cluster().cordoned().is_empty(), "rule 7: {}", driver.trace());
 }
 
@@ -206,7 +206,7 @@ impl Journal for Darkening {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_halt_while_nobody_answers_looks_again_before_it_leaves_a_cordon() {
+async fn a_halt_without_answers_observes_again_before_it_leaves_a_cordon() {
     // Rule 7: the node boots back, and nothing answers when the run halts.
     let world = World::new(3, 2, "1.13.1");
     world.set_fault("worker-1", Some(Fault::BootsBack));
@@ -247,7 +247,7 @@ async fn a_halt_asks_again_for_an_api_server_that_could_not_be_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_given_back_by_kubernetes_word_while_a_control_plane_hangs() {
+async fn a_node_is_uncordoned_by_what_kubernetes_reports_while_a_control_plane_hangs() {
     // Rule 7: the machines cannot be listed any more, and the node serves as before.
     let world = World::new(3, 2, "1.13.1");
     world.cluster().budget_blocks = true;
@@ -267,7 +267,7 @@ async fn a_node_is_given_back_by_kubernetes_word_while_a_control_plane_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_uncordon_in_vain_is_tried_again_by_whoever_comes_later() {
+async fn a_failed_uncordon_is_retried_by_a_later_process() {
     // Rule 7: nothing answers from the uncordon on, and the run halts because of it.
     let world = World::new(3, 2, "1.13.1");
     let mut policy = policy(1);

@@ -159,7 +159,7 @@ impl Run<'_> {
 
     /// Rule 12: a rollback passes gates that others wait at.
     fn is_rollback(&self) -> bool {
-        guard!(Mutant::WayBackGated, self.plan.rollback)
+        guard!(Mutant::RollbackGated, self.plan.rollback)
     }
 
     /// Rules 1 and 3: one control plane at a time, only while etcd keeps quorum without it,

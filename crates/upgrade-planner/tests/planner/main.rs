@@ -16,4 +16,4 @@ mod plans;
 mod pools;
 mod properties;
 mod reboots;
-mod way_back;
+mod rollback;

@@ -62,7 +62,7 @@ fn two_pools_by_another_label_keep_their_own_limits() {
     let most = Rc::new(RefCell::new(Count::new()));
     let seen = Rc::clone(&most);
     let mut world = World::new(snapshot, plan);
-    world.meddle = Some(Box::new(move |snapshot, _| {
+    world.disturb = Some(Box::new(move |snapshot, _| {
         let workers = snapshot.nodes.values().filter(|node| node.role == Role::Worker);
         let mut away = Count::new();
         for node in workers.filter(|node| !node.is_up()) {
@@ -83,7 +83,7 @@ fn a_worker_that_is_down_takes_the_room_of_its_own_pool() {
     let mut snapshot = pools();
     kubernetes(&mut snapshot, "worker-7").ready = false;
     let mut world = World::new(snapshot.clone(), planned(&snapshot));
-    world.meddle = Some(Box::new(|snapshot, _| {
+    world.disturb = Some(Box::new(|snapshot, _| {
         let worker = |name: &str| &snapshot.nodes[&name.into()];
         let away = ["worker-7", "worker-8", "worker-9"].map(|name| !worker(name).is_up());
         assert!(away.into_iter().filter(|away| *away).count() <= 2, "pool db: {away:?}");

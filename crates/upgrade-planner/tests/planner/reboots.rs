@@ -106,7 +106,7 @@ fn another_reboot_than_the_policy_has_is_found() {
 }
 
 #[test]
-fn a_machine_that_is_not_ready_is_told_of_and_planned() {
+fn a_machine_that_is_not_ready_is_reported_and_planned() {
     let mut snapshot = cluster(3, 1, "1.13.1", "1.34.2");
     let unmet =
         UnmetCondition { name: "network".into(), reason: "waiting on: connectivity".into() };

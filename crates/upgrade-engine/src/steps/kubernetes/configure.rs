@@ -49,7 +49,7 @@ pub(super) async fn configure<I: Io>(
     image: &ImageRef,
 ) -> Result<bool, Failure> {
     let Config(text) = read(step, machine).await?;
-    if !guard!(Mutant::SecretTold) {
+    if !guard!(Mutant::SecretShown) {
         step.report_text(text.as_str());
     }
     let changed = talos_machine_config::set_image(&text, component, image);

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn every_stage_of_a_rollout_is_told() {
+    fn every_stage_of_a_rollout_is_reported() {
         let said = |object: &Value| missing(object).unwrap_or_default();
         assert_eq!(said(&daemon_set(2, 2, 2)), "its controller has not observed it yet");
         assert_eq!(said(&daemon_set(3, 1, 2)), "1 of 2 updated");

@@ -420,10 +420,10 @@ impl Driver {
     }
 
     pub(crate) async fn go(&mut self) -> (End, State) {
-        self.go_on(None).await.unwrap()
+        self.resume(None).await.unwrap()
     }
 
-    pub(crate) async fn go_on(
+    pub(crate) async fn resume(
         &mut self,
         resumed_by: Option<&str>,
     ) -> Result<(End, State), DriveError> {

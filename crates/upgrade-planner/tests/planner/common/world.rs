@@ -38,7 +38,7 @@ pub(crate) enum Trouble {
 }
 
 /// Changes the world behind everybody's back.
-pub(crate) type Meddle = Box<dyn FnMut(&mut Snapshot, Timestamp)>;
+pub(crate) type Disturb = Box<dyn FnMut(&mut Snapshot, Timestamp)>;
 
 struct InFlight {
     ends: Timestamp,
@@ -62,7 +62,7 @@ pub(crate) struct World {
     /// Waits that were met, by key.
     pub(crate) waits: BTreeSet<String>,
     /// Something to do to the world before each decision.
-    pub(crate) meddle: Option<Meddle>,
+    pub(crate) disturb: Option<Disturb>,
     down_at_start: usize,
     in_flight: Vec<InFlight>,
     failures: BTreeMap<StepId, u32>,
@@ -96,7 +96,7 @@ impl World {
             reboots: BTreeMap::new(),
             most_workers_away: 0,
             waits: BTreeSet::new(),
-            meddle: None,
+            disturb: None,
             in_flight: vec![],
             failures: BTreeMap::new(),
             boots: 0,
@@ -252,8 +252,8 @@ impl World {
     /// Observes the world. A test may change the world right before.
     fn observe(&mut self) -> Snapshot {
         let now = self.now;
-        if let Some(meddle) = &mut self.meddle {
-            meddle(&mut self.truth, now);
+        if let Some(disturb) = &mut self.disturb {
+            disturb(&mut self.truth, now);
         }
         self.now += SignedDuration::from_millis(1);
         let mut snapshot = self.truth.clone();

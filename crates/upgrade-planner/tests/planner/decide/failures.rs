@@ -12,7 +12,7 @@ use crate::common::world::{Crash, End, Trouble, World};
 use crate::common::{cluster, kubernetes, talos, version};
 
 #[test]
-fn boot_back_halts_and_gives_the_node_back() {
+fn boot_back_halts_and_uncordons_the_node() {
     // Rules 5 and 7, whenever the process dies as well.
     let make = || {
         let snapshot = cluster(3, 3, "1.13.1", "1.33.4");
@@ -80,7 +80,7 @@ fn a_node_that_never_returns_keeps_its_cordon_and_is_named() {
 }
 
 #[test]
-fn a_drain_that_fails_gives_the_node_back_and_resumes_with_a_new_cordon() {
+fn a_failed_drain_uncordons_the_node_and_resumes_with_a_new_cordon() {
     // Rules 6 and 7.
     let mut world = world(cluster(3, 2, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
     world.trouble.insert("1/worker-2/drain".to_owned(), Trouble::Fails(FailureKind::Drain, 1));

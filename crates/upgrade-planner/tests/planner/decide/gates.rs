@@ -63,7 +63,7 @@ fn an_unhealthy_etcd_is_waited_for_and_then_halts() {
     ];
     for (word, make_sick) in sick {
         let mut world = world(cluster(3, 1, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
-        world.meddle = Some(Box::new(move |snapshot, _| make_sick(snapshot)));
+        world.disturb = Some(Box::new(move |snapshot, _| make_sick(snapshot)));
         let End::Halted(reason) = world.run() else { panic!("must halt: {word}") };
         assert!(matches!(reason, HaltReason::WaitedTooLong { .. }), "{reason}");
         assert!(reason.to_string().contains(word), "{word}: {reason}");
@@ -76,7 +76,7 @@ fn an_unhealthy_etcd_is_waited_for_and_then_halts() {
 fn etcd_that_gets_well_in_time_lets_the_run_go_on() {
     let mut world = world(cluster(3, 1, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
     let well_at = world.now + SignedDuration::from_mins(9);
-    world.meddle = Some(Box::new(move |snapshot, now| {
+    world.disturb = Some(Box::new(move |snapshot, now| {
         etcd(snapshot).alarms = if now < well_at { vec!["NOSPACE".to_owned()] } else { vec![] };
     }));
     assert_eq!(world.run(), End::Done, "{}", world.trace());
@@ -87,11 +87,11 @@ fn etcd_that_gets_well_in_time_lets_the_run_go_on() {
 #[test]
 fn a_node_without_a_machine_closes_every_gate_unless_it_is_foreign() {
     // Rule 10: unknown, not absent.
-    let meddle = |snapshot: &mut Snapshot, _| {
+    let disturb = |snapshot: &mut Snapshot, _| {
         snapshot.unmatched.insert("edge-1".into(), Unmatched::because("no answer"));
     };
     let mut run = world(cluster(3, 1, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
-    run.meddle = Some(Box::new(meddle));
+    run.disturb = Some(Box::new(disturb));
     let End::Halted(reason) = run.run() else { panic!("must halt") };
     assert!(reason.to_string().contains("edge-1"), "{reason}");
     assert!(run.reboots.is_empty() && run.cordoned().is_empty());
@@ -104,7 +104,7 @@ fn a_node_without_a_machine_closes_every_gate_unless_it_is_foreign() {
     let foreign_nodes = [NodeName::from("edge-1")].into();
     let policy = upgrade_core::policy::Policy { foreign_nodes, ..policy(1) };
     let mut run = world(cluster(3, 1, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy);
-    run.meddle = Some(Box::new(meddle));
+    run.disturb = Some(Box::new(disturb));
     assert_eq!(run.run(), End::Done, "{}", run.trace());
 }
 
@@ -123,7 +123,7 @@ fn a_control_plane_without_its_api_server_stops_every_other() {
     ];
     for (word, take_away) in away {
         let mut world = world(cluster(3, 0, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
-        world.meddle = Some(Box::new(move |snapshot, _| take_away(snapshot)));
+        world.disturb = Some(Box::new(move |snapshot, _| take_away(snapshot)));
         let End::Halted(HaltReason::WaitedTooLong { waiting_for, .. }) = world.run() else {
             panic!("must halt: {word}")
         };
@@ -137,7 +137,7 @@ fn a_control_plane_without_its_api_server_stops_every_other() {
 fn another_control_plane_down_stops_everything() {
     // Rule 1: not ours, not known to etcd yet, and still reason enough.
     let mut world = world(cluster(3, 0, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
-    world.meddle = Some(Box::new(|snapshot, _| kubernetes(snapshot, "cp-1").ready = false));
+    world.disturb = Some(Box::new(|snapshot, _| kubernetes(snapshot, "cp-1").ready = false));
     let End::Halted(HaltReason::WaitedTooLong { waiting_for, .. }) = world.run() else {
         panic!("must halt")
     };
@@ -149,7 +149,7 @@ fn another_control_plane_down_stops_everything() {
 fn unknown_nodes_and_drift_are_never_disrupted() {
     // Rule 10.
     let mut unseen = world(cluster(3, 2, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
-    unseen.meddle = Some(Box::new(|snapshot, _| {
+    unseen.disturb = Some(Box::new(|snapshot, _| {
         snapshot.nodes.get_mut(&"cp-2".into()).unwrap().kubernetes =
             Fact::Unknown("gone".to_owned());
     }));
@@ -157,7 +157,7 @@ fn unknown_nodes_and_drift_are_never_disrupted() {
     assert!(reason.to_string().contains("the state of cp-2 is unknown"), "{reason}");
 
     let mut drifted = world(cluster(3, 2, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
-    drifted.meddle =
+    drifted.disturb =
         Some(Box::new(|snapshot, _| talos(snapshot, "cp-2").version = version("1.13.4")));
     let End::Halted(HaltReason::Drift { node, found, .. }) = drifted.run() else {
         panic!("must halt")
@@ -170,7 +170,7 @@ fn unknown_nodes_and_drift_are_never_disrupted() {
 fn a_worker_that_goes_down_on_its_own_takes_room() {
     // Rule 6.
     let mut world = world(cluster(3, 6, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(2));
-    world.meddle = Some(Box::new(|snapshot, _| kubernetes(snapshot, "worker-6").ready = false));
+    world.disturb = Some(Box::new(|snapshot, _| kubernetes(snapshot, "worker-6").ready = false));
     // Its own lane cannot pass: it stays down, which its verification would
     // tell; here it only has to keep the others to one at a time.
     world.run();
@@ -179,7 +179,7 @@ fn a_worker_that_goes_down_on_its_own_takes_room() {
 }
 
 #[test]
-fn a_stale_look_is_not_enough() {
+fn a_stale_observation_is_not_enough() {
     // Rule 2.
     let snapshot = cluster(3, 0, "1.13.1", "1.33.4");
     let plan = planned(&snapshot, Some("1.13.9"), None, &policy(1));

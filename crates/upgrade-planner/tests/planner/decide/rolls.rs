@@ -172,7 +172,7 @@ fn a_rollback_is_not_blocked_by_what_it_repairs() {
     assert_eq!(nodes[0].to_string(), "1/cp-2/reboot");
 
     let mut world = World::new(snapshot, plan);
-    world.meddle = Some(Box::new(|snapshot, _| {
+    world.disturb = Some(Box::new(|snapshot, _| {
         // Back on the old version, the member is well again.
         if talos(snapshot, "cp-2").version == version("1.13.1") {
             let well = etcd(snapshot).members[0].status.clone();
