@@ -63,7 +63,7 @@ pub(crate) const fn again(failure: &Failure) -> Again {
 
 /// Whether a watch continues after a failure. It retries longer than a read: a watch outlives
 /// reboots, so it waits for everything that may recover.
-pub(crate) const fn watch_goes_on(failure: &Failure) -> bool {
+pub(crate) const fn watch_continues(failure: &Failure) -> bool {
     match failure {
         Failure::Connect(fault) => fault.may_pass(),
         Failure::Broken(_)
@@ -178,7 +178,7 @@ mod tests {
         for (failure, read, act, watch) in table() {
             assert_eq!(again(&failure), read, "{failure:?}");
             assert_eq!(outcome(&failure), act, "{failure:?}");
-            assert_eq!(watch_goes_on(&failure), watch, "{failure:?}");
+            assert_eq!(watch_continues(&failure), watch, "{failure:?}");
         }
     }
 

@@ -192,7 +192,7 @@ impl<T: Spec> Watch<T> {
                 continue;
             };
             self.stream = None;
-            if !recover::watch_goes_on(error.failure()) {
+            if !recover::watch_continues(error.failure()) {
                 self.ended = Some(error);
                 continue;
             }

@@ -51,8 +51,8 @@ impl Both {
         let (talos, kubernetes) = (Version::new(1, 13, 9), Version::new(1, 36, 1));
         let spec = ClusterSpec::new(control_planes, workers, &talos, &kubernetes);
         let world = World::new(&spec, 0, START);
-        let wished = read_workloads(WORKLOADS).expect("workloads");
-        let kubernetes = Kubernetes::brief(&world, 0, &wished).expect("a cluster");
+        let workloads = read_workloads(WORKLOADS).expect("workloads");
+        let kubernetes = Kubernetes::brief(&world, 0, &workloads).expect("a cluster");
         Self { world, kubernetes, now: START, events: 0 }
     }
 

@@ -44,12 +44,12 @@ impl Tenant {
         let tenant = Self { namespace, hub, admin, folder };
         tenant.write("admin", &kubeconfig);
         std::os::unix::fs::symlink(&tenant.hub.kubectl, tenant.file("kubectl")).expect("a link");
-        tenant.furnish(&kubeconfig).await;
+        tenant.set_up(&kubeconfig).await;
         tenant
     }
 
     /// Creates the namespace, the account with the shipped rights, and its kubeconfig.
-    async fn furnish(&self, admin: &Kubeconfig) {
+    async fn set_up(&self, admin: &Kubeconfig) {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": self.namespace}});
         self.apply(&namespace).await;

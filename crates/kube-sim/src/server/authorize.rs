@@ -15,7 +15,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// The attributes of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct RequestAttributes {
     pub(super) verb: String,
     pub(super) group: String,
     pub(super) resource: String,
@@ -26,7 +26,7 @@ pub(super) struct Wish {
     pub(super) path: String,
 }
 
-impl Wish {
+impl RequestAttributes {
     /// The attributes of a request.
     pub(super) fn of(request: &Request, query: &Query) -> Self {
         let path = request.path.trim_end_matches('/').to_owned();
@@ -69,17 +69,21 @@ impl Wish {
 }
 
 /// Rejects a request that the caller may not make.
-pub(super) fn check(store: &Store, caller: &Caller, wish: &Wish) -> Result<(), Status> {
-    let missing = match decide(store, caller, wish) {
+pub(super) fn check(
+    store: &Store,
+    caller: &Caller,
+    attributes: &RequestAttributes,
+) -> Result<(), Status> {
+    let missing = match decide(store, caller, attributes) {
         Ok(()) => return Ok(()),
         Err(missing) => missing,
     };
-    let Wish { verb, group, namespace, name, resource, path, .. } = wish;
+    let RequestAttributes { verb, group, namespace, name, resource, path, .. } = attributes;
     let user = &caller.user;
     let mut why = if resource.is_empty() {
         format!("User {user:?} cannot {verb} path {path:?}")
     } else {
-        let full = wish.full_resource();
+        let full = attributes.full_resource();
         let place = if namespace.is_empty() {
             "at the cluster scope".to_owned()
         } else {
@@ -101,13 +105,17 @@ pub(super) fn check(store: &Store, caller: &Caller, wish: &Wish) -> Result<(), S
 }
 
 /// Whether a caller may do this; if not, the missing roles that might have allowed it.
-pub(super) fn decide(store: &Store, caller: &Caller, wish: &Wish) -> Result<(), String> {
+pub(super) fn decide(
+    store: &Store,
+    caller: &Caller,
+    attributes: &RequestAttributes,
+) -> Result<(), String> {
     if caller.groups.iter().any(|group| group == MASTERS) {
         return Ok(());
     }
     let mut missing = Vec::new();
-    let rules = rules_of(store, caller, &wish.namespace, &mut missing);
-    if rules.iter().any(|rule| allows(rule, wish)) {
+    let rules = rules_of(store, caller, &attributes.namespace, &mut missing);
+    if rules.iter().any(|rule| allows(rule, attributes)) {
         return Ok(());
     }
     missing.dedup();
@@ -214,25 +222,26 @@ fn is(caller: &Caller, subject: &Value, home: &str) -> bool {
     }
 }
 
-fn allows(rule: &Value, wish: &Wish) -> bool {
+fn allows(rule: &Value, attributes: &RequestAttributes) -> bool {
     let has = |field: &str, wanted: &str| {
         let listed = object::list(rule, &[field]);
         listed.iter().any(|known| known == "*" || known == wanted)
     };
-    if !has("verbs", &wish.verb) {
+    if !has("verbs", &attributes.verb) {
         return false;
     }
-    if wish.resource.is_empty() {
+    if attributes.resource.is_empty() {
         return object::list(rule, &["nonResourceURLs"]).iter().filter_map(Value::as_str).any(
             |url| {
-                url.strip_suffix('*').map_or(url == wish.path, |start| wish.path.starts_with(start))
+                url.strip_suffix('*')
+                    .map_or(url == attributes.path, |start| attributes.path.starts_with(start))
             },
         );
     }
-    let any_sub = format!("*/{}", wish.subresource);
-    let resource = has("resources", &wish.full_resource())
-        || !wish.subresource.is_empty() && has("resources", &any_sub);
+    let any_sub = format!("*/{}", attributes.subresource);
+    let resource = has("resources", &attributes.full_resource())
+        || !attributes.subresource.is_empty() && has("resources", &any_sub);
     let names = object::list(rule, &["resourceNames"]);
-    let fits = names.is_empty() || names.iter().any(|known| *known == *wish.name);
-    has("apiGroups", &wish.group) && resource && fits
+    let fits = names.is_empty() || names.iter().any(|known| *known == *attributes.name);
+    has("apiGroups", &attributes.group) && resource && fits
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::ApiServer;
-use super::authorize::{self, Wish};
+use super::authorize::{self, RequestAttributes};
 use super::negotiate::{self, Format};
 use super::path::Target;
 use super::present::View;
@@ -39,7 +39,7 @@ impl Operation<'_> {
 impl ApiServer {
     pub(super) fn dispatch(&mut self, caller: &Caller, request: &Request) -> Result<Reply, Status> {
         let query = Query::parse(&request.query);
-        authorize::check(&self.store, caller, &Wish::of(request, &query))?;
+        authorize::check(&self.store, caller, &RequestAttributes::of(request, &query))?;
         if let Some(reply) = self.discover(request, &query) {
             return reply;
         }

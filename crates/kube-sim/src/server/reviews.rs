@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::ApiServer;
-use super::authorize::{self, Wish};
+use super::authorize::{self, RequestAttributes};
 use super::body;
 use super::dispatch::{Operation, answer as reply};
 use crate::api::{Caller, Reply};
@@ -12,10 +12,10 @@ use crate::object;
 use crate::status::Status;
 
 /// The attributes that a review checks.
-fn wish(spec: &Value) -> Wish {
+fn attributes(spec: &Value) -> RequestAttributes {
     let of = |part: &str, field: &str| object::text(spec, &[part, field]).to_owned();
     let resource = |field: &str| of("resourceAttributes", field);
-    Wish {
+    RequestAttributes {
         verb: resource("verb") + &of("nonResourceAttributes", "verb"),
         group: resource("group"),
         resource: resource("resource"),
@@ -60,7 +60,7 @@ impl ApiServer {
             }
             plural => {
                 let asked = if plural.starts_with("self") { caller.clone() } else { subject(spec) };
-                match authorize::decide(&self.store, &asked, &wish(spec)) {
+                match authorize::decide(&self.store, &asked, &attributes(spec)) {
                     Ok(()) => json!({"allowed": true}),
                     Err(why) if why.is_empty() => json!({"allowed": false}),
                     Err(why) => json!({"allowed": false, "reason": why}),

@@ -88,8 +88,8 @@ impl Prepared {
             schedule.add(&world, now, planned)?;
         }
         match &real {
-            Some(place) => furnish(place, &options.workloads)?,
-            None => kubernetes.wish(&options.workloads)?,
+            Some(place) => create_objects(place, &options.workloads)?,
+            None => kubernetes.create_workloads(&options.workloads)?,
         }
         let servers = servers(&spec, &places, &authority, wall)?;
         let gates = gates(&spec, &places, &kubernetes_authority, wall)?;
@@ -156,10 +156,13 @@ fn reach(api: RealApi) -> Result<Arc<Endpoint>, StartError> {
 }
 
 /// Creates the requested objects, and the class of the volumes that are made here.
-fn furnish(place: &Arc<Endpoint>, wished: &[serde_json::Value]) -> Result<(), StartError> {
-    let objects = std::iter::once(remote::storage()).chain(wished.iter().cloned());
-    let furnishing = remote::furnish(place, objects.collect());
-    Handle::current().block_on(furnishing).map_err(|error| match error {
+fn create_objects(
+    place: &Arc<Endpoint>,
+    workloads: &[serde_json::Value],
+) -> Result<(), StartError> {
+    let objects = std::iter::once(remote::storage()).chain(workloads.iter().cloned());
+    let creating = remote::create_objects(place, objects.collect());
+    Handle::current().block_on(creating).map_err(|error| match error {
         BootstrapError::Remote(error) => error.into(),
         BootstrapError::Object(why) => WorkloadError::new(why).into(),
     })

@@ -107,22 +107,22 @@ pub struct Kubernetes {
 
 impl Kubernetes {
     /// For a new cluster: its own workloads and the user's have already started.
-    pub fn new(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
-        Self::begin(world, seed, wished, false)
+    pub fn new(world: &World, seed: u64, workloads: &[Value]) -> Result<Self, WorkloadError> {
+        Self::begin(world, seed, workloads, false)
     }
 
     /// A short-lived, in-memory cluster for the deterministic simulation: nothing is packed to save
     /// memory, leases are written only when something reads them, services have no endpoints,
     /// `managedFields` omit kubelets and controllers, and there are no Events. Otherwise it behaves
     /// the same, for a fraction of the work.
-    pub fn brief(world: &World, seed: u64, wished: &[Value]) -> Result<Self, WorkloadError> {
-        Self::begin(world, seed, wished, true)
+    pub fn brief(world: &World, seed: u64, workloads: &[Value]) -> Result<Self, WorkloadError> {
+        Self::begin(world, seed, workloads, true)
     }
 
     fn begin(
         world: &World,
         seed: u64,
-        wished: &[Value],
+        workloads: &[Value],
         brief: bool,
     ) -> Result<Self, WorkloadError> {
         let since = world.now().minus(WARM_UP);
@@ -137,7 +137,7 @@ impl Kubernetes {
         for pass in new.manifests.passes(world) {
             let _ = pass.at(new.cluster.server.store_mut());
         }
-        new.create(USER_WORKLOADS, wished.to_vec())?;
+        new.create(USER_WORKLOADS, workloads.to_vec())?;
         let mut at = since;
         while at < world.now() {
             at = at.plus(Duration::from_secs(1)).min(world.now());
@@ -204,8 +204,8 @@ impl Kubernetes {
     }
 
     /// Creates the requested objects that do not exist yet.
-    pub fn wish(&mut self, wished: &[Value]) -> Result<(), WorkloadError> {
-        self.create(USER_WORKLOADS, wished.to_vec())
+    pub fn create_workloads(&mut self, workloads: &[Value]) -> Result<(), WorkloadError> {
+        self.create(USER_WORKLOADS, workloads.to_vec())
     }
 
     fn create(&mut self, manager: &str, objects: Vec<Value>) -> Result<(), WorkloadError> {

@@ -55,8 +55,8 @@ impl Both {
         let (talos, kubernetes) = (talos.parse().unwrap(), "1.34.2".parse().unwrap());
         let spec = ClusterSpec::new(3, 1, &talos, &kubernetes);
         let world = World::new(&spec, 0, START);
-        let wished = read_workloads(workloads).unwrap();
-        let kubernetes = Kubernetes::new(&world, 0, &wished).unwrap();
+        let objects = read_workloads(workloads).unwrap();
+        let kubernetes = Kubernetes::new(&world, 0, &objects).unwrap();
         Self { world, kubernetes, now: START }
     }
 
@@ -285,8 +285,8 @@ fn a_foreign_kubelet_serves_until_it_leaves() {
 fn a_brief_cluster_behaves_like_another() {
     let seen = |kubernetes: fn(&World, u64, &[Value]) -> Result<Kubernetes, WorkloadError>| {
         let mut both = Both::new("1.12.11", "");
-        let wished = read_workloads(WORKLOADS).unwrap();
-        both.kubernetes = kubernetes(&both.world, 0, &wished).unwrap();
+        let workloads = read_workloads(WORKLOADS).unwrap();
+        both.kubernetes = kubernetes(&both.world, 0, &workloads).unwrap();
         both.upgrade(WORKER, "v1.13.9");
         let mut seen = Vec::new();
         for _ in 0..90 {

@@ -35,10 +35,10 @@ async fn plain_requests_and_a_watch() {
 async fn who_is_let_in() {
     let bench = bench().await;
     let url = bench.cluster.kubernetes_url();
-    let nobody = bench.file("nobody", &kubeconfig(&url, "{username: a, password: b}"));
-    let nobody = bench.kubectl().with_kubeconfig(nobody);
-    nobody.fails("get --raw /api/v1/nodes", &["Unauthorized"]).await;
-    nobody.says("get --raw /readyz", &["ok"]).await;
+    let unauthorized = bench.file("nobody", &kubeconfig(&url, "{username: a, password: b}"));
+    let unauthorized = bench.kubectl().with_kubeconfig(unauthorized);
+    unauthorized.fails("get --raw /api/v1/nodes", &["Unauthorized"]).await;
+    unauthorized.says("get --raw /readyz", &["ok"]).await;
     let wrong = bench.file("wrong", &kubeconfig(&url, "{token: abc}"));
     let wrong = bench.kubectl().with_kubeconfig(wrong);
     wrong.fails("get --raw /api/v1/nodes", &["Unauthorized"]).await;

@@ -73,7 +73,7 @@ async fn talosctl_1_14_drains() {
     drains(&bench, &bench.talosctl("1.14")).await;
 }
 
-async fn furnish(kubectl: &Kubectl<'_>) {
+async fn create_workloads(kubectl: &Kubectl<'_>) {
     kubectl.ok_with("apply -f -", &workloads()).await;
     kubectl.ok("rollout status deployment/web --timeout=300s").await;
     kubectl.ok("wait --for=condition=Ready pod/alone --timeout=300s").await;
@@ -86,7 +86,7 @@ async fn allow(kubectl: &Kubectl<'_>) {
 
 pub(crate) async fn drains_itself(bench: &Bench, talosctl: &Talosctl<'_>, to: &str) {
     let kubectl = bench.kubectl();
-    furnish(&kubectl).await;
+    create_workloads(&kubectl).await;
     let worker = bench.node("worker-1");
     let before = talosctl.boot_id(&worker).await;
     let held = pods_on(&kubectl, "worker-1").await;
@@ -112,7 +112,7 @@ pub(crate) async fn drains_itself(bench: &Bench, talosctl: &Talosctl<'_>, to: &s
 
 pub(crate) async fn loses_patience(bench: &Bench, talosctl: &Talosctl<'_>) {
     let kubectl = bench.kubectl();
-    furnish(&kubectl).await;
+    create_workloads(&kubectl).await;
     let worker = bench.node("worker-1");
     let before = talosctl.boot_id(&worker).await;
     let held = pods_on(&kubectl, "worker-1").await;
@@ -126,7 +126,7 @@ pub(crate) async fn loses_patience(bench: &Bench, talosctl: &Talosctl<'_>) {
 
 pub(crate) async fn drains(bench: &Bench, talosctl: &Talosctl<'_>) {
     let kubectl = bench.kubectl();
-    furnish(&kubectl).await;
+    create_workloads(&kubectl).await;
     let worker = bench.node("worker-1");
     let before = talosctl.boot_id(&worker).await;
     // The budget blocks the drain: the node stays up, cordoned.

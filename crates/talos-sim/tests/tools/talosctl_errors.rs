@@ -74,14 +74,14 @@ async fn unreachable_and_unknown_nodes() {
     let bench = Bench::start(&NODES[1], 2).await;
     let (first, worker) = (bench.node("cp-1"), bench.node("worker-1"));
     let one = bench.node("worker-2");
-    let nobody = format!("{}.99", first.rsplit_once('.').expect("an address").0);
+    let absent = format!("{}.99", first.rsplit_once('.').expect("an address").0);
     for talosctl in bench.each_talosctl() {
         let unavailable = "code = Unavailable desc = ";
-        let line = format!("-n {nobody} version");
+        let line = format!("-n {absent} version");
         talosctl.fails(&line, &[unavailable, "no route to host"]).await;
         talosctl.fails("-n nobody services", &[unavailable, "produced zero addresses"]).await;
         // One that answers and one that does not.
-        let line = format!("-n {first},{nobody} services");
+        let line = format!("-n {first},{absent} services");
         let printed = talosctl.run(&line).await;
         assert!(printed.stdout.contains("kubelet"), "{printed:#?}");
         assert!(printed.stderr.contains(unavailable), "{printed:#?}");

@@ -117,7 +117,7 @@ mod replay {
     proptest! {
         /// A client that lists and then watches knows what a later list would return.
         #[test]
-        fn a_watch_is_a_list_that_goes_on(before in prop::collection::vec(step(), 0..12),
+        fn a_watch_is_a_list_that_continues(before in prop::collection::vec(step(), 0..12),
                                           after in prop::collection::vec(step(), 0..12)) {
             let mut talk = Talk::new();
             let query = "labelSelector=on";

@@ -40,7 +40,7 @@ pub(crate) fn storage() -> Value {
 }
 
 /// Creates objects, in their order.
-pub(crate) async fn furnish(
+pub(crate) async fn create_objects(
     place: &Arc<Endpoint>,
     objects: Vec<Value>,
 ) -> Result<(), BootstrapError> {

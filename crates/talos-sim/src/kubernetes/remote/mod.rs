@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 pub use endpoint::RealApi;
 pub use error::RemoteError;
 
-pub(crate) use bootstrap::{BootstrapError, furnish, storage};
+pub(crate) use bootstrap::{BootstrapError, create_objects, storage};
 pub(crate) use client::check;
 pub(crate) use endpoint::Endpoint;
 pub(crate) use forward::Forwarder;

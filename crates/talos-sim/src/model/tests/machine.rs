@@ -82,12 +82,12 @@ fn past_events_can_be_read() {
     let recent =
         past(&mut driver, machine::EventsRequest { tail_seconds: 10, ..Default::default() });
     assert!((9..=11).contains(&recent.len()), "{}", recent.len());
-    let nobody = machine::EventsRequest {
+    let unknown_actor = machine::EventsRequest {
         tail_events: -1,
         with_actor_id: "nobody".to_owned(),
         ..Default::default()
     };
-    assert!(past(&mut driver, nobody).is_empty());
+    assert!(past(&mut driver, unknown_actor).is_empty());
     let bad = machine::EventsRequest { tail_id: "x".to_owned(), ..Default::default() };
     assert_eq!(driver.error(0, Request::Events(bad)).code, Code::Unknown);
 }

@@ -14,7 +14,7 @@ async fn a_real_api_survives_its_endpoints_and_checks_tokens_itself() {
     robot.says("auth whoami", &["system:serviceaccount:default:robot"]).await;
     robot.fails("get nodes", &["Forbidden"]).await;
     let text = kubeconfig(&bench.cluster.kubernetes_url(), "{token: nonsense}");
-    let nobody = bench.kubectl().with_kubeconfig(bench.file("nobody", &text));
-    nobody.fails("get --raw /api/v1/nodes", &["Unauthorized"]).await;
+    let unauthorized = bench.kubectl().with_kubeconfig(bench.file("nobody", &text));
+    unauthorized.fails("get --raw /api/v1/nodes", &["Unauthorized"]).await;
     survives(&bench).await;
 }

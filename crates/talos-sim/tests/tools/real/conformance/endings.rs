@@ -72,8 +72,8 @@ pub(crate) async fn chapter(talk: &mut Talk) {
         talk.gone(&format!("{maps}/child-2")).await;
     }
     // A dependent of an owner that never existed is deleted too.
-    let nobody = json!("00000000-0000-0000-0000-000000000001");
-    talk.ask(&Call::post(&maps, &owned("foundling", &nobody, false))).await;
+    let missing = json!("00000000-0000-0000-0000-000000000001");
+    talk.ask(&Call::post(&maps, &owned("foundling", &missing, false))).await;
     talk.gone(&format!("{maps}/foundling")).await;
     let bad = json!({"metadata": {"name": "bad", "ownerReferences": [{"kind": "ConfigMap", "name": "x"}]}});
     talk.say("a wrong owner", Call::post(&maps, &bad)).await;
