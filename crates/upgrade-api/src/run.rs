@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn phases_are_written_as_they_are_told() {
+    fn phases_are_written_as_they_are_reported() {
         for phase in RunPhase::ALL {
             assert_eq!(serde_json::to_value(phase).expect("text"), phase.as_str());
         }

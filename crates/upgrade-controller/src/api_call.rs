@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_credential_plugin_printed_is_not_told() {
+    fn what_a_credential_plugin_printed_is_not_reported() {
         // Rule 14.
         let mut plugin = std::process::Command::new("/bin/sh");
         let out = plugin.args(["-c", "echo hunter2; exit 3"]).output();

@@ -166,7 +166,7 @@ impl HeldLease {
     pub async fn release(mut self) {
         let Some(claim) = self.claim.take() else { return };
         // In a task of its own: it continues if the hub does not answer in time.
-        let giving = tokio::spawn(claim.give_back(Arc::clone(&self.held)));
+        let giving = tokio::spawn(claim.delete_lease(Arc::clone(&self.held)));
         let _ = tokio::time::timeout(CALL, giving).await;
     }
 }
@@ -181,7 +181,7 @@ impl Drop for HeldLease {
         let held = Arc::clone(&self.held);
         runtime.spawn(async move {
             tokio::time::sleep(held.heartbeat.lasts()).await;
-            claim.give_back(held).await;
+            claim.delete_lease(held).await;
         });
     }
 }
@@ -189,7 +189,7 @@ impl Drop for HeldLease {
 impl Claim {
     /// Deletes the lease, as long as it is this claim; until that is done, or our
     /// session is over and the lease with it.
-    async fn give_back(mut self, held: Arc<Held>) {
+    async fn delete_lease(mut self, held: Arc<Held>) {
         let name = self.lease.name_any();
         let mut logged = false;
         while held.holds().is_ok() {

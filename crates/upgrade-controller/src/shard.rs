@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_clusters_of_whoever_left_move() {
+    fn only_the_clusters_of_a_replica_that_left_move() {
         let (three, two) = (replicas(3), replicas(2));
         for number in 0..300 {
             let cluster = format!("ns/cluster-{number}");

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_told_of_all_parts() {
+    fn versions_of_all_parts_are_observed() {
         let seen = combined(both(), Ok(nodes())).unwrap();
         assert_eq!((seen.talos.lowest, seen.nodes), (Version::new(1, 13, 9), 2));
         assert_eq!(seen.kubernetes.lowest, Version::new(1, 34, 2));

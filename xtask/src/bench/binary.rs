@@ -148,7 +148,7 @@ fn starts(binary: &Path, count: u16, interrupt: &Arc<AtomicBool>) -> Result<Vec<
     options.interrupt = Some(Arc::clone(interrupt));
     host::note("starting a hub");
     let plane = ControlPlane::start(options)?;
-    let account = furnish(&plane, &folder)?;
+    let account = install_manifests(&plane, &folder)?;
     let mut took = Vec::new();
     for number in 1..=count {
         let start = Start { binary, account: &account, folder: &folder, interrupt };
@@ -162,7 +162,7 @@ fn starts(binary: &Path, count: u16, interrupt: &Arc<AtomicBool>) -> Result<Vec<
 }
 
 /// Installs all shipped manifests except the pods; returns the kubeconfig of the shipped account.
-fn furnish(plane: &ControlPlane, folder: &Path) -> Result<PathBuf> {
+fn install_manifests(plane: &ControlPlane, folder: &Path) -> Result<PathBuf> {
     let kubectl = |arguments: &[&str]| -> Result<String> {
         let output = plane.kubectl().args(arguments).stdin(Stdio::null()).output();
         let output = output.context("cannot start kubectl")?;

@@ -132,7 +132,7 @@ fn a_target_begins_a_run() {
 }
 
 #[test]
-fn a_run_is_told_while_it_lasts() {
+fn a_run_is_reported_while_it_lasts() {
     let case = Case::new(&[("talos-target", "1.12.0"), ("kubernetes-target", "1.35.0")]);
     let (write, act) = case.run(RunPhase::Running).outcome();
     assert_eq!(act, NextAction::Drive);
@@ -182,7 +182,7 @@ fn the_users_word_holds_while_it_runs() {
 }
 
 #[test]
-fn an_end_is_told_and_its_target_goes() {
+fn an_end_is_reported_and_its_target_removed() {
     let (write, act) = Case::new(&[("talos-target", "v1.12.0")]).run(RunPhase::Completed).outcome();
     assert_eq!(act, NextAction::Observe);
     assert_eq!(write.talos.status, Status::Completed);
@@ -195,7 +195,7 @@ fn an_end_is_told_and_its_target_goes() {
 }
 
 #[test]
-fn completed_stays_told_until_something_else_is() {
+fn completed_stays_reported_until_something_else_is() {
     let mut case = Case::new(&[]).run(RunPhase::Completed);
     case.said.0 = Some(Status::Completed);
     case.phase = "Ready";
@@ -279,7 +279,7 @@ fn bad_targets_touch_nothing() {
 }
 
 #[test]
-fn an_older_target_is_a_way_back_if_the_user_says_so() {
+fn an_older_target_is_a_rollback_if_the_user_asks_for_one() {
     // Rule 13.
     let (_, act) = Case::new(&[("talos-target", "1.11.0"), ("rollback", "true")]).outcome();
     assert!(matches!(act, NextAction::Begin { product: Product::Talos, .. }));
@@ -327,7 +327,7 @@ fn a_reset_wipes_everything_once_it_is_safe() {
 }
 
 #[test]
-fn a_cluster_that_was_not_seen_is_looked_at_first() {
+fn a_cluster_that_was_not_seen_is_observed_first() {
     let mut case = Case::new(&[("talos-target", "1.12.0")]);
     case.seen = None;
     assert_eq!(case.decide(), Decision { update: None, next: NextAction::Observe });

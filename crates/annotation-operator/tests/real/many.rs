@@ -16,8 +16,8 @@ async fn many_clusters_at_once_and_two_replicas() {
     let world = World::start("many").await;
     // Credentials that cannot be parsed, credentials for an address where nothing is, and none.
     world.keys("broken-1", "nonsense: [", "also nonsense").await;
-    let nobody = "context: x\ncontexts:\n  x:\n    endpoints: [192.0.2.1]\n";
-    world.keys("broken-2", nobody, "{}").await;
+    let unreachable = "context: x\ncontexts:\n  x:\n    endpoints: [192.0.2.1]\n";
+    world.keys("broken-2", unreachable, "{}").await;
     for name in ["broken-1", "broken-2", "broken-3"] {
         world.cluster(name).await;
         world.annotate(name, &[TARGET]).await;

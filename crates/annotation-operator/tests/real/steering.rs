@@ -65,7 +65,7 @@ async fn annotations_steer_what_happens_to_nodes() {
     // Nothing happens to this one while the others are upgraded.
     let alone = Followed::new(&world, "alone", 1).await;
     alone.annotate(&["do-not-reconcile=anna", "talos-target=1.13.9"]).await;
-    tokio::join!(pace(&world), way_back(&world), reset(&world), machines(&world));
+    tokio::join!(pace(&world), rollback(&world), reset(&world), machines(&world));
     left_alone(alone).await;
     operator.stop().await;
 }
@@ -85,7 +85,7 @@ async fn pace(world: &World) {
 }
 
 /// An upgrade in the default order, then a rollback.
-async fn way_back(world: &World) {
+async fn rollback(world: &World) {
     let back = Followed::new(world, "back", 2).await;
     back.annotate(&["talos-target=1.13.9"]).await;
     back.until("talos-status", "completed").await;

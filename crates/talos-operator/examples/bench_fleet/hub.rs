@@ -105,7 +105,9 @@ impl Hub {
             let platform = format!("/apis/vitistack.io/v1alpha1/namespaces/{NAMESPACE}");
             let secret = json!({
                 "metadata": {"name": cluster.name},
-                "stringData": {"talosconfig": cluster.talosconfig, "kube.config": cluster.kubeconfig},
+                "stringData": {
+                    "talosconfig": cluster.talosconfig, "kube.config": cluster.kubeconfig,
+                },
             });
             send(&client, "POST", &format!("{core}/secrets"), &secret).await;
             for node in &cluster.nodes {
@@ -145,10 +147,10 @@ impl Hub {
                 "/apis/vitistack.io/v1alpha1/namespaces/{NAMESPACE}/kubernetesclusters/{name}"
             );
             let key = "upgrade.vitistack.io/talos-target";
-            let wish = json!({"metadata": {"annotations": {key: target}}});
+            let patch = json!({"metadata": {"annotations": {key: target}}});
             all.spawn(async move {
                 let _permit = width.acquire_owned().await.expect("open");
-                send(&client, "PATCH", &path, &wish).await;
+                send(&client, "PATCH", &path, &patch).await;
             });
         }
         all.join_all().await;

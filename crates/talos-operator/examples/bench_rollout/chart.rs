@@ -12,7 +12,7 @@ const WIDTH: usize = 100;
 const SHOWN: usize = 8;
 
 /// Both sides, with a legend. `all` shows every node.
-pub(crate) fn picture(sides: &[(&str, &Record)], all: bool) -> String {
+pub(crate) fn chart(sides: &[(&str, &Record)], all: bool) -> String {
     let longest = sides.iter().map(|(_, record)| record.end).fold(0.0, f64::max);
     let column = (longest / columns(WIDTH)).max(f64::MIN_POSITIVE);
     let mut text = String::new();
@@ -92,7 +92,7 @@ mod tests {
         ];
         let ours = Record { lines: vec![line("cp-1", true, &changes)], end: 100.0 };
         let theirs = Record { lines: vec![line("cp-1", true, &changes)], end: 1000.0 };
-        let text = picture(&[("ours", &ours), ("talosctl", &theirs)], true);
+        let text = chart(&[("ours", &ours), ("talosctl", &theirs)], true);
         assert!(text.starts_with("one column is 10.0 s; . serves, p pulls"), "{text}");
         assert!(text.contains("ours, 100 s\n  cp-1 .....d##c.\n"), "{text}");
         assert!(text.contains(&format!("  cp-1 .....d##c.{}\n", ".".repeat(90))), "{text}");
@@ -103,9 +103,9 @@ mod tests {
         let mut lines = vec![line("cp-1", true, &[(0.0, State::Serving)])];
         lines.extend((1..=50).map(|n| line(&format!("w-{n}"), false, &[(0.0, State::Serving)])));
         let record = Record { lines, end: 10.0 };
-        let text = picture(&[("ours", &record)], false);
+        let text = chart(&[("ours", &record)], false);
         assert!(text.contains("w-8 ") && !text.contains("w-9 "), "{text}");
         assert!(text.contains("and 42 more workers"), "{text}");
-        assert!(picture(&[("ours", &record)], true).contains("w-50 "));
+        assert!(chart(&[("ours", &record)], true).contains("w-50 "));
     }
 }

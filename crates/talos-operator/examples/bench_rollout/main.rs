@@ -8,6 +8,7 @@
 //! whatever ends it, nothing is left running.
 
 mod case;
+mod chart;
 mod child;
 mod floor;
 mod gap;
@@ -16,7 +17,6 @@ mod interrupt;
 mod journal;
 #[path = "../shared/machine.rs"]
 mod machine;
-mod picture;
 mod record;
 mod row;
 mod sides;
@@ -99,7 +99,7 @@ async fn all(measure: &Measure) -> Result<(), String> {
     let mut rows = Vec::new();
     for case in &measure.cases {
         let row = row::measure(&measure, case).await?;
-        line(&format!("{case}\n{}", row.picture));
+        line(&format!("{case}\n{}", row.chart));
         rows.push(row);
     }
     let table = table::table(&measure, &rows);

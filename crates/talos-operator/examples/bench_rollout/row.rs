@@ -12,7 +12,7 @@ use crate::machine::{load, note};
 use crate::record::{Record, Shares};
 use crate::sides::{Side, play};
 use crate::stage::Stage;
-use crate::{Measure, picture, svg};
+use crate::{Measure, chart, svg};
 
 /// What came out.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Row {
     /// it on both sides; shortest first.
     pub(crate) seen: [Vec<f64>; 2],
     pub(crate) shares: [Shares; 2],
-    pub(crate) picture: String,
+    pub(crate) chart: String,
 }
 
 /// Measures a case.
@@ -74,7 +74,7 @@ pub(crate) async fn measure(measure: &Measure, case: &Case) -> Result<Row, Strin
         gaps: milliseconds(&gap::gaps(&journal::turns(&journal)), 1.0),
         seen: [&our_record, &their_record].map(|record| milliseconds(&waits(case, record), speed)),
         shares: [our_record.shares(), their_record.shares()],
-        picture: picture::picture(&sides, false),
+        chart: chart::chart(&sides, false),
     })
 }
 
@@ -112,6 +112,6 @@ fn keep(
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
     };
     write(&out.join(format!("{case}.svg")), svg::drawing(&title, sides))?;
-    let text = format!("{title}\n{}", picture::picture(sides, true));
+    let text = format!("{title}\n{}", chart::chart(sides, true));
     write(&out.join(format!("{case}.txt")), text)
 }

@@ -173,7 +173,7 @@ mod tests {
             gaps: vec![10.0, 300.0],
             seen: [vec![1.0], vec![2.0]],
             shares: [Shares::default(); 2],
-            picture: String::new(),
+            chart: String::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use upgrade_core::journal::Proof;
 use upgrade_core::plan::Plan;
 use upgrade_view::{Outcomes, RunResult, Timeline};
 
-use super::timeline::{class, picture};
+use super::timeline::{chart, class};
 use super::{time, words};
 use crate::advice;
 
@@ -45,7 +45,7 @@ pub fn page(plan: &Plan, timeline: &Timeline) -> String {
     );
     head(&mut out, plan, timeline);
     out.push_str("<h2>Timeline</h2>\n<div class=\"picture\">\n");
-    out.push_str(&picture(plan, timeline));
+    out.push_str(&chart(plan, timeline));
     out.push_str("</div>\n<p class=\"key faint\">");
     for (class, words) in [
         ("prepare", "pull, snapshot, checks"),

@@ -47,7 +47,7 @@ impl Scale {
 }
 
 /// The chart; empty if nothing happened.
-pub(super) fn picture(plan: &Plan, timeline: &Timeline) -> String {
+pub(super) fn chart(plan: &Plan, timeline: &Timeline) -> String {
     let (Some(began), Some(last)) = (timeline.began, timeline.last) else {
         return String::new();
     };

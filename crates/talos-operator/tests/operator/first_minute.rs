@@ -14,7 +14,7 @@ use crate::replica::Replica;
 const A_WHILE: Duration = Duration::from_secs(12);
 
 /// What is shipped, and the program, where a user has them.
-fn furnish(tenant: &Tenant) {
+fn link_shipped_files(tenant: &Tenant) {
     let deploy = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
     symlink(deploy, tenant.file("deploy")).expect("a link");
     symlink(env!("CARGO_BIN_EXE_talos-operator"), tenant.file("talos-operator")).expect("a link");
@@ -45,7 +45,7 @@ fn logged_once(log: &str, words: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn on_an_empty_hub_it_waits_and_tells_what_to_run() {
     let tenant = Hub::empty().await.tenant("empty").await;
-    furnish(&tenant);
+    link_shipped_files(&tenant);
     // As a new user starts it: no flag for the hub, none for the log.
     let mut command = Replica::command();
     command.args(["operator", "--listen=127.0.0.1:0"]).env("KUBECONFIG", tenant.admin());
@@ -75,9 +75,9 @@ async fn on_an_empty_hub_it_waits_and_tells_what_to_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_account_without_rights_is_told_how_to_get_them() {
+async fn an_account_without_rights_learns_how_to_get_them() {
     let tenant = Hub::shared().await.tenant("rights").await;
-    furnish(&tenant);
+    link_shipped_files(&tenant);
     let namespace = &tenant.namespace;
     for binding in [
         format!("clusterrolebinding talos-operator-{namespace}"),

@@ -30,7 +30,7 @@ fn kinds(run: &Value) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_by_force_at_every_kind_of_entry_another_replica_goes_on() {
+async fn killed_by_force_at_every_kind_of_entry_another_replica_continues() {
     let tenant = Hub::shared().await.tenant("binary").await;
     let cluster = simulated(CLUSTER, 1, "1.12.11", "1.34.2").await;
     tenant.register(CLUSTER, &cluster).await;

@@ -84,7 +84,7 @@ async fn the_order_is_that_of_kubectl() {
 }
 
 #[tokio::test]
-async fn of_several_files_the_first_word_counts_and_absent_ones_are_told() {
+async fn of_several_files_the_first_value_counts_and_absent_ones_are_reported() {
     let files = Files::new(&[
         ("one", &kubeconfig(&["both"], "both")),
         ("two", &kubeconfig(&["both", "other"], "other").replace("both.test", "wrong.test")),

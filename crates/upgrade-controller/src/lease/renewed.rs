@@ -84,7 +84,7 @@ async fn renew(mut claim: Claim, held: Arc<Held>, mut released: oneshot::Receive
         tokio::select! {
             released = &mut released => {
                 if released.is_ok() {
-                    claim.give_back(held).await;
+                    claim.delete_lease(held).await;
                 }
                 return;
             }

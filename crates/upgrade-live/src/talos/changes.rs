@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_machine_is_watched_as_long_as_somebody_wants_to_know() {
+    async fn a_machine_is_watched_as_long_as_it_has_a_subscriber() {
         let watches = Watches::default();
         let begun = Arc::new(());
         let hold = || {

@@ -48,7 +48,7 @@ async fn every_machine_is_found_whatever_discovery_shows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_nobody_finds_is_unknown_and_not_absent() {
+async fn a_machine_that_is_not_found_is_unknown_and_not_absent() {
     // Rule 10.
     let world = start(Discovery::AirGap, 1, 2).await;
     let before = seen(&world).await;

@@ -120,9 +120,9 @@ async fn cordons_and_evictions() {
     })
     .await;
     assert_eq!(blocked.0, "default/web", "{blocked:?}");
-    let mut nobody = pod.name.clone();
-    nobody.name = "nobody".to_owned();
-    assert_eq!(kubernetes.evict(&nobody, &pod.uid).await.unwrap(), Evicted::Gone);
+    let mut absent = pod.name.clone();
+    absent.name = "nobody".to_owned();
+    assert_eq!(kubernetes.evict(&absent, &pod.uid).await.unwrap(), Evicted::Gone);
     kubernetes.delete(&named("policy/v1", "PodDisruptionBudget", "web")).await.unwrap();
     // A budget is asked before the precondition, so this comes after it.
     assert_eq!(kubernetes.evict(&pod.name, "another").await.unwrap(), Evicted::Gone);
@@ -281,10 +281,10 @@ async fn a_kubeconfig_that_expired_is_read_again() {
     let world = World::start(TALOS_1_13, 1, 0).await;
     let good = world.cluster.kubeconfig().to_owned();
     let without_key = |line: &&str| !line.contains("client-certificate-data");
-    let nobody: Vec<&str> = good.lines().filter(without_key).collect();
-    let nobody = nobody.join("\n").replace("client-key-data:", "username:");
+    let unauthorized: Vec<&str> = good.lines().filter(without_key).collect();
+    let unauthorized = unauthorized.join("\n").replace("client-key-data:", "username:");
     let file = world.folder.path().join("kubeconfig");
-    std::fs::write(&file, nobody).expect("written");
+    std::fs::write(&file, unauthorized).expect("written");
     let live = super::connect(world.folder.path(), Some(&file)).await;
     let refused = live.kubernetes().nodes().await.expect_err("an unknown user is refused");
     assert_eq!(refused.failure.kind, FailureKind::Refused, "{refused}");

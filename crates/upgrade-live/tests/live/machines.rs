@@ -169,8 +169,8 @@ async fn failures_say_what_and_whether() {
         .await
         .unwrap_err();
     assert_eq!(failed.failure.kind, FailureKind::Pull, "{failed}");
-    let nobody = Machine { address: "127.9.9.9".to_owned(), ..machine.clone() };
-    let failed = talos.facts(&nobody).await.unwrap_err();
+    let absent = Machine { address: "127.9.9.9".to_owned(), ..machine.clone() };
+    let failed = talos.facts(&absent).await.unwrap_err();
     assert_eq!(failed.applied, Applied::No);
     let nonsense = Machine { address: "not an address".to_owned(), ..machine.clone() };
     let failed = talos.reboot(&nonsense, RebootMode::Default).await.unwrap_err();
@@ -178,7 +178,7 @@ async fn failures_say_what_and_whether() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_installer_that_fails_is_told_with_its_code() {
+async fn an_installer_that_fails_is_reported_with_its_code() {
     let world = World::start(TALOS_1_13, 1, 1).await;
     let talos = world.live.machines();
     let machine = world.machine("worker-1").await;
@@ -238,7 +238,7 @@ async fn snapshots_are_whole_private_and_few() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn configurations_are_given_back_and_never_quoted() {
+async fn configurations_are_returned_and_never_quoted() {
     // Rule 14.
     let world = World::start(TALOS_1_13, 1, 0).await;
     let talos = world.live.machines();
