@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_are_spread_and_keep_their_pace() {
+    fn probes_are_spread_and_keep_their_pace() {
         let every = Duration::from_mins(5);
         let started = Duration::from_secs(1_000);
         let mut tenths = [0; 10];

@@ -76,9 +76,9 @@ impl Rule for Once {
             self.called.remove(node);
         }
         let TraceKind::Act { runner, act, fate } = &seen.what else { return };
-        let gives_back =
+        let uncordons =
             matches!(act, Act::Cordon { node, on: false } if self.inherited.contains(node));
-        if gives_back {
+        if uncordons {
             return;
         }
         let Some(driver) = scene.notes.drivers.get(runner) else { return };

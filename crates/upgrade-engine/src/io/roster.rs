@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_made_again_is_looked_for_where_kubernetes_has_it() {
+    fn a_machine_made_again_is_searched_for_where_kubernetes_has_it() {
         // Finding 19: discovery shows the old address for 30 minutes.
         let mut roster = Roster::default();
         let old = [vec![member("w-1", Role::Worker, &["10.0.0.1"])]];

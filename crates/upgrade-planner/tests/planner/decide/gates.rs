@@ -73,7 +73,7 @@ fn an_unhealthy_etcd_is_waited_for_and_then_halts() {
 }
 
 #[test]
-fn etcd_that_gets_well_in_time_lets_the_run_go_on() {
+fn etcd_that_gets_well_in_time_lets_the_run_continue() {
     let mut world = world(cluster(3, 1, "1.13.1", "1.33.4"), Some("1.13.9"), None, &policy(1));
     let well_at = world.now + SignedDuration::from_mins(9);
     world.disturb = Some(Box::new(move |snapshot, now| {
