@@ -13,8 +13,17 @@ use crate::world::{START, time};
 /// The properties that make initial worlds equal.
 type Shape = (usize, usize, String, String, [bool; 3], Machines, Extras, Kit);
 
+/// How many worlds are kept: a gigabyte or two. There are tens of thousands of shapes.
+const MOST: usize = 2_000;
+
 /// The created worlds, by shape.
-type Made = HashMap<Shape, Arc<(World, Kubernetes)>>;
+type Made = HashMap<Shape, Template>;
+
+/// A created world, and whether it was copied again since the cache was full.
+struct Template {
+    world: Arc<(World, Kubernetes)>,
+    reused: bool,
+}
 
 /// A cache of initial worlds. Clones share it.
 #[derive(Clone, Default)]
@@ -28,11 +37,10 @@ impl Templates {
         let (talos, kubernetes) = (scenario.talos.to_string(), scenario.kubernetes.to_string());
         let flags = [*extended, *flannel, *grub];
         let shape = (*control_planes, *workers, talos, kubernetes, flags, *machines, *extras, *kit);
-        let known = self.lock().get(&shape).cloned();
-        let template = known.unwrap_or_else(|| {
+        let template = self.known(&shape).unwrap_or_else(|| {
             // Without the lock, so that others need not wait. Creating it twice gives the same world.
             let made = Arc::new(make(scenario));
-            self.lock().insert(shape, Arc::clone(&made));
+            self.keep(shape, Arc::clone(&made));
             made
         });
         let (mut world, mut kubernetes) = (*template).clone();
@@ -48,6 +56,22 @@ impl Templates {
             }
         }
         (world, kubernetes)
+    }
+
+    fn known(&self, shape: &Shape) -> Option<Arc<(World, Kubernetes)>> {
+        let mut made = self.lock();
+        let template = made.get_mut(shape)?;
+        template.reused = true;
+        Some(Arc::clone(&template.world))
+    }
+
+    /// Keeps a world. If there are too many, those that were not reused make room for it.
+    fn keep(&self, shape: Shape, world: Arc<(World, Kubernetes)>) {
+        let mut made = self.lock();
+        if made.len() >= MOST {
+            made.retain(|_, template| std::mem::take(&mut template.reused));
+        }
+        made.insert(shape, Template { world, reused: false });
     }
 
     fn lock(&self) -> MutexGuard<'_, Made> {

@@ -257,12 +257,15 @@ fn is_number(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || ".-+TZhms%".contains(c))
 }
 
-/// Whether a word is a hash or a token: long, with digits.
+/// Whether a word is a hash or a token: long, with digits. One node identifier in fifty has two
+/// digits or fewer among its 44 letters; no name is as long as that.
 fn is_hash(word: &str) -> bool {
     let digits = word.bytes().filter(u8::is_ascii_digit).count();
     let letters_and_digits =
         word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let capitals = word.bytes().filter(u8::is_ascii_uppercase).count();
     (word.len() >= 16 && letters_and_digits && digits > 2)
+        || (word.len() >= 40 && letters_and_digits && capitals > 2)
         || (word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit()) && digits > 1)
 }
 
@@ -377,6 +380,7 @@ mod tests {
         assert_eq!(neutral("cp1 at 2026-11-18T05:14:18", "cp1"), "NODE at #:#:#");
         assert_eq!(neutral("sha256:0123456789abcdef0123", "cp1"), "sha256:#");
         assert_eq!(neutral("kube-apiserver", "cp1"), "kube-apiserver");
+        assert_eq!(neutral("SmGnqcwQenJVEjzgmZqsqeHOmhCtKfmzyqfReOeLHWrP", "cp1"), "#");
         for token in ["bootstrap-token-abcdef", "bootstrap-token-1a2b3c"] {
             assert_eq!(neutral(token, "cp1"), "bootstrap-token-#");
         }
