@@ -52,7 +52,7 @@ impl Replica {
             },
             watch_namespace: Some(NAMESPACE.to_owned()),
             secret_prefix: String::new(),
-            snapshots: "/snapshots".into(),
+            snapshots: std::path::PathBuf::from("/snapshots").into(),
             policy: stage.scenario.cluster.policy.clone(),
         };
         let connector =

@@ -54,17 +54,6 @@ impl Address {
         text.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
     }
 
-    /// The same with another segment below its prefix. Other characters than those of Kubernetes
-    /// names become underscores.
-    #[must_use]
-    pub fn join(&self, segment: &str) -> Self {
-        let plain = |c: char| if is_key_character(c) && c != '/' { c } else { '_' };
-        let segment: String = segment.chars().map(plain).collect();
-        let prefix =
-            if self.prefix.is_empty() { segment } else { format!("{}/{segment}", self.prefix) };
-        Self { prefix, ..self.clone() }
-    }
-
     fn parse(text: &str) -> Result<Self, String> {
         if !Self::is_meant(text) {
             return Err("it begins with s3://".to_owned());
@@ -158,6 +147,13 @@ impl fmt::Display for Address {
         }
         Ok(())
     }
+}
+
+/// A prefix with another segment below it. Characters that keys should not have become underscores.
+pub(crate) fn join(prefix: &str, segment: &str) -> String {
+    let plain = |c: char| if is_key_character(c) && c != '/' { c } else { '_' };
+    let segment: String = segment.chars().map(plain).collect();
+    if prefix.is_empty() { segment } else { format!("{prefix}/{segment}") }
 }
 
 /// By Amazon's rules for names, which other servers have relaxed at most.
@@ -276,7 +272,8 @@ mod tests {
         }
         let slashes = "s3://backups/prod/?endpoint=https://s3.lan/".parse::<Address>().unwrap();
         assert_eq!(slashes.to_string(), "s3://backups/prod?endpoint=https://s3.lan");
-        assert_eq!(slashes.join("team a").join("x").prefix, "prod/team_a/x");
+        assert_eq!(join(&join(&slashes.prefix, "team a"), "x"), "prod/team_a/x");
+        assert_eq!(join("", "x"), "x");
         assert!(
             Address::is_meant("S3://x") && !Address::is_meant("./s3:") && !Address::is_meant("s3")
         );

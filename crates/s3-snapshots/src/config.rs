@@ -181,12 +181,6 @@ impl Config {
         };
         Ok(Self { address, region, credentials, authorities })
     }
-
-    /// The same with another segment below its prefix.
-    #[must_use]
-    pub fn join(&self, segment: &str) -> Self {
-        Self { address: self.address.join(segment), ..self.clone() }
-    }
 }
 
 fn read_bundle(path: &Path) -> Result<Vec<u8>, ConfigError> {

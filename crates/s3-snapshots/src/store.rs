@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use upgrade_core::jiff::Timestamp;
 use upgrade_engine::snapshots::{SnapshotStore, StoreError, names};
 
-use crate::address::Encryption;
+use crate::address::{self, Encryption};
 use crate::config::Config;
 use crate::error::{Problem, S3Error};
 use crate::transport::Connector;
@@ -66,6 +66,13 @@ impl S3Snapshots {
         let client = client(config, Connector::new(tls));
         let client = client.map_err(|cause| S3Error::of(&target, doing, &cause))?;
         Ok(Self::over(Arc::new(client), &address.bucket, &address.prefix, &target))
+    }
+
+    /// The same with another segment below its prefix.
+    #[must_use]
+    pub fn join(&self, segment: &str) -> Self {
+        let prefix = address::join(&self.prefix, segment).into();
+        Self { prefix, ..self.clone() }
     }
 
     fn over(store: Arc<dyn ObjectStore>, bucket: &str, prefix: &str, target: &str) -> Self {

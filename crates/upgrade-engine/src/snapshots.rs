@@ -26,11 +26,11 @@ use crate::io::{
     Applied, Clock as _, EtcdAdmin as _, Io, IoError, Machine, Machines as _, ProgressSink,
 };
 
-pub use folder::FolderSnapshots;
+pub use folder::{FolderSnapshots, FolderWriter};
 pub use memory::MemorySnapshots;
 
 /// Why a store failed, with what to check.
-#[derive(Debug, Error)]
+#[derive(Clone, Debug, Error)]
 #[error("{0}")]
 pub struct StoreError(Failure);
 

@@ -38,6 +38,12 @@ impl FolderSnapshots {
         Self { folder: folder.into() }
     }
 
+    /// In a folder below this one.
+    #[must_use]
+    pub fn join(&self, segment: &str) -> Self {
+        Self { folder: self.folder.join(segment) }
+    }
+
     fn failed(&self, what: &str, error: &io::Error) -> StoreError {
         let folder = self.folder.display();
         let text = format!("the snapshot's folder {folder}: {what}: {error}");
